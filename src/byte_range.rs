@@ -1,0 +1,59 @@
+//! The two kinds of offsets of the format, as two types that cannot be mixed up.
+//!
+//! Everything that an index says is a [`RelativeRange`]: relative to the end of the shard index.
+//! Everything that is read is a [`ByteRange`]: of a file, known to lie within it. The one way from the first
+//! to the second is [`RelativeRange::resolve`], which checks.
+
+/// Bytes `start..end`, relative to the end of the shard index, as an index states them: not yet trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RelativeRange {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Bytes `start..end` of a file or of its part behind the shard index, in order and within its length when made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByteRange {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl RelativeRange {
+    /// The range in a file of `file_len` bytes whose shard index ends at `base`; `None` if it is not in order,
+    /// overflows, or lies outside.
+    #[inline]
+    pub(crate) fn resolve(self, base: u64, file_len: u64) -> Option<ByteRange> {
+        let start = base.checked_add(self.start)?;
+        let end = base.checked_add(self.end)?;
+        (start <= end && end <= file_len).then_some(ByteRange { start, end })
+    }
+}
+
+impl ByteRange {
+    #[inline]
+    pub(crate) fn len(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// The bytes of `slice` in this range, if all of them are there.
+    #[inline]
+    pub(crate) fn of(self, slice: &[u8]) -> Option<&[u8]> {
+        slice.get(usize::try_from(self.start).ok()?..usize::try_from(self.end).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolves_only_what_lies_in_the_file() {
+        let resolve = |start, end| RelativeRange { start, end }.resolve(32, 100);
+        assert_eq!(resolve(0, 68), Some(ByteRange { start: 32, end: 100 }));
+        assert_eq!(resolve(68, 68), Some(ByteRange { start: 100, end: 100 }));
+        assert_eq!(resolve(0, 69), None, "past the end");
+        assert_eq!(resolve(69, 69), None, "empty, but past the end");
+        assert_eq!(resolve(5, 4), None, "not in order");
+        assert_eq!(resolve(u64::MAX, 3), None, "overflow");
+    }
+}

@@ -1,0 +1,269 @@
+//! The one error type: what kind, what was expected and found, and where.
+//!
+//! One opaque type instead of an enum per layer: a caller either shows the message or branches on
+//! [`ErrorKind`], and the library stays free to say more. An absent key is `Ok(None)`, never an error.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::spec::{MinishardNumber, ShardNumber};
+
+/// The result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, with its place; one pointer wide.
+///
+/// The message says what was expected, what was found, where (file, shard, minishard, key, byte
+/// offset) and, where a user can do something about it, what. The parts are available one by one.
+///
+/// ```
+/// use sharddb::{ErrorKind, ShardingSpec};
+///
+/// let error = ShardingSpec::from_json(r#"{"@type": "neuroglancer_uint64_sharded_v2"}"#).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+/// assert!(error.to_string().contains("neuroglancer_uint64_sharded_v1"));
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    path: Option<PathBuf>,
+    key: Option<u64>,
+    location: ErrorLocation,
+    source: Option<io::Error>,
+}
+
+/// The place inside a shard that an [`Error`] is about, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ErrorLocation {
+    /// The shard.
+    pub shard: Option<ShardNumber>,
+    /// The minishard within the shard.
+    pub minishard: Option<MinishardNumber>,
+    /// The byte offset in the file.
+    pub offset: Option<u64>,
+}
+
+/// The kind of an [`Error`], for branching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system said no: not found, no permission, no space.
+    Io,
+    /// A file breaks a rule of the format, or a checksum does not match.
+    Corrupt,
+    /// Decoding would pass a cap of [`OpenOptions`](crate::OpenOptions).
+    TooLarge,
+    /// The sharding specification, the `info` around it, or the way it was asked for is not valid.
+    InvalidSpec,
+    /// The file is of a later major version of ShardDb, or needs what this build lacks.
+    Unsupported,
+    /// The same key was inserted twice.
+    DuplicateKey,
+    /// Pairs for a [`ShardWriter`](crate::ShardWriter) came out of order or belong to another shard.
+    OutOfOrder,
+    /// What the caller handed in cannot be used: an option, a path, a malformed record.
+    InvalidInput,
+    /// Another writer holds the store.
+    Locked,
+    /// The generation was deleted while it was in use.
+    GenerationGone,
+    /// The operation was cancelled by the caller.
+    Cancelled,
+}
+
+impl ErrorKind {
+    /// The kind as one lowercase word, for logs and machine-read output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Io => "io",
+            Self::Corrupt => "corrupt",
+            Self::TooLarge => "too-large",
+            Self::InvalidSpec => "invalid-spec",
+            Self::Unsupported => "unsupported",
+            Self::DuplicateKey => "duplicate-key",
+            Self::OutOfOrder => "out-of-order",
+            Self::InvalidInput => "invalid-input",
+            Self::Locked => "locked",
+            Self::GenerationGone => "generation-gone",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Error {
+    /// The kind of error, for branching.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The file or directory it is about.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// The key it is about.
+    pub fn key(&self) -> Option<u64> {
+        self.0.key
+    }
+
+    /// The place inside the shard.
+    pub fn location(&self) -> ErrorLocation {
+        self.0.location
+    }
+
+    /// The message without the place.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    #[cold]
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            path: None,
+            key: None,
+            location: ErrorLocation::default(),
+            source: None,
+        }))
+    }
+
+    #[cold]
+    pub(crate) fn corrupt(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Corrupt, message)
+    }
+
+    #[cold]
+    pub(crate) fn invalid_spec(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::InvalidSpec, message)
+    }
+
+    #[cold]
+    pub(crate) fn invalid_input(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::InvalidInput, message)
+    }
+
+    /// An I/O error on `path` while doing `what` ("open", "rename to gen-0000000003").
+    #[cold]
+    pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Error {
+        let mut error = Error::new(ErrorKind::Io, format!("cannot {what}"));
+        error.0.path = Some(path.to_path_buf());
+        error.0.source = Some(source);
+        error
+    }
+
+    /// Adds the path unless one is known already: the innermost layer knows best.
+    #[cold]
+    pub(crate) fn at_path(mut self, path: &Path) -> Error {
+        self.0.path.get_or_insert_with(|| path.to_path_buf());
+        self
+    }
+
+    #[cold]
+    pub(crate) fn at_key(mut self, key: u64) -> Error {
+        self.0.key.get_or_insert(key);
+        self
+    }
+
+    #[cold]
+    pub(crate) fn at_shard(mut self, shard: ShardNumber) -> Error {
+        self.0.location.shard.get_or_insert(shard);
+        self
+    }
+
+    #[cold]
+    pub(crate) fn at_minishard(mut self, minishard: MinishardNumber) -> Error {
+        self.0.location.minishard.get_or_insert(minishard);
+        self
+    }
+
+    #[cold]
+    pub(crate) fn at_offset(mut self, offset: u64) -> Error {
+        self.0.location.offset.get_or_insert(offset);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        f.write_str(&inner.message)?;
+        if let Some(source) = &inner.source {
+            write!(f, ": {source}")?;
+        }
+        let mut separator = " (";
+        let mut place = |f: &mut fmt::Formatter<'_>, name: &str, value: &dyn fmt::Display| {
+            let result = write!(f, "{separator}{name} {value}");
+            separator = ", ";
+            result
+        };
+        if let Some(path) = &inner.path {
+            place(f, "file", &path.display())?;
+        }
+        if let Some(shard) = inner.location.shard {
+            place(f, "shard", &format_args!("{:x}", shard.0))?;
+        }
+        if let Some(minishard) = inner.location.minishard {
+            place(f, "minishard", &minishard.0)?;
+        }
+        if let Some(key) = inner.key {
+            place(f, "key", &key)?;
+        }
+        if let Some(offset) = inner.location.offset {
+            place(f, "byte", &offset)?;
+        }
+        if separator == ", " {
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({}: {self})", self.kind())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_one_pointer_wide() {
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+        assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn says_kind_and_every_known_place() {
+        let error = Error::corrupt("expected a multiple of 24 bytes, found 23")
+            .at_path(Path::new("db/1c.shard"))
+            .at_path(Path::new("outer layers do not overwrite"))
+            .at_shard(ShardNumber(0x1c))
+            .at_minishard(MinishardNumber(7))
+            .at_key(42)
+            .at_offset(512);
+        assert_eq!(
+            error.to_string(),
+            "expected a multiple of 24 bytes, found 23 (file db/1c.shard, shard 1c, minishard 7, key 42, byte 512)"
+        );
+        assert_eq!((error.kind(), error.key()), (ErrorKind::Corrupt, Some(42)));
+    }
+}

@@ -1,0 +1,12 @@
+//! ShardDb
+mod byte_range;
+mod error;
+mod hash;
+mod json;
+mod layout;
+mod spec;
+
+pub use error::{Error, ErrorKind, ErrorLocation, Result};
+pub use hash::HashFunction;
+pub use layout::{Layout, ValueAlignment};
+pub use spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
