@@ -1,0 +1,108 @@
+//! Checks: CRC-32 of what the format's text leaves unchecked, in bytes that no index names.
+//!
+//! ```text
+//! directly behind the encoded minishard index, u32le each
+//!   crc32(shard u64le, minishard u64le, encoded index)
+//!   n x crc32(key u64le, encoded value)          in the order of the index's rows
+//!   n x crc32(prefix)                            only in a data set with prefixes
+//! ```
+//!
+//! Place and key go into the sums, so bytes that are whole but landed in the wrong place fail too. The prefix
+//! of a value is everything between it and what lies before it, alignment padding included.
+
+use crate::byte_range::ByteRange;
+use crate::spec::Location;
+
+/// The length of a check.
+const CHECK_LEN: u64 = 4;
+
+/// Where the checks of one minishard stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChecksPlace {
+    /// The end of the encoded index, in the file.
+    pub(crate) index_end: u64,
+    /// The number of keys.
+    pub(crate) rows: u64,
+}
+
+impl ChecksPlace {
+    /// The length of all checks of a minishard of so many keys.
+    pub(crate) fn total_len(rows: u64, prefixes: bool) -> u64 {
+        CHECK_LEN * (1 + rows * if prefixes { 2 } else { 1 })
+    }
+
+    #[inline]
+    pub(crate) fn of_index(&self) -> Option<ByteRange> {
+        self.at(0)
+    }
+
+    #[inline]
+    pub(crate) fn of_value(&self, row: usize) -> Option<ByteRange> {
+        self.at(1 + row as u64)
+    }
+
+    #[inline]
+    pub(crate) fn of_prefix(&self, row: usize) -> Option<ByteRange> {
+        self.at(1 + self.rows + row as u64)
+    }
+
+    #[inline]
+    fn at(&self, number: u64) -> Option<ByteRange> {
+        let start = self.index_end.checked_add(number.checked_mul(CHECK_LEN)?)?;
+        Some(ByteRange { start, end: start.checked_add(CHECK_LEN)? })
+    }
+}
+
+/// The check of an encoded minishard index.
+pub(crate) fn of_index(location: Location, encoded: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&location.shard.0.to_le_bytes());
+    hasher.update(&location.minishard.0.to_le_bytes());
+    hasher.update(encoded);
+    hasher.finalize()
+}
+
+/// The check of an encoded value, to be fed with its bytes.
+pub(crate) fn value_hasher(key: u64) -> crc32fast::Hasher {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&key.to_le_bytes());
+    hasher
+}
+
+/// The check of an encoded value.
+#[inline]
+pub(crate) fn of_value(key: u64, encoded: &[u8]) -> u32 {
+    let mut hasher = value_hasher(key);
+    hasher.update(encoded);
+    hasher.finalize()
+}
+
+/// The check of a prefix.
+pub(crate) fn of_prefix(prefix: &[u8]) -> u32 {
+    crc32fast::hash(prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{MinishardNumber, ShardNumber};
+
+    /// Expected: python3 -c "import zlib, struct; print(hex(zlib.crc32(struct.pack('<Q', 7) + b'value')))" and alike.
+    #[test]
+    fn golden_sums() {
+        assert_eq!(of_value(7, b"value"), 0xa952_eff3);
+        let location = Location { shard: ShardNumber(1), minishard: MinishardNumber(2) };
+        assert_eq!(of_index(location, b"index"), 0xf8d3_6342);
+        assert_eq!(of_prefix(b""), 0);
+    }
+
+    #[test]
+    fn stand_behind_the_index_in_row_order() {
+        let place = ChecksPlace { index_end: 100, rows: 3 };
+        let starts = [place.of_index(), place.of_value(0), place.of_value(2), place.of_prefix(0), place.of_prefix(2)];
+        assert_eq!(starts.map(|range| range.unwrap().start), [100, 104, 112, 116, 124]);
+        assert_eq!(ChecksPlace::total_len(3, true), 28);
+        assert_eq!(ChecksPlace::total_len(3, false), 16);
+        assert!(ChecksPlace { index_end: u64::MAX - 3, rows: 1 }.of_index().is_none());
+    }
+}

@@ -1,0 +1,358 @@
+//! The minishard index: the keys of a minishard and where their values lie.
+//!
+//! ```text
+//! decoded, 24 * n bytes, rows of u64le (the format's text: a C-order array [3, n])
+//!   row 0   n ids      delta encoded: id[i] = sum of row0[..=i]
+//!   row 1   n starts   delta encoded against the end of the value before:
+//!                      start[i] = sum of row1[..=i] + sum of row2[..i], relative to the end of the shard index
+//!   row 2   n sizes
+//! ```
+//!
+//! All sums wrap: a value that lies before the one listed ahead of it has a "negative" delta. Whether the
+//! resulting range makes sense is decided when it is resolved against the file.
+
+use std::sync::Arc;
+
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U64;
+
+use crate::byte_range::RelativeRange;
+use crate::error::{Error, Result};
+
+/// Bytes of a decoded index for one key.
+pub(crate) const ROW_LEN: u64 = 24;
+
+/// Raw indexes up to this many keys are scanned where they lie, without any help.
+pub(crate) const SCAN_LIMIT: usize = 64;
+
+/// A key's entry: which row, and where its value is said to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) number: usize,
+    pub(crate) id: u64,
+    pub(crate) value: RelativeRange,
+}
+
+/// A decoded minishard index, viewed in place.
+#[derive(Clone, Copy)]
+pub(crate) struct RawIndex<'a> {
+    // INVARIANT: three rows of the same length
+    ids: &'a [U64],
+    starts: &'a [U64],
+    sizes: &'a [U64],
+}
+
+impl<'a> RawIndex<'a> {
+    /// Views a decoded index.
+    ///
+    /// Errors: `Corrupt` if its length is not a multiple of 24.
+    #[inline]
+    pub(crate) fn view(bytes: &'a [u8]) -> Result<RawIndex<'a>> {
+        let rows = bytes.len() / 24;
+        let view = |bytes| <[U64]>::ref_from_prefix_with_elems(bytes, rows).ok();
+        if bytes.len() % 24 == 0
+            && let Some((ids, rest)) = view(bytes)
+            && let Some((starts, rest)) = view(rest)
+            && let Some((sizes, _)) = view(rest)
+        {
+            return Ok(RawIndex { ids, starts, sizes });
+        }
+        Err(bad_length(bytes.len()))
+    }
+
+    /// The number of keys.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The first row with this id, found by scanning: right for any order of ids.
+    #[inline]
+    pub(crate) fn find(&self, id: u64) -> Option<Row> {
+        let mut running = 0u64;
+        for (number, delta) in self.ids.iter().enumerate() {
+            running = running.wrapping_add(delta.get());
+            if running == id {
+                return Some(Row { number, id, value: self.value(number) });
+            }
+        }
+        None
+    }
+
+    /// The range of one row, by summing up to it.
+    #[inline]
+    fn value(&self, number: usize) -> RelativeRange {
+        let mut end = 0u64;
+        let mut range = RelativeRange { start: 0, end: 0 };
+        for (start, size) in self.starts.iter().zip(self.sizes).take(number + 1) {
+            range.start = end.wrapping_add(start.get());
+            end = range.start.wrapping_add(size.get());
+        }
+        range.end = end;
+        range
+    }
+
+    /// All rows in stored order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
+        self.rows_from(RowsState::default())
+    }
+
+    fn rows_from(self, mut state: RowsState) -> impl Iterator<Item = Row> + use<'a> {
+        std::iter::from_fn(move || state.next(self))
+    }
+}
+
+#[cold]
+fn bad_length(len: usize) -> Error {
+    Error::corrupt(format!("expected a minishard index of a multiple of {ROW_LEN} bytes, found {len}"))
+}
+
+/// How far a walk over the rows of an index has come: the sums up to here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RowsState {
+    number: usize,
+    id: u64,
+    end: u64,
+}
+
+impl RowsState {
+    /// The next row of `index` in stored order.
+    #[inline]
+    pub(crate) fn next(&mut self, index: RawIndex<'_>) -> Option<Row> {
+        let number = self.number;
+        let (id, start, size) = (index.ids.get(number)?, index.starts.get(number)?, index.sizes.get(number)?);
+        self.id = self.id.wrapping_add(id.get());
+        let start = self.end.wrapping_add(start.get());
+        self.end = start.wrapping_add(size.get());
+        self.number += 1;
+        Some(Row { number, id: self.id, value: RelativeRange { start, end: self.end } })
+    }
+}
+
+/// Where a scan of a large raw index may begin: every [`SCAN_LIMIT`] rows.
+pub(crate) struct Checkpoints(Box<[Checkpoint]>);
+
+struct Checkpoint {
+    first_id: u64,
+    before: RowsState,
+}
+
+impl Checkpoints {
+    /// The checkpoints of an index; `None` unless its ids ascend.
+    pub(crate) fn new(index: RawIndex<'_>) -> Option<Checkpoints> {
+        let mut checkpoints = Vec::with_capacity(index.len().div_ceil(SCAN_LIMIT));
+        let mut state = RowsState::default();
+        loop {
+            let before = state;
+            let Some(row) = state.next(index) else { break };
+            if row.number > 0 && row.id <= before.id {
+                return None;
+            }
+            if row.number % SCAN_LIMIT == 0 {
+                checkpoints.push(Checkpoint { first_id: row.id, before });
+            }
+        }
+        Some(Checkpoints(checkpoints.into()))
+    }
+
+    /// The memory it takes.
+    pub(crate) fn size(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+
+    fn find(&self, index: RawIndex<'_>, id: u64) -> Option<Row> {
+        let block = self.0.partition_point(|checkpoint| checkpoint.first_id <= id).checked_sub(1)?;
+        let mut rows = index.rows_from(self.0.get(block)?.before).take(SCAN_LIMIT);
+        rows.find(|row| row.id == id)
+    }
+}
+
+/// An index decoded once: its rows sorted by id, equal ids in stored order.
+pub(crate) struct DecodedIndex {
+    ids: Box<[u64]>,
+    values: Box<[RelativeRange]>,
+    /// The stored number of each row, where sorting moved any.
+    numbers: Option<Box<[u32]>>,
+}
+
+impl DecodedIndex {
+    pub(crate) fn new(index: RawIndex<'_>) -> DecodedIndex {
+        let mut rows: Vec<Row> = index.rows().collect();
+        let moved = !rows.is_sorted_by_key(|row| row.id);
+        if moved {
+            rows.sort_by_key(|row| row.id); // stable: the first of equal ids stays first
+        }
+        // decoded indexes are capped far below 2^32 rows; past it the row number only serves the checks
+        let numbers = moved.then(|| rows.iter().map(|row| u32::try_from(row.number).unwrap_or(u32::MAX)).collect());
+        DecodedIndex {
+            ids: rows.iter().map(|row| row.id).collect(),
+            values: rows.iter().map(|row| row.value).collect(),
+            numbers,
+        }
+    }
+
+    /// The memory it takes.
+    pub(crate) fn size(&self) -> usize {
+        size_of_val(&*self.ids) + size_of_val(&*self.values) + self.numbers.as_deref().map_or(0, size_of_val)
+    }
+
+    fn find(&self, id: u64) -> Option<Row> {
+        let at = self.ids.partition_point(|other| *other < id);
+        if *self.ids.get(at)? != id {
+            return None;
+        }
+        let number = self.numbers.as_ref().and_then(|numbers| numbers.get(at)).map_or(at, |number| *number as usize);
+        Some(Row { number, id, value: *self.values.get(at)? })
+    }
+}
+
+/// An index in the form in which it is searched.
+#[derive(Clone)]
+pub(crate) enum SearchableIndex<'a> {
+    /// A small raw one, scanned in place.
+    Scanned(RawIndex<'a>),
+    /// A large raw one with ascending ids, scanned in place from a checkpoint.
+    Checkpointed(RawIndex<'a>, Arc<Checkpoints>),
+    /// Any other.
+    Decoded(Arc<DecodedIndex>),
+}
+
+impl SearchableIndex<'_> {
+    /// The first row with this id.
+    #[inline]
+    pub(crate) fn find(&self, id: u64) -> Option<Row> {
+        match self {
+            Self::Scanned(index) => index.find(id),
+            Self::Checkpointed(index, checkpoints) => checkpoints.find(*index, id),
+            Self::Decoded(index) => index.find(id),
+        }
+    }
+
+    /// The number of keys.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Scanned(index) | Self::Checkpointed(index, _) => index.len(),
+            Self::Decoded(index) => index.ids.len(),
+        }
+    }
+}
+
+/// Collects rows for writing and gives them their bytes: the deltas of the format's text.
+///
+/// Starts are relative to the end of the shard index, as in the result.
+#[derive(Default)]
+pub(crate) struct IndexBuilder {
+    ids: Vec<U64>,
+    starts: Vec<U64>,
+    sizes: Vec<U64>,
+    id: u64,
+    end: u64,
+}
+
+impl IndexBuilder {
+    pub(crate) fn push(&mut self, id: u64, value: RelativeRange) {
+        let (id_delta, start_delta) = self.deltas(id, value);
+        self.ids.push(id_delta.into());
+        self.starts.push(start_delta.into());
+        self.sizes.push((value.end - value.start).into());
+    }
+
+    /// The deltas of the next row; steps past it.
+    pub(crate) fn deltas(&mut self, id: u64, value: RelativeRange) -> (u64, u64) {
+        let deltas = (id.wrapping_sub(self.id), value.start.wrapping_sub(self.end));
+        (self.id, self.end) = (id, value.end);
+        deltas
+    }
+
+    /// Appends the index's bytes and empties the builder.
+    pub(crate) fn drain_into(&mut self, bytes: &mut Vec<u8>) {
+        use zerocopy::IntoBytes;
+        for row in [&mut self.ids, &mut self.starts, &mut self.sizes] {
+            bytes.extend_from_slice(row.as_bytes());
+            row.clear();
+        }
+        (self.id, self.end) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn range(start: u64, end: u64) -> RelativeRange {
+        RelativeRange { start, end }
+    }
+
+    /// Ids 5, 9, 2^64-1; values at 100..110, 112..112 (two bytes of gap), 4..7 (before the others: a wrapped delta).
+    const GOLDEN: [u64; 9] = [
+        5,
+        4,
+        0u64.wrapping_sub(10), // ids
+        100,
+        2,
+        4u64.wrapping_sub(112), // starts
+        10,
+        0,
+        3, // sizes
+    ];
+
+    #[test]
+    fn golden_rows_both_ways() {
+        let encoded = bytes(&GOLDEN);
+        let rows: Vec<_> =
+            RawIndex::view(&encoded).unwrap().rows().map(|row| (row.number, row.id, row.value)).collect();
+        let expected = [(0, 5, range(100, 110)), (1, 9, range(112, 112)), (2, u64::MAX, range(4, 7))];
+        assert_eq!(rows, expected);
+
+        let mut builder = IndexBuilder::default();
+        expected.iter().for_each(|(_, id, value)| builder.push(*id, *value));
+        let mut written = Vec::new();
+        builder.drain_into(&mut written);
+        assert_eq!(written, encoded);
+    }
+
+    #[test]
+    fn lengths_that_are_no_multiple_of_24_are_corrupt() {
+        let encoded = bytes(&GOLDEN);
+        for len in [1, 8, 23, 25, 71] {
+            let error = RawIndex::view(&encoded[..len]).err().unwrap();
+            assert!(error.message().contains(&format!("found {len}")), "{error}");
+        }
+        assert_eq!(RawIndex::view(&[]).unwrap().len(), 0);
+    }
+
+    /// All three searchable forms give what a plain walk over the rows gives, for any words at all.
+    #[test]
+    fn every_form_finds_the_first_row_of_an_id() {
+        fn agree(mut words: Vec<u64>, ascending: bool, long: bool) -> bool {
+            if long {
+                words = words.iter().cycle().take(words.len() * 40).copied().collect();
+            }
+            if ascending {
+                let third = words.len() / 3;
+                words[..third].iter_mut().for_each(|word| *word = 1 + *word % 1000);
+            }
+            words.truncate(words.len() / 3 * 3);
+            let encoded = bytes(&words);
+            let index = RawIndex::view(&encoded).unwrap();
+            let mut forms =
+                vec![SearchableIndex::Scanned(index), SearchableIndex::Decoded(Arc::new(DecodedIndex::new(index)))];
+            forms.extend(Checkpoints::new(index).map(|it| SearchableIndex::Checkpointed(index, Arc::new(it))));
+            assert!(!ascending || forms.len() == 3);
+            let ids: Vec<u64> =
+                index.rows().flat_map(|row| [row.id, row.id.wrapping_add(1)]).chain([0, u64::MAX]).collect();
+            ids.iter().all(|id| {
+                let expected = index.rows().find(|row| row.id == *id);
+                forms.iter().all(|form| form.find(*id) == expected && form.len() == index.len())
+            })
+        }
+        quickcheck::QuickCheck::new().tests(300).quickcheck(agree as fn(Vec<u64>, bool, bool) -> bool);
+        let ascending: Vec<u64> = [vec![3; 200], vec![1; 200], vec![5; 200]].concat();
+        assert!(agree(ascending, true, false));
+    }
+}

@@ -1,0 +1,17 @@
+//! The bytes of a shard, without I/O: views over them, and what may be said of them.
+//!
+//! ```text
+//! | shard index      2^minishard_bits x (start u64le, end u64le)      shard_index
+//! | minishard index  [3, n] u64le, raw or gzip                         minishard_index, encoding
+//! | checks           crc32 of the index, of each value, of each prefix checks (ours, told by the manifest)
+//! | values           raw or gzip                                       encoding
+//! ```
+//!
+//! Offsets in both indexes are relative to the end of the shard index. Nothing here trusts a number: views are
+//! as long as the bytes they stand on, and a range is only a claim ([`RelativeRange`](crate::byte_range)) until
+//! it was resolved against a file.
+
+pub(crate) mod checks;
+pub(crate) mod encoding;
+pub(crate) mod minishard_index;
+pub(crate) mod shard_index;

@@ -1,0 +1,82 @@
+//! The shard index: for each minishard, where its minishard index lies.
+//!
+//! ```text
+//! byte 16 * minishard    start u64le   of the encoded minishard index, relative to the end of the shard index
+//!                   + 8  end   u64le   exclusive; start == end: no keys in the minishard
+//! ```
+
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U64;
+
+use crate::byte_range::{ByteRange, RelativeRange};
+use crate::spec::MinishardNumber;
+
+/// One entry: the two words as they stand in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShardIndexEntry {
+    start: U64,
+    end: U64,
+}
+
+/// The length of an entry.
+pub(crate) const ENTRY_LEN: u64 = 16;
+
+impl ShardIndexEntry {
+    /// The entry of a minishard without keys, as our writer leaves it.
+    pub(crate) const EMPTY: ShardIndexEntry = ShardIndexEntry { start: U64::ZERO, end: U64::ZERO };
+
+    pub(crate) fn new(minishard_index: RelativeRange) -> ShardIndexEntry {
+        ShardIndexEntry { start: minishard_index.start.into(), end: minishard_index.end.into() }
+    }
+
+    /// Where the entry of a minishard stands in the file.
+    #[inline]
+    pub(crate) fn position(minishard: MinishardNumber) -> ByteRange {
+        let start = minishard.0 * ENTRY_LEN; // minishard < 2^32
+        ByteRange { start, end: start + ENTRY_LEN }
+    }
+
+    /// The entry in the first 16 bytes; `None` if there are fewer.
+    #[inline]
+    pub(crate) fn read(bytes: &[u8]) -> Option<ShardIndexEntry> {
+        let ([start, end], _) = <[U64; 2]>::ref_from_prefix(bytes).ok()?;
+        Some(ShardIndexEntry { start: *start, end: *end })
+    }
+
+    /// The entry's bytes.
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        zerocopy::transmute!([self.start, self.end])
+    }
+
+    /// Where the encoded minishard index is said to lie; `None` for a minishard without keys.
+    #[inline]
+    pub(crate) fn minishard_index(&self) -> Option<RelativeRange> {
+        let range = RelativeRange { start: self.start.get(), end: self.end.get() };
+        (range.start != range.end).then_some(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_both_ways() {
+        let bytes = [
+            0x10, 0x32, 0, 0, 0, 0, 0, 0, // start 0x3210
+            0x28, 0x32, 0, 0, 0, 0, 0, 0x80, // end 0x8000000000003228
+        ];
+        let range = RelativeRange { start: 0x3210, end: 0x8000_0000_0000_3228 };
+        assert_eq!(ShardIndexEntry::read(&bytes).unwrap().minishard_index(), Some(range));
+        assert_eq!(ShardIndexEntry::new(range).to_bytes(), bytes);
+        assert_eq!(ShardIndexEntry::read(&bytes[..15]), None);
+    }
+
+    #[test]
+    fn any_equal_pair_is_empty() {
+        for offset in [0, 7, u64::MAX] {
+            let entry = ShardIndexEntry::new(RelativeRange { start: offset, end: offset });
+            assert_eq!(entry.minishard_index(), None);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `info`: the JSON file of a data set, of which the sharding specification is one member.
+//!
+//! Where the specification stands in it (at the top, or nested where a JSON pointer finds it), where the shards
+//! then lie, and what our own member "sharddb" says. All other members are somebody else's and kept as given.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::value::RawValue;
+
+use crate::error::{Error, Result};
+use crate::json;
+use crate::layout::{Layout, ValueAlignment};
+use crate::spec::ShardingSpec;
+
+/// What an `info` says about one sharded data set.
+#[derive(Clone, Debug)]
+pub(crate) struct Info {
+    pub(crate) spec: ShardingSpec,
+    /// `None`: not written by us.
+    pub(crate) layout: Option<Layout>,
+    /// Where the shards lie, relative to the directory of the `info`.
+    pub(crate) shards: PathBuf,
+}
+
+impl Info {
+    /// Reads the specification at `pointer`; without one at the top, else the only nested one.
+    ///
+    /// Errors: `InvalidSpec`, also if there are several and no pointer says which.
+    pub(crate) fn parse(bytes: &[u8], pointer: Option<&str>) -> Result<Info> {
+        let root = json::parse(bytes)?;
+        match pointer {
+            Some(pointer) => match json::pointer(root, pointer)? {
+                Some(parent) => Info::of_parent(parent, pointer),
+                None => Err(Error::invalid_spec(format!("expected a value at {pointer} of the info, found none"))),
+            },
+            None => match json::members(root) {
+                Some(members) if json::member(&members, "sharding")?.is_some() => Info::of_parent(root, ""),
+                Some(_) => Info::of_only_nested(root),
+                None => Err(Error::invalid_spec("expected an info that is a JSON object")),
+            },
+        }
+    }
+
+    fn of_only_nested(root: &RawValue) -> Result<Info> {
+        let mut pointers = Vec::new();
+        find_nested(root, String::new(), &mut pointers);
+        match pointers.as_slice() {
+            [] => Err(Error::invalid_spec("expected a member \"sharding\" in the info, found none")),
+            [only] => {
+                let parent = json::pointer(root, only)?;
+                parent.map_or_else(|| Err(Error::invalid_spec("found no parent")), |it| Info::of_parent(it, only))
+            }
+            several => Err(Error::invalid_spec(format!(
+                "expected one member \"sharding\" in the info, found several: choose one by its JSON pointer, {}",
+                several.join(" or ")
+            ))),
+        }
+    }
+
+    fn of_parent(parent: &RawValue, pointer: &str) -> Result<Info> {
+        let members = json::members(parent).unwrap_or_default();
+        let Some(sharding) = json::member(&members, "sharding")? else {
+            let place = if pointer.is_empty() { "the info" } else { pointer };
+            return Err(Error::invalid_spec(format!("expected a member \"sharding\" in {place}, found none")));
+        };
+        let shards = match json::member(&members, "key")? {
+            Some(key) if !pointer.is_empty() => subdirectory(key)?,
+            _ => PathBuf::new(),
+        };
+        let layout = json::member(&members, "sharddb")?.map(layout).transpose()?;
+        Ok(Info { spec: ShardingSpec::from_value(sharding)?, layout, shards })
+    }
+
+    /// The text of an `info` with our specification and member, and all other members of `given` as they are.
+    pub(crate) fn compose(given: Option<&str>, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
+        let mut text = String::from("{\n");
+        let mut put = |name: &str, value: &str| {
+            text.push_str(if text.len() > 2 { ",\n" } else { "" });
+            text.push_str(&format!("  {}: {value}", json::quote(name)));
+        };
+        let (ours, sharding) = (layout_json(layout), spec.to_json());
+        let mut pending = [("sharding", sharding), ("sharddb", ours)].map(Some);
+        if let Some(given) = given {
+            let members = json::members(json::parse(given.as_bytes())?)
+                .ok_or_else(|| Error::invalid_spec("expected an info that is a JSON object"))?;
+            for (name, value) in members {
+                // ours take the place of those of the same name, so that composing again changes nothing
+                let replaced = pending.iter_mut().find(|member| member.as_ref().is_some_and(|(own, _)| *own == name));
+                match (replaced.and_then(Option::take), name.as_str()) {
+                    (Some((_, value)), _) => put(&name, &value),
+                    (None, "sharding" | "sharddb") => {}
+                    (None, _) => put(&name, value.get()),
+                }
+            }
+        }
+        for (name, value) in pending.into_iter().flatten() {
+            put(name, &value);
+        }
+        text.push_str("\n}\n");
+        Ok(text)
+    }
+}
+
+/// The pointers of all objects with a member "sharding" below `value`.
+fn find_nested(value: &RawValue, pointer: String, found: &mut Vec<String>) {
+    for (name, child) in json::members(value).unwrap_or_default() {
+        match name.as_str() {
+            "sharding" if !pointer.is_empty() => found.push(pointer.clone()),
+            _ => find_nested(child, format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")), found),
+        }
+    }
+    for (at, child) in json::elements(value).unwrap_or_default().into_iter().enumerate() {
+        find_nested(child, format!("{pointer}/{at}"), found);
+    }
+}
+
+/// The directory that a member "key" names: below the info's own.
+fn subdirectory(key: &RawValue) -> Result<PathBuf> {
+    let name = json::string(key).filter(|name| !name.is_empty());
+    let below = |name: &String| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    name.filter(below).map(PathBuf::from).ok_or_else(|| {
+        Error::invalid_spec(format!("expected \"key\" to name a directory below that of the info, found {}", key.get()))
+    })
+}
+
+/// Reads the member "sharddb"; members of later versions are ignored.
+fn layout(value: &RawValue) -> Result<Layout> {
+    let wrong = |name: &str| Error::invalid_spec(format!("expected a valid \"{name}\" in the info's \"sharddb\""));
+    let members = json::members(value).ok_or_else(|| wrong("sharddb"))?;
+    let flag = |name: &str| match json::member(&members, name)?.map(RawValue::get) {
+        Some("true") => Ok(true),
+        Some("false") | None => Ok(false),
+        Some(_) => Err(wrong(name)),
+    };
+    let alignment = match json::member(&members, "value_alignment")? {
+        Some(bytes) => bytes.get().parse().ok().and_then(|bytes| ValueAlignment::new(bytes).ok()),
+        None => Some(ValueAlignment::One),
+    };
+    Ok(Layout {
+        checks: flag("checks")?,
+        prefixes: flag("prefixes")?,
+        value_alignment: alignment.ok_or_else(|| wrong("value_alignment"))?,
+    })
+}
+
+fn layout_json(layout: &Layout) -> String {
+    let Layout { checks, prefixes, value_alignment } = layout;
+    format!("{{\"checks\": {checks}, \"prefixes\": {prefixes}, \"value_alignment\": {}}}", value_alignment.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::HashFunction;
+
+    const SHARDING: &str = r#"{"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0, "minishard_bits": 1, "shard_bits": 2}"#;
+
+    fn info(text: &str, pointer: Option<&str>) -> Result<Info> {
+        Info::parse(text.replace("SHARDING", SHARDING).as_bytes(), pointer)
+    }
+
+    #[test]
+    fn finds_the_specification_at_the_top_by_pointer_or_alone() {
+        let top = r#"{"key": "ignored", "sharding": SHARDING, "scales": [{"sharding": SHARDING}]}"#;
+        assert_eq!(info(top, None).unwrap().shards, Path::new(""));
+        let nested = r#"{"scales": [{"key": "8_8_8"}, {"key": "16_16_16", "sharding": SHARDING}]}"#;
+        assert_eq!(info(nested, None).unwrap().shards, Path::new("16_16_16"));
+        assert_eq!(info(nested, Some("/scales/1")).unwrap().shards, Path::new("16_16_16"));
+        assert!(info(nested, Some("/scales/0")).unwrap_err().message().contains("/scales/0"));
+        assert!(info(nested, Some("/scales/2")).is_err());
+        let several = r#"{"by_id": {"sharding": SHARDING}, "spatial": [{"key": "s", "sharding": SHARDING}]}"#;
+        let error = info(several, None).unwrap_err();
+        assert!(error.message().contains("/by_id or /spatial/0"), "{error}");
+    }
+
+    #[test]
+    fn no_way_out_of_the_directory() {
+        for key in ["\"../x\"", "\"/x\"", "\"a/../../b\"", "\"\"", "\"./a\"", "7", "null"] {
+            let text = format!(r#"{{"scales": [{{"key": {key}, "sharding": SHARDING}}]}}"#);
+            assert!(info(&text, None).is_err(), "{key}");
+        }
+        assert!(info(r#"{"scales": [{"key": "a/b", "sharding": SHARDING}]}"#, None).is_ok());
+    }
+
+    #[test]
+    fn twice_or_missing_is_an_error() {
+        assert!(info(r#"{"sharding": SHARDING, "sharding": SHARDING}"#, None).is_err());
+        assert!(info(r#"{"sharding": null}"#, None).is_err());
+        assert!(info("{}", None).is_err());
+        assert!(info("[]", None).is_err());
+    }
+
+    #[test]
+    fn composing_keeps_foreign_members_as_given_and_is_idempotent() {
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 3, 4).unwrap();
+        let layout = Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::Eight };
+        let given = r#"{"@type": "neuroglancer_skeletons", "sharding": {"old": 1}, "transform": [1.0, 1e400]}"#;
+        let text = Info::compose(Some(given), &spec, &layout).unwrap();
+        assert!(text.contains("\"transform\": [1.0, 1e400]"));
+        assert!(!text.contains("old"));
+        assert_eq!(Info::compose(Some(&text), &spec, &layout).unwrap(), text);
+        let read = Info::parse(text.as_bytes(), None).unwrap();
+        assert_eq!((read.spec, read.layout), (spec, Some(layout)));
+        let alone = Info::compose(None, &spec, &layout).unwrap();
+        assert_eq!(Info::parse(alone.as_bytes(), None).unwrap().spec, spec);
+    }
+}

@@ -1,0 +1,224 @@
+//! Walking through all pairs of a shard in storage order: minishard by minishard, row by row.
+
+use std::fmt;
+
+use crate::byte_range::ByteRange;
+use crate::error::Result;
+use crate::format::checks::ChecksPlace;
+use crate::format::minishard_index::{RawIndex, Row, RowsState};
+use crate::format::shard_index::{ENTRY_LEN, ShardIndexEntry};
+use crate::shard::reader::{Shard, ShardReader, Value, ValueLocation};
+use crate::spec::{Location, MinishardNumber};
+use crate::storage::Bytes;
+
+/// Rows taken from a minishard index at a time.
+const ROWS_AT_A_TIME: usize = 256;
+
+/// Walks over the rows of a shard; not an iterator, so that it borrows the shard only for a step.
+///
+/// `next_minishard` goes to the next minishard with keys, `next_row` through its rows. A bad minishard is one
+/// error; the walk goes on behind it. It always ends.
+#[derive(Default)]
+pub(crate) struct Rows {
+    next_minishard: u64,
+    block_first: u64,
+    block: Vec<ShardIndexEntry>,
+    current: Option<CurrentMinishard>,
+    decoded: Option<Vec<u8>>,
+    state: RowsState,
+    rows: Vec<Row>,
+    taken: usize,
+    cut_short: bool,
+}
+
+/// The minishard that a walk is in.
+#[derive(Clone, Copy)]
+pub(crate) struct CurrentMinishard {
+    pub(crate) number: MinishardNumber,
+    /// The encoded index.
+    pub(crate) index: ByteRange,
+    pub(crate) rows: u64,
+}
+
+impl Rows {
+    /// Goes to the next minishard with keys.
+    pub(crate) fn next_minishard(&mut self, shard: &ShardReader) -> Result<Option<CurrentMinishard>> {
+        self.current = None;
+        self.rows.clear();
+        self.taken = 0;
+        while !self.cut_short && self.next_minishard < shard.spec.minishards() {
+            let number = MinishardNumber(self.next_minishard);
+            let Some(entry) = self.entry(shard, number)? else { break };
+            self.next_minishard += 1;
+            let entered = shard.resolve_minishard_index(number, entry).and_then(|range| match range {
+                Some(index) => self.enter(shard, number, index).map(Some),
+                None => Ok(None),
+            });
+            if let Some(current) = entered.map_err(|error| shard.at(number, error))? {
+                self.current = Some(current);
+                return Ok(self.current);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next row of the current minishard.
+    pub(crate) fn next_row(&mut self, shard: &ShardReader) -> Option<Row> {
+        if self.taken == self.rows.len() {
+            self.take_rows(shard)?;
+        }
+        let row = self.rows.get(self.taken).copied();
+        self.taken += 1;
+        row
+    }
+
+    pub(crate) fn current(&self) -> Option<CurrentMinishard> {
+        self.current
+    }
+
+    /// The shard index entry of a minishard, from a block of them.
+    fn entry(&mut self, shard: &ShardReader, number: MinishardNumber) -> Result<Option<ShardIndexEntry>> {
+        let in_block = |first: u64| usize::try_from(number.0.wrapping_sub(first)).unwrap_or(usize::MAX);
+        if let Some(entry) = self.block.get(in_block(self.block_first)) {
+            return Ok(Some(*entry));
+        }
+        let bytes = shard.shard_index_block(number).inspect_err(|_| self.cut_short = true)?;
+        self.block_first = number.0;
+        self.block.clear();
+        self.block.extend(bytes.chunks_exact(16).filter_map(ShardIndexEntry::read));
+        debug_assert_eq!(ENTRY_LEN, 16);
+        Ok(self.block.first().copied())
+    }
+
+    fn enter(&mut self, shard: &ShardReader, number: MinishardNumber, index: ByteRange) -> Result<CurrentMinishard> {
+        let encoded = shard.read_minishard_index(index)?;
+        self.decoded = match (shard.decode_minishard_index(&encoded)?, encoded) {
+            (None, Bytes::Owned(bytes)) => Some(bytes.to_vec()),
+            (decoded, _) => decoded,
+        };
+        self.state = RowsState::default();
+        let rows = self.view(shard, index)?.len() as u64;
+        Ok(CurrentMinishard { number, index, rows })
+    }
+
+    /// The decoded index of a minishard that was entered.
+    fn view<'a>(&'a self, shard: &'a ShardReader, index: ByteRange) -> Result<RawIndex<'a>> {
+        match &self.decoded {
+            Some(decoded) => RawIndex::view(decoded),
+            None => RawIndex::view(shard.in_memory(index).unwrap_or_default()),
+        }
+        .map_err(|error| error.at_offset(index.start))
+    }
+
+    fn take_rows(&mut self, shard: &ShardReader) -> Option<()> {
+        let current = self.current?;
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.clear();
+        let mut state = self.state;
+        if let Ok(view) = self.view(shard, current.index) {
+            rows.extend(std::iter::from_fn(|| state.next(view)).take(ROWS_AT_A_TIME));
+        }
+        (self.state, self.rows, self.taken) = (state, rows, 0);
+        (!self.rows.is_empty()).then_some(())
+    }
+}
+
+/// The pairs of a shard in storage order; see [`Shard::iter`].
+///
+/// A bad minishard or a bad value gives one `Err` with its place, and the walk goes on; it always ends.
+pub struct ShardEntries {
+    shard: Shard,
+    rows: Rows,
+}
+
+impl ShardEntries {
+    pub(crate) fn new(shard: Shard) -> ShardEntries {
+        ShardEntries { shard, rows: Rows::default() }
+    }
+}
+
+impl Iterator for ShardEntries {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        let reader = &*self.shard.0;
+        loop {
+            if let Some(row) = self.rows.next_row(reader)
+                && let Some(minishard) = self.rows.current()
+            {
+                let entry = Entry { shard: self.shard.clone(), minishard, row };
+                let in_file = reader.value_range(row).map_err(|error| reader.at(minishard.number, error));
+                return Some(in_file.map(|_| entry));
+            }
+            match self.rows.next_minishard(reader) {
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// A pair met by iteration: the key is known, the value is read when asked for.
+///
+/// Keeps the shard that it came from mapped.
+#[derive(Clone)]
+pub struct Entry {
+    shard: Shard,
+    minishard: CurrentMinishard,
+    row: Row,
+}
+
+impl Entry {
+    /// The key.
+    #[inline]
+    pub fn key(&self) -> u64 {
+        self.row.id
+    }
+
+    /// The shard and minishard where it is stored; a misplaced key hashes elsewhere.
+    pub fn location(&self) -> Location {
+        Location { shard: self.shard.number(), minishard: self.minishard.number }
+    }
+
+    /// The stored length in bytes: of the encoded value.
+    #[inline]
+    pub fn stored_len(&self) -> u64 {
+        self.row.value.end.wrapping_sub(self.row.value.start)
+    }
+
+    /// The decoded value, as [`Snapshot::get`](crate::Snapshot::get) gives it.
+    pub fn value(&self) -> Result<Value<'_>> {
+        let (reader, number) = (&*self.shard.0, self.minishard.number);
+        let checks = ChecksPlace { index_end: self.minishard.index.end, rows: self.minishard.rows };
+        reader.value_of_row(self.row, checks).map_err(|error| reader.at(number, error).at_key(self.row.id))
+    }
+
+    /// The stored bytes of the value: as they are, or one gzip member.
+    pub fn encoded_value(&self) -> Result<Value<'_>> {
+        let reader = &*self.shard.0;
+        let encoded = reader.encoded_value(self.row);
+        encoded.map(Value::from_bytes).map_err(|error| reader.at(self.minishard.number, error).at_key(self.row.id))
+    }
+
+    /// The bytes between the value and whatever lies before it: its prefix, with padding if there is any.
+    ///
+    /// Empty without looking where the data set is known to have none. Cost for others: the first call in a shard
+    /// reads all its indexes.
+    pub fn prefix(&self) -> Result<Value<'_>> {
+        let reader = &*self.shard.0;
+        let prefix = reader.whole_prefix(self.row);
+        prefix.map(Value::from_bytes).map_err(|error| reader.at(self.minishard.number, error).at_key(self.row.id))
+    }
+
+    /// Where the value is stored.
+    pub fn value_location(&self) -> Result<ValueLocation> {
+        self.shard.0.value_location(self.minishard.number, self.row)
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("key", &self.key()).field("stored_len", &self.stored_len()).finish()
+    }
+}

@@ -1,0 +1,690 @@
+//! Reading one shard: key -> minishard -> row -> value.
+
+use std::fmt;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::byte_range::ByteRange;
+use crate::error::{Error, Result};
+use crate::format::checks::{self, ChecksPlace};
+use crate::format::encoding;
+use crate::format::minishard_index::{Checkpoints, DecodedIndex, ROW_LEN, RawIndex, Row, SCAN_LIMIT, SearchableIndex};
+use crate::format::shard_index::ShardIndexEntry;
+use crate::layout::Layout;
+use crate::prefetch;
+use crate::shard::cache::{CachedIndex, MinishardCache};
+use crate::shard::entries::ShardEntries;
+use crate::shard::extents::Extents;
+use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
+use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
+
+/// Cache lines asked for at the beginning of a minishard: its index at 4 to 8 keys, and the first value.
+const MINISHARD_LINES: usize = 8;
+
+/// The shard index is read in blocks of this size where all of it is read.
+const SHARD_INDEX_BLOCK: u64 = 64 << 10;
+
+/// What bounds a read and how far it is checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadOptions {
+    pub(crate) max_value_bytes: u64,
+    pub(crate) max_index_bytes: u64,
+    pub(crate) verify_on_read: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions { max_value_bytes: 1 << 30, max_index_bytes: 256 << 20, verify_on_read: false }
+    }
+}
+
+/// One shard: its file, or its bytes in hand.
+///
+/// Usually reached through a [`Snapshot`](crate::Snapshot); by itself it serves who has the bytes of a single shard:
+///
+/// ```no_run
+/// use sharddb::{Shard, ShardNumber, ShardingSpec};
+///
+/// let spec = ShardingSpec::from_json(&std::fs::read_to_string("sharding.json").unwrap())?;
+/// let shard = Shard::from_bytes(spec, ShardNumber(0), std::fs::read("0.shard").unwrap());
+/// for entry in shard.iter() {
+///     let entry = entry?;
+///     println!("{} has {} bytes", entry.key(), entry.value()?.len());
+/// }
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Shard(pub(crate) Arc<ShardReader>);
+
+/// The files of one shard, opened.
+pub(crate) struct ShardFiles {
+    /// The `.shard` file, or the `.index` file of the obsolete pair.
+    shard_index: Storage,
+    /// The `.data` file of the obsolete pair.
+    data: Option<Storage>,
+    /// The file with the data.
+    path: PathBuf,
+}
+
+/// What a shard is read with. The methods below are the steps of the read path, in order.
+pub(crate) struct ShardReader {
+    pub(crate) number: ShardNumber,
+    pub(crate) spec: ShardingSpec,
+    /// `None`: written by somebody else.
+    pub(crate) layout: Option<Layout>,
+    files: ShardFiles,
+    /// Where relative offsets count from, in the file with the data.
+    base: u64,
+    options: ReadOptions,
+    cache: Arc<MinishardCache>,
+    /// The CRC-32 that the manifest states for the shard index.
+    shard_index_crc32: Option<u32>,
+    shard_index_verified: OnceLock<()>,
+    extents: OnceLock<Extents>,
+}
+
+/// A minishard with keys, ready to be searched.
+#[derive(Clone)]
+pub(crate) struct Minishard<'a> {
+    pub(crate) number: MinishardNumber,
+    index: SearchableIndex<'a>,
+    /// The end of the encoded index in the file.
+    index_end: u64,
+}
+
+impl ShardFiles {
+    /// Opens `<stem>.shard`.
+    pub(crate) fn open(path: &Path, kind: StorageKind) -> Result<ShardFiles> {
+        Ok(ShardFiles { shard_index: Storage::open(path, kind)?, data: None, path: path.to_path_buf() })
+    }
+
+    /// Opens the obsolete `<stem>.index` and `<stem>.data`.
+    pub(crate) fn open_pair(index: &Path, data: &Path, kind: StorageKind) -> Result<ShardFiles> {
+        Ok(ShardFiles {
+            shard_index: Storage::open(index, kind)?,
+            data: Some(Storage::open(data, kind)?),
+            path: data.to_path_buf(),
+        })
+    }
+
+    fn data(&self) -> &Storage {
+        self.data.as_ref().unwrap_or(&self.shard_index)
+    }
+
+    /// The length of all files.
+    pub(crate) fn len(&self) -> u64 {
+        self.shard_index.len() + self.data.as_ref().map_or(0, Storage::len)
+    }
+}
+
+impl Shard {
+    /// A shard from its bytes in memory, a foreign one: no checks.
+    ///
+    /// Nothing is read yet; bytes that are no shard show when they are asked.
+    pub fn from_bytes(spec: ShardingSpec, number: ShardNumber, bytes: Vec<u8>) -> Shard {
+        let files =
+            ShardFiles { shard_index: Storage::Heap(AlignedBytes::from(bytes)), data: None, path: PathBuf::new() };
+        let cache = Arc::new(MinishardCache::with_capacity(64 << 20));
+        Shard(Arc::new(ShardReader::new(number, spec, None, files, ReadOptions::default(), cache, None)))
+    }
+
+    /// The shard's number.
+    pub fn number(&self) -> ShardNumber {
+        self.0.number
+    }
+
+    /// The value of a key, like [`Snapshot::get`](crate::Snapshot::get).
+    ///
+    /// A key of another shard is absent.
+    pub fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
+        let Some((minishard, row)) = self.0.find(key)? else { return Ok(None) };
+        self.0.value(&minishard, row).map(Some)
+    }
+
+    /// Whether a key is there; the value is not touched.
+    pub fn contains(&self, key: u64) -> Result<bool> {
+        Ok(self.0.find(key)?.is_some())
+    }
+
+    /// Where a key's value is stored.
+    pub fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
+        let Some((minishard, row)) = self.0.find(key)? else { return Ok(None) };
+        self.0.value_location(minishard.number, row).map(Some)
+    }
+
+    /// The `n` bytes that lie directly before a key's value; they are never encoded.
+    ///
+    /// Errors: `InvalidInput` if the shard has fewer bytes before it.
+    pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
+        let Some((minishard, row)) = self.0.find(key)? else { return Ok(None) };
+        self.0.prefix(&minishard, row, n).map(Some)
+    }
+
+    /// All pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
+    pub fn iter(&self) -> ShardEntries {
+        ShardEntries::new(self.clone())
+    }
+
+    /// All keys in storage order.
+    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
+        self.iter().map(|entry| entry.map(|entry| entry.key()))
+    }
+}
+
+impl fmt::Debug for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shard").field("number", &self.0.number).field("path", &self.0.files.path).finish()
+    }
+}
+
+impl ShardReader {
+    pub(crate) fn new(
+        number: ShardNumber,
+        spec: ShardingSpec,
+        layout: Option<Layout>,
+        files: ShardFiles,
+        options: ReadOptions,
+        cache: Arc<MinishardCache>,
+        shard_index_crc32: Option<u32>,
+    ) -> ShardReader {
+        let base = if files.data.is_some() { 0 } else { spec.shard_index_len() };
+        ShardReader {
+            number,
+            spec,
+            layout,
+            files,
+            base,
+            options,
+            cache,
+            shard_index_crc32,
+            shard_index_verified: OnceLock::new(),
+            extents: OnceLock::new(),
+        }
+    }
+
+    /// The row of a key in this shard.
+    #[inline]
+    pub(crate) fn find(&self, key: u64) -> Result<Option<(Minishard<'_>, Row)>> {
+        let location = self.spec.locate(key);
+        if location.shard != self.number {
+            return Ok(None);
+        }
+        let Some(minishard) = self.minishard(location.minishard).map_err(|error| error.at_key(key))? else {
+            return Ok(None);
+        };
+        Ok(minishard.find(key).map(|row| (minishard, row)))
+    }
+
+    /// Asks for the shard index entry of a minishard, for a read that follows.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, number: MinishardNumber) {
+        let position = ShardIndexEntry::position(number);
+        if let Some(entry) = self.files.shard_index.in_memory().and_then(|bytes| position.of(bytes)) {
+            prefetch::lines(entry, 1);
+        }
+    }
+
+    /// Asks for the beginning of a row's value, for a read that follows.
+    #[inline]
+    pub(crate) fn prefetch_value(&self, row: Row, lines: usize) {
+        let range = row.value.resolve(self.base, self.files.data().len());
+        if let Some(value) = range.zip(self.files.data().in_memory()).and_then(|(range, bytes)| range.of(bytes)) {
+            prefetch::lines(value, lines);
+        }
+    }
+
+    /// A minishard, ready to be searched; `None` if it has no keys.
+    #[inline]
+    pub(crate) fn minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'_>>> {
+        if self.options.verify_on_read {
+            return self.verified_minishard(number).map_err(|error| self.at(number, error));
+        }
+        match (self.files.data().in_memory(), self.spec.minishard_index_encoding()) {
+            (Some(bytes), Encoding::Raw) => self.minishard_in_place(number, bytes),
+            _ => self.cached_minishard(number),
+        }
+        .map_err(|error| self.at(number, error))
+    }
+
+    /// A raw minishard index is searched where it lies.
+    #[inline]
+    fn minishard_in_place<'a>(&'a self, number: MinishardNumber, bytes: &'a [u8]) -> Result<Option<Minishard<'a>>> {
+        let Some(range) = self.minishard_index_range(number)? else { return Ok(None) };
+        let from_index = bytes.get(to_usize(range.start)..).unwrap_or_default();
+        prefetch::lines(from_index, MINISHARD_LINES);
+        let index = RawIndex::view(from_index.get(..to_usize(range.len())).unwrap_or_default())
+            .map_err(|error| error.at_offset(range.start))?;
+        let index = match index.len() <= SCAN_LIMIT {
+            true => SearchableIndex::Scanned(index),
+            false => self.large_index_in_place(number, index, range.end),
+        };
+        Ok(Some(Minishard { number, index, index_end: range.end }))
+    }
+
+    /// A large raw index gets checkpoints, or is sorted if its ids do not ascend.
+    fn large_index_in_place<'a>(
+        &self,
+        number: MinishardNumber,
+        index: RawIndex<'a>,
+        index_end: u64,
+    ) -> SearchableIndex<'a> {
+        let location = self.location(number);
+        let cached = self.cache.get(location).unwrap_or_else(|| {
+            let new = match Checkpoints::new(index) {
+                Some(checkpoints) => CachedIndex::Checkpoints(Arc::new(checkpoints)),
+                None => CachedIndex::Decoded(Arc::new(DecodedIndex::new(index)), index_end),
+            };
+            self.cache.insert(location, new.clone());
+            new
+        });
+        match cached {
+            CachedIndex::Checkpoints(checkpoints) => SearchableIndex::Checkpointed(index, checkpoints),
+            CachedIndex::Decoded(decoded, _) => SearchableIndex::Decoded(decoded),
+        }
+    }
+
+    /// A minishard index that has to be read or decoded is kept decoded.
+    fn cached_minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'static>>> {
+        let location = self.location(number);
+        if let Some(CachedIndex::Decoded(decoded, index_end)) = self.cache.get(location) {
+            return Ok(Some(Minishard { number, index: SearchableIndex::Decoded(decoded), index_end }));
+        }
+        let Some(range) = self.minishard_index_range(number)? else { return Ok(None) };
+        let encoded = self.read_minishard_index(range)?;
+        let decoded = self.decode_minishard_index(&encoded)?;
+        let view =
+            RawIndex::view(decoded.as_deref().unwrap_or(&encoded)).map_err(|error| error.at_offset(range.start))?;
+        if self.options.verify_on_read {
+            self.verify_minishard_index(number, range, &encoded, view.len() as u64)?;
+        }
+        let decoded = Arc::new(DecodedIndex::new(view));
+        self.cache.insert(location, CachedIndex::Decoded(decoded.clone(), range.end));
+        Ok(Some(Minishard { number, index: SearchableIndex::Decoded(decoded), index_end: range.end }))
+    }
+
+    /// With `verify_on_read`: small raw indexes are checked each time, others when they are decoded.
+    fn verified_minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'_>>> {
+        self.verify_shard_index()?;
+        let in_place = match (self.files.data().in_memory(), self.spec.minishard_index_encoding()) {
+            (Some(bytes), Encoding::Raw) => Some(bytes),
+            _ => None,
+        };
+        let Some(bytes) = in_place else { return self.cached_minishard(number) };
+        let Some(range) = self.minishard_index_range(number)? else { return Ok(None) };
+        if range.len() > SCAN_LIMIT as u64 * ROW_LEN {
+            return self.cached_minishard(number);
+        }
+        let minishard = self.minishard_in_place(number, bytes)?;
+        let encoded = range.of(bytes).unwrap_or_default();
+        self.verify_minishard_index(number, range, encoded, range.len() / ROW_LEN)?;
+        Ok(minishard)
+    }
+
+    /// Where the encoded minishard index lies; `None` if the minishard has no keys.
+    #[inline]
+    pub(crate) fn minishard_index_range(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
+        let entry = self.files.shard_index.read(ShardIndexEntry::position(number), 1)?;
+        match ShardIndexEntry::read(&entry) {
+            Some(entry) => self.resolve_minishard_index(number, entry),
+            None => Err(Error::corrupt("expected a shard index entry of 16 bytes, found fewer")),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn resolve_minishard_index(
+        &self,
+        number: MinishardNumber,
+        entry: ShardIndexEntry,
+    ) -> Result<Option<ByteRange>> {
+        let Some(stated) = entry.minishard_index() else { return Ok(None) };
+        match stated.resolve(self.base, self.files.data().len()) {
+            Some(range) => Ok(Some(range)),
+            None => Err(self.bad_shard_index_entry(number, stated.start, stated.end)),
+        }
+    }
+
+    #[cold]
+    fn bad_shard_index_entry(&self, number: MinishardNumber, start: u64, end: u64) -> Error {
+        let behind = self.files.data().len().saturating_sub(self.base);
+        Error::corrupt(format!(
+            "expected a minishard index within the {behind} bytes behind the shard index, found {start}..{end}"
+        ))
+        .at_offset(ShardIndexEntry::position(number).start)
+    }
+
+    /// The encoded minishard index; one that is not in memory must be below the cap.
+    pub(crate) fn read_minishard_index(&self, range: ByteRange) -> Result<Bytes<'_>> {
+        let data = self.files.data();
+        let cap = self.options.max_index_bytes;
+        if data.in_memory().is_none() && range.len() > cap {
+            return Err(Error::new(
+                crate::ErrorKind::TooLarge,
+                format!("expected a minishard index of at most {cap} bytes, found {}: raise the cap", range.len()),
+            ));
+        }
+        data.read(range, 1)
+    }
+
+    /// The decoded minishard index, where it differs from the encoded one.
+    pub(crate) fn decode_minishard_index(&self, encoded: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self.spec.minishard_index_encoding() {
+            Encoding::Raw => Ok(None),
+            Encoding::Gzip => encoding::decode(encoded, self.options.max_index_bytes).map(Some),
+        }
+    }
+
+    /// Where a row's value lies in the file.
+    #[inline]
+    pub(crate) fn value_range(&self, row: Row) -> Result<ByteRange> {
+        match row.value.resolve(self.base, self.files.data().len()) {
+            Some(range) => Ok(range),
+            None => Err(self.bad_value_range(row)),
+        }
+    }
+
+    #[cold]
+    fn bad_value_range(&self, row: Row) -> Error {
+        let behind = self.files.data().len().saturating_sub(self.base);
+        let (start, size) = (row.value.start, row.value.end.wrapping_sub(row.value.start));
+        Error::corrupt(format!(
+            "expected a value within the {behind} bytes behind the shard index, found {size} bytes at {start}"
+        ))
+        .at_key(row.id)
+    }
+
+    /// The decoded value of a row.
+    #[inline]
+    pub(crate) fn value(&self, minishard: &Minishard<'_>, row: Row) -> Result<Value<'_>> {
+        self.value_of_row(row, minishard.checks()).map_err(|error| self.at(minishard.number, error).at_key(row.id))
+    }
+
+    #[inline]
+    pub(crate) fn value_of_row(&self, row: Row, checks: ChecksPlace) -> Result<Value<'_>> {
+        let range = self.value_range(row)?;
+        let encoded = self.files.data().read(range, self.alignment())?;
+        if self.options.verify_on_read {
+            self.verify_value(row, checks, &encoded)?;
+        }
+        match self.spec.data_encoding() {
+            Encoding::Raw => Ok(Value(encoded)),
+            Encoding::Gzip => self.decode_value(&encoded),
+        }
+    }
+
+    fn decode_value(&self, encoded: &[u8]) -> Result<Value<'static>> {
+        let decoded = encoding::decode(encoded, self.options.max_value_bytes)?;
+        AlignedBytes::from_vec(decoded, self.alignment()).map(|bytes| Value(Bytes::Owned(bytes)))
+    }
+
+    /// The stored bytes of a row's value.
+    pub(crate) fn encoded_value(&self, row: Row) -> Result<Bytes<'_>> {
+        self.files.data().read(self.value_range(row)?, 1)
+    }
+
+    /// The `n` bytes before a row's value.
+    fn prefix(&self, minishard: &Minishard<'_>, row: Row, n: u64) -> Result<Value<'_>> {
+        self.prefix_of_row(row, minishard.checks(), n).map_err(|error| self.at(minishard.number, error).at_key(row.id))
+    }
+
+    fn prefix_of_row(&self, row: Row, checks: ChecksPlace, n: u64) -> Result<Value<'_>> {
+        let end = self.value_range(row)?.start;
+        let before = end - self.base;
+        if n > before {
+            let message = format!("expected a prefix of at most the {before} bytes before the value, found {n}");
+            return Err(Error::invalid_input(message));
+        }
+        let prefix = ByteRange { start: end - n, end };
+        if self.options.verify_on_read && self.layout.is_some_and(|layout| layout.checks && layout.prefixes) {
+            let gap = self.gap_before(row)?;
+            if prefix.start < gap.start {
+                let message = format!("expected a prefix of at most {} bytes, found {n}", gap.len());
+                return Err(Error::invalid_input(message));
+            }
+            self.verify_prefix(row, checks, gap)?;
+        }
+        self.files.data().read(prefix, 1).map(Value)
+    }
+
+    /// The prefix of a row as far as the shard can tell: all bytes between its value and what lies before it.
+    pub(crate) fn whole_prefix(&self, row: Row) -> Result<Bytes<'_>> {
+        if self.layout.is_some_and(|layout| !layout.prefixes) {
+            return Ok(Bytes::Borrowed(&[]));
+        }
+        self.files.data().read(self.gap_before(row)?, 1)
+    }
+
+    /// The bytes between a row's value and what an index names before it.
+    pub(crate) fn gap_before(&self, row: Row) -> Result<ByteRange> {
+        let start = self.value_range(row)?.start;
+        let extents = match self.extents.get() {
+            Some(extents) => extents,
+            None => {
+                let new = Extents::of(self)?;
+                self.extents.get_or_init(|| new)
+            }
+        };
+        Ok(ByteRange { start: extents.gap_start(start), end: start })
+    }
+
+    fn verify_shard_index(&self) -> Result<()> {
+        let Some(stated) = self.shard_index_crc32 else { return Ok(()) };
+        if self.shard_index_verified.get().is_some() {
+            return Ok(());
+        }
+        let found = self.compute_shard_index_crc32()?;
+        if found != stated {
+            let message = format!("expected a shard index with CRC-32 {stated:08x}, found {found:08x}");
+            return Err(Error::corrupt(message).at_offset(0));
+        }
+        self.shard_index_verified.get_or_init(|| ());
+        Ok(())
+    }
+
+    /// The CRC-32 of the shard index.
+    pub(crate) fn compute_shard_index_crc32(&self) -> Result<u32> {
+        let mut hasher = crc32fast::Hasher::new();
+        let mut start = 0;
+        while start < self.spec.shard_index_len() {
+            let end = (start + SHARD_INDEX_BLOCK).min(self.spec.shard_index_len());
+            hasher.update(&self.files.shard_index.read(ByteRange { start, end }, 1)?);
+            start = end;
+        }
+        Ok(hasher.finalize())
+    }
+
+    pub(crate) fn verify_minishard_index(
+        &self,
+        number: MinishardNumber,
+        range: ByteRange,
+        encoded: &[u8],
+        rows: u64,
+    ) -> Result<()> {
+        let checks = ChecksPlace { index_end: range.end, rows };
+        let found = || checks::of_index(self.location(number), encoded);
+        self.verify(checks.of_index(), "minishard index", found)
+    }
+
+    pub(crate) fn verify_value(&self, row: Row, checks: ChecksPlace, encoded: &[u8]) -> Result<()> {
+        self.verify(checks.of_value(row.number), "value", || checks::of_value(row.id, encoded))
+    }
+
+    pub(crate) fn verify_prefix(&self, row: Row, checks: ChecksPlace, gap: ByteRange) -> Result<()> {
+        let prefix = self.files.data().read(gap, 1)?;
+        self.verify(checks.of_prefix(row.number), "prefix", || checks::of_prefix(&prefix))
+    }
+
+    fn verify(&self, place: Option<ByteRange>, what: &str, found: impl FnOnce() -> u32) -> Result<()> {
+        if !self.layout.is_some_and(|layout| layout.checks) {
+            return Ok(());
+        }
+        let place =
+            place.ok_or_else(|| Error::corrupt("expected checks behind the index, found the end of the file"))?;
+        let stored = self.files.data().read(place, 1)?;
+        let stated = stored.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let found = found();
+        if stated != found {
+            let message = format!("expected a {what} with check {stated:08x}, found {found:08x}");
+            return Err(Error::corrupt(message).at_offset(place.start));
+        }
+        Ok(())
+    }
+
+    /// Where a row's value is stored.
+    pub(crate) fn value_location(&self, number: MinishardNumber, row: Row) -> Result<ValueLocation> {
+        let range = self.value_range(row).map_err(|error| self.at(number, error).at_key(row.id))?;
+        Ok(ValueLocation { path: self.files.path.clone(), range })
+    }
+
+    /// The bytes of the shard index from an entry on, up to a block of them; empty at the end.
+    pub(crate) fn shard_index_block(&self, first: MinishardNumber) -> Result<Bytes<'_>> {
+        let start = ShardIndexEntry::position(first).start;
+        let end = (start + SHARD_INDEX_BLOCK).min(self.spec.shard_index_len()).min(self.files.shard_index.len());
+        if end < self.spec.shard_index_len() && end.saturating_sub(start) < 16 {
+            let message = format!(
+                "expected a shard index of {} bytes, found a file of {}",
+                self.spec.shard_index_len(),
+                self.files.shard_index.len()
+            );
+            return Err(self.at(first, Error::corrupt(message).at_offset(start)));
+        }
+        self.files.shard_index.read(ByteRange { start, end: end.max(start) }, 1).map_err(|error| self.at(first, error))
+    }
+
+    /// The bytes of a range, if they can be had without reading.
+    pub(crate) fn in_memory(&self, range: ByteRange) -> Option<&[u8]> {
+        self.files.data().in_memory().and_then(|bytes| range.of(bytes))
+    }
+
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(crate) fn files(&self) -> &ShardFiles {
+        &self.files
+    }
+
+    /// Asks for all pages of a mapped shard.
+    pub(crate) fn populate(&self) {
+        for storage in [Some(&self.files.shard_index), self.files.data.as_ref()].into_iter().flatten() {
+            if let Storage::Mapped(mapping) = storage {
+                mapping.populate();
+            }
+        }
+    }
+
+    #[inline]
+    fn location(&self, minishard: MinishardNumber) -> Location {
+        Location { shard: self.number, minishard }
+    }
+
+    #[inline]
+    fn alignment(&self) -> usize {
+        self.layout.map_or(1, |layout| to_usize(layout.value_alignment.get()))
+    }
+
+    /// Adds this shard as the place of an error.
+    #[cold]
+    pub(crate) fn at(&self, minishard: MinishardNumber, error: Error) -> Error {
+        let error = error.at_shard(self.number).at_minishard(minishard);
+        if self.files.path.as_os_str().is_empty() { error } else { error.at_path(&self.files.path) }
+    }
+}
+
+impl Minishard<'_> {
+    #[inline]
+    pub(crate) fn find(&self, key: u64) -> Option<Row> {
+        self.index.find(key)
+    }
+
+    #[inline]
+    fn checks(&self) -> ChecksPlace {
+        ChecksPlace { index_end: self.index_end, rows: self.index.len() as u64 }
+    }
+}
+
+/// Ranges of what is in memory fit.
+#[inline]
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// A value: borrowed from the map or the memory it lies in, else read or decoded for the occasion.
+///
+/// Dereferences to its bytes. With a value alignment, they begin at a multiple of it in either case.
+pub struct Value<'a>(Bytes<'a>);
+
+impl<'a> Value<'a> {
+    /// Whether the bytes are borrowed: nothing was copied.
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self.0, Bytes::Borrowed(_))
+    }
+
+    /// The bytes for as long as the snapshot lives, if they are borrowed from it.
+    pub fn borrowed(&self) -> Option<&'a [u8]> {
+        match self.0 {
+            Bytes::Borrowed(bytes) => Some(bytes),
+            Bytes::Owned(_) => None,
+        }
+    }
+
+    pub(crate) fn from_bytes(bytes: Bytes<'a>) -> Value<'a> {
+        Value(bytes)
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes<'a> {
+        self.0
+    }
+}
+
+impl Deref for Value<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Value<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Value").field(&&self[..]).finish()
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value<'_> {
+    fn eq(&self, other: &T) -> bool {
+        self[..] == *other.as_ref()
+    }
+}
+
+/// Where a value is stored: which file, which bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueLocation {
+    path: PathBuf,
+    range: ByteRange,
+}
+
+#[expect(clippy::len_without_is_empty, reason = "a stored length, not a collection")]
+impl ValueLocation {
+    /// The file; empty for a shard from bytes in hand.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The absolute offset of the value's first byte in the file.
+    pub fn offset(&self) -> u64 {
+        self.range.start
+    }
+
+    /// The stored length in bytes: of the encoded value.
+    pub fn len(&self) -> u64 {
+        self.range.len()
+    }
+}

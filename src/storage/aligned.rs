@@ -1,0 +1,99 @@
+//! Bytes in memory that begin at an aligned address.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Deref;
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Heap storage keeps the alignment of values, which is at most a page.
+const PAGE: usize = 4096;
+
+/// A buffer whose visible part begins at a multiple of some alignment.
+pub(crate) struct AlignedBytes {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl AlignedBytes {
+    /// `len` zeros.
+    ///
+    /// Errors: `TooLarge` if there is no memory for them.
+    pub(crate) fn zeroed(len: usize, alignment: usize) -> Result<AlignedBytes> {
+        let no_memory = || Error::new(ErrorKind::TooLarge, format!("no memory for {len} bytes"));
+        let capacity = len.checked_add(alignment - 1).ok_or_else(no_memory)?;
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(capacity).map_err(|_| no_memory())?;
+        let start = misalignment(&buffer, alignment);
+        buffer.resize(start + len, 0);
+        Ok(AlignedBytes { buffer, start })
+    }
+
+    /// The bytes of a vector, moved only if they are not aligned already.
+    pub(crate) fn from_vec(bytes: Vec<u8>, alignment: usize) -> Result<AlignedBytes> {
+        if misalignment(&bytes, alignment) == 0 {
+            return Ok(AlignedBytes { buffer: bytes, start: 0 });
+        }
+        let mut aligned = AlignedBytes::zeroed(bytes.len(), alignment)?;
+        aligned.as_mut().copy_from_slice(&bytes);
+        Ok(aligned)
+    }
+
+    /// The whole of a file.
+    pub(crate) fn read(mut file: File, len: u64, path: &Path) -> Result<AlignedBytes> {
+        let mut bytes = AlignedBytes::zeroed(usize::try_from(len).unwrap_or(usize::MAX), PAGE)
+            .map_err(|error| error.at_path(path))?;
+        file.read_exact(bytes.as_mut()).map_err(|error| Error::io("read the whole file", path, error))?;
+        Ok(bytes)
+    }
+}
+
+impl From<Vec<u8>> for AlignedBytes {
+    /// The vector as it is: aligned to nothing.
+    fn from(buffer: Vec<u8>) -> AlignedBytes {
+        AlignedBytes { buffer, start: 0 }
+    }
+}
+
+fn misalignment(bytes: &Vec<u8>, alignment: usize) -> usize {
+    bytes.as_ptr().addr().wrapping_neg() & (alignment - 1)
+}
+
+impl AsMut<[u8]> for AlignedBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(self.start..).unwrap_or_default()
+    }
+}
+
+impl Deref for AlignedBytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn begins_at_an_aligned_address() {
+        for alignment in [1, 8, 16, 64, 4096] {
+            for len in [0, 1, 4095, 4097] {
+                let bytes = AlignedBytes::zeroed(len, alignment).unwrap();
+                assert_eq!((bytes.as_ptr().addr() % alignment, bytes.len()), (0, len));
+                let bytes = AlignedBytes::from_vec(vec![7; len], alignment).unwrap();
+                assert_eq!((bytes.as_ptr().addr() % alignment, &bytes[..]), (0, &vec![7; len][..]));
+            }
+        }
+    }
+
+    #[test]
+    fn too_much_is_an_error_and_no_abort() {
+        assert_eq!(AlignedBytes::zeroed(usize::MAX, 1).err().unwrap().kind(), ErrorKind::TooLarge);
+        assert_eq!(AlignedBytes::zeroed(usize::MAX / 2, 64).err().unwrap().kind(), ErrorKind::TooLarge);
+    }
+}

@@ -1,0 +1,89 @@
+//! A file that is read at positions, by several threads at once.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::byte_range::ByteRange;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::AlignedBytes;
+
+/// A process keeps at most this many descriptors open for positioned reads; further files are opened for each read.
+const MAX_KEPT: usize = 256;
+
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// An open file of known length.
+pub(crate) struct PositionedFile {
+    file: Option<File>,
+    path: PathBuf,
+    len: u64,
+}
+
+/// Opens a regular file without waiting for anything else that bears its name.
+///
+/// Errors: `Io`, also for a directory, a FIFO, a socket.
+pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
+    let metadata = path.metadata().map_err(|error| Error::io("open", path, error))?;
+    // before opening it: to open a FIFO would wait for its writer
+    if !metadata.is_file() {
+        let kind = if metadata.is_dir() { "a directory" } else { "a special file" };
+        return Err(Error::new(ErrorKind::Io, format!("expected a regular file, found {kind}")).at_path(path));
+    }
+    let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+    let len = file.metadata().map_err(|error| Error::io("read the length", path, error))?.len();
+    Ok((file, len))
+}
+
+impl PositionedFile {
+    pub(crate) fn new(file: File, len: u64, path: &Path) -> PositionedFile {
+        let room =
+            KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| (kept < MAX_KEPT).then_some(kept + 1));
+        PositionedFile { file: room.is_ok().then_some(file), path: path.to_path_buf(), len }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The bytes of a range that lies in the file, read now.
+    pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
+        let len = usize::try_from(range.len()).unwrap_or(usize::MAX);
+        let mut bytes = AlignedBytes::zeroed(len, alignment)?;
+        match &self.file {
+            Some(file) => read_exact_at(file, bytes.as_mut(), range.start),
+            None => read_exact_at(&open_regular(&self.path)?.0, bytes.as_mut(), range.start),
+        }
+        .map_err(|error| Error::io("read", &self.path, error).at_offset(range.start))?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for PositionedFile {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            KEPT.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                bytes = bytes.get_mut(read..).unwrap_or_default();
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Mapped files: one of the two modules with `unsafe`.
+//!
+//! The one thing that can go wrong with a read-only map is that somebody truncates or edits the file beneath it.
+//! Nothing here can prevent that; the caller of [`ShardDb::open`](crate::ShardDb::open) promises it, and that promise travels
+//! here as a [`MapPermission`], which only an `unsafe` function makes.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::storage::Access;
+
+/// Maps of this process that are alive, for keeping below the system's limit.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of maps alive in this process.
+pub(crate) fn live_maps() -> usize {
+    LIVE.load(Ordering::Relaxed)
+}
+
+/// Proof that the caller of the face promised to leave mapped files alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapPermission(());
+
+impl MapPermission {
+    /// # Safety
+    ///
+    /// Nobody truncates or edits a file for as long as it is mapped by this permission.
+    #[expect(unsafe_code, reason = "the declaration of the promise that the face takes")]
+    pub(crate) unsafe fn promised() -> MapPermission {
+        MapPermission(())
+    }
+}
+
+/// A whole file, mapped read-only.
+pub(crate) struct Mapping(memmap2::Mmap);
+
+impl Mapping {
+    /// Maps a file of `len` bytes; `None` if the process has `max_maps` already or the system gives no more.
+    pub(crate) fn new(file: &File, len: u64, _: MapPermission, max_maps: usize) -> Option<Mapping> {
+        let len = usize::try_from(len).ok()?;
+        LIVE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |live| (live < max_maps).then_some(live + 1)).ok()?;
+        // SAFETY: the map is read-only, and a `MapPermission` exists only where the caller of the face promised
+        // that nobody truncates or edits the file while it is mapped.
+        #[expect(unsafe_code, reason = "the one call that maps")]
+        let map = unsafe { memmap2::MmapOptions::new().len(len).map(file) };
+        if map.is_err() {
+            LIVE.fetch_sub(1, Ordering::Relaxed);
+        }
+        map.ok().map(Mapping)
+    }
+
+    /// Passes advice on; a system that does not take it reads as well without.
+    #[cfg(unix)]
+    pub(crate) fn advise(&self, access: Access) {
+        let advice = match access {
+            Access::Normal => memmap2::Advice::Normal,
+            Access::Random => memmap2::Advice::Random,
+            Access::Sequential => memmap2::Advice::Sequential,
+        };
+        let _ = self.0.advise(advice);
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn advise(&self, _: Access) {}
+
+    /// Asks for all pages now.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn populate(&self) {
+        let _ = self.0.advise(memmap2::Advice::PopulateRead);
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn populate(&self) {}
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}

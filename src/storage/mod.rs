@@ -1,0 +1,132 @@
+//! Where bytes come from: a mapped file, positioned reads, or memory.
+//!
+//! Not what the bytes mean: `format` knows that, and the two meet in `shard`.
+
+mod aligned;
+mod file;
+mod mmap;
+
+use std::ops::Deref;
+use std::path::Path;
+
+pub(crate) use aligned::AlignedBytes;
+pub(crate) use file::{PositionedFile, open_regular};
+pub(crate) use mmap::{MapPermission, Mapping, live_maps};
+
+use crate::byte_range::ByteRange;
+use crate::error::{Error, Result};
+
+/// The bytes of one file.
+pub(crate) enum Storage {
+    Mapped(Mapping),
+    Heap(AlignedBytes),
+    File(PositionedFile),
+}
+
+/// How to come by the bytes of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StorageKind {
+    /// Mapped, while the process has fewer maps than this; then positioned reads.
+    Mapped {
+        permission: MapPermission,
+        max_maps: usize,
+        access: Access,
+    },
+    Positioned,
+    Heap,
+}
+
+/// How a mapping will be read: advice for the operating system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// No advice: the system reads ahead as it sees fit.
+    Normal,
+    /// Lookups all over the file (the default): no read-ahead.
+    #[default]
+    Random,
+    /// Front to back: much read-ahead.
+    Sequential,
+}
+
+impl Storage {
+    /// Opens a regular file.
+    pub(crate) fn open(path: &Path, kind: StorageKind) -> Result<Storage> {
+        let (file, len) = open_regular(path)?;
+        match kind {
+            StorageKind::Mapped { permission, max_maps, access } => {
+                match Mapping::new(&file, len, permission, max_maps) {
+                    Some(mapping) => {
+                        mapping.advise(access);
+                        Ok(Storage::Mapped(mapping))
+                    }
+                    None => Ok(Storage::File(PositionedFile::new(file, len, path))),
+                }
+            }
+            StorageKind::Positioned => Ok(Storage::File(PositionedFile::new(file, len, path))),
+            StorageKind::Heap => AlignedBytes::read(file, len, path).map(Storage::Heap),
+        }
+    }
+
+    /// The length in bytes, as of opening.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Mapped(mapping) => mapping.len() as u64,
+            Self::Heap(bytes) => bytes.len() as u64,
+            Self::File(file) => file.len(),
+        }
+    }
+
+    /// All bytes, if they can be had without reading.
+    #[inline]
+    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
+        match self {
+            Self::Mapped(mapping) => Some(mapping),
+            Self::Heap(bytes) => Some(bytes),
+            Self::File(_) => None,
+        }
+    }
+
+    /// The bytes of a range; what has to be read is aligned to `alignment`.
+    ///
+    /// Errors: `Corrupt` if the range is not in the file, `Io`.
+    #[inline]
+    pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
+        match self.in_memory() {
+            Some(bytes) => range.of(bytes).map(Bytes::Borrowed).ok_or_else(|| out_of_file(range, self.len())),
+            None => self.read_file(range, alignment),
+        }
+    }
+
+    #[cold]
+    fn read_file(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
+        match self {
+            Self::File(file) if range.end <= file.len() => file.read(range, alignment).map(Bytes::Owned),
+            _ => Err(out_of_file(range, self.len())),
+        }
+    }
+}
+
+#[cold]
+fn out_of_file(range: ByteRange, len: u64) -> Error {
+    Error::corrupt(format!("expected bytes {}..{}, found a file of {len} bytes", range.start, range.end))
+        .at_offset(range.start)
+}
+
+/// Bytes in place or read for the occasion.
+pub(crate) enum Bytes<'a> {
+    Borrowed(&'a [u8]),
+    Owned(AlignedBytes),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
