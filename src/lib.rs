@@ -30,7 +30,7 @@ pub use layout::{Layout, ValueAlignment};
 pub use options::OpenOptions;
 pub use owned_value::OwnedValue;
 pub use range::{Range, RangeEntry};
-pub use shard::{CacheStats, Entry, Shard, ShardEntries, Value, ValueLocation};
+pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWriter, Value, ValueLocation};
 pub use snapshot::{Snapshot, Stats};
 pub use spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 pub use storage::Access;
