@@ -28,6 +28,11 @@ const TRAILER_LEN: usize = 8;
 /// Deflate cannot expand by more than this.
 const MAX_RATIO: usize = 1032;
 
+/// The most that `len` bytes are encoded to: deflate falls back to stored blocks.
+pub(crate) fn max_encoded_len(len: u64) -> u64 {
+    len.saturating_add(len >> 9).saturating_add(64)
+}
+
 /// Compresses values one after another; reuses its state.
 pub(crate) struct GzipEncoder {
     deflate: Deflate,
@@ -282,6 +287,7 @@ mod tests {
             assert_eq!(streamed, encoded(&noise[..len]), "length {len}");
             assert_eq!(streamed[..10], HEADER);
             assert_eq!(decode(&streamed, CAP).unwrap(), &noise[..len]);
+            assert!(streamed.len() as u64 <= max_encoded_len(len as u64));
         }
     }
 

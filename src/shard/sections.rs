@@ -32,7 +32,7 @@ pub(crate) const MINISHARD_ALIGNMENT: u64 = 8;
 const ROW_BLOCK: usize = 256 << 10;
 
 /// What is known of a pair before its bytes are copied.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PairHeader {
     pub(crate) key: u64,
     pub(crate) prefix_len: u64,
@@ -43,6 +43,8 @@ pub(crate) struct PairHeader {
     pub(crate) prefix_sum: u32,
     /// Which of several sources has its bytes.
     pub(crate) source: u32,
+    /// Bytes of pairs that were dropped, which lie before its own in the source.
+    pub(crate) skip: u64,
 }
 
 /// Gives the bytes of pairs in the order in which they are written.

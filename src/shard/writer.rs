@@ -110,6 +110,7 @@ impl ShardWriter {
             value_check: checks::of_value(key, stored),
             prefix_sum: crc32fast::hash(prefix),
             source: 0,
+            skip: 0,
         });
         Ok(())
     }
@@ -271,6 +272,7 @@ mod tests {
                         value_check: checks::of_value(2 * i as u64, &values[i]),
                         prefix_sum: crc32fast::hash(prefix(i)),
                         source: 0,
+                        skip: 0,
                     })
                     .collect();
                 let bytes: Vec<u8> = (0..values.len()).flat_map(|i| [prefix(i), &values[i]].concat()).collect();
