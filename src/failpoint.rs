@@ -5,7 +5,7 @@
 //! destructor and flushes nothing, so the files are left as a SIGKILL leaves them. Without the feature nothing of
 //! this is compiled.
 
-/// Every failpoint, in the order in which a publish, an adoption and a gc reach them.
+/// Every failpoint, in the order in which a publish, then an adoption, then a gc reach them.
 #[cfg(feature = "failpoints")]
 pub(crate) const NAMES: [&str; 21] = [
     "begin: after clearing",
@@ -49,7 +49,7 @@ pub(crate) fn reach(name: &'static str) {
     }
 }
 
-/// The failpoint that the environment chooses, and the how manyth time.
+/// The failpoint that the environment chooses, and at which time of reaching it.
 #[cfg(feature = "failpoints")]
 fn chosen() -> Option<(String, u64)> {
     let text = std::env::var("SHARDDB_FAILPOINT").ok()?;

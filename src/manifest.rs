@@ -98,7 +98,7 @@ impl Manifest {
             self.keys,
             self.value_bytes,
         );
-        let rows: Vec<String> = self.shards.iter().map(ShardRecord::to_row).collect();
+        let rows: Vec<String> = self.shards.iter().copied().map(ShardRecord::to_row).collect();
         text += &rows.join(",\n");
         text += if rows.is_empty() { "],\n" } else { "\n],\n" };
         let last = last_member(text.as_bytes());
@@ -187,7 +187,7 @@ impl Manifest {
 type Row = (u64, u64, u64, u32, u32);
 
 impl ShardRecord {
-    fn to_row(&self) -> String {
+    fn to_row(self) -> String {
         let ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32 } = self;
         format!("[{number},{bytes},{keys},{crc32},{shard_index_crc32}]")
     }

@@ -16,7 +16,8 @@ mod current;
 mod fs;
 mod gc;
 mod generation_id;
-#[cfg(all(test, unix, feature = "failpoints"))]
+#[cfg(test)]
+#[cfg(all(unix, feature = "failpoints"))]
 mod kill_tests;
 mod lease;
 mod lock;

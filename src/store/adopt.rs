@@ -67,7 +67,8 @@ impl Foreign {
         }
         failpoint::reach("adopt: after verification");
         self.complete()?;
-        match publish::install(store, &mut publish::locked(lock), &self.directory) {
+        let published = publish::install(store, &mut publish::locked(lock), &self.directory); // and unlocked again
+        match published {
             Err(error) if fs::crosses_devices(&error) => self.publish_copy(store, lock),
             published => published,
         }

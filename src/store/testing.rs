@@ -17,9 +17,13 @@ pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
     pub(crate) fn new() -> TempDir {
+        TempDir::new_in(&std::env::temp_dir())
+    }
+
+    pub(crate) fn new_in(parent: &Path) -> TempDir {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("sharddb-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().canonicalize().unwrap().join(name);
+        let path = parent.canonicalize().unwrap().join(name);
         _ = fs::remove_dir_all(&path); // of a process that had the same id
         fs::create_dir(&path).unwrap();
         TempDir(path)

@@ -373,6 +373,18 @@ fn moves_nothing_out_of_a_store() {
     assert!(error.to_string().contains("manifest.json"), "{error}");
 }
 
+#[cfg(target_os = "linux")] // which has a second file system at a known place
+#[test]
+fn moves_to_another_file_system_by_copying() {
+    let (directory, built) = (TempDir::new(), TempDir::new_in(Path::new("/dev/shm")));
+    let writer = Store::create(directory.path()).unwrap().writer().unwrap();
+    Sample::new(2).write_all(built.path());
+    writer.adopt_by_moving(built.path()).unwrap();
+    assert_eq!(version_of(&directory.path().join("current")), 2);
+    assert_eq!(version_of(built.path()), 2, "the source stays");
+    assert_eq!(directory.names(), ["current", "gen-0000000002", "lock"], "the number of the first attempt is lost");
+}
+
 /// The text of a manifest is kept as it is: a later minor version may have said more.
 #[test]
 fn adopts_members_that_it_does_not_know() {
