@@ -3,6 +3,7 @@
 mod byte_range;
 mod db;
 mod error;
+mod failpoint;
 mod format;
 mod generation;
 mod get_many;
@@ -31,7 +32,7 @@ pub use options::OpenOptions;
 pub use owned_value::OwnedValue;
 pub use range::{Range, RangeEntry};
 pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWriter, Value, ValueLocation};
-pub use snapshot::{Snapshot, Stats};
+pub use snapshot::{LeaseState, Snapshot, Stats};
 pub use spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 pub use storage::Access;
-pub use store::GenerationId;
+pub use store::{GcReport, GenerationId, Store, StoreWriter, StoredGeneration};

@@ -10,9 +10,6 @@ use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush, Status};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The compressor and its level, as the manifest names it: another one may give other bytes.
-pub(crate) const GZIP_BACKEND: &str = "zlib-rs 0.6, level 6";
-
 const LEVEL: i32 = 6;
 const WINDOW_BITS: u8 = 15;
 
