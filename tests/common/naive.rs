@@ -99,7 +99,7 @@ impl NaiveSpec {
     }
 
     /// Bytes that lie between the end of the shard index and the end of the file.
-    fn stored<'a>(&self, shard: &'a [u8], start: u64, end: u64) -> Result<&'a [u8], Broken> {
+    pub(crate) fn stored<'a>(&self, shard: &'a [u8], start: u64, end: u64) -> Result<&'a [u8], Broken> {
         let base = u128::from(self.base());
         slice(shard, base + u128::from(start), base + u128::from(end))
     }
