@@ -1,1 +1,8 @@
+//! x
+mod exit;
+mod failure;
+mod input;
+mod interrupt;
+mod key;
+mod size;
 fn main() {}
