@@ -94,8 +94,8 @@ impl Reading {
 
 #[cfg(test)]
 impl Reading {
-    fn for_tests() -> Reading {
-        Reading { longest_line: 1 << 20, key_field: None, progress: Arc::default(), cancel: Arc::default() }
+    pub(crate) fn for_tests() -> Reading {
+        Reading { longest_line: 64 << 20, key_field: None, progress: Arc::default(), cancel: Arc::default() }
     }
 }
 
@@ -189,7 +189,7 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 #[cfg(test)]
 mod tests {
