@@ -1,19 +1,37 @@
 //! ShardDb
+
 mod byte_range;
+mod db;
 mod error;
 mod format;
+mod generation;
+mod get_many;
 mod hash;
 mod info;
+mod iter;
 mod json;
 mod layout;
+mod manifest;
+mod options;
+mod owned_value;
 mod prefetch;
+mod range;
 mod shard;
+mod snapshot;
 mod spec;
 mod storage;
+mod store;
 
+pub use db::{Reader, ShardDb};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use hash::HashFunction;
+pub use iter::{Iter, Shards};
 pub use layout::{Layout, ValueAlignment};
+pub use options::OpenOptions;
+pub use owned_value::OwnedValue;
+pub use range::{Range, RangeEntry};
 pub use shard::{CacheStats, Entry, Shard, ShardEntries, Value, ValueLocation};
+pub use snapshot::{Snapshot, Stats};
 pub use spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 pub use storage::Access;
+pub use store::GenerationId;

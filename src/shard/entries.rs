@@ -141,7 +141,7 @@ impl Iterator for ShardEntries {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Result<Entry>> {
-        let reader = &*self.shard.0;
+        let reader = self.shard.reader();
         loop {
             if let Some(row) = self.rows.next_row(reader)
                 && let Some(minishard) = self.rows.current()
@@ -189,14 +189,14 @@ impl Entry {
 
     /// The decoded value, as [`Snapshot::get`](crate::Snapshot::get) gives it.
     pub fn value(&self) -> Result<Value<'_>> {
-        let (reader, number) = (&*self.shard.0, self.minishard.number);
+        let (reader, number) = (self.shard.reader(), self.minishard.number);
         let checks = ChecksPlace { index_end: self.minishard.index.end, rows: self.minishard.rows };
         reader.value_of_row(self.row, checks).map_err(|error| reader.at(number, error).at_key(self.row.id))
     }
 
     /// The stored bytes of the value: as they are, or one gzip member.
     pub fn encoded_value(&self) -> Result<Value<'_>> {
-        let reader = &*self.shard.0;
+        let reader = self.shard.reader();
         let encoded = reader.encoded_value(self.row);
         encoded.map(Value::from_bytes).map_err(|error| reader.at(self.minishard.number, error).at_key(self.row.id))
     }
@@ -206,14 +206,14 @@ impl Entry {
     /// Empty without looking where the data set is known to have none. Cost for others: the first call in a shard
     /// reads all its indexes.
     pub fn prefix(&self) -> Result<Value<'_>> {
-        let reader = &*self.shard.0;
+        let reader = self.shard.reader();
         let prefix = reader.whole_prefix(self.row);
         prefix.map(Value::from_bytes).map_err(|error| reader.at(self.minishard.number, error).at_key(self.row.id))
     }
 
     /// Where the value is stored.
     pub fn value_location(&self) -> Result<ValueLocation> {
-        self.shard.0.value_location(self.minishard.number, self.row)
+        self.shard.reader().value_location(self.minishard.number, self.row)
     }
 }
 

@@ -7,6 +7,7 @@ mod reader;
 
 pub use cache::CacheStats;
 pub(crate) use cache::MinishardCache;
+pub(crate) use entries::Rows;
 pub use entries::{Entry, ShardEntries};
-pub(crate) use reader::{ReadOptions, ShardFiles};
+pub(crate) use reader::{Minishard, ReadOptions, ShardFiles, ShardReader};
 pub use reader::{Shard, Value, ValueLocation};

@@ -55,7 +55,7 @@ impl Default for ReadOptions {
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Shard(pub(crate) Arc<ShardReader>);
+pub struct Shard(Arc<ShardReader>);
 
 /// The files of one shard, opened.
 pub(crate) struct ShardFiles {
@@ -119,6 +119,15 @@ impl ShardFiles {
 }
 
 impl Shard {
+    pub(crate) fn new(reader: ShardReader) -> Shard {
+        Shard(Arc::new(reader))
+    }
+
+    #[inline]
+    pub(crate) fn reader(&self) -> &ShardReader {
+        &self.0
+    }
+
     /// A shard from its bytes in memory, a foreign one: no checks.
     ///
     /// Nothing is read yet; bytes that are no shard show when they are asked.
@@ -423,7 +432,7 @@ impl ShardReader {
     }
 
     /// The `n` bytes before a row's value.
-    fn prefix(&self, minishard: &Minishard<'_>, row: Row, n: u64) -> Result<Value<'_>> {
+    pub(crate) fn prefix(&self, minishard: &Minishard<'_>, row: Row, n: u64) -> Result<Value<'_>> {
         self.prefix_of_row(row, minishard.checks(), n).map_err(|error| self.at(minishard.number, error).at_key(row.id))
     }
 

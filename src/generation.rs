@@ -1,0 +1,338 @@
+//! One directory of shards, opened: which files there are, what they must be, and the shards as they are touched.
+//!
+//! Not how a generation comes to be current: that is `store`.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::minishard_index::Row;
+use crate::info::Info;
+use crate::layout::Layout;
+use crate::manifest::{self, Manifest, ShardRecord};
+use crate::shard::{Minishard, MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Value};
+use crate::spec::{ShardNumber, ShardingSpec};
+use crate::storage::{Access, StorageKind};
+use crate::store::{GenerationId, Lease};
+
+/// The name of the file with the specification.
+pub(crate) const INFO: &str = "info";
+
+/// An `info` or a manifest larger than this is refused: the manifest of a million shards takes a quarter of it.
+const MAX_JSON_BYTES: u64 = 256 << 20;
+
+/// How to open a generation.
+#[derive(Clone, Debug)]
+pub(crate) struct GenerationOptions {
+    pub(crate) storage: StorageKind,
+    pub(crate) read: ReadOptions,
+    pub(crate) spec: Option<ShardingSpec>,
+    pub(crate) pointer: Option<String>,
+    pub(crate) populate: bool,
+}
+
+/// Which generation of a store it is, held against removal.
+pub(crate) struct Leased {
+    pub(crate) id: GenerationId,
+    pub(crate) lease: Lease,
+}
+
+/// One directory of shards, opened.
+pub(crate) struct Generation {
+    directory: PathBuf,
+    shards_directory: PathBuf,
+    spec: ShardingSpec,
+    layout: Option<Layout>,
+    manifest: Option<Manifest>,
+    /// In ascending order of their numbers.
+    slots: Box<[ShardSlot]>,
+    options: GenerationOptions,
+    cache: Arc<MinishardCache>,
+    leased: Option<Leased>,
+}
+
+/// A shard that has a file, opened at first touch.
+struct ShardSlot {
+    number: ShardNumber,
+    obsolete_pair: bool,
+    shard: OnceLock<Shard>,
+}
+
+impl Generation {
+    /// Opens a directory; shards are opened as they are touched.
+    ///
+    /// Cost: reads `info` and the manifest, or lists the directory where there is none.
+    pub(crate) fn open(
+        directory: &Path,
+        options: GenerationOptions,
+        cache: Arc<MinishardCache>,
+        leased: Option<Leased>,
+    ) -> Result<Generation> {
+        let (info, manifest) = match options.spec {
+            Some(spec) => (Info { spec, layout: None, shards: PathBuf::new() }, None),
+            None => read_info(directory, options.pointer.as_deref(), leased.is_some())?,
+        };
+        let shards_directory = directory.join(&info.shards);
+        let slots = match &manifest {
+            Some(manifest) => manifest.shards.iter().map(|record| ShardSlot::new(record.number)).collect(),
+            None => list_shards(&shards_directory, &info.spec)?,
+        };
+        let generation = Generation {
+            directory: directory.to_path_buf(),
+            shards_directory,
+            spec: info.spec,
+            // the manifest is checked as a whole, so it is the better witness
+            layout: manifest.as_ref().map(|manifest| manifest.layout).or(info.layout),
+            manifest,
+            slots,
+            options,
+            cache,
+            leased,
+        };
+        if matches!(generation.options.storage, StorageKind::Heap) {
+            // what cannot be read now says so when it is asked for
+            generation.slots.iter().for_each(|slot| drop(generation.touch(slot)));
+        }
+        Ok(generation)
+    }
+
+    #[inline]
+    pub(crate) fn spec(&self) -> &ShardingSpec {
+        &self.spec
+    }
+
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        self.layout
+    }
+
+    pub(crate) fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn shards_directory(&self) -> &Path {
+        &self.shards_directory
+    }
+
+    pub(crate) fn id(&self) -> Option<GenerationId> {
+        self.leased.as_ref().map(|leased| leased.id)
+    }
+
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        self.leased.as_ref().map(|leased| &leased.lease)
+    }
+
+    pub(crate) fn cache(&self) -> &MinishardCache {
+        &self.cache
+    }
+
+    pub(crate) fn options(&self) -> &GenerationOptions {
+        &self.options
+    }
+
+    /// The value of a key: the read path.
+    #[inline]
+    pub(crate) fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
+        match self.find(key)? {
+            Some(found) => found.value().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The read path up to the row.
+    #[inline]
+    pub(crate) fn find(&self, key: u64) -> Result<Option<Found<'_>>> {
+        let location = self.spec.locate(key);
+        let Some(shard) = self.shard(location.shard).map_err(|error| error.at_key(key))? else { return Ok(None) };
+        let minishard = shard.reader().minishard(location.minishard).map_err(|error| error.at_key(key))?;
+        let Some(minishard) = minishard else { return Ok(None) };
+        Ok(minishard.find(key).map(|row| Found { shard, minishard, row }))
+    }
+
+    /// The numbers of all shards that have a file, ascending.
+    pub(crate) fn shard_numbers(&self) -> impl ExactSizeIterator<Item = ShardNumber> + '_ {
+        self.slots.iter().map(|slot| slot.number)
+    }
+
+    /// The shard of this number, opened at first touch; `None` if it is empty.
+    #[inline]
+    pub(crate) fn shard(&self, number: ShardNumber) -> Result<Option<&Shard>> {
+        match self.slot(number) {
+            Some(slot) => match slot.shard.get() {
+                Some(shard) => Ok(Some(shard)),
+                None => self.touch(slot).map(Some),
+            },
+            None => Ok(None),
+        }
+    }
+
+    /// Where all shards have a file, a shard's slot is at its number.
+    #[inline]
+    fn slot(&self, number: ShardNumber) -> Option<&ShardSlot> {
+        let guess = usize::try_from(number.0).ok().and_then(|at| self.slots.get(at));
+        match guess {
+            Some(slot) if slot.number == number => guess,
+            _ => self.search_slot(number),
+        }
+    }
+
+    fn search_slot(&self, number: ShardNumber) -> Option<&ShardSlot> {
+        self.slots.binary_search_by_key(&number, |slot| slot.number).ok().and_then(|at| self.slots.get(at))
+    }
+
+    #[cold]
+    fn touch<'a>(&'a self, slot: &'a ShardSlot) -> Result<&'a Shard> {
+        let shard = self.open_slot(slot, self.options.storage)?;
+        Ok(slot.shard.get_or_init(|| shard))
+    }
+
+    /// Opens a shard for one pass over it, apart from those that lookups keep.
+    pub(crate) fn open_shard_sequential(&self, number: ShardNumber) -> Result<Option<Shard>> {
+        let Some(slot) = self.slot(number) else { return Ok(None) };
+        let storage = match self.options.storage {
+            StorageKind::Mapped { permission, max_maps, .. } => {
+                StorageKind::Mapped { permission, max_maps, access: Access::Sequential }
+            }
+            // a copy in memory is there already, or made to stay
+            StorageKind::Heap => return self.shard(number).map(|shard| shard.cloned()),
+            StorageKind::Positioned => StorageKind::Positioned,
+        };
+        self.open_slot(slot, storage).map(Some)
+    }
+
+    fn open_slot(&self, slot: &ShardSlot, storage: StorageKind) -> Result<Shard> {
+        let stem = self.spec.shard_file_stem(slot.number);
+        let path = |extension: &str| self.shards_directory.join(format!("{stem}.{extension}"));
+        let files = match slot.obsolete_pair {
+            true => ShardFiles::open_pair(&path("index"), &path("data"), storage),
+            false => ShardFiles::open(&path("shard"), storage),
+        }
+        .map_err(|error| self.explain_missing(error).at_shard(slot.number))?;
+
+        let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(slot.number));
+        if let Some(record) = record
+            && record.bytes != files.len()
+        {
+            let message =
+                format!("expected a file of {} bytes as the manifest says, found {}", record.bytes, files.len());
+            return Err(Error::corrupt(message).at_shard(slot.number).at_path(&path("shard")));
+        }
+        let shard = Shard::new(ShardReader::new(
+            slot.number,
+            self.spec,
+            self.layout,
+            files,
+            self.options.read,
+            self.cache.clone(),
+            record.map(|record: &ShardRecord| record.shard_index_crc32),
+        ));
+        if self.options.populate {
+            shard.reader().populate();
+        }
+        Ok(shard)
+    }
+
+    /// A shard that cannot be opened because its generation was deleted gets the error that says so.
+    fn explain_missing(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::Io && !self.directory.exists() {
+            let message = "the generation was deleted while it was in use: refresh to follow the store";
+            return Error::new(ErrorKind::GenerationGone, message).at_path(&self.directory);
+        }
+        error
+    }
+
+    /// Opens every shard, so that what is wrong with a file's presence or length shows now.
+    pub(crate) fn touch_all(&self) -> Result<()> {
+        self.slots.iter().try_for_each(|slot| match slot.shard.get() {
+            Some(_) => Ok(()),
+            None => self.touch(slot).map(|_| ()),
+        })
+    }
+}
+
+/// A key that was found: its shard, minishard and row.
+pub(crate) struct Found<'a> {
+    pub(crate) shard: &'a Shard,
+    pub(crate) minishard: Minishard<'a>,
+    pub(crate) row: Row,
+}
+
+impl<'a> Found<'a> {
+    #[inline]
+    pub(crate) fn reader(&self) -> &'a ShardReader {
+        self.shard.reader()
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> Result<Value<'a>> {
+        self.reader().value(&self.minishard, self.row)
+    }
+}
+
+impl ShardSlot {
+    fn new(number: ShardNumber) -> ShardSlot {
+        ShardSlot { number, obsolete_pair: false, shard: OnceLock::new() }
+    }
+}
+
+/// Reads `info` and, for a generation of ours, its manifest; they must agree.
+fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<(Info, Option<Manifest>)> {
+    let path = directory.join(INFO);
+    let text = read_json(&path)?;
+    let info = Info::parse(&text, pointer).map_err(|error| error.at_path(&path))?;
+    let top = pointer.is_none_or(str::is_empty) && info.shards.as_os_str().is_empty();
+    if !top {
+        return Ok((info, None));
+    }
+    let manifest_path = directory.join(manifest::FILE_NAME);
+    let manifest = match read_json(&manifest_path).and_then(|text| Manifest::parse(&text)) {
+        Ok(manifest) => manifest,
+        // somebody else's file of that name, or none: then this is not a generation of a store
+        Err(_) if !in_store && (info.layout.is_none() || !manifest_path.exists()) => return Ok((info, None)),
+        Err(error) => return Err(error.at_path(&manifest_path)),
+    };
+    manifest
+        .check_info(&text)
+        .and_then(|()| manifest.check_sharding(&info.spec))
+        .map_err(|error| error.at_path(&path))?;
+    Ok((info, Some(manifest)))
+}
+
+/// Reads a small file whole.
+pub(crate) fn read_json(path: &Path) -> Result<Vec<u8>> {
+    let (file, len) = crate::storage::open_regular(path)?;
+    if len > MAX_JSON_BYTES {
+        let message = format!("expected a JSON file of at most {MAX_JSON_BYTES} bytes, found {len}");
+        return Err(Error::new(ErrorKind::TooLarge, message).at_path(path));
+    }
+    let mut text = Vec::new();
+    file.take(MAX_JSON_BYTES).read_to_end(&mut text).map_err(|error| Error::io("read", path, error))?;
+    Ok(text)
+}
+
+/// The shards that have files, by the names that the format gives them; other files are ignored.
+fn list_shards(directory: &Path, spec: &ShardingSpec) -> Result<Box<[ShardSlot]>> {
+    let listing = fs::read_dir(directory).map_err(|error| Error::io("list", directory, error))?;
+    let mut slots = Vec::new();
+    for entry in listing {
+        let name = entry.map_err(|error: io::Error| Error::io("list", directory, error))?.file_name();
+        let Some((stem, extension)) = name.to_str().and_then(|name| name.rsplit_once('.')) else { continue };
+        let obsolete_pair = match extension {
+            "shard" => false,
+            "index" => true,
+            _ => continue,
+        };
+        if let Some(number) = spec.shard_of_file_stem(stem) {
+            slots.push(ShardSlot { obsolete_pair, ..ShardSlot::new(number) });
+        }
+    }
+    // a .shard file wins over a pair of the same number
+    slots.sort_unstable_by_key(|slot| (slot.number, slot.obsolete_pair));
+    slots.dedup_by_key(|slot| slot.number);
+    Ok(slots.into())
+}

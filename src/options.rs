@@ -1,0 +1,145 @@
+//! How to open a database.
+
+use std::path::Path;
+
+use crate::db::ShardDb;
+use crate::error::Result;
+use crate::generation::GenerationOptions;
+use crate::shard::ReadOptions;
+use crate::spec::ShardingSpec;
+use crate::storage::{Access, MapPermission, StorageKind};
+
+/// Linux lets a process have 65,530 maps; the rest is left to the application.
+const DEFAULT_MAX_MAPS: usize = 60_000;
+
+/// Options for opening a database; then [`open`](OpenOptions::open), [`open_pread`](OpenOptions::open_pread) or
+/// [`load`](OpenOptions::load).
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let db = sharddb::OpenOptions::new().pointer("/scales/0").cache_bytes(256 << 20).open_pread("volume")?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    spec: Option<ShardingSpec>,
+    pointer: Option<String>,
+    cache_bytes: u64,
+    read: ReadOptions,
+    access: Access,
+    populate: bool,
+    max_maps: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            spec: None,
+            pointer: None,
+            cache_bytes: 64 << 20,
+            read: ReadOptions::default(),
+            access: Access::default(),
+            populate: false,
+            max_maps: DEFAULT_MAX_MAPS,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// The defaults.
+    pub fn new() -> OpenOptions {
+        OpenOptions::default()
+    }
+
+    /// The specification, for a directory of shards without an `info`, or instead of it. Default: that of `info`.
+    pub fn spec(&mut self, spec: ShardingSpec) -> &mut OpenOptions {
+        self.spec = Some(spec);
+        self
+    }
+
+    /// The JSON pointer (RFC 6901) of the object in `info` that has the member "sharding", such as `/scales/0`.
+    /// Default: the top, else the only nested one.
+    pub fn pointer(&mut self, pointer: &str) -> &mut OpenOptions {
+        self.pointer = Some(pointer.to_string());
+        self
+    }
+
+    /// The most bytes that decoded minishard indexes may take. Default: 64 MiB.
+    pub fn cache_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// The most bytes that a gzip value may decode to; beyond it is `TooLarge`. Default: 1 GiB.
+    pub fn max_value_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
+        self.read.max_value_bytes = bytes;
+        self
+    }
+
+    /// The most bytes that a minishard index may take when decoded or read. Default: 256 MiB.
+    pub fn max_index_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
+        self.read.max_index_bytes = bytes;
+        self
+    }
+
+    /// Whether every read compares the stored checks. Default: false.
+    ///
+    /// With it, in a data set of ours with checks, a lookup gives the stored value or an error, whatever happened to
+    /// the files, absent keys included. Data sets of others have no checks.
+    pub fn verify_on_read(&mut self, verify: bool) -> &mut OpenOptions {
+        self.read.verify_on_read = verify;
+        self
+    }
+
+    /// The advice for mapped shards that lookups read; iteration always advises sequential. Default: random.
+    pub fn access(&mut self, access: Access) -> &mut OpenOptions {
+        self.access = access;
+        self
+    }
+
+    /// Whether a shard's pages are read when it is first touched (Linux). Default: false.
+    pub fn populate(&mut self, populate: bool) -> &mut OpenOptions {
+        self.populate = populate;
+        self
+    }
+
+    /// The most maps that this process may have through this library; shards beyond it are read by positioned
+    /// reads. Default: 60,000.
+    pub fn max_maps(&mut self, maps: usize) -> &mut OpenOptions {
+        self.max_maps = maps;
+        self
+    }
+
+    /// Opens a database by mapping its files, like [`ShardDb::open`].
+    ///
+    /// # Safety
+    ///
+    /// That of [`ShardDb::open`].
+    #[expect(unsafe_code, reason = "the promise of the face")]
+    pub unsafe fn open(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        // SAFETY: the caller promises what the permission stands for.
+        let permission = unsafe { MapPermission::promised() };
+        let storage = StorageKind::Mapped { permission, max_maps: self.max_maps, access: self.access };
+        ShardDb::open_with(path.as_ref(), self.generation(storage), self.cache_bytes)
+    }
+
+    /// Opens a database for positioned reads, like [`ShardDb::open_pread`].
+    pub fn open_pread(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Positioned), self.cache_bytes)
+    }
+
+    /// Reads a database into memory, like [`ShardDb::load`].
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
+    }
+
+    fn generation(&self, storage: StorageKind) -> GenerationOptions {
+        GenerationOptions {
+            storage,
+            read: self.read,
+            spec: self.spec,
+            pointer: self.pointer.clone(),
+            populate: self.populate,
+        }
+    }
+}

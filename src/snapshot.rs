@@ -1,0 +1,191 @@
+//! A snapshot: one generation, pinned, and every question that can be put to it.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::generation::Generation;
+use crate::iter::{Iter, Shards};
+use crate::layout::Layout;
+use crate::shard::{CacheStats, Rows, Shard, Value, ValueLocation};
+use crate::spec::{ShardNumber, ShardingSpec};
+use crate::storage::live_maps;
+use crate::store::GenerationId;
+
+/// One generation, pinned: what loops and batches read from.
+///
+/// Cheap to clone, `Send + Sync + 'static`. All reads through one snapshot see the same generation, whatever is
+/// published meanwhile; its maps and its disk stay in use until the last clone is gone.
+///
+/// The read path is short: hash the key, find the shard, find the minishard in the shard index, find the key
+/// in the minishard index, give the value. With raw encodings and a mapped file nothing is allocated or copied.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) generation: Arc<Generation>,
+}
+
+impl Snapshot {
+    /// The value of a key; `Ok(None)` if it is not there, an empty value if it is there with zero bytes.
+    ///
+    /// Borrowed from the map or the memory when stored raw, decoded when stored as gzip, read with positioned
+    /// reads. Cost for raw values in small minishards (the `local` profile): two dependent cache misses.
+    ///
+    /// Errors: `Corrupt`, `TooLarge`, `Io`, `GenerationGone`; never a wrong value, as far as docs/trust.md says.
+    ///
+    /// ```no_run
+    /// # fn main() -> sharddb::Result<()> {
+    /// let db = sharddb::ShardDb::open_pread("store")?;
+    /// let snapshot = db.snapshot();
+    /// if let Some(value) = snapshot.get(42)? {
+    ///     println!("{} bytes", value.len());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[inline]
+    pub fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
+        self.generation.get(key)
+    }
+
+    /// Replaces the content of `buffer` by the value of a key; tells whether it is there.
+    ///
+    /// The buffer's capacity is reused; it is empty if the key is absent.
+    pub fn get_into(&self, key: u64, buffer: &mut Vec<u8>) -> Result<bool> {
+        buffer.clear();
+        let Some(value) = self.get(key)? else { return Ok(false) };
+        buffer.extend_from_slice(&value);
+        Ok(true)
+    }
+
+    /// The `n` bytes that lie directly before the stored value of a key; they are never encoded.
+    ///
+    /// In a multi-resolution mesh these are the fragments, before their manifest.
+    ///
+    /// Errors: as [`get`](Snapshot::get), and `InvalidInput` if the shard has fewer bytes before the value.
+    pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
+        match self.generation.find(key)? {
+            Some(found) => found.reader().prefix(&found.minishard, found.row, n).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether a key is there; its value is not touched.
+    #[inline]
+    pub fn contains(&self, key: u64) -> Result<bool> {
+        Ok(self.generation.find(key)?.is_some())
+    }
+
+    /// Where the value of a key is stored: file, offset, stored length.
+    pub fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
+        match self.generation.find(key)? {
+            Some(found) => found.reader().value_location(found.minishard.number, found.row).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// All pairs in storage order: shard by shard, minishard by minishard, as they stand in the indexes.
+    ///
+    /// A shard is mapped for the iteration and dropped when it is past. A bad entry, minishard or shard gives one
+    /// `Err` with its place, and the iteration goes on with the rest; it always ends.
+    pub fn iter(&self) -> Iter {
+        Iter::new(self.clone())
+    }
+
+    /// All keys in storage order; like [`iter`](Snapshot::iter) without the values.
+    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
+        self.iter().map(|entry| entry.map(|entry| entry.key()))
+    }
+
+    /// The shards that have a file, in ascending order, each opened for itself.
+    pub fn shards(&self) -> Shards {
+        Shards::new(self.clone())
+    }
+
+    /// The shard of this number, if it has a file; opened for itself.
+    pub fn shard(&self, number: ShardNumber) -> Result<Option<Shard>> {
+        self.generation.open_shard_sequential(number)
+    }
+
+    /// The number of keys as the manifest states it: O(1); `None` for a data set without a manifest.
+    #[expect(clippy::len_without_is_empty, reason = "a data set without a manifest cannot tell without reading")]
+    pub fn len(&self) -> Option<u64> {
+        self.generation.manifest().map(|manifest| manifest.keys)
+    }
+
+    /// The number of keys, counted: reads all indexes and no values.
+    ///
+    /// Errors: the first bad shard or minishard.
+    pub fn count(&self) -> Result<u64> {
+        let mut count = 0;
+        for shard in self.shards() {
+            let (shard, mut rows) = (shard?, Rows::default());
+            while let Some(minishard) = rows.next_minishard(shard.reader())? {
+                count += minishard.rows;
+            }
+        }
+        Ok(count)
+    }
+
+    /// The sharding specification.
+    pub fn spec(&self) -> &ShardingSpec {
+        self.generation.spec()
+    }
+
+    /// What the data set has beyond the format's text; `None` if somebody else wrote it.
+    pub fn layout(&self) -> Option<Layout> {
+        self.generation.layout()
+    }
+
+    /// The generation of the store; `None` for a bare directory.
+    pub fn generation(&self) -> Option<GenerationId> {
+        self.generation.id()
+    }
+
+    /// The directory of the generation.
+    pub fn directory(&self) -> &Path {
+        self.generation.directory()
+    }
+
+    /// Sizes, cache, maps and lease, as of now.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            shards: self.generation.shard_numbers().len(),
+            keys: self.len(),
+            value_bytes: self.generation.manifest().map(|manifest| manifest.value_bytes),
+            file_bytes: self.generation.manifest().map(|it| it.shards.iter().map(|shard| shard.bytes).sum()),
+            cache: self.generation.cache().stats(),
+            process_maps: live_maps(),
+            leased: self.generation.lease().map(|lease| lease.is_held()),
+        }
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("directory", &self.directory())
+            .field("generation", &self.generation())
+            .finish()
+    }
+}
+
+/// Figures about an open database; see [`Snapshot::stats`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Shards that have a file.
+    pub shards: usize,
+    /// Keys, where there is a manifest.
+    pub keys: Option<u64>,
+    /// Stored bytes of all values, where there is a manifest.
+    pub value_bytes: Option<u64>,
+    /// Bytes of all shard files, where there is a manifest.
+    pub file_bytes: Option<u64>,
+    /// The cache of minishard indexes.
+    pub cache: CacheStats,
+    /// Maps that this library holds in this process, of all databases.
+    pub process_maps: usize,
+    /// Whether the generation is held against removal; `None` for a bare directory, `Some(false)` where the file
+    /// system gives no lock.
+    pub leased: Option<bool>,
+}

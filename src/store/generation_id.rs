@@ -1,0 +1,102 @@
+//! The number of a generation, and its name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+const PREFIX: &str = "gen-";
+
+/// As many as ten digits hold.
+const MAX: u64 = 9_999_999_999;
+
+/// The number of a generation of a store: later ones are greater, none is used twice.
+///
+/// Displayed, and parsed, as the name of its directory.
+///
+/// ```
+/// use sharddb::GenerationId;
+///
+/// let id = GenerationId::new(3)?;
+/// assert_eq!(id.to_string(), "gen-0000000003");
+/// assert_eq!("gen-0000000003".parse::<GenerationId>()?, id);
+/// assert!("gen-3".parse::<GenerationId>().is_err());
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GenerationId(u64);
+
+impl GenerationId {
+    /// The generation of this number.
+    ///
+    /// Errors: `InvalidInput` if the number has more than ten digits.
+    pub fn new(number: u64) -> Result<GenerationId> {
+        match number <= MAX {
+            true => Ok(GenerationId(number)),
+            false => Err(Error::invalid_input(format!("expected a generation number up to {MAX}, found {number}"))),
+        }
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The generation whose directory has exactly this name.
+    pub(crate) fn from_name(name: &str) -> Option<GenerationId> {
+        let digits = name.strip_prefix(PREFIX)?;
+        let exact = digits.len() == 10 && digits.bytes().all(|digit| digit.is_ascii_digit());
+        exact.then(|| digits.parse().ok().map(GenerationId))?
+    }
+
+    /// The next number.
+    ///
+    /// Errors: `InvalidInput` if there is none.
+    pub(crate) fn next(self) -> Result<GenerationId> {
+        GenerationId::new(self.0 + 1)
+    }
+}
+
+impl fmt::Display for GenerationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{:010}", self.0)
+    }
+}
+
+impl FromStr for GenerationId {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<GenerationId> {
+        GenerationId::from_name(name).ok_or_else(|| {
+            Error::invalid_input(format!("expected a generation like gen-0000000003, with ten digits, found {name:?}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_exact_both_ways() {
+        for (number, name) in [(0, "gen-0000000000"), (3, "gen-0000000003"), (MAX, "gen-9999999999")] {
+            assert_eq!(GenerationId::new(number).unwrap().to_string(), name);
+            assert_eq!(name.parse::<GenerationId>().unwrap().get(), number);
+        }
+        for bad in ["", "3", "gen-", "gen-3", "gen-00000000003", "gen-000000000a", "gen-+000000003", "Gen-0000000003"] {
+            assert_eq!(GenerationId::from_name(bad), None, "{bad:?}");
+        }
+        for bad in
+            ["gen-0000000003/", "gen-0000000003\n", " gen-0000000003", "./gen-0000000003", "gen-000000000\u{663}"]
+        {
+            assert_eq!(GenerationId::from_name(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_end_with_the_digits() {
+        assert!(GenerationId::new(MAX + 1).is_err());
+        assert!(GenerationId(MAX).next().is_err());
+        assert_eq!(GenerationId(9).next().unwrap(), GenerationId(10));
+    }
+}
