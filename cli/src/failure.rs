@@ -82,6 +82,11 @@ impl Failure {
         Failure::Io { what: "start a thread".to_string(), source }
     }
 
+    /// The operating system refuses to tell us of signals.
+    pub(crate) fn signals(source: io::Error) -> Failure {
+        Failure::Io { what: "watch for signals".to_string(), source }
+    }
+
     /// The exit code that tells this failure from the others.
     pub(crate) fn exit(&self) -> Exit {
         match self {

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 pub(crate) use progress::InputProgress;
@@ -86,6 +87,12 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    /// For a list of keys: no bar follows it.
+    pub(crate) fn of_list(context: &Context) -> Reading {
+        let cancel = Arc::clone(context.interrupt.cancel());
+        Reading { longest_line: 0, key_field: None, progress: Arc::default(), cancel }
+    }
+
     /// Errors: `Cancelled` when asked to stop.
     pub(crate) fn check_cancel(&self) -> Result<()> {
         if self.cancel.load(Ordering::Relaxed) { Err(Failure::Cancelled) } else { Ok(()) }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
 use crate::input::Format;
-use crate::output::partial::Partial;
+pub(crate) use crate::output::partial::Partial;
 
 const BUFFER: usize = 256 << 10;
 
