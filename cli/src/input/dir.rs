@@ -27,8 +27,8 @@ pub(crate) fn read(path: &Path, reading: &Reading, sink: &mut dyn Sink) -> Resul
     reading.progress.add_total(Some(names.keys.len() as u64));
     for &key in &names.keys {
         reading.check_cancel()?;
-        read_pair(path, key, &names, sink)?;
-        reading.progress.add_done(1);
+        let bytes = read_pair(path, key, &names, sink)?;
+        reading.progress.add_done(1, bytes);
     }
     Ok(Skipped { files: names.skipped })
 }
@@ -130,7 +130,8 @@ fn is_file(entry: &DirEntry) -> Result<bool> {
     Ok(file_type.is_file())
 }
 
-fn read_pair(dir: &Path, key: u64, names: &Names, sink: &mut dyn Sink) -> Result<()> {
+/// Hands on the pair of a key; the number of its bytes.
+fn read_pair(dir: &Path, key: u64, names: &Names, sink: &mut dyn Sink) -> Result<u64> {
     let piece = match names.gzip.binary_search(&key) {
         Ok(_) => Piece::gzip(dir.join(format!("{key}.gz")))?,
         Err(_) => Piece::plain(dir.join(key.to_string()))?,
@@ -141,11 +142,12 @@ fn read_pair(dir: &Path, key: u64, names: &Names, sink: &mut dyn Sink) -> Result
     }
 }
 
-fn insert(key: u64, prefix: Piece, value: Piece, sink: &mut dyn Sink) -> Result<()> {
-    if let (Body::Held(prefix), Body::Held(value)) = (&prefix.body, &value.body) {
-        return sink.insert(key, prefix, value);
-    }
+fn insert(key: u64, prefix: Piece, value: Piece, sink: &mut dyn Sink) -> Result<u64> {
     let (prefix_len, value_len) = (prefix.len(), value.len());
+    if let (Body::Held(prefix), Body::Held(value)) = (&prefix.body, &value.body) {
+        sink.insert(key, prefix, value)?;
+        return Ok(prefix_len + value_len);
+    }
     let (prefix_path, value_path) = (prefix.path, value.path);
     let mut prefix = Exact::new(prefix.body.into_reader(), prefix_len);
     let mut value = Exact::new(value.body.into_reader(), value_len);
@@ -159,7 +161,8 @@ fn insert(key: u64, prefix: Piece, value: Piece, sink: &mut dyn Sink) -> Result<
             Outcome::Failed(error) => return Err(unreadable(&path, error)),
         }
     }
-    inserted
+    inserted?;
+    Ok(prefix_len.saturating_add(value_len))
 }
 
 /// The content of one file.

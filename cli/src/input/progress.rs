@@ -2,26 +2,34 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Work done and to do, in bytes of streams and files of directories; written by readers, read by the bar.
+/// Work done and to do, in steps: the bytes of a stream, the files of a directory. Written by readers, read by the bar.
 #[derive(Debug, Default)]
 pub(crate) struct InputProgress {
     done: AtomicU64,
     total: AtomicU64,
+    bytes: AtomicU64,
     /// A stream of unknown length is among the inputs.
     endless: AtomicU64,
 }
 
 impl InputProgress {
-    pub(crate) fn add_done(&self, amount: u64) {
-        self.done.fetch_add(amount, Ordering::Relaxed);
+    /// So many steps are done, which were so many bytes.
+    pub(crate) fn add_done(&self, steps: u64, bytes: u64) {
+        self.done.fetch_add(steps, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// An input begins; `None` = nobody knows how long it is.
-    pub(crate) fn add_total(&self, amount: Option<u64>) {
-        match amount {
-            Some(amount) => self.total.fetch_add(amount, Ordering::Relaxed),
+    pub(crate) fn add_total(&self, steps: Option<u64>) {
+        match steps {
+            Some(steps) => self.total.fetch_add(steps, Ordering::Relaxed),
             None => self.endless.fetch_add(1, Ordering::Relaxed),
         };
+    }
+
+    /// The bytes that were read.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// The part that is done, from 0 to 1; `None` if the total is not known.

@@ -119,7 +119,7 @@ struct Counted {
 impl Read for Counted {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buf)?;
-        self.progress.add_done(read as u64);
+        self.progress.add_done(read as u64, read as u64);
         Ok(read)
     }
 }
