@@ -10,9 +10,6 @@ use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush, Status};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The compressor and its level, as the manifest names it: another one may give other bytes.
-pub(crate) const GZIP_BACKEND: &str = "zlib-rs 0.6, level 6";
-
 const LEVEL: i32 = 6;
 const WINDOW_BITS: u8 = 15;
 
@@ -27,6 +24,11 @@ const TRAILER_LEN: usize = 8;
 
 /// Deflate cannot expand by more than this.
 const MAX_RATIO: usize = 1032;
+
+/// The most that `len` bytes are encoded to: deflate falls back to stored blocks.
+pub(crate) fn max_encoded_len(len: u64) -> u64 {
+    len.saturating_add(len >> 9).saturating_add(64)
+}
 
 /// Compresses values one after another; reuses its state.
 pub(crate) struct GzipEncoder {
@@ -282,6 +284,7 @@ mod tests {
             assert_eq!(streamed, encoded(&noise[..len]), "length {len}");
             assert_eq!(streamed[..10], HEADER);
             assert_eq!(decode(&streamed, CAP).unwrap(), &noise[..len]);
+            assert!(streamed.len() as u64 <= max_encoded_len(len as u64));
         }
     }
 

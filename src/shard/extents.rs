@@ -8,10 +8,8 @@ use crate::error::Result;
 use crate::format::checks::ChecksPlace;
 use crate::shard::entries::Rows;
 use crate::shard::reader::ShardReader;
+use crate::shard::sections::MINISHARD_ALIGNMENT;
 use crate::spec::Encoding;
-
-/// Minishards of our writer begin at multiples of this.
-const MINISHARD_ALIGNMENT: u64 = 8;
 
 /// The ends of all extents in a shard, each with the start of the gap behind it, in order.
 pub(crate) struct Extents(Box<[(u64, u64)]>);
