@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::ValueEnum;
-use sharddb::{BuildOptions, BuildProgress, BulkLoader, Encoding, OnDuplicate, Profile, Published, ShardingSpec, Store, ValueAlignment};
+use sharddb::{
+    BuildOptions, BuildPhase, BuildProgress, BulkLoader, Encoding, OnDuplicate, Profile, Published, ShardingSpec,
+    Store, ValueAlignment,
+};
 
 use crate::bar::{Bar, Status};
 use crate::context::Context;
@@ -88,7 +91,7 @@ pub(crate) struct Args {
 pub(crate) struct InputOptions {
     /// How the inputs are written. Default: what their names tell
     #[arg(long, value_enum)]
-    pub(crate) format: Option<Format>,
+    format: Option<Format>,
     /// ndjson: take this member as the key and the whole line as the value
     #[arg(long, value_name = "MEMBER")]
     key_field: Option<String>,
@@ -98,6 +101,18 @@ pub(crate) struct InputOptions {
 }
 
 impl InputOptions {
+    /// The inputs at these paths.
+    ///
+    /// Errors: those of [`Input::resolve_all`]; `Usage` for a key field of what has no lines.
+    pub(crate) fn resolve(&self, paths: &[PathBuf]) -> Result<Vec<Input>> {
+        let inputs = Input::resolve_all(paths, self.format)?;
+        let lines = inputs.iter().all(|input| input.format() == Format::Ndjson);
+        if self.key_field.is_some() && !lines {
+            return Err(Failure::usage("--key-field names a member of ndjson, found an input of another format"));
+        }
+        Ok(inputs)
+    }
+
     pub(crate) fn reading(&self, context: &Context) -> Reading {
         Reading {
             longest_line: self.memory.0 / 4,
@@ -140,7 +155,7 @@ impl From<Encoded> for Encoding {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let begun = Instant::now();
-        let inputs = Input::resolve_all(&self.input, self.inputs.format)?;
+        let inputs = self.inputs.resolve(&self.input)?;
         let reading = self.inputs.reading(context);
         let progress = Progress::new(&reading);
         let mut options = self.options()?;
@@ -192,7 +207,7 @@ impl Args {
             options.info(info);
         }
         match (self.spec(info.as_deref())?, self.profile) {
-            (Some(spec), _) => options.spec(spec),
+            (Some(spec), _) => options.spec(self.with_encodings(spec)),
             (None, Some(profile)) => options.profile(profile),
             (None, None) => &mut options,
         };
@@ -210,6 +225,13 @@ impl Args {
         }
     }
 
+    /// What is said of encodings holds for a given specification too.
+    fn with_encodings(&self, spec: ShardingSpec) -> ShardingSpec {
+        let data = self.data_encoding.map_or(spec.data_encoding(), Encoding::from);
+        let index = self.index_encoding.map_or(spec.minishard_index_encoding(), Encoding::from);
+        spec.with_data_encoding(data).with_minishard_index_encoding(index)
+    }
+
     fn collect(&self, context: &Context) -> Result<Exit> {
         if let Some(keep) = self.keep {
             let report = Store::open(&self.store)?.writer()?.gc(keep)?;
@@ -221,17 +243,17 @@ impl Args {
 }
 
 fn summary(published: &Published, begun: Instant) -> String {
-    let dropped = match published.duplicates() {
+    let dropped = match published.dropped {
         0 => String::new(),
         dropped => format!(", {} duplicates dropped", grouped(dropped)),
     };
     format!(
         "published {}: {} keys{dropped}, {} of values in {} shards of {}, in {:.1} s",
-        published.generation(),
-        grouped(published.keys()),
-        Size(published.value_bytes()),
-        grouped(published.shards()),
-        Size(published.file_bytes()),
+        published.generation,
+        grouped(published.keys),
+        Size(published.value_bytes),
+        grouped(published.shards),
+        Size(published.file_bytes),
         begun.elapsed().as_secs_f64(),
     )
 }
@@ -270,7 +292,17 @@ fn status_of_build(build: &BuildProgress) -> Status {
     let (done, total) = (build.done(), build.total());
     #[expect(clippy::cast_precision_loss, reason = "a bar has fewer steps than a double")]
     let fraction = (total > 0).then(|| (done as f64 / total as f64).min(1.0));
-    Status { phase: build.phase().as_str(), bytes: done, fraction }
+    Status { phase: name_of(build.phase()), bytes: done, fraction }
+}
+
+fn name_of(phase: BuildPhase) -> &'static str {
+    match phase {
+        BuildPhase::Insert => "read",
+        BuildPhase::Sort => "sort",
+        BuildPhase::Merge => "merge",
+        BuildPhase::Write => "write",
+        BuildPhase::Publish => "publish",
+    }
 }
 
 impl Sink for BulkLoader {

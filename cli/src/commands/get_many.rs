@@ -95,7 +95,7 @@ impl Args {
             Ok(Some(value)) => Answer::Found {
                 key,
                 len: value.len(),
-                sha256: Sha256::digest(&*value).iter().map(|byte| format!("{byte:02x}")).collect(),
+                sha256: format!("{:x}", Sha256::digest(&*value)),
                 value_b64: self.values.then(|| STANDARD.encode(&*value)),
             },
             Ok(None) => Answer::Absent { key, absent: true },

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use sharddb::{Entry, MinishardNumber, Snapshot};
 
-use crate::context::{self, Errors};
+use crate::context::{self, Context, Errors};
 use crate::database::Database;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
@@ -39,11 +39,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(&self) -> Result<Exit> {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let snapshot = self.database.open()?;
         let mut errors = Errors::new();
         let survey = Survey::take(&snapshot, &mut errors);
         if let Some(path) = &self.plot {
+            let _cleanup = context.interrupt.cleanup();
             let partial = Partial::beside(path)?;
             fs::write(partial.path(), survey.plot().svg()).map_err(|error| Failure::io("write", path, error))?;
             partial.keep()?;

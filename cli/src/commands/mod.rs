@@ -1,25 +1,25 @@
 //! The verbs: one file each, with its arguments and what it does.
 
-//T mod build;
+mod build;
 mod completions;
 mod contains;
 mod export;
-//T mod gc;
-//T mod generations;
+mod gc;
+mod generations;
 mod get;
 mod get_many;
 mod info;
 mod keys;
 mod locate;
-//T mod plan;
-//T mod publish;
-//T mod rollback;
+mod plan;
+mod publish;
+mod rollback;
 //T mod verify;
 
 use std::path::Path;
 
 use clap::{Parser, Subcommand};
-//T use sharddb::Store;
+use sharddb::Store;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -52,7 +52,7 @@ verify), 4 not found, no space, locked and other I/O, 130 and 143 on SIGINT and 
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    //T Build(build::Args),
+    Build(build::Args),
     Get(get::Args),
     GetMany(get_many::Args),
     Contains(contains::Args),
@@ -61,39 +61,38 @@ pub(crate) enum Command {
     Export(export::Args),
     Info(info::Args),
     //T Verify(verify::Args),
-    //T Plan(plan::Args),
-    //T Publish(publish::Args),
-    //T Rollback(rollback::Args),
-    //T Generations(generations::Args),
-    //T Gc(gc::Args),
+    Plan(plan::Args),
+    Publish(publish::Args),
+    Rollback(rollback::Args),
+    Generations(generations::Args),
+    Gc(gc::Args),
     Completions(completions::Args),
 }
 
 impl Command {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         match self {
-            //T Command::Build(args) => args.run(context),
+            Command::Build(args) => args.run(context),
             Command::Get(args) => args.run(context),
             Command::GetMany(args) => args.run(context),
             Command::Contains(args) => args.run(),
             Command::Locate(args) => args.run(),
             Command::Keys(args) => args.run(),
             Command::Export(args) => args.run(context),
-            Command::Info(args) => args.run(),
+            Command::Info(args) => args.run(context),
             //T Command::Verify(args) => args.run(context),
-            //T Command::Plan(args) => args.run(context),
-            //T Command::Publish(args) => args.run(context),
-            //T Command::Rollback(args) => args.run(context),
-            //T Command::Generations(args) => args.run(),
-            //T Command::Gc(args) => args.run(context),
+            Command::Plan(args) => args.run(context),
+            Command::Publish(args) => args.run(context),
+            Command::Rollback(args) => args.run(context),
+            Command::Generations(args) => args.run(),
+            Command::Gc(args) => args.run(context),
             Command::Completions(args) => args.run(),
         }
     }
 }
 
-/*T /// Opens a store that must be there.
+/// Opens a store that must be there.
 fn open_store(path: &Path) -> Result<Store> {
     path.metadata().map_err(|error| Failure::io("open", path, error))?;
     Ok(Store::open(path)?)
 }
-*/

@@ -1,7 +1,7 @@
 //! `plan`: a sharding specification for given pairs, and why.
 
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sharddb::{KeyStats, Plan, Profile};
@@ -12,7 +12,7 @@ use crate::context::{self, Context, Errors};
 use crate::database::Opening;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::input::{Input, InputProgress, Sink};
+use crate::input::{InputProgress, Sink};
 use crate::size::Size;
 
 /// Print the sharding specification that fits the pairs, and what a store with it will be like
@@ -64,7 +64,7 @@ impl Args {
         Ok(errors.exit())
     }
 
-    fn stats_of_database(&self, path: &std::path::Path, errors: &mut Errors) -> Result<KeyStats> {
+    fn stats_of_database(&self, path: &Path, errors: &mut Errors) -> Result<KeyStats> {
         let mut stats = KeyStats::new();
         for entry in self.opening.open(path)?.iter() {
             let lengths = entry.and_then(|entry| Ok((entry.key(), entry.prefix()?.len() as u64, entry.stored_len())));
@@ -77,7 +77,7 @@ impl Args {
     }
 
     fn stats_of_inputs(&self, context: &Context) -> Result<KeyStats> {
-        let inputs = Input::resolve_all(&self.input, self.inputs.format)?;
+        let inputs = self.inputs.resolve(&self.input)?;
         let reading = self.inputs.reading(context);
         let _bar = if context.quiet { Bar::hidden() } else { bar(&reading.progress) };
         let mut count = Count(KeyStats::new());

@@ -170,6 +170,11 @@ impl Input {
         Ok(Input { path: Some(path.to_path_buf()), format })
     }
 
+    /// How the input is written.
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
     /// Hands every pair to `sink`.
     ///
     /// Errors: a malformed record, with its place; what reading and the sink say.
