@@ -1,5 +1,6 @@
 //! ShardDb
 
+mod bulk;
 mod byte_range;
 mod db;
 mod error;
@@ -15,6 +16,7 @@ mod layout;
 mod manifest;
 mod options;
 mod owned_value;
+mod plan;
 mod prefetch;
 mod range;
 mod shard;
@@ -23,6 +25,7 @@ mod spec;
 mod storage;
 mod store;
 
+pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
 pub use db::{Reader, ShardDb};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use hash::HashFunction;
@@ -30,6 +33,7 @@ pub use iter::{Iter, Shards};
 pub use layout::{Layout, ValueAlignment};
 pub use options::OpenOptions;
 pub use owned_value::OwnedValue;
+pub use plan::{HttpGet, KeyStats, LocalGet, Plan, Prediction, Profile};
 pub use range::{Range, RangeEntry};
 pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWriter, Value, ValueLocation};
 pub use snapshot::{LeaseState, Snapshot, Stats};

@@ -45,10 +45,12 @@ impl Extents {
     }
 
     /// Where the gap before a value begins; at the value itself if there is none.
-    pub(crate) fn gap_start(&self, value_start: u64) -> u64 {
-        let before = self.0.partition_point(|(end, _)| *end <= value_start);
-        let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value_start, |(_, gap)| *gap);
-        gap.min(value_start)
+    pub(crate) fn gap_start(&self, value: ByteRange) -> u64 {
+        // an empty value ends where it starts: it is not what lies before itself
+        let itself = usize::from(value.start == value.end);
+        let before = self.0.partition_point(|(end, _)| *end <= value.start).saturating_sub(itself);
+        let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value.start, |(_, gap)| *gap);
+        gap.min(value.start)
     }
 }
 

@@ -465,7 +465,7 @@ impl ShardReader {
 
     /// The bytes between a row's value and what an index names before it.
     pub(crate) fn gap_before(&self, row: Row) -> Result<ByteRange> {
-        let start = self.value_range(row)?.start;
+        let value = self.value_range(row)?;
         let extents = match self.extents.get() {
             Some(extents) => extents,
             None => {
@@ -473,7 +473,7 @@ impl ShardReader {
                 self.extents.get_or_init(|| new)
             }
         };
-        Ok(ByteRange { start: extents.gap_start(start), end: start })
+        Ok(ByteRange { start: extents.gap_start(value), end: value.start })
     }
 
     fn verify_shard_index(&self) -> Result<()> {

@@ -158,6 +158,10 @@ impl ShardSections {
         })
     }
 
+    pub(crate) fn file(&self) -> Arc<File> {
+        self.file.clone()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -340,14 +344,13 @@ impl ShardSections {
         Ok(index)
     }
 
-    /// Writes the shard index to its end, brings the file to the disk, and tells what it is.
+    /// Writes the shard index to its end and tells what the file is; it is not synced.
     pub(crate) fn finish(&mut self) -> Result<ShardSummary> {
         self.shard_index.zeros(self.spec.shard_index_len() - self.shard_index.position())?;
         let bytes = self.body.position();
         let mut sum = self.shard_index.finish()?;
         let shard_index_crc32 = sum.clone().finalize();
         sum.combine(&self.body.finish()?);
-        self.file.sync_all().map_err(|error| Error::io("bring to the disk", &self.path, error))?;
         Ok(ShardSummary {
             number: self.number,
             bytes,

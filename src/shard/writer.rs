@@ -149,6 +149,8 @@ impl ShardWriter {
     pub fn finish(mut self) -> Result<ShardSummary> {
         self.flush_minishard()?;
         let summary = self.sections.finish()?;
+        let synced = self.sections.file().sync_all();
+        synced.map_err(|error| Error::io("bring to the disk", self.sections.path(), error))?;
         self.finished = true;
         Ok(summary)
     }
