@@ -1,5 +1,7 @@
 //! The bulk loader gives back every pair, and the same bytes however the pairs came: order, threads, memory.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests; cut numbers are made-up bytes")]
+
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
