@@ -5,7 +5,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use common::{TempDir, directory_bytes, shuffled, xorshift};
+use common::{Scratch, directory_bytes, shuffled, xorshift};
 use sharddb::{
     BuildOptions, BulkLoader, Encoding, ErrorKind, HashFunction, OnDuplicate, Published, ShardDb, ShardingSpec, Store,
     ValueAlignment,
@@ -72,7 +72,7 @@ fn same_bytes_from_any_order_threads_and_memory() {
         let pairs = if data == Encoding::Gzip { &few } else { &spilled };
         let mut reference = None;
         for (memory, threads, seed) in [(1 << 30, 1, 0), (LITTLE, 1, 1), (LITTLE, 3, 2), (48 << 20, 2, 3)] {
-            let directory = TempDir::new();
+            let directory = Scratch::new();
             let pairs = if seed == 0 { pairs.clone() } else { shuffled(pairs.clone(), seed) };
             let published =
                 build(directory.path(), options().spec(spec).memory(memory).threads(threads), &pairs).unwrap();
@@ -96,7 +96,7 @@ fn plans_without_a_specification_the_same_however_the_pairs_came() {
     let pairs = pairs(3, 40 << 20, 200);
     let mut reference = None;
     for (memory, threads, seed) in [(1 << 30, 2, 0), (LITTLE, 1, 1), (LITTLE, 2, 2)] {
-        let directory = TempDir::new();
+        let directory = Scratch::new();
         let pairs = if seed == 0 { pairs.clone() } else { shuffled(pairs.clone(), seed) };
         let published = build(directory.path(), options().memory(memory).threads(threads), &pairs).unwrap();
         let bytes = directory_bytes(&directory.path().join(published.generation.to_string()));
@@ -114,7 +114,7 @@ fn plans_without_a_specification_the_same_however_the_pairs_came() {
 fn prefixes_and_alignment_come_back() {
     for alignment in [1, 8, 16, 64, 4096] {
         for index in [Encoding::Raw, Encoding::Gzip] {
-            let directory = TempDir::new();
+            let directory = Scratch::new();
             let mut pairs = pairs(4, 300_000, 300);
             for (at, pair) in pairs.iter_mut().enumerate() {
                 pair.1 = vec![at as u8; at % 50];
@@ -142,7 +142,7 @@ fn one_minishard_with_everything() {
     for index in [Encoding::Raw, Encoding::Gzip] {
         let pairs: Vec<Pair> = (0..200_000).map(|key| (key * 3, vec![], vec![key as u8; (key % 5) as usize])).collect();
         let spec = spec(0, 0).with_minishard_index_encoding(index);
-        let directories = [TempDir::new(), TempDir::new()];
+        let directories = [Scratch::new(), Scratch::new()];
         let generations = [LITTLE, 1 << 30].into_iter().zip(&directories).map(|(memory, directory)| {
             let options = options().spec(spec).memory(memory).clone();
             let published = build(directory.path(), &options, &shuffled(pairs.clone(), 5)).unwrap();
@@ -160,7 +160,7 @@ fn values_larger_than_the_batch() {
     let big: Vec<u8> = (0..20_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     for (data, reader) in [(Encoding::Raw, false), (Encoding::Raw, true), (Encoding::Gzip, true)] {
         let big = if data == Encoding::Gzip { &big[..9_000_000] } else { &big };
-        let directory = TempDir::new();
+        let directory = Scratch::new();
         let spec = spec(1, 0).with_data_encoding(data);
         let mut loader = options().spec(spec).memory(LITTLE).create(directory.path()).unwrap();
         loader.insert(1, b"one").unwrap();
@@ -195,7 +195,7 @@ fn duplicates_are_an_error_or_resolved_by_insertion_order() {
         if given {
             options.spec(spec(2, 1));
         }
-        let directory = TempDir::new();
+        let directory = Scratch::new();
         let error = build(directory.path(), &options, &pairs).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DuplicateKey);
         assert!(error.key().is_some_and(|key| key < 40), "the error names the key");
@@ -213,7 +213,7 @@ fn duplicates_are_an_error_or_resolved_by_insertion_order() {
 
 #[test]
 fn nothing_becomes_an_empty_generation() {
-    let directory = TempDir::new();
+    let directory = Scratch::new();
     let published = build(directory.path(), &options(), &[]).unwrap();
     assert_eq!((published.keys, published.shards), (0, 0));
     let snapshot = ShardDb::load(directory.path()).unwrap().snapshot();
@@ -223,7 +223,7 @@ fn nothing_becomes_an_empty_generation() {
 
 #[test]
 fn a_dropped_loader_leaves_nothing_and_the_next_one_works() {
-    let directory = TempDir::new();
+    let directory = Scratch::new();
     let mut loader = options().memory(LITTLE).create(directory.path()).unwrap();
     for (key, prefix, value) in pairs(6, 20 << 20, 1000) {
         loader.insert_with_prefix(key, &prefix, &value).unwrap();
@@ -238,7 +238,7 @@ fn a_dropped_loader_leaves_nothing_and_the_next_one_works() {
 
 #[test]
 fn info_keeps_foreign_members_and_a_cancelled_build_publishes_nothing() {
-    let directory = TempDir::new();
+    let directory = Scratch::new();
     let info = r#"{"@type": "neuroglancer_skeletons", "transform": [1.0, 0], "sharding": {"old": 1}}"#;
     let published = build(directory.path(), options().info(info), &[(1, vec![], vec![1])]).unwrap();
     let path = directory.path().join(published.generation.to_string()).join("info");
@@ -264,7 +264,7 @@ fn agrees_with_a_map() {
         let spec = ShardingSpec::new(hash, bits.0 % 66 % 65, bits.1 % 5, bits.0 % 4).unwrap();
         let spec = spec.with_data_encoding(encoding(gzip_data)).with_minishard_index_encoding(encoding(gzip_index));
         let map: BTreeMap<u64, Vec<u8>> = pairs.into_iter().collect();
-        let directory = TempDir::new();
+        let directory = Scratch::new();
         let mut loader = options().checks(checks).spec(spec).create(directory.path()).unwrap();
         map.iter().for_each(|(key, value)| loader.insert(*key, value).unwrap());
         loader.finish().unwrap();

@@ -188,7 +188,7 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
 
 /// Doubles the buffer, up to the cap.
 fn grow(decoded: &mut Vec<u8>, cap: usize) -> Result<()> {
-    let len = decoded.len().saturating_mul(2).clamp(4096, cap.max(1));
+    let len = decoded.len().saturating_mul(2).max(4096).min(cap);
     let more = len.saturating_sub(decoded.len());
     decoded.try_reserve_exact(more).map_err(|_| {
         Error::new(ErrorKind::TooLarge, format!("no memory for {len} bytes of decoded data: lower the cap"))
@@ -341,7 +341,16 @@ mod tests {
         let mut lying = whole;
         let isize_at = lying.len() - 4;
         lying[isize_at..].copy_from_slice(&10u32.to_le_bytes());
-        assert_eq!(decode(&lying, CAP).unwrap_err().kind(), ErrorKind::Corrupt);
+        for cap in [CAP, 100_000] {
+            assert_eq!(decode(&lying, cap).unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+        let mut lying = encoded(&[7; 50]);
+        let isize_at = lying.len() - 4;
+        lying[isize_at..].copy_from_slice(&10u32.to_le_bytes());
+        for cap in 50..60 {
+            assert_eq!(decode(&lying, cap).unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+        assert_eq!(decode(&lying, 49).unwrap_err().kind(), ErrorKind::TooLarge);
         assert_eq!(decode(&encoded(b""), 0).unwrap(), b"");
     }
 

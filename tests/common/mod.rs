@@ -1,42 +1,175 @@
-//! What several tests share.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+//! What the tests against other writers share: fixtures, ways to open them, and answers that can be compared.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a fixture that is not as it should be fails the test")]
+
+pub(crate) mod naive;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A directory of its own for a test, removed when dropped.
-pub struct TempDir(PathBuf);
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+use sharddb::{Error, OpenOptions, Result, ShardDb, ShardingSpec};
 
-impl TempDir {
-    pub fn new() -> TempDir {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("sharddb-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        TempDir(path)
+/// A file or directory of `tests/data`.
+pub(crate) fn data(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
+}
+
+/// The directories in a directory of `tests/data`, by name.
+pub(crate) fn sets(path: &str) -> Vec<PathBuf> {
+    let mut sets: Vec<_> = fs::read_dir(data(path)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    sets.retain(|path| path.is_dir());
+    sets.sort();
+    sets
+}
+
+pub(crate) fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
+
+pub(crate) fn json(path: &Path) -> Json {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+pub(crate) fn json_lines(path: &Path) -> Vec<Json> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A number that a fixture keeps as a string, or as a number where it is small.
+pub(crate) fn number(value: &Json) -> u64 {
+    match value {
+        Json::String(text) => text.parse().unwrap(),
+        number => number.as_u64().unwrap(),
+    }
+}
+
+pub(crate) fn text(value: &Json) -> &str {
+    value.as_str().unwrap()
+}
+
+/// The member "sharding" of a directory's `info`.
+pub(crate) fn sharding(directory: &Path) -> Json {
+    json(&directory.join("info"))["sharding"].take()
+}
+
+pub(crate) fn spec(directory: &Path) -> ShardingSpec {
+    ShardingSpec::from_json(&sharding(directory).to_string()).unwrap()
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").unwrap();
+        hex
+    })
+}
+
+/// What a reader says about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A value with this SHA-256.
+    Value(String),
+    Absent,
+    Error,
+}
+
+impl Answer {
+    pub(crate) fn of_value(bytes: &[u8]) -> Answer {
+        Answer::Value(sha256(bytes))
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn of<T: AsRef<[u8]>>(result: Result<Option<T>>) -> Answer {
+        match result {
+            Ok(Some(value)) => Answer::of_value(value.as_ref()),
+            Ok(None) => Answer::Absent,
+            Err(_) => Answer::Error,
+        }
+    }
+}
+
+/// The lines of an `expected.jsonl`: keys with the SHA-256 of their values, and keys that are absent.
+pub(crate) fn expected(directory: &Path) -> Vec<(u64, Answer)> {
+    let answer = |line: &Json| match line.get("absent") {
+        Some(_) => Answer::Absent,
+        None => Answer::Value(text(&line["sha256"]).to_string()),
+    };
+    json_lines(&directory.join("expected.jsonl")).iter().map(|line| (number(&line["key"]), answer(line))).collect()
+}
+
+/// The three places that bytes can come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    Mapped,
+    Positioned,
+    Loaded,
+}
+
+impl Storage {
+    pub(crate) const ALL: [Storage; 3] = [Storage::Mapped, Storage::Positioned, Storage::Loaded];
+
+    #[expect(unsafe_code, reason = "mapping needs the promise")]
+    pub(crate) fn open(self, options: &OpenOptions, directory: &Path) -> Result<ShardDb> {
+        match self {
+            // SAFETY: fixtures are never written, and what a test writes for itself lies still while it is mapped.
+            Storage::Mapped => unsafe { options.open(directory) },
+            Storage::Positioned => options.open_pread(directory),
+            Storage::Loaded => options.load(directory),
+        }
+    }
+}
+
+/// An error must say something, and where: a file, a shard or a key.
+pub(crate) fn assert_has_place(error: &Error) {
+    assert!(!error.message().is_empty());
+    assert!(error.path().is_some() || error.location().shard.is_some() || error.key().is_some(), "{error}");
+}
+
+/// A directory for one test, removed in the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    /// A copy of a directory of files.
+    pub(crate) fn copy_of(directory: &Path) -> Scratch {
+        let scratch = Scratch::new();
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            fs::write(scratch.path().join(entry.file_name()), fs::read(entry.path()).unwrap()).unwrap();
+        }
+        scratch
+    }
+
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
 
-impl Drop for TempDir {
+impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// The content of every file in a directory, by name.
-pub fn directory_bytes(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn directory_bytes(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
 }
 
 /// Pseudo-random numbers (xorshift64*).
-pub fn xorshift(seed: u64) -> impl FnMut() -> u64 {
+pub(crate) fn xorshift(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
         state ^= state >> 12;
@@ -47,7 +180,7 @@ pub fn xorshift(seed: u64) -> impl FnMut() -> u64 {
 }
 
 /// The items in an order that depends on the seed.
-pub fn shuffled<T>(mut items: Vec<T>, seed: u64) -> Vec<T> {
+pub(crate) fn shuffled<T>(mut items: Vec<T>, seed: u64) -> Vec<T> {
     let mut random = xorshift(seed);
     for at in (1..items.len()).rev() {
         items.swap(at, (random() % (at as u64 + 1)) as usize);
