@@ -135,7 +135,8 @@ impl Batch {
         let before = entries.len();
         match on_duplicate {
             OnDuplicate::Error => {
-                if let Some([first, _]) = entries.array_windows().find(|[first, second]| first.key == second.key) {
+                let mut by_key = entries.chunk_by(|one, next| one.key == next.key);
+                if let Some([first, ..]) = by_key.find(|same| same.len() > 1) {
                     return Err(duplicate_key(first.key));
                 }
             }

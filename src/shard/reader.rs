@@ -502,6 +502,16 @@ impl ShardReader {
         Ok(hasher.finalize())
     }
 
+    /// With `verify_on_read`: what a walk checks of a minishard that it enters.
+    pub(crate) fn verify_entered(&self, number: MinishardNumber, range: ByteRange, rows: u64) -> Result<()> {
+        if !self.options.verify_on_read {
+            return Ok(());
+        }
+        self.verify_shard_index()?;
+        let encoded = self.read_minishard_index(range)?;
+        self.verify_minishard_index(number, range, &encoded, rows)
+    }
+
     pub(crate) fn verify_minishard_index(
         &self,
         number: MinishardNumber,
