@@ -1,5 +1,7 @@
 //! Whatever a file holds, a verb ends with a code of the contract, and says why where it is not 0.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use std::fs;

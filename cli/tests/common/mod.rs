@@ -1,6 +1,7 @@
 //! Runs the built command, as a shell would.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
+#![allow(clippy::unwrap_used, reason = "what cannot be prepared or run fails the test")]
 
 use std::ffi::OsStr;
 use std::fs;
