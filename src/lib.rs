@@ -124,6 +124,7 @@ mod snapshot;
 mod spec;
 mod storage;
 mod store;
+mod verify;
 
 pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
 pub use db::{Reader, ShardDb};
@@ -140,3 +141,4 @@ pub use snapshot::{LeaseState, Snapshot, Stats};
 pub use spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 pub use storage::Access;
 pub use store::{GcReport, GenerationId, Store, StoreWriter, StoredGeneration};
+pub use verify::{Finding, FindingKind, Severity, VerifyLevel, VerifyReport};
