@@ -13,7 +13,6 @@ use crate::shard::sections::MINISHARD_ALIGNMENT;
 use crate::spec::Encoding;
 
 /// Minishards of our writer begin at multiples of this.
-const MINISHARD_ALIGNMENT: u64 = 8;
 
 /// The starts of all extents in a shard, in order, each with where the gap behind it and all before it begins.
 pub(crate) struct Extents(Box<[(u64, u64)]>);
