@@ -134,7 +134,7 @@ pub use iter::{Iter, Shards};
 pub use layout::{Layout, ValueAlignment};
 pub use options::OpenOptions;
 pub use owned_value::OwnedValue;
-pub use plan::{HttpGet, KeyStats, LocalGet, Plan, Prediction, Profile};
+pub use plan::{HttpGet, KeyStats, LocalGet, Plan, PlanOptions, Prediction, Profile};
 pub use range::{Range, RangeEntry};
 pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWriter, Value, ValueLocation};
 pub use snapshot::{LeaseState, Snapshot, Stats};
