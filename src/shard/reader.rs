@@ -123,6 +123,11 @@ impl Shard {
         Shard(Arc::new(reader))
     }
 
+    /// Whether there is another handle of this shard.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     #[inline]
     pub(crate) fn reader(&self) -> &ShardReader {
         &self.0
@@ -473,7 +478,7 @@ impl ShardReader {
                 self.extents.get_or_init(|| new)
             }
         };
-        Ok(ByteRange { start: extents.gap_start(value), end: value.start })
+        Ok(ByteRange { start: extents.gap_start(value.start), end: value.start })
     }
 
     fn verify_shard_index(&self) -> Result<()> {
@@ -500,6 +505,16 @@ impl ShardReader {
             start = end;
         }
         Ok(hasher.finalize())
+    }
+
+    /// With `verify_on_read`: what a walk checks of a minishard that it enters.
+    pub(crate) fn verify_entered(&self, number: MinishardNumber, range: ByteRange, rows: u64) -> Result<()> {
+        if !self.options.verify_on_read {
+            return Ok(());
+        }
+        self.verify_shard_index()?;
+        let encoded = self.read_minishard_index(range)?;
+        self.verify_minishard_index(number, range, &encoded, rows)
     }
 
     pub(crate) fn verify_minishard_index(
