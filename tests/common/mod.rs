@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fixture that is not as it should be fails the test")]
 
+pub(crate) mod children;
 pub(crate) mod generations;
 pub(crate) mod naive;
 
