@@ -183,7 +183,7 @@ fn killed_at_any_moment() {
     let scene = Scene::new();
     for round in 0..40 {
         let first_label = 1000 * round + random() % 100;
-        let delay = Duration::from_micros(random() % 150_000);
+        let delay = Duration::from_micros(random() % 400_000);
         println!("round {round}: labels from {first_label}, {delay:?}");
         let acknowledged = kill_after(&scene, first_label, delay);
         let label = scene.check_current();
