@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::info::Info;
 use crate::layout::Layout;
 use crate::manifest::{Manifest, ShardRecord};
-use crate::plan::{KeyStats, Plan};
+use crate::plan::{KeyStats, PlanOptions};
 use crate::shard::{PairBytes, PairHeader, ShardSummary};
 use crate::spec::{Encoding, ShardingSpec};
 use crate::store::{GenerationId, PendingGeneration, Store};
@@ -65,15 +65,18 @@ pub(crate) trait SortedPairs: PairBytes {
 /// ```
 pub struct BulkLoader {
     options: BuildOptions,
-    pending: PendingGeneration,
     /// The specification, unless it is to be planned.
     spec: Option<ShardingSpec>,
     data_encoding: Encoding,
     batch: Batch,
     batch_cost: usize,
     next_number: u64,
+    /// An insertion failed, so that a pair may be missing.
+    failed: bool,
+    // in the order in which they must be dropped: the threads write files into what `pending` removes
     workers: Workers,
     seen: Seen,
+    pending: PendingGeneration,
 }
 
 /// What was seen of the pairs so far.
@@ -139,6 +142,7 @@ impl BulkLoader {
             batch: Batch::new(0, Vec::new(), batch_cost),
             batch_cost,
             next_number: 1,
+            failed: false,
             workers,
             seen: Seen::default(),
             pending,
@@ -149,46 +153,40 @@ impl BulkLoader {
     /// Adds a pair.
     ///
     /// Errors: `Io` from spilling, also of pairs before; `DuplicateKey`, at the latest from
-    /// [`finish`](BulkLoader::finish); `Cancelled`.
+    /// [`finish`](BulkLoader::finish); `Cancelled`. After an error the build cannot be finished any more.
     pub fn insert(&mut self, key: u64, value: &[u8]) -> Result<()> {
         self.insert_with_prefix(key, &[], value)
     }
 
     /// Adds a pair with bytes that will lie directly before its value, not encoded.
+    ///
+    /// Errors: as [`insert`](BulkLoader::insert).
     pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        let (prefix_len, value_len) = (prefix.len() as u64, value.len() as u64);
-        match self.cost_in_batch(prefix_len, value_len)? {
-            Some(cost) => self.batch.push(&header(key, prefix_len, value_len), cost, |bytes| {
-                bytes.extend_from_slice(prefix);
-                bytes.extend_from_slice(value);
-                Ok(())
-            })?,
-            None => self.insert_large(key, prefix_len, value_len, &mut prefix.chain(value))?,
-        }
-        self.options.progress.add(prefix_len + value_len);
-        Ok(())
+        self.add(key, (prefix.len() as u64, value.len() as u64), Source::Slices(prefix, value))
     }
 
     /// Adds a pair whose prefix and then value are read from `reader`: constant memory for any length.
     ///
-    /// Errors: as [`insert`](BulkLoader::insert), and `Io` if the reader fails or ends early; the loader may then be
-    /// used further.
+    /// Errors: as [`insert`](BulkLoader::insert), and `Io` if the reader fails or ends early.
     pub fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        match self.cost_in_batch(prefix_len, value_len)? {
-            Some(cost) => self.batch.push(&header(key, prefix_len, value_len), cost, |bytes| {
-                let start = bytes.len();
-                bytes.resize(start + usize::try_from(prefix_len + value_len).unwrap_or(usize::MAX), 0);
-                let read = reader.read_exact(bytes.get_mut(start..).unwrap_or_default());
-                read.map_err(|error| Error::io("read the value of a pair", Path::new(""), error).at_key(key))
-            })?,
-            None => self.insert_large(key, prefix_len, value_len, reader)?,
-        }
-        self.options.progress.add(prefix_len + value_len);
-        Ok(())
+        self.add(key, (prefix_len, value_len), Source::Reader(reader))
+    }
+
+    fn add(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
+        let added = self.cost_in_batch(lens).and_then(|cost| match (cost, source) {
+            (Some(cost), source) => {
+                self.batch.push(&header(key, lens), cost, |bytes| source.append_to(bytes, lens, key))
+            }
+            (None, Source::Slices(prefix, value)) => self.insert_large(key, lens, &mut prefix.chain(value)),
+            (None, Source::Reader(reader)) => self.insert_large(key, lens, reader),
+        });
+        self.failed |= added.is_err();
+        self.options.progress.add(lens.0 + lens.1);
+        added
     }
 
     /// The cost of a pair in the batch, which has room for it then; `None` if it is too large for a batch.
-    fn cost_in_batch(&mut self, prefix_len: u64, value_len: u64) -> Result<Option<usize>> {
+    fn cost_in_batch(&mut self, (prefix_len, value_len): (u64, u64)) -> Result<Option<usize>> {
         let cost = usize::try_from(Batch::cost_of(prefix_len, value_len, self.data_encoding)).unwrap_or(usize::MAX);
         if cost > self.batch_cost / 2 {
             return Ok(None);
@@ -210,7 +208,7 @@ impl BulkLoader {
     }
 
     /// Writes a pair that is too large for a batch as a run of its own, straight from the caller.
-    fn insert_large(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+    fn insert_large(&mut self, key: u64, lens: (u64, u64), reader: &mut dyn Read) -> Result<()> {
         cancelled(&self.options.cancel)?;
         if !self.batch.is_empty() {
             self.submit()?;
@@ -219,8 +217,8 @@ impl BulkLoader {
         let number = std::mem::replace(&mut self.batch.number, self.next_number);
         self.next_number += 1;
         let path = run_path(self.pending.spill_dir(), number);
-        let (run, header) = Run::write_single(path, key, (prefix_len, value_len), reader, self.data_encoding)
-            .map_err(|error| error.at_key(key))?;
+        let (run, header) =
+            Run::write_single(path, key, lens, reader, self.data_encoding).map_err(|error| error.at_key(key))?;
         self.seen.see(&header, self.spec.is_none());
         self.seen.runs.push((number, run));
         Ok(())
@@ -232,6 +230,10 @@ impl BulkLoader {
     ///
     /// Errors: those of [`insert`](BulkLoader::insert) and of publishing; nothing is published then.
     pub fn finish(mut self) -> Result<Published> {
+        if self.failed {
+            let message = "expected all insertions to have succeeded, found that one failed: begin the build again";
+            return Err(Error::invalid_input(message));
+        }
         let (spec, summaries) = if self.next_number == 1 { self.write_from_memory() } else { self.write_from_runs() }?;
         self.publish(spec, &summaries)
     }
@@ -272,9 +274,12 @@ impl BulkLoader {
     fn planned_spec(&mut self) -> ShardingSpec {
         let stats = self.seen.stats.take().unwrap_or_default();
         self.spec.unwrap_or_else(|| {
-            self.options
-                .with_encodings(Plan::new(&stats, self.options.profile).spec())
-                .with_data_encoding(self.data_encoding)
+            let mut planner = PlanOptions::new();
+            planner.layout(self.layout()).data_encoding(self.data_encoding);
+            if let Some(encoding) = self.options.minishard_index_encoding {
+                planner.minishard_index_encoding(encoding);
+            }
+            planner.plan(&stats, self.options.profile).spec()
         })
     }
 
@@ -401,7 +406,32 @@ fn shard_record(shard: &ShardSummary) -> ShardRecord {
     ShardRecord { number, bytes, keys, crc32, shard_index_crc32 }
 }
 
+/// Where an insertion has the bytes of its pair from.
+enum Source<'a> {
+    Slices(&'a [u8], &'a [u8]),
+    Reader(&'a mut dyn Read),
+}
+
+impl Source<'_> {
+    /// Appends the prefix and the value, which fit into memory.
+    fn append_to(self, bytes: &mut Vec<u8>, lens: (u64, u64), key: u64) -> Result<()> {
+        match self {
+            Source::Slices(prefix, value) => {
+                bytes.extend_from_slice(prefix);
+                bytes.extend_from_slice(value);
+                Ok(())
+            }
+            Source::Reader(reader) => {
+                let start = bytes.len();
+                bytes.resize(start + usize::try_from(lens.0 + lens.1).unwrap_or(usize::MAX), 0);
+                let read = reader.read_exact(bytes.get_mut(start..).unwrap_or_default());
+                read.map_err(|error| Error::io("read the value of a pair", Path::new(""), error).at_key(key))
+            }
+        }
+    }
+}
+
 /// The header of a pair that is not encoded yet.
-fn header(key: u64, prefix_len: u64, value_len: u64) -> PairHeader {
+fn header(key: u64, (prefix_len, value_len): (u64, u64)) -> PairHeader {
     PairHeader { key, prefix_len, stored_len: value_len, value_check: 0, prefix_sum: 0, source: 0, skip: 0 }
 }

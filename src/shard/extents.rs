@@ -1,7 +1,8 @@
 //! All byte ranges that the indexes of a shard name, in order: what lies between two of them is a gap.
 //!
 //! A gap directly before a value is its prefix (multi-resolution mesh fragments lie so), padding, or nothing that
-//! anybody knows of; whoever copies values to another shard keeps it.
+//! anybody knows of; whoever copies values to another shard keeps it. Values may share bytes or have none: what begins
+//! where a value does takes nothing from its gap, what reaches into it from before leaves none.
 
 use crate::byte_range::ByteRange;
 use crate::error::Result;
@@ -11,7 +12,7 @@ use crate::shard::reader::ShardReader;
 use crate::shard::sections::MINISHARD_ALIGNMENT;
 use crate::spec::Encoding;
 
-/// The ends of all extents in a shard, each with the start of the gap behind it, in order.
+/// The starts of all extents in a shard, in order, each with where the gap behind it and all before it begins.
 pub(crate) struct Extents(Box<[(u64, u64)]>);
 
 impl Extents {
@@ -23,16 +24,16 @@ impl Extents {
         let align = shard.layout.is_some() && shard.spec.minishard_index_encoding() == Encoding::Gzip;
         let gap_behind_index = |end: u64| if align { end.next_multiple_of(MINISHARD_ALIGNMENT) } else { end };
 
-        let mut ends = vec![(shard.base(), gap_behind_index(shard.base()))];
+        let mut extents = vec![(0, gap_behind_index(shard.base()))];
         let mut rows = Rows::default();
         loop {
             match rows.next_minishard(shard) {
                 Ok(Some(minishard)) => {
                     let end = minishard.index.end + checks_len(shard, minishard.rows);
-                    ends.push((end, gap_behind_index(end)));
+                    extents.push((minishard.index.start, gap_behind_index(end)));
                     while let Some(row) = rows.next_row(shard) {
-                        if let Ok(ByteRange { end, .. }) = shard.value_range(row) {
-                            ends.push((end, end));
+                        if let Ok(ByteRange { start, end }) = shard.value_range(row) {
+                            extents.push((start, end));
                         }
                     }
                 }
@@ -40,17 +41,20 @@ impl Extents {
                 Err(_) => {}
             }
         }
-        ends.sort_unstable();
-        Ok(Extents(ends.into()))
+        extents.sort_unstable();
+        let mut reach = 0;
+        for (_, gap) in &mut extents {
+            reach = reach.max(*gap); // an extent may reach past those that begin behind it
+            *gap = reach;
+        }
+        Ok(Extents(extents.into()))
     }
 
     /// Where the gap before a value begins; at the value itself if there is none.
-    pub(crate) fn gap_start(&self, value: ByteRange) -> u64 {
-        // an empty value ends where it starts: it is not what lies before itself
-        let itself = usize::from(value.start == value.end);
-        let before = self.0.partition_point(|(end, _)| *end <= value.start).saturating_sub(itself);
-        let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value.start, |(_, gap)| *gap);
-        gap.min(value.start)
+    pub(crate) fn gap_start(&self, value_start: u64) -> u64 {
+        let before = self.0.partition_point(|(start, _)| *start < value_start);
+        let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value_start, |(_, gap)| *gap);
+        gap.min(value_start)
     }
 }
 

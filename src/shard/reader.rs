@@ -478,7 +478,7 @@ impl ShardReader {
                 self.extents.get_or_init(|| new)
             }
         };
-        Ok(ByteRange { start: extents.gap_start(value), end: value.start })
+        Ok(ByteRange { start: extents.gap_start(value.start), end: value.start })
     }
 
     fn verify_shard_index(&self) -> Result<()> {
@@ -505,6 +505,16 @@ impl ShardReader {
             start = end;
         }
         Ok(hasher.finalize())
+    }
+
+    /// With `verify_on_read`: what a walk checks of a minishard that it enters.
+    pub(crate) fn verify_entered(&self, number: MinishardNumber, range: ByteRange, rows: u64) -> Result<()> {
+        if !self.options.verify_on_read {
+            return Ok(());
+        }
+        self.verify_shard_index()?;
+        let encoded = self.read_minishard_index(range)?;
+        self.verify_minishard_index(number, range, &encoded, rows)
     }
 
     pub(crate) fn verify_minishard_index(

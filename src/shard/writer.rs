@@ -159,7 +159,7 @@ impl ShardWriter {
 impl Drop for ShardWriter {
     fn drop(&mut self) {
         if !self.finished {
-            let _ = fs::remove_file(&self.sections.path());
+            let _ = fs::remove_file(self.sections.path());
         }
     }
 }
@@ -264,8 +264,8 @@ mod tests {
             for (checks, prefixes) in [(false, false), (true, false), (true, true)] {
                 let layout = Layout { checks, prefixes, value_alignment: ValueAlignment::Eight };
                 let spec = identity(1).with_minishard_index_encoding(encoding);
-                let values: Vec<Vec<u8>> = (0..50_000usize).map(|i| vec![i as u8; i % 7]).collect();
-                let prefix = |i: usize| if prefixes && i % 3 == 0 { &b"pre"[..] } else { b"" };
+                let values: Vec<Vec<u8>> = (0..50_000usize).map(|i| vec![i.to_le_bytes()[0]; i % 7]).collect();
+                let prefix = |i: usize| if prefixes && i.is_multiple_of(3) { &b"pre"[..] } else { b"" };
                 let pairs: Vec<PairHeader> = (0..values.len())
                     .map(|i| PairHeader {
                         key: 2 * i as u64,
