@@ -129,12 +129,15 @@ mod verify;
 pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
 pub use db::{Reader, ShardDb};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
+#[cfg(feature = "failpoints")]
+#[doc(hidden)]
+pub use failpoint::NAMES as FAILPOINTS;
 pub use hash::HashFunction;
 pub use iter::{Iter, Shards};
 pub use layout::{Layout, ValueAlignment};
 pub use options::OpenOptions;
 pub use owned_value::OwnedValue;
-pub use plan::{HttpGet, KeyStats, LocalGet, Plan, Prediction, Profile};
+pub use plan::{HttpGet, KeyStats, LocalGet, Plan, PlanOptions, Prediction, Profile};
 pub use range::{Range, RangeEntry};
 pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWriter, Value, ValueLocation};
 pub use snapshot::{LeaseState, Snapshot, Stats};

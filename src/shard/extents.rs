@@ -12,8 +12,6 @@ use crate::shard::reader::ShardReader;
 use crate::shard::sections::MINISHARD_ALIGNMENT;
 use crate::spec::Encoding;
 
-/// Minishards of our writer begin at multiples of this.
-
 /// The starts of all extents in a shard, in order, each with where the gap behind it and all before it begins.
 pub(crate) struct Extents(Box<[(u64, u64)]>);
 
