@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Builds a sharded dataset again with ShardDb and has Neuroglancer draw it in a browser.
+#
+# usage: scripts/neuroglancer.sh DATASET CHECK_DIR
+#
+# DATASET     a precomputed dataset with what must be seen in it (ng_expect.json)
+# CHECK_DIR   the acceptance check, set up: run_ng_check.mjs with its client and playwright-core
+#
+# Drawn are the dataset as it is, then built again with the same specifications, then as the profiles remote and local
+# plan it; at last a damaged one, which must not be drawn. The last line is `N passed, N failed`. Exit: 0 if all is as
+# it should be, else 1.
+set -euo pipefail
+if [ $# -ne 2 ]; then
+    sed -n '4,7s/^# //p' "$0" >&2
+    exit 2
+fi
+dataset=$(cd "$1" && pwd) check=$(cd "$2" && pwd)
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+cargo build --quiet --release --package sharddb-cli
+work=$(mktemp -d "$target/neuroglancer.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+passed=0 failed=0
+count() { # COMMAND..
+    if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+}
+draw() { # NAME DATASET [OPTION..]
+    echo "== $1"
+    node "$check/run_ng_check.mjs" "$2" --out "$work/shots-$1" "${@:3}"
+}
+does_not_draw() {
+    local code=0
+    draw "$@" || code=$?
+    [ "$code" = 1 ] # 2: could not run
+}
+rebuild_and_draw() { # NAME [OPTION..]
+    local name=$1
+    shift
+    scripts/rebuild_sharded.py --sharddb "$target/release/sharddb" "$@" "$dataset" "$work/$name"
+    count draw "$name" "$work/$name"
+}
+
+count draw original "$dataset"
+rebuild_and_draw same-specification
+rebuild_and_draw remote --profile remote
+rebuild_and_draw local --profile local
+
+shard=$work/local/image/s0/0.shard
+chmod u+w "$shard"
+truncate --size 4096 "$shard"
+count does_not_draw damaged "$work/local" --scene image --timeout 8
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
