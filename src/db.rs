@@ -13,7 +13,7 @@ use crate::options::OpenOptions;
 use crate::owned_value::OwnedValue;
 use crate::shard::{MinishardCache, Value};
 use crate::snapshot::Snapshot;
-use crate::store::{self, GenerationId};
+use crate::store::{GenerationId, Lease, LeasedGeneration, Store};
 
 /// An open database: a store, one generation, or a bare directory of shards.
 ///
@@ -116,7 +116,7 @@ impl ShardDb {
         // after a swap every reader that is still inside the old generation counts
         retired.retain(|generation| Arc::strong_count(generation) > 1);
         let Some(served) = self.shared.current.load().id() else { return Ok(None) };
-        if store::read_current(&self.shared.path)? == served {
+        if Store::open(&self.shared.path)?.current()? == Some(served) {
             return Ok(None);
         }
         let new = open_current(&self.shared.path, &self.shared.options, &self.shared.cache_bytes)?;
@@ -154,10 +154,13 @@ fn open_current(path: &Path, options: &GenerationOptions, cache_bytes: &Arc<Atom
     let open = |directory: &Path, leased| {
         Generation::open(directory, options.clone(), Arc::new(MinishardCache::new(cache_bytes.clone())), leased)
     };
-    match store::lease_current(path)? {
-        Some((id, lease)) => open(&path.join(id.to_string()), Some(Leased { id, lease })),
-        None => open(path, None),
+    if Store::is_at(path) {
+        let LeasedGeneration { id, path, lease } = LeasedGeneration::acquire_current(path)?;
+        return open(&path, Some(Leased { id: Some(id), lease }));
     }
+    // one generation by its own directory is held as well; a foreign directory has nothing to hold
+    let leased = Lease::is_offered_by(path).then(|| Lease::acquire(path)).transpose()?;
+    open(path, leased.map(|lease| Leased { id: None, lease }))
 }
 
 impl fmt::Debug for ShardDb {

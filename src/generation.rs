@@ -33,9 +33,10 @@ pub(crate) struct GenerationOptions {
     pub(crate) populate: bool,
 }
 
-/// Which generation of a store it is, held against removal.
+/// What holds a generation against removal.
 pub(crate) struct Leased {
-    pub(crate) id: GenerationId,
+    /// Which generation of a store it is; `None` for one that was opened by its own directory.
+    pub(crate) id: Option<GenerationId>,
     pub(crate) lease: Lease,
 }
 
@@ -72,7 +73,10 @@ impl Generation {
     ) -> Result<Generation> {
         let (info, manifest) = match options.spec {
             Some(spec) => (Info { spec, layout: None, shards: PathBuf::new() }, None),
-            None => read_info(directory, options.pointer.as_deref(), leased.is_some())?,
+            None => {
+                let in_store = leased.as_ref().is_some_and(|leased| leased.id.is_some());
+                read_info(directory, options.pointer.as_deref(), in_store)?
+            }
         };
         let shards_directory = directory.join(&info.shards);
         let slots = match &manifest {
@@ -120,7 +124,7 @@ impl Generation {
     }
 
     pub(crate) fn id(&self) -> Option<GenerationId> {
-        self.leased.as_ref().map(|leased| leased.id)
+        self.leased.as_ref().and_then(|leased| leased.id)
     }
 
     pub(crate) fn lease(&self) -> Option<&Lease> {

@@ -71,6 +71,11 @@ impl Info {
         Ok(Info { spec: ShardingSpec::from_value(sharding)?, layout, shards })
     }
 
+    /// Whether a given text can be composed with.
+    pub(crate) fn check(given: &str) -> Result<()> {
+        given_members(given).map(drop)
+    }
+
     /// The text of an `info` with our specification and member, and all other members of `given` as they are.
     pub(crate) fn compose(given: Option<&str>, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
         let mut text = String::from("{\n");
@@ -81,9 +86,7 @@ impl Info {
         let (ours, sharding) = (layout_json(layout), spec.to_json());
         let mut pending = [("sharding", sharding), ("sharddb", ours)].map(Some);
         if let Some(given) = given {
-            let members = json::members(json::parse(given.as_bytes())?)
-                .ok_or_else(|| Error::invalid_spec("expected an info that is a JSON object"))?;
-            for (name, value) in members {
+            for (name, value) in given_members(given)? {
                 // ours take the place of those of the same name, so that composing again changes nothing
                 let replaced = pending.iter_mut().find(|member| member.as_ref().is_some_and(|(own, _)| *own == name));
                 match (replaced.and_then(Option::take), name.as_str()) {
@@ -99,6 +102,11 @@ impl Info {
         text.push_str("\n}\n");
         Ok(text)
     }
+}
+
+fn given_members(given: &str) -> Result<Vec<(String, &RawValue)>> {
+    json::members(json::parse(given.as_bytes())?)
+        .ok_or_else(|| Error::invalid_spec("expected an info that is a JSON object"))
 }
 
 /// The pointers of all objects with a member "sharding" below `value`.

@@ -6,17 +6,17 @@
 //! "writer": "sharddb 0.1.0",
 //! "gzip_backend": "zlib-rs",               same pairs, options, writer and backend: the same bytes
 //! "sharding": {"@type": ..},               equal to the one in `info`
-//! "info_crc32": 305419896,                 of the file `info`
+//! "info_crc32": 3421780262,                of the file `info`
 //! "checks": true,                          the layout
 //! "prefixes": false,
-//! "value_alignment": 1,
+//! "value_alignment": 16,
 //! "keys": 3,
 //! "value_bytes": 31,                       as stored: encoded, without prefixes, padding and indexes
 //! "shards": [
 //! [0,120,2,4023233417,305419896],          number, bytes of the file, keys, crc32 of the file, crc32 of its shard index
-//! [12,96,1,1432778632,2596996162]
+//! [28,96,1,1432778632,2596996162]
 //! ],
-//! "crc32": 2923529841                      of all bytes before the last `"crc32"` of the file
+//! "crc32": 10383966                        of all bytes before the last `"crc32"` of the file
 //! }
 //! ```
 //!
@@ -26,8 +26,6 @@
 //!
 //! All numbers are integers up to `2^64 - 1`. There is no date and no generation number: what was built twice from
 //! the same is equal. Members that this version does not know are ignored.
-
-use std::fmt::Write;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -100,7 +98,7 @@ impl Manifest {
             self.keys,
             self.value_bytes,
         );
-        let rows: Vec<String> = self.shards.iter().map(ShardRecord::to_row).collect();
+        let rows: Vec<String> = self.shards.iter().copied().map(ShardRecord::to_row).collect();
         text += &rows.join(",\n");
         text += if rows.is_empty() { "],\n" } else { "\n],\n" };
         let last = last_member(text.as_bytes());
@@ -189,7 +187,7 @@ impl Manifest {
 type Row = (u64, u64, u64, u32, u32);
 
 impl ShardRecord {
-    fn to_row(&self) -> String {
+    fn to_row(self) -> String {
         let ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32 } = self;
         format!("[{number},{bytes},{keys},{crc32},{shard_index_crc32}]")
     }
@@ -248,4 +246,215 @@ fn check_version(found: u64) -> Result<()> {
 /// Whatever is wrong inside of a manifest, it is the manifest that is corrupt.
 fn corrupt(error: Error) -> Error {
     Error::corrupt(format!("in the manifest: {}", error.message()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::HashFunction;
+    use crate::spec::Encoding;
+
+    /// Written by hand; the last number by another implementation of the crc32.
+    const GOLDEN: &str = r#"{
+"format_version": 1,
+"writer": "sharddb 0.1.0",
+"gzip_backend": "zlib-rs",
+"sharding": {"@type": "neuroglancer_uint64_sharded_v1", "preshift_bits": 0, "hash": "identity", "minishard_bits": 1, "shard_bits": 5, "minishard_index_encoding": "raw", "data_encoding": "gzip"},
+"info_crc32": 3421780262,
+"checks": true,
+"prefixes": false,
+"value_alignment": 16,
+"keys": 3,
+"value_bytes": 31,
+"shards": [
+[0,120,2,4023233417,305419896],
+[28,96,1,1432778632,2596996162]
+],
+"crc32": 10383966
+}
+"#;
+
+    const GOLDEN_EMPTY: &str = r#"{
+"format_version": 1,
+"writer": "sharddb 0.1.0",
+"gzip_backend": "zlib-rs",
+"sharding": {"@type": "neuroglancer_uint64_sharded_v1", "preshift_bits": 0, "hash": "identity", "minishard_bits": 0, "shard_bits": 0, "minishard_index_encoding": "raw", "data_encoding": "raw"},
+"info_crc32": 0,
+"checks": false,
+"prefixes": false,
+"value_alignment": 1,
+"keys": 0,
+"value_bytes": 0,
+"shards": [
+],
+"crc32": 3235621350
+}
+"#;
+
+    fn golden() -> Manifest {
+        let sharding = ShardingSpec::new(HashFunction::Identity, 0, 1, 5).unwrap();
+        Manifest {
+            sharding: sharding.with_data_encoding(Encoding::Gzip),
+            info_crc32: crc32fast::hash(b"123456789"),
+            layout: Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::Sixteen },
+            keys: 3,
+            value_bytes: 31,
+            shards: vec![
+                ShardRecord {
+                    number: ShardNumber(0),
+                    bytes: 120,
+                    keys: 2,
+                    crc32: 4_023_233_417,
+                    shard_index_crc32: 305_419_896,
+                },
+                ShardRecord {
+                    number: ShardNumber(28),
+                    bytes: 96,
+                    keys: 1,
+                    crc32: 1_432_778_632,
+                    shard_index_crc32: 2_596_996_162,
+                },
+            ],
+        }
+    }
+
+    fn empty() -> Manifest {
+        Manifest {
+            sharding: ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap(),
+            info_crc32: 0,
+            layout: Layout::default(),
+            keys: 0,
+            value_bytes: 0,
+            shards: Vec::new(),
+        }
+    }
+
+    /// `text` with its last member made right again.
+    fn resealed(text: &str) -> String {
+        let (head, _) = text.rsplit_once(CRC32).unwrap();
+        format!("{head}\"crc32\": {}\n}}\n", crc32fast::hash(head.as_bytes()))
+    }
+
+    #[test]
+    fn golden_text_both_ways() {
+        for (manifest, text) in [(golden(), GOLDEN), (empty(), GOLDEN_EMPTY)] {
+            assert_eq!(manifest.to_json_by("sharddb 0.1.0"), text);
+            assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
+            assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).unwrap(), manifest);
+        }
+    }
+
+    #[test]
+    fn finds_the_record_of_a_shard() {
+        let manifest = golden();
+        assert_eq!(manifest.shard(ShardNumber(28)).unwrap().bytes, 96);
+        assert_eq!(manifest.shard(ShardNumber(1)), None);
+        assert_eq!(empty().shard(ShardNumber(0)), None);
+    }
+
+    #[test]
+    fn knows_its_info() {
+        assert!(golden().check_info(b"123456789").is_ok());
+        assert_eq!(golden().check_info(b"123456780").unwrap_err().kind(), ErrorKind::Corrupt);
+        assert!(golden().check_sharding(&golden().sharding).is_ok());
+        assert_eq!(golden().check_sharding(&empty().sharding).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn keeps_the_largest_numbers_exact() {
+        let mut manifest = golden();
+        manifest.sharding = ShardingSpec::new(HashFunction::Identity, 0, 0, 64).unwrap();
+        let [first, second] = &mut manifest.shards[..] else { panic!() };
+        (first.keys, second.keys) = (1, u64::MAX - 1);
+        (second.number, second.bytes, second.crc32) = (ShardNumber(u64::MAX), u64::MAX, u32::MAX);
+        (manifest.keys, manifest.value_bytes) = (u64::MAX, (1 << 53) + 1);
+        assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).unwrap(), manifest);
+    }
+
+    #[test]
+    fn cut_short_anywhere_is_corrupt() {
+        for len in 0..GOLDEN.len() {
+            assert_eq!(
+                Manifest::parse(&GOLDEN.as_bytes()[..len]).unwrap_err().kind(),
+                ErrorKind::Corrupt,
+                "{len} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn any_bit_flipped_or_byte_more_is_corrupt() {
+        let mut bytes = GOLDEN.as_bytes().to_vec();
+        for bit in 0..8 * bytes.len() {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Manifest::parse(&bytes).unwrap_err().kind(), ErrorKind::Corrupt, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert!(Manifest::parse(&bytes).is_ok());
+        bytes.push(b'\n');
+        assert_eq!(Manifest::parse(&bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_later_version_is_unsupported_by_both_numbers() {
+        let text = resealed(&GOLDEN.replace("\"format_version\": 1", "\"format_version\": 29"));
+        let error = Manifest::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains("version 1, found 29"), "{error}");
+        let text = resealed(&GOLDEN.replace("\"keys\"", "\"format\"").replace("n\": 1", "n\": 2"));
+        assert_eq!(
+            Manifest::parse(text.as_bytes()).unwrap_err().kind(),
+            ErrorKind::Unsupported,
+            "whatever else it says"
+        );
+    }
+
+    #[test]
+    fn unknown_members_are_ignored() {
+        let later = "\"later\": {\"crc32\": [1e400]},\n\"later\": null,\n\"keys\"";
+        let text = resealed(&GOLDEN.replace("\"keys\"", later).replace("0.1.0", "0.9.0"));
+        assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), golden());
+    }
+
+    /// One case for each way to be wrong with a matching crc32, with what the message must name.
+    #[test]
+    fn refuses_by_name() {
+        let cases = [
+            ("{\n\"format_version\": 1", "[{}], {\n\"format_version\": 1", "JSON"),
+            ("\"format_version\": 1", "\"format_version\": 0", "format_version"),
+            ("\"format_version\": 1", "\"format_version\": 1.0", "format_version"),
+            ("\"format_version\": 1,\n", "", "format_version"),
+            ("sharded_v1", "sharded_v2", "sharded_v2"),
+            ("\"shard_bits\": 5", "\"shard_bits\": 65", "shard_bits"),
+            ("\"info_crc32\": 3421780262", "\"info_crc32\": 4294967296", "info_crc32"),
+            ("\"info_crc32\": 3421780262", "\"info_crc32\": -1", "info_crc32"),
+            ("\"checks\": true", "\"checks\": 1", "checks"),
+            ("\"checks\": true,\n", "", "checks"),
+            ("\"prefixes\": false", "\"prefixes\": null", "prefixes"),
+            ("\"value_alignment\": 16", "\"value_alignment\": 32", "found 32"),
+            ("\"keys\": 3", "\"keys\": 3.0", "keys"),
+            ("\"keys\": 3", "\"keys\": \"3\"", "keys"),
+            ("\"keys\": 3", "\"keys\": 3, \"keys\": 3", "more than once"),
+            ("\"keys\": 3", "\"keys\": 4", "expected 4 keys"),
+            ("\"value_bytes\": 31", "\"value_bytes\": 18446744073709551616", "value_bytes"),
+            ("\"value_bytes\": 31", "\"value_bytes\": 1e1", "value_bytes"),
+            ("[0,120,2,", "[0,120,18446744073709551615,", "more than 2^64"),
+            ("[0,120,2,", "[0,120,2.0,", "shards"),
+            ("[0,120,2,", "[0,18446744073709551616,2,", "shards"),
+            ("[0,120,2,4023233417", "[0,120,2,4294967296", "shards"),
+            ("2596996162]", "2596996162,0]", "shards"),
+            ("[28,96,1,1432778632,2596996162]", "[28,96,1,1432778632]", "shards"),
+            ("[28,", "[32,", "up to 31"),
+            ("[28,", "[0,", "ascending"),
+            ("[0,120", "[29,120", "ascending"),
+            ("\"shards\": [", "\"shards\": {}, \"rows\": [", "shards"),
+        ];
+        for (from, to, named) in cases {
+            let text = resealed(&GOLDEN.replacen(from, to, 1));
+            assert_ne!(text, GOLDEN, "{from}");
+            let error = Manifest::parse(text.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{to}: {error}");
+            assert!(error.to_string().contains(named), "{to}: {error}");
+        }
+    }
 }

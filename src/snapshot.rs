@@ -11,7 +11,7 @@ use crate::layout::Layout;
 use crate::shard::{CacheStats, Rows, Shard, Value, ValueLocation};
 use crate::spec::{ShardNumber, ShardingSpec};
 use crate::storage::live_maps;
-use crate::store::GenerationId;
+use crate::store::{GenerationId, Lease};
 
 /// One generation, pinned: what loops and batches read from.
 ///
@@ -155,7 +155,11 @@ impl Snapshot {
             file_bytes: self.generation.manifest().map(|it| it.shards.iter().map(|shard| shard.bytes).sum()),
             cache: self.generation.cache().stats(),
             process_maps: live_maps(),
-            leased: self.generation.lease().map(|lease| lease.is_held()),
+            lease: match self.generation.lease() {
+                None => LeaseState::None,
+                Some(Lease::Held(_)) => LeaseState::Held,
+                Some(Lease::Unavailable(why)) => LeaseState::Unavailable(why.clone()),
+            },
         }
     }
 }
@@ -185,7 +189,18 @@ pub struct Stats {
     pub cache: CacheStats,
     /// Maps that this library holds in this process, of all databases.
     pub process_maps: usize,
-    /// Whether the generation is held against removal; `None` for a bare directory, `Some(false)` where the file
-    /// system gives no lock.
-    pub leased: Option<bool>,
+    /// Whether the generation is held against removal.
+    pub lease: LeaseState,
+}
+
+/// Whether a generation is held against removal by [`StoreWriter::gc`](crate::StoreWriter::gc).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    /// A bare directory: nobody removes it but its owner.
+    None,
+    /// It stays until it is closed.
+    Held,
+    /// No lock could be had (a read-only or network file system), and why: somebody may remove it, which shards that
+    /// are not open yet then report.
+    Unavailable(String),
 }

@@ -53,11 +53,17 @@ impl ChecksPlace {
     }
 }
 
-/// The check of an encoded minishard index.
-pub(crate) fn of_index(location: Location, encoded: &[u8]) -> u32 {
+/// The check of an encoded minishard index, to be fed with its bytes.
+pub(crate) fn index_hasher(location: Location) -> crc32fast::Hasher {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&location.shard.0.to_le_bytes());
     hasher.update(&location.minishard.0.to_le_bytes());
+    hasher
+}
+
+/// The check of an encoded minishard index.
+pub(crate) fn of_index(location: Location, encoded: &[u8]) -> u32 {
+    let mut hasher = index_hasher(location);
     hasher.update(encoded);
     hasher.finalize()
 }

@@ -10,9 +10,6 @@ use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush, Status};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The compressor and its level, as the manifest names it: another one may give other bytes.
-pub(crate) const GZIP_BACKEND: &str = "zlib-rs 0.6, level 6";
-
 const LEVEL: i32 = 6;
 const WINDOW_BITS: u8 = 15;
 
@@ -27,6 +24,11 @@ const TRAILER_LEN: usize = 8;
 
 /// Deflate cannot expand by more than this.
 const MAX_RATIO: usize = 1032;
+
+/// The most that `len` bytes are encoded to: deflate falls back to stored blocks.
+pub(crate) fn max_encoded_len(len: u64) -> u64 {
+    len.saturating_add(len >> 9).saturating_add(64)
+}
 
 /// Compresses values one after another; reuses its state.
 pub(crate) struct GzipEncoder {
@@ -270,7 +272,8 @@ mod tests {
 
     #[test]
     fn round_trips_in_memory_and_as_a_stream_with_the_same_bytes() {
-        let noise: Vec<u8> = (0..300_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 % 23).collect();
+        let noise: Vec<u8> =
+            (0..300_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0] % 23).collect();
         let mut encoder = GzipEncoder::new();
         for len in [0, 1, 17, PIECE - 1, PIECE, PIECE + 1, 300_000] {
             let mut streamed = Vec::new();
@@ -282,6 +285,7 @@ mod tests {
             assert_eq!(streamed, encoded(&noise[..len]), "length {len}");
             assert_eq!(streamed[..10], HEADER);
             assert_eq!(decode(&streamed, CAP).unwrap(), &noise[..len]);
+            assert!(streamed.len() as u64 <= max_encoded_len(len as u64));
         }
     }
 

@@ -50,7 +50,7 @@ impl<'a> RawIndex<'a> {
     pub(crate) fn view(bytes: &'a [u8]) -> Result<RawIndex<'a>> {
         let rows = bytes.len() / 24;
         let view = |bytes| <[U64]>::ref_from_prefix_with_elems(bytes, rows).ok();
-        if bytes.len() % 24 == 0
+        if bytes.len().is_multiple_of(24)
             && let Some((ids, rest)) = view(bytes)
             && let Some((starts, rest)) = view(rest)
             && let Some((sizes, _)) = view(rest)

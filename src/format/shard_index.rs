@@ -22,9 +22,6 @@ pub(crate) struct ShardIndexEntry {
 pub(crate) const ENTRY_LEN: u64 = 16;
 
 impl ShardIndexEntry {
-    /// The entry of a minishard without keys, as our writer leaves it.
-    pub(crate) const EMPTY: ShardIndexEntry = ShardIndexEntry { start: U64::ZERO, end: U64::ZERO };
-
     pub(crate) fn new(minishard_index: RelativeRange) -> ShardIndexEntry {
         ShardIndexEntry { start: minishard_index.start.into(), end: minishard_index.end.into() }
     }

@@ -1,10 +1,10 @@
 //! The cache of minishard indexes that cannot be searched quickly where they lie, bounded in bytes.
 //!
 //! Decoded indexes (gzip, unordered, or not in memory) and checkpoints of large raw ones live here. It is split into
-//! segments so that threads seldom meet; each is swept by a clock hand.
+//! segments so that threads seldom meet; each is swept by a clock hand. The capacity is that of all segments together.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::format::minishard_index::{Checkpoints, DecodedIndex};
@@ -37,6 +37,8 @@ impl CachedIndex {
 /// A cache for all shards of a generation.
 pub(crate) struct MinishardCache {
     segments: [RwLock<Segment>; SEGMENTS],
+    /// Held by all segments.
+    bytes: AtomicUsize,
     /// In bytes; shared by the generations of a database, so that it can be changed while it is open.
     capacity: Arc<AtomicU64>,
     hits: AtomicU64,
@@ -47,7 +49,6 @@ pub(crate) struct MinishardCache {
 struct Segment {
     entries: HashMap<Location, CacheEntry>,
     hand: VecDeque<Location>,
-    bytes: usize,
 }
 
 struct CacheEntry {
@@ -70,7 +71,13 @@ pub struct CacheStats {
 
 impl MinishardCache {
     pub(crate) fn new(capacity: Arc<AtomicU64>) -> MinishardCache {
-        MinishardCache { segments: Default::default(), capacity, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        MinishardCache {
+            segments: Default::default(),
+            bytes: AtomicUsize::new(0),
+            capacity,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
     }
 
     /// A cache of its own capacity.
@@ -90,43 +97,55 @@ impl MinishardCache {
         Some(entry.index.clone())
     }
 
-    /// Keeps an index, unless it alone exceeds its share of the capacity.
+    /// Keeps an index, unless it alone exceeds the capacity.
     pub(crate) fn insert(&self, location: Location, index: CachedIndex) {
         let size = index.size();
-        let share = self.segment_capacity();
-        if size > share {
+        if size > self.capacity() {
             return;
         }
+        self.evict(self.capacity() - size);
         let mut segment = self.write(location);
-        segment.evict(share - size);
         let entry = CacheEntry { index, recently_used: AtomicBool::new(false) };
+        self.bytes.fetch_add(size, Ordering::Relaxed);
         match segment.entries.insert(location, entry) {
-            Some(raced) => segment.bytes -= raced.index.size(),
+            Some(raced) => drop(self.bytes.fetch_sub(raced.index.size(), Ordering::Relaxed)),
             None => segment.hand.push_back(location),
         }
-        segment.bytes += size;
     }
 
     /// Brings the content below the capacity, after that was lowered.
     pub(crate) fn shrink(&self) {
-        let share = self.segment_capacity();
-        for segment in &self.segments {
-            segment.write().unwrap_or_else(PoisonError::into_inner).evict(share);
-        }
+        self.evict(self.capacity());
     }
 
     pub(crate) fn stats(&self) -> CacheStats {
-        let bytes = |segment: &RwLock<Segment>| segment.read().unwrap_or_else(PoisonError::into_inner).bytes as u64;
         CacheStats {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
-            bytes: self.segments.iter().map(bytes).sum(),
+            bytes: self.bytes.load(Ordering::Relaxed) as u64,
             capacity: self.capacity.load(Ordering::Relaxed),
         }
     }
 
-    fn segment_capacity(&self) -> usize {
-        usize::try_from(self.capacity.load(Ordering::Relaxed)).unwrap_or(usize::MAX) / SEGMENTS
+    fn capacity(&self) -> usize {
+        usize::try_from(self.capacity.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Evicts from one segment after another until at most `keep` bytes are left.
+    fn evict(&self, keep: usize) {
+        while self.bytes.load(Ordering::Relaxed) > keep {
+            let mut freed = 0;
+            for segment in &self.segments {
+                if self.bytes.load(Ordering::Relaxed) > keep {
+                    let size = segment.write().unwrap_or_else(PoisonError::into_inner).evict_one();
+                    self.bytes.fetch_sub(size, Ordering::Relaxed);
+                    freed += size;
+                }
+            }
+            if freed == 0 {
+                break; // what is left is being inserted by others right now
+            }
+        }
     }
 
     fn read(&self, location: Location) -> RwLockReadGuard<'_, Segment> {
@@ -145,18 +164,18 @@ impl MinishardCache {
 }
 
 impl Segment {
-    /// Evicts what was not used since the hand last came by, until at most `bytes` are left.
-    fn evict(&mut self, bytes: usize) {
-        while self.bytes > bytes {
-            let Some(location) = self.hand.pop_front() else { break };
+    /// Evicts the first entry that was not used since the hand last came by; its size.
+    fn evict_one(&mut self) -> usize {
+        while let Some(location) = self.hand.pop_front() {
             let spared =
                 self.entries.get(&location).is_some_and(|entry| entry.recently_used.swap(false, Ordering::Relaxed));
             if spared {
                 self.hand.push_back(location);
             } else if let Some(entry) = self.entries.remove(&location) {
-                self.bytes -= entry.index.size();
+                return entry.index.size();
             }
         }
+        0
     }
 }
 
@@ -186,7 +205,7 @@ mod tests {
         }
         let stats = cache.stats();
         assert_eq!((stats.hits, stats.misses), (1000, 1000));
-        assert!(stats.bytes > 16 << 10, "it holds about as much as it may");
+        assert!(stats.bytes > 31 << 10, "it holds about as much as it may");
         capacity.store(0, Ordering::Relaxed);
         cache.shrink();
         assert_eq!(cache.stats().bytes, 0);

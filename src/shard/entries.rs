@@ -98,6 +98,7 @@ impl Rows {
         };
         self.state = RowsState::default();
         let rows = self.view(shard, index)?.len() as u64;
+        shard.verify_entered(number, index, rows)?;
         Ok(CurrentMinishard { number, index, rows })
     }
 

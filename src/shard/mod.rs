@@ -4,6 +4,8 @@ mod cache;
 mod entries;
 mod extents;
 mod reader;
+mod sections;
+mod writer;
 
 pub use cache::CacheStats;
 pub(crate) use cache::MinishardCache;
@@ -11,3 +13,7 @@ pub(crate) use entries::Rows;
 pub use entries::{Entry, ShardEntries};
 pub(crate) use reader::{Minishard, ReadOptions, ShardFiles, ShardReader};
 pub use reader::{Shard, Value, ValueLocation};
+pub use sections::ShardSummary;
+pub(crate) use sections::{PairBytes, PairHeader, ShardSections};
+pub use writer::ShardWriter;
+pub(crate) use writer::duplicate_key;

@@ -465,7 +465,7 @@ impl ShardReader {
 
     /// The bytes between a row's value and what an index names before it.
     pub(crate) fn gap_before(&self, row: Row) -> Result<ByteRange> {
-        let start = self.value_range(row)?.start;
+        let value = self.value_range(row)?;
         let extents = match self.extents.get() {
             Some(extents) => extents,
             None => {
@@ -473,7 +473,7 @@ impl ShardReader {
                 self.extents.get_or_init(|| new)
             }
         };
-        Ok(ByteRange { start: extents.gap_start(start), end: start })
+        Ok(ByteRange { start: extents.gap_start(value), end: value.start })
     }
 
     fn verify_shard_index(&self) -> Result<()> {
@@ -500,6 +500,16 @@ impl ShardReader {
             start = end;
         }
         Ok(hasher.finalize())
+    }
+
+    /// With `verify_on_read`: what a walk checks of a minishard that it enters.
+    pub(crate) fn verify_entered(&self, number: MinishardNumber, range: ByteRange, rows: u64) -> Result<()> {
+        if !self.options.verify_on_read {
+            return Ok(());
+        }
+        self.verify_shard_index()?;
+        let encoded = self.read_minishard_index(range)?;
+        self.verify_minishard_index(number, range, &encoded, rows)
     }
 
     pub(crate) fn verify_minishard_index(

@@ -56,7 +56,7 @@ impl From<Vec<u8>> for AlignedBytes {
     }
 }
 
-fn misalignment(bytes: &Vec<u8>, alignment: usize) -> usize {
+fn misalignment(bytes: &[u8], alignment: usize) -> usize {
     bytes.as_ptr().addr().wrapping_neg() & (alignment - 1)
 }
 

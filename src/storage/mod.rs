@@ -3,6 +3,8 @@
 //! Not what the bytes mean: `format` knows that, and the two meet in `shard`.
 
 mod aligned;
+mod block_reader;
+mod cursor;
 mod file;
 mod mmap;
 
@@ -10,6 +12,8 @@ use std::ops::Deref;
 use std::path::Path;
 
 pub(crate) use aligned::AlignedBytes;
+pub(crate) use block_reader::BlockReader;
+pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
 pub(crate) use file::{PositionedFile, open_regular};
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
 

@@ -2,9 +2,11 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fixture that is not as it should be fails the test")]
+#![allow(clippy::cast_possible_truncation, reason = "cut numbers are pseudo-random ones")]
 
 pub(crate) mod naive;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -159,4 +161,30 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The content of every file in a directory, by name.
+pub(crate) fn directory_bytes(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
+}
+
+/// Pseudo-random numbers (xorshift64*).
+pub(crate) fn xorshift(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+/// The items in an order that depends on the seed.
+pub(crate) fn shuffled<T>(mut items: Vec<T>, seed: u64) -> Vec<T> {
+    let mut random = xorshift(seed);
+    for at in (1..items.len()).rev() {
+        items.swap(at, (random() % (at as u64 + 1)) as usize);
+    }
+    items
 }

@@ -1,0 +1,316 @@
+//! `build`: pairs in, a published generation out.
+
+use std::fs;
+use std::io::Read;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use clap::ValueEnum;
+use sharddb::{
+    BuildOptions, BuildPhase, BuildProgress, BulkLoader, Encoding, OnDuplicate, Profile, Published, ShardingSpec,
+    Store, ValueAlignment,
+};
+
+use crate::bar::{Bar, Status};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+use crate::histogram::grouped;
+use crate::input::{Format, Input, InputProgress, Reading, Sink, Skipped};
+use crate::sharding;
+use crate::size::Size;
+
+/// Build a generation from pairs and publish it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sharddb build numbers --input numbers.ndjson
+  sharddb build people --input people.jsonl --key-field id        the value is the whole line
+  sharddb build mesh --input meshes/ --info info --profile remote
+  zcat dump.gz | sharddb build big --input - --format bin2 --memory 4GiB --temp-dir /scratch
+
+Inputs (the format is plain from the name: a directory, .ndjson or .jsonl, .bin, .bin2):
+  dir     one file a key, named by it: 7, or 7.gz, which is decompressed; 7 with 7.index is a value
+          (7.index) with bytes that lie before it (7), as mesh fragments before their manifest;
+          info, dotfiles, *.spatial and *.labels* are skipped
+  ndjson  {\"key\": 7, \"value_b64\": \"..\"}, or \"text\": \"..\", or \"value\": any JSON (kept as it is written,
+          without white space); optional \"prefix_b64\". Keys are exact up to 2^64-1, as number or string
+  bin     key, length, bytes, again and again; numbers are u64 little endian
+  bin2    key, prefix length, length, prefix, bytes
+
+A malformed record is an error that names its place, and nothing is published. Readers see the old
+generation or the new one. The same pairs and options give the same bytes.")]
+pub(crate) struct Args {
+    /// The store; made if there is none
+    store: PathBuf,
+    /// Where the pairs are; - is standard input
+    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
+    input: Vec<PathBuf>,
+    #[command(flatten)]
+    inputs: InputOptions,
+    /// The sharding specification: the JSON object, or a file that is or has it. Default: planned for the pairs
+    #[arg(long, value_name = "FILE|JSON", conflicts_with = "profile")]
+    sharding: Option<String>,
+    /// An info whose other members are kept; its "sharding" holds unless --sharding or --profile is given
+    #[arg(long, value_name = "FILE")]
+    info: Option<PathBuf>,
+    /// What the reads will be like, to plan for: local, remote or cloudvolume. Default: local
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<Profile>,
+    /// Where to put what does not fit into memory. Default: the store
+    #[arg(long, value_name = "DIR")]
+    temp_dir: Option<PathBuf>,
+    /// Threads. Default: one for each processor
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// When a key comes twice
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Duplicates::Error)]
+    on_duplicate: Duplicates,
+    /// How values are stored. Default: as the specification says, else raw
+    #[arg(long, value_enum, value_name = "HOW")]
+    data_encoding: Option<Encoded>,
+    /// How minishard indexes are stored. Default: as the specification or the profile says
+    #[arg(long, value_enum, value_name = "HOW")]
+    index_encoding: Option<Encoded>,
+    /// Leave out the checksums of indexes and values
+    #[arg(long)]
+    no_checks: bool,
+    /// Begin values at multiples of this in their file: 1, 8, 16, 64 or 4096
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_alignment)]
+    value_alignment: ValueAlignment,
+    /// Afterwards remove all generations but the N newest that nobody reads
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+}
+
+/// How inputs are read.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InputOptions {
+    /// How the inputs are written. Default: what their names tell
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// ndjson: take this member as the key and the whole line as the value
+    #[arg(long, value_name = "MEMBER")]
+    key_field: Option<String>,
+    /// The memory to use; a line of ndjson may take a quarter of it
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Size,
+}
+
+impl InputOptions {
+    /// The inputs at these paths.
+    ///
+    /// Errors: those of [`Input::resolve_all`]; `Usage` for a key field of what has no lines.
+    pub(crate) fn resolve(&self, paths: &[PathBuf]) -> Result<Vec<Input>> {
+        let inputs = Input::resolve_all(paths, self.format)?;
+        let lines = inputs.iter().all(|input| input.format() == Format::Ndjson);
+        if self.key_field.is_some() && !lines {
+            return Err(Failure::usage("--key-field names a member of ndjson, found an input of another format"));
+        }
+        Ok(inputs)
+    }
+
+    pub(crate) fn reading(&self, context: &Context) -> Reading {
+        Reading {
+            longest_line: self.memory.0 / 4,
+            key_field: self.key_field.clone(),
+            progress: Arc::default(),
+            cancel: Arc::clone(context.interrupt.cancel()),
+        }
+    }
+}
+
+/// What to do when a key comes twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Duplicates {
+    /// Publish nothing
+    Error,
+    /// Keep the pair that came first
+    First,
+    /// Keep the pair that came last
+    Last,
+}
+
+/// An encoding of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Encoded {
+    /// As it is
+    Raw,
+    /// Compressed
+    Gzip,
+}
+
+impl From<Encoded> for Encoding {
+    fn from(encoded: Encoded) -> Encoding {
+        match encoded {
+            Encoded::Raw => Encoding::Raw,
+            Encoded::Gzip => Encoding::Gzip,
+        }
+    }
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let begun = Instant::now();
+        let inputs = self.inputs.resolve(&self.input)?;
+        let reading = self.inputs.reading(context);
+        let progress = Progress::new(&reading);
+        let mut options = self.options()?;
+        options.progress(Arc::clone(&progress.build)).cancel(Arc::clone(context.interrupt.cancel()));
+
+        let _cleanup = context.interrupt.cleanup(); // until the loader has removed its files
+        let bar = if context.quiet { Bar::hidden() } else { progress.bar() };
+        let mut loader = options.create(&self.store)?;
+        let mut skipped = Skipped::default();
+        for input in &inputs {
+            skipped.files += input.read(&reading, &mut loader)?.files;
+        }
+        progress.all_read();
+        let published = loader.finish()?;
+        drop(bar);
+
+        context.say(summary(&published, begun));
+        if skipped.files > 0 {
+            context.say(format_args!("skipped {} files that hold no pair", grouped(skipped.files)));
+        }
+        self.collect(context)
+    }
+
+    fn options(&self) -> Result<BuildOptions> {
+        let mut options = BulkLoader::options();
+        options.memory(self.inputs.memory.0).on_duplicate(match self.on_duplicate {
+            Duplicates::Error => OnDuplicate::Error,
+            Duplicates::First => OnDuplicate::KeepFirst,
+            Duplicates::Last => OnDuplicate::KeepLast,
+        });
+        options.checks(!self.no_checks).value_alignment(self.value_alignment);
+        if let Some(threads) = self.threads {
+            options.threads(threads.get());
+        }
+        if let Some(directory) = &self.temp_dir {
+            options.temp_dir(directory);
+        }
+        if let Some(encoding) = self.data_encoding {
+            options.data_encoding(encoding.into());
+        }
+        if let Some(encoding) = self.index_encoding {
+            options.minishard_index_encoding(encoding.into());
+        }
+        let info = match &self.info {
+            Some(path) => Some(fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?),
+            None => None,
+        };
+        if let Some(info) = &info {
+            options.info(info);
+        }
+        match (self.spec(info.as_deref())?, self.profile) {
+            (Some(spec), _) => options.spec(self.with_encodings(spec)),
+            (None, Some(profile)) => options.profile(profile),
+            (None, None) => &mut options,
+        };
+        Ok(options)
+    }
+
+    /// The specification that is given: by itself, or in the info. A profile asks for a plan instead.
+    fn spec(&self, info: Option<&str>) -> Result<Option<ShardingSpec>> {
+        if let Some(argument) = &self.sharding {
+            return sharding::read(argument).map(Some);
+        }
+        match info.and_then(sharding::member) {
+            Some(member) if self.profile.is_none() => Ok(Some(ShardingSpec::from_json(member)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What is said of encodings holds for a given specification too.
+    fn with_encodings(&self, spec: ShardingSpec) -> ShardingSpec {
+        let data = self.data_encoding.map_or(spec.data_encoding(), Encoding::from);
+        let index = self.index_encoding.map_or(spec.minishard_index_encoding(), Encoding::from);
+        spec.with_data_encoding(data).with_minishard_index_encoding(index)
+    }
+
+    fn collect(&self, context: &Context) -> Result<Exit> {
+        if let Some(keep) = self.keep {
+            let report = Store::open(&self.store)?.writer()?.gc(keep)?;
+            report.removed.iter().for_each(|id| context.say(format_args!("removed {id}")));
+            report.in_use.iter().for_each(|id| context.say(format_args!("kept {id}: somebody reads it")));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn summary(published: &Published, begun: Instant) -> String {
+    let dropped = match published.dropped {
+        0 => String::new(),
+        dropped => format!(", {} duplicates dropped", grouped(dropped)),
+    };
+    format!(
+        "published {}: {} keys{dropped}, {} of values in {} shards of {}, in {:.1} s",
+        published.generation,
+        grouped(published.keys),
+        Size(published.value_bytes),
+        grouped(published.shards),
+        Size(published.file_bytes),
+        begun.elapsed().as_secs_f64(),
+    )
+}
+
+fn parse_alignment(text: &str) -> Result<ValueAlignment, String> {
+    let number: u64 = text.parse().map_err(|_| format!("expected 1, 8, 16, 64 or 4096, found \"{text}\""))?;
+    ValueAlignment::new(number).map_err(|error| error.to_string())
+}
+
+/// What the bar shows: first how far the inputs are read, then what the loader says.
+struct Progress {
+    input: Arc<InputProgress>,
+    build: Arc<BuildProgress>,
+    all_read: Arc<AtomicBool>,
+}
+
+impl Progress {
+    fn new(reading: &Reading) -> Progress {
+        Progress { input: Arc::clone(&reading.progress), build: Arc::default(), all_read: Arc::default() }
+    }
+
+    fn all_read(&self) {
+        self.all_read.store(true, Ordering::Relaxed);
+    }
+
+    fn bar(&self) -> Bar {
+        let (input, build, all_read) = (Arc::clone(&self.input), Arc::clone(&self.build), Arc::clone(&self.all_read));
+        Bar::start(move || match all_read.load(Ordering::Relaxed) {
+            false => Status { phase: "read", bytes: input.bytes(), fraction: input.fraction() },
+            true => status_of_build(&build),
+        })
+    }
+}
+
+fn status_of_build(build: &BuildProgress) -> Status {
+    let (done, total) = (build.done(), build.total());
+    #[expect(clippy::cast_precision_loss, reason = "a bar has fewer steps than a double")]
+    let fraction = (total > 0).then(|| (done as f64 / total as f64).min(1.0));
+    Status { phase: name_of(build.phase()), bytes: done, fraction }
+}
+
+fn name_of(phase: BuildPhase) -> &'static str {
+    match phase {
+        BuildPhase::Insert => "read",
+        BuildPhase::Sort => "sort",
+        BuildPhase::Merge => "merge",
+        BuildPhase::Write => "write",
+        BuildPhase::Publish => "publish",
+    }
+}
+
+impl Sink for BulkLoader {
+    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.insert_with_prefix(key, prefix, value)?)
+    }
+
+    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        Ok(BulkLoader::insert_reader(self, key, prefix_len, value_len, reader)?)
+    }
+}

@@ -1,0 +1,25 @@
+//! `contains`: whether a key is there.
+
+use crate::database::Database;
+use crate::exit::Exit;
+use crate::failure::Result;
+use crate::key::Key;
+
+/// Tell by the exit code whether a key is there: 0 yes, 1 no
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  sharddb contains numbers 2 && echo there")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    database: Database,
+    /// Decimal or 0x hex
+    key: Key,
+}
+
+impl Args {
+    pub(crate) fn run(&self) -> Result<Exit> {
+        let found = self.database.open()?.contains(self.key.0)?;
+        Ok(if found { Exit::Done } else { Exit::Absent })
+    }
+}

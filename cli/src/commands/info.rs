@@ -1,0 +1,223 @@
+//! `info`: what a database is and how it is filled.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use sharddb::{Entry, MinishardNumber, Snapshot};
+
+use crate::context::{self, Context, Errors};
+use crate::database::Database;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+use crate::histogram::{Histogram, grouped};
+use crate::output::Partial;
+use crate::plot::Plot;
+use crate::size::Size;
+
+/// Show what a database is and how it is filled
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sharddb info numbers
+  sharddb info numbers --json | jq .keys
+  sharddb info numbers --plot numbers.svg
+
+Reads all indexes and no values. The overhead is what the files have beyond the stored values: indexes,
+checks, bytes before values, padding.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    database: Database,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Draw the histograms into this file
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let snapshot = self.database.open()?;
+        let mut errors = Errors::new();
+        let survey = Survey::take(&snapshot, &mut errors);
+        if let Some(path) = &self.plot {
+            let _cleanup = context.interrupt.cleanup();
+            let partial = Partial::beside(path)?;
+            fs::write(partial.path(), survey.plot().svg()).map_err(|error| Failure::io("write", path, error))?;
+            partial.keep()?;
+        }
+        let mut out = context::stdout();
+        let text = if self.json { self.json(&snapshot, &survey).to_string() } else { self.text(&snapshot, &survey) };
+        writeln!(out, "{text}").map_err(Failure::stdout)?;
+        context::flush(out)?;
+        Ok(errors.exit())
+    }
+
+    fn json(&self, snapshot: &Snapshot, survey: &Survey) -> Value {
+        let spec = snapshot.spec();
+        let layout = snapshot.layout().map(|layout| {
+            json!({
+                "checks": layout.checks,
+                "prefixes": layout.prefixes,
+                "value_alignment": layout.value_alignment.get(),
+            })
+        });
+        let buckets = |histogram: &Histogram| -> Vec<Value> {
+            let bucket = |it: crate::histogram::Bucket| json!({"from": it.from, "to": it.to, "count": it.count});
+            histogram.buckets().into_iter().map(bucket).collect()
+        };
+        json!({
+            "path": self.database.path().display().to_string(),
+            "generation": snapshot.generation().map(|id| id.to_string()),
+            "sharding": serde_json::from_str::<Value>(&spec.to_json()).unwrap_or_default(),
+            "layout": layout,
+            "keys": survey.keys,
+            "value_bytes": survey.value_bytes,
+            "file_bytes": survey.file_bytes,
+            "overhead_bytes_per_key": survey.overhead(),
+            "shards": survey.shards,
+            "minishards": survey.minishards,
+            "empty_minishards": survey.minishards - survey.filled,
+            "minishard_fill": buckets(&survey.fill),
+            "value_size": buckets(&survey.value_size),
+        })
+    }
+
+    fn text(&self, snapshot: &Snapshot, survey: &Survey) -> String {
+        let place = self.database.path().display();
+        let from = snapshot.generation().map_or(format!("{place}"), |id| format!("{place}, {id}"));
+        let overhead = survey.overhead().map_or("-".to_string(), |bytes| format!("{bytes:.1} B a key"));
+        let layout = snapshot.layout().map_or("as others write it".to_string(), |layout| {
+            let (checks, prefixes) =
+                (if layout.checks { "checks" } else { "no checks" }, if layout.prefixes { ", prefixes" } else { "" });
+            format!("{checks}{prefixes}, values aligned to {}", layout.value_alignment.get())
+        });
+        let mut lines = vec![
+            format!("database   {from}"),
+            format!("sharding   {}", snapshot.spec()),
+            format!("layout     {layout}"),
+            format!("keys       {}", grouped(survey.keys)),
+            format!("values     {} ({} bytes as stored)", Size(survey.value_bytes), grouped(survey.value_bytes)),
+            format!("files      {} in {} shards", Size(survey.file_bytes), grouped(survey.shards)),
+            format!("overhead   {overhead}"),
+            format!(
+                "minishards {}, {} of them empty",
+                grouped(survey.minishards),
+                grouped(survey.minishards - survey.filled)
+            ),
+        ];
+        lines.push("\nkeys in a minishard    minishards".to_string());
+        lines.extend(survey.fill.lines(|keys| keys));
+        lines.push("\nstored value           keys".to_string());
+        lines.extend(survey.value_size.lines(Size));
+        lines.join("\n")
+    }
+}
+
+/// What one pass over all indexes finds.
+struct Survey {
+    keys: u64,
+    value_bytes: u64,
+    file_bytes: u64,
+    shards: u64,
+    /// Those of shards that have a file.
+    minishards: u64,
+    /// Those that have a key.
+    filled: u64,
+    fill: Histogram,
+    value_size: Histogram,
+    current: Option<(MinishardNumber, u64)>,
+}
+
+impl Survey {
+    fn take(snapshot: &Snapshot, errors: &mut Errors) -> Survey {
+        let mut survey = Survey {
+            keys: 0,
+            value_bytes: 0,
+            file_bytes: 0,
+            shards: 0,
+            minishards: 0,
+            filled: 0,
+            fill: Histogram::new(),
+            value_size: Histogram::new(),
+            current: None,
+        };
+        for shard in snapshot.shards() {
+            survey.shards += 1;
+            survey.minishards = survey.minishards.saturating_add(snapshot.spec().minishards());
+            match shard {
+                Ok(shard) => survey.shard(shard.iter(), errors),
+                Err(error) => errors.tell(&error),
+            }
+        }
+        survey.fill.add_times(0, survey.minishards - survey.filled);
+        survey.file_bytes = snapshot.stats().file_bytes.unwrap_or(survey.file_bytes);
+        survey
+    }
+
+    fn shard(&mut self, entries: impl Iterator<Item = sharddb::Result<Entry>>, errors: &mut Errors) {
+        let mut files = BTreeSet::new();
+        for entry in entries {
+            match entry {
+                Ok(entry) => {
+                    if files.is_empty() {
+                        files.extend(files_of(&entry));
+                    }
+                    self.entry(&entry);
+                }
+                Err(error) => errors.tell(&error),
+            }
+        }
+        self.end_minishard();
+        self.file_bytes +=
+            files.iter().filter_map(|path| fs::metadata(path).ok()).map(|metadata| metadata.len()).sum::<u64>();
+    }
+
+    fn entry(&mut self, entry: &Entry) {
+        let minishard = entry.location().minishard;
+        self.current = match self.current {
+            Some((current, keys)) if current == minishard => Some((current, keys + 1)),
+            _ => {
+                self.end_minishard();
+                Some((minishard, 1))
+            }
+        };
+        self.keys += 1;
+        self.value_bytes = self.value_bytes.saturating_add(entry.stored_len());
+        self.value_size.add(entry.stored_len());
+    }
+
+    fn end_minishard(&mut self) {
+        if let Some((_, keys)) = self.current.take() {
+            self.fill.add(keys);
+            self.filled += 1;
+        }
+    }
+
+    /// The bytes of the files beyond the values, a key; `None` without keys.
+    fn overhead(&self) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "shown with one digit behind the point")]
+        let overhead = || self.file_bytes.saturating_sub(self.value_bytes) as f64 / self.keys as f64;
+        (self.keys > 0).then(overhead)
+    }
+
+    fn plot(&self) -> Plot {
+        let mut plot = Plot::new();
+        plot.add("minishards by number of keys", &self.fill, |keys| keys);
+        plot.add("keys by size of the stored value", &self.value_size, Size);
+        plot
+    }
+}
+
+/// The file of an entry's shard; with its index, if it is an obsolete pair.
+fn files_of(entry: &Entry) -> Vec<PathBuf> {
+    let Ok(location) = entry.value_location() else { return Vec::new() };
+    let path = location.path().to_path_buf();
+    match path.extension() {
+        Some(extension) if extension == "data" => vec![path.with_extension("index"), path],
+        _ => vec![path],
+    }
+}

@@ -1,0 +1,98 @@
+//! The verbs: one file each, with its arguments and what it does.
+
+mod build;
+mod completions;
+mod contains;
+mod export;
+mod gc;
+mod generations;
+mod get;
+mod get_many;
+mod info;
+mod keys;
+mod locate;
+mod plan;
+mod publish;
+mod rollback;
+//T mod verify;
+
+use std::path::Path;
+
+use clap::{Parser, Subcommand};
+use sharddb::Store;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+
+/// An embedded key-value engine: uint64 keys, values of any bytes, in files that Neuroglancer, TensorStore and
+/// CloudVolume read
+#[derive(Debug, Parser)]
+#[command(name = "sharddb", version, max_term_width = 100, arg_required_else_help = true, after_help = HELP)]
+pub(crate) struct Cli {
+    /// Say nothing but errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const HELP: &str = "\
+Try it:
+  printf '{\"key\": 1, \"text\": \"one\"}\\n{\"key\": 2, \"text\": \"two\"}\\n' > numbers.ndjson
+  sharddb build numbers --input numbers.ndjson
+  sharddb get numbers 2
+  sharddb info numbers
+
+DB is a store that build made, one of its generations, or any directory of shards with an info
+(or with --sharding). KEY is decimal or 0x hex.
+
+Exit codes: 0 done or found, 1 absent, 2 usage, 3 corrupt, unsupported or malformed (or findings of
+verify), 4 not found, no space, locked and other I/O, 130 and 143 on SIGINT and SIGTERM.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Build(build::Args),
+    Get(get::Args),
+    GetMany(get_many::Args),
+    Contains(contains::Args),
+    Locate(locate::Args),
+    Keys(keys::Args),
+    Export(export::Args),
+    Info(info::Args),
+    //T Verify(verify::Args),
+    Plan(plan::Args),
+    Publish(publish::Args),
+    Rollback(rollback::Args),
+    Generations(generations::Args),
+    Gc(gc::Args),
+    Completions(completions::Args),
+}
+
+impl Command {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        match self {
+            Command::Build(args) => args.run(context),
+            Command::Get(args) => args.run(context),
+            Command::GetMany(args) => args.run(context),
+            Command::Contains(args) => args.run(),
+            Command::Locate(args) => args.run(),
+            Command::Keys(args) => args.run(),
+            Command::Export(args) => args.run(context),
+            Command::Info(args) => args.run(context),
+            //T Command::Verify(args) => args.run(context),
+            Command::Plan(args) => args.run(context),
+            Command::Publish(args) => args.run(context),
+            Command::Rollback(args) => args.run(context),
+            Command::Generations(args) => args.run(),
+            Command::Gc(args) => args.run(context),
+            Command::Completions(args) => args.run(),
+        }
+    }
+}
+
+/// Opens a store that must be there.
+fn open_store(path: &Path) -> Result<Store> {
+    path.metadata().map_err(|error| Failure::io("open", path, error))?;
+    Ok(Store::open(path)?)
+}

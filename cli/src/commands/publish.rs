@@ -1,0 +1,41 @@
+//! `publish`: a generation that was built elsewhere becomes the current one of a store.
+
+use std::path::PathBuf;
+
+use sharddb::Store;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+
+/// Publish a generation that was built elsewhere
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  rsync -aL build-host:/data/numbers/current/ incoming/
+  sharddb publish numbers --from incoming
+  sharddb publish numbers --from incoming --move
+
+The manifest and the size and checksum of every file are verified before anything changes; readers see
+the old generation or the new one, never a mixture.")]
+pub(crate) struct Args {
+    /// The store; made if there is none
+    store: PathBuf,
+    /// The directory of the generation
+    #[arg(long, value_name = "DIR")]
+    from: PathBuf,
+    /// Move the directory into the store instead of copying it
+    #[arg(long = "move")]
+    moving: bool,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        self.from.metadata().map_err(|error| Failure::io("open", &self.from, error))?;
+        let _cleanup = context.interrupt.cleanup();
+        let writer = Store::create(&self.store)?.writer()?;
+        let id = if self.moving { writer.adopt_by_moving(&self.from) } else { writer.adopt(&self.from) }?;
+        context.say(format_args!("published {id}"));
+        Ok(Exit::Done)
+    }
+}

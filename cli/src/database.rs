@@ -1,0 +1,91 @@
+//! DB: a store, a generation or a bare directory, and how to open it.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use sharddb::{OpenOptions, ShardDb, Snapshot};
+
+use crate::failure::{Failure, Result};
+use crate::sharding;
+use crate::size::Size;
+
+/// The path of a database and how to open it.
+#[derive(Debug, Args)]
+pub(crate) struct Database {
+    /// A store, one of its generations, or any directory of shards
+    #[arg(value_name = "DB")]
+    path: PathBuf,
+    #[command(flatten)]
+    opening: Opening,
+}
+
+impl Database {
+    /// Opens the database and pins its generation.
+    pub(crate) fn open(&self) -> Result<Snapshot> {
+        self.opening.open(&self.path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// How to open a database.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How to open DB")]
+pub(crate) struct Opening {
+    /// How the files are read
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Storage::Mmap)]
+    storage: Storage,
+    /// The sharding specification of a directory without an info: the JSON object, or a file that is or has it
+    #[arg(long, value_name = "FILE|JSON")]
+    sharding: Option<String>,
+    /// Where in the info the data set is described: the JSON pointer of the object that has "sharding"
+    #[arg(long, value_name = "POINTER", conflicts_with = "sharding")]
+    sharding_at: Option<String>,
+    /// Compare the stored checks at every read
+    #[arg(long)]
+    verify_on_read: bool,
+    /// The most bytes that a compressed value may have when decoded
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    max_value: Size,
+}
+
+/// Where bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Storage {
+    /// Mapped: nothing is copied; the files must not be edited meanwhile
+    Mmap,
+    /// Positioned reads: for network file systems, and for files that change
+    Pread,
+    /// All in memory
+    Heap,
+}
+
+impl Opening {
+    /// Opens the database at `path` and pins its generation.
+    pub(crate) fn open(&self, path: &Path) -> Result<Snapshot> {
+        path.metadata().map_err(|error| Failure::io("open", path, error))?;
+        let mut options = OpenOptions::new();
+        options.verify_on_read(self.verify_on_read).max_value_bytes(self.max_value.0);
+        if let Some(argument) = &self.sharding {
+            options.spec(sharding::read(argument)?);
+        }
+        if let Some(pointer) = &self.sharding_at {
+            options.pointer(pointer);
+        }
+        let db = match self.storage {
+            Storage::Mmap => open_mapped(&options, path)?,
+            Storage::Pread => options.open_pread(path)?,
+            Storage::Heap => options.load(path)?,
+        };
+        Ok(db.snapshot())
+    }
+}
+
+#[expect(unsafe_code, reason = "the promise of a mapped open is passed on to the user, in the help of --storage")]
+fn open_mapped(options: &OpenOptions, path: &Path) -> Result<ShardDb> {
+    // SAFETY: the user promises that nobody truncates or edits the files while they are mapped, which lasts as long
+    // as this process at most; published files are read-only, and --storage pread is there for others.
+    Ok(unsafe { options.open(path) }?)
+}

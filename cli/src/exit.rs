@@ -1,0 +1,36 @@
+//! What a run ends with: one code for each thing that a script may want to tell apart.
+
+use std::process::ExitCode;
+
+/// The exit code of the command; a contract with the tools that call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Done, or found.
+    Done = 0,
+    /// The key is not there.
+    Absent = 1,
+    /// The command line, or an option in it, cannot be used.
+    Usage = 2,
+    /// A file is corrupt or unsupported, an input record malformed, or `verify` found something.
+    Corrupt = 3,
+    /// The operating system said no: not found, no space, locked.
+    Io = 4,
+    /// SIGINT.
+    Interrupted = 130,
+    /// SIGTERM.
+    Terminated = 143,
+}
+
+impl Exit {
+    /// The code as the process returns it.
+    pub(crate) fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}

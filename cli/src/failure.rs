@@ -1,0 +1,204 @@
+//! The one way in which a run fails: a message for the user and the exit code that belongs to it.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use sharddb::ErrorKind;
+
+use crate::exit::Exit;
+
+/// The result of everything in the command that can fail.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why a run ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What was asked for cannot be done as it was asked.
+    Usage(String),
+    /// An input breaks a rule of its format.
+    Malformed(Malformed),
+    /// A file or stream could not be read or written.
+    Io {
+        /// What was tried and on what: "read a.bin".
+        what: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Whoever read our standard output has gone: not an error.
+    BrokenPipe,
+    /// A signal asked to stop.
+    Cancelled,
+    /// The library said no.
+    Library(sharddb::Error),
+}
+
+/// A malformed input: what was expected and found, and where.
+#[derive(Debug)]
+pub(crate) struct Malformed {
+    /// What was expected and what was found.
+    pub(crate) message: String,
+    /// The input, as the user named it.
+    pub(crate) input: String,
+    /// Where in the input.
+    pub(crate) place: Place,
+}
+
+/// A place in an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// All of it.
+    Whole,
+    /// A byte offset, from 0.
+    Byte(u64),
+    /// A line, from 1.
+    Line(u64),
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure::Usage(message.into())
+    }
+
+    pub(crate) fn malformed(input: &str, place: Place, message: impl Into<String>) -> Failure {
+        Failure::Malformed(Malformed { message: message.into(), input: input.to_string(), place })
+    }
+
+    /// `verb` names what was tried: "open", "read".
+    pub(crate) fn io(verb: &str, path: &Path, source: io::Error) -> Failure {
+        Failure::Io { what: format!("{verb} {}", path.display()), source }
+    }
+
+    /// A failed write to standard output.
+    pub(crate) fn stdout(source: io::Error) -> Failure {
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
+            _ => Failure::Io { what: "write to standard output".to_string(), source },
+        }
+    }
+
+    /// The operating system has no thread to give.
+    pub(crate) fn thread(source: io::Error) -> Failure {
+        Failure::Io { what: "start a thread".to_string(), source }
+    }
+
+    /// The operating system refuses to tell us of signals.
+    pub(crate) fn signals(source: io::Error) -> Failure {
+        Failure::Io { what: "watch for signals".to_string(), source }
+    }
+
+    /// The exit code that tells this failure from the others.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Failure::Usage(_) => Exit::Usage,
+            Failure::Malformed(_) => Exit::Corrupt,
+            Failure::Io { .. } => Exit::Io,
+            Failure::BrokenPipe => Exit::Done,
+            Failure::Cancelled => Exit::Interrupted,
+            Failure::Library(error) => exit_of(error.kind()),
+        }
+    }
+}
+
+/// The exit code that belongs to an error of the library.
+pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
+    match kind {
+        ErrorKind::InvalidInput => Exit::Usage,
+        ErrorKind::Io | ErrorKind::Locked | ErrorKind::GenerationGone => Exit::Io,
+        ErrorKind::Cancelled => Exit::Interrupted,
+        // Corrupt, TooLarge, InvalidSpec, Unsupported, DuplicateKey, OutOfOrder, and what later versions add
+        _ => Exit::Corrupt,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(message) => f.write_str(message),
+            Failure::Malformed(malformed) => malformed.fmt(f),
+            Failure::Io { what, source } => write!(f, "cannot {what}: {source}"),
+            Failure::BrokenPipe => f.write_str("the reader of the output has gone"),
+            Failure::Cancelled => f.write_str("stopped by a signal"),
+            Failure::Library(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (file {}", self.message, self.input)?;
+        match self.place {
+            Place::Whole => f.write_str(")"),
+            Place::Byte(offset) => write!(f, ", byte {offset})"),
+            Place::Line(line) => write!(f, ", line {line})"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Failure::Io { source, .. } => Some(source),
+            Failure::Library(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<sharddb::Error> for Failure {
+    fn from(error: sharddb::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::Cancelled => Failure::Cancelled,
+            _ => Failure::Library(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_its_exit_code() {
+        let source = || io::Error::other("x");
+        let cases = [
+            (Failure::usage("x"), Exit::Usage),
+            (Failure::malformed("a.bin", Place::Byte(3), "x"), Exit::Corrupt),
+            (Failure::io("open", Path::new("a.bin"), source()), Exit::Io),
+            (Failure::stdout(source()), Exit::Io),
+            (Failure::stdout(io::ErrorKind::BrokenPipe.into()), Exit::Done),
+            (Failure::Cancelled, Exit::Interrupted),
+        ];
+        for (failure, exit) in cases {
+            assert_eq!(failure.exit(), exit, "{failure}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_the_library_has_its_exit_code() {
+        let cases = [
+            (ErrorKind::Io, 4),
+            (ErrorKind::Locked, 4),
+            (ErrorKind::GenerationGone, 4),
+            (ErrorKind::Corrupt, 3),
+            (ErrorKind::TooLarge, 3),
+            (ErrorKind::InvalidSpec, 3),
+            (ErrorKind::Unsupported, 3),
+            (ErrorKind::DuplicateKey, 3),
+            (ErrorKind::OutOfOrder, 3),
+            (ErrorKind::InvalidInput, 2),
+            (ErrorKind::Cancelled, 130),
+        ];
+        for (kind, code) in cases {
+            assert_eq!(exit_of(kind).code(), code, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_input_names_its_place() {
+        let message = |place| Failure::malformed("a.x", place, "expected 1, found 2").to_string();
+        assert_eq!(message(Place::Whole), "expected 1, found 2 (file a.x)");
+        assert_eq!(message(Place::Byte(16)), "expected 1, found 2 (file a.x, byte 16)");
+        assert_eq!(message(Place::Line(7)), "expected 1, found 2 (file a.x, line 7)");
+    }
+}

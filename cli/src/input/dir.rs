@@ -1,0 +1,452 @@
+//! `dir`: one file a key, named by it, in canonical decimal.
+//!
+//! ```text
+//! 7                 the value of key 7
+//! 7.gz              the same, compressed
+//! 7 + 7.index       bytes before the value (mesh fragments), and the value (their manifest)
+//! info, .*, *.spatial, *.labels*    no pairs: skipped and counted
+//! ```
+//!
+//! Names cost 8 bytes a file and are taken in ascending order of keys, so that the same directory is read in the
+//! same order everywhere.
+
+use std::fs::{self, DirEntry, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::failure::{Failure, Place, Result};
+use crate::input::exact::{Exact, Outcome};
+use crate::input::{Reading, SMALL, Sink, Skipped};
+use crate::key;
+
+/// Hands the pairs of a directory to `sink`.
+pub(crate) fn read(path: &Path, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
+    let names = Names::list(path, reading)?;
+    reading.progress.add_total(Some(names.keys.len() as u64));
+    for &key in &names.keys {
+        reading.check_cancel()?;
+        let bytes = read_pair(path, key, &names, sink)?;
+        reading.progress.add_done(1, bytes);
+    }
+    Ok(Skipped { files: names.skipped })
+}
+
+/// What the name of a file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Plain(u64),
+    Gzip(u64),
+    Index(u64),
+    Skipped,
+}
+
+impl Name {
+    /// `None`: a name that does not belong in such a directory.
+    fn parse(name: &str) -> Option<Name> {
+        if name == "info" || name.starts_with('.') || name.ends_with(".spatial") || name.contains(".labels") {
+            return Some(Name::Skipped);
+        }
+        if let Some(stem) = name.strip_suffix(".gz") {
+            return key::canonical(stem).map(Name::Gzip);
+        }
+        if let Some(stem) = name.strip_suffix(".index") {
+            return key::canonical(stem).map(Name::Index);
+        }
+        key::canonical(name).map(Name::Plain)
+    }
+}
+
+/// The files of a directory by what they are; each list ascending.
+#[derive(Debug, Default)]
+struct Names {
+    /// Keys with a file `7` or `7.gz`.
+    keys: Vec<u64>,
+    /// Those of them whose file is `7.gz`.
+    gzip: Vec<u64>,
+    /// Those of them with a file `7.index`.
+    index: Vec<u64>,
+    skipped: u64,
+}
+
+impl Names {
+    fn list(path: &Path, reading: &Reading) -> Result<Names> {
+        let failure = |error| Failure::io("list", path, error);
+        let mut names = Names::default();
+        for entry in fs::read_dir(path).map_err(failure)? {
+            reading.check_cancel()?;
+            names.add(&entry.map_err(failure)?)?;
+        }
+        names.sort_and_check(path)?;
+        Ok(names)
+    }
+
+    fn add(&mut self, entry: &DirEntry) -> Result<()> {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().and_then(Name::parse) else {
+            let message =
+                "expected a file named by its key (7, 7.gz or 7.index, in canonical decimal), found another name";
+            return Err(malformed(&entry.path(), message));
+        };
+        if name != Name::Skipped && !is_file(entry)? {
+            return Err(malformed(&entry.path(), "expected a regular file, found something else of that name"));
+        }
+        match name {
+            Name::Plain(key) => self.keys.push(key),
+            Name::Gzip(key) => {
+                self.keys.push(key);
+                self.gzip.push(key);
+            }
+            Name::Index(key) => self.index.push(key),
+            Name::Skipped => self.skipped += 1,
+        }
+        Ok(())
+    }
+
+    fn sort_and_check(&mut self, path: &Path) -> Result<()> {
+        for list in [&mut self.keys, &mut self.gzip, &mut self.index] {
+            list.sort_unstable();
+        }
+        let twice = |pair: &[u64]| matches!(pair, [a, b] if a == b);
+        if let Some([key, ..]) = self.keys.windows(2).find(|pair| twice(pair)) {
+            return Err(malformed(path, &format!("expected one of {key} and {key}.gz, found both")));
+        }
+        if let Some(key) = self.index.iter().find(|key| self.keys.binary_search(key).is_err()) {
+            return Err(malformed(path, &format!("expected the file {key} beside {key}.index, found none")));
+        }
+        Ok(())
+    }
+}
+
+/// Whether an entry is, or links to, a regular file; costs no system call for the usual case.
+fn is_file(entry: &DirEntry) -> Result<bool> {
+    let path = entry.path();
+    let failure = |error| Failure::io("open", &path, error);
+    let file_type = entry.file_type().map_err(failure)?;
+    if file_type.is_symlink() {
+        return Ok(fs::metadata(&path).map_err(failure)?.is_file());
+    }
+    Ok(file_type.is_file())
+}
+
+/// Hands on the pair of a key; the number of its bytes.
+fn read_pair(dir: &Path, key: u64, names: &Names, sink: &mut dyn Sink) -> Result<u64> {
+    let piece = match names.gzip.binary_search(&key) {
+        Ok(_) => Piece::gzip(dir.join(format!("{key}.gz")))?,
+        Err(_) => Piece::plain(dir.join(key.to_string()))?,
+    };
+    match names.index.binary_search(&key) {
+        Ok(_) => insert(key, piece, Piece::plain(dir.join(format!("{key}.index")))?, sink),
+        Err(_) => insert(key, Piece::default(), piece, sink),
+    }
+}
+
+fn insert(key: u64, prefix: Piece, value: Piece, sink: &mut dyn Sink) -> Result<u64> {
+    let (prefix_len, value_len) = (prefix.len(), value.len());
+    if let (Body::Held(prefix), Body::Held(value)) = (&prefix.body, &value.body) {
+        sink.insert(key, prefix, value)?;
+        return Ok(prefix_len + value_len);
+    }
+    let (prefix_path, value_path) = (prefix.path, value.path);
+    let mut prefix = Exact::new(prefix.body.into_reader(), prefix_len);
+    let mut value = Exact::new(value.body.into_reader(), value_len);
+    let inserted = sink.insert_reader(key, prefix_len, value_len, &mut (&mut prefix).chain(&mut value));
+    for (outcome, path) in [(prefix.outcome(), prefix_path), (value.outcome(), value_path)] {
+        match outcome {
+            Outcome::Fine => {}
+            Outcome::Short(_) => {
+                return Err(malformed(&path, "expected a file that stays as it is, found it shorter than before"));
+            }
+            Outcome::Failed(error) => return Err(unreadable(&path, error)),
+        }
+    }
+    inserted?;
+    Ok(prefix_len.saturating_add(value_len))
+}
+
+/// The content of one file.
+#[derive(Default)]
+struct Piece {
+    path: PathBuf,
+    body: Body,
+}
+
+enum Body {
+    /// Up to [`SMALL`] bytes.
+    Held(Vec<u8>),
+    /// More than that, to be read when needed.
+    Streamed { len: u64, reader: Box<dyn Read> },
+}
+
+impl Default for Body {
+    fn default() -> Body {
+        Body::Held(Vec::new())
+    }
+}
+
+impl Body {
+    fn into_reader(self) -> Box<dyn Read> {
+        match self {
+            Body::Held(bytes) => Box::new(io::Cursor::new(bytes)),
+            Body::Streamed { reader, .. } => reader,
+        }
+    }
+}
+
+impl Piece {
+    /// The file as it is.
+    fn plain(path: PathBuf) -> Result<Piece> {
+        let mut file = File::open(&path).map_err(|error| Failure::io("open", &path, error))?;
+        let len = file.metadata().map_err(|error| Failure::io("read", &path, error))?.len();
+        if len > SMALL {
+            return Ok(Piece { path, body: Body::Streamed { len, reader: Box::new(file) } });
+        }
+        let held = read_small(&mut file).map_err(|error| Failure::io("read", &path, error))?;
+        let held =
+            held.ok_or_else(|| malformed(&path, "expected a file that stays as it is, found it longer than before"))?;
+        Ok(Piece { path, body: Body::Held(held) })
+    }
+
+    /// The file decompressed. Its length is known only at its end, so a large one is decoded twice: that costs
+    /// time where the other way would cost memory.
+    fn gzip(path: PathBuf) -> Result<Piece> {
+        let open = || File::open(&path).map(MultiGzDecoder::new).map_err(|error| Failure::io("open", &path, error));
+        let mut decoder = open()?;
+        if let Some(held) = read_small(&mut decoder).map_err(|error| unreadable(&path, error))? {
+            return Ok(Piece { path, body: Body::Held(held) });
+        }
+        let rest = io::copy(&mut decoder, &mut io::sink()).map_err(|error| unreadable(&path, error))?;
+        let body = Body::Streamed { len: SMALL + 1 + rest, reader: Box::new(open()?) };
+        Ok(Piece { path, body })
+    }
+
+    fn len(&self) -> u64 {
+        match &self.body {
+            Body::Held(bytes) => bytes.len() as u64,
+            Body::Streamed { len, .. } => *len,
+        }
+    }
+}
+
+/// All of a reader; `None` if it has more than [`SMALL`] bytes, of which one more is read then.
+fn read_small(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let read = reader.take(SMALL + 1).read_to_end(&mut bytes)? as u64;
+    Ok((read <= SMALL).then_some(bytes))
+}
+
+/// A file that cannot be read: the operating system's fault, or that of a broken gzip stream.
+fn unreadable(path: &Path, error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            malformed(path, &format!("expected gzip: {error}"))
+        }
+        _ => Failure::io("read", path, error),
+    }
+}
+
+fn malformed(path: &Path, message: &str) -> Failure {
+    Failure::malformed(&path.display().to_string(), Place::Whole, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+    use crate::input::testing::{Pair, Pairs, pair};
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn dir_of(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        dir
+    }
+
+    fn read_all(dir: &tempfile::TempDir) -> Result<(Vec<Pair>, Skipped)> {
+        let mut pairs = Pairs::default();
+        let skipped = read(dir.path(), &Reading::for_tests(), &mut pairs)?;
+        Ok((pairs.0, skipped))
+    }
+
+    fn message(dir: &tempfile::TempDir) -> String {
+        match read_all(dir) {
+            Err(Failure::Malformed(malformed)) => malformed.to_string(),
+            other => panic!("expected a malformed directory, found {other:?}"),
+        }
+    }
+
+    #[test]
+    fn reads_pairs_in_ascending_order_of_keys() {
+        let compressed = gzip(b"nine");
+        let two_members = [gzip(b"two "), gzip(b"members")].concat();
+        let dir = dir_of(&[
+            ("10", b"ten"),
+            ("9.gz", &compressed),
+            ("2", b""),
+            ("18446744073709551615", b"last"),
+            ("5", b"fragments"),
+            ("5.index", b"manifest"),
+            ("6.gz", &two_members),
+            ("6.index", b""),
+        ]);
+        let expected = [
+            pair(2, b"", b""),
+            pair(5, b"fragments", b"manifest"),
+            pair(6, b"two members", b""),
+            pair(9, b"", b"nine"),
+            pair(10, b"", b"ten"),
+            pair(u64::MAX, b"", b"last"),
+        ];
+        assert_eq!(read_all(&dir).unwrap(), (expected.to_vec(), Skipped { files: 0 }));
+    }
+
+    #[test]
+    fn an_empty_directory_is_an_empty_input() {
+        assert_eq!(read_all(&dir_of(&[])).unwrap(), (vec![], Skipped { files: 0 }));
+    }
+
+    #[test]
+    fn skips_and_counts_what_holds_no_pair() {
+        let dir = dir_of(&[
+            ("info", b"{}"),
+            (".hidden", b""),
+            ("0-64_0-64_0-64.spatial", b""),
+            ("0-64_0-64_0-64.labels", b""),
+            ("0-64_0-64_0-64.labels.sf", b""),
+            ("1", b"x"),
+        ]);
+        fs::create_dir(dir.path().join(".git")).unwrap();
+        assert_eq!(read_all(&dir).unwrap(), (vec![pair(1, b"", b"x")], Skipped { files: 6 }));
+    }
+
+    #[test]
+    fn refuses_other_names() {
+        for name in [
+            "007",
+            "+7",
+            "7.0",
+            "0x7",
+            "a",
+            "7.txt",
+            "7.index.gz",
+            "007.gz",
+            "x.index",
+            "18446744073709551616",
+            "info.gz",
+            "7:0",
+            "é",
+        ] {
+            let message = message(&dir_of(&[(name, b"")]));
+            assert!(
+                message.contains("found another name") && message.contains(&format!("/{name})")),
+                "{name}: {message}"
+            );
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn refuses_names_that_are_no_text() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = dir_of(&[]);
+        fs::write(dir.path().join(std::ffi::OsStr::from_bytes(b"7\xff")), b"").unwrap();
+        assert!(message(&dir).contains("found another name"));
+    }
+
+    #[test]
+    fn refuses_what_is_no_file() {
+        let dir = dir_of(&[]);
+        fs::create_dir(dir.path().join("7")).unwrap();
+        assert!(message(&dir).contains("expected a regular file"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn follows_links_to_files_only() {
+        let dir = dir_of(&[("1", b"x")]);
+        std::os::unix::fs::symlink(dir.path().join("1"), dir.path().join("2")).unwrap();
+        assert_eq!(read_all(&dir).unwrap().0, [pair(1, b"", b"x"), pair(2, b"", b"x")]);
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("3")).unwrap();
+        assert!(message(&dir).contains("expected a regular file"));
+    }
+
+    #[test]
+    fn refuses_two_files_for_one_value() {
+        let message = message(&dir_of(&[("7", b""), ("7.gz", &gzip(b""))]));
+        assert!(message.contains("expected one of 7 and 7.gz, found both"), "{message}");
+    }
+
+    #[test]
+    fn refuses_an_index_without_its_fragments() {
+        let message = message(&dir_of(&[("7.index", b"")]));
+        assert!(message.contains("expected the file 7 beside 7.index, found none"), "{message}");
+    }
+
+    #[test]
+    fn refuses_broken_gzip() {
+        let good = gzip(b"value");
+        let mut wrong_crc = good.clone();
+        let at = wrong_crc.len() - 8;
+        wrong_crc[at] ^= 1;
+        let trailing = [&good[..], b"x"].concat();
+        for (case, bytes) in [
+            ("empty", &b""[..]),
+            ("no gzip", b"value"),
+            ("truncated", &good[..good.len() - 1]),
+            ("wrong CRC", &wrong_crc),
+            ("trailing", &trailing),
+        ] {
+            let message = message(&dir_of(&[("7.gz", bytes)]));
+            assert!(message.contains("expected gzip") && message.contains("7.gz"), "{case}: {message}");
+        }
+    }
+
+    #[test]
+    fn streams_what_is_large() {
+        let large: Vec<u8> = (0..SMALL + 5).map(|i| (i % 251) as u8).collect();
+        let compressed = gzip(&large);
+        let dir = dir_of(&[
+            ("1", &large),
+            ("2.gz", &compressed),
+            ("3", &large),
+            ("3.index", b"m"),
+            ("4", b"f"),
+            ("4.index", &large),
+        ]);
+        let expected = [pair(1, b"", &large), pair(2, b"", &large), pair(3, &large, b"m"), pair(4, b"f", &large)];
+        assert!(read_all(&dir).unwrap().0 == expected);
+    }
+
+    #[test]
+    fn a_large_broken_gzip_is_named() {
+        let compressed = gzip(&vec![7; 3 << 20]);
+        let message = message(&dir_of(&[("2.gz", &compressed[..compressed.len() - 9])]));
+        assert!(message.contains("expected gzip") && message.contains("2.gz"), "{message}");
+    }
+
+    #[test]
+    fn a_missing_directory_is_an_io_error() {
+        let error = read(Path::new("there/is/no/such"), &Reading::for_tests(), &mut Pairs::default()).unwrap_err();
+        assert!(matches!(error, Failure::Io { .. }), "{error}");
+    }
+
+    #[test]
+    fn stops_when_asked() {
+        let reading = Reading::for_tests();
+        reading.cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+        let error = read(dir_of(&[("1", b"x")]).path(), &reading, &mut Pairs::default()).unwrap_err();
+        assert!(matches!(error, Failure::Cancelled), "{error}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Inputs of `build` and `plan`: pairs from directories, lines and binary records.
+//!
+//! Every reader hands its pairs to a [`Sink`] one by one and holds no more than one small record at a time, so
+//! inputs may be larger than memory. What is malformed is an error that names the place.
+
+mod binary;
+mod compact;
+mod dir;
+mod exact;
+mod ndjson;
+mod pipe;
+mod progress;
+mod stream;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::ValueEnum;
+
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+
+pub(crate) use progress::InputProgress;
+pub(crate) use stream::Stream;
+
+/// Above this, the bytes of a record are streamed instead of held.
+pub(crate) const SMALL: u64 = 1 << 20;
+
+/// Where the pairs of an input go.
+pub(crate) trait Sink {
+    /// Takes a pair that is in memory.
+    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Takes a large pair: the prefix, then the value, from `reader`, which has exactly these bytes.
+    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()>;
+}
+
+/// How pairs are written in a file, or as files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// One file a key, named by it
+    Dir,
+    /// One JSON object a line
+    Ndjson,
+    /// Key, length (u64 little endian), bytes
+    Bin,
+    /// Key, prefix length, length (u64 little endian), prefix, bytes
+    Bin2,
+}
+
+impl Format {
+    /// The name on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Format::Dir => "dir",
+            Format::Ndjson => "ndjson",
+            Format::Bin => "bin",
+            Format::Bin2 => "bin2",
+        }
+    }
+
+    /// The format that the name of a file tells.
+    pub(crate) fn of_name(path: &Path) -> Option<Format> {
+        match path.extension().and_then(OsStr::to_str)? {
+            "ndjson" | "jsonl" => Some(Format::Ndjson),
+            "bin" => Some(Format::Bin),
+            "bin2" => Some(Format::Bin2),
+            _ => None,
+        }
+    }
+}
+
+/// What all readers share.
+pub(crate) struct Reading {
+    /// The longest line that is held in memory.
+    pub(crate) longest_line: u64,
+    /// The member of a line that is its key; the line itself is the value then.
+    pub(crate) key_field: Option<String>,
+    /// How far the inputs are read.
+    pub(crate) progress: Arc<InputProgress>,
+    /// Asks to stop.
+    pub(crate) cancel: Arc<AtomicBool>,
+}
+
+impl Reading {
+    /// For a list of keys: no bar follows it.
+    pub(crate) fn of_list(context: &Context) -> Reading {
+        let cancel = Arc::clone(context.interrupt.cancel());
+        Reading { longest_line: 0, key_field: None, progress: Arc::default(), cancel }
+    }
+
+    /// Errors: `Cancelled` when asked to stop.
+    pub(crate) fn check_cancel(&self) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) { Err(Failure::Cancelled) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+impl Reading {
+    pub(crate) fn for_tests() -> Reading {
+        Reading { longest_line: 64 << 20, key_field: None, progress: Arc::default(), cancel: Arc::default() }
+    }
+}
+
+/// What was left out, on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Skipped {
+    /// Files of a directory that hold no pair: `info`, dotfiles, spatial indexes, labels.
+    pub(crate) files: u64,
+}
+
+/// One input: a path or standard input, and how it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Input {
+    /// `None` = standard input.
+    path: Option<PathBuf>,
+    format: Format,
+}
+
+impl Input {
+    /// The inputs that the user named; `-` is standard input.
+    ///
+    /// Errors: `Usage` if the format is neither given nor plain from a name, or does not fit; `Io` if a path
+    /// does not exist.
+    pub(crate) fn resolve_all(paths: &[PathBuf], format: Option<Format>) -> Result<Vec<Input>> {
+        if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
+            return Err(Failure::usage("expected standard input (-) once, found it more than once"));
+        }
+        paths.iter().map(|path| Input::resolve(path, format)).collect()
+    }
+
+    fn resolve(path: &Path, format: Option<Format>) -> Result<Input> {
+        if is_stdin(path) {
+            return match format {
+                Some(Format::Dir) => Err(Failure::usage("standard input cannot be a directory: give its path")),
+                Some(format) => Ok(Input { path: None, format }),
+                None => {
+                    Err(Failure::usage("the format of standard input is not known: add --format ndjson, bin or bin2"))
+                }
+            };
+        }
+        let metadata = fs::metadata(path).map_err(|error| Failure::io("open", path, error))?;
+        let found = if metadata.is_dir() { Some(Format::Dir) } else { Format::of_name(path) };
+        let Some(format) = format.or(found) else {
+            let message = format!(
+                "the format of {} is not plain from its name: add --format ndjson, bin or bin2",
+                path.display()
+            );
+            return Err(Failure::usage(message));
+        };
+        match (metadata.is_dir(), format) {
+            (true, Format::Dir) => {}
+            (true, _) => {
+                let message =
+                    format!("{} is a directory: expected --format dir, found {}", path.display(), format.as_str());
+                return Err(Failure::usage(message));
+            }
+            (false, Format::Dir) => {
+                return Err(Failure::usage(format!(
+                    "--format dir expects a directory, found the file {}",
+                    path.display()
+                )));
+            }
+            (false, _) => {}
+        }
+        Ok(Input { path: Some(path.to_path_buf()), format })
+    }
+
+    /// How the input is written.
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Hands every pair to `sink`.
+    ///
+    /// Errors: a malformed record, with its place; what reading and the sink say.
+    pub(crate) fn read(&self, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
+        if let (Format::Dir, Some(path)) = (self.format, &self.path) {
+            return dir::read(path, reading, sink);
+        }
+        let mut stream = match &self.path {
+            Some(path) => Stream::open(path, reading)?,
+            None => Stream::stdin(reading)?,
+        };
+        match (self.format, &reading.key_field) {
+            (Format::Bin, _) => binary::read_bin(&mut stream, sink)?,
+            (Format::Bin2, _) => binary::read_bin2(&mut stream, sink)?,
+            (_, None) => ndjson::read(&mut stream, reading.longest_line, &ndjson::Record, sink)?,
+            (_, Some(field)) => ndjson::read(&mut stream, reading.longest_line, &ndjson::KeyField(field), sink)?,
+        }
+        Ok(Skipped::default())
+    }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Pairs, pair};
+    use super::*;
+
+    #[test]
+    fn formats_are_plain_from_names() {
+        let cases = [
+            ("a.ndjson", Some(Format::Ndjson)),
+            ("dir.x/a.b.jsonl", Some(Format::Ndjson)),
+            ("a.bin", Some(Format::Bin)),
+            ("a.bin2", Some(Format::Bin2)),
+            ("a.json", None),
+            ("a", None),
+            (".bin", None),
+        ];
+        for (name, format) in cases {
+            assert_eq!(Format::of_name(Path::new(name)), format, "{name}");
+        }
+    }
+
+    fn resolve(paths: &[&Path], format: Option<Format>) -> Result<Vec<Input>> {
+        Input::resolve_all(&paths.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>(), format)
+    }
+
+    #[test]
+    fn a_given_format_wins() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.bin");
+        fs::write(&file, b"{\"key\":1,\"text\":\"x\"}").unwrap();
+        let inputs = resolve(&[&file], Some(Format::Ndjson)).unwrap();
+        let mut pairs = Pairs::default();
+        inputs[0].read(&Reading::for_tests(), &mut pairs).unwrap();
+        assert_eq!(pairs.0, [pair(1, b"", b"x")]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_a_usage_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.txt");
+        fs::write(&file, b"").unwrap();
+        let stdin = Path::new("-");
+        let cases: [(&[&Path], Option<Format>); 6] = [
+            (&[&file], None),
+            (&[stdin], None),
+            (&[stdin], Some(Format::Dir)),
+            (&[stdin, stdin], Some(Format::Bin)),
+            (&[&file], Some(Format::Dir)),
+            (&[dir.path()], Some(Format::Bin)),
+        ];
+        for (paths, format) in cases {
+            let error = resolve(paths, format).unwrap_err();
+            assert!(matches!(error, Failure::Usage(_)), "{paths:?} {format:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_path_is_an_io_error_whatever_its_format() {
+        let missing = Path::new("there/is/no/such");
+        for format in [None, Some(Format::Dir), Some(Format::Bin)] {
+            assert!(matches!(resolve(&[missing], format), Err(Failure::Io { .. })));
+        }
+    }
+
+    #[test]
+    fn progress_covers_all_inputs() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.bin");
+        fs::write(&file, [0; 32]).unwrap();
+        let reading = Reading::for_tests();
+        let inputs = resolve(&[&file, &file], None).unwrap();
+        assert_eq!(reading.progress.fraction(), None);
+        inputs[0].read(&reading, &mut Pairs::default()).unwrap();
+        assert_eq!(reading.progress.fraction(), Some(1.0));
+    }
+}

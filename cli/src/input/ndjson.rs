@@ -1,0 +1,389 @@
+//! `ndjson`: one JSON object a line.
+//!
+//! Numbers stay what they are: keys are read as integers from their digits, a `"value"` is kept as its source
+//! text. Nothing passes through a float.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{BufRead, Read};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::failure::{Failure, Place, Result};
+use crate::input::compact::compact;
+use crate::input::{Sink, Stream};
+use crate::key;
+
+/// How a line becomes a pair.
+pub(crate) trait Line {
+    /// Hands the pair of `line` (without its end) to `take`; the error says what was expected and found.
+    fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String>;
+}
+
+/// The pair of a line.
+pub(crate) struct Pair<'a> {
+    key: u64,
+    prefix: &'a [u8],
+    value: &'a [u8],
+}
+
+/// Reads the lines to the end; empty ones are skipped, the last one needs no end.
+///
+/// Errors: `Malformed` with the line; what reading and the sink say.
+pub(crate) fn read(stream: &mut Stream, longest: u64, format: &dyn Line, sink: &mut dyn Sink) -> Result<()> {
+    let mut buffer = Vec::new();
+    let mut number = 0;
+    while read_line(stream, longest, number + 1, &mut buffer)? {
+        number += 1;
+        let malformed = |message: String| Failure::malformed(stream.name(), Place::Line(number), message);
+        let line = std::str::from_utf8(without_end(&buffer)).map_err(|error| {
+            malformed(format!("expected JSON in UTF-8, found other bytes in column {}", error.valid_up_to() + 1))
+        })?;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let mut inserted = Ok(());
+        format.pair(line, &mut |pair| inserted = sink.insert(pair.key, pair.prefix, pair.value)).map_err(malformed)?;
+        inserted?;
+    }
+    Ok(())
+}
+
+/// Reads a line with its end into `buffer`; false at the end of the stream.
+fn read_line(stream: &mut Stream, longest: u64, number: u64, buffer: &mut Vec<u8>) -> Result<bool> {
+    buffer.clear();
+    let read = stream.take(longest.saturating_add(1)).read_until(b'\n', buffer);
+    let read = read.map_err(|error| stream.failure(error))? as u64;
+    if read > longest {
+        let message = format!(
+            "expected a line of at most {longest} bytes, a quarter of --memory, found a longer one: \
+             raise --memory, or use --format bin, which streams large values"
+        );
+        return Err(Failure::malformed(stream.name(), Place::Line(number), message));
+    }
+    Ok(read > 0)
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// A line is `{"key": .., "value_b64" | "text" | "value": .., "prefix_b64": ..}`.
+pub(crate) struct Record;
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members<'a> {
+    #[serde(borrow)]
+    key: &'a RawValue,
+    #[serde(borrow, default, deserialize_with = "present")]
+    value_b64: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    text: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    value: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    prefix_b64: Option<Text<'a>>,
+}
+
+/// A string, borrowed where it has no escapes.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Reads a member that is there: a `null` is a value like others, not an absent member.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+impl Line for Record {
+    fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String> {
+        let members: Members<'_> = parse(line)?;
+        let key = key_of(members.key)?;
+        let prefix = match members.prefix_b64 {
+            Some(text) => decode("prefix_b64", &text)?,
+            None => Vec::new(),
+        };
+        let value = match (members.value_b64, members.text, members.value) {
+            (Some(text), None, None) => Cow::Owned(decode("value_b64", &text)?),
+            (None, Some(text), None) => match text.0 {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            },
+            (None, None, Some(value)) => Cow::Owned(compacted(value)),
+            (None, None, None) => {
+                return Err("expected one of \"value_b64\", \"text\" and \"value\", found none".to_string());
+            }
+            _ => return Err("expected one of \"value_b64\", \"text\" and \"value\", found more than one".to_string()),
+        };
+        take(Pair { key, prefix: &prefix, value: &value });
+        Ok(())
+    }
+}
+
+/// The whole line is the value; its member of this name is the key.
+pub(crate) struct KeyField<'a>(pub(crate) &'a str);
+
+impl Line for KeyField<'_> {
+    fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String> {
+        let mut deserializer = serde_json::Deserializer::from_str(line);
+        let found = deserializer.deserialize_map(FindMember(self.0)).map_err(|error| explain(&error))?;
+        deserializer.end().map_err(|error| explain(&error))?;
+        match *found.as_slice() {
+            [] => Err(format!("expected the member \"{}\" of --key-field, found none", self.0)),
+            [key] => {
+                take(Pair { key: key_of(key)?, prefix: &[], value: line.as_bytes() });
+                Ok(())
+            }
+            _ => Err(format!("expected the member \"{}\" of --key-field once, found it more than once", self.0)),
+        }
+    }
+}
+
+/// Finds the values of all members with one name.
+struct FindMember<'a>(&'a str);
+
+impl<'de> Visitor<'de> for FindMember<'_> {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = Vec::new();
+        while let Some(Text(name)) = map.next_key()? {
+            if name == self.0 {
+                found.push(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, String> {
+    if !line.trim_ascii_start().starts_with('{') {
+        return Err("expected a JSON object, found something else".to_string()); // serde would take an array of the members
+    }
+    serde_json::from_str(line).map_err(|error| explain(&error))
+}
+
+/// What serde found, with the column; its own line number is always 1.
+fn explain(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    format!("expected a record: {} in column {}", message.strip_suffix(&place).unwrap_or(&message), error.column())
+}
+
+/// A key: a number or a string, its canonical decimal digits either way.
+fn key_of(value: &RawValue) -> Result<u64, String> {
+    let text = value.get();
+    let digits: Cow<'_, str> = match serde_json::from_str(text) {
+        Ok(Text(string)) => string,
+        Err(_) => Cow::Borrowed(text),
+    };
+    key::canonical(&digits).ok_or_else(|| {
+        let found: String = text.chars().take(40).collect();
+        format!("expected a key from 0 to 2^64-1 in plain decimal digits, found {found}")
+    })
+}
+
+fn decode(member: &str, text: &Text<'_>) -> Result<Vec<u8>, String> {
+    STANDARD.decode(text.0.as_bytes()).map_err(|error| format!("expected base64 in \"{member}\": {error}"))
+}
+
+fn compacted(value: &RawValue) -> Vec<u8> {
+    let mut out = Vec::with_capacity(value.get().len());
+    compact(value.get(), &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::testing::{self, Pairs, pair};
+
+    fn read_all(text: impl AsRef<[u8]>, format: &dyn Line) -> Result<Vec<testing::Pair>> {
+        let mut pairs = Pairs::default();
+        read(&mut Stream::of_pipe("in.ndjson", text.as_ref()), 1000, format, &mut pairs).map(|()| pairs.0)
+    }
+
+    fn one(line: &str) -> testing::Pair {
+        let mut pairs = read_all(line, &Record).unwrap();
+        assert_eq!(pairs.len(), 1);
+        pairs.remove(0)
+    }
+
+    fn message(text: impl AsRef<[u8]>) -> String {
+        match read_all(text, &Record) {
+            Err(Failure::Malformed(malformed)) => malformed.to_string(),
+            other => panic!("expected a malformed record, found {other:?}"),
+        }
+    }
+
+    #[test]
+    fn reads_every_kind_of_value() {
+        let cases: [(&str, testing::Pair); 13] = [
+            (r#"{"key":"1","value_b64":"AAEC"}"#, pair(1, b"", &[0, 1, 2])),
+            (r#"{"key":1,"value_b64":""}"#, pair(1, b"", b"")),
+            (r#"{"key":1,"value_b64":"\/\u002b\/+"}"#, pair(1, b"", &[0xff, 0xef, 0xfe])),
+            (r#"{"key":1,"text":""}"#, pair(1, b"", b"")),
+            (r#"{"key":1,"text":"h\u00e9 \n"}"#, pair(1, b"", "hé \n".as_bytes())),
+            (r#"{"key":1,"text":"é"}"#, pair(1, b"", "é".as_bytes())),
+            (r#"{"key":1,"value": {"a" : [1, 2.50, "x y"]} }"#, pair(1, b"", br#"{"a":[1,2.50,"x y"]}"#)),
+            (r#"{"key":1,"value":null}"#, pair(1, b"", b"null")),
+            (r#"{"key":1,"value":"text"}"#, pair(1, b"", b"\"text\"")),
+            (r#"{"key":1,"value":1e400}"#, pair(1, b"", b"1e400")),
+            (r#"{"key":1,"value":0.10000000000000000000001}"#, pair(1, b"", b"0.10000000000000000000001")),
+            (r#"{"prefix_b64":"cA==","value_b64":"dg==","key":1}"#, pair(1, b"p", b"v")),
+            ("\t{ \"key\" : 1 , \"text\" : \"x\" } ", pair(1, b"", b"x")),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(one(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn keys_are_exact() {
+        for (text, key) in [
+            ("0", 0),
+            ("9007199254740993", 9_007_199_254_740_993), // 2^53 + 1, which no double holds
+            ("\"9007199254740993\"", 9_007_199_254_740_993),
+            ("18446744073709551615", u64::MAX),
+            ("\"18446744073709551615\"", u64::MAX),
+            ("\"\\u0037\"", 7),
+        ] {
+            assert_eq!(one(&format!("{{\"key\":{text},\"text\":\"\"}}")).key, key, "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_that_are_none_are_refused() {
+        for key in [
+            "-1",
+            "-0",
+            "1.0",
+            "1e3",
+            "1E0",
+            "18446744073709551616",
+            "\"18446744073709551616\"",
+            "\"007\"",
+            "\"0x10\"",
+            "\"\"",
+            "\" 7\"",
+            "\"+7\"",
+            "\"1e3\"",
+            "null",
+            "true",
+            "[1]",
+            "{}",
+        ] {
+            let message = message(format!("{{\"key\":{key},\"text\":\"\"}}"));
+            assert_eq!(
+                message,
+                format!(
+                    "expected a key from 0 to 2^64-1 in plain decimal digits, found {key} (file in.ndjson, line 1)"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn lines_end_in_every_usual_way() {
+        let line = |key| format!("{{\"key\":{key},\"text\":\"x\"}}");
+        let expected = [pair(1, b"", b"x"), pair(2, b"", b"x")];
+        for (between, end) in [("\n", ""), ("\n", "\n"), ("\r\n", "\r\n"), ("\n\n \t\r\n", "\n\n")] {
+            assert_eq!(read_all(line(1) + between + &line(2) + end, &Record).unwrap(), expected, "{between:?} {end:?}");
+        }
+        assert_eq!(read_all("", &Record).unwrap(), []);
+        assert_eq!(read_all("\n\r\n", &Record).unwrap(), []);
+    }
+
+    /// One case for each way to be wrong, each in line 3, with what the message must name.
+    #[test]
+    fn names_the_line_that_is_wrong() {
+        let cases = [
+            ("{", "EOF"),
+            ("{\"key\":1,\"text\":\"x\"", "EOF"),
+            ("{\"key\":1,\"text\":\"x\"} {}", "column 22"),
+            ("{\"key\":1,\"text\":\"x\"}}", "column 21"),
+            ("[1, \"AA==\"]", "expected a JSON object"),
+            ("7", "expected a JSON object"),
+            ("\u{feff}{\"key\":1,\"text\":\"x\"}", "expected a JSON object"),
+            ("{\"text\":\"x\"}", "missing field `key`"),
+            ("{\"key\":1}", "found none"),
+            ("{\"key\":1,\"text\":\"x\",\"value\":1}", "found more than one"),
+            ("{\"key\":1,\"text\":\"x\",\"value\":null}", "found more than one"),
+            ("{\"key\":1,\"value_b64\":\"\",\"text\":\"\"}", "found more than one"),
+            ("{\"key\":1,\"key\":1,\"text\":\"x\"}", "duplicate field `key`"),
+            ("{\"key\":1,\"text\":\"x\",\"text\":\"x\"}", "duplicate field `text`"),
+            ("{\"key\":1,\"text\":\"x\",\"note\":1}", "unknown field `note`"),
+            ("{\"key\":1,\"text\":null}", "invalid type: null"),
+            ("{\"key\":1,\"text\":7}", "invalid type: integer `7`"),
+            ("{\"key\":1,\"text\":\"\\ud800\"}", "column"),
+            ("{\"key\":1,\"value_b64\":null}", "invalid type: null"),
+            ("{\"key\":1,\"value_b64\":\"A\"}", "expected base64 in \"value_b64\""),
+            ("{\"key\":1,\"value_b64\":\"AA\"}", "expected base64 in \"value_b64\""),
+            ("{\"key\":1,\"value_b64\":\"AA==\\n\"}", "expected base64 in \"value_b64\""),
+            ("{\"key\":1,\"value_b64\":\"_-==\"}", "expected base64 in \"value_b64\""),
+            ("{\"key\":1,\"text\":\"x\",\"prefix_b64\":\"?\"}", "expected base64 in \"prefix_b64\""),
+            ("{\"key\":1,\"value\":NaN}", "column"),
+            ("{\"key\":1,\"value\":[1,]}", "column"),
+            ("{\"key\":1,\"value\":01}", "column"),
+        ];
+        for (line, part) in cases {
+            let message =
+                message(format!("{{\"key\":1,\"text\":\"good\"}}\n\n{line}\n{{\"key\":2,\"text\":\"good\"}}\n"));
+            assert!(message.contains(part) && message.ends_with("(file in.ndjson, line 3)"), "{line}: {message}");
+        }
+        let message = message(b"{\"key\":1,\"text\":\"\xff\"}");
+        assert!(message.contains("UTF-8") && message.contains("column 18"), "{message}");
+    }
+
+    #[test]
+    fn a_line_has_a_longest_length() {
+        let line = |len: usize| format!("{{\"key\":1,\"text\":\"{}\"}}", "x".repeat(len - 19));
+        assert_eq!(line(50).len(), 50);
+        assert!(read_all(line(1000), &Record).is_ok());
+        assert!(read_all(line(999) + "\n", &Record).is_ok());
+        let message = message(line(50) + "\n" + &line(1001));
+        assert!(message.contains("--format bin") && message.contains("line 2"), "{message}");
+    }
+
+    #[test]
+    fn deep_values_do_not_overflow_the_stack() {
+        let depth = 200_000;
+        let value = "[".repeat(depth) + &"]".repeat(depth);
+        let line = format!("{{\"key\":1,\"value\":{value}}}");
+        let mut pairs = Pairs::default();
+        read(&mut Stream::of_pipe("f", line.as_bytes()), 1 << 20, &Record, &mut pairs).unwrap();
+        assert_eq!(pairs.0[0].value, value.as_bytes());
+    }
+
+    #[test]
+    fn with_a_key_field_the_line_is_the_value() {
+        let id = KeyField("id");
+        let line = r#" {"name": "a",  "id":  18446744073709551615, "name": 1.50}"#;
+        assert_eq!(read_all(format!("{line}\r\n"), &id).unwrap(), [pair(u64::MAX, b"", line.as_bytes())]);
+        assert_eq!(read_all(r#"{"id":"7"}"#, &id).unwrap(), [pair(7, b"", br#"{"id":"7"}"#)]);
+        for (line, part) in [
+            (r#"{"key":1}"#, "member \"id\" of --key-field, found none"),
+            (r#"{"a":{"id":1}}"#, "found none"),
+            (r#"{"id":1,"id":1}"#, "found it more than once"),
+            (r#"{"id":1.0}"#, "found 1.0"),
+            (r#"{"id":1} x"#, "column 10"),
+            (r#"{"id":1"#, "EOF"),
+            (r#"[1]"#, "expected an object"),
+            (r#"{"id":1,"x":nan}"#, "column"),
+        ] {
+            let message = read_all(format!("\n{line}\n"), &id).unwrap_err().to_string();
+            assert!(message.contains(part) && message.ends_with("(file in.ndjson, line 2)"), "{line}: {message}");
+        }
+    }
+}

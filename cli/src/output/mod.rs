@@ -1,0 +1,202 @@
+//! Outputs of `export`: the formats of the inputs, written so that `build` reads the same pairs again.
+
+mod binary;
+mod dir;
+mod ndjson;
+mod partial;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Result};
+use crate::input::Format;
+pub(crate) use crate::output::partial::Partial;
+
+const BUFFER: usize = 256 << 10;
+
+/// Takes pairs and writes them.
+pub(crate) trait Output {
+    /// Writes a pair.
+    ///
+    /// Errors: `Usage` if the format has no place for a prefix; `Io`; `BrokenPipe`.
+    fn write(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Makes what was written visible under its name; what is dropped before is removed.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// Opens an output: a path, or standard output for `-`.
+///
+/// Errors: `Usage` if a directory is asked for where there is something already, or on standard output.
+pub(crate) fn open(path: &Path, format: Format) -> Result<Box<dyn Output>> {
+    Ok(match format {
+        Format::Dir => Box::new(dir::Dir::create(path)?),
+        Format::Ndjson => Box::new(ndjson::Ndjson::new(Target::open(path)?)),
+        Format::Bin => Box::new(binary::Bin::new(Target::open(path)?)),
+        Format::Bin2 => Box::new(binary::Bin2::new(Target::open(path)?)),
+    })
+}
+
+/// Where the bytes of a format that is one file go.
+pub(crate) struct Target {
+    writer: BufWriter<Box<dyn Write>>,
+    /// `None` = standard output, or something else that is no regular file.
+    partial: Option<Partial>,
+    path: PathBuf,
+}
+
+impl Target {
+    fn open(path: &Path) -> Result<Target> {
+        if path == Path::new("-") {
+            return Ok(Target::new(Box::new(io::stdout().lock()), None, path));
+        }
+        let create = |path: &Path| File::create(path).map_err(|error| Failure::io("create", path, error));
+        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            return Ok(Target::new(Box::new(create(path)?), None, path)); // a FIFO, a device
+        }
+        let partial = Partial::beside(path)?;
+        Ok(Target::new(Box::new(create(partial.path())?), Some(partial), path))
+    }
+
+    fn new(writer: Box<dyn Write>, partial: Option<Partial>, path: &Path) -> Target {
+        Target { writer: BufWriter::with_capacity(BUFFER, writer), partial, path: path.to_path_buf() }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write_all(bytes).map_err(|error| failure(&self.path, error))
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.writer.flush().map_err(|error| failure(&self.path, error))?;
+        drop(self.writer);
+        self.partial.map_or(Ok(()), Partial::keep)
+    }
+}
+
+/// The failure of a write; a FIFO whose reader has gone is a broken pipe too.
+fn failure(path: &Path, error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
+        _ if path == Path::new("-") => Failure::stdout(error),
+        _ => Failure::io("write", path, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is written in a format is what its reader hands on.
+
+    use std::fs;
+
+    use super::*;
+    use crate::input::testing::{Pair, Pairs, pair};
+    use crate::input::{Input, Reading};
+
+    const ALL: [Format; 4] = [Format::Dir, Format::Ndjson, Format::Bin, Format::Bin2];
+
+    fn write(path: &Path, format: Format, pairs: &[Pair]) -> Result<()> {
+        let mut output = open(path, format)?;
+        for Pair { key, prefix, value } in pairs {
+            output.write(*key, prefix, value)?;
+        }
+        output.finish()
+    }
+
+    fn read(path: &Path, format: Format) -> Vec<Pair> {
+        let mut pairs = Pairs::default();
+        let inputs = Input::resolve_all(&[path.to_path_buf()], Some(format)).unwrap();
+        inputs[0].read(&Reading::for_tests(), &mut pairs).unwrap();
+        pairs.0
+    }
+
+    fn pairs() -> Vec<Pair> {
+        let every_byte: Vec<u8> = (0..=255).collect();
+        vec![
+            pair(0, b"", b""),
+            pair(7, b"", &every_byte),
+            pair(1 << 60, b"", b"\n"),
+            pair(u64::MAX, b"", &vec![1; 3 << 20]),
+        ]
+    }
+
+    fn pairs_with_prefixes() -> Vec<Pair> {
+        let mut pairs = pairs();
+        pairs[1].prefix = b"fragments\0".to_vec();
+        pairs[3].prefix = vec![2; 2 << 20];
+        pairs
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        for format in ALL {
+            let path = dir.path().join(format.as_str());
+            write(&path, format, &pairs()).unwrap();
+            assert!(read(&path, format) == pairs(), "{format:?}");
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "nothing else is left behind");
+    }
+
+    #[test]
+    fn prefixes_are_written_too() {
+        let dir = tempfile::tempdir().unwrap();
+        for format in [Format::Dir, Format::Ndjson, Format::Bin2] {
+            let path = dir.path().join(format.as_str());
+            write(&path, format, &pairs_with_prefixes()).unwrap();
+            assert!(read(&path, format) == pairs_with_prefixes(), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn bin_refuses_to_drop_a_prefix() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = write(&dir.path().join("a"), Format::Bin, &pairs_with_prefixes()).unwrap_err();
+        assert!(
+            matches!(&error, Failure::Usage(message) if message.contains("key 7") && message.contains("bin2")),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "what was begun is removed");
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let written = |format: Format, prefix: &[u8]| {
+            let path = dir.path().join("golden");
+            write(&path, format, &[pair(258, prefix, b"v")]).unwrap();
+            fs::read(path).unwrap()
+        };
+        assert_eq!(written(Format::Bin, b""), b"\x02\x01\0\0\0\0\0\0\x01\0\0\0\0\0\0\0v");
+        assert_eq!(written(Format::Bin2, b"p"), b"\x02\x01\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0pv");
+        assert_eq!(written(Format::Ndjson, b""), b"{\"key\":\"258\",\"value_b64\":\"dg==\"}\n");
+        assert_eq!(
+            written(Format::Ndjson, b"p"),
+            b"{\"key\":\"258\",\"prefix_b64\":\"cA==\",\"value_b64\":\"dg==\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_directory_is_not_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("out");
+        fs::create_dir(&target).unwrap();
+        write(&target, Format::Dir, &[pair(1, b"", b"x")]).unwrap();
+        assert!(matches!(write(&target, Format::Dir, &[]), Err(Failure::Usage(_))));
+        assert_eq!(fs::read(target.join("1")).unwrap(), b"x");
+        assert!(matches!(open(Path::new("-"), Format::Dir), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn a_file_is_replaced_only_when_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("a.bin");
+        fs::write(&target, b"before").unwrap();
+        let mut output = open(&target, Format::Bin).unwrap();
+        output.write(1, b"", b"x").unwrap();
+        drop(output);
+        assert_eq!(fs::read(&target).unwrap(), b"before");
+        write(&target, Format::Bin, &[]).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"");
+    }
+}

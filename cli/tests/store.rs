@@ -1,0 +1,133 @@
+//! Generations are listed, rolled back, collected, and shipped; readers see whole ones only.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use common::{Place, command, sharddb};
+
+/// A store with so many generations; each has the key 1 with its number.
+fn store_of(place: &Place, generations: u32) -> String {
+    let store = place.text("store");
+    for number in 1..=generations {
+        let input = place.write("in.ndjson", format!("{{\"key\":1,\"text\":\"{number}\"}}\n"));
+        sharddb(["build", &store, "--input", &input]).expect(0);
+    }
+    store
+}
+
+fn current(store: &str) -> String {
+    sharddb(["get", store, "1"]).expect(0).text().to_string()
+}
+
+#[test]
+fn generations_are_listed() {
+    let place = Place::new();
+    let store = store_of(&place, 2);
+    assert_eq!(sharddb(["generations", &store]).expect(0).text(), "gen-0000000001\ngen-0000000002  current\n");
+    fs::create_dir(place.path("store/gen-0000000003")).unwrap();
+    let listed = sharddb(["generations", &store]).expect(0);
+    assert_eq!(listed.text().lines().last(), Some("gen-0000000003  incomplete"));
+}
+
+#[test]
+fn rollback_goes_back_and_forward() {
+    let place = Place::new();
+    let store = store_of(&place, 3);
+    let run = sharddb(["rollback", &store]).expect_error(0, &["gen-0000000002 is current"]);
+    assert_eq!(current(&store), "2");
+    assert_eq!(run.text(), "");
+    sharddb(["rollback", &store, "gen-0000000001"]).expect(0);
+    assert_eq!(current(&store), "1");
+    sharddb(["rollback", &store]).expect_error(2, &["gen-0000000001"]);
+    sharddb(["rollback", &store, "3"]).expect(0);
+    assert_eq!(current(&store), "3");
+    sharddb(["rollback", &store, "4"]).expect_error(2, &["gen-0000000004"]);
+    sharddb(["rollback", &store, "newest"]).expect(2);
+    assert_eq!(current(&store), "3");
+}
+
+#[test]
+fn gc_removes_what_nobody_reads() {
+    let place = Place::new();
+    let store = store_of(&place, 4);
+    sharddb(["gc", &store, "--keep", "3"]).expect_error(0, &["removed gen-0000000001"]);
+    let generation = place.text("store/gen-0000000002");
+
+    let mut reader = command(["get-many", &store, "--keys", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, mut lines) = (reader.stdin.take().unwrap(), BufReader::new(reader.stdout.take().unwrap()).lines());
+    writeln!(stdin, "1").unwrap();
+    lines.next().unwrap().unwrap(); // it has generation 4 open
+    sharddb(["rollback", &store, "2"]).expect(0);
+    let run = sharddb(["gc", &store]).expect(0);
+    assert!(run.stderr.contains("removed gen-0000000003"), "{}", run.stderr);
+    assert!(place.path("store/gen-0000000004").exists(), "read, and the newest");
+    assert!(fs::exists(generation).unwrap(), "current");
+    drop(stdin);
+    reader.wait().unwrap();
+    sharddb(["rollback", &store, "4"]).expect(0);
+    sharddb(["gc", &store]).expect_error(0, &["removed gen-0000000002"]);
+    assert_eq!(sharddb(["generations", &store]).expect(0).text(), "gen-0000000004  current\n");
+}
+
+#[test]
+fn a_generation_is_shipped() {
+    let place = Place::new();
+    let store = store_of(&place, 2);
+    let other = place.text("other");
+    let from = place.text("store/current");
+    sharddb(["publish", &other, "--from", &from]).expect_error(0, &["published gen-0000000001"]);
+    assert_eq!(current(&other), "2");
+    assert_eq!(current(&store), "2", "the source stays");
+    sharddb(["publish", &other, "--from", &place.text("store/gen-0000000001")]).expect(0);
+    assert_eq!(current(&other), "1");
+    sharddb(["rollback", &other]).expect(0);
+    assert_eq!(current(&other), "2");
+}
+
+#[test]
+fn what_is_shipped_is_verified() {
+    let place = Place::new();
+    store_of(&place, 1);
+    let copy = |name: &str| {
+        for (file, bytes) in place.files("store/gen-0000000001") {
+            place.write(&format!("{name}/{file}"), bytes);
+        }
+        place.text(name)
+    };
+    let other = place.text("other");
+    let from = copy("flipped");
+    let mut shard = fs::read(place.path("flipped/0.shard")).unwrap();
+    *shard.last_mut().unwrap() ^= 1;
+    place.write("flipped/0.shard", shard);
+    sharddb(["publish", &other, "--from", &from]).expect_error(3, &["0.shard"]);
+
+    let from = copy("missing");
+    fs::remove_file(place.path("missing/0.shard")).unwrap();
+    sharddb(["publish", &other, "--from", &from]).expect(3);
+
+    let from = copy("unlisted");
+    fs::remove_file(place.path("unlisted/manifest.json")).unwrap();
+    sharddb(["publish", &other, "--from", &from]).expect_error(2, &["manifest"]);
+    sharddb(["publish", &other, "--from", &place.text("nothing")]).expect_error(4, &["nothing"]);
+    assert_eq!(sharddb(["generations", &other]).expect(0).text(), "");
+
+    let from = copy("good");
+    sharddb(["publish", &other, "--from", &from, "--move"]).expect(0);
+    assert!(!place.path("good").exists());
+    assert_eq!(current(&other), "1");
+}
+
+#[test]
+fn what_is_no_store_is_told() {
+    let place = Place::new();
+    let missing = place.text("missing");
+    let empty = place.text("empty");
+    fs::create_dir(&empty).unwrap();
+    for verb in ["generations", "gc", "rollback"] {
+        sharddb([verb, &missing]).expect_error(4, &["missing"]);
+        sharddb([verb, &empty]).expect_error(2, &["empty"]);
+    }
+}

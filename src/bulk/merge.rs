@@ -1,0 +1,156 @@
+//! Merging runs: pairs of many runs in one storage order, each key once.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use crate::bulk::SortedPairs;
+use crate::bulk::options::OnDuplicate;
+use crate::bulk::run::{Run, RunReader};
+use crate::error::Result;
+use crate::shard::{PairBytes, PairHeader, duplicate_key};
+use crate::spec::ShardingSpec;
+use crate::storage::Cursor;
+
+/// The smallest blocks in which a run is read.
+const MIN_BLOCK: usize = 48 << 10;
+
+/// The largest; more does not make a disk faster.
+const MAX_BLOCK: usize = 2 << 20;
+
+/// Each run is an open file.
+const MAX_RUNS: usize = 400;
+
+/// How many runs can be merged at once in so much memory.
+pub(crate) fn fan_in(memory: usize) -> usize {
+    (memory / (2 * MIN_BLOCK)).clamp(2, MAX_RUNS)
+}
+
+/// Several runs as one; their order is that of insertion.
+pub(crate) struct Merge {
+    spec: ShardingSpec,
+    on_duplicate: OnDuplicate,
+    runs: Vec<RunReader>,
+    /// The next pair of each run.
+    heads: BinaryHeap<Reverse<Head>>,
+    dropped: u64,
+}
+
+/// A run's next pair, ordered by place, key, run.
+struct Head {
+    place: u64,
+    header: PairHeader,
+}
+
+impl Merge {
+    pub(crate) fn new(runs: &[Run], spec: ShardingSpec, on_duplicate: OnDuplicate, memory: usize) -> Result<Merge> {
+        let share = memory / runs.len().max(1);
+        let mut merge = Merge {
+            spec,
+            on_duplicate,
+            runs: Vec::with_capacity(runs.len()),
+            heads: BinaryHeap::with_capacity(runs.len()),
+            dropped: 0,
+        };
+        for (source, run) in (0u32..).zip(runs) {
+            let of_run = run.len().max(1);
+            let headers = u128::from(run.headers_len()) * share as u128 / u128::from(of_run);
+            let header_block = usize::try_from(headers).unwrap_or(share).clamp(MIN_BLOCK / 2, MAX_BLOCK);
+            let value_block = share.saturating_sub(header_block).clamp(MIN_BLOCK / 2, MAX_BLOCK);
+            let mut reader = run.read(header_block, value_block);
+            if let Some(head) = merge.head(source, &mut reader)? {
+                merge.heads.push(Reverse(head));
+            }
+            merge.runs.push(reader);
+        }
+        Ok(merge)
+    }
+
+    fn head(&self, source: u32, reader: &mut RunReader) -> Result<Option<Head>> {
+        let Some(header) = reader.next()? else { return Ok(None) };
+        Ok(Some(Head { place: self.spec.place(header.key), header: PairHeader { source, ..header } }))
+    }
+
+    /// How many pairs were dropped as duplicates.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Takes the smallest pair, and the next one of its run into the heap.
+    fn pop(&mut self) -> Result<Option<Head>> {
+        let Some(mut top) = self.heads.peek_mut() else { return Ok(None) };
+        let source = top.0.header.source;
+        let next = self.runs.get_mut(source as usize).map_or(Ok(None), RunReader::next)?;
+        Ok(Some(match next {
+            Some(header) => {
+                let place = self.spec.place(header.key);
+                let next = Reverse(Head { place, header: PairHeader { source, ..header } });
+                std::mem::replace(&mut *top, next).0
+            }
+            None => PeekMut::pop(top).0,
+        }))
+    }
+
+    fn drop_pair(&mut self, header: &PairHeader) {
+        self.dropped += 1;
+        if let Some(run) = self.runs.get_mut(header.source as usize) {
+            run.drop_pair(header);
+        }
+    }
+
+    fn next_is(&self, head: &Head) -> bool {
+        // equal keys have equal places, so they come one behind the other
+        self.heads.peek().is_some_and(|next| next.0.header.key == head.header.key && next.0.place == head.place)
+    }
+}
+
+impl SortedPairs for Merge {
+    fn next(&mut self) -> Result<Option<(u64, PairHeader)>> {
+        let Some(mut head) = self.pop()? else { return Ok(None) };
+        while self.next_is(&head) {
+            let Some(later) = self.pop()? else { break };
+            let dropped = match self.on_duplicate {
+                OnDuplicate::Error => return Err(duplicate_key(head.header.key)),
+                OnDuplicate::KeepFirst => later,
+                OnDuplicate::KeepLast => std::mem::replace(&mut head, later),
+            };
+            self.drop_pair(&dropped.header);
+        }
+        if let Some(run) = self.runs.get_mut(head.header.source as usize) {
+            run.keep_pair(&mut head.header);
+        }
+        Ok(Some((head.place, head.header)))
+    }
+}
+
+impl PairBytes for Merge {
+    fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
+        self.runs.get_mut(pair.source as usize).map_or(Ok(()), |run| run.copy(pair, to))
+    }
+}
+
+impl Head {
+    fn order(&self) -> (u64, u64, u32) {
+        (self.place, self.header.key, self.header.source)
+    }
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Head) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Head) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Head) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Head {}

@@ -1,0 +1,228 @@
+//! How to build, and how far a build has come.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::bulk::BulkLoader;
+use crate::error::{Error, Result};
+use crate::layout::ValueAlignment;
+use crate::plan::Profile;
+use crate::spec::{Encoding, ShardingSpec};
+
+/// The least memory that a loader works with.
+const MIN_MEMORY: u64 = 16 << 20;
+
+/// What to do when a key comes again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDuplicate {
+    /// The build fails and names the key (the default).
+    #[default]
+    Error,
+    /// The pair that was inserted first stays.
+    KeepFirst,
+    /// The pair that was inserted last stays.
+    KeepLast,
+}
+
+/// Options of a build; then [`create`](BuildOptions::create).
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    pub(crate) memory: u64,
+    pub(crate) threads: usize,
+    pub(crate) temp_dir: Option<PathBuf>,
+    pub(crate) on_duplicate: OnDuplicate,
+    pub(crate) checks: bool,
+    pub(crate) value_alignment: ValueAlignment,
+    pub(crate) spec: Option<ShardingSpec>,
+    pub(crate) profile: Profile,
+    pub(crate) data_encoding: Option<Encoding>,
+    pub(crate) minishard_index_encoding: Option<Encoding>,
+    pub(crate) info: Option<String>,
+    pub(crate) progress: Arc<BuildProgress>,
+    pub(crate) cancel: Arc<AtomicBool>,
+}
+
+impl Default for BuildOptions {
+    fn default() -> BuildOptions {
+        BuildOptions {
+            memory: 1 << 30,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            temp_dir: None,
+            on_duplicate: OnDuplicate::default(),
+            checks: true,
+            value_alignment: ValueAlignment::default(),
+            spec: None,
+            profile: Profile::Local,
+            data_encoding: None,
+            minishard_index_encoding: None,
+            info: None,
+            progress: Arc::default(),
+            cancel: Arc::default(),
+        }
+    }
+}
+
+impl BuildOptions {
+    /// The most memory that the loader takes, in bytes, at least 16 MiB. Default: 1 GiB.
+    ///
+    /// It counts everything but the slice that the caller holds. Less of it means more and smaller runs on disk.
+    pub fn memory(&mut self, bytes: u64) -> &mut BuildOptions {
+        self.memory = bytes;
+        self
+    }
+
+    /// Threads that encode, check and sort beside the caller's. Default: one for each core.
+    pub fn threads(&mut self, threads: usize) -> &mut BuildOptions {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Where spilled pairs go. Default: the store, so that they lie on its file system.
+    pub fn temp_dir(&mut self, directory: impl Into<PathBuf>) -> &mut BuildOptions {
+        self.temp_dir = Some(directory.into());
+        self
+    }
+
+    /// What to do when a key comes again. Default: the build fails and names it.
+    pub fn on_duplicate(&mut self, on_duplicate: OnDuplicate) -> &mut BuildOptions {
+        self.on_duplicate = on_duplicate;
+        self
+    }
+
+    /// Whether to store checks: 4 bytes a key, and 4 a minishard. Default: true.
+    pub fn checks(&mut self, checks: bool) -> &mut BuildOptions {
+        self.checks = checks;
+        self
+    }
+
+    /// The alignment of values in their files. Default: 1.
+    pub fn value_alignment(&mut self, alignment: ValueAlignment) -> &mut BuildOptions {
+        self.value_alignment = alignment;
+        self
+    }
+
+    /// The sharding specification, used as it is. Default: planned from the pairs by the profile.
+    pub fn spec(&mut self, spec: ShardingSpec) -> &mut BuildOptions {
+        self.spec = Some(spec);
+        self
+    }
+
+    /// The profile by which a specification is planned where none is given. Default: local.
+    pub fn profile(&mut self, profile: Profile) -> &mut BuildOptions {
+        self.profile = profile;
+        self
+    }
+
+    /// The encoding of values in a planned specification. Default: raw.
+    pub fn data_encoding(&mut self, encoding: Encoding) -> &mut BuildOptions {
+        self.data_encoding = Some(encoding);
+        self
+    }
+
+    /// The encoding of minishard indexes in a planned specification. Default: as the profile says.
+    pub fn minishard_index_encoding(&mut self, encoding: Encoding) -> &mut BuildOptions {
+        self.minishard_index_encoding = Some(encoding);
+        self
+    }
+
+    /// An `info` (JSON) whose members but "sharding" and "sharddb" are kept as given. Default: none.
+    pub fn info(&mut self, text: impl Into<String>) -> &mut BuildOptions {
+        self.info = Some(text.into());
+        self
+    }
+
+    /// Where the loader tells how far it has come. Default: nowhere.
+    pub fn progress(&mut self, progress: Arc<BuildProgress>) -> &mut BuildOptions {
+        self.progress = progress;
+        self
+    }
+
+    /// A flag that makes the loader stop with `Cancelled` soon after it is set. Default: none.
+    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut BuildOptions {
+        self.cancel = cancel;
+        self
+    }
+
+    /// Opens the store for writing, made if it is not there, and begins a generation.
+    ///
+    /// Errors: `Locked` if another writer is at it, `Io`, `InvalidInput` for options that cannot be.
+    pub fn create(&self, store: impl AsRef<Path>) -> Result<BulkLoader> {
+        if self.memory < MIN_MEMORY {
+            let message = format!("expected at least {MIN_MEMORY} bytes of memory for a build, found {}", self.memory);
+            return Err(Error::invalid_input(message));
+        }
+        BulkLoader::create(store.as_ref(), self.clone())
+    }
+
+    /// The specification's encodings, where the options say otherwise.
+    pub(crate) fn with_encodings(&self, mut spec: ShardingSpec) -> ShardingSpec {
+        if let Some(encoding) = self.data_encoding {
+            spec = spec.with_data_encoding(encoding);
+        }
+        if let Some(encoding) = self.minishard_index_encoding {
+            spec = spec.with_minishard_index_encoding(encoding);
+        }
+        spec
+    }
+}
+
+/// What a build is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BuildPhase {
+    /// Taking pairs in.
+    #[default]
+    Insert,
+    /// Sorting what was logged, now that the specification is planned.
+    Sort,
+    /// Merging runs into fewer.
+    Merge,
+    /// Writing shards.
+    Write,
+    /// Bringing everything to the disk and publishing it.
+    Publish,
+}
+
+/// How far a build has come; shared with whoever shows it.
+#[derive(Debug, Default)]
+pub struct BuildProgress {
+    phase: AtomicU8,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl BuildProgress {
+    const PHASES: [BuildPhase; 5] =
+        [BuildPhase::Insert, BuildPhase::Sort, BuildPhase::Merge, BuildPhase::Write, BuildPhase::Publish];
+
+    /// Nothing done yet.
+    pub fn new() -> BuildProgress {
+        BuildProgress::default()
+    }
+
+    /// What the build is doing.
+    pub fn phase(&self) -> BuildPhase {
+        Self::PHASES.get(usize::from(self.phase.load(Ordering::Relaxed))).copied().unwrap_or_default()
+    }
+
+    /// Bytes done in this phase.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Bytes to do in this phase; 0 where nobody knows.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin(&self, phase: BuildPhase, total: u64) {
+        let number = Self::PHASES.iter().position(|other| *other == phase).unwrap_or(0);
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        self.phase.store(u8::try_from(number).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,145 @@
+//! Adopting a generation that was built elsewhere: verified throughout, then published.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::failpoint;
+use crate::json;
+use crate::manifest::{self, Manifest, ShardRecord};
+use crate::spec::ShardingSpec;
+use crate::store::fs::{self, Checksum};
+use crate::store::generation_id::GenerationId;
+use crate::store::publish::{self, PendingGeneration, SharedLock};
+use crate::store::{INFO, current, lease, lock};
+
+const SHARD_EXTENSION: &str = ".shard";
+
+/// A complete generation outside of the store: the manifest is sound and fits `info` and the names of the files.
+pub(super) struct Foreign {
+    directory: PathBuf,
+    info: Vec<u8>,
+    manifest: Manifest,
+    manifest_text: Vec<u8>,
+}
+
+impl Foreign {
+    /// Reads and checks everything but the shard files.
+    pub(super) fn open(directory: &Path) -> Result<Foreign> {
+        let directory = fs::canonical(directory)?;
+        let path = directory.join(manifest::FILE_NAME);
+        if !fs::is_file(&path) {
+            let message = "expected a generation that ShardDb wrote, with a manifest.json, found none";
+            return Err(Error::invalid_input(message).at_path(&path));
+        }
+        let manifest_text = fs::read(&path)?;
+        let manifest = Manifest::parse(&manifest_text).map_err(|error| error.at_path(&path))?;
+        let path = directory.join(INFO);
+        let info = fs::read(&path)?;
+        manifest.check_info(&info).map_err(|error| error.at_path(&path))?;
+        let sharding = sharding(&info).map_err(|error| error.at_path(&path))?;
+        manifest.check_sharding(&sharding).map_err(|error| error.at_path(&path))?;
+        let foreign = Foreign { directory, info, manifest, manifest_text };
+        foreign.check_names()?;
+        Ok(foreign)
+    }
+
+    /// Publishes a copy.
+    pub(super) fn publish_copy(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
+        let pending = PendingGeneration::begin(store, lock, None)?;
+        for shard in &self.manifest.shards {
+            let path = self.path_of(shard);
+            let to = pending.path().join(self.name_of(shard));
+            check(shard, fs::copy_new(&path, &to)?, &path)?;
+            failpoint::reach("adopt: after shard");
+        }
+        pending.publish_text(&self.info, &self.manifest, &self.manifest_text)
+    }
+
+    /// Publishes the directory itself: it becomes the generation by one rename, so that a crash leaves it whole in
+    /// the one place or the other. Across file systems it is copied and left where it is.
+    pub(super) fn publish_moved(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
+        self.check_no_store()?;
+        current::read(store)?;
+        for shard in &self.manifest.shards {
+            let path = self.path_of(shard);
+            check(shard, fs::checksum(&path)?, &path)?;
+        }
+        failpoint::reach("adopt: after verification");
+        self.complete()?;
+        let published = publish::install(store, &mut publish::locked(lock), &self.directory); // and unlocked again
+        match published {
+            Err(error) if fs::crosses_devices(&error) => self.publish_copy(store, lock),
+            published => published,
+        }
+    }
+
+    /// What [`PendingGeneration::publish`] does with files that are not known to be synced.
+    fn complete(&self) -> Result<()> {
+        let lease = self.directory.join(lease::FILE_NAME);
+        if !fs::exists(&lease) {
+            fs::write_new(&lease, b"")?;
+        }
+        let shards = self.manifest.shards.iter().map(|shard| self.path_of(shard));
+        for path in shards.chain([INFO, manifest::FILE_NAME].map(|name| self.directory.join(name))) {
+            fs::fsync_file(&path)?;
+            fs::set_read_only(&path)?;
+        }
+        fs::fsync_dir(&self.directory)
+    }
+
+    /// Errors: `Corrupt` unless the shard files are those of the manifest, no more and no less.
+    fn check_names(&self) -> Result<()> {
+        let names = fs::names(&self.directory)?;
+        let found: BTreeSet<_> = names.into_iter().filter(|name| name.ends_with(SHARD_EXTENSION)).collect();
+        let expected: BTreeSet<_> = self.manifest.shards.iter().map(|shard| self.name_of(shard)).collect();
+        if let Some(name) = expected.difference(&found).next() {
+            let message = "expected this shard file by the manifest, found none";
+            return Err(Error::corrupt(message).at_path(&self.directory.join(name)));
+        }
+        if let Some(name) = found.difference(&expected).next() {
+            let message = "expected the shard files of the manifest only, found another";
+            return Err(Error::corrupt(message).at_path(&self.directory.join(name)));
+        }
+        Ok(())
+    }
+
+    /// A generation of a store has readers that know it by its place.
+    fn check_no_store(&self) -> Result<()> {
+        let parent = self.directory.parent().unwrap_or(&self.directory);
+        if [current::FILE_NAME, lock::FILE_NAME].iter().any(|name| fs::exists(&parent.join(name))) {
+            let message = "expected a directory outside of any store, found a generation of one: \
+                           copy it, or roll back to it";
+            return Err(Error::invalid_input(message).at_path(&self.directory));
+        }
+        Ok(())
+    }
+
+    fn name_of(&self, shard: &ShardRecord) -> String {
+        self.manifest.sharding.shard_file_name(shard.number)
+    }
+
+    fn path_of(&self, shard: &ShardRecord) -> PathBuf {
+        self.directory.join(self.name_of(shard))
+    }
+}
+
+/// The sharding specification at the root of an `info`.
+fn sharding(info: &[u8]) -> Result<ShardingSpec> {
+    let Some(sharding) = json::pointer(json::parse(info)?, "/sharding")? else {
+        return Err(Error::invalid_spec("expected a member \"sharding\" in info, found none"));
+    };
+    ShardingSpec::from_value(sharding)
+}
+
+fn check(shard: &ShardRecord, found: Checksum, path: &Path) -> Result<()> {
+    let expected = Checksum { bytes: shard.bytes, crc32: shard.crc32 };
+    if found != expected {
+        let message = format!(
+            "expected a shard file of {} bytes with the crc32 {}, found {} bytes with the crc32 {}",
+            expected.bytes, expected.crc32, found.bytes, found.crc32
+        );
+        return Err(Error::corrupt(message).at_path(path).at_shard(shard.number));
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! `current`: the link in a store that names the published generation, and the one thing that is ever swapped.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::failpoint;
+use crate::store::fs;
+use crate::store::generation_id::GenerationId;
+
+/// The name of the link.
+pub(crate) const FILE_NAME: &str = "current";
+
+/// The next link, before it is renamed to [`FILE_NAME`].
+const TEMPORARY_NAME: &str = "tmp-current";
+
+/// The generation that `current` names; `None` if nothing was published.
+///
+/// Errors: `Corrupt` if it names anything else than one directory beside it, `gen-` and ten digits.
+pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
+    let path = store.join(FILE_NAME);
+    let Some(name) = fs::read_link(&path)? else { return Ok(None) };
+    let id = name.to_str().and_then(GenerationId::from_name).ok_or_else(|| {
+        let message = format!(
+            "expected the name of one generation, gen- and ten digits, found {name:?}: \
+             roll back to a generation by its number"
+        );
+        Error::corrupt(message).at_path(&path)
+    })?;
+    Ok(Some(id))
+}
+
+/// Makes `current` name `id`: at every moment, after a crash too, it is there and names the old one or the new.
+pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
+    let temporary = store.join(TEMPORARY_NAME);
+    fs::remove(&temporary)?; // of a swap that failed
+    fs::write_link(Path::new(&id.to_string()), &temporary)?;
+    failpoint::reach("current: after temporary link");
+    fs::rename(&temporary, &store.join(FILE_NAME))?;
+    failpoint::reach("current: after rename");
+    fs::fsync_dir(store)?;
+    failpoint::reach("current: after store sync");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir, write};
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::store::testing::TempDir;
+
+    fn id(number: u64) -> GenerationId {
+        GenerationId::new(number).unwrap()
+    }
+
+    #[test]
+    fn swaps_and_reads_back() {
+        let store = TempDir::new();
+        assert_eq!(read(store.path()).unwrap(), None);
+        swap(store.path(), id(3)).unwrap();
+        assert_eq!(read(store.path()).unwrap(), Some(id(3)));
+        swap(store.path(), id(2)).unwrap();
+        assert_eq!(read(store.path()).unwrap(), Some(id(2)));
+        assert_eq!(store.names(), ["current"]);
+        #[cfg(unix)]
+        assert_eq!(std::fs::read_link(store.path().join("current")).unwrap(), Path::new("gen-0000000002"));
+    }
+
+    #[test]
+    fn a_text_file_is_as_good_and_is_replaced() {
+        let store = TempDir::new();
+        for text in ["gen-0000000007", "gen-0000000007\n", "gen-0000000007\r\n"] {
+            write(store.path().join("current"), text).unwrap();
+            assert_eq!(read(store.path()).unwrap(), Some(id(7)), "{text:?}");
+        }
+        swap(store.path(), id(8)).unwrap();
+        assert_eq!(read(store.path()).unwrap(), Some(id(8)));
+    }
+
+    #[test]
+    fn what_a_failed_swap_left_does_not_matter() {
+        let store = TempDir::new();
+        write(store.path().join(TEMPORARY_NAME), "x").unwrap();
+        swap(store.path(), id(1)).unwrap();
+        assert_eq!(read(store.path()).unwrap(), Some(id(1)));
+    }
+
+    /// One case for each way out of the store; the message names what was found.
+    #[test]
+    fn names_one_generation_beside_it_or_is_corrupt() {
+        let cases = [
+            "../x",
+            "gen-1",
+            "/gen-0000000001",
+            "gen-0000000001/",
+            "./gen-0000000001",
+            "../gen-0000000001",
+            "gen-0000000001/../gen-0000000002",
+            "gen-0000000001 ",
+            "gen-00000000001",
+            "tmp-gen-1",
+            ".",
+        ];
+        for found in cases {
+            let text = TempDir::new();
+            write(text.path().join("current"), found).unwrap();
+            #[cfg(unix)]
+            let link = TempDir::new();
+            #[cfg(unix)]
+            std::os::unix::fs::symlink(found, link.path().join("current")).unwrap();
+            #[cfg(unix)]
+            refuses(link.path(), found);
+            refuses(text.path(), found);
+        }
+        for text in ["", "\n", "gen-0000000001\n\n", "\u{feff}gen-0000000001"] {
+            let store = TempDir::new();
+            write(store.path().join("current"), text).unwrap();
+            refuses(store.path(), "found");
+        }
+        let store = TempDir::new();
+        write(store.path().join("current"), b"gen-000000000\xff").unwrap();
+        refuses(store.path(), "found");
+    }
+
+    #[test]
+    fn a_directory_is_corrupt() {
+        let store = TempDir::new();
+        create_dir(store.path().join("current")).unwrap();
+        refuses(store.path(), "found something else");
+    }
+
+    fn refuses(store: &Path, found: &str) {
+        let error = read(store).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{found}");
+        assert_eq!(error.path(), Some(&*store.join("current")));
+        assert!(error.to_string().contains(found), "{error}");
+    }
+}

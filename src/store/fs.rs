@@ -1,0 +1,313 @@
+//! Every call of the store to the file system, each with what it was for in its error.
+//!
+//! Nothing here knows what a generation is. Where a platform lacks something (syncing of directories, symbolic
+//! links), the difference is settled here.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::error::{Error, Result};
+
+/// Files are read and copied in pieces of this size.
+const CHUNK: usize = 1 << 20;
+
+/// Longer than any path that a link holds.
+const LONGEST_LINK: u64 = 1 << 16;
+
+/// The length and the crc32 of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Checksum {
+    pub(super) bytes: u64,
+    pub(super) crc32: u32,
+}
+
+pub(super) fn create_dir(path: &Path) -> Result<()> {
+    fs::create_dir(path).map_err(|error| Error::io("create the directory", path, error))
+}
+
+pub(super) fn create_dir_all(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|error| Error::io("create the directory", path, error))
+}
+
+/// A new directory in `parent` whose name begins with `prefix` and was not there before.
+pub(super) fn create_unique_dir(parent: &Path, prefix: &str) -> Result<PathBuf> {
+    loop {
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let path = parent.join(format!("{prefix}{}-{nanos:x}", std::process::id()));
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {} // the clock moves on
+            Err(error) => return Err(Error::io("create the directory", &path, error)),
+            Ok(()) => return Ok(path),
+        }
+    }
+}
+
+/// The names in a directory, ascending. A name that is not UTF-8 is none of ours and left out.
+pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
+    let fail = |error| Error::io("list the directory", directory, error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory).map_err(fail)? {
+        names.extend(entry.map_err(fail)?.file_name().into_string());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Whether anything of that name is there, be it a dangling link.
+pub(super) fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// Whether it is a directory or a link to one.
+pub(super) fn is_dir(path: &Path) -> bool {
+    path.is_dir()
+}
+
+/// Whether it is a directory itself, not a link to one.
+pub(super) fn is_real_dir(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
+}
+
+/// Whether it is a regular file or a link to one.
+pub(super) fn is_file(path: &Path) -> bool {
+    path.is_file()
+}
+
+/// The absolute path, whatever becomes of the working directory.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Error::io("find", path, error))
+}
+
+/// The absolute path without links.
+pub(super) fn canonical(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().map_err(|error| Error::io("find", path, error))
+}
+
+/// A new file of these bytes, synced and read-only.
+pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = File::create_new(path).map_err(|error| Error::io("create", path, error))?;
+    file.write_all(bytes).map_err(|error| Error::io("write", path, error))?;
+    seal(&file, path)
+}
+
+/// A new copy of the file `from`, synced and read-only, with the checksum of the bytes that were copied.
+pub(super) fn copy_new(from: &Path, to: &Path) -> Result<Checksum> {
+    let file = File::create_new(to).map_err(|error| Error::io("create", to, error))?;
+    let checksum = pour(from, &file)?;
+    seal(&file, to)?;
+    Ok(checksum)
+}
+
+/// The checksum of a file, by reading all of it.
+pub(super) fn checksum(path: &Path) -> Result<Checksum> {
+    pour(path, io::sink())
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_file(path)?.read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    Ok(bytes)
+}
+
+/// The length of a regular file.
+pub(super) fn file_len(path: &Path) -> Result<u64> {
+    let metadata = path.metadata().map_err(|error| Error::io("find", path, error))?;
+    match metadata.is_file() {
+        true => Ok(metadata.len()),
+        false => Err(not_a_file(path)),
+    }
+}
+
+/// Opens a regular file for reading; anything else is an error at once (opening a FIFO would block).
+pub(super) fn open_file(path: &Path) -> Result<File> {
+    file_len(path)?;
+    File::open(path).map_err(|error| Error::io("open", path, error))
+}
+
+/// Takes the permission to write from a file (0644 becomes 0444; what the umask took stays taken).
+pub(super) fn set_read_only(path: &Path) -> Result<()> {
+    let fail = |error| Error::io("make read-only", path, error);
+    let mut permissions = path.metadata().map_err(fail)?.permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(path, permissions).map_err(fail)
+}
+
+/// Syncs a file that somebody else wrote. Where a platform syncs only what is open for writing, a read-only file is
+/// left as it is.
+pub(super) fn fsync_file(path: &Path) -> Result<()> {
+    let file = if cfg!(unix) { File::open(path) } else { File::options().append(true).open(path) };
+    match file.and_then(|file| file.sync_all()) {
+        Err(error) if !cfg!(unix) && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced.map_err(|error| Error::io("sync", path, error)),
+    }
+}
+
+/// Syncs the names in a directory. Nothing happens where the platform or the file system has no such thing.
+pub(super) fn fsync_dir(path: &Path) -> Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    match File::open(path).and_then(|directory| directory.sync_all()) {
+        // EINVAL and ENOTSUP: this file system does not sync directories
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        result => result.map_err(|error| Error::io("sync the directory", path, error)),
+    }
+}
+
+/// Renames; a file at `to` is replaced.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(|error| Error::io(&format!("rename to {}", to.display()), from, error))
+}
+
+/// Whether a [`rename`] failed because the two places are on different file systems.
+pub(super) fn crosses_devices(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| source.kind() == io::ErrorKind::CrossesDevices)
+}
+
+/// A new link to `target`: a symbolic link, or where there are none a text file.
+pub(super) fn write_link(target: &Path, link: &Path) -> Result<()> {
+    #[cfg(unix)]
+    if std::os::unix::fs::symlink(target, link).is_ok() {
+        return Ok(());
+    }
+    let file = File::create_new(link).map_err(|error| Error::io("create the link", link, error))?;
+    let line = format!("{}\n", target.display());
+    let written = (&file).write_all(line.as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(|error| Error::io("write the link", link, error))
+}
+
+/// What a link names, be it a symbolic link or a text file of one line; `None` if there is nothing.
+pub(super) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
+    let metadata = match link.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        metadata => metadata.map_err(|error| Error::io("find", link, error))?,
+    };
+    if metadata.is_symlink() {
+        return link.read_link().map(Some).map_err(|error| Error::io("read the link", link, error));
+    }
+    if !metadata.is_file() {
+        return Err(Error::corrupt("expected a symbolic link or a text file, found something else").at_path(link));
+    }
+    let mut text = Vec::new();
+    let read = File::open(link).and_then(|file| file.take(LONGEST_LINK).read_to_end(&mut text));
+    read.map_err(|error| Error::io("read the link", link, error))?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Some(PathBuf::from(line.strip_suffix('\r').unwrap_or(line))))
+}
+
+/// Removes a file, a link (not what it names), or a directory with all that is in it; fine if nothing is there.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    let removed = path.symlink_metadata().and_then(|metadata| match metadata.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    });
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|error| Error::io("remove", path, error)),
+    }
+}
+
+/// Opens a file to be locked and written in place; it is created if it is not there.
+pub(super) fn open_or_create(path: &Path) -> Result<File> {
+    let opened = File::options().read(true).write(true).create(true).truncate(false).open(path);
+    opened.map_err(|error| Error::io("open", path, error))
+}
+
+/// Locks for this handle alone; false if somebody holds a lock.
+pub(super) fn try_lock(file: &File, path: &Path) -> Result<bool> {
+    locked(file.try_lock(), path)
+}
+
+/// Locks together with others who do; false if somebody holds an exclusive lock.
+pub(super) fn try_lock_shared(file: &File, path: &Path) -> Result<bool> {
+    locked(file.try_lock_shared(), path)
+}
+
+/// Whether `path` names the very file that is open, not one that took its place.
+#[cfg(unix)]
+pub(super) fn is_same_file(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), path.metadata()) {
+        (Ok(opened), Ok(named)) => identity(opened) == identity(named),
+        _ => false,
+    }
+}
+
+/// Whether `path` names a file: here a directory cannot be renamed away while a file in it is open.
+#[cfg(not(unix))]
+pub(super) fn is_same_file(_file: &File, path: &Path) -> bool {
+    path.is_file()
+}
+
+/// The first `len` bytes of an open file, fewer if it is shorter.
+pub(super) fn read_head(mut file: &File, len: u64, path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(len).read_to_end(&mut bytes));
+    read.map_err(|error| Error::io("read", path, error))?;
+    Ok(bytes)
+}
+
+/// Overwrites the bytes from `offset` of an open file and syncs it.
+pub(super) fn overwrite(mut file: &File, offset: u64, bytes: &[u8], path: &Path) -> Result<()> {
+    let written = file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes));
+    written.and_then(|()| file.sync_all()).map_err(|error| Error::io("write", path, error))
+}
+
+/// Makes a file that was just written read-only and syncs it.
+fn seal(file: &File, path: &Path) -> Result<()> {
+    let fail = |error| Error::io("sync", path, error);
+    let mut permissions = file.metadata().map_err(fail)?.permissions();
+    permissions.set_readonly(true);
+    file.set_permissions(permissions).and_then(|()| file.sync_all()).map_err(fail)
+}
+
+fn locked(lock: std::result::Result<(), TryLockError>, path: &Path) -> Result<bool> {
+    match lock {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
+    }
+}
+
+fn not_a_file(path: &Path) -> Error {
+    Error::io(
+        "open",
+        path,
+        io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file, found something else"),
+    )
+}
+
+/// Writes the bytes of `from` to `to`; their checksum.
+fn pour(from: &Path, to: impl Write) -> Result<Checksum> {
+    let mut source = open_file(from)?;
+    let summed = Summed { to, hasher: crc32fast::Hasher::new(), bytes: 0 };
+    let mut buffered = BufWriter::with_capacity(CHUNK, summed);
+    io::copy(&mut source, &mut buffered).map_err(|error| Error::io("copy", from, error))?;
+    let summed = buffered.into_inner().map_err(|error| Error::io("copy", from, error.into_error()))?;
+    Ok(Checksum { bytes: summed.bytes, crc32: summed.hasher.finalize() })
+}
+
+/// A writer that sums up what passes through it.
+struct Summed<W> {
+    to: W,
+    hasher: crc32fast::Hasher,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.hasher.update(bytes.get(..written).unwrap_or(bytes));
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}

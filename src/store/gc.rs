@@ -1,0 +1,68 @@
+//! gc: removes old generations that nobody reads.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::failpoint;
+use crate::store::generation_id::GenerationId;
+use crate::store::lease::Claim;
+use crate::store::{current, fs, generations, is_complete, scratch};
+
+/// What [`StoreWriter::gc`](crate::StoreWriter::gc) did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GcReport {
+    /// The generations that were removed, ascending.
+    pub removed: Vec<GenerationId>,
+    /// The generations that were to be removed but that someone reads, ascending.
+    pub in_use: Vec<GenerationId>,
+}
+
+/// Removes all generations but the current one and the `keep` newest complete ones.
+pub(super) fn gc(store: &Path, keep: usize) -> Result<GcReport> {
+    let mut report = GcReport::default();
+    for id in removable(store, keep)? {
+        match remove(store, id)? {
+            true => report.removed.push(id),
+            false => report.in_use.push(id),
+        }
+    }
+    Ok(report)
+}
+
+fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
+    let mut ids = generations(store)?;
+    if ids.is_empty() {
+        return Ok(ids);
+    }
+    let current = current::read(store)?.filter(|current| ids.contains(current));
+    let Some(current) = current else {
+        let message = "expected current to name a generation that is there, found none: \
+                       roll back to a generation by its number, then collect";
+        return Err(Error::corrupt(message).at_path(&store.join(current::FILE_NAME)));
+    };
+    let complete: BTreeSet<_> = ids.iter().copied().filter(|&id| is_complete(store, id)).collect();
+    let kept: BTreeSet<_> = complete.iter().copied().rev().take(keep).chain([current]).collect();
+    // an incomplete generation later than the current one may be on its way in
+    ids.retain(|id| !kept.contains(id) && (complete.contains(id) || *id < current));
+    Ok(ids)
+}
+
+/// Removes a generation; false if it is leased.
+fn remove(store: &Path, id: GenerationId) -> Result<bool> {
+    let name = id.to_string();
+    let (generation, doomed) = (store.join(&name), store.join(scratch::name_for_deletion(&name)));
+    let Some(claim) = Claim::acquire(&generation)? else { return Ok(false) };
+    failpoint::reach("gc: after lease lock");
+    // Windows renames no directory while a file in it is open, be it a reader's or this one
+    let claim = (!cfg!(windows)).then_some(claim);
+    fs::rename(&generation, &doomed)?;
+    failpoint::reach("gc: after rename away");
+    fs::fsync_dir(store)?; // else a crash could bring the name back for a directory that has lost files
+    failpoint::reach("gc: after store sync");
+    fs::remove(&doomed)?;
+    failpoint::reach("gc: after removal");
+    drop(claim);
+    Ok(true)
+}

@@ -1,0 +1,144 @@
+//! From a temporary directory to the current generation, so that a crash at any moment leaves the old one or the new.
+//!
+//! ```text
+//! shard files         written and synced by the caller
+//! info, lease         written, synced          all files 0444
+//! manifest.json       written last, synced     from here on the directory is a generation
+//! the directory       synced
+//! lock                records the number, synced
+//! tmp-gen-.. -> gen-N renamed; store synced
+//! current -> gen-N    renamed; store synced    from here on it is published
+//! ```
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::failpoint;
+use crate::manifest::{self, Manifest};
+use crate::store::generation_id::GenerationId;
+use crate::store::lock::Lock;
+use crate::store::{INFO, current, fs, generations, lease, scratch};
+
+/// The lock of a store, shared by its writer and the generations in the making: who publishes, rolls back or
+/// collects has it for that long.
+pub(super) type SharedLock = Arc<Mutex<Lock>>;
+
+/// A generation in the making: a temporary directory that becomes a generation or is removed.
+///
+/// Holds the lock of the store. Dropped without [`publish`](Self::publish), everything of it is removed.
+#[derive(Debug)]
+pub(crate) struct PendingGeneration {
+    store: PathBuf,
+    lock: SharedLock,
+    path: PathBuf,
+    spill_dir: PathBuf,
+}
+
+impl PendingGeneration {
+    pub(super) fn begin(store: &Path, lock: &SharedLock, temp_root: Option<&Path>) -> Result<PendingGeneration> {
+        current::read(store)?; // not only after hours of loading
+        let path = scratch::create(store)?;
+        failpoint::reach("begin: after temporary directory");
+        let (store, lock) = (store.to_path_buf(), Arc::clone(lock));
+        let mut pending = PendingGeneration { store, lock, path, spill_dir: PathBuf::new() };
+        pending.spill_dir = scratch::create_spill(&pending.path, temp_root)?;
+        failpoint::reach("begin: after spill directory");
+        Ok(pending)
+    }
+
+    /// The directory to write the shard files to, under their names and nothing else.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An empty directory for spills; it is removed before the generation is published.
+    pub(crate) fn spill_dir(&self) -> &Path {
+        &self.spill_dir
+    }
+
+    /// Publishes the generation under the next number and makes it current.
+    ///
+    /// The caller vouches for the shard files that the manifest lists: written, synced, with those checksums. Their
+    /// names and lengths are checked, their bytes are not read again.
+    ///
+    /// Errors: `Corrupt` if the files are not those of the manifest, `Io`. Whatever the error, `current` names the
+    /// old generation or the new one, whole.
+    pub(crate) fn publish(self, info: &[u8], manifest: &Manifest) -> Result<GenerationId> {
+        self.publish_text(info, manifest, manifest.to_json().as_bytes())
+    }
+
+    /// The same with the text of the manifest as given.
+    pub(super) fn publish_text(self, info: &[u8], manifest: &Manifest, text: &[u8]) -> Result<GenerationId> {
+        scratch::remove_spill(&self.path)?;
+        failpoint::reach("publish: after removing spills");
+        manifest.check_info(info)?;
+        check_files(&self.path, manifest)?;
+        fs::write_new(&self.path.join(INFO), info)?;
+        failpoint::reach("publish: after info");
+        fs::write_new(&self.path.join(lease::FILE_NAME), b"")?;
+        failpoint::reach("publish: after lease");
+        for shard in &manifest.shards {
+            fs::set_read_only(&self.path.join(manifest.sharding.shard_file_name(shard.number)))?;
+        }
+        failpoint::reach("publish: after read-only");
+        fs::write_new(&self.path.join(manifest::FILE_NAME), text)?;
+        failpoint::reach("publish: after manifest");
+        fs::fsync_dir(&self.path)?;
+        failpoint::reach("publish: after directory sync");
+        install(&self.store, &mut locked(&self.lock), &self.path)
+    }
+}
+
+impl Drop for PendingGeneration {
+    /// Removes what was not published; where that fails, the next writer tries again.
+    fn drop(&mut self) {
+        _ = scratch::remove(&self.path);
+    }
+}
+
+/// Makes a complete directory, synced, the next generation and the current one.
+pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result<GenerationId> {
+    let id = next_id(store, lock)?;
+    lock.set_last(id)?;
+    failpoint::reach("publish: after number");
+    fs::rename(directory, &store.join(id.to_string()))?;
+    failpoint::reach("publish: after rename to generation");
+    fs::fsync_dir(store)?;
+    failpoint::reach("publish: after store sync");
+    current::swap(store, id)?;
+    Ok(id)
+}
+
+/// The lock for one operation; operations through one writer take turns.
+pub(super) fn locked(lock: &SharedLock) -> MutexGuard<'_, Lock> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner) // it holds no state that a panic could break
+}
+
+/// The number after all that were ever given, as far as anything tells of them.
+fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
+    let last = [lock.last()?, generations(store)?.pop(), current::read(store)?].into_iter().flatten().max();
+    last.map_or_else(|| GenerationId::new(1), GenerationId::next)
+}
+
+/// Errors: `Corrupt` unless the directory has the files of the manifest's shards, in their lengths, and no others.
+fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
+    let mut found: BTreeSet<String> = fs::names(directory)?.into_iter().collect();
+    for shard in &manifest.shards {
+        let name = manifest.sharding.shard_file_name(shard.number);
+        let path = directory.join(&name);
+        let len = fs::file_len(&path)?;
+        if len != shard.bytes {
+            let message = format!("expected a shard file of {} bytes by the manifest, found {len}", shard.bytes);
+            return Err(Error::corrupt(message).at_path(&path).at_shard(shard.number));
+        }
+        found.remove(&name);
+    }
+    match found.first() {
+        Some(name) => {
+            Err(Error::corrupt("expected the manifest's files, found another").at_path(&directory.join(name)))
+        }
+        None => Ok(()),
+    }
+}

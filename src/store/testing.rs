@@ -1,0 +1,179 @@
+//! What the tests of the store share: temporary directories, small generations, child processes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::hash::HashFunction;
+use crate::layout::Layout;
+use crate::manifest::{Manifest, ShardRecord};
+use crate::spec::{ShardNumber, ShardingSpec};
+use crate::store::{GenerationId, PendingGeneration, Store, StoreWriter};
+
+/// A directory of its own, removed in the end.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> TempDir {
+        TempDir::new_in(&std::env::temp_dir())
+    }
+
+    pub(crate) fn new_in(parent: &Path) -> TempDir {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("sharddb-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = parent.canonicalize().unwrap().join(name);
+        _ = fs::remove_dir_all(&path); // of a process that had the same id
+        fs::create_dir(&path).unwrap();
+        TempDir(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The names in it, ascending.
+    pub(crate) fn names(&self) -> Vec<String> {
+        names(&self.0)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(super) fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+pub(super) fn id(number: u64) -> GenerationId {
+    GenerationId::new(number).unwrap()
+}
+
+/// The info and the shards of a small data set that only its `version` tells from others.
+pub(super) struct Sample {
+    pub(super) info: Vec<u8>,
+    pub(super) manifest: Manifest,
+    shards: Vec<(String, Vec<u8>)>,
+}
+
+impl Sample {
+    pub(super) fn new(version: u64) -> Sample {
+        let sharding = ShardingSpec::new(HashFunction::Identity, 0, 1, 5).unwrap();
+        let info = format!("{{\"version\": {version}, \"sharding\": {sharding}}}").into_bytes();
+        let mut shards = Vec::new();
+        let mut records = Vec::new();
+        for number in [3, 0x1c].map(ShardNumber) {
+            let bytes = format!("shard {} of version {version}", number.0).into_bytes();
+            let crc32 = crc32fast::hash(&bytes);
+            records.push(ShardRecord { number, bytes: bytes.len() as u64, keys: 2, crc32, shard_index_crc32: 0 });
+            shards.push((sharding.shard_file_name(number), bytes));
+        }
+        let info_crc32 = crc32fast::hash(&info);
+        let layout = Layout::default();
+        let manifest = Manifest { sharding, info_crc32, layout, keys: 4, value_bytes: 0, shards: records };
+        Sample { info, manifest, shards }
+    }
+
+    pub(super) fn write_shards(&self, directory: &Path) {
+        for (name, bytes) in &self.shards {
+            fs::write(directory.join(name), bytes).unwrap();
+        }
+    }
+
+    /// A complete generation outside of a store.
+    pub(super) fn write_all(&self, directory: &Path) {
+        self.write_shards(directory);
+        fs::write(directory.join("info"), &self.info).unwrap();
+        fs::write(directory.join("manifest.json"), self.manifest.to_json()).unwrap();
+    }
+
+    pub(super) fn begin(&self, writer: &StoreWriter) -> PendingGeneration {
+        let pending = writer.begin(None).unwrap();
+        self.write_shards(pending.path());
+        pending
+    }
+
+    pub(super) fn publish(&self, writer: &StoreWriter) -> GenerationId {
+        self.begin(writer).publish(&self.info, &self.manifest).unwrap()
+    }
+}
+
+/// The version of the sample in a directory; panics unless it is whole to the byte.
+pub(super) fn version_of(generation: &Path) -> u64 {
+    let info = fs::read(generation.join("info")).unwrap();
+    let version = (1..100).find(|version| Sample::new(*version).info == info).expect("an info of a sample");
+    let sample = Sample::new(version);
+    assert_eq!(Manifest::parse(&fs::read(generation.join("manifest.json")).unwrap()).unwrap(), sample.manifest);
+    assert_eq!(fs::read(generation.join("lease")).unwrap(), b"");
+    assert_eq!(names(generation), ["03.shard", "1c.shard", "info", "lease", "manifest.json"]);
+    for (name, bytes) in &sample.shards {
+        assert_eq!(&fs::read(generation.join(name)).unwrap(), bytes, "{name}");
+    }
+    for name in names(generation) {
+        assert!(generation.join(&name).metadata().unwrap().permissions().readonly(), "{name}");
+    }
+    version
+}
+
+/// A store with the generations 1 to `n`, of which the last is current, each of the sample of its number.
+pub(super) fn store_of(directory: &Path, n: u64) -> Store {
+    let store = Store::create(directory).unwrap();
+    let writer = store.writer().unwrap();
+    for version in 1..=n {
+        assert_eq!(Sample::new(version).publish(&writer), id(version));
+    }
+    store
+}
+
+/// The numbers of the generations that are there.
+pub(super) fn numbers(store: &Store) -> Vec<u64> {
+    store.generations().unwrap().iter().map(|generation| generation.id.get()).collect()
+}
+
+/// This test binary again, running the one test of this name with `directory` in the environment.
+pub(super) fn child(test: &str, directory: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env("SHARDDB_TEST_DIRECTORY", directory);
+    command
+}
+
+/// The directory that a child is told to work on; `None` if this process is no such child.
+pub(super) fn child_directory() -> Option<PathBuf> {
+    std::env::var_os("SHARDDB_TEST_DIRECTORY").map(PathBuf::from)
+}
+
+/// A child that has done its part and waits until it is dropped.
+pub(super) struct WaitingChild(Child);
+
+impl WaitingChild {
+    pub(super) fn spawn(test: &str, directory: &Path) -> WaitingChild {
+        let mut child =
+            child(test, directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().ends_with(READY)), "the child ended too early");
+        WaitingChild(child)
+    }
+}
+
+impl Drop for WaitingChild {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        _ = self.0.wait();
+    }
+}
+
+const READY: &str = "the child is ready";
+
+/// In a child: lets the parent go on, and waits for its end.
+pub(super) fn wait_for_parent() {
+    println!("{READY}");
+    std::io::stdin().lines().for_each(drop);
+}
