@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::generation::{Generation, GenerationOptions, Leased};
 use crate::options::OpenOptions;
 use crate::owned_value::OwnedValue;
-use crate::shard::{MinishardCache, Value};
+use crate::shard::{MinishardCache, Shard, Value};
 use crate::snapshot::Snapshot;
 use crate::store::{GenerationId, Lease, LeasedGeneration, Store};
 
@@ -28,11 +28,29 @@ pub struct ShardDb {
 
 struct Shared {
     path: PathBuf,
+    /// The same, whatever becomes of the working directory.
+    absolute: PathBuf,
+    opener: Opener,
+    current: Arc<ArcSwap<Generation>>,
+    /// Locked by a refresh for as long as it takes: of two at once, the second finds what the first did.
+    retired: Mutex<Retired>,
+}
+
+/// How this database opens its generations, the first and those that follow.
+struct Opener {
     options: GenerationOptions,
     cache_bytes: Arc<AtomicU64>,
-    current: Arc<ArcSwap<Generation>>,
-    /// Generations served before, until nobody reads them; locked by a refresh for as long as it takes.
-    retired: Mutex<Vec<Arc<Generation>>>,
+}
+
+/// What was served before and is still read.
+///
+/// A generation is here from before the last reader can leave it, and only [`release_unread`](Retired::release_unread)
+/// takes it out: so it is never a reader that drops it last, unmaps it and waits for that.
+#[derive(Default)]
+struct Retired {
+    generations: Vec<Arc<Generation>>,
+    /// Of generations that are closed otherwise: those that kept values lie in.
+    shards: Vec<Shard>,
 }
 
 impl ShardDb {
@@ -68,13 +86,14 @@ impl ShardDb {
     }
 
     pub(crate) fn open_with(path: &Path, options: GenerationOptions, cache_bytes: u64) -> Result<ShardDb> {
-        let cache_bytes = Arc::new(AtomicU64::new(cache_bytes));
-        let generation = open_current(path, &options, &cache_bytes)?;
+        let absolute = std::path::absolute(path).map_err(|error| Error::io("find", path, error))?;
+        let opener = Opener { options, cache_bytes: Arc::new(AtomicU64::new(cache_bytes)) };
+        let generation = opener.open(&absolute)?;
         Ok(ShardDb {
             shared: Arc::new(Shared {
                 path: path.to_path_buf(),
-                options,
-                cache_bytes,
+                absolute,
+                opener,
                 current: Arc::new(ArcSwap::from_pointee(generation)),
                 retired: Mutex::default(),
             }),
@@ -108,34 +127,42 @@ impl ShardDb {
     ///
     /// The new generation is opened, checked and its shards touched before the swap; on `Err` the old one stays.
     /// Readers never wait. Generations that nobody reads any more are unmapped here, not by a reader: call it again
-    /// after the last snapshot of an old one is gone, or drop the database. A bare directory never changes.
+    /// after the last snapshot or value of an old one is gone, or drop the database. A bare directory never changes.
     ///
-    /// Errors: those of [`open`](ShardDb::open) and of every shard's presence and length.
+    /// Cost: where `current` is the same, reading a link.
+    ///
+    /// Errors: those of [`open`](ShardDb::open) and of every shard's presence and length, with a path in the
+    /// generation that they are about; `GenerationGone` if `current` names one that is not there.
     pub fn refresh(&self) -> Result<Option<GenerationId>> {
         let mut retired = self.retired();
-        // after a swap every reader that is still inside the old generation counts
-        retired.retain(|generation| Arc::strong_count(generation) > 1);
+        retired.release_unread();
         let Some(served) = self.shared.current.load().id() else { return Ok(None) };
-        if Store::open(&self.shared.path)?.current()? == Some(served) {
+        let path = &self.shared.absolute;
+        if Store::open(path)?.current()? == Some(served) {
             return Ok(None);
         }
-        let new = open_current(&self.shared.path, &self.shared.options, &self.shared.cache_bytes)?;
-        let id = new.id();
+        let leased = LeasedGeneration::acquire_current(&resolved(path))?;
+        let id = leased.id;
+        if id == served {
+            return Ok(None); // rolled back in between
+        }
+        let new = self.shared.opener.open_leased(leased)?;
         new.touch_all()?;
-        let old = self.shared.current.swap(Arc::new(new));
-        retired.push(old);
-        retired.retain(|generation| Arc::strong_count(generation) > 1);
-        Ok(id)
+        // a reader that is inside the old one counts as an owner of it from here on (arc-swap pays its debt)
+        retired.generations.push(self.shared.current.swap(Arc::new(new)));
+        retired.release_unread();
+        Ok(Some(id))
     }
 
-    /// The number of generations that are still open: the served one and those that somebody reads.
+    /// The number of generations that are open: the served one, and as of the last [`refresh`](ShardDb::refresh) those
+    /// that a snapshot or a [`Reader`] still holds.
     pub fn open_generations(&self) -> usize {
-        1 + self.retired().len()
+        1 + self.retired().generations.len()
     }
 
     /// Changes the most bytes that decoded minishard indexes may take.
     pub fn set_cache_bytes(&self, bytes: u64) {
-        self.shared.cache_bytes.store(bytes, Ordering::Relaxed);
+        self.shared.opener.cache_bytes.store(bytes, Ordering::Relaxed);
         self.shared.current.load().cache().shrink();
     }
 
@@ -144,23 +171,51 @@ impl ShardDb {
         &self.shared.path
     }
 
-    fn retired(&self) -> MutexGuard<'_, Vec<Arc<Generation>>> {
+    fn retired(&self) -> MutexGuard<'_, Retired> {
         self.shared.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Opens what a path leads to now: the store's current generation, or the directory itself.
-fn open_current(path: &Path, options: &GenerationOptions, cache_bytes: &Arc<AtomicU64>) -> Result<Generation> {
-    let open = |directory: &Path, leased| {
-        Generation::open(directory, options.clone(), Arc::new(MinishardCache::new(cache_bytes.clone())), leased)
-    };
-    if Store::is_at(path) {
-        let LeasedGeneration { id, path, lease } = LeasedGeneration::acquire_current(path)?;
-        return open(&path, Some(Leased { id: Some(id), lease }));
+impl Opener {
+    /// Opens what a path leads to now: the store's current generation, or the directory itself.
+    fn open(&self, path: &Path) -> Result<Generation> {
+        let path = resolved(path);
+        if Store::is_at(&path) {
+            return self.open_leased(LeasedGeneration::acquire_current(&path)?);
+        }
+        // one generation by its own directory is held as well; a foreign directory has nothing to hold
+        let lease = Lease::is_offered_by(&path).then(|| Lease::acquire(&path)).transpose()?;
+        self.open_directory(&path, lease.map(|lease| Leased { id: None, lease }))
     }
-    // one generation by its own directory is held as well; a foreign directory has nothing to hold
-    let leased = Lease::is_offered_by(path).then(|| Lease::acquire(path)).transpose()?;
-    open(path, leased.map(|lease| Leased { id: None, lease }))
+
+    fn open_leased(&self, LeasedGeneration { id, path, lease }: LeasedGeneration) -> Result<Generation> {
+        self.open_directory(&path, Some(Leased { id: Some(id), lease }))
+    }
+
+    fn open_directory(&self, directory: &Path, leased: Option<Leased>) -> Result<Generation> {
+        let cache = Arc::new(MinishardCache::new(self.cache_bytes.clone()));
+        Generation::open(directory, self.options.clone(), cache, leased)
+    }
+}
+
+impl Retired {
+    /// Closes the generations that nobody reads, but for the shards that kept values lie in; drops those of before
+    /// whose values are gone.
+    fn release_unread(&mut self) {
+        self.shards.retain(Shard::is_shared);
+        for generation in std::mem::take(&mut self.generations) {
+            match Arc::try_unwrap(generation) {
+                Ok(unread) => self.shards.extend(unread.close()),
+                Err(read) => self.generations.push(read),
+            }
+        }
+    }
+}
+
+/// The path without links: shards are opened at first touch, and by then a link on the way to them (`store/current` is
+/// one) could lead to another generation.
+fn resolved(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf()) // what is wrong with it shows when it is opened
 }
 
 impl fmt::Debug for ShardDb {
@@ -170,6 +225,8 @@ impl fmt::Debug for ShardDb {
 }
 
 /// A handle for one thread; see [`ShardDb::reader`].
+///
+/// It holds the generation that it read last until it reads again: drop one that is not used for long.
 pub struct Reader {
     cache: arc_swap::Cache<Arc<ArcSwap<Generation>>, Arc<Generation>>,
 }

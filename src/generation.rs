@@ -257,6 +257,13 @@ impl Generation {
             None => self.touch(slot).map(|_| ()),
         })
     }
+
+    /// Closes the generation; what remains are the shards that kept values lie in.
+    pub(crate) fn close(self) -> Vec<Shard> {
+        self.cache.clear(); // values do not need it, but their shards hold it
+        self.slots.into_iter().filter_map(|slot| slot.shard.into_inner()).filter(Shard::is_shared).collect()
+        // the lease goes last, with the rest of self
+    }
 }
 
 /// A key that was found: its shard, minishard and row.

@@ -23,6 +23,14 @@ pub(crate) struct Status {
     pub(crate) fraction: Option<f64>,
 }
 
+impl Status {
+    /// A phase of so many bytes; a `total` of 0 = unknown.
+    pub(crate) fn of_bytes(phase: &'static str, done: u64, total: u64) -> Status {
+        let fraction = (total > 0).then(|| (done as f64 / total as f64).min(1.0));
+        Status { phase, bytes: done, fraction }
+    }
+}
+
 /// A bar that is drawn until it is dropped.
 pub(crate) struct Bar {
     stop: Arc<AtomicBool>,
@@ -97,7 +105,6 @@ impl fmt::Display for Line {
         let seconds = self.elapsed.as_secs_f64();
         if seconds >= 0.5 {
             #[expect(
-                clippy::cast_precision_loss,
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "a rate is shown with three digits, and is not negative"

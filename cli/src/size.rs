@@ -47,7 +47,6 @@ impl fmt::Display for Size {
         let unit = UNITS.iter().take(5).rev().find(|(_, factor)| self.0 >= *factor && *factor > 1);
         match unit {
             None => write!(f, "{} B", self.0),
-            #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
             Some((name, factor)) => write!(f, "{:.1} {name}", self.0 as f64 / *factor as f64),
         }
     }

@@ -72,7 +72,7 @@ fn every_format_gives_the_same_bytes() {
 fn an_export_builds_again_with_every_option() {
     let place = Place::new();
     let lines: String =
-        (0..500u64).map(|i| format!("{{\"key\":{},\"text\":\"{}\"}}\n", i * i, "x".repeat(i as usize))).collect();
+        (0..500usize).map(|i| format!("{{\"key\":{},\"text\":\"{}\"}}\n", i * i, "x".repeat(i))).collect();
     let input = place.write("in.ndjson", lines);
     let options: [&[&str]; 5] = [
         &["--data-encoding", "gzip"],

@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::info::Info;
 use crate::layout::Layout;
 use crate::manifest::{Manifest, ShardRecord};
-use crate::plan::{KeyStats, Plan};
+use crate::plan::{KeyStats, PlanOptions};
 use crate::shard::{PairBytes, PairHeader, ShardSummary};
 use crate::spec::{Encoding, ShardingSpec};
 use crate::store::{GenerationId, PendingGeneration, Store};
@@ -274,9 +274,12 @@ impl BulkLoader {
     fn planned_spec(&mut self) -> ShardingSpec {
         let stats = self.seen.stats.take().unwrap_or_default();
         self.spec.unwrap_or_else(|| {
-            self.options
-                .with_encodings(Plan::new(&stats, self.options.profile).spec())
-                .with_data_encoding(self.data_encoding)
+            let mut planner = PlanOptions::new();
+            planner.layout(self.layout()).data_encoding(self.data_encoding);
+            if let Some(encoding) = self.options.minishard_index_encoding {
+                planner.minishard_index_encoding(encoding);
+            }
+            planner.plan(&stats, self.options.profile).spec()
         })
     }
 

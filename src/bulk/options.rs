@@ -154,17 +154,6 @@ impl BuildOptions {
         }
         BulkLoader::create(store.as_ref(), self.clone())
     }
-
-    /// The specification's encodings, where the options say otherwise.
-    pub(crate) fn with_encodings(&self, mut spec: ShardingSpec) -> ShardingSpec {
-        if let Some(encoding) = self.data_encoding {
-            spec = spec.with_data_encoding(encoding);
-        }
-        if let Some(encoding) = self.minishard_index_encoding {
-            spec = spec.with_minishard_index_encoding(encoding);
-        }
-        spec
-    }
 }
 
 /// What a build is doing.

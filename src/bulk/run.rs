@@ -20,6 +20,9 @@ use crate::storage::{BlockReader, Cursor, create_new};
 /// Blocks in which runs are written.
 const WRITE_BLOCK: usize = 1 << 20;
 
+/// How many pairs ahead the bytes of a pair are asked for.
+pub(crate) const AHEAD: usize = 12;
+
 /// Pairs on disk; the file is removed when it is dropped.
 pub(crate) struct Run {
     path: PathBuf,
@@ -32,11 +35,12 @@ impl Run {
     /// Writes the pairs of a batch in the order of `entries`.
     pub(crate) fn write(path: PathBuf, batch: &Batch, entries: &[SortEntry]) -> Result<Run> {
         let mut writer = RunWriter::create(path, (entries.len() * record::MAX_LEN) as u64)?;
-        for entry in entries {
-            writer.write_header(&batch.header(entry)?)?;
-        }
-        for entry in entries {
-            writer.values.write(batch.pair_bytes(entry)?)?;
+        for (at, entry) in entries.iter().enumerate() {
+            // sorted entries lie all over the batch: the bytes of a later one come while this one is copied
+            if let Some(later) = entries.get(at + AHEAD) {
+                batch.prefetch(later);
+            }
+            writer.write_entry(batch, entry)?;
         }
         writer.finish()
     }
@@ -45,9 +49,7 @@ impl Run {
     pub(crate) fn write_log(path: PathBuf, batch: &Batch) -> Result<Run> {
         let mut writer = RunWriter::create(path, (batch.pairs() * record::MAX_LEN) as u64)?;
         for entry in batch.entries_in_order() {
-            let entry = entry?;
-            writer.write_header(&batch.header(&entry)?)?;
-            writer.values.write(batch.pair_bytes(&entry)?)?;
+            writer.write_entry(batch, &entry?)?;
         }
         writer.finish()
     }
@@ -143,6 +145,12 @@ impl RunWriter {
         self.header.clear();
         record::write(header, &mut self.header);
         self.headers.write(&self.header)
+    }
+
+    fn write_entry(&mut self, batch: &Batch, entry: &SortEntry) -> Result<()> {
+        let (header, bytes) = batch.pair(entry)?;
+        self.write_header(&header)?;
+        self.values.write(bytes)
     }
 
     /// Writes a pair whose bytes `from` has.

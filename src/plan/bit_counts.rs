@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_field_may_reach_beyond_the_largest_key() {
-        let counts = high(3, &[0b010_00, 0b111_00, 0b110_11]);
-        assert_eq!(counts.by_field(!0b111), [1.0, 2.0][..], "the upper two of three bits, and zeros above");
+        let counts = high(3, &[0b01000, 0b11100, 0b11011]);
+        assert_eq!(counts.by_field(!0b111), [0.0, 1.0, 0.0, 2.0], "the upper two of the bits 2, 3, 4, and zeros above");
     }
 }

@@ -1,6 +1,7 @@
 //! From keys and profile to a specification.
 //!
-//! Integers and square roots only: the same pairs give the same specification on every machine.
+//! Bits are chosen with integers, so that no machine's last digit of a logarithm decides; only the bound on the
+//! skew is a float.
 
 use super::evidence::{Cell, Evidence};
 use super::profile::Profile;
@@ -46,13 +47,10 @@ pub(super) fn choose(evidence: &Evidence<'_>, profile: Profile) -> Choice {
         Profile::Remote => REMOTE,
         Profile::CloudVolume => return cloud_volume(evidence.keys),
     };
-    let spec = dense(evidence, &target);
-    let reason = match spec {
-        Some(_) => "identity: the keys are dense, so neighbours share a minishard and all are filled alike",
-        None if evidence.stats.bounds().is_none() => "murmur: nothing is known about the keys",
-        None => "murmur: the keys are not dense, or identity would fill shards unevenly",
+    let (spec, reason) = match dense(evidence, &target) {
+        Ok(spec) => (spec, "identity: the keys are dense, so neighbours share a minishard and all are filled alike"),
+        Err(reason) => (hashed(evidence, &target), reason),
     };
-    let spec = spec.unwrap_or_else(|| hashed(evidence, &target));
     Choice { spec: spec.with_minishard_index_encoding(target.index_encoding), reason }
 }
 
@@ -70,25 +68,33 @@ fn hashed(evidence: &Evidence<'_>, target: &Target) -> ShardingSpec {
 /// For keys that fill half of the numbers (or multiples of a power of two) between the smallest and the largest,
 /// and only where the shards come out even. The bits end where the span of the keys does: with a preshift
 /// chosen for any other reason dense small keys would all fall into the first few shards.
-fn dense(evidence: &Evidence<'_>, target: &Target) -> Option<ShardingSpec> {
-    let bounds = evidence.stats.bounds()?;
+///
+/// `Err` says why the keys are better hashed.
+fn dense(evidence: &Evidence<'_>, target: &Target) -> Result<ShardingSpec, &'static str> {
+    const NOT_DENSE: &str = "murmur: the keys are not dense";
+    let bounds = evidence.stats.bounds().ok_or("murmur: nothing is known about the keys")?;
+    if evidence.keys < target.keys_below {
+        return Err("murmur: one minishard holds all keys");
+    }
     let step_bits = bounds.varying().trailing_zeros();
-    let steps = (bounds.largest - bounds.smallest).checked_shr(step_bits)?; // a constant key has none
+    let steps = bounds.span().checked_shr(step_bits).ok_or(NOT_DENSE)?;
     let span = u128::from(steps) + 1;
-    let is_dense = u128::from(evidence.keys) * 2 >= span;
-    if !is_dense || evidence.keys < target.keys_below {
-        return None;
+    if u128::from(evidence.keys) * 2 < span {
+        return Err(NOT_DENSE);
     }
     let width = u64::BITS - steps.leading_zeros();
     let in_a_run = |bits: &u32| u128::from(evidence.keys) << bits < u128::from(target.keys_below) * span;
-    let run_bits = (0..width).take_while(in_a_run).last()?;
+    let run_bits = (0..width).take_while(in_a_run).last().ok_or(NOT_DENSE)?;
     let bits = width - run_bits;
-    // the shard index counts for the whole width, the keys only fill the span
+    // the bits count for the whole width, the keys only fill the span
     let bytes = stored_bytes(evidence).saturating_mul(1 << width) / span;
     let shard_bits = bits_for(bytes, target.bytes_below).min(bits);
-    let preshift_bits = u8::try_from(step_bits + run_bits).ok()?;
-    let spec = sharding(HashFunction::Identity, preshift_bits, bits - shard_bits, shard_bits);
-    (evidence.occupancy(&spec, Cell::Shard).skew() <= MOST_SKEW).then_some(spec)
+    let preshift_bits = u8::try_from(step_bits + run_bits).map_err(|_| NOT_DENSE)?;
+    // the last shard ends where the keys do; if that leaves it too small, half as large ones may come out even
+    (shard_bits..=bits.min(shard_bits + 1))
+        .map(|shard_bits| sharding(HashFunction::Identity, preshift_bits, bits - shard_bits, shard_bits))
+        .find(|spec| evidence.occupancy(spec, Cell::Shard).skew() <= MOST_SKEW)
+        .ok_or("murmur: the keys are dense, but identity would fill shards unevenly")
 }
 
 /// cloud-volume's rule for hashed keys, with its defaults: a minishard index of 32,768 bytes (24 a key) and a
@@ -130,8 +136,7 @@ fn stored_bytes(evidence: &Evidence<'_>) -> u128 {
 #[expect(clippy::expect_used, reason = "the bits are brought into the format's range first")]
 fn sharding(hash: HashFunction, preshift_bits: u8, minishard_bits: u32, shard_bits: u32) -> ShardingSpec {
     let at_most = |bits: u32, most: u8| u8::try_from(bits).unwrap_or(most).min(most);
-    let too_many = minishard_bits.saturating_sub(MAX_MINISHARD_BITS.into());
     let minishard_bits = at_most(minishard_bits, MAX_MINISHARD_BITS);
-    let shard_bits = at_most(shard_bits + too_many, 64 - minishard_bits);
+    let shard_bits = at_most(shard_bits, 64 - minishard_bits);
     ShardingSpec::new(hash, preshift_bits.min(64), minishard_bits, shard_bits).expect("bits within the format's range")
 }

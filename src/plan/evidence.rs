@@ -10,8 +10,13 @@
 //! 4. a sample holds some of the cells whole: count those;
 //! 5. else: clumps of keys that fall at random, the clumps as large as a sample shows them.
 
-use super::key_stats::{Bounds, COUNTED_BITS, KeyStats};
-use super::occupancy::{Occupancy, count};
+use std::collections::HashSet;
+
+use super::bit_field::{BitField, low_bits};
+use super::key_stats::{Bounds, KeyStats};
+use super::occupancy::{AllCells, Occupancy, count};
+use super::prediction::round;
+use super::run::Run;
 use super::sample::{ByBlock, ByLowBits, Settled};
 use crate::hash::HashFunction;
 use crate::spec::ShardingSpec;
@@ -65,32 +70,6 @@ impl Cell {
     }
 }
 
-/// The bits `from..to` of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct BitField {
-    from: u32,
-    to: u32,
-}
-
-impl BitField {
-    fn mask(self) -> u64 {
-        low_bits(self.to) & !low_bits(self.from)
-    }
-
-    /// How many patterns there can be if only these bits vary.
-    fn patterns(self, varying: u64) -> f64 {
-        f64::from((varying & self.mask()).count_ones()).exp2()
-    }
-}
-
-/// The keys `(first + i) * 2^step_bits` for `i` from 0 to `keys`, with constant bits below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    first: u64,
-    keys: u64,
-    step_bits: u32,
-}
-
 impl<'a> Evidence<'a> {
     pub(super) fn new(stats: &'a KeyStats) -> Evidence<'a> {
         let by_key = stats.by_key().settled();
@@ -120,10 +99,11 @@ impl<'a> Evidence<'a> {
     }
 
     fn under_murmur(&self, spec: &ShardingSpec, cell: Cell) -> Occupancy {
-        let at_random = |clump| Occupancy::scattered(self.keys as f64, f64::from(cell.bits(spec)).exp2(), clump);
+        let cells = f64::from(cell.bits(spec)).exp2();
         match spec.preshift_bits() {
-            0 => at_random(1.0),
-            bits => self.of_large_cells(spec, cell).unwrap_or_else(|| at_random(self.block_of_a_key(bits))),
+            0 => Occupancy::scattered(self.keys as f64, cells, 1.0),
+            bits if bits <= ByBlock::BITS => self.of_blocks(bits, cells),
+            bits => self.of_large_cells(spec, cell).unwrap_or_else(|| self.of_blocks(bits, cells)),
         }
     }
 
@@ -132,8 +112,8 @@ impl<'a> Evidence<'a> {
             return Occupancy::scattered(self.keys as f64, f64::from(cell.bits(spec)).exp2(), 1.0);
         };
         let field = cell.selected_by(spec);
-        if field.to <= u32::from(COUNTED_BITS) {
-            return Occupancy::counted(self.counted(field));
+        if let Some(counts) = self.counted(field) {
+            return Occupancy::counted(counts);
         }
         if let Some(run) = self.run() {
             return run.occupancy(field);
@@ -141,19 +121,25 @@ impl<'a> Evidence<'a> {
         self.of_large_cells(spec, cell)
             .or_else(|| self.of_whole_classes(field, bounds))
             .or_else(|| self.of_whole_blocks(field, bounds))
-            .unwrap_or_else(|| self.of_clumps(field, bounds))
+            .unwrap_or_else(|| self.of_any(field, bounds))
     }
 
-    /// The keys of every pattern of a field within the counted bits, exactly.
-    fn counted(&self, field: BitField) -> Vec<f64> {
-        let patterns = 1_usize << field.to.saturating_sub(field.from);
-        let distinct = self.keys as f64 / self.stats.pairs() as f64;
-        let mut counts = vec![0.0; patterns];
-        for (low_bits, pairs) in self.stats.low_bits().iter().enumerate() {
-            if let Some(count) = counts.get_mut((low_bits >> field.from) & (patterns - 1)) {
-                *count += f64::from(*pairs) * distinct;
-            }
+    /// The keys of every pattern of a field that lies within the counted bits.
+    fn counted(&self, field: BitField) -> Option<Vec<f64>> {
+        let (low, high) = (self.stats.low_bits(), self.stats.high_bits());
+        if field.to <= low.to() {
+            Some(self.distinct_of(low.by_field(field.mask())))
+        } else if field.from >= high.from() {
+            Some(self.distinct_of(high.by_field(field.mask())))
+        } else {
+            None
         }
+    }
+
+    /// From pairs to distinct keys: repetitions are taken to be everywhere alike.
+    fn distinct_of(&self, mut counts: Vec<f64>) -> Vec<f64> {
+        let distinct = self.keys as f64 / self.stats.pairs() as f64;
+        counts.iter_mut().for_each(|count| *count *= distinct);
         counts
     }
 
@@ -179,60 +165,82 @@ impl<'a> Evidence<'a> {
             return None;
         }
         let counts = count(self.by_low_bits.keys.iter().map(|key| key & field.mask()));
-        let capacity = BitField { from: 0, to: u64::BITS }.patterns(bounds.varying() & !field.mask());
-        Occupancy::of_some_cells(counts, self.keys as f64, capacity)
+        let cells = field.patterns(bounds.varying());
+        let all = AllCells {
+            keys: self.keys as f64,
+            cells,
+            looked_at: Some(cells / f64::from(self.by_low_bits.level).exp2()),
+            capacity: BitField { from: 0, to: u64::BITS }.patterns(bounds.varying() & !field.mask()),
+            alike: if field.from == 0 { self.length_of_runs() } else { 1.0 },
+        };
+        Occupancy::of_some_cells(counts, all)
     }
 
     fn of_whole_blocks(&self, field: BitField, bounds: Bounds) -> Option<Occupancy> {
-        let span = bounds.largest - bounds.smallest;
-        if field.from > ByBlock::BITS.into() || span > low_bits(field.to) {
+        if field.from > ByBlock::BITS.into() || bounds.span() > low_bits(field.to) {
             return None; // too large for the sample, or several blocks in a cell
         }
         let counts = count(self.by_block.keys.iter().map(|key| key & field.mask()));
-        let capacity = BitField { from: 0, to: field.from }.patterns(bounds.varying());
-        Occupancy::of_some_cells(counts, self.keys as f64, capacity)
-    }
-
-    fn of_clumps(&self, field: BitField, bounds: Bounds) -> Occupancy {
-        let (keys, cells) = (self.keys as f64, field.patterns(bounds.varying()));
-        let clump = match u8::try_from(field.from) {
-            _ if field.from <= bounds.varying().trailing_zeros() => self.dispersion(field, bounds),
-            Ok(bits) if bits <= ByBlock::BITS => self.block_of_a_key(bits),
-            _ => self.pattern_of_a_key(|key| key & field.mask()) - keys / cells,
+        let all = AllCells {
+            keys: self.keys as f64,
+            cells: field.patterns(bounds.varying()),
+            looked_at: None,
+            capacity: BitField { from: 0, to: field.from }.patterns(bounds.varying()),
+            alike: 1.0,
         };
-        Occupancy::scattered(keys, cells, clump)
+        Occupancy::of_some_cells(counts, all)
     }
 
-    /// Variance over mean of the cells of a field that begins in the counted bits and ends beyond.
+    /// Any field: the weakest evidence.
+    fn of_any(&self, field: BitField, bounds: Bounds) -> Occupancy {
+        let (keys, cells) = (self.keys as f64, field.patterns(bounds.varying()));
+        match u8::try_from(field.from) {
+            _ if field.from <= bounds.varying().trailing_zeros() => {
+                Occupancy::scattered(keys, cells, self.dispersion(field, bounds))
+            }
+            Ok(bits) if bits <= ByBlock::BITS => self.of_blocks(bits, cells),
+            _ => Occupancy::scattered(keys, cells, self.alike(|key| key & field.mask()) - keys / cells),
+        }
+    }
+
+    /// Variance over mean of the cells of a field that begins in the counted low bits and ends beyond.
     ///
     /// Known where the counted bits end. What uneven cells have beyond chance halves with every bit more, as the
     /// cells do.
     fn dispersion(&self, field: BitField, bounds: Bounds) -> f64 {
-        let counted = u32::from(COUNTED_BITS);
-        let within = BitField { from: field.from.min(counted), to: counted };
+        let low = self.stats.low_bits();
+        let within = BitField { from: field.from.min(low.to()), to: low.to() };
         let cells = within.patterns(bounds.varying());
         let mean = self.keys as f64 / cells;
-        let square_sum: f64 = self.counted(within).iter().map(|count| count * count).sum();
+        let counts = self.distinct_of(low.by_field(within.mask()));
+        let square_sum: f64 = counts.iter().map(|count| count * count).sum();
         let found = (square_sum / cells - mean * mean).max(0.0) / mean;
         let chance = found.min(1.0);
         chance + (found - chance) * cells / field.patterns(bounds.varying())
     }
 
-    /// The keys in the aligned block of `2^bits` numbers around a key, on average over the keys.
-    fn block_of_a_key(&self, bits: u8) -> f64 {
+    /// Aligned blocks of `2^bits` numbers, each thrown at random into one of the cells.
+    fn of_blocks(&self, bits: u8, cells: f64) -> Occupancy {
         let block = |key: u64| key.checked_shr(bits.into()).unwrap_or(0);
         if bits > ByBlock::BITS {
-            return self.pattern_of_a_key(block);
+            return Occupancy::scattered(self.keys as f64, cells, self.alike(block));
         }
-        Occupancy::counted(count(self.by_block.keys.iter().map(|key| block(*key)))).of_a_key.max(1.0)
+        Occupancy::of_blocks(count(self.by_block.keys.iter().map(|key| block(*key))), self.keys as f64, cells)
     }
 
     /// The keys with the same pattern as a key, on average over the keys: from how often sampled keys meet.
-    fn pattern_of_a_key(&self, pattern: impl Fn(u64) -> u64) -> f64 {
+    fn alike(&self, pattern: impl Fn(u64) -> u64) -> f64 {
         let sampled = self.by_key.keys.len() as f64;
         let counts = count(self.by_key.keys.iter().map(|key| pattern(*key)));
         let meetings: f64 = counts.iter().map(|count| count * (count - 1.0)).sum();
         1.0 + (self.keys as f64 - 1.0) * meetings / (sampled * (sampled - 1.0)).max(1.0)
+    }
+
+    /// How many consecutive numbers are keys, on average.
+    fn length_of_runs(&self) -> f64 {
+        let keys = &self.by_block.keys;
+        let runs = keys.chunk_by(|a, b| a.checked_add(1) == Some(*b)).count();
+        keys.len().max(1) as f64 / runs.max(1) as f64
     }
 
     fn has_all_keys(&self) -> bool {
@@ -241,49 +249,40 @@ impl<'a> Evidence<'a> {
 
     /// Ids as a minishard with about this many keys would hold them, ascending.
     pub(super) fn ids_of_a_minishard(&self, spec: &ShardingSpec, keys: usize) -> Vec<u64> {
-        let is_murmur = spec.hash_function() == HashFunction::MurmurHash3X86_128;
-        let selected = Cell::Minishard.selected_by(spec);
-        let mut ids = if self.by_key.keys.is_empty() {
-            (0..keys as u64).map(|number| HashFunction::MurmurHash3X86_128.hash(number)).collect()
-        } else if spec.preshift_bits() > 0 {
-            let together = if is_murmur { spec.preshift_bits().min(ByBlock::BITS) } else { ByBlock::BITS };
-            first_distinct(self.by_block.in_random_order(together), keys)
-        } else if is_murmur {
-            first_distinct(self.by_key.in_random_order(0), keys)
-        } else {
-            // the ids of a minishard agree in the bits that select it
-            let above = self.by_key.in_random_order(0).into_iter().map(|key| key & !selected.mask());
-            first_distinct(above, keys)
+        let field = Cell::Minishard.selected_by(spec);
+        let mut ids: Vec<u64> = match (spec.hash_function(), self.stats.bounds(), self.run()) {
+            (_, None, _) => (0..keys as u64).map(|number| HashFunction::MurmurHash3X86_128.hash(number)).collect(),
+            (HashFunction::MurmurHash3X86_128, ..) => self.ids_of_blocks(spec.preshift_bits()).take(keys).collect(),
+            (HashFunction::Identity, _, Some(run)) => run.ids(field).take(keys).collect(),
+            (HashFunction::Identity, Some(bounds), None) if bounds.span() <= low_bits(field.to) => {
+                self.ids_of_blocks(ByBlock::BITS).take(keys).collect() // as many small ones as fill one
+            }
+            (HashFunction::Identity, ..) => self.ids_above(field).take(keys).collect(),
         };
         ids.sort_unstable();
         ids
     }
-}
 
-impl Run {
-    /// How the run fills the patterns of a field: whole rounds through all of them, then some once more.
-    fn occupancy(self, field: BitField) -> Occupancy {
-        let from = field.from.saturating_sub(self.step_bits);
-        let to = field.to.saturating_sub(self.step_bits);
-        let whole = |shift: u32, number: u64| number.checked_shr(shift).unwrap_or(0);
-        let keys = self.keys as f64;
-        let cells = f64::from(to - from).exp2();
-        let per_round = f64::from(from).exp2(); // in each cell
-        let in_all = whole(to, self.keys) as f64 * per_round;
-        let rest = keys - in_all * cells;
-        let once_more = (rest / per_round).ceil().min(cells);
-        let touched = (whole(from, self.first + (self.keys - 1)) - whole(from, self.first) + 1) as f64;
-        let more = rest.min(per_round);
-        let with_keys = if in_all > 0.0 { cells } else { touched.min(cells) };
-        let most_have_more = once_more * 2.0 > with_keys;
-        let excess = once_more / with_keys;
-        Occupancy {
-            cells: with_keys,
-            mean: keys / with_keys,
-            median: in_all + if most_have_more { more } else { 0.0 },
-            largest: in_all + more,
-            of_a_key: in_all + more * excess,
-        }
+    /// The keys of aligned blocks of `2^bits` numbers, the blocks in random order.
+    fn ids_of_blocks(&self, bits: u8) -> impl Iterator<Item = u64> {
+        let sample = if bits == 0 { &self.by_key } else { &self.by_block };
+        sample.in_random_order(bits.min(ByBlock::BITS)).into_iter()
+    }
+
+    /// Keys that agree in a field: all sorts of bits above it, and below it a run of as many as are keys there.
+    fn ids_above(&self, field: BitField) -> impl Iterator<Item = u64> {
+        let together = match u8::try_from(field.from) {
+            Ok(bits) if bits <= ByBlock::BITS => {
+                Occupancy::counted(count(self.by_block.keys.iter().map(|key| key >> bits))).of_a_key
+            }
+            _ => self.alike(|key| key.checked_shr(field.from).unwrap_or(0)),
+        };
+        let together = round(together).max(1);
+        let above = move |key: u64| key & !low_bits(field.to);
+        let below = move |key: u64| (key & low_bits(field.from)).min(low_bits(field.from).saturating_sub(together - 1));
+        let mut seen = HashSet::new();
+        let keys = self.by_key.in_random_order(0).into_iter().filter(move |key| seen.insert(above(*key)));
+        keys.flat_map(move |key| (0..together).map(move |i| above(key) | (below(key) + i)))
     }
 }
 
@@ -298,15 +297,4 @@ fn distinct(pairs: u64, by_key: &Settled) -> u64 {
         _ if repeats => estimate,
         _ => pairs,
     }
-}
-
-/// The first distinct numbers.
-fn first_distinct(numbers: impl IntoIterator<Item = u64>, most: usize) -> Vec<u64> {
-    let mut seen = std::collections::HashSet::new();
-    numbers.into_iter().filter(|number| seen.insert(*number)).take(most).collect()
-}
-
-/// A number with its `bits` lowest bits set.
-fn low_bits(bits: u32) -> u64 {
-    u64::MAX.checked_shr(u64::BITS.saturating_sub(bits)).unwrap_or(0)
 }

@@ -65,11 +65,11 @@ mod tests {
         }
     }
 
-    /// Quantiles as the tables have them: P(X > 18) of a mean of 6 is 1.5e-5, P(X > 19) 5.1e-6.
+    /// Quantiles as the tables have them: P(X > 18) of a mean of 6 is 1.76e-5, P(X > 17) 5.7e-5.
     #[test]
     fn largest_is_where_one_is_expected_beyond() {
-        assert_eq!(largest_of(LN_2 / 1.6e-5, 6.0), 18.0);
-        assert_eq!(largest_of(LN_2 / 1.4e-5, 6.0), 19.0);
+        assert_eq!(largest_of(LN_2 / 1.77e-5, 6.0), 18.0);
+        assert_eq!(largest_of(LN_2 / 1.75e-5, 6.0), 19.0);
         assert_eq!(largest_of(1.0, 6.0), 6.0, "the median");
         assert_eq!(largest_of(1e18, 0.0), 0.0);
         assert_eq!(largest_of(10.0, 1e-9), 0.0);

@@ -68,26 +68,23 @@ impl Prediction {
             Encoding::Raw => INDEX_ROW_LEN,
             Encoding::Gzip => gzip_trial::index_bytes_per_key(evidence, &spec, minishards.mean),
         };
-        let mut prediction = Prediction {
+        let of_minishard = MINISHARD_PADDING + if layout.checks { CHECK_LEN } else { 0.0 };
+        let in_minishards = row + pair.checks + pair.padding + per(of_minishard, minishards.mean);
+        let shard_index_len = SHARD_INDEX_ENTRY_LEN * spec.minishards() as f64;
+        let index_len = row * minishards.of_a_key;
+        Prediction {
             spec,
             minishards,
             shards,
-            skew: 1.0,
-            index_bytes_per_key: 0.0,
-            local: LocalGet { cache_misses: 2, pages: 0.0, bytes: 0.0 },
-            http: HttpGet { requests: 3, bytes: 0.0 },
-        };
-        if evidence.keys > 0 {
-            let of_minishard = MINISHARD_PADDING + if layout.checks { CHECK_LEN } else { 0.0 };
-            let per_key = row + pair.checks + pair.padding + of_minishard / minishards.mean;
-            let shard_index_len = SHARD_INDEX_ENTRY_LEN * spec.minishards() as f64;
-            prediction.index_bytes_per_key = per_key + shard_index_len / shards.mean;
-            prediction.skew = skew(shards, shard_index_len, per_key, &pair);
-            prediction.local = LocalGet::of(&spec, minishards, &pair);
-            let index_len = row * minishards.of_a_key;
-            prediction.http.bytes = SHARD_INDEX_ENTRY_LEN + index_len + pair.value;
+            skew: skew(shards, shard_index_len, in_minishards, &pair),
+            index_bytes_per_key: if evidence.keys > 0 {
+                in_minishards + per(shard_index_len, shards.mean)
+            } else {
+                0.0
+            },
+            local: LocalGet::of(&spec, minishards.of_a_key, index_len, &pair),
+            http: HttpGet { requests: 3, bytes: SHARD_INDEX_ENTRY_LEN + index_len + pair.value },
         }
-        prediction
     }
 
     /// The specification that the figures are about.
@@ -193,20 +190,24 @@ fn skew(shards: Occupancy, shard_index_len: f64, index_per_key: f64, pair: &Pair
 }
 
 impl LocalGet {
-    /// A minishard is its index, the checks, and the values; a key's value lies half way through, on average.
-    fn of(spec: &ShardingSpec, minishards: Occupancy, pair: &Pair) -> LocalGet {
-        let keys = minishards.of_a_key;
-        let index = INDEX_ROW_LEN * keys;
-        let up_to_value = index + pair.checks * keys + pair.value_and_prefix * (keys - 1.0) / 2.0 + pair.value;
+    /// A minishard is its index, the checks, and the values; a key's value lies half way through, on average. A
+    /// gzip index stands apart.
+    fn of(spec: &ShardingSpec, keys: f64, index_len: f64, pair: &Pair) -> LocalGet {
+        let others = pair.value_and_prefix * (keys - 1.0).max(0.0) / 2.0;
         let is_in_front = spec.minishard_index_encoding() == Encoding::Raw;
-        let apart = pages(index) + pages(pair.value);
-        let together = if is_in_front { pages(up_to_value) } else { apart };
+        let apart = pages(index_len) + pages(pair.value);
+        let together = pages(index_len + pair.checks * keys + others + pair.value);
         LocalGet {
             cache_misses: if is_in_front && keys <= SCANNED_ROWS { 2 } else { 3 },
-            pages: pages(SHARD_INDEX_ENTRY_LEN) + apart.min(together),
-            bytes: SHARD_INDEX_ENTRY_LEN + index + pair.value,
+            pages: pages(SHARD_INDEX_ENTRY_LEN) + if is_in_front { apart.min(together) } else { apart },
+            bytes: SHARD_INDEX_ENTRY_LEN + index_len + pair.value,
         }
     }
+}
+
+/// `bytes` spread over so many keys, none over none.
+fn per(bytes: f64, keys: f64) -> f64 {
+    if keys > 0.0 { bytes / keys } else { 0.0 }
 }
 
 /// The pages that a number of consecutive bytes touches, on average over where it begins.

@@ -27,7 +27,7 @@ pub(super) trait Rule {
 pub(super) enum ByKey {}
 
 impl Rule for ByKey {
-    const CAPACITY: usize = 32 << 10;
+    const CAPACITY: usize = 24 << 10;
 
     #[inline]
     fn depth(key: u64) -> u32 {
@@ -44,7 +44,7 @@ impl ByBlock {
 }
 
 impl Rule for ByBlock {
-    const CAPACITY: usize = 16 << 10;
+    const CAPACITY: usize = 24 << 10;
 
     #[inline]
     fn depth(key: u64) -> u32 {
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn holds_the_keys_of_the_lowest_level_that_fits() {
-        for count in [1_000, 16 << 10, 100_000] {
+        for count in [1_000, 24 << 10, 100_000] {
             let dense: Vec<u64> = (0..count).collect();
             let spread: Vec<u64> = (0..count).map(murmur).collect();
             for keys in [dense, spread] {
@@ -213,8 +213,8 @@ mod tests {
 
     #[test]
     fn repetitions_do_not_count() {
-        let twice = (0..30_000).chain((0..30_000).rev());
-        assert_eq!(sample::<ByKey>(twice), sample::<ByKey>(0..30_000));
+        let twice = (0..20_000).chain((0..20_000).rev());
+        assert_eq!(sample::<ByKey>(twice), sample::<ByKey>(0..20_000));
         let often = std::iter::repeat_n(7, 100_000).chain(0..100_000);
         assert_eq!(sample::<ByKey>(often), sample::<ByKey>(0..100_000));
     }

@@ -118,6 +118,11 @@ impl MinishardCache {
         self.evict(self.capacity());
     }
 
+    /// Drops the content.
+    pub(crate) fn clear(&self) {
+        self.evict(0);
+    }
+
     pub(crate) fn stats(&self) -> CacheStats {
         CacheStats {
             hits: self.hits.load(Ordering::Relaxed),

@@ -123,6 +123,11 @@ impl Shard {
         Shard(Arc::new(reader))
     }
 
+    /// Whether there is another handle of this shard.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     #[inline]
     pub(crate) fn reader(&self) -> &ShardReader {
         &self.0

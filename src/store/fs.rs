@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -217,14 +218,34 @@ pub(super) fn open_or_create(path: &Path) -> Result<File> {
     opened.map_err(|error| Error::io("open", path, error))
 }
 
-/// Locks for this handle alone; false if somebody holds a lock.
-pub(super) fn try_lock(file: &File, path: &Path) -> Result<bool> {
-    locked(file.try_lock(), path)
+/// A file that is locked for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct LockedFile(File);
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
 }
 
-/// Locks together with others who do; false if somebody holds an exclusive lock.
-pub(super) fn try_lock_shared(file: &File, path: &Path) -> Result<bool> {
-    locked(file.try_lock_shared(), path)
+impl Drop for LockedFile {
+    /// To close the file is not enough: a child process that another thread is just starting has a copy of it, and
+    /// with it the lock, until it runs its own program.
+    fn drop(&mut self) {
+        _ = self.0.unlock();
+    }
+}
+
+/// Locks a file alone; `None` if somebody holds a lock.
+pub(super) fn try_lock(file: File, path: &Path) -> Result<Option<LockedFile>> {
+    locked(file.try_lock(), file, path)
+}
+
+/// Locks a file together with others who do; `None` if somebody holds an exclusive lock.
+pub(super) fn try_lock_shared(file: File, path: &Path) -> Result<Option<LockedFile>> {
+    locked(file.try_lock_shared(), file, path)
 }
 
 /// Whether `path` names the very file that is open, not one that took its place.
@@ -266,10 +287,10 @@ fn seal(file: &File, path: &Path) -> Result<()> {
     file.set_permissions(permissions).and_then(|()| file.sync_all()).map_err(fail)
 }
 
-fn locked(lock: std::result::Result<(), TryLockError>, path: &Path) -> Result<bool> {
+fn locked(lock: std::result::Result<(), TryLockError>, file: File, path: &Path) -> Result<Option<LockedFile>> {
     match lock {
-        Ok(()) => Ok(true),
-        Err(TryLockError::WouldBlock) => Ok(false),
+        Ok(()) => Ok(Some(LockedFile(file))),
+        Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
     }
 }

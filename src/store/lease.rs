@@ -9,11 +9,10 @@
 //! from its place. Where a lock cannot be had (a read-only mount, no such file, a file system without locks), reading
 //! works without.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::fs;
+use crate::store::fs::{self, LockedFile};
 use crate::store::generation_id::GenerationId;
 use crate::store::{current, no_current};
 
@@ -27,7 +26,7 @@ const MAX_ATTEMPTS: usize = 100;
 #[derive(Debug)]
 pub(crate) enum Lease {
     /// gc will not remove the generation.
-    Held(File),
+    Held(LockedFile),
     /// There is no lock to be had, and why: gc elsewhere may remove the generation.
     Unavailable(String),
 }
@@ -101,7 +100,7 @@ impl LeasedGeneration {
 
 /// The right to remove a generation: nobody holds or gets a lease of it while this lives.
 #[derive(Debug)]
-pub(super) struct Claim(#[expect(dead_code, reason = "held for its lock")] Option<File>);
+pub(super) struct Claim(#[expect(dead_code, reason = "held for its lock")] Option<LockedFile>);
 
 impl Claim {
     /// Claims the generation in this directory; `None` if it is leased. One without the file `lease` cannot be.
@@ -112,14 +111,12 @@ impl Claim {
         if !fs::exists(&path) {
             return Ok(Some(Claim(None)));
         }
-        let file = fs::open_file(&path)?;
-        Ok(fs::try_lock(&file, &path)?.then_some(Claim(Some(file))))
+        Ok(fs::try_lock(fs::open_file(&path)?, &path)?.map(|file| Claim(Some(file))))
     }
 }
 
-fn lock_shared(path: &Path) -> Result<Option<File>> {
-    let file = fs::open_file(path)?;
-    Ok(fs::try_lock_shared(&file, path)?.then_some(file))
+fn lock_shared(path: &Path) -> Result<Option<LockedFile>> {
+    fs::try_lock_shared(fs::open_file(path)?, path)
 }
 
 fn gone(generation: &Path) -> Error {
@@ -159,6 +156,18 @@ mod tests {
         drop(lease);
         assert!(Claim::acquire(&generation).unwrap().is_none(), "there is another lease");
         drop(another);
+        assert!(Claim::acquire(&generation).unwrap().is_some());
+    }
+
+    /// For a moment a process that is being started has a copy of every open file.
+    #[test]
+    fn ends_when_dropped_though_a_copy_of_the_file_is_open() {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 1);
+        let generation = store.path().join(id(1).to_string());
+        let Lease::Held(file) = Lease::acquire(&generation).unwrap() else { panic!("no lease to be had") };
+        let _copy = file.try_clone().unwrap();
+        drop(file);
         assert!(Claim::acquire(&generation).unwrap().is_some());
     }
 

@@ -1,10 +1,9 @@
 //! `lock`: one writer of a store at a time, and the last number that a generation was given.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::fs;
+use crate::store::fs::{self, LockedFile};
 use crate::store::generation_id::GenerationId;
 
 /// The name of the file.
@@ -20,7 +19,7 @@ const LINE: usize = 15;
 /// that are there have to tell.
 #[derive(Debug)]
 pub(super) struct Lock {
-    file: File,
+    file: LockedFile,
     path: PathBuf,
 }
 
@@ -30,8 +29,7 @@ impl Lock {
     /// Errors: `Locked` if another writer has it, in this process or another.
     pub(super) fn acquire(store: &Path) -> Result<Lock> {
         let path = store.join(FILE_NAME);
-        let file = fs::open_or_create(&path)?;
-        if fs::try_lock(&file, &path)? {
+        if let Some(file) = fs::try_lock(fs::open_or_create(&path)?, &path)? {
             return Ok(Lock { file, path });
         }
         let message = "expected to be the only writer of the store, found another that holds its lock: \
@@ -84,6 +82,16 @@ mod tests {
         assert_eq!(error.path(), Some(&*store.path().join("lock")));
         assert!(error.message().contains("another"), "{error}");
         drop(first);
+        Lock::acquire(store.path()).unwrap();
+    }
+
+    /// For a moment a process that is being started has a copy of every open file.
+    #[test]
+    fn is_free_when_dropped_though_a_copy_of_the_file_is_open() {
+        let store = TempDir::new();
+        let lock = Lock::acquire(store.path()).unwrap();
+        let _copy = lock.file.try_clone().unwrap();
+        drop(lock);
         Lock::acquire(store.path()).unwrap();
     }
 

@@ -36,8 +36,9 @@ Inputs (the format is plain from the name: a directory, .ndjson or .jsonl, .bin,
   dir     one file a key, named by it: 7, or 7.gz, which is decompressed; 7 with 7.index is a value
           (7.index) with bytes that lie before it (7), as mesh fragments before their manifest;
           info, dotfiles, *.spatial and *.labels* are skipped
-  ndjson  {\"key\": 7, \"value_b64\": \"..\"}, or \"text\": \"..\", or \"value\": any JSON (kept as it is written,
-          without white space); optional \"prefix_b64\". Keys are exact up to 2^64-1, as number or string
+  ndjson  {\"key\": 7, \"value_b64\": \"..\"}, or \"text\": \"..\", or \"value\": any JSON, which is kept as it is
+          written, without white space; optional \"prefix_b64\". A key is a number or a string, and
+          exact up to 2^64-1
   bin     key, length, bytes, again and again; numbers are u64 little endian
   bin2    key, prefix length, length, prefix, bytes
 
@@ -283,16 +284,9 @@ impl Progress {
         let (input, build, all_read) = (Arc::clone(&self.input), Arc::clone(&self.build), Arc::clone(&self.all_read));
         Bar::start(move || match all_read.load(Ordering::Relaxed) {
             false => Status { phase: "read", bytes: input.bytes(), fraction: input.fraction() },
-            true => status_of_build(&build),
+            true => Status::of_bytes(name_of(build.phase()), build.done(), build.total()),
         })
     }
-}
-
-fn status_of_build(build: &BuildProgress) -> Status {
-    let (done, total) = (build.done(), build.total());
-    #[expect(clippy::cast_precision_loss, reason = "a bar has fewer steps than a double")]
-    let fraction = (total > 0).then(|| (done as f64 / total as f64).min(1.0));
-    Status { phase: name_of(build.phase()), bytes: done, fraction }
 }
 
 fn name_of(phase: BuildPhase) -> &'static str {

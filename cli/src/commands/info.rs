@@ -199,7 +199,6 @@ impl Survey {
 
     /// The bytes of the files beyond the values, a key; `None` without keys.
     fn overhead(&self) -> Option<f64> {
-        #[expect(clippy::cast_precision_loss, reason = "shown with one digit behind the point")]
         let overhead = || self.file_bytes.saturating_sub(self.value_bytes) as f64 / self.keys as f64;
         (self.keys > 0).then(overhead)
     }

@@ -14,7 +14,6 @@ mod locate;
 mod plan;
 mod publish;
 mod rollback;
-//T mod verify;
 
 use std::path::Path;
 
@@ -60,7 +59,6 @@ pub(crate) enum Command {
     Keys(keys::Args),
     Export(export::Args),
     Info(info::Args),
-    //T Verify(verify::Args),
     Plan(plan::Args),
     Publish(publish::Args),
     Rollback(rollback::Args),
@@ -80,7 +78,6 @@ impl Command {
             Command::Keys(args) => args.run(),
             Command::Export(args) => args.run(context),
             Command::Info(args) => args.run(context),
-            //T Command::Verify(args) => args.run(context),
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
             Command::Rollback(args) => args.run(context),

@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn streams_what_is_large() {
-        let large = vec![9; SMALL as usize + 1];
+        let large = vec![9; (1 << 20) + 1];
         let bytes = [record(&[5, large.len() as u64], &large), record(&[6, 1], b"x")].concat();
         let expected = [pair(5, b"", &large), pair(6, b"", b"x")];
         assert!(bin(&mut Stream::of_bytes("a.bin", &bytes)).unwrap() == expected);
@@ -171,7 +171,7 @@ mod tests {
     fn names_the_record_that_is_wrong() {
         let good = record(&[1, 3], b"abc");
         let after_good = |rest: &[u8]| [&good[..], rest].concat();
-        let large = record(&[8, SMALL + 2], &vec![0; SMALL as usize]);
+        let large = record(&[8, SMALL + 2], &[0; 1 << 20]);
         let at_19 = "byte 19)";
         let cases: [(&str, Stream, &[&str]); 8] = [
             ("half a head", Stream::of_bytes("f", &after_good(&[0; 7])), &["16 bytes", "after 7", at_19]),

@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn streams_what_is_large() {
-        let large: Vec<u8> = (0..SMALL + 5).map(|i| (i % 251) as u8).collect();
+        let large: Vec<u8> = (0..=250).cycle().take((1 << 20) + 5).collect();
         let compressed = gzip(&large);
         let dir = dir_of(&[
             ("1", &large),

@@ -36,7 +36,6 @@ impl InputProgress {
     pub(crate) fn fraction(&self) -> Option<f64> {
         let total = self.total.load(Ordering::Relaxed);
         let known = total > 0 && self.endless.load(Ordering::Relaxed) == 0;
-        #[expect(clippy::cast_precision_loss, reason = "a bar has fewer steps than a double")]
         known.then(|| (self.done.load(Ordering::Relaxed) as f64 / total as f64).min(1.0))
     }
 }

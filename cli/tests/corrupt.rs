@@ -1,0 +1,48 @@
+//! Whatever a file holds, a verb ends with a code of the contract, and says why where it is not 0.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::sharddb;
+
+fn data_sets(name: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name);
+    let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.join("info").exists()).collect()
+}
+
+#[test]
+fn broken_data_sets_end_with_a_code_and_words() {
+    let mut broken = 0;
+    for path in data_sets("corrupt") {
+        if path.file_name().unwrap().to_str().unwrap().starts_with("bomb_") {
+            continue; // gigabytes to inflate: the library's own tests have them
+        }
+        let db = path.to_str().unwrap();
+        for args in [&["keys", db][..], &["info", db], &["export", db, "--format", "bin2", "--output", "/dev/null"]] {
+            let run = sharddb(args);
+            match run.code {
+                Some(0) => assert_eq!(run.stderr, "", "{args:?}"),
+                Some(3 | 4) => assert!(run.stderr.starts_with("sharddb: "), "{args:?}: {}", run.stderr),
+                _ => panic!("{args:?}: {run:?}"),
+            }
+            broken += usize::from(run.code != Some(0));
+        }
+    }
+    assert!(broken > 100, "found {broken} failures only: is it the right data?");
+}
+
+#[test]
+fn data_sets_of_other_writers_are_exported_without_a_word() {
+    for path in data_sets("public") {
+        let db = path.to_str().unwrap();
+        let keys = sharddb(["keys", db]).expect(0);
+        let exported = sharddb(["export", db, "--format", "ndjson"]).expect(0);
+        assert_eq!((keys.stderr.as_str(), exported.stderr.as_str()), ("", ""), "{db}");
+        assert_eq!(keys.text().lines().count(), exported.text().lines().count(), "{db}");
+    }
+}

@@ -1,0 +1,214 @@
+//! The directory of a generation: which files there are, and which there should be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::generation::{Generation, INFO, read_json};
+use crate::manifest::{self, Manifest};
+use crate::shard::ShardReader;
+use crate::spec::{ShardNumber, ShardingSpec};
+use crate::verify::finding::FindingKind;
+use crate::verify::report::VerifyReport;
+
+/// The file that readers of a generation hold.
+const LEASE: &str = "lease";
+
+/// The names in a generation's directory, by what they are.
+#[derive(Default)]
+pub(super) struct Listing {
+    shards: BTreeMap<ShardNumber, ShardNames>,
+    misnamed: Vec<PathBuf>,
+    others: Vec<PathBuf>,
+}
+
+/// The files that bear a shard's name, each with its length; 0 for what is no file.
+#[derive(Clone, Copy, Default)]
+struct ShardNames {
+    shard: Option<u64>,
+    index: Option<u64>,
+    data: Option<u64>,
+}
+
+/// The `.shard` file, or the `.data` file of the obsolete pair.
+pub(super) struct DataFile {
+    pub(super) path: PathBuf,
+    pub(super) len: u64,
+}
+
+impl Listing {
+    pub(super) fn read(generation: &Generation) -> Result<Listing> {
+        let directory = generation.shards_directory();
+        let fail = |error| Error::io("list", directory, error);
+        let mut listing = Listing::default();
+        for entry in fs::read_dir(directory).map_err(fail)? {
+            listing.enter(generation.spec(), &entry.map_err(fail)?.path());
+        }
+        listing.misnamed.sort_unstable();
+        listing.others.sort_unstable();
+        Ok(listing)
+    }
+
+    fn enter(&mut self, spec: &ShardingSpec, path: &Path) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let (stem, extension) = name.rsplit_once('.').unwrap_or_default();
+        let len = || path.metadata().map_or(0, |metadata| metadata.len());
+        match (extension, spec.shard_of_file_stem(stem)) {
+            ("shard", Some(number)) => self.shards.entry(number).or_default().shard = Some(len()),
+            ("index", Some(number)) => self.shards.entry(number).or_default().index = Some(len()),
+            ("data", Some(number)) => self.shards.entry(number).or_default().data = Some(len()),
+            _ if extension.eq_ignore_ascii_case("shard") => self.misnamed.push(path.to_path_buf()),
+            _ => self.others.push(path.to_path_buf()),
+        }
+    }
+
+    /// The bytes of a shard's files.
+    pub(super) fn shard_len(&self, number: ShardNumber) -> u64 {
+        let names = self.names(number);
+        names.shard.unwrap_or_else(|| names.index.unwrap_or(0) + names.data.unwrap_or(0))
+    }
+
+    /// The file with the data of a shard that was opened.
+    pub(super) fn data_file(&self, generation: &Generation, shard: &ShardReader) -> DataFile {
+        let is_pair = shard.base() == 0; // offsets count from the beginning of a file of its own
+        match is_pair {
+            true => DataFile {
+                path: path(generation, shard.number, "data"),
+                len: self.names(shard.number).data.unwrap_or(0),
+            },
+            false => DataFile { path: path(generation, shard.number, "shard"), len: shard.files().len() },
+        }
+    }
+
+    /// What it means that a shard cannot be opened.
+    pub(super) fn kind_of_open_error(&self, number: ShardNumber, error: &Error) -> FindingKind {
+        let names = self.names(number);
+        match error.kind() {
+            ErrorKind::Corrupt => FindingKind::WrongLength, // all that opening a shard looks at
+            ErrorKind::Io if names.shard.is_none() && names.index.is_none() => FindingKind::MissingShard,
+            _ => FindingKind::UnreadableShard,
+        }
+    }
+
+    fn names(&self, number: ShardNumber) -> ShardNames {
+        self.shards.get(&number).copied().unwrap_or_default()
+    }
+
+    /// Reports on the files besides the content of the shards.
+    pub(super) fn verify(&self, generation: &Generation, report: &mut VerifyReport) {
+        match generation.manifest() {
+            Some(manifest) => self.verify_own(generation, manifest, report),
+            None if generation.layout().is_some() => {
+                let message = "expected a manifest beside an info of ours, found none: changed or missing files may \
+                               go unnoticed";
+                report.add(FindingKind::NoManifest, Error::corrupt(message).at_path(generation.directory()));
+            }
+            None => {}
+        }
+        self.verify_shard_names(generation, report);
+        for path in &self.misnamed {
+            let digits = generation.spec().shard_bits().div_ceil(4);
+            let message = format!(
+                "expected shards to be named by {digits} lowercase hex digits up to {}, found another name: not read",
+                generation.spec().shard_file_name(generation.spec().max_shard()),
+            );
+            report.add(FindingKind::MisnamedShard, Error::corrupt(message).at_path(path));
+        }
+    }
+
+    /// The files of a generation with a manifest: they are known by name.
+    fn verify_own(&self, generation: &Generation, manifest: &Manifest, report: &mut VerifyReport) {
+        verify_json(generation, manifest, report);
+        verify_lease(generation, report);
+        for path in &self.others {
+            let known = [INFO, manifest::FILE_NAME, LEASE];
+            if !known.iter().any(|name| path.file_name().is_some_and(|own| own == *name)) {
+                let message = "expected info, manifest, lease and shards, found another file: not read";
+                report.add(FindingKind::UnknownFile, Error::corrupt(message).at_path(path));
+            }
+        }
+    }
+
+    fn verify_shard_names(&self, generation: &Generation, report: &mut VerifyReport) {
+        let known: Vec<ShardNumber> = generation.shard_numbers().collect(); // ascending
+        for (number, names) in &self.shards {
+            let is_known = known.binary_search(number).is_ok();
+            let Some((kind, extension, message)) = verify_names(names, is_known, generation.manifest().is_some())
+            else {
+                continue;
+            };
+            let error = Error::corrupt(message).at_shard(*number).at_path(&path(generation, *number, extension));
+            report.add(kind, error);
+        }
+    }
+}
+
+/// What is to be said about the files that bear one shard's name.
+fn verify_names(
+    names: &ShardNames,
+    is_known: bool,
+    has_manifest: bool,
+) -> Option<(FindingKind, &'static str, &'static str)> {
+    let pair_file = if names.index.is_some() { "index" } else { "data" };
+    let has_pair_file = names.index.is_some() || names.data.is_some();
+    let finding = match names.shard {
+        Some(_) if !is_known && has_manifest => (
+            FindingKind::UnlistedShard,
+            "shard",
+            "expected the shards that the manifest lists, found another: not read",
+        ),
+        Some(_) if !is_known => (
+            FindingKind::UnlistedShard,
+            "shard",
+            "expected the shards that were there at open, found another: not read",
+        ),
+        Some(_) if has_pair_file => (
+            FindingKind::ShadowedPair,
+            pair_file,
+            "expected the .shard file alone, found the obsolete form too: not read",
+        ),
+        Some(_) => return None,
+        None if has_manifest => {
+            (FindingKind::UnknownFile, pair_file, "expected .shard files, found the obsolete form: not read")
+        }
+        None if names.index.is_none() => {
+            (FindingKind::LoneDataFile, "data", "expected an .index file beside the .data file, found none: not read")
+        }
+        None => (FindingKind::ObsoletePair, "index", "found the obsolete form of a shard, .index and .data"),
+    };
+    Some(finding)
+}
+
+/// `info` and manifest may have changed since they were opened.
+fn verify_json(generation: &Generation, held: &Manifest, report: &mut VerifyReport) {
+    let info = generation.directory().join(INFO);
+    if let Err(error) = read_json(&info).and_then(|text| held.check_info(&text)) {
+        report.add(FindingKind::InfoMismatch, error.at_path(&info));
+    }
+    let path = generation.directory().join(manifest::FILE_NAME);
+    let same = read_json(&path).and_then(|text| Manifest::parse(&text)).and_then(|now| match now == *held {
+        true => Ok(()),
+        false => Err(Error::corrupt("expected the manifest that was opened, found another")),
+    });
+    if let Err(error) = same {
+        report.add(FindingKind::ManifestMismatch, error.at_path(&path));
+    }
+}
+
+fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
+    let path = generation.directory().join(LEASE);
+    let message = match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => return,
+        Ok(_) => "expected an empty file, found something else",
+        // outside of a store nobody removes a generation beneath its readers
+        Err(_) if generation.id().is_none() => return,
+        Err(_) => "expected an empty file that readers lock, found none: a collection may remove what is being read",
+    };
+    report.add(FindingKind::BadLease, Error::corrupt(message).at_path(&path));
+}
+
+fn path(generation: &Generation, number: ShardNumber, extension: &str) -> PathBuf {
+    let stem = generation.spec().shard_file_stem(number);
+    generation.shards_directory().join(format!("{stem}.{extension}"))
+}

@@ -1,0 +1,166 @@
+//! One minishard: its index, the order and place of its ids, its rows and their values.
+
+use crate::byte_range::ByteRange;
+use crate::error::{Error, Result};
+use crate::format::checks::ChecksPlace;
+use crate::format::encoding;
+use crate::format::minishard_index::{RawIndex, Row};
+use crate::layout::ValueAlignment;
+use crate::spec::{Encoding, Location, MinishardNumber};
+use crate::verify::VerifyLevel;
+use crate::verify::finding::FindingKind;
+use crate::verify::shard::ShardVerifier;
+
+impl ShardVerifier<'_> {
+    /// Verifies the minishard whose encoded index lies at `range`.
+    pub(super) fn verify_minishard(&mut self, number: MinishardNumber, range: ByteRange) {
+        self.has_read(range.len());
+        let shard = self.shard;
+        let read = || {
+            let encoded = shard.read_minishard_index(range)?;
+            let decoded = shard.decode_minishard_index(&encoded)?;
+            Ok((encoded, decoded))
+        };
+        let (encoded, decoded) = match read() {
+            Ok(index) => index,
+            Err(error) => return self.found_bad_index(number, range, error),
+        };
+        let index = match RawIndex::view(decoded.as_deref().unwrap_or(&encoded)) {
+            Ok(index) => index,
+            Err(error) => return self.found_bad_index(number, range, error),
+        };
+        let rows = index.len() as u64;
+        self.keys += rows;
+        self.report.keys += rows;
+        if let Err(error) = shard.verify_minishard_index(number, range, &encoded, rows) {
+            self.found(FindingKind::IndexCheck, error.at_minishard(number));
+        }
+        let checks = ChecksPlace { index_end: range.end, rows };
+        self.extents.push_index(number, ByteRange { start: range.start, end: range.end + self.checks_len(rows) });
+        self.verify_ids(number, index.rows().map(|row| row.id).collect());
+        index.rows().for_each(|row| self.verify_row(number, row, checks));
+    }
+
+    fn found_bad_index(&mut self, number: MinishardNumber, range: ByteRange, error: Error) {
+        self.found_unknown(FindingKind::BadMinishardIndex, error.at_minishard(number).at_offset(range.start));
+    }
+
+    /// The length of the checks behind an index of so many rows.
+    fn checks_len(&self, rows: u64) -> u64 {
+        match self.shard.layout {
+            Some(layout) if layout.checks => ChecksPlace::total_len(rows, layout.prefixes),
+            _ => 0,
+        }
+    }
+
+    fn verify_ids(&mut self, number: MinishardNumber, mut ids: Vec<u64>) {
+        self.verify_places(Location { shard: self.shard.number, minishard: number }, &ids);
+        let descent = ids.iter().zip(ids.iter().skip(1)).find(|(id, next)| id > next);
+        if let Some((id, next)) = descent {
+            let error = Error::corrupt(format!("expected ascending ids, found {next} behind {id}"));
+            self.found(FindingKind::UnorderedIds, error.at_minishard(number).at_key(*next));
+            ids.sort_unstable();
+        }
+        for same in ids.chunk_by(|id, next| id == next) {
+            if let [id, _, ..] = same {
+                let message = format!("expected each id once, found it {} times: lookups find the first", same.len());
+                self.found(FindingKind::DuplicateId, Error::corrupt(message).at_minishard(number).at_key(*id));
+            }
+        }
+    }
+
+    /// Every key must stand where its hash leads; else lookups do not find it.
+    fn verify_places(&mut self, here: Location, ids: &[u64]) {
+        if let Some(other) = self.common_place(ids)
+            && other.shard == here.shard
+            && other != here
+        {
+            return self.found_wrong_slot(here, other, ids);
+        }
+        for id in ids {
+            let place = self.shard.spec.locate(*id);
+            if place != here {
+                let message = format!(
+                    "expected keys whose hash leads here, found one of shard {:x}, minishard {}: lookups do not find it",
+                    place.shard.0, place.minishard.0
+                );
+                self.found(FindingKind::MisplacedKey, Error::corrupt(message).at_minishard(here.minishard).at_key(*id));
+            }
+        }
+    }
+
+    /// The place where all ids belong, if it is one.
+    fn common_place(&self, ids: &[u64]) -> Option<Location> {
+        let place = |id: &u64| self.shard.spec.locate(*id);
+        let first = ids.first().map(place)?;
+        ids.iter().all(|id| place(id) == first).then_some(first)
+    }
+
+    fn found_wrong_slot(&mut self, here: Location, other: Location, ids: &[u64]) {
+        let message = format!(
+            "expected keys of minishard {}, found all {} to be of minishard {}: the entry stands in the wrong slot of the \
+             shard index (neuroglancer-scripts writes shards with empty minishards so); lookups do not find them",
+            here.minishard.0,
+            ids.len(),
+            other.minishard.0
+        );
+        let mut error = Error::corrupt(message).at_minishard(here.minishard);
+        if let Some(first) = ids.first() {
+            error = error.at_key(*first);
+        }
+        self.found(FindingKind::WrongSlot, error);
+    }
+
+    fn verify_row(&mut self, number: MinishardNumber, row: Row, checks: ChecksPlace) {
+        let range = match self.shard.value_range(row) {
+            Ok(range) => range,
+            Err(error) => return self.found_unknown(FindingKind::BadValueRange, error.at_minishard(number)),
+        };
+        self.report.value_bytes = self.report.value_bytes.saturating_add(range.len()); // they may overlap
+        self.extents.push_value(number, row.id, range);
+        self.verify_alignment(number, row, range);
+        if self.reaches(VerifyLevel::Data) {
+            if let Err((kind, error)) = self.verify_value(row, range, checks) {
+                self.found(kind, error.at_minishard(number).at_key(row.id).at_offset(range.start));
+            }
+            self.verify_prefix(number, row, checks);
+            self.has_verified(range.len());
+        }
+    }
+
+    fn verify_alignment(&mut self, number: MinishardNumber, row: Row, range: ByteRange) {
+        let alignment = self.shard.layout.map_or(ValueAlignment::One, |layout| layout.value_alignment);
+        if alignment.padding(range.start) != 0 {
+            let message = format!("expected a value at a multiple of {}, found it at another offset", alignment.get());
+            let error = Error::corrupt(message).at_minishard(number).at_key(row.id).at_offset(range.start);
+            self.found(FindingKind::MisalignedValue, error);
+        }
+    }
+
+    /// A value's check, then its encoding.
+    fn verify_value(&mut self, row: Row, range: ByteRange, checks: ChecksPlace) -> Result<(), (FindingKind, Error)> {
+        let encoded = self.read(range).map_err(|error| (FindingKind::BadValue, error))?;
+        self.shard.verify_value(row, checks, &encoded).map_err(|error| (FindingKind::ValueCheck, error))?;
+        match self.shard.spec.data_encoding() {
+            Encoding::Raw => Ok(()),
+            Encoding::Gzip => encoding::decode(&encoded, self.max_value_bytes)
+                .map(drop)
+                .map_err(|error| (FindingKind::BadValue, error)),
+        }
+    }
+
+    /// The bytes between a value and what lies before it, where there are checks of them.
+    fn verify_prefix(&mut self, number: MinishardNumber, row: Row, checks: ChecksPlace) {
+        if !self.shard.layout.is_some_and(|layout| layout.checks && layout.prefixes) {
+            return;
+        }
+        let verified = self.shard.gap_before(row).and_then(|gap| {
+            self.has_read(gap.len());
+            self.has_verified(gap.len());
+            self.shard.verify_prefix(row, checks, gap)
+        });
+        if let Err(error) = verified {
+            self.found(FindingKind::PrefixCheck, error.at_minishard(number).at_key(row.id));
+        }
+    }
+}

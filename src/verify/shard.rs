@@ -1,0 +1,210 @@
+//! One shard: its CRC-32, its shard index, and from there its minishards.
+
+use std::sync::Arc;
+
+use crc32fast::Hasher;
+
+use crate::byte_range::{ByteRange, RelativeRange};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::minishard_index::Row;
+use crate::format::shard_index::ShardIndexEntry;
+use crate::generation::Generation;
+use crate::manifest::ShardRecord;
+use crate::shard::ShardReader;
+use crate::spec::MinishardNumber;
+use crate::storage::{BlockReader, Bytes, open_regular};
+use crate::verify::VerifyLevel;
+use crate::verify::directory::DataFile;
+use crate::verify::extents::Extents;
+use crate::verify::finding::FindingKind;
+use crate::verify::report::VerifyReport;
+
+/// Whole files are read in blocks of this size.
+const BLOCK: usize = 1 << 20;
+
+/// Walks through one shard.
+pub(super) struct ShardVerifier<'a> {
+    pub(super) shard: &'a ShardReader,
+    pub(super) max_value_bytes: u64,
+    pub(super) report: &'a mut VerifyReport,
+    pub(super) extents: Extents,
+    /// Every index was read and every range lies in the file: then it is known what no index names.
+    pub(super) is_whole: bool,
+    pub(super) keys: u64,
+    pub(super) data: DataFile,
+    record: Option<ShardRecord>,
+    /// Told of bytes that are done.
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl<'a> ShardVerifier<'a> {
+    pub(super) fn new(
+        generation: &Generation,
+        shard: &'a ShardReader,
+        data: DataFile,
+        report: &'a mut VerifyReport,
+        progress: &'a mut dyn FnMut(u64),
+    ) -> ShardVerifier<'a> {
+        ShardVerifier {
+            shard,
+            max_value_bytes: generation.options().read.max_value_bytes,
+            report,
+            extents: Extents::default(),
+            is_whole: true,
+            keys: 0,
+            data,
+            record: generation.manifest().and_then(|manifest| manifest.shard(shard.number)).copied(),
+            progress,
+        }
+    }
+
+    pub(super) fn verify(mut self) {
+        self.report.shards += 1;
+        if let Some(record) = self.record {
+            self.verify_sums(&record);
+        }
+        self.verify_shard_index();
+        if self.reaches(VerifyLevel::Index) {
+            self.verify_extents();
+            self.verify_key_count();
+        }
+    }
+
+    pub(super) fn reaches(&self, level: VerifyLevel) -> bool {
+        self.report.level >= level
+    }
+
+    /// Reports on this shard; what the system or a cap says is not about the rule that was looked at.
+    pub(super) fn found(&mut self, rule: FindingKind, error: Error) {
+        let kind = match error.kind() {
+            ErrorKind::Io => FindingKind::UnreadableShard,
+            ErrorKind::TooLarge => FindingKind::OverCap,
+            _ => rule,
+        };
+        self.report.add(kind, error.at_shard(self.shard.number).at_path(&self.data.path));
+    }
+
+    /// Like `found`, for what leaves unknown which bytes are named.
+    pub(super) fn found_unknown(&mut self, rule: FindingKind, error: Error) {
+        self.is_whole = false;
+        self.found(rule, error);
+    }
+
+    pub(super) fn has_read(&mut self, bytes: u64) {
+        self.report.bytes_read += bytes;
+    }
+
+    /// Counts values as done; at the lower levels a shard is done as a whole.
+    pub(super) fn has_verified(&mut self, bytes: u64) {
+        (self.progress)(bytes);
+    }
+
+    /// Bytes behind the shard index: to the reader as good as a value.
+    pub(super) fn read(&mut self, range: ByteRange) -> Result<Bytes<'a>> {
+        self.has_read(range.len());
+        let base = self.shard.base();
+        let value = RelativeRange { start: range.start - base, end: range.end - base };
+        self.shard.encoded_value(Row { number: 0, id: 0, value })
+    }
+
+    /// What the manifest states of the bytes as they are.
+    fn verify_sums(&mut self, record: &ShardRecord) {
+        if self.reaches(VerifyLevel::Data) {
+            let found = self.file_crc32();
+            self.compare(FindingKind::FileCrc, "file", record.crc32, found);
+        }
+        if self.reaches(VerifyLevel::Index) && self.shard.files().len() >= self.shard.spec.shard_index_len() {
+            self.has_read(self.shard.spec.shard_index_len());
+            let found = self.shard.compute_shard_index_crc32();
+            self.compare(FindingKind::ShardIndexCrc, "shard index", record.shard_index_crc32, found);
+        }
+    }
+
+    fn compare(&mut self, kind: FindingKind, what: &str, stated: u32, found: Result<u32>) {
+        match found {
+            Ok(found) if found == stated => {}
+            Ok(found) => {
+                let message =
+                    format!("expected a {what} with CRC-32 {stated:08x} as the manifest says, found {found:08x}");
+                self.found(kind, Error::corrupt(message));
+            }
+            Err(error) => self.found(kind, error),
+        }
+    }
+
+    /// The CRC-32 of the whole file, front to back; afterwards much of it is in the system's cache.
+    fn file_crc32(&mut self) -> Result<u32> {
+        let whole = ByteRange { start: 0, end: self.shard.files().len() };
+        let mut sum = Hasher::new();
+        match self.shard.in_memory(whole) {
+            Some(bytes) => bytes.chunks(BLOCK).for_each(|block| self.add_block(block, &mut sum)),
+            None => {
+                let (file, _) = open_regular(&self.data.path)?;
+                let mut blocks = BlockReader::new(Arc::new(file), &self.data.path, whole.start, whole.end, BLOCK);
+                loop {
+                    let block = blocks.fill()?;
+                    if block.is_empty() {
+                        break;
+                    }
+                    let len = block.len();
+                    self.add_block(block, &mut sum);
+                    blocks.consume(len);
+                }
+            }
+        }
+        Ok(sum.finalize())
+    }
+
+    fn add_block(&mut self, block: &[u8], sum: &mut Hasher) {
+        sum.update(block);
+        self.has_read(block.len() as u64);
+        (self.progress)(block.len() as u64);
+    }
+
+    fn verify_shard_index(&mut self) {
+        let mut next = MinishardNumber(0);
+        while next.0 < self.shard.spec.minishards() {
+            let block = match self.shard.shard_index_block(next) {
+                Ok(block) => block,
+                Err(error) => return self.found_unknown(FindingKind::ShortShardIndex, error),
+            };
+            self.has_read(block.len() as u64);
+            // at least one, and none beyond the last: else the block were an error
+            for entry in block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {
+                self.verify_entry(next, entry);
+                next.0 += 1;
+            }
+        }
+    }
+
+    fn verify_entry(&mut self, number: MinishardNumber, entry: ShardIndexEntry) {
+        match self.shard.resolve_minishard_index(number, entry) {
+            Ok(Some(index)) => {
+                self.report.minishards += 1;
+                if self.reaches(VerifyLevel::Index) {
+                    self.verify_minishard(number, index);
+                }
+            }
+            Ok(None) => self.verify_empty_entry(number, entry),
+            Err(error) => self.found_unknown(FindingKind::BadShardIndexEntry, error.at_minishard(number)),
+        }
+    }
+
+    /// Any equal pair means empty, but some readers want it to lie in the file.
+    fn verify_empty_entry(&mut self, number: MinishardNumber, entry: ShardIndexEntry) {
+        let offset = entry.to_bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
+        if offset > self.data.len.saturating_sub(self.shard.base()) {
+            let message = format!("expected an empty entry as 0..0, found {offset}..{offset}, outside of the file");
+            let error = Error::corrupt(message).at_minishard(number).at_offset(ShardIndexEntry::position(number).start);
+            self.found(FindingKind::OddEmptyEntry, error);
+        }
+    }
+
+    fn verify_key_count(&mut self) {
+        let Some(record) = self.record else { return };
+        if self.is_whole && self.keys != record.keys {
+            let message = format!("expected {} keys as the manifest says, found {}", record.keys, self.keys);
+            self.found(FindingKind::WrongCount, Error::corrupt(message));
+        }
+    }
+}
