@@ -7,7 +7,7 @@
 
 /// Every failpoint, in the order in which a publish, then an adoption, then a gc reach them.
 #[cfg(feature = "failpoints")]
-pub(crate) const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 21] = [
     "begin: after clearing",
     "begin: after temporary directory",
     "begin: after spill directory",

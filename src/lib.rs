@@ -129,6 +129,9 @@ mod verify;
 pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
 pub use db::{Reader, ShardDb};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
+#[cfg(feature = "failpoints")]
+#[doc(hidden)]
+pub use failpoint::NAMES as FAILPOINTS;
 pub use hash::HashFunction;
 pub use iter::{Iter, Shards};
 pub use layout::{Layout, ValueAlignment};

@@ -6,6 +6,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
+use common::children::{child, child_directory};
 use common::generations::{self as generation, directory_of, id, label_of, publish, roll_to, store_of};
 use common::{Scratch, Storage};
 use sharddb::{ErrorKind, LeaseState, OpenOptions, ShardDb, Store};
@@ -314,25 +315,21 @@ fn opened_through_a_link_it_stays_with_what_the_link_named() {
     }
 }
 
-/// The test binary again, in a directory of its own: the working directory belongs to the whole process.
+/// In a process of its own: all threads share the working directory.
 #[test]
 fn a_change_of_the_working_directory_changes_nothing() {
     let store = Scratch::new();
     publish(store.path(), 5);
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["child_in_another_directory", "--exact", "--ignored"]);
-    let output = child.current_dir(store.path()).env("SHARDDB_TEST_CHILD", "1").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let mut child = child("child_changes_its_directory", store.path());
+    let output = child.current_dir(store.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(Store::open(store.path()).unwrap().current().unwrap(), Some(id(2)), "it did run");
 }
 
 #[test]
 #[ignore = "the process of a_change_of_the_working_directory_changes_nothing"]
-fn child_in_another_directory() {
-    if std::env::var_os("SHARDDB_TEST_CHILD").is_none() {
-        return;
-    }
-    let store = std::env::current_dir().unwrap();
+fn child_changes_its_directory() {
+    let Some(store) = child_directory() else { return };
     let databases = open_all(Path::new("."));
     std::env::set_current_dir(std::env::temp_dir()).unwrap();
     databases.iter().for_each(|db| generation::check(&db.snapshot(), 5));

@@ -15,10 +15,10 @@ use sharddb::{
 use super::xorshift;
 
 /// Every generation has the keys below this.
-pub(crate) const CORE: u64 = 60;
+pub(crate) const CORE: u64 = 40;
 
 /// No generation has this key or one above.
-pub(crate) const END: u64 = 260;
+pub(crate) const END: u64 = 160;
 
 /// Labels that differ by this have the same specification.
 pub(crate) const SPECS: u64 = 6;
@@ -32,12 +32,11 @@ pub(crate) fn keys(label: u64) -> impl Iterator<Item = u64> {
     (0..END).filter(move |key| has(label, *key))
 }
 
-/// The value of a key: label, key, and up to 100 bytes that follow from both.
+/// The value of a key: label, key, and up to 99 bytes that follow from both.
 pub(crate) fn value(label: u64, key: u64) -> Vec<u8> {
-    let len = xorshift(key)() % 100;
-    let mut random = xorshift(label ^ key << 32);
-    let filler = (0..len).map(|_| (random() >> 58) as u8);
-    label.to_le_bytes().into_iter().chain(key.to_le_bytes()).chain(filler).collect()
+    let filler = xorshift(label ^ key << 32)().to_le_bytes().repeat(13);
+    let len = (xorshift(key)() % 100) as usize;
+    [&label.to_le_bytes()[..], &key.to_le_bytes(), &filler[..len]].concat()
 }
 
 /// The label that a value states; panics unless the value is right for it to the byte.

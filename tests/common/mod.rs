@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fixture that is not as it should be fails the test")]
 #![allow(clippy::cast_possible_truncation, reason = "cut numbers are pseudo-random ones")]
 
+pub(crate) mod children;
 pub(crate) mod generations;
 pub(crate) mod naive;
 

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Writes data sets with ShardDb and has TensorStore and CloudVolume read them.
+#
+# usage: scripts/interop.sh
+#
+# SHARDDB_VENV          the Python environment with both readers; made if it is not there (default: below target/)
+# SHARDDB_INTEROP_DIR   where the data sets go (default: below target/)
+#
+# The last line is `N passed, N failed`. Exit: 0 if all was read as it was written, else 1.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+venv=${SHARDDB_VENV:-$target/interop-venv}
+sets=${SHARDDB_INTEROP_DIR:-$target/interop}
+
+readers_are_there() {
+    [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+    # asks the network only for what is missing
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements.txt
+}
+
+if ! readers_are_there; then
+    echo "expected TensorStore and CloudVolume in $venv, but they could not be installed (see above)." >&2
+    echo "Needs python3 with venv, and PyPI; or an environment that has scripts/requirements.txt, in SHARDDB_VENV." >&2
+    exit 1
+fi
+
+mkdir -p "$sets"
+sets=$(cd "$sets" && pwd)
+SHARDDB_INTEROP_DIR=$sets cargo test --release --test interop -- --ignored
+"$venv/bin/python" scripts/check_readable.py --self-test "$sets"
