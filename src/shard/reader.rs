@@ -478,7 +478,7 @@ impl ShardReader {
                 self.extents.get_or_init(|| new)
             }
         };
-        Ok(ByteRange { start: extents.gap_start(value.start), end: value.start })
+        Ok(ByteRange { start: extents.gap_start(value), end: value.start })
     }
 
     fn verify_shard_index(&self) -> Result<()> {
