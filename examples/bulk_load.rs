@@ -5,13 +5,18 @@
 //!   ORDER   random (default), sorted, reversed, same (one key, keep last)
 //!   SPEC    planned (default), murmur, one-shard, one-minishard, gzip
 //! ```
+//!
+//! Fails if the process ever took more than the budget and 64 MiB for everything else.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use sharddb::{BulkLoader, Encoding, HashFunction, OnDuplicate, Result, ShardingSpec};
 
-fn main() -> Result<()> {
+/// What a process takes beside the loader's budget: its code, its stacks, the allocator's slack.
+const ALLOWANCE_KIB: u64 = 64 << 10;
+
+fn main() -> Result<std::process::ExitCode> {
     let mut args = std::env::args().skip(1);
     let mut next = |default: &str| args.next().unwrap_or_else(|| default.to_string());
     let store = PathBuf::from(next("target/bulk_load"));
@@ -67,7 +72,8 @@ fn main() -> Result<()> {
         over(after.1 - before.1 - published.file_bytes, input),
         over(after.0 - before.0, input)
     );
-    Ok(())
+    let within = peak_memory_kib() <= (memory >> 10) + ALLOWANCE_KIB;
+    Ok(if within { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE })
 }
 
 /// A bijection of u64: distinct keys all over the range (splitmix64).

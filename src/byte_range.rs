@@ -27,6 +27,12 @@ impl RelativeRange {
         let end = base.checked_add(self.end)?;
         (start <= end && end <= file_len).then_some(ByteRange { start, end })
     }
+
+    /// Whether there could be a file with this range: it is in order and ends within 2^63 bytes.
+    #[inline]
+    pub(crate) fn is_possible(self) -> bool {
+        self.start <= self.end && i64::try_from(self.end).is_ok()
+    }
 }
 
 impl ByteRange {
@@ -55,5 +61,14 @@ mod tests {
         assert_eq!(resolve(69, 69), None, "empty, but past the end");
         assert_eq!(resolve(5, 4), None, "not in order");
         assert_eq!(resolve(u64::MAX, 3), None, "overflow");
+    }
+
+    #[test]
+    fn possible_is_what_any_file_may_have() {
+        let largest = i64::MAX.unsigned_abs();
+        let possible = |start, end| RelativeRange { start, end }.is_possible();
+        assert!(possible(0, 0) && possible(7, 7) && possible(0, largest));
+        assert!(!possible(1, 0), "not in order");
+        assert!(!possible(0, largest + 1), "longer than any file");
     }
 }

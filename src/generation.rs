@@ -155,7 +155,7 @@ impl Generation {
         let Some(shard) = self.shard(location.shard).map_err(|error| error.at_key(key))? else { return Ok(None) };
         let minishard = shard.reader().minishard(location.minishard).map_err(|error| error.at_key(key))?;
         let Some(minishard) = minishard else { return Ok(None) };
-        Ok(minishard.find(key).map(|row| Found { shard, minishard, row }))
+        Ok(shard.reader().row(&minishard, key)?.map(|row| Found { shard, minishard, row }))
     }
 
     /// The numbers of all shards that have a file, ascending.

@@ -6,7 +6,6 @@
 use std::ops::ControlFlow;
 
 use crate::error::Result;
-use crate::format::minishard_index::Row;
 use crate::generation::Found;
 use crate::shard::{Minishard, Shard, Value, ValueLocation};
 use crate::snapshot::Snapshot;
@@ -124,7 +123,7 @@ fn stage_minishard<'a>(shard: Lookup<(&'a Shard, MinishardNumber)>) -> Lookup<(&
 #[inline]
 fn stage_row<'a>(minishard: Lookup<(&'a Shard, Minishard<'a>)>, key: u64, value_lines: usize) -> Lookup<Found<'a>> {
     let Some((shard, minishard)) = minishard? else { return Ok(None) };
-    let Some(row): Option<Row> = minishard.find(key) else { return Ok(None) };
+    let Some(row) = shard.reader().row(&minishard, key)? else { return Ok(None) };
     shard.reader().prefetch_value(row, value_lines);
     Ok(Some(Found { shard, minishard, row }))
 }

@@ -146,6 +146,11 @@ impl Snapshot {
         self.generation.directory()
     }
 
+    /// The directory of the shards: the same, or the one below it that the member "key" of a nested object names.
+    pub fn shards_directory(&self) -> &Path {
+        self.generation.shards_directory()
+    }
+
     /// Sizes, cache, maps and lease, as of now.
     pub fn stats(&self) -> Stats {
         Stats {

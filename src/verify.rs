@@ -14,6 +14,7 @@ mod finding;
 mod minishard;
 mod report;
 mod shard;
+mod window;
 
 pub use finding::{Finding, FindingKind, Severity};
 pub use report::VerifyReport;
@@ -60,7 +61,7 @@ impl Snapshot {
     /// [loaded](crate::ShardDb::load) looks at its copy in memory.
     ///
     /// Memory: one minishard index, and 32 bytes for each key of one shard (48 in a data set with prefixes); with gzip or
-    /// positioned reads also one value.
+    /// positioned reads also one value, and some blocks.
     ///
     /// Errors: `Io` if the directory cannot be listed, `GenerationGone`. Whatever else is wrong, also a file that
     /// cannot be read, is a finding.

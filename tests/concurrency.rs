@@ -2,6 +2,7 @@
 //! generations are published, broken, rolled back and collected; in the end nothing of the old ones is left.
 
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod common;
 

@@ -5,6 +5,7 @@
 //! which the order of syncs settles.
 
 #![cfg(all(unix, feature = "failpoints"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod common;
 
@@ -177,7 +178,8 @@ fn child_builds(spilling: bool) {
 /// One store outlives all children, so that what one leaves is what the next one finds.
 #[test]
 fn killed_at_any_moment() {
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = now.as_secs() << 32 | u64::from(now.subsec_nanos());
     println!("seed {seed}");
     let mut random = xorshift(seed);
     let scene = Scene::new();

@@ -11,7 +11,7 @@ use std::fs;
 
 use common::{Scratch, Storage};
 use quickcheck::{Gen, QuickCheck};
-use sharddb::{HashFunction, OpenOptions, Shard, ShardNumber, ShardingSpec, Snapshot};
+use sharddb::{OpenOptions, Snapshot};
 use synthesis::{Listed, Synthesis};
 
 #[test]
@@ -34,36 +34,6 @@ fn many_pairs() {
         reads_back(pairs, seed);
     }
     QuickCheck::new().tests(8).quickcheck(property as fn(u64, u8, Vec<u8>, u64));
-}
-
-/// What precedes a value that has no bytes is its prefix too, and what lies within another value is nobody's.
-#[test]
-fn prefixes_of_values_that_are_empty_or_nested() {
-    let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap();
-    let words: [u64; 11] = [
-        8,
-        80, // the shard index: one minishard index, behind 8 bytes of prefix
-        1,
-        1,
-        1, // ids 1, 2, 3
-        82,
-        0,
-        0u64.wrapping_sub(3), // starts 82 (behind 2 bytes of prefix), 82, 83
-        0,
-        4,
-        2, // sizes 0, 4, 2: the third within the second
-    ];
-    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    bytes.splice(16..16, *b"unnamed!");
-    bytes.extend(b"<>1234");
-    let shard = Shard::from_bytes(spec, ShardNumber(0), bytes);
-    let rows: Vec<(u64, Vec<u8>, Vec<u8>)> = shard
-        .iter()
-        .map(|entry| entry.unwrap())
-        .map(|entry| (entry.key(), entry.value().unwrap().to_vec(), entry.prefix().unwrap().to_vec()))
-        .collect();
-    let expected: [(u64, &[u8], &[u8]); 3] = [(1, b"", b"<>"), (2, b"1234", b"<>"), (3, b"23", b"")];
-    assert_eq!(rows, expected.map(|(key, value, prefix)| (key, value.to_vec(), prefix.to_vec())));
 }
 
 fn reads_back(pairs: Vec<(u64, Vec<u8>)>, seed: u64) {

@@ -1,6 +1,8 @@
 //! An open database follows `current` as a whole or not at all: what it serves is one sound generation, before, while
 //! and after others are published, rolled back, broken, deleted or collected.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use std::fs;

@@ -30,6 +30,14 @@ fn a_plan_of_inputs_is_that_of_the_database_and_of_the_build() {
 }
 
 #[test]
+fn a_plan_of_a_database_keeps_the_encoding_of_values() {
+    let place = Place::new();
+    let (store, input) = (place.text("store"), place.write("in.ndjson", lines()));
+    sharddb(["build", &store, "--input", &input, "--data-encoding", "gzip"]).expect(0);
+    assert_eq!(sharding_of(&[&store])["data_encoding"], "gzip");
+}
+
+#[test]
 fn a_plan_is_what_build_takes() {
     let place = Place::new();
     let input = place.write("in.ndjson", lines());

@@ -97,6 +97,11 @@ impl<'a> RawIndex<'a> {
         self.rows_from(RowsState::default())
     }
 
+    /// Whether all ranges are possible; see [`SearchableIndex::can_tell_absence`].
+    fn is_possible(&self) -> bool {
+        self.rows().all(|row| row.value.is_possible())
+    }
+
     fn rows_from(self, mut state: RowsState) -> impl Iterator<Item = Row> + use<'a> {
         std::iter::from_fn(move || state.next(self))
     }
@@ -130,7 +135,11 @@ impl RowsState {
 }
 
 /// Where a scan of a large raw index may begin: every [`SCAN_LIMIT`] rows.
-pub(crate) struct Checkpoints(Box<[Checkpoint]>);
+pub(crate) struct Checkpoints {
+    checkpoints: Box<[Checkpoint]>,
+    /// Whether all ranges of the index are possible.
+    possible: bool,
+}
 
 struct Checkpoint {
     first_id: u64,
@@ -152,17 +161,17 @@ impl Checkpoints {
                 checkpoints.push(Checkpoint { first_id: row.id, before });
             }
         }
-        Some(Checkpoints(checkpoints.into()))
+        Some(Checkpoints { checkpoints: checkpoints.into(), possible: index.is_possible() })
     }
 
     /// The memory it takes.
     pub(crate) fn size(&self) -> usize {
-        size_of_val(&*self.0)
+        size_of_val(&*self.checkpoints)
     }
 
     fn find(&self, index: RawIndex<'_>, id: u64) -> Option<Row> {
-        let block = self.0.partition_point(|checkpoint| checkpoint.first_id <= id).checked_sub(1)?;
-        let mut rows = index.rows_from(self.0.get(block)?.before).take(SCAN_LIMIT);
+        let block = self.checkpoints.partition_point(|checkpoint| checkpoint.first_id <= id).checked_sub(1)?;
+        let mut rows = index.rows_from(self.checkpoints.get(block)?.before).take(SCAN_LIMIT);
         rows.find(|row| row.id == id)
     }
 }
@@ -173,6 +182,8 @@ pub(crate) struct DecodedIndex {
     values: Box<[RelativeRange]>,
     /// The stored number of each row, where sorting moved any.
     numbers: Option<Box<[u32]>>,
+    /// Whether all ranges are possible.
+    possible: bool,
 }
 
 impl DecodedIndex {
@@ -188,6 +199,7 @@ impl DecodedIndex {
             ids: rows.iter().map(|row| row.id).collect(),
             values: rows.iter().map(|row| row.value).collect(),
             numbers,
+            possible: index.is_possible(),
         }
     }
 
@@ -225,6 +237,17 @@ impl SearchableIndex<'_> {
             Self::Scanned(index) => index.find(id),
             Self::Checkpointed(index, checkpoints) => checkpoints.find(*index, id),
             Self::Decoded(index) => index.find(id),
+        }
+    }
+
+    /// Whether an id that is not found is not there. In an index with an impossible range it may be: the bytes were
+    /// damaged or misread, and nothing says that the ids were not.
+    #[inline]
+    pub(crate) fn can_tell_absence(&self) -> bool {
+        match self {
+            Self::Scanned(index) => index.is_possible(),
+            Self::Checkpointed(_, checkpoints) => checkpoints.possible,
+            Self::Decoded(index) => index.possible,
         }
     }
 
@@ -349,6 +372,7 @@ mod tests {
             ids.iter().all(|id| {
                 let expected = index.rows().find(|row| row.id == *id);
                 forms.iter().all(|form| form.find(*id) == expected && form.len() == index.len())
+                    && forms.iter().all(|form| form.can_tell_absence() == index.is_possible())
             })
         }
         quickcheck::QuickCheck::new().tests(300).quickcheck(agree as fn(Vec<u64>, bool, bool) -> bool);

@@ -1,8 +1,9 @@
 //! All byte ranges that the indexes of a shard name, in order: what lies between two of them is a gap.
 //!
 //! A gap directly before a value is its prefix (multi-resolution mesh fragments lie so), padding, or nothing that
-//! anybody knows of; whoever copies values to another shard keeps it. Values may share bytes or have none: what begins
-//! where a value does takes nothing from its gap, what reaches into it from before leaves none.
+//! anybody knows of; whoever copies values to another shard keeps it. Values may share bytes or have none: those that
+//! begin at one place share the gap before it, but for an empty one, which lies before the others; a value that begins
+//! within another has no gap.
 
 use crate::byte_range::ByteRange;
 use crate::error::Result;
@@ -12,7 +13,7 @@ use crate::shard::reader::ShardReader;
 use crate::shard::sections::MINISHARD_ALIGNMENT;
 use crate::spec::Encoding;
 
-/// The starts of all extents in a shard, in order, each with where the gap behind it and all before it begins.
+/// The starts of all extents in a shard, in order, each with its reach: where the gap behind it and all before it begins.
 pub(crate) struct Extents(Box<[(u64, u64)]>);
 
 impl Extents {
@@ -43,18 +44,22 @@ impl Extents {
         }
         extents.sort_unstable();
         let mut reach = 0;
-        for (_, gap) in &mut extents {
-            reach = reach.max(*gap); // an extent may reach past those that begin behind it
-            *gap = reach;
+        for (_, end) in &mut extents {
+            reach = reach.max(*end); // an extent may reach past those that begin behind it
+            *end = reach;
         }
         Ok(Extents(extents.into()))
     }
 
     /// Where the gap before a value begins; at the value itself if there is none.
-    pub(crate) fn gap_start(&self, value_start: u64) -> u64 {
-        let before = self.0.partition_point(|(start, _)| *start < value_start);
-        let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value_start, |(_, gap)| *gap);
-        gap.min(value_start)
+    pub(crate) fn gap_start(&self, value: ByteRange) -> u64 {
+        let lies_before = |(start, reach): &(u64, u64)| match value.len() {
+            0 => *start < value.start,
+            _ => *start < value.start || (*start, *reach) == (value.start, value.start),
+        };
+        let before = self.0.partition_point(lies_before);
+        let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value.start, |(_, reach)| *reach);
+        gap.min(value.start)
     }
 }
 

@@ -227,7 +227,23 @@ impl ShardReader {
         let Some(minishard) = self.minishard(location.minishard).map_err(|error| error.at_key(key))? else {
             return Ok(None);
         };
-        Ok(minishard.find(key).map(|row| (minishard, row)))
+        Ok(self.row(&minishard, key)?.map(|row| (minishard, row)))
+    }
+
+    /// The row of a key in a minishard.
+    #[inline]
+    pub(crate) fn row(&self, minishard: &Minishard<'_>, key: u64) -> Result<Option<Row>> {
+        match minishard.index.find(key) {
+            None if !minishard.index.can_tell_absence() => Err(self.cannot_tell_absence(minishard.number, key)),
+            row => Ok(row),
+        }
+    }
+
+    #[cold]
+    fn cannot_tell_absence(&self, number: MinishardNumber, key: u64) -> Error {
+        let message = "expected byte ranges in order and below 2^63 in the minishard index, found others: \
+                       whether it has the key cannot be told";
+        self.at(number, Error::corrupt(message).at_key(key))
     }
 
     /// Asks for the shard index entry of a minishard, for a read that follows.
@@ -478,7 +494,7 @@ impl ShardReader {
                 self.extents.get_or_init(|| new)
             }
         };
-        Ok(ByteRange { start: extents.gap_start(value.start), end: value.start })
+        Ok(ByteRange { start: extents.gap_start(value), end: value.start })
     }
 
     fn verify_shard_index(&self) -> Result<()> {
@@ -616,11 +632,6 @@ impl ShardReader {
 }
 
 impl Minishard<'_> {
-    #[inline]
-    pub(crate) fn find(&self, key: u64) -> Option<Row> {
-        self.index.find(key)
-    }
-
     #[inline]
     fn checks(&self) -> ChecksPlace {
         ChecksPlace { index_end: self.index_end, rows: self.index.len() as u64 }

@@ -42,6 +42,10 @@ impl Listing {
         let directory = generation.shards_directory();
         let fail = |error| Error::io("list", directory, error);
         let mut listing = Listing::default();
+        if !directory.exists() {
+            let message = "the generation was deleted while it was in use: refresh to follow the store";
+            return Err(Error::new(ErrorKind::GenerationGone, message).at_path(directory));
+        }
         for entry in fs::read_dir(directory).map_err(fail)? {
             listing.enter(generation.spec(), &entry.map_err(fail)?.path());
         }

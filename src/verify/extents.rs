@@ -189,7 +189,8 @@ impl ShardVerifier<'_> {
     }
 
     fn verify_padding(&mut self, range: ByteRange) {
-        let nonzero = match self.read(range) {
+        self.has_read(range.len());
+        let nonzero = match self.body.read(range) {
             Ok(bytes) => bytes.iter().position(|byte| *byte != 0),
             Err(error) => return self.found(FindingKind::NonzeroPadding, error),
         };

@@ -2,7 +2,7 @@
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
-use crate::format::checks::ChecksPlace;
+use crate::format::checks::{self, ChecksPlace};
 use crate::format::encoding;
 use crate::format::minishard_index::{RawIndex, Row};
 use crate::layout::ValueAlignment;
@@ -104,11 +104,8 @@ impl ShardVerifier<'_> {
             ids.len(),
             other.minishard.0
         );
-        let mut error = Error::corrupt(message).at_minishard(here.minishard);
-        if let Some(first) = ids.first() {
-            error = error.at_key(*first);
-        }
-        self.found(FindingKind::WrongSlot, error);
+        let first = ids.first().copied().unwrap_or_default(); // there is one: it belongs to `other`
+        self.found(FindingKind::WrongSlot, Error::corrupt(message).at_minishard(here.minishard).at_key(first));
     }
 
     fn verify_row(&mut self, number: MinishardNumber, row: Row, checks: ChecksPlace) {
@@ -120,11 +117,48 @@ impl ShardVerifier<'_> {
         self.extents.push_value(number, row.id, range);
         self.verify_alignment(number, row, range);
         if self.reaches(VerifyLevel::Data) {
-            if let Err((kind, error)) = self.verify_value(row, range, checks) {
-                self.found(kind, error.at_minishard(number).at_key(row.id).at_offset(range.start));
-            }
-            self.verify_prefix(number, row, checks);
-            self.has_verified(range.len());
+            self.verify_bytes(number, row, range, checks);
+        }
+    }
+
+    /// Verifies the bytes of a value and, as they lie before it, first those of its prefix.
+    fn verify_bytes(&mut self, number: MinishardNumber, row: Row, range: ByteRange, checks: ChecksPlace) {
+        if self.shard.layout.is_some_and(|layout| layout.checks && layout.prefixes)
+            && let Err(error) = self.verify_prefix(row, checks)
+        {
+            self.found(FindingKind::PrefixCheck, error.at_minishard(number).at_key(row.id));
+        }
+        if let Err((kind, error)) = self.verify_value(row, range, checks) {
+            self.found(kind, error.at_minishard(number).at_key(row.id).at_offset(range.start));
+        }
+        self.has_verified(range.len());
+    }
+
+    /// The bytes between a value and what lies before it.
+    fn verify_prefix(&mut self, row: Row, checks: ChecksPlace) -> Result<()> {
+        let gap = self.shard.gap_before(row)?;
+        self.has_read(gap.len());
+        self.has_verified(gap.len());
+        let found = checks::of_prefix(self.body.read(gap)?);
+        compare("prefix", self.checks.read_check(checks.of_prefix(row.number))?, found)
+            .map_err(|error| error.at_offset(gap.start))
+    }
+
+    /// A value's check, if there are checks, then its encoding.
+    fn verify_value(&mut self, row: Row, range: ByteRange, checks: ChecksPlace) -> Result<(), (FindingKind, Error)> {
+        self.has_read(range.len());
+        let encoded = self.body.read(range).map_err(|error| (FindingKind::BadValue, error))?;
+        if self.shard.layout.is_some_and(|layout| layout.checks) {
+            let stated = self.checks.read_check(checks.of_value(row.number));
+            stated
+                .and_then(|stated| compare("value", stated, checks::of_value(row.id, encoded)))
+                .map_err(|error| (FindingKind::ValueCheck, error))?;
+        }
+        match self.shard.spec.data_encoding() {
+            Encoding::Raw => Ok(()),
+            Encoding::Gzip => encoding::decode(encoded, self.max_value_bytes)
+                .map(drop)
+                .map_err(|error| (FindingKind::BadValue, error)),
         }
     }
 
@@ -136,31 +170,11 @@ impl ShardVerifier<'_> {
             self.found(FindingKind::MisalignedValue, error);
         }
     }
+}
 
-    /// A value's check, then its encoding.
-    fn verify_value(&mut self, row: Row, range: ByteRange, checks: ChecksPlace) -> Result<(), (FindingKind, Error)> {
-        let encoded = self.read(range).map_err(|error| (FindingKind::BadValue, error))?;
-        self.shard.verify_value(row, checks, &encoded).map_err(|error| (FindingKind::ValueCheck, error))?;
-        match self.shard.spec.data_encoding() {
-            Encoding::Raw => Ok(()),
-            Encoding::Gzip => encoding::decode(&encoded, self.max_value_bytes)
-                .map(drop)
-                .map_err(|error| (FindingKind::BadValue, error)),
-        }
-    }
-
-    /// The bytes between a value and what lies before it, where there are checks of them.
-    fn verify_prefix(&mut self, number: MinishardNumber, row: Row, checks: ChecksPlace) {
-        if !self.shard.layout.is_some_and(|layout| layout.checks && layout.prefixes) {
-            return;
-        }
-        let verified = self.shard.gap_before(row).and_then(|gap| {
-            self.has_read(gap.len());
-            self.has_verified(gap.len());
-            self.shard.verify_prefix(row, checks, gap)
-        });
-        if let Err(error) = verified {
-            self.found(FindingKind::PrefixCheck, error.at_minishard(number).at_key(row.id));
-        }
+fn compare(what: &str, stated: u32, found: u32) -> Result<()> {
+    match stated == found {
+        true => Ok(()),
+        false => Err(Error::corrupt(format!("expected a {what} with check {stated:08x}, found {found:08x}"))),
     }
 }

@@ -25,7 +25,7 @@ pub struct VerifyReport {
     pub keys: u64,
     /// Stored bytes of the values of these keys; 0 at [`VerifyLevel::Structure`].
     pub value_bytes: u64,
-    /// Bytes of shards that were read, from the disk or not; some are read more than once.
+    /// Bytes of shards that were looked at, from the disk or not; some more than once.
     pub bytes_read: u64,
     findings: Vec<Finding>,
     notes: u64,

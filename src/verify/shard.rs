@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use crc32fast::Hasher;
 
-use crate::byte_range::{ByteRange, RelativeRange};
+use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::minishard_index::Row;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::generation::Generation;
 use crate::manifest::ShardRecord;
 use crate::shard::ShardReader;
 use crate::spec::MinishardNumber;
-use crate::storage::{BlockReader, Bytes, open_regular};
+use crate::storage::{BlockReader, open_regular};
 use crate::verify::VerifyLevel;
 use crate::verify::directory::DataFile;
 use crate::verify::extents::Extents;
 use crate::verify::finding::FindingKind;
 use crate::verify::report::VerifyReport;
+use crate::verify::window::Window;
 
 /// Whole files are read in blocks of this size.
 const BLOCK: usize = 1 << 20;
@@ -27,6 +27,9 @@ pub(super) struct ShardVerifier<'a> {
     pub(super) shard: &'a ShardReader,
     pub(super) max_value_bytes: u64,
     pub(super) report: &'a mut VerifyReport,
+    /// Values, prefixes and padding.
+    pub(super) body: Window<'a>,
+    pub(super) checks: Window<'a>,
     pub(super) extents: Extents,
     /// Every index was read and every range lies in the file: then it is known what no index names.
     pub(super) is_whole: bool,
@@ -49,6 +52,8 @@ impl<'a> ShardVerifier<'a> {
             shard,
             max_value_bytes: generation.options().read.max_value_bytes,
             report,
+            body: Window::new(shard, data.len),
+            checks: Window::new(shard, data.len),
             extents: Extents::default(),
             is_whole: true,
             keys: 0,
@@ -97,14 +102,6 @@ impl<'a> ShardVerifier<'a> {
     /// Counts values as done; at the lower levels a shard is done as a whole.
     pub(super) fn has_verified(&mut self, bytes: u64) {
         (self.progress)(bytes);
-    }
-
-    /// Bytes behind the shard index: to the reader as good as a value.
-    pub(super) fn read(&mut self, range: ByteRange) -> Result<Bytes<'a>> {
-        self.has_read(range.len());
-        let base = self.shard.base();
-        let value = RelativeRange { start: range.start - base, end: range.end - base };
-        self.shard.encoded_value(Row { number: 0, id: 0, value })
     }
 
     /// What the manifest states of the bytes as they are.

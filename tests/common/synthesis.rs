@@ -110,7 +110,7 @@ impl Synthesis {
 
         for (minishard, rows) in minishards.iter().enumerate() {
             for (row, (id, value)) in rows.iter().enumerate() {
-                let prefix = body.prefix(values[&(minishard, row)].start).to_vec();
+                let prefix = body.prefix(values[&(minishard, row)]).to_vec();
                 self.listing.push(Listed { id: *id, value: value.clone(), prefix });
             }
         }
@@ -177,14 +177,19 @@ impl Body {
         self.values.iter().find_map(within)
     }
 
-    /// The bytes before `end` that no index names, back to the last place that one does name.
-    fn prefix(&self, end: usize) -> &[u8] {
+    /// The bytes before a value that no index names, back to the last place that one does name. An empty value lies
+    /// before another that begins where it stands.
+    fn prefix(&self, value: Extent) -> &[u8] {
+        let end = value.start;
         let mut named = vec![false; end];
         let mut ends = vec![false; end + 1];
-        for extent in self.extents.iter().filter(|extent| extent.start < end) {
-            let extent_end = (extent.start + extent.len).min(end);
-            named[extent.start..extent_end].fill(true);
-            ends[extent_end] = true;
+        for extent in &self.extents {
+            let before = extent.start < end || (extent.start == end && extent.len == 0 && value.len > 0);
+            if before {
+                let extent_end = (extent.start + extent.len).min(end);
+                named[extent.start..extent_end].fill(true);
+                ends[extent_end] = true;
+            }
         }
         let mut start = end;
         while start > 0 && !named[start - 1] && !ends[start] {

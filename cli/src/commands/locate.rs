@@ -50,7 +50,7 @@ impl Args {
         let found = snapshot.locate(key)?;
         let file = match &found {
             Some(location) => location.path().to_path_buf(),
-            None => snapshot.directory().join(spec.shard_file_name(place.shard)),
+            None => snapshot.shards_directory().join(spec.shard_file_name(place.shard)),
         };
         let report = Report {
             key: key.to_string(),

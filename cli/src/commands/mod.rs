@@ -14,6 +14,7 @@ mod locate;
 mod plan;
 mod publish;
 mod rollback;
+mod verify;
 
 use std::path::Path;
 
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Keys(keys::Args),
     Export(export::Args),
     Info(info::Args),
+    Verify(verify::Args),
     Plan(plan::Args),
     Publish(publish::Args),
     Rollback(rollback::Args),
@@ -78,6 +80,7 @@ impl Command {
             Command::Keys(args) => args.run(),
             Command::Export(args) => args.run(context),
             Command::Info(args) => args.run(context),
+            Command::Verify(args) => args.run(context),
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
             Command::Rollback(args) => args.run(context),

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sharddb::{KeyStats, Plan, Profile};
+use sharddb::{KeyStats, Plan, PlanOptions, Profile};
 
 use crate::bar::{Bar, Status};
 use crate::commands::build::InputOptions;
@@ -53,7 +53,7 @@ impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let mut errors = Errors::new();
         let plan = match (&self.db, self.keys, self.bytes) {
-            (Some(path), _, _) => Plan::new(&self.stats_of_database(path, &mut errors)?, self.profile),
+            (Some(path), _, _) => self.plan_of_database(path, &mut errors)?,
             (None, Some(keys), Some(bytes)) => Plan::for_counts(keys, bytes.0, self.profile),
             _ => Plan::new(&self.stats_of_inputs(context)?, self.profile),
         };
@@ -64,16 +64,18 @@ impl Args {
         Ok(errors.exit())
     }
 
-    fn stats_of_database(&self, path: &Path, errors: &mut Errors) -> Result<KeyStats> {
+    /// The values stay encoded as they are: their stored lengths are what counts.
+    fn plan_of_database(&self, path: &Path, errors: &mut Errors) -> Result<Plan> {
+        let snapshot = self.opening.open(path)?;
         let mut stats = KeyStats::new();
-        for entry in self.opening.open(path)?.iter() {
+        for entry in snapshot.iter() {
             let lengths = entry.and_then(|entry| Ok((entry.key(), entry.prefix()?.len() as u64, entry.stored_len())));
             match lengths {
                 Ok((key, prefix_len, value_len)) => stats.insert(key, prefix_len, value_len),
                 Err(error) => errors.tell(&error),
             }
         }
-        Ok(stats)
+        Ok(PlanOptions::new().data_encoding(snapshot.spec().data_encoding()).plan(&stats, self.profile))
     }
 
     fn stats_of_inputs(&self, context: &Context) -> Result<KeyStats> {

@@ -1,0 +1,169 @@
+//! `verify`: whether a data set keeps all rules.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::ValueEnum;
+use serde::Serialize;
+use sharddb::{Finding, VerifyLevel, VerifyReport};
+
+use crate::bar::{Bar, Status};
+use crate::context::{self, Context};
+use crate::database::Database;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+
+/// Check a database against every rule of the format, and against its manifest
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sharddb verify numbers
+  sharddb verify numbers --level index
+  sharddb verify numbers --json | jq '.findings[] | select(.severity == \"error\")'
+
+A finding a line: severity, what was expected and found, file, shard, minishard, key, and the rule in
+brackets. An error is something that some read fails on; a warning is legal, but another reader may
+stumble over it; a note is worth knowing. Exit codes: 3 with errors, in a store of ours with warnings
+too, else 0.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    database: Database,
+    /// How deep to look
+    #[arg(long, value_enum, default_value_t = Level::Data)]
+    level: Level,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How deep to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Level {
+    /// Files, their lengths, shard indexes
+    Structure,
+    /// Also minishard indexes: places of keys, duplicates, overlaps, gaps
+    Index,
+    /// Also every byte: values, checks, whole files
+    Data,
+}
+
+impl From<Level> for VerifyLevel {
+    fn from(level: Level) -> VerifyLevel {
+        match level {
+            Level::Structure => VerifyLevel::Structure,
+            Level::Index => VerifyLevel::Index,
+            Level::Data => VerifyLevel::Data,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    level: &'a str,
+    shards: u64,
+    minishards: u64,
+    keys: u64,
+    value_bytes: u64,
+    errors: u64,
+    warnings: u64,
+    notes: u64,
+    /// Counted, and too many to be listed.
+    dropped: u64,
+    findings: Vec<Found<'a>>,
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    severity: &'a str,
+    kind: &'a str,
+    message: &'a str,
+    file: Option<String>,
+    shard: Option<u64>,
+    minishard: Option<u64>,
+    key: Option<String>,
+    offset: Option<u64>,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let snapshot = self.database.open()?;
+        let progress = Arc::new(Progress::default());
+        let bar = if context.quiet { Bar::hidden() } else { progress.bar() };
+        let report = snapshot.verify_with(self.level.into(), |done, total| progress.set(done, total))?;
+        drop(bar);
+        let mut out = context::stdout();
+        if self.json {
+            serde_json::to_writer(&mut out, &Report::of(&report)).map_err(|error| Failure::stdout(error.into()))?;
+            writeln!(out).map_err(Failure::stdout)?;
+        } else {
+            for finding in report.findings() {
+                writeln!(out, "{finding}").map_err(Failure::stdout)?;
+            }
+        }
+        context::flush(out)?;
+        if report.dropped() > 0 {
+            context.say(format_args!("{} more findings are counted, but not listed", report.dropped()));
+        }
+        context.say(&report);
+        // what another writer may do, ours must not
+        let ours = snapshot.layout().is_some();
+        let clean = report.is_clean() && !(ours && report.warnings() > 0);
+        Ok(if clean { Exit::Done } else { Exit::Corrupt })
+    }
+}
+
+impl Report<'_> {
+    fn of(report: &VerifyReport) -> Report<'_> {
+        Report {
+            level: report.level.as_str(),
+            shards: report.shards,
+            minishards: report.minishards,
+            keys: report.keys,
+            value_bytes: report.value_bytes,
+            errors: report.errors(),
+            warnings: report.warnings(),
+            notes: report.notes(),
+            dropped: report.dropped(),
+            findings: report.findings().iter().map(Found::of).collect(),
+        }
+    }
+}
+
+impl Found<'_> {
+    fn of(finding: &Finding) -> Found<'_> {
+        let location = finding.location();
+        Found {
+            severity: finding.severity().as_str(),
+            kind: finding.kind().as_str(),
+            message: finding.message(),
+            file: finding.path().map(|path| path.display().to_string()),
+            shard: location.shard.map(|shard| shard.0),
+            minishard: location.minishard.map(|minishard| minishard.0),
+            key: finding.key().map(|key| key.to_string()),
+            offset: location.offset,
+        }
+    }
+}
+
+/// How far verification has come, in bytes.
+#[derive(Default)]
+struct Progress {
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Progress {
+    fn set(&self, done: u64, total: u64) {
+        self.done.store(done, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    fn bar(self: &Arc<Progress>) -> Bar {
+        let progress = Arc::clone(self);
+        Bar::start(move || {
+            let (done, total) = (progress.done.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed));
+            Status::of_bytes("verify", done, total)
+        })
+    }
+}
