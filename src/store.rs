@@ -36,7 +36,7 @@ use crate::manifest;
 
 pub use self::gc::GcReport;
 pub use self::generation_id::GenerationId;
-pub(crate) use self::lease::{Lease, LeasedGeneration};
+pub(crate) use self::lease::{FILE_NAME as LEASE, Lease, LeasedGeneration};
 pub(crate) use self::publish::PendingGeneration;
 
 use self::adopt::Foreign;

@@ -11,6 +11,7 @@
 //! of a value is everything between it and what lies before it, alignment padding included.
 
 use crate::byte_range::ByteRange;
+use crate::layout::Layout;
 use crate::spec::Location;
 
 /// The length of a check.
@@ -27,8 +28,12 @@ pub(crate) struct ChecksPlace {
 
 impl ChecksPlace {
     /// The length of all checks of a minishard of so many keys.
-    pub(crate) fn total_len(rows: u64, prefixes: bool) -> u64 {
-        CHECK_LEN * (1 + rows * if prefixes { 2 } else { 1 })
+    pub(crate) fn total_len(rows: u64, layout: Layout) -> u64 {
+        match layout {
+            Layout { checks: false, .. } => 0,
+            Layout { prefixes: false, .. } => CHECK_LEN * (1 + rows),
+            _ => CHECK_LEN * (1 + 2 * rows),
+        }
     }
 
     #[inline]
@@ -107,8 +112,10 @@ mod tests {
         let place = ChecksPlace { index_end: 100, rows: 3 };
         let starts = [place.of_index(), place.of_value(0), place.of_value(2), place.of_prefix(0), place.of_prefix(2)];
         assert_eq!(starts.map(|range| range.unwrap().start), [100, 104, 112, 116, 124]);
-        assert_eq!(ChecksPlace::total_len(3, true), 28);
-        assert_eq!(ChecksPlace::total_len(3, false), 16);
+        let layout = Layout { checks: true, ..Layout::default() };
+        assert_eq!(ChecksPlace::total_len(3, Layout { prefixes: true, ..layout }), 28);
+        assert_eq!(ChecksPlace::total_len(3, layout), 16);
+        assert_eq!(ChecksPlace::total_len(3, Layout::default()), 0);
         assert!(ChecksPlace { index_end: u64::MAX - 3, rows: 1 }.of_index().is_none());
     }
 }

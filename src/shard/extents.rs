@@ -30,7 +30,8 @@ impl Extents {
         loop {
             match rows.next_minishard(shard) {
                 Ok(Some(minishard)) => {
-                    let end = minishard.index.end + checks_len(shard, minishard.rows);
+                    let end =
+                        minishard.index.end + ChecksPlace::total_len(minishard.rows, shard.layout.unwrap_or_default());
                     extents.push((minishard.index.start, gap_behind_index(end)));
                     while let Some(row) = rows.next_row(shard) {
                         if let Ok(ByteRange { start, end }) = shard.value_range(row) {
@@ -60,13 +61,5 @@ impl Extents {
         let before = self.0.partition_point(lies_before);
         let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value.start, |(_, reach)| *reach);
         gap.min(value.start)
-    }
-}
-
-/// The length of the checks behind an index.
-pub(crate) fn checks_len(shard: &ShardReader, rows: u64) -> u64 {
-    match shard.layout {
-        Some(layout) if layout.checks => ChecksPlace::total_len(rows, layout.prefixes),
-        _ => 0,
     }
 }

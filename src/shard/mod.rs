@@ -14,6 +14,6 @@ pub use entries::{Entry, ShardEntries};
 pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};
 pub use reader::{Shard, Value, ValueLocation};
 pub use sections::ShardSummary;
-pub(crate) use sections::{PairBytes, PairHeader, ShardSections};
+pub(crate) use sections::{MINISHARD_ALIGNMENT, PairBytes, PairHeader, ShardSections};
 pub use writer::ShardWriter;
 pub(crate) use writer::duplicate_key;

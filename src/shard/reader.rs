@@ -527,6 +527,11 @@ impl ShardReader {
         AlignedBytes::from_vec(decoded, self.alignment()).map(|bytes| Value(Bytes::Owned(bytes)))
     }
 
+    /// Bytes behind the shard index, whatever they are.
+    pub(crate) fn read(&self, range: ByteRange) -> Result<Bytes<'_>> {
+        self.files.data().read(range, 1)
+    }
+
     /// The stored bytes of a row's value.
     pub(crate) fn encoded_value(&self, row: Row) -> Result<Bytes<'_>> {
         self.files.data().read(self.value_range(row)?, 1)

@@ -379,7 +379,7 @@ impl ShardSections {
     }
 
     fn checks_len(&self, rows: u64) -> u64 {
-        if self.layout.checks { ChecksPlace::total_len(rows, self.layout.prefixes) } else { 0 }
+        ChecksPlace::total_len(rows, self.layout)
     }
 
     fn index_hasher(&self, minishard: MinishardNumber) -> Hasher {

@@ -9,11 +9,9 @@ use crate::generation::{Generation, INFO, read_json};
 use crate::manifest::{self, Manifest};
 use crate::shard::ShardReader;
 use crate::spec::{ShardNumber, ShardingSpec};
+use crate::store::LEASE;
 use crate::verify::finding::FindingKind;
 use crate::verify::report::VerifyReport;
-
-/// The file that readers of a generation hold.
-const LEASE: &str = "lease";
 
 /// The names in a generation's directory, by what they are.
 #[derive(Default)]

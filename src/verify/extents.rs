@@ -14,13 +14,11 @@ use std::fmt;
 use crate::byte_range::ByteRange;
 use crate::error::Error;
 use crate::layout::Layout;
+use crate::shard::MINISHARD_ALIGNMENT;
 use crate::spec::{Encoding, MinishardNumber};
 use crate::verify::VerifyLevel;
 use crate::verify::finding::FindingKind;
 use crate::verify::shard::ShardVerifier;
-
-/// Where our writer lets minishards begin.
-const MINISHARD_ALIGNMENT: u64 = 8;
 
 /// The bytes that the indexes of one shard name.
 #[derive(Default)]

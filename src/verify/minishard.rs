@@ -36,21 +36,19 @@ impl ShardVerifier<'_> {
             self.found(FindingKind::IndexCheck, error.at_minishard(number));
         }
         let checks = ChecksPlace { index_end: range.end, rows };
-        self.extents.push_index(number, ByteRange { start: range.start, end: range.end + self.checks_len(rows) });
+        self.extents.push_index(
+            number,
+            ByteRange {
+                start: range.start,
+                end: range.end + ChecksPlace::total_len(rows, self.shard.layout.unwrap_or_default()),
+            },
+        );
         self.verify_ids(number, index.rows().map(|row| row.id).collect());
         index.rows().for_each(|row| self.verify_row(number, row, checks));
     }
 
     fn found_bad_index(&mut self, number: MinishardNumber, range: ByteRange, error: Error) {
         self.found_unknown(FindingKind::BadMinishardIndex, error.at_minishard(number).at_offset(range.start));
-    }
-
-    /// The length of the checks behind an index of so many rows.
-    fn checks_len(&self, rows: u64) -> u64 {
-        match self.shard.layout {
-            Some(layout) if layout.checks => ChecksPlace::total_len(rows, layout.prefixes),
-            _ => 0,
-        }
     }
 
     fn verify_ids(&mut self, number: MinishardNumber, mut ids: Vec<u64>) {

@@ -1,8 +1,7 @@
 //! A block of a shard, so that what lies side by side is not read piece by piece.
 
-use crate::byte_range::{ByteRange, RelativeRange};
+use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
-use crate::format::minishard_index::Row;
 use crate::shard::ShardReader;
 use crate::storage::Bytes;
 
@@ -47,12 +46,9 @@ impl<'a> Window<'a> {
 
     fn move_to(&mut self, range: ByteRange) -> Result<()> {
         let end = (range.start + BLOCK).min(self.data_len).max(range.end);
-        let base = self.shard.base();
-        // to the reader, any bytes behind the shard index are as good as a value
-        let value = RelativeRange { start: range.start - base, end: end - base };
         self.block = None; // one block at a time
-        self.block = Some(self.shard.encoded_value(Row { number: 0, id: 0, value })?);
         self.range = ByteRange { start: range.start, end };
+        self.block = Some(self.shard.read(self.range)?);
         Ok(())
     }
 }
