@@ -1,10 +1,11 @@
-//! Claim: a lookup does not wait for a refresh, whatever is opened, swapped and unmapped meanwhile.
+//! Claim: a lookup waits for no refresh, whatever is opened, swapped and unmapped meanwhile; what it pays are the page
+//! faults of fresh maps, unless the refresh populated them.
 //!
 //! Measures single lookups of random keys, warm and mapped, through [`ShardDb::get`] and [`Reader::get`]: alone, beside
 //! a thread that only computes (what any neighbour costs), and while another thread swaps two generations back and
 //! forth as fast as it can, opening, mapping and unmapping all shards each time. Every answer is checked. Prints a
 //! Markdown table. The clock is in all figures and has a row of its own: what it shows at the high end is the machine.
-//! After a swap the first touch of each page is a page fault, unless the refresh populated the maps.
+//! A page fault may have to wait while the kernel maps or unmaps for another thread.
 //!
 //! ```text
 //! cargo bench --bench refresh_latency              1,000,000 keys, some 40 seconds

@@ -160,7 +160,7 @@ impl ShardDb {
         1 + self.retired().generations.len()
     }
 
-    /// Changes the most bytes that decoded minishard indexes may take.
+    /// Changes the most bytes that decoded minishard indexes may take, in each generation that is open.
     pub fn set_cache_bytes(&self, bytes: u64) {
         self.shared.opener.cache_bytes.store(bytes, Ordering::Relaxed);
         self.shared.current.load().cache().shrink();

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::minishard_index::Row;
 use crate::info::Info;
 use crate::layout::Layout;
 use crate::manifest::{self, Manifest, ShardRecord};
-use crate::shard::{Minishard, MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Value};
+use crate::shard::{MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{ShardNumber, ShardingSpec};
 use crate::storage::{Access, StorageKind};
 use crate::store::{GenerationId, Lease};
@@ -153,9 +152,8 @@ impl Generation {
     pub(crate) fn find(&self, key: u64) -> Result<Option<Found<'_>>> {
         let location = self.spec.locate(key);
         let Some(shard) = self.shard(location.shard).map_err(|error| error.at_key(key))? else { return Ok(None) };
-        let minishard = shard.reader().minishard(location.minishard).map_err(|error| error.at_key(key))?;
-        let Some(minishard) = minishard else { return Ok(None) };
-        Ok(shard.reader().row(&minishard, key)?.map(|row| Found { shard, minishard, row }))
+        let stored = shard.reader().find_in(location.minishard, key)?;
+        Ok(stored.map(|stored| Found { shard, stored }))
     }
 
     /// The numbers of all shards that have a file, ascending.
@@ -266,11 +264,11 @@ impl Generation {
     }
 }
 
-/// A key that was found: its shard, minishard and row.
+/// A key that was found: its shard, and where in it.
+#[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) shard: &'a Shard,
-    pub(crate) minishard: Minishard<'a>,
-    pub(crate) row: Row,
+    pub(crate) stored: Stored,
 }
 
 impl<'a> Found<'a> {
@@ -281,7 +279,11 @@ impl<'a> Found<'a> {
 
     #[inline]
     pub(crate) fn value(&self) -> Result<Value<'a>> {
-        self.reader().value(&self.minishard, self.row)
+        self.reader().value(&self.stored)
+    }
+
+    pub(crate) fn value_location(&self) -> Result<ValueLocation> {
+        self.reader().value_location(self.stored.minishard, self.stored.row)
     }
 }
 

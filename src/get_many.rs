@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use crate::error::Result;
 use crate::generation::Found;
-use crate::shard::{Minishard, Shard, Value, ValueLocation};
+use crate::shard::{Shard, Value, ValueLocation};
 use crate::snapshot::Snapshot;
 use crate::spec::MinishardNumber;
 
@@ -66,9 +66,7 @@ impl Snapshot {
 
     /// Where the value of each of many keys is stored, in their order.
     pub fn locate_many(&self, keys: &[u64]) -> Vec<Result<Option<ValueLocation>>> {
-        self.collect_many(keys, |found| {
-            found.map(|found| found.reader().value_location(found.minishard.number, found.row)).transpose()
-        })
+        self.collect_many(keys, |found| found.map(|found| found.value_location()).transpose())
     }
 
     fn collect_many<'a, T>(
@@ -91,12 +89,11 @@ impl Snapshot {
         value_lines: usize,
         mut f: impl FnMut(usize, Lookup<Found<'a>>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let mut shards = Vec::with_capacity(GROUP);
         let mut minishards = Vec::with_capacity(GROUP);
         let mut rows = Vec::with_capacity(GROUP);
         for (group_number, group) in keys.chunks(GROUP).enumerate() {
-            shards.extend(group.iter().map(|key| self.stage_shard(*key)));
-            minishards.extend(shards.drain(..).map(stage_minishard));
+            minishards.extend(group.iter().map(|key| self.stage_entry(*key)));
+            minishards.iter().for_each(stage_minishard);
             rows.extend(minishards.drain(..).zip(group).map(|(it, key)| stage_row(it, *key, value_lines)));
             for (at, (row, key)) in rows.drain(..).zip(group).enumerate() {
                 f(group_number * GROUP + at, row.map_err(|error| error.at_key(*key)))?;
@@ -105,8 +102,9 @@ impl Snapshot {
         ControlFlow::Continue(())
     }
 
+    /// Asks for the shard index entry of a key.
     #[inline]
-    fn stage_shard(&self, key: u64) -> Lookup<(&Shard, MinishardNumber)> {
+    fn stage_entry(&self, key: u64) -> Lookup<(&Shard, MinishardNumber)> {
         let location = self.generation.spec().locate(key);
         let Some(shard) = self.generation.shard(location.shard)? else { return Ok(None) };
         shard.reader().prefetch_entry(location.minishard);
@@ -114,16 +112,19 @@ impl Snapshot {
     }
 }
 
+/// Asks for the minishard, whose entry has come.
 #[inline]
-fn stage_minishard<'a>(shard: Lookup<(&'a Shard, MinishardNumber)>) -> Lookup<(&'a Shard, Minishard<'a>)> {
-    let Some((shard, minishard)) = shard? else { return Ok(None) };
-    Ok(shard.reader().minishard(minishard)?.map(|minishard| (shard, minishard)))
+fn stage_minishard(minishard: &Lookup<(&Shard, MinishardNumber)>) {
+    if let Ok(Some((shard, number))) = minishard {
+        shard.reader().prefetch_minishard(*number);
+    }
 }
 
+/// Finds the key in its minishard, which has come, and asks for the value.
 #[inline]
-fn stage_row<'a>(minishard: Lookup<(&'a Shard, Minishard<'a>)>, key: u64, value_lines: usize) -> Lookup<Found<'a>> {
-    let Some((shard, minishard)) = minishard? else { return Ok(None) };
-    let Some(row) = shard.reader().row(&minishard, key)? else { return Ok(None) };
-    shard.reader().prefetch_value(row, value_lines);
-    Ok(Some(Found { shard, minishard, row }))
+fn stage_row<'a>(minishard: Lookup<(&'a Shard, MinishardNumber)>, key: u64, value_lines: usize) -> Lookup<Found<'a>> {
+    let Some((shard, number)) = minishard? else { return Ok(None) };
+    let Some(stored) = shard.reader().find_in(number, key)? else { return Ok(None) };
+    shard.reader().prefetch_value(stored.row, value_lines);
+    Ok(Some(Found { shard, stored }))
 }

@@ -24,7 +24,7 @@ impl OwnedValue {
     pub(crate) fn new(found: &Found<'_>) -> Result<OwnedValue> {
         Ok(OwnedValue(match found.value()?.into_bytes() {
             Bytes::Borrowed(_) => {
-                Owner::Shard { shard: found.shard.clone(), range: found.reader().value_range(found.row)? }
+                Owner::Shard { shard: found.shard.clone(), range: found.reader().value_range(found.stored.row)? }
             }
             Bytes::Owned(bytes) => Owner::Bytes(bytes),
         }))

@@ -13,6 +13,13 @@ pub(crate) fn lines(bytes: &[u8], lines: usize) {
     }
 }
 
+/// Asks for `lines` cache lines from the beginning of `bytes` on, also behind their end: a hint may point anywhere.
+#[inline]
+pub(crate) fn lines_from(bytes: &[u8], lines: usize) {
+    let start = bytes.as_ptr();
+    (0..lines).for_each(|line| address(start.wrapping_add(line * LINE)));
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn address(at: *const u8) {

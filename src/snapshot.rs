@@ -64,7 +64,7 @@ impl Snapshot {
     /// Errors: as [`get`](Snapshot::get), and `InvalidInput` if the shard has fewer bytes before the value.
     pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
         match self.generation.find(key)? {
-            Some(found) => found.reader().prefix(&found.minishard, found.row, n).map(Some),
+            Some(found) => found.reader().prefix(&found.stored, n).map(Some),
             None => Ok(None),
         }
     }
@@ -78,7 +78,7 @@ impl Snapshot {
     /// Where the value of a key is stored: file, offset, stored length.
     pub fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
         match self.generation.find(key)? {
-            Some(found) => found.reader().value_location(found.minishard.number, found.row).map(Some),
+            Some(found) => found.value_location().map(Some),
             None => Ok(None),
         }
     }

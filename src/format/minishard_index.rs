@@ -98,7 +98,8 @@ impl<'a> RawIndex<'a> {
     }
 
     /// Whether all ranges are possible; see [`SearchableIndex::can_tell_absence`].
-    fn is_possible(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_possible(&self) -> bool {
         self.rows().all(|row| row.value.is_possible())
     }
 

@@ -11,7 +11,7 @@ pub use cache::CacheStats;
 pub(crate) use cache::MinishardCache;
 pub(crate) use entries::Rows;
 pub use entries::{Entry, ShardEntries};
-pub(crate) use reader::{Minishard, ReadOptions, ShardFiles, ShardReader};
+pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};
 pub use reader::{Shard, Value, ValueLocation};
 pub use sections::ShardSummary;
 pub(crate) use sections::{PairBytes, PairHeader, ShardSections};

@@ -77,6 +77,10 @@ pub(crate) struct ShardReader {
     /// Where relative offsets count from, in the file with the data.
     base: u64,
     options: ReadOptions,
+    /// Indexes are searched where they lie: raw, in memory, in the one file, not verified.
+    index_in_place: bool,
+    /// Values are given as they lie: raw, not verified.
+    values_in_place: bool,
     cache: Arc<MinishardCache>,
     /// The CRC-32 that the manifest states for the shard index.
     shard_index_crc32: Option<u32>,
@@ -84,10 +88,16 @@ pub(crate) struct ShardReader {
     extents: OnceLock<Extents>,
 }
 
+/// Where a key is stored: its row, with what it takes to read and check the value.
+#[derive(Clone, Copy)]
+pub(crate) struct Stored {
+    pub(crate) minishard: MinishardNumber,
+    pub(crate) row: Row,
+    checks: ChecksPlace,
+}
+
 /// A minishard with keys, ready to be searched.
-#[derive(Clone)]
-pub(crate) struct Minishard<'a> {
-    pub(crate) number: MinishardNumber,
+struct Minishard<'a> {
     index: SearchableIndex<'a>,
     /// The end of the encoded index in the file.
     index_end: u64,
@@ -152,8 +162,8 @@ impl Shard {
     ///
     /// A key of another shard is absent.
     pub fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
-        let Some((minishard, row)) = self.0.find(key)? else { return Ok(None) };
-        self.0.value(&minishard, row).map(Some)
+        let Some(stored) = self.0.find(key)? else { return Ok(None) };
+        self.0.value(&stored).map(Some)
     }
 
     /// Whether a key is there; the value is not touched.
@@ -163,16 +173,16 @@ impl Shard {
 
     /// Where a key's value is stored.
     pub fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
-        let Some((minishard, row)) = self.0.find(key)? else { return Ok(None) };
-        self.0.value_location(minishard.number, row).map(Some)
+        let Some(stored) = self.0.find(key)? else { return Ok(None) };
+        self.0.value_location(stored.minishard, stored.row).map(Some)
     }
 
     /// The `n` bytes that lie directly before a key's value; they are never encoded.
     ///
     /// Errors: `InvalidInput` if the shard has fewer bytes before it.
     pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
-        let Some((minishard, row)) = self.0.find(key)? else { return Ok(None) };
-        self.0.prefix(&minishard, row, n).map(Some)
+        let Some(stored) = self.0.find(key)? else { return Ok(None) };
+        self.0.prefix(&stored, n).map(Some)
     }
 
     /// All pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
@@ -203,10 +213,13 @@ impl ShardReader {
         shard_index_crc32: Option<u32>,
     ) -> ShardReader {
         let base = if files.data.is_some() { 0 } else { spec.shard_index_len() };
+        let as_it_lies = |encoding| encoding == Encoding::Raw && !options.verify_on_read;
         ShardReader {
             number,
             spec,
             layout,
+            index_in_place: as_it_lies(spec.minishard_index_encoding()) && files.data.is_none(),
+            values_in_place: as_it_lies(spec.data_encoding()),
             files,
             base,
             options,
@@ -217,25 +230,58 @@ impl ShardReader {
         }
     }
 
-    /// The row of a key in this shard.
-    #[inline]
-    pub(crate) fn find(&self, key: u64) -> Result<Option<(Minishard<'_>, Row)>> {
+    /// Where a key of this shard is stored.
+    pub(crate) fn find(&self, key: u64) -> Result<Option<Stored>> {
         let location = self.spec.locate(key);
         if location.shard != self.number {
             return Ok(None);
         }
-        let Some(minishard) = self.minishard(location.minishard).map_err(|error| error.at_key(key))? else {
-            return Ok(None);
-        };
-        Ok(self.row(&minishard, key)?.map(|row| (minishard, row)))
+        self.find_in(location.minishard, key)
     }
 
-    /// The row of a key in a minishard.
+    /// Where a key is stored, in the minishard that it hashes to.
     #[inline]
-    pub(crate) fn row(&self, minishard: &Minishard<'_>, key: u64) -> Result<Option<Row>> {
+    pub(crate) fn find_in(&self, number: MinishardNumber, key: u64) -> Result<Option<Stored>> {
+        match self.scan_in_place(number, key) {
+            Some(stored) => Ok(stored),
+            None => self.find_in_any(number, key),
+        }
+    }
+
+    /// The usual case by itself, so that it stays short: a small raw index in memory, sound, not to be verified.
+    /// `None` for every other case and for whatever is wrong: then [`find_in_any`](Self::find_in_any) decides.
+    #[inline]
+    fn scan_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<Stored>> {
+        let bytes = self.index_in_place()?;
+        let entry = ShardIndexEntry::read(ShardIndexEntry::position(number).of(bytes)?)?;
+        let Some(range) = entry.minishard_index() else { return Some(None) };
+        let range = range.resolve(self.base, bytes.len() as u64)?;
+        let from_index = bytes.get(to_usize(range.start)..)?;
+        prefetch::lines_from(from_index, MINISHARD_LINES);
+        let index = RawIndex::view(range.of(bytes)?).ok().filter(|index| index.len() <= SCAN_LIMIT)?;
+        match index.find(key) {
+            Some(row) => {
+                let checks = ChecksPlace { index_end: range.end, rows: index.len() as u64 };
+                Some(Some(Stored { minishard: number, row, checks }))
+            }
+            None => index.is_possible().then_some(None),
+        }
+    }
+
+    /// The bytes of the file where raw indexes are searched as they lie in it.
+    #[inline]
+    fn index_in_place(&self) -> Option<&[u8]> {
+        if self.index_in_place { self.files.shard_index.in_memory() } else { None }
+    }
+
+    /// Any index: read, decoded, verified and cached as it needs.
+    #[inline(never)]
+    fn find_in_any(&self, number: MinishardNumber, key: u64) -> Result<Option<Stored>> {
+        let Some(minishard) = self.minishard(number).map_err(|error| error.at_key(key))? else { return Ok(None) };
         match minishard.index.find(key) {
-            None if !minishard.index.can_tell_absence() => Err(self.cannot_tell_absence(minishard.number, key)),
-            row => Ok(row),
+            Some(row) => Ok(Some(Stored { minishard: number, row, checks: minishard.checks() })),
+            None if minishard.index.can_tell_absence() => Ok(None),
+            None => Err(self.cannot_tell_absence(number, key)),
         }
     }
 
@@ -255,18 +301,31 @@ impl ShardReader {
         }
     }
 
+    /// Asks for the beginning of a minishard, for a read that follows.
+    #[inline]
+    pub(crate) fn prefetch_minishard(&self, number: MinishardNumber) {
+        let start = self.index_in_place().and_then(|bytes| {
+            let entry = ShardIndexEntry::read(ShardIndexEntry::position(number).of(bytes)?)?;
+            bytes.get(to_usize(self.base.checked_add(entry.minishard_index()?.start)?)..)
+        });
+        if let Some(minishard) = start {
+            prefetch::lines_from(minishard, MINISHARD_LINES);
+        }
+    }
+
     /// Asks for the beginning of a row's value, for a read that follows.
     #[inline]
     pub(crate) fn prefetch_value(&self, row: Row, lines: usize) {
-        let range = row.value.resolve(self.base, self.files.data().len());
-        if let Some(value) = range.zip(self.files.data().in_memory()).and_then(|(range, bytes)| range.of(bytes)) {
+        if let Some(bytes) = self.files.data().in_memory()
+            && let Some(range) = row.value.resolve(self.base, bytes.len() as u64)
+            && let Some(value) = range.of(bytes)
+        {
             prefetch::lines(value, lines);
         }
     }
 
     /// A minishard, ready to be searched; `None` if it has no keys.
-    #[inline]
-    pub(crate) fn minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'_>>> {
+    fn minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'_>>> {
         if self.options.verify_on_read {
             return self.verified_minishard(number).map_err(|error| self.at(number, error));
         }
@@ -278,18 +337,16 @@ impl ShardReader {
     }
 
     /// A raw minishard index is searched where it lies.
-    #[inline]
     fn minishard_in_place<'a>(&'a self, number: MinishardNumber, bytes: &'a [u8]) -> Result<Option<Minishard<'a>>> {
         let Some(range) = self.minishard_index_range(number)? else { return Ok(None) };
         let from_index = bytes.get(to_usize(range.start)..).unwrap_or_default();
-        prefetch::lines(from_index, MINISHARD_LINES);
         let index = RawIndex::view(from_index.get(..to_usize(range.len())).unwrap_or_default())
             .map_err(|error| error.at_offset(range.start))?;
         let index = match index.len() <= SCAN_LIMIT {
             true => SearchableIndex::Scanned(index),
             false => self.large_index_in_place(number, index, range.end),
         };
-        Ok(Some(Minishard { number, index, index_end: range.end }))
+        Ok(Some(Minishard { index, index_end: range.end }))
     }
 
     /// A large raw index gets checkpoints, or is sorted if its ids do not ascend.
@@ -318,7 +375,7 @@ impl ShardReader {
     fn cached_minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'static>>> {
         let location = self.location(number);
         if let Some(CachedIndex::Decoded(decoded, index_end)) = self.cache.get(location) {
-            return Ok(Some(Minishard { number, index: SearchableIndex::Decoded(decoded), index_end }));
+            return Ok(Some(Minishard { index: SearchableIndex::Decoded(decoded), index_end }));
         }
         let Some(range) = self.minishard_index_range(number)? else { return Ok(None) };
         let encoded = self.read_minishard_index(range)?;
@@ -330,7 +387,7 @@ impl ShardReader {
         }
         let decoded = Arc::new(DecodedIndex::new(view));
         self.cache.insert(location, CachedIndex::Decoded(decoded.clone(), range.end));
-        Ok(Some(Minishard { number, index: SearchableIndex::Decoded(decoded), index_end: range.end }))
+        Ok(Some(Minishard { index: SearchableIndex::Decoded(decoded), index_end: range.end }))
     }
 
     /// With `verify_on_read`: small raw indexes are checked each time, others when they are decoded.
@@ -425,12 +482,35 @@ impl ShardReader {
 
     /// The decoded value of a row.
     #[inline]
-    pub(crate) fn value(&self, minishard: &Minishard<'_>, row: Row) -> Result<Value<'_>> {
-        self.value_of_row(row, minishard.checks()).map_err(|error| self.at(minishard.number, error).at_key(row.id))
+    pub(crate) fn value(&self, stored: &Stored) -> Result<Value<'_>> {
+        match self.value_in_place(stored.row) {
+            Some(value) => Ok(value),
+            None => self.value_in_any(stored),
+        }
     }
 
+    /// The usual case by itself: a raw value in memory, not to be verified. `None` for every other case and for
+    /// whatever is wrong.
     #[inline]
+    fn value_in_place(&self, row: Row) -> Option<Value<'_>> {
+        if !self.values_in_place {
+            return None;
+        }
+        let bytes = self.files.data().in_memory()?;
+        let range = row.value.resolve(self.base, bytes.len() as u64)?;
+        range.of(bytes).map(|value| Value(Bytes::Borrowed(value)))
+    }
+
+    #[inline(never)]
+    fn value_in_any(&self, stored: &Stored) -> Result<Value<'_>> {
+        let value = self.value_of_row(stored.row, stored.checks);
+        value.map_err(|error| self.at(stored.minishard, error).at_key(stored.row.id))
+    }
+
     pub(crate) fn value_of_row(&self, row: Row, checks: ChecksPlace) -> Result<Value<'_>> {
+        if let Some(value) = self.value_in_place(row) {
+            return Ok(value);
+        }
         let range = self.value_range(row)?;
         let encoded = self.files.data().read(range, self.alignment())?;
         if self.options.verify_on_read {
@@ -453,8 +533,9 @@ impl ShardReader {
     }
 
     /// The `n` bytes before a row's value.
-    pub(crate) fn prefix(&self, minishard: &Minishard<'_>, row: Row, n: u64) -> Result<Value<'_>> {
-        self.prefix_of_row(row, minishard.checks(), n).map_err(|error| self.at(minishard.number, error).at_key(row.id))
+    pub(crate) fn prefix(&self, stored: &Stored, n: u64) -> Result<Value<'_>> {
+        let prefix = self.prefix_of_row(stored.row, stored.checks, n);
+        prefix.map_err(|error| self.at(stored.minishard, error).at_key(stored.row.id))
     }
 
     fn prefix_of_row(&self, row: Row, checks: ChecksPlace, n: u64) -> Result<Value<'_>> {
