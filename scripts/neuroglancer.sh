@@ -32,7 +32,7 @@ draw() { # NAME DATASET [OPTION..]
 }
 does_not_draw() {
     local code=0
-    draw "$@" || code=$?
+    draw "$@" 2>&1 | sed 's/^/    expected: /' || code=$?
     [ "$code" = 1 ] # 2: could not run
 }
 rebuild_and_draw() { # NAME [OPTION..]

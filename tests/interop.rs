@@ -136,17 +136,15 @@ fn pairwise(levels: &[usize]) -> Vec<Vec<usize>> {
     let mut rows = Vec::new();
     while let Some([one, other]) = missing.first().copied() {
         let mut row = BTreeMap::from([one, other]);
-        for column in columns.clone() {
+        for column in columns.clone().filter(|column| ![one.0, other.0].contains(column)) {
             let gain = |level: &usize| {
                 let chosen = row.iter().map(|(column, level)| (*column, *level));
                 chosen.filter(|other| missing.contains(&in_order(*other, (column, *level)))).count()
             };
-            if !row.contains_key(&column) {
-                // where it is all the same, not the same again
-                let level = |turn: usize| (turn + rows.len()) % levels[column];
-                let best = (0..levels[column]).map(level).max_by_key(gain).unwrap();
-                row.insert(column, best);
-            }
+            // where it is all the same, not the same again
+            let level = |turn: usize| (turn + rows.len()) % levels[column];
+            let best = (0..levels[column]).map(level).max_by_key(gain).unwrap();
+            row.insert(column, best);
         }
         missing.retain(|[(a, x), (b, y)]| row[a] != *x || row[b] != *y);
         rows.push(row.into_values().collect());
