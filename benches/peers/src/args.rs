@@ -14,11 +14,12 @@ Measures ShardDb beside LMDB, redb, cdb64, SQLite, hashbrown and one file a key.
 
 Usage: cargo run --release -- [OPTIONS]
 
-  --quick             One set (1Mx100), one load, no files engine: about a minute
+  --quick             One set (1Mx100), one load, without files and sorted-load: about a minute
   --sets LIST         Sets of pairs, KEYSxVALUE_BYTES [default: 1Mx8,1Mx100,1Mx4096,1Mxlognormal,10Mx8,10Mx100]
   --engines LIST      Of sharddb, sharddb-verify, sharddb-unchecked, lmdb, redb, cdb64, sqlite, hashbrown, files;
                       lmdb is always among them [default: all; files up to 1M keys]
-  --workloads LIST    Of hit, dependent, miss, zipf, batch, whole, scan, open, threads, service, cold [default: all]
+  --workloads LIST    Of sorted-load, open, hit, dependent, miss, zipf, batch, whole, scan, threads, service,
+                      cold; loading pairs in no order is always among them [default: all]
   --rounds N          Rounds in which the engines take turns, at least 1 [default: 7]
   --loads N           Loads of each engine, at least 1 [default: 3; files once]
   --dir DIR           Where the databases go, in a directory a set, which is emptied [default: target/peers]
@@ -27,8 +28,8 @@ Usage: cargo run --release -- [OPTIONS]
   --drop-caches       For `cold`, empties the page cache of the whole machine (root), not only that of the files
   --help              This text";
 
-const WORKLOADS: [&str; 11] =
-    ["hit", "dependent", "miss", "zipf", "batch", "whole", "scan", "open", "threads", "service", "cold"];
+const WORKLOADS: [&str; 12] =
+    ["sorted-load", "open", "hit", "dependent", "miss", "zipf", "batch", "whole", "scan", "threads", "service", "cold"];
 
 #[derive(Debug)]
 pub struct Arguments {
@@ -98,6 +99,7 @@ impl Arguments {
     fn make_quick(&mut self) -> Result<()> {
         self.sets = vec!["1Mx100".parse()?];
         self.engines.retain(|engine| engine != "files");
+        self.workloads.retain(|workload| workload != "sorted-load");
         self.effort = Effort { rounds: 7, slice: 100_000, cold: 100, loads: 1 };
         Ok(())
     }
@@ -105,9 +107,7 @@ impl Arguments {
     /// The engines that were asked for and have something to do with this set; the reference always.
     pub fn peers(&self, data: &DataSet) -> Vec<&'static Peer> {
         let asked = |name: &str| name == REFERENCE || self.engines.iter().any(|engine| engine == name);
-        // whose files are read must be loaded
-        let needed = |name: &str| PEERS.iter().any(|peer| peer.files == name && asked(peer.name));
-        PEERS.iter().filter(|peer| (asked(peer.name) || needed(peer.name)) && data.keys <= peer.max_keys).collect()
+        PEERS.iter().filter(|peer| asked(peer.name) && data.keys <= peer.max_keys).collect()
     }
 
     pub fn wants(&self, workload: &str) -> bool {
@@ -150,12 +150,11 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_and_whose_files_are_read_are_always_there() {
+    fn the_reference_is_always_there() {
         let names = |line| -> Vec<_> {
             let parsed = parse(line).unwrap();
             parsed.peers(&parsed.sets[0]).iter().map(|peer| peer.name).collect()
         };
-        assert_eq!(names("--engines sharddb-verify --sets 1Mx8"), ["sharddb", "sharddb-verify", "lmdb"]);
         assert_eq!(names("--engines files --sets 1Mx8"), ["lmdb", "files"]);
         assert_eq!(names("--engines files --sets 10Mx8"), ["lmdb"]);
     }

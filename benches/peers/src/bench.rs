@@ -43,7 +43,7 @@ impl<'a> Bench<'a> {
 
     /// Where the files of a peer are.
     pub fn files_of(&self, peer: &Peer) -> PathBuf {
-        self.directory.join(peer.files)
+        self.directory.join(peer.name)
     }
 
     /// The peers that can be read.
@@ -115,5 +115,13 @@ mod tests {
     fn every_peer_begins_once_in_a_while() {
         let order = |round| rotated(&["a", "b", "c"], round).copied().collect::<String>();
         assert_eq!([order(0), order(1), order(2), order(3)], ["abc", "bca", "cab", "abc"]);
+    }
+
+    #[test]
+    fn a_wrong_sum_is_an_error_that_names_the_engine() {
+        let peer = &crate::engines::PEERS[0];
+        assert!(check(peer, 7, 7).is_ok());
+        let words = check(peer, 8, 7).unwrap_err().to_string();
+        assert!(words.contains(peer.name) && words.contains("0x7") && words.contains("0x8"), "{words}");
     }
 }

@@ -39,16 +39,9 @@ impl DataSet {
         unscramble(key) < self.keys
     }
 
-    /// All keys, in the order in which they are loaded: no order.
+    /// All keys, in no order.
     pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.keys).map(|number| self.key(number))
-    }
-
-    /// All keys ascending, for those who want to load them so. Sorting them is part of their load.
-    pub fn sorted_keys(&self) -> Vec<u64> {
-        let mut keys: Vec<u64> = self.keys().collect();
-        keys.sort_unstable();
-        keys
     }
 
     /// Writes the value of a key over `value`.

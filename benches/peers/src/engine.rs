@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::data::DataSet;
+use crate::input::Input;
 use crate::reader::Result;
 use crate::slices::AnyReader;
 
@@ -16,15 +16,18 @@ pub trait Engine: Send + Sync {
     fn request(&self, key: u64) -> Result<Option<u64>>;
 }
 
+/// Loads all pairs into an empty directory; when it returns, they have reached the disk.
+pub type Load = fn(&Path, &Input) -> Result<()>;
+
+/// Opens what was loaded into a directory.
+pub type Open = fn(&Path) -> Result<Box<dyn Engine>>;
+
 /// An engine by name.
 pub struct Peer {
     pub name: &'static str,
-    /// The peer whose files it reads: its own name, or that of one before it.
-    pub files: &'static str,
-    /// Loads all pairs into an empty directory; when it returns, they have reached the disk.
-    pub load: Option<fn(&Path, &DataSet) -> Result<()>>,
-    /// Opens what was loaded.
-    pub open: Option<fn(&Path) -> Result<Box<dyn Engine>>>,
+    pub load: Load,
+    /// `None` if only the files matter.
+    pub open: Option<Open>,
     /// Sets with more keys are left out.
     pub max_keys: u64,
     /// The memory that it and its files take when all has been read, as a multiple of the data. Rather too much:
@@ -35,8 +38,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// What most have in common; the rest is written out where the peer is.
-    pub const fn new(name: &'static str) -> Peer {
-        Peer { name, files: name, load: None, open: None, max_keys: u64::MAX, memory: 1.0, loads_once: false }
+    /// One as most are; what is different is written out where the peer is.
+    pub const fn new(name: &'static str, load: Load, open: Open) -> Peer {
+        Peer { name, load, open: Some(open), max_keys: u64::MAX, memory: 1.0, loads_once: false }
     }
 }

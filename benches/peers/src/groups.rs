@@ -52,13 +52,4 @@ mod tests {
         assert!(groups.iter().all(|group| group.contains(&REFERENCE) && group.len() > 1));
         assert_eq!(groups.iter().map(|group| group.len() - 1).sum::<usize>(), PEERS.len() - 1);
     }
-
-    #[test]
-    fn those_who_share_files_are_together() {
-        for gib in [1, 4, 16] {
-            for group in names("1Mx4096", gib) {
-                assert_eq!(group.contains(&"sharddb"), group.contains(&"sharddb-verify"), "{gib} GiB: {group:?}");
-            }
-        }
-    }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! args, machine              what is asked for, and where
-//! random, data               the pairs, a function of the key's number
+//! random, data, input        the pairs, a function of the key's number, and their order
 //! reader, slices/            what every engine can be asked, and what it is asked between two looks at the clock
 //! engine, engines/           how an engine is loaded and opened, one a file
 //! bench, workloads/          what is measured together, and how, one workload a file
@@ -17,6 +17,7 @@ mod data;
 mod engine;
 mod engines;
 mod groups;
+mod input;
 mod machine;
 mod measurement;
 mod process;

@@ -24,7 +24,7 @@ pub fn unscramble(scrambled: u64) -> u64 {
 /// `hash` brought into `0..bound`, evenly.
 #[inline]
 pub fn reduce(hash: u64, bound: u64) -> u64 {
-    (u128::from(hash) * u128::from(bound) >> 64) as u64
+    ((u128::from(hash) * u128::from(bound)) >> 64) as u64
 }
 
 /// A number of `0.0..1.0` from a hash.

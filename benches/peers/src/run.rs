@@ -56,6 +56,10 @@ fn run_group(arguments: &Arguments, data: &DataSet, peers: Vec<&Peer>) -> Result
     let mut measured = Vec::new();
     let mut take = |rounds: Rounds| measured.extend(rounds.measurements(REFERENCE));
 
+    if arguments.wants("sorted-load") {
+        progress("sorted-load");
+        load::measure_ascending(&bench)?.into_iter().for_each(&mut take);
+    }
     progress("load");
     load::measure(&bench)?.into_iter().for_each(&mut take);
     if arguments.wants("open") {
@@ -100,12 +104,9 @@ fn open_warm<'a>(bench: &Bench<'a>) -> Result<(Vec<Opened<'a>>, [Rounds; 2])> {
     for peer in bench.readable() {
         opened.push(bench.open(peer)?);
         warm::warm_up(bench, &opened[opened.len() - 1..])?;
-        // of two who share files only the first can be told from the other
-        if peer.files == peer.name {
-            let mapped = mapped_under(&bench.files_of(peer))?;
-            resident.push(peer.name, mapped.resident as f64);
-            huge.push(peer.name, mapped.huge as f64);
-        }
+        let mapped = mapped_under(&bench.files_of(peer))?;
+        resident.push(peer.name, mapped.resident as f64);
+        huge.push(peer.name, mapped.huge as f64);
     }
     Ok((opened, [resident, huge]))
 }

@@ -6,22 +6,18 @@ use std::path::Path;
 
 use cdb64::{Cdb, CdbHash, CdbWriter};
 
-use crate::data::DataSet;
 use crate::engine::{Engine, Peer};
+use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { load: Some(load), open: Some(open), memory: 1.3, ..Peer::new("cdb64") };
+pub const PEER: Peer = Peer { memory: 1.3, ..Peer::new("cdb64", load, open) };
 
 const FILE: &str = "pairs.cdb";
 
-fn load(directory: &Path, data: &DataSet) -> Result<()> {
+fn load(directory: &Path, input: &Input) -> Result<()> {
     let mut writer = CdbWriter::<_, CdbHash>::new(Appending::new(File::create_new(directory.join(FILE))?))?;
-    let mut value = Vec::new();
-    for key in data.keys() {
-        data.value_into(key, &mut value);
-        writer.put(&key.to_le_bytes(), &value)?;
-    }
+    input.for_each(|key, value| Ok(writer.put(&key.to_le_bytes(), value)?))?;
     writer.finalize()?;
     writer.into_inner()?.buffer.into_inner()?.sync_all()?;
     Ok(())

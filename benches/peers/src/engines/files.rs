@@ -5,31 +5,21 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::data::DataSet;
 use crate::engine::{Engine, Peer};
+use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer {
-    load: Some(load),
-    open: Some(open),
-    max_keys: 1_000_000,
-    memory: 4.0,
-    loads_once: true,
-    ..Peer::new("files")
-};
+pub const PEER: Peer = Peer { max_keys: 1_000_000, memory: 4.0, loads_once: true, ..Peer::new("files", load, open) };
 
 const DIRECTORIES: u64 = 1000;
 
-fn load(directory: &Path, data: &DataSet) -> Result<()> {
+fn load(directory: &Path, input: &Input) -> Result<()> {
     for number in 0..DIRECTORIES {
         fs::create_dir(directory.join(format!("{number:03}")))?;
     }
-    let (mut reader, mut value) = (FilesReader::new(directory), Vec::new());
-    for key in data.keys() {
-        data.value_into(key, &mut value);
-        fs::write(reader.path(key), &value)?;
-    }
+    let mut reader = FilesReader::new(directory);
+    input.for_each(|key, value| Ok(fs::write(reader.path(key), value)?))?;
     rustix::fs::syncfs(File::open(directory)?)?; // a million fsyncs would take an hour
     Ok(())
 }

@@ -7,27 +7,25 @@ use std::path::Path;
 use hashbrown::HashMap;
 use memmap2::{Advice, Mmap};
 
-use crate::data::DataSet;
 use crate::engine::{Engine, Peer};
+use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { load: Some(load), open: Some(open), memory: 1.3, ..Peer::new("hashbrown") };
+pub const PEER: Peer = Peer { memory: 1.3, ..Peer::new("hashbrown", load, open) };
 
 const BLOB: &str = "values";
 /// A record for each key: key u64le, length u32le. The values lie in the same order without gaps.
 const RECORDS: &str = "records";
 const RECORD_LEN: usize = 12;
 
-fn load(directory: &Path, data: &DataSet) -> Result<()> {
+fn load(directory: &Path, input: &Input) -> Result<()> {
     let (mut records, mut blob) = (create(&directory.join(RECORDS))?, create(&directory.join(BLOB))?);
-    let mut value = Vec::new();
-    for key in data.keys() {
-        data.value_into(key, &mut value);
+    input.for_each(|key, value| {
         records.write_all(&key.to_le_bytes())?;
         records.write_all(&u32::try_from(value.len())?.to_le_bytes())?;
-        blob.write_all(&value)?;
-    }
+        Ok(blob.write_all(value)?)
+    })?;
     for file in [records, blob] {
         file.into_inner()?.sync_all()?;
     }

@@ -7,18 +7,19 @@ use std::path::Path;
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RoTxn, WithTls};
 
-use crate::data::DataSet;
 use crate::engine::{Engine, Peer};
+use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { load: Some(load), open: Some(open), memory: 2.0, ..Peer::new("lmdb") };
+pub const PEER: Peer = Peer { memory: 2.0, ..Peer::new("lmdb", load, open) };
 
 /// Keys are given as the 8 bytes of a native integer; heed's integer type would allocate for each.
 type Pairs = Database<'static, Bytes, Bytes, IntegerComparator>;
 
-fn load(directory: &Path, data: &DataSet) -> Result<()> {
+fn load(directory: &Path, input: &Input) -> Result<()> {
     // a value of a page's size takes two pages
+    let data = input.data();
     let map_size = data.keys * 64 + data.value_bytes() * 5 / 2 + (1 << 30);
     let env = open_env(directory, map_size, EnvFlags::NO_MEM_INIT)?;
     let pairs: Pairs = env
@@ -28,11 +29,9 @@ fn load(directory: &Path, data: &DataSet) -> Result<()> {
         })?
         .unwrap_commit();
     let mut txn = env.write_txn()?;
-    let mut value = Vec::new();
-    for key in data.sorted_keys() {
-        data.value_into(key, &mut value);
-        pairs.put_with_flags(&mut txn, PutFlags::APPEND, &key.to_ne_bytes(), &value)?;
-    }
+    input.for_each_ascending(|key, value| {
+        Ok(pairs.put_with_flags(&mut txn, PutFlags::APPEND, &key.to_ne_bytes(), value)?)
+    })?;
     txn.commit()?; // with fsync
     Ok(())
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use redb::{Builder, ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 
-use crate::data::DataSet;
 use crate::engine::{Engine, Peer};
+use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { load: Some(load), open: Some(open), memory: 4.0, ..Peer::new("redb") };
+pub const PEER: Peer = Peer { memory: 4.0, ..Peer::new("redb", load, open) };
 
 const FILE: &str = "pairs.redb";
 const PAIRS: TableDefinition<u64, &[u8]> = TableDefinition::new("pairs");
@@ -18,17 +18,13 @@ const PAIRS: TableDefinition<u64, &[u8]> = TableDefinition::new("pairs");
 /// More is not taken from the machine: the rest of the file is in the system's page cache.
 const MOST_CACHE: u64 = 4 << 30;
 
-fn load(directory: &Path, data: &DataSet) -> Result<()> {
-    let db = builder(data.value_bytes() * 2)?.create(directory.join(FILE))?;
+fn load(directory: &Path, input: &Input) -> Result<()> {
+    let db = builder(input.data().value_bytes() * 2)?.create(directory.join(FILE))?;
     let txn = db.begin_write()?;
     {
         let mut pairs = txn.open_table(PAIRS)?;
         let mut end = pairs.upper_bound_mut(Bound::<u64>::Unbounded)?;
-        let mut value = Vec::new();
-        for key in data.sorted_keys() {
-            data.value_into(key, &mut value);
-            end.insert_before(key, value.as_slice())?;
-        }
+        input.for_each_ascending(|key, value| Ok(end.insert_before(key, value)?))?;
         end.close()?;
     }
     txn.commit()?; // with fsync

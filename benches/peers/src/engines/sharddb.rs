@@ -5,40 +5,36 @@ use std::path::Path;
 
 use sharddb::{BuildOptions, BulkLoader, OpenOptions, ShardDb, Snapshot};
 
-use crate::data::DataSet;
 use crate::engine::{Engine, Peer};
+use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { load: Some(load), open: Some(open), ..Peer::new("sharddb") };
+pub const PEER: Peer = Peer::new("sharddb", load, open);
 
-/// The same files, every check compared on every read.
-pub const VERIFYING: Peer =
-    Peer { files: "sharddb", open: Some(open_verifying), memory: 0.0, ..Peer::new("sharddb-verify") };
+/// Every check compared on every read. On files of its own: what the one read would be in the processor's cache for
+/// the other.
+pub const VERIFYING: Peer = Peer::new("sharddb-verify", load, open_verifying);
 
 /// Files without checks: what they cost on disk.
-pub const UNCHECKED: Peer = Peer { load: Some(load_unchecked), memory: 0.0, ..Peer::new("sharddb-unchecked") };
+pub const UNCHECKED: Peer = Peer { open: None, memory: 0.0, ..Peer::new("sharddb-unchecked", load_unchecked, open) };
 
 /// The opened database by itself, for those who want to see it swap.
 pub fn open_db(directory: &Path) -> Result<ShardDb> {
     Ok(mapped(directory, &OpenOptions::new())?)
 }
 
-fn load(directory: &Path, data: &DataSet) -> Result<()> {
-    load_with(&BulkLoader::options(), directory, data)
+fn load(directory: &Path, input: &Input) -> Result<()> {
+    load_with(&BulkLoader::options(), directory, input)
 }
 
-fn load_unchecked(directory: &Path, data: &DataSet) -> Result<()> {
-    load_with(BulkLoader::options().checks(false), directory, data)
+fn load_unchecked(directory: &Path, input: &Input) -> Result<()> {
+    load_with(BulkLoader::options().checks(false), directory, input)
 }
 
-fn load_with(options: &BuildOptions, directory: &Path, data: &DataSet) -> Result<()> {
+fn load_with(options: &BuildOptions, directory: &Path, input: &Input) -> Result<()> {
     let mut loader = options.create(directory)?;
-    let mut value = Vec::new();
-    for key in data.keys() {
-        data.value_into(key, &mut value);
-        loader.insert(key, &value)?;
-    }
+    input.for_each(|key, value| Ok(loader.insert(key, value)?))?;
     loader.finish()?;
     Ok(())
 }

@@ -6,17 +6,17 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{CachedStatement, Connection, OpenFlags};
 
-use crate::data::DataSet;
 use crate::engine::{Engine, Peer};
+use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { load: Some(load), open: Some(open), memory: 2.0, ..Peer::new("sqlite") };
+pub const PEER: Peer = Peer { memory: 2.0, ..Peer::new("sqlite", load, open) };
 
 const FILE: &str = "pairs.sqlite";
 const SELECT: &str = "SELECT value FROM pairs WHERE key = ?1";
 
-fn load(directory: &Path, data: &DataSet) -> Result<()> {
+fn load(directory: &Path, input: &Input) -> Result<()> {
     let path = directory.join(FILE);
     let mut connection = Connection::open(&path)?;
     // nothing to roll back to; it is brought to the disk once, at the end
@@ -27,19 +27,22 @@ fn load(directory: &Path, data: &DataSet) -> Result<()> {
     let transaction = connection.transaction()?;
     {
         let mut insert = transaction.prepare("INSERT INTO pairs (key, value) VALUES (?1, ?2)")?;
-        let mut keys: Vec<i64> = data.keys().map(u64::cast_signed).collect();
-        keys.sort_unstable();
-        let mut value = Vec::new();
-        for key in keys {
-            data.value_into(key.cast_unsigned(), &mut value);
-            insert.execute((key, value.as_slice()))?;
-        }
+        input.for_each_ascending(|key, value| Ok(insert.execute((rowid(key), value)).map(drop)?))?;
     }
     transaction.commit()?;
     connection.close().map_err(|(_, error)| error)?;
     File::open(&path)?.sync_all()?;
     File::open(directory)?.sync_all()?;
     Ok(())
+}
+
+/// Rowids are signed; the order stays.
+fn rowid(key: u64) -> i64 {
+    (key ^ 1 << 63).cast_signed()
+}
+
+fn key(rowid: i64) -> u64 {
+    rowid.cast_unsigned() ^ 1 << 63
 }
 
 fn open(directory: &Path) -> Result<Box<dyn Engine>> {
@@ -98,7 +101,7 @@ struct StatementReader<'a> {
 impl Reader for StatementReader<'_> {
     #[inline]
     fn get<T>(&mut self, key: u64, f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        let mut rows = self.select.query([key.cast_signed()])?;
+        let mut rows = self.select.query([rowid(key)])?;
         match rows.next()? {
             Some(row) => Ok(Some(f(row.get_ref(0)?.as_blob()?))),
             None => Ok(None),
@@ -109,7 +112,7 @@ impl Reader for StatementReader<'_> {
         let mut select = self.connection.prepare("SELECT key, value FROM pairs")?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            f(row.get::<_, i64>(0)?.cast_unsigned(), row.get_ref(1)?.as_blob()?);
+            f(key(row.get(0)?), row.get_ref(1)?.as_blob()?);
         }
         Ok(())
     }
