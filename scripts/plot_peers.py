@@ -36,7 +36,8 @@ WORKLOADS = [
 COLUMNS = 2
 PANEL_WIDTH = 460
 LABEL_WIDTH = 100
-VALUE_WIDTH = 58
+VALUE_WIDTH = 54
+PAD = 6
 BAR = 15
 TITLE = 24
 GAP = 18
@@ -122,7 +123,7 @@ def bar(x, y, engine, row, scale):
 class Scale:
     """From ratios to pixels, logarithmic, the same for all panels."""
 
-    WIDTH = PANEL_WIDTH - LABEL_WIDTH - VALUE_WIDTH
+    WIDTH = PANEL_WIDTH - LABEL_WIDTH - VALUE_WIDTH - 2 * PAD
     # a bar beyond these ends there: its number says how far it would go
     LEAST, MOST = 1 / 64, 64
 
@@ -134,7 +135,7 @@ class Scale:
         return min(max(ratio, self.LEAST), self.MOST)
 
     def position(self, ratio):
-        return (math.log(self.clamped(ratio)) - self.low) / (self.high - self.low) * self.WIDTH
+        return (math.log(self.clamped(ratio)) - self.low) / (self.high - self.low) * self.WIDTH + PAD
 
 
 def text(x, y, words, size=None, weight="normal", anchor="start"):
