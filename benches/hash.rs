@@ -1,0 +1,43 @@
+//! Placing a key takes nanoseconds: its hash alone, and its shard and minishard.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput};
+use sharddb::{HashFunction, Result, ShardingSpec};
+
+const KEYS: u64 = 1000;
+
+fn main() -> Result<()> {
+    let mut criterion = Criterion::default().configure_from_args();
+    bench(&mut criterion)?;
+    criterion.final_summary();
+    Ok(())
+}
+
+fn bench(criterion: &mut Criterion) -> Result<()> {
+    let mut group = criterion.benchmark_group("place");
+    group.throughput(Throughput::Elements(KEYS));
+
+    let murmur = HashFunction::MurmurHash3X86_128;
+    assert_eq!(murmur.hash(42), 0xc20b_94f9_5119_f47a);
+    group.bench_function("hash", |bencher| {
+        bencher.iter(|| (0..KEYS).fold(0, |sum, key| sum ^ murmur.hash(black_box(key))))
+    });
+    // each key is known only when the one before was hashed
+    group.bench_function("hash, dependent", |bencher| {
+        bencher.iter(|| (0..KEYS).fold(black_box(0), |hash, key| murmur.hash(hash ^ key)))
+    });
+
+    let spec = ShardingSpec::new(murmur, 6, 8, 10)?;
+    let location = spec.locate(10_001); // from a public data set of meshes
+    assert_eq!((location.minishard.0, location.shard.0), (196, 0x27c));
+    group.bench_function("locate", |bencher| {
+        bencher.iter(|| {
+            (0..KEYS).fold(0, |sum, key| {
+                let location = spec.locate(black_box(key));
+                sum ^ location.shard.0 ^ location.minishard.0
+            })
+        })
+    });
+    Ok(())
+}

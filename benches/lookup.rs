@@ -1,0 +1,98 @@
+//! Lookups in a mapped store that does not fit into the processor's caches: find, get, get_many.
+//!
+//! Keys come in no order and none comes twice before all have come, so that every lookup pays for its cache misses.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput};
+use sharddb::{Reader, Result, ShardDb, Snapshot};
+
+use common::{Scratch, expected_sum, head, load, scramble};
+
+const KEYS: u64 = 1_000_000;
+/// Lookups an iteration.
+const WINDOW: usize = 10_000;
+
+fn main() -> Result<()> {
+    let mut criterion = Criterion::default().configure_from_args();
+    bench(&mut criterion)?;
+    criterion.final_summary();
+    Ok(())
+}
+
+fn bench(criterion: &mut Criterion) -> Result<()> {
+    let scratch = Scratch::new("lookup");
+    let present: Vec<u64> = (0..KEYS).map(scramble).collect();
+    let absent: Vec<u64> = (KEYS..2 * KEYS).map(scramble).collect();
+    load(scratch.path(), &present)?;
+    // SAFETY: the store is this benchmark's own, and nobody edits it.
+    #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
+    let db = unsafe { ShardDb::open(scratch.path())? };
+    let snapshot = db.snapshot();
+
+    let mut group = criterion.benchmark_group("lookup");
+    group.throughput(Throughput::Elements(WINDOW as u64));
+    each_window(&mut group, "find", &present, |keys| keys.len() as u64, |keys| find(&snapshot, keys));
+    each_window(&mut group, "find, absent", &absent, |_| 0, |keys| find(&snapshot, keys));
+    each_window(&mut group, "get", &present, expected_sum, |keys| get(&snapshot, keys));
+    each_window(&mut group, "get, absent", &absent, |_| 0, |keys| get(&snapshot, keys));
+    let mut reader = db.reader();
+    each_window(&mut group, "get, reader", &present, expected_sum, |keys| get_by_reader(&mut reader, keys));
+    each_window(&mut group, "get, owned", &present, expected_sum, |keys| get_owned(&db, keys));
+    each_window(&mut group, "get_many", &present, expected_sum, |keys| get_many(&snapshot, keys));
+    Ok(())
+}
+
+/// Runs a lookup over one window of the keys after another, and compares every sum.
+fn each_window(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    keys: &[u64],
+    expected: impl Fn(&[u64]) -> u64,
+    mut lookup: impl FnMut(&[u64]) -> Result<u64>,
+) {
+    let windows: Vec<_> = keys.chunks(WINDOW).map(|window| (window, expected(window))).collect();
+    let mut windows = windows.iter().cycle();
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            if let Some((window, expected)) = windows.next() {
+                assert_eq!(lookup(window).ok(), Some(*expected));
+            }
+        })
+    });
+}
+
+/// Counts the keys that are there.
+fn find(snapshot: &Snapshot, keys: &[u64]) -> Result<u64> {
+    keys.iter().try_fold(0, |found, key| Ok(found + u64::from(snapshot.contains(*key)?)))
+}
+
+fn get(snapshot: &Snapshot, keys: &[u64]) -> Result<u64> {
+    keys.iter().try_fold(0_u64, |sum, key| Ok(sum.wrapping_add(snapshot.get(*key)?.as_deref().map_or(0, head))))
+}
+
+fn get_by_reader(reader: &mut Reader, keys: &[u64]) -> Result<u64> {
+    keys.iter().try_fold(0_u64, |sum, key| Ok(sum.wrapping_add(reader.get(*key)?.as_deref().map_or(0, head))))
+}
+
+fn get_owned(db: &ShardDb, keys: &[u64]) -> Result<u64> {
+    keys.iter().try_fold(0_u64, |sum, key| Ok(sum.wrapping_add(db.get(*key)?.as_deref().map_or(0, head))))
+}
+
+fn get_many(snapshot: &Snapshot, keys: &[u64]) -> Result<u64> {
+    let mut sum = 0_u64;
+    let failed = snapshot.get_many_with(keys, |_, value| match value {
+        Ok(value) => {
+            sum = sum.wrapping_add(value.as_deref().map_or(0, head));
+            ControlFlow::Continue(())
+        }
+        Err(error) => ControlFlow::Break(error),
+    });
+    match failed {
+        ControlFlow::Continue(()) => Ok(sum),
+        ControlFlow::Break(error) => Err(error),
+    }
+}

@@ -1,0 +1,97 @@
+//! ShardDb with its defaults: checks stored, not compared when reading; also with comparing, and without storing.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use sharddb::{BuildOptions, BulkLoader, OpenOptions, ShardDb, Snapshot};
+
+use crate::engine::{Engine, Peer};
+use crate::input::Input;
+use crate::reader::{Reader, Result, head};
+use crate::slices::AnyReader;
+
+pub const PEER: Peer = Peer::new("sharddb", load, open);
+
+/// Every check compared on every read. On files of its own: what the one read would be in the processor's cache for
+/// the other.
+pub const VERIFYING: Peer = Peer::new("sharddb-verify", load, open_verifying);
+
+/// Files without checks: what they cost on disk.
+pub const UNCHECKED: Peer = Peer { open: None, memory: 0.0, ..Peer::new("sharddb-unchecked", load_unchecked, open) };
+
+/// The opened database by itself, for those who want to see it swap.
+pub fn open_db(directory: &Path) -> Result<ShardDb> {
+    Ok(mapped(directory, &OpenOptions::new())?)
+}
+
+fn load(directory: &Path, input: &Input) -> Result<()> {
+    load_with(&BulkLoader::options(), directory, input)
+}
+
+fn load_unchecked(directory: &Path, input: &Input) -> Result<()> {
+    load_with(BulkLoader::options().checks(false), directory, input)
+}
+
+fn load_with(options: &BuildOptions, directory: &Path, input: &Input) -> Result<()> {
+    let mut loader = options.create(directory)?;
+    input.for_each(|key, value| Ok(loader.insert(key, value)?))?;
+    loader.finish()?;
+    Ok(())
+}
+
+fn open(directory: &Path) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Opened(open_db(directory)?)))
+}
+
+fn open_verifying(directory: &Path) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Opened(mapped(directory, OpenOptions::new().verify_on_read(true))?)))
+}
+
+#[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
+fn mapped(directory: &Path, options: &OpenOptions) -> sharddb::Result<ShardDb> {
+    // SAFETY: the files lie in a directory that this program made for itself, and it does not edit them.
+    unsafe { options.open(directory) }
+}
+
+struct Opened(ShardDb);
+
+impl Engine for Opened {
+    fn read(&self, work: &mut dyn FnMut(&mut dyn AnyReader) -> Result<()>) -> Result<()> {
+        work(&mut SnapshotReader(self.0.snapshot()))
+    }
+
+    fn request(&self, key: u64) -> Result<Option<u64>> {
+        Ok(self.0.get(key)?.as_deref().map(head))
+    }
+}
+
+struct SnapshotReader(Snapshot);
+
+impl Reader for SnapshotReader {
+    #[inline]
+    fn get<T>(&mut self, key: u64, f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        Ok(self.0.get(key)?.map(|value| f(&value)))
+    }
+
+    fn get_many(&mut self, keys: &[u64], mut f: impl FnMut(Option<&[u8]>)) -> Result<()> {
+        let failed = self.0.get_many_with(keys, |_, value| match value {
+            Ok(value) => {
+                f(value.as_deref());
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        });
+        match failed {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(error) => Err(error.into()),
+        }
+    }
+
+    fn scan(&mut self, mut f: impl FnMut(u64, &[u8])) -> Result<()> {
+        for entry in self.0.iter() {
+            let entry = entry?;
+            f(entry.key(), &entry.value()?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! From arguments to a report: each set, each group of engines, each workload.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::args::Arguments;
+use crate::bench::{Bench, Opened};
+use crate::data::{DataSet, Sampler};
+use crate::engine::Peer;
+use crate::engines::{REFERENCE, sharddb};
+use crate::groups::groups;
+use crate::machine::Machine;
+use crate::measurement::{Measurement, Rounds, Unit, ratios};
+use crate::process::mapped_under;
+use crate::reader::Result;
+use crate::report::{self, SetReport};
+use crate::slices::KINDS;
+use crate::workloads::{cold, load, open, service, two_threads, warm};
+
+/// The part of the machine's memory that engines measured together may take.
+const SHARE_OF_MEMORY: f64 = 0.75;
+
+/// Measures what is asked for; prints a table when a set is done.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let machine = Machine::this();
+    println!("{}", report::heading(&machine));
+    let memory = (machine.memory_bytes as f64 * SHARE_OF_MEMORY) as u64;
+    let mut sets = Vec::new();
+    for data in &arguments.sets {
+        let set = run_set(arguments, data, memory)?;
+        println!("{}", set.to_markdown());
+        sets.push(set);
+        if let Some(path) = &arguments.json {
+            fs::write(path, report::to_json(&machine, &sets))?; // after each set: the next may take an hour
+        }
+    }
+    Ok(())
+}
+
+fn run_set(arguments: &Arguments, data: &DataSet, memory: u64) -> Result<SetReport> {
+    let mut set = SetReport { data: *data, measurements: Vec::new() };
+    let peers = arguments.peers(data);
+    for (number, group) in groups(&peers, data, memory).into_iter().enumerate() {
+        let measured = run_group(arguments, data, group)?;
+        // the reference is in every group, for the ratios; it is reported once
+        set.measurements.extend(measured.into_iter().filter(|it| number == 0 || it.engine != REFERENCE));
+    }
+    Ok(set)
+}
+
+fn run_group(arguments: &Arguments, data: &DataSet, peers: Vec<&Peer>) -> Result<Vec<Measurement>> {
+    let place = Place::new(arguments.directory.join(data.to_string()), arguments.keep)?;
+    let sampler = Sampler::new(*data);
+    let mut bench = Bench { sampler, effort: &arguments.effort, peers, directory: place.directory.clone() };
+    let progress = |what: &str| eprintln!("{data}: {what}");
+    let mut measured = Vec::new();
+    let mut take = |rounds: Rounds| measured.extend(rounds.measurements(REFERENCE));
+
+    if arguments.wants("sorted-load") {
+        progress("sorted-load");
+        load::measure_ascending(&bench)?.into_iter().for_each(&mut take);
+    }
+    progress("load");
+    load::measure(&bench)?.into_iter().for_each(&mut take);
+    if arguments.wants("open") {
+        progress("open");
+        take(open::measure(&mut bench)?);
+    }
+
+    progress("warm up");
+    let (opened, mapped) = open_warm(&bench)?;
+    mapped.into_iter().for_each(&mut take);
+    for kind in KINDS.into_iter().filter(|(name, _)| arguments.wants(name)) {
+        progress(kind.0);
+        take(warm::measure(&mut bench, &opened, kind)?);
+    }
+    if arguments.wants("threads") {
+        progress("threads");
+        two_threads::measure(&mut bench, &opened)?.into_iter().for_each(&mut take);
+    }
+    if arguments.wants("service") {
+        progress("service");
+        service::measure(&mut bench, &opened)?.into_iter().for_each(&mut take);
+    }
+    drop(opened);
+
+    if arguments.wants("service") && bench.peers.iter().any(|peer| peer.name == sharddb::PEER.name) {
+        progress("service, swaps");
+        service::measure_during_swaps(&mut bench)?.into_iter().for_each(&mut take);
+    }
+    if arguments.wants("cold") {
+        progress("cold");
+        cold::measure(&mut bench, arguments.evict)?.into_iter().for_each(&mut take);
+    }
+    measured.extend(derived(&measured));
+    Ok(measured)
+}
+
+/// Opens all, touches what will be read, and notes what is mapped.
+fn open_warm<'a>(bench: &Bench<'a>) -> Result<(Vec<Opened<'a>>, [Rounds; 2])> {
+    let mut resident = Rounds::new("mapped", Unit::Bytes);
+    let mut huge = Rounds::new("mapped in huge pages", Unit::Bytes);
+    let mut opened = Vec::new();
+    for peer in bench.readable() {
+        opened.push(bench.open(peer)?);
+        warm::warm_up(bench, &opened[opened.len() - 1..])?;
+        let mapped = mapped_under(&bench.files_of(peer))?;
+        resident.push(peer.name, mapped.resident as f64);
+        huge.push(peer.name, mapped.huge as f64);
+    }
+    Ok((opened, [resident, huge]))
+}
+
+/// What only two measurements together tell.
+fn derived(measured: &[Measurement]) -> Vec<Measurement> {
+    let rounds = |workload: &str, engine: &str| {
+        let found = measured.iter().find(|it| it.workload == workload && it.engine == engine);
+        found.map(|it| it.rounds.as_slice())
+    };
+    let ratio = |name: &str, engine, numbers: Option<&[f64]>, to: Option<&[f64]>| {
+        let (workload, rounds) = (name.to_string(), ratios(numbers?, to?));
+        Some(Measurement { workload, engine, unit: Unit::Ratio, rounds, reference: None })
+    };
+    let engines: Vec<_> = measured.iter().filter(|it| it.workload == "mapped").map(|it| it.engine).collect();
+    let mut derived = Vec::new();
+    for engine in &engines {
+        derived.extend(ratio("batch to own hit", engine, rounds("batch", engine), rounds("hit", engine)));
+        let (one, two) = (rounds("one thread (wall)", engine), rounds("two threads (wall)", engine));
+        derived.extend(ratio("gets a second, two threads to one", engine, one, two));
+    }
+    let (plain, verifying) = (sharddb::PEER.name, sharddb::VERIFYING.name);
+    for (name, _) in KINDS {
+        let name_of_ratio = format!("{name}, verifying to plain");
+        derived.extend(ratio(&name_of_ratio, verifying, rounds(name, verifying), rounds(name, plain)));
+    }
+    derived
+}
+
+/// The directory of a set: empty at first, gone at last.
+struct Place {
+    directory: PathBuf,
+    keep: bool,
+}
+
+impl Place {
+    fn new(directory: PathBuf, keep: bool) -> Result<Place> {
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
+        }
+        fs::create_dir_all(&directory)?;
+        Ok(Place { directory, keep })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.keep
+            && let Err(error) = fs::remove_dir_all(&self.directory)
+        {
+            eprintln!("peers: {} stays: {error}", self.directory.display());
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Slices: what one engine does at a time, between readings of the clock. One file a kind.
+//!
+//! A slice is drawn once and given to every engine, so that all do the same; running it gives a sum of what was read,
+//! which must be the same for all. Choosing the engine and the kind costs two jumps a slice; inside there are none.
+
+pub mod batch;
+pub mod dependent;
+pub mod hit;
+pub mod miss;
+pub mod scan;
+pub mod whole;
+pub mod zipf;
+
+use crate::data::{DataSet, Sampler};
+use crate::reader::{Reader, Result};
+
+/// What an engine does at a time.
+pub enum Slice {
+    Hit(Vec<u64>),
+    Dependent(dependent::Chain),
+    Miss(Vec<u64>),
+    Batch(Vec<u64>),
+    Whole(Vec<u64>),
+    Scan(DataSet),
+}
+
+impl Slice {
+    /// Gets or pairs.
+    pub fn operations(&self) -> u64 {
+        match self {
+            Slice::Hit(keys) | Slice::Miss(keys) | Slice::Batch(keys) | Slice::Whole(keys) => keys.len() as u64,
+            Slice::Dependent(chain) => chain.steps,
+            Slice::Scan(data) => data.keys,
+        }
+    }
+}
+
+/// A reader of any engine.
+pub trait AnyReader {
+    /// The sum of what was read.
+    fn run(&mut self, slice: &Slice) -> Result<u64>;
+}
+
+impl<R: Reader> AnyReader for R {
+    fn run(&mut self, slice: &Slice) -> Result<u64> {
+        match slice {
+            Slice::Hit(keys) => hit::run(self, keys),
+            Slice::Dependent(chain) => dependent::run(self, chain),
+            Slice::Miss(keys) => miss::run(self, keys),
+            Slice::Batch(keys) => batch::run(self, keys),
+            Slice::Whole(keys) => whole::run(self, keys),
+            Slice::Scan(_) => scan::run(self),
+        }
+    }
+}
+
+/// A kind of slice: its name, and how one of so many operations is drawn.
+pub type Kind = (&'static str, fn(&mut Sampler, usize) -> Slice);
+
+/// All kinds that are run in rounds, in the order of the report.
+pub const KINDS: [Kind; 7] = [
+    ("hit", hit::draw),
+    ("dependent", dependent::draw),
+    ("miss", miss::draw),
+    ("zipf", zipf::draw),
+    ("batch", batch::draw),
+    ("whole", whole::draw),
+    ("scan", scan::draw),
+];

@@ -1,0 +1,8 @@
+//! `zipf`: like `hit`, but some keys are asked for much more often than others (theta 0.99).
+
+use super::Slice;
+use crate::data::Sampler;
+
+pub fn draw(sampler: &mut Sampler, count: usize) -> Slice {
+    Slice::Hit(sampler.popular(count))
+}

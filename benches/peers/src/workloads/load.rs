@@ -1,0 +1,110 @@
+//! `load`: from pairs in no order to files that a crash leaves whole: wall time, peak memory, bytes on disk.
+//!
+//! Each load is a process of its own, so that its peak memory is its own.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, files_under, rotated};
+use crate::clock::on_wall;
+use crate::data::{DataSet, Values};
+use crate::engine::Peer;
+use crate::engines::PEERS;
+use crate::input::{Input, Order};
+use crate::measurement::{Rounds, Unit};
+use crate::process::peak_memory;
+use crate::reader::Result;
+
+/// The argument by which the program knows that it is to load and nothing else.
+pub const ARGUMENT: &str = "load-one";
+
+/// Pairs in no order: nanoseconds of the wall, bytes of peak memory, bytes on disk and beyond the value a key. Leaves
+/// the files.
+pub fn measure(bench: &Bench<'_>) -> Result<[Rounds; 4]> {
+    let mut times = Rounds::new("load", Unit::Nanoseconds);
+    let mut peaks = Rounds::new("load, peak memory", Unit::Bytes);
+    let mut disks = Rounds::new("on disk", Unit::Bytes);
+    let mut overheads = Rounds::new("on disk beyond the value, a key", Unit::Bytes);
+    for round in 0..bench.effort.loads {
+        for peer in rotated(&bench.peers, round).filter(|peer| round == 0 || !peer.loads_once) {
+            let directory = bench.files_of(peer);
+            let (ns, peak) = load_in_child(peer, &bench.data(), Order::Any, &directory)?;
+            let disk = bytes_on_disk(&directory)? as f64;
+            times.push(peer.name, ns);
+            peaks.push(peer.name, peak);
+            disks.push(peer.name, disk);
+            overheads.push(peer.name, disk / bench.data().keys as f64 - mean_value_len(&bench.data()));
+        }
+    }
+    Ok([times, peaks, disks, overheads])
+}
+
+/// Pairs in ascending order, once: the best case of engines that append. The keys in memory (8 bytes each) count.
+pub fn measure_ascending(bench: &Bench<'_>) -> Result<[Rounds; 2]> {
+    let mut times = Rounds::new("load, sorted input", Unit::Nanoseconds);
+    let mut peaks = Rounds::new("load, sorted input, peak memory", Unit::Bytes);
+    for peer in bench.peers.iter().filter(|peer| !peer.loads_once) {
+        let (ns, peak) = load_in_child(peer, &bench.data(), Order::Ascending, &bench.files_of(peer))?;
+        times.push(peer.name, ns);
+        peaks.push(peer.name, peak);
+    }
+    Ok([times, peaks])
+}
+
+fn load_in_child(peer: &Peer, data: &DataSet, order: Order, directory: &Path) -> Result<(f64, f64)> {
+    if directory.exists() {
+        fs::remove_dir_all(directory)?;
+    }
+    fs::create_dir_all(directory)?;
+    let mut child = Command::new(std::env::current_exe()?);
+    child.args([ARGUMENT, peer.name, &data.to_string(), name_of(order)]).arg(directory);
+    let output = child.output()?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: expected the load to succeed, found: {}", peer.name, words.trim()).into());
+    }
+    let said: Value = serde_json::from_slice(&output.stdout)?;
+    let number = |name| said[name].as_f64().ok_or_else(|| format!("expected {name:?} from the load, found {said}"));
+    Ok((number("ns")?, number("peak_memory")?))
+}
+
+/// What the process of one load does: loads, and says what it took.
+pub fn run_child(arguments: &[String]) -> Result<()> {
+    let [name, data, order, directory] = arguments else {
+        return Err(format!("expected engine, set, order and directory, found {arguments:?}").into());
+    };
+    let peer =
+        PEERS.iter().find(|peer| peer.name == name).ok_or_else(|| format!("expected an engine, found {name}"))?;
+    let order = [Order::Any, Order::Ascending].into_iter().find(|known| name_of(*known) == order);
+    let input = Input::new(data.parse()?, order.ok_or("expected an order of pairs, found another word")?);
+    let ((), ns) = on_wall(|| (peer.load)(Path::new(directory), &input))?;
+    println!("{}", json!({ "ns": ns, "peak_memory": peak_memory()? }));
+    Ok(())
+}
+
+fn name_of(order: Order) -> &'static str {
+    match order {
+        Order::Any => "any",
+        Order::Ascending => "ascending",
+    }
+}
+
+/// Allocated, not apparent: a small file takes a block, a sparse one only what it has.
+fn bytes_on_disk(directory: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for file in files_under(directory)? {
+        bytes += fs::metadata(file)?.blocks() * 512;
+    }
+    Ok(bytes)
+}
+
+fn mean_value_len(data: &DataSet) -> f64 {
+    match data.values {
+        Values::Fixed(len) => len as f64,
+        Values::LogNormal => data.keys().map(|key| data.value_len(key)).sum::<u64>() as f64 / data.keys as f64,
+    }
+}
