@@ -61,22 +61,33 @@ impl Snapshot {
 
     /// Whether each of many keys is there, in their order.
     pub fn contains_many(&self, keys: &[u64]) -> Vec<Result<bool>> {
-        self.collect_many(keys, |found| Ok(found.is_some()))
+        self.collect_many(keys, |found| Ok(found?.is_some()))
     }
 
     /// Where the value of each of many keys is stored, in their order.
     pub fn locate_many(&self, keys: &[u64]) -> Vec<Result<Option<ValueLocation>>> {
-        self.collect_many(keys, |found| found.map(|found| found.value_location()).transpose())
+        self.collect_many(keys, |found| found?.map(|found| found.value_location()).transpose())
+    }
+
+    /// The bytes before the value of each of many keys: pairs of a key and how many; see
+    /// [`get_prefix`](Snapshot::get_prefix).
+    pub fn get_prefix_many(&self, requests: &[(u64, u64)]) -> Vec<Result<Option<Value<'_>>>> {
+        let keys: Vec<u64> = requests.iter().map(|(key, _)| *key).collect();
+        let mut lengths = requests.iter().map(|(_, n)| *n);
+        self.collect_many(&keys, |found| {
+            let n = lengths.next().unwrap_or(0);
+            found?.map(|found| found.reader().prefix(&found.stored, n)).transpose()
+        })
     }
 
     fn collect_many<'a, T>(
         &'a self,
         keys: &[u64],
-        mut f: impl FnMut(Option<Found<'a>>) -> Result<T>,
+        mut f: impl FnMut(Lookup<Found<'a>>) -> Result<T>,
     ) -> Vec<Result<T>> {
         let mut results = Vec::with_capacity(keys.len());
         let ControlFlow::Continue(()) = self.find_many(keys, 0, |_, found| {
-            results.push(found.and_then(&mut f));
+            results.push(f(found));
             ControlFlow::<std::convert::Infallible>::Continue(())
         });
         results

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::generation::Generation;
 use crate::iter::{Iter, Shards};
 use crate::layout::Layout;
-use crate::shard::{CacheStats, Rows, Shard, Value, ValueLocation};
+use crate::shard::{CacheStats, Shard, Value, ValueLocation};
 use crate::spec::{ShardNumber, ShardingSpec};
 use crate::storage::live_maps;
 use crate::store::{GenerationId, Lease};
@@ -116,14 +116,7 @@ impl Snapshot {
     ///
     /// Errors: the first bad shard or minishard.
     pub fn count(&self) -> Result<u64> {
-        let mut count = 0;
-        for shard in self.shards() {
-            let (shard, mut rows) = (shard?, Rows::default());
-            while let Some(minishard) = rows.next_minishard(shard.reader())? {
-                count += minishard.rows;
-            }
-        }
-        Ok(count)
+        self.shards().map(|shard| shard?.count()).sum()
     }
 
     /// The sharding specification.

@@ -9,7 +9,6 @@ mod writer;
 
 pub use cache::CacheStats;
 pub(crate) use cache::MinishardCache;
-pub(crate) use entries::Rows;
 pub use entries::{Entry, ShardEntries};
 pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};
 pub use reader::{Shard, Value, ValueLocation};

@@ -14,7 +14,7 @@ use crate::format::shard_index::ShardIndexEntry;
 use crate::layout::Layout;
 use crate::prefetch;
 use crate::shard::cache::{CachedIndex, MinishardCache};
-use crate::shard::entries::ShardEntries;
+use crate::shard::entries::{Rows, ShardEntries};
 use crate::shard::extents::Extents;
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
@@ -188,6 +188,22 @@ impl Shard {
     /// All pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
     pub fn iter(&self) -> ShardEntries {
         ShardEntries::new(self.clone())
+    }
+
+    /// The number of keys, counted: reads all indexes and no values.
+    ///
+    /// Errors: the first bad minishard.
+    pub fn count(&self) -> Result<u64> {
+        let (mut rows, mut count) = (Rows::default(), 0);
+        while let Some(minishard) = rows.next_minishard(&self.0)? {
+            count += minishard.rows;
+        }
+        Ok(count)
+    }
+
+    /// The length of its file in bytes; of both for the obsolete pair.
+    pub fn file_bytes(&self) -> u64 {
+        self.0.files.len()
     }
 
     /// All keys in storage order.

@@ -1,12 +1,11 @@
 //! `info`: what a database is and how it is filled.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use sharddb::{Entry, MinishardNumber, Snapshot};
+use sharddb::{Entry, MinishardNumber, Shard, Snapshot};
 
 use crate::context::{self, Context, Errors};
 use crate::database::Database;
@@ -149,7 +148,7 @@ impl Survey {
             survey.shards += 1;
             survey.minishards = survey.minishards.saturating_add(snapshot.spec().minishards());
             match shard {
-                Ok(shard) => survey.shard(shard.iter(), errors),
+                Ok(shard) => survey.shard(&shard, errors),
                 Err(error) => errors.tell(&error),
             }
         }
@@ -158,22 +157,15 @@ impl Survey {
         survey
     }
 
-    fn shard(&mut self, entries: impl Iterator<Item = sharddb::Result<Entry>>, errors: &mut Errors) {
-        let mut files = BTreeSet::new();
-        for entry in entries {
+    fn shard(&mut self, shard: &Shard, errors: &mut Errors) {
+        self.file_bytes = self.file_bytes.saturating_add(shard.file_bytes());
+        for entry in shard.iter() {
             match entry {
-                Ok(entry) => {
-                    if files.is_empty() {
-                        files.extend(files_of(&entry));
-                    }
-                    self.entry(&entry);
-                }
+                Ok(entry) => self.entry(&entry),
                 Err(error) => errors.tell(&error),
             }
         }
         self.end_minishard();
-        self.file_bytes +=
-            files.iter().filter_map(|path| fs::metadata(path).ok()).map(|metadata| metadata.len()).sum::<u64>();
     }
 
     fn entry(&mut self, entry: &Entry) {
@@ -208,15 +200,5 @@ impl Survey {
         plot.add("minishards by number of keys", &self.fill, |keys| keys);
         plot.add("keys by size of the stored value", &self.value_size, Size);
         plot
-    }
-}
-
-/// The file of an entry's shard; with its index, if it is an obsolete pair.
-fn files_of(entry: &Entry) -> Vec<PathBuf> {
-    let Ok(location) = entry.value_location() else { return Vec::new() };
-    let path = location.path().to_path_buf();
-    match path.extension() {
-        Some(extension) if extension == "data" => vec![path.with_extension("index"), path],
-        _ => vec![path],
     }
 }
