@@ -30,9 +30,9 @@ pub struct Peer {
     pub open: Option<Open>,
     /// Sets with more keys are left out.
     pub max_keys: u64,
-    /// The memory that it and its files take when all has been read, as a multiple of the data. Rather too much:
+    /// Bytes of memory that it and its files take for a pair with a value of this length when all has been read, about:
     /// what is measured together must fit.
-    pub memory: f64,
+    pub memory: fn(u64) -> u64,
     /// Loading takes minutes: once is enough.
     pub loads_once: bool,
 }
@@ -40,6 +40,20 @@ pub struct Peer {
 impl Peer {
     /// One as most are; what is different is written out where the peer is.
     pub const fn new(name: &'static str, load: Load, open: Open) -> Peer {
-        Peer { name, load, open: Some(open), max_keys: u64::MAX, memory: 1.0, loads_once: false }
+        Peer { name, load, open: Some(open), max_keys: u64::MAX, memory: compact, loads_once: false }
+    }
+}
+
+/// The memory of a pair where values lie one after another.
+pub fn compact(value_len: u64) -> u64 {
+    value_len + 40
+}
+
+/// The memory of a pair in pages: small ones share them and leave room, large ones take whole ones.
+pub fn paged(value_len: u64) -> u64 {
+    const PAGE: u64 = 4096;
+    match value_len < PAGE / 2 {
+        true => value_len * 5 / 4 + 40,
+        false => (value_len + 16).next_multiple_of(PAGE),
     }
 }

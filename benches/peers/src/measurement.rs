@@ -57,6 +57,12 @@ impl Rounds {
         }
     }
 
+    /// The largest number of any engine in any round.
+    pub fn maximum(&self) -> f64 {
+        self.engines.iter().flat_map(|(_, rounds)| rounds).copied().fold(0.0, f64::max)
+    }
+
+    /// Beside those of the reference.
     pub fn measurements(self, reference: &str) -> Vec<Measurement> {
         let reference = self.engines.iter().find(|(name, _)| *name == reference).map(|(_, rounds)| rounds.clone());
         let measurement = |(engine, rounds)| Measurement {

@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { memory: 1.3, ..Peer::new("cdb64", load, open) };
+pub const PEER: Peer = Peer::new("cdb64", load, open);
 
 const FILE: &str = "pairs.cdb";
 

@@ -10,7 +10,12 @@ use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { max_keys: 1_000_000, memory: 4.0, loads_once: true, ..Peer::new("files", load, open) };
+pub const PEER: Peer = Peer {
+    max_keys: 1_000_000,
+    memory: |value_len| 1024 + value_len.next_multiple_of(4096),
+    loads_once: true,
+    ..Peer::new("files", load, open)
+};
 
 const DIRECTORIES: u64 = 1000;
 

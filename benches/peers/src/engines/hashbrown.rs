@@ -12,7 +12,7 @@ use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { memory: 1.3, ..Peer::new("hashbrown", load, open) };
+pub const PEER: Peer = Peer::new("hashbrown", load, open);
 
 const BLOB: &str = "values";
 /// A record for each key: key u64le, length u32le. The values lie in the same order without gaps.

@@ -7,12 +7,12 @@ use std::path::Path;
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RoTxn, WithTls};
 
-use crate::engine::{Engine, Peer};
+use crate::engine::{Engine, Peer, paged};
 use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { memory: 2.0, ..Peer::new("lmdb", load, open) };
+pub const PEER: Peer = Peer { memory: paged, ..Peer::new("lmdb", load, open) };
 
 /// Keys are given as the 8 bytes of a native integer; heed's integer type would allocate for each.
 type Pairs = Database<'static, Bytes, Bytes, IntegerComparator>;

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use redb::{Builder, ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 
-use crate::engine::{Engine, Peer};
+use crate::engine::{Engine, Peer, paged};
 use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { memory: 4.0, ..Peer::new("redb", load, open) };
+/// In the page cache and in its own.
+pub const PEER: Peer = Peer { memory: |value_len| 2 * paged(value_len), ..Peer::new("redb", load, open) };
 
 const FILE: &str = "pairs.redb";
 const PAIRS: TableDefinition<u64, &[u8]> = TableDefinition::new("pairs");

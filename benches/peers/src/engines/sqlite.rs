@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer { memory: 2.0, ..Peer::new("sqlite", load, open) };
+pub const PEER: Peer = Peer::new("sqlite", load, open);
 
 const FILE: &str = "pairs.sqlite";
 const SELECT: &str = "SELECT value FROM pairs WHERE key = ?1";

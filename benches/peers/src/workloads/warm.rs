@@ -3,6 +3,7 @@
 use crate::bench::{Bench, Opened, rotated};
 use crate::clock::on_cpu;
 use crate::measurement::{Rounds, Unit};
+use crate::process::disk_reads;
 use crate::reader::Result;
 use crate::slices::{Kind, Slice};
 
@@ -18,16 +19,19 @@ pub fn warm_up(bench: &Bench<'_>, opened: &[Opened<'_>]) -> Result<()> {
     opened.iter().try_for_each(|peer| peer.run(&slice, expected, |work| on_cpu(work)).map(drop))
 }
 
-/// Nanoseconds of processor time an operation.
-pub fn measure(bench: &mut Bench<'_>, opened: &[Opened<'_>], (name, draw): Kind) -> Result<Rounds> {
-    let mut rounds = Rounds::new(name, Unit::Nanoseconds);
+/// Nanoseconds of processor time an operation; and what came from the disk all the same, in bytes.
+pub fn measure(bench: &mut Bench<'_>, opened: &[Opened<'_>], (name, draw): Kind) -> Result<(Rounds, Rounds)> {
+    let mut times = Rounds::new(name, Unit::Nanoseconds);
+    let mut reads = Rounds::new(format!("{name}, from the disk"), Unit::Bytes);
     for round in 0..bench.effort.rounds {
         let slice = draw(&mut bench.sampler, bench.effort.slice);
         let expected = bench.expected(&slice)?;
         for peer in rotated(opened, round) {
+            let before = disk_reads()?;
             let ns = peer.run(&slice, expected, |work| on_cpu(work))?;
-            rounds.push(peer.peer.name, ns / slice.operations() as f64);
+            times.push(peer.peer.name, ns / slice.operations() as f64);
+            reads.push(peer.peer.name, disk_reads()?.saturating_sub(before) as f64);
         }
     }
-    Ok(rounds)
+    Ok((times, reads))
 }
