@@ -2,7 +2,6 @@
 
 use crate::bulk::options::OnDuplicate;
 use crate::bulk::record;
-use crate::bulk::run::AHEAD;
 use crate::error::{Error, Result};
 use crate::format::checks;
 use crate::format::encoding::{GzipEncoder, max_encoded_len};
@@ -10,6 +9,9 @@ use crate::prefetch;
 use crate::shard::{PairBytes, PairHeader, duplicate_key};
 use crate::spec::{Encoding, ShardingSpec};
 use crate::storage::Cursor;
+
+/// How many pairs ahead the bytes of a sorted pair are asked for: they lie all over the batch.
+pub(crate) const AHEAD: usize = 12;
 
 /// Pairs one behind the other: header, prefix, value.
 #[derive(Default)]

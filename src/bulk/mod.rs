@@ -26,7 +26,7 @@ pub use options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
 
 use crate::bulk::batch::{Batch, SortedBatch};
 use crate::bulk::merge::Merge;
-use crate::bulk::run::{Run, RunWriter, cancelled, run_path};
+use crate::bulk::run::{Run, RunWriter, run_path};
 use crate::bulk::shards::ShardsWriter;
 use crate::bulk::workers::{Sorting, Workers};
 use crate::error::{Error, Result};
@@ -199,7 +199,7 @@ impl BulkLoader {
 
     /// Gives the batch to the workers and begins another.
     fn submit(&mut self) -> Result<()> {
-        cancelled(&self.options.cancel)?;
+        self.options.check_cancel()?;
         let memory = self.workers.free_memory(&mut self.seen)?;
         let next = Batch::new(self.next_number, memory, self.batch_cost);
         self.next_number += 1;
@@ -209,7 +209,7 @@ impl BulkLoader {
 
     /// Writes a pair that is too large for a batch as a run of its own, straight from the caller.
     fn insert_large(&mut self, key: u64, lens: (u64, u64), reader: &mut dyn Read) -> Result<()> {
-        cancelled(&self.options.cancel)?;
+        self.options.check_cancel()?;
         if !self.batch.is_empty() {
             self.submit()?;
         }
@@ -324,7 +324,7 @@ impl BulkLoader {
             writer.write_pair(&header, &mut merge)?;
             self.options.progress.add(header.prefix_len + header.stored_len);
         }
-        cancelled(&self.options.cancel)?;
+        self.options.check_cancel()?;
         self.seen.dropped += merge.dropped();
         writer.finish()
     }

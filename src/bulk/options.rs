@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::bulk::BulkLoader;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::ValueAlignment;
 use crate::plan::Profile;
 use crate::spec::{Encoding, ShardingSpec};
@@ -153,6 +153,14 @@ impl BuildOptions {
             return Err(Error::invalid_input(message));
         }
         BulkLoader::create(store.as_ref(), self.clone())
+    }
+
+    /// Errors: `Cancelled` once the flag is set.
+    pub(crate) fn check_cancel(&self) -> Result<()> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Cancelled, "the build was cancelled: nothing was published")),
+            false => Ok(()),
+        }
     }
 }
 

@@ -5,12 +5,11 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::bulk::batch::{Batch, SortEntry};
+use crate::bulk::batch::{AHEAD, Batch, SortEntry};
 use crate::bulk::record;
 use crate::byte_range::ByteRange;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::checks;
 use crate::format::encoding::GzipEncoder;
 use crate::shard::{PairBytes, PairHeader};
@@ -19,9 +18,6 @@ use crate::storage::{BlockReader, Cursor, create_new};
 
 /// Blocks in which runs are written.
 const WRITE_BLOCK: usize = 1 << 20;
-
-/// How many pairs ahead the bytes of a pair are asked for.
-pub(crate) const AHEAD: usize = 12;
 
 /// Pairs on disk; the file is removed when it is dropped.
 pub(crate) struct Run {
@@ -229,14 +225,6 @@ impl Read for SumReader<'_> {
         let read = self.0.read(into)?;
         self.1.update(into.get(..read).unwrap_or_default());
         Ok(read)
-    }
-}
-
-/// Stops a build that was cancelled.
-pub(crate) fn cancelled(cancel: &AtomicBool) -> Result<()> {
-    match cancel.load(Ordering::Relaxed) {
-        true => Err(Error::new(ErrorKind::Cancelled, "the build was cancelled: nothing was published")),
-        false => Ok(()),
     }
 }
 

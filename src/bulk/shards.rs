@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 use crate::bulk::SortedPairs;
 use crate::bulk::options::{BuildOptions, BuildProgress};
 use crate::bulk::record;
-use crate::bulk::run::cancelled;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::shard::{PairHeader, ShardSections, ShardSummary};
@@ -64,7 +63,7 @@ impl<'a> ShardsWriter<'a> {
     pub(crate) fn write(mut self, pairs: &mut dyn SortedPairs) -> Result<Vec<ShardSummary>> {
         let mut next = pairs.next()?;
         while let Some((place, first)) = next {
-            cancelled(&self.options.cancel)?;
+            self.options.check_cancel()?;
             next = self.collect(place, first, pairs)?;
             let location = self.spec.location_of_hash(place);
             self.enter_shard(location.shard)?;
@@ -116,7 +115,7 @@ impl<'a> ShardsWriter<'a> {
             for pair in self.pairs.drain(..) {
                 headers.push(&pair)?;
             }
-            cancelled(&self.options.cancel)?;
+            self.options.check_cancel()?;
             match pairs.next()? {
                 Some((further, pair)) if further == place => self.pairs.push(pair),
                 other => {
