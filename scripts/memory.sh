@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds stores larger than the memory that the loader may take, and verifies each to the last byte.
-# A build that takes more than its budget and 64 MiB fails. --full: the sizes of docs/benchmarks.md (half an hour, 30 GB of disk).
+# A build that takes more than its budget and 64 MiB fails. --full: the sizes of docs/benchmarks.md (minutes, 15 GB of disk).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --release --quiet --example bulk_load --bin sharddb
