@@ -24,7 +24,7 @@ mod lock;
 mod publish;
 mod scratch;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

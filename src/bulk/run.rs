@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::bulk::batch::{AHEAD, Batch, SortEntry};
 use crate::bulk::record;
 use crate::byte_range::ByteRange;
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::checks;
 use crate::format::encoding::GzipEncoder;
@@ -113,7 +114,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = disk::remove_file(&self.path);
     }
 }
 

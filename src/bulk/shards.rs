@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use crate::bulk::SortedPairs;
 use crate::bulk::options::{BuildOptions, BuildProgress};
 use crate::bulk::record;
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::shard::{PairHeader, ShardSections, ShardSummary};
@@ -193,7 +194,7 @@ impl HeaderFile {
 
 impl Drop for HeaderFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = disk::remove_file(&self.path);
     }
 }
 
@@ -225,7 +226,7 @@ impl Syncer {
         let (files, to_sync) = channel::<(Arc<File>, PathBuf)>();
         let thread = std::thread::spawn(move || {
             to_sync.into_iter().try_for_each(|(file, path)| {
-                file.sync_all().map_err(|error| Error::io("bring to the disk", &path, error))
+                disk::sync_file(&file, &path).map_err(|error| Error::io("bring to the disk", &path, error))
             })
         });
         Syncer { files, thread }

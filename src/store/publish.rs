@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::manifest::{self, Manifest};
 use crate::store::generation_id::GenerationId;
+use crate::store::lease::Claim;
 use crate::store::lock::Lock;
 use crate::store::{INFO, current, fs, generations, lease, scratch};
 
@@ -63,8 +64,8 @@ impl PendingGeneration {
     /// The caller vouches for the shard files that the manifest lists: written, synced, with those checksums. Their
     /// names and lengths are checked, their bytes are not read again.
     ///
-    /// Errors: `Corrupt` if the files are not those of the manifest, `Io`. Whatever the error, `current` names the
-    /// old generation or the new one, whole.
+    /// Errors: `Corrupt` if the files are not those of the manifest, `Io`. After an error nothing is published and
+    /// `current` names what it named before; on a disk that fails for good, that or the new generation, whole.
     pub(crate) fn publish(self, info: &[u8], manifest: &Manifest) -> Result<GenerationId> {
         self.publish_text(info, manifest, manifest.to_json().as_bytes())
     }
@@ -99,16 +100,40 @@ impl Drop for PendingGeneration {
 }
 
 /// Makes a complete directory, synced, the next generation and the current one.
+///
+/// Errors: `Io`; then the directory is where it was, unless the disk fails for good.
 pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result<GenerationId> {
     let id = next_id(store, lock)?;
     lock.set_last(id)?;
     failpoint::reach("publish: after number");
     fs::rename(directory, &store.join(id.to_string()))?;
     failpoint::reach("publish: after rename to generation");
-    fs::fsync_dir(store)?;
-    failpoint::reach("publish: after store sync");
-    current::swap(store, id)?;
+    if let Err(error) = make_current(store, id) {
+        _ = withdraw(store, id, directory);
+        return Err(error);
+    }
     Ok(id)
+}
+
+fn make_current(store: &Path, id: GenerationId) -> Result<()> {
+    fs::fsync_dir(store)?; // `current` must not survive a crash that takes what it names
+    failpoint::reach("publish: after store sync");
+    current::swap(store, id)
+}
+
+/// Takes a generation that could not be made current back to where it was built: a later rollback must not come
+/// upon what its builder was told is not published.
+fn withdraw(store: &Path, id: GenerationId, directory: &Path) -> Result<()> {
+    fs::fsync_dir(store)?; // nor must `current` name it after a crash
+    let generation = store.join(id.to_string());
+    if current::read(store)? == Some(id) {
+        return Ok(()); // it could not be taken back
+    }
+    let Some(claim) = Claim::acquire(&generation)? else { return Ok(()) }; // a reader was there at once
+    let claim = (!cfg!(windows)).then_some(claim); // which renames no directory while a file in it is open
+    fs::rename(&generation, directory)?;
+    drop(claim);
+    fs::fsync_dir(store)
 }
 
 /// The lock for one operation; operations through one writer take turns.
