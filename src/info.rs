@@ -7,10 +7,16 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::value::RawValue;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::json;
 use crate::layout::{Layout, ValueAlignment};
 use crate::spec::ShardingSpec;
+
+/// An `info` larger than this is refused.
+pub(crate) const MAX_BYTES: u64 = 16 << 20;
+
+/// A given one is refused that would leave no room for what is added: our members, and white space.
+const MAX_GIVEN_BYTES: u64 = MAX_BYTES / 2;
 
 /// What an `info` says about one sharded data set.
 #[derive(Clone, Debug)]
@@ -73,6 +79,10 @@ impl Info {
 
     /// Whether a given text can be composed with.
     pub(crate) fn check(given: &str) -> Result<()> {
+        if given.len() as u64 > MAX_GIVEN_BYTES {
+            let message = format!("expected an info of at most {MAX_GIVEN_BYTES} bytes, found {}", given.len());
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
         given_members(given).map(drop)
     }
 

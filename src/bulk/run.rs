@@ -11,6 +11,7 @@ use crate::bulk::record;
 use crate::byte_range::ByteRange;
 use crate::disk;
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::format::checks;
 use crate::format::encoding::GzipEncoder;
 use crate::shard::{PairBytes, PairHeader};
@@ -171,6 +172,7 @@ impl RunWriter {
     pub(crate) fn finish(mut self) -> Result<Run> {
         self.headers.finish()?;
         self.values.finish()?;
+        failpoint::reach("bulk: after run");
         let headers = ByteRange { start: 0, end: self.headers.position() };
         let values = ByteRange { start: self.values_start, end: self.values.position() };
         Ok(Run { path: self.path, file: self.file, headers, values })

@@ -11,6 +11,7 @@ use crate::bulk::options::{BuildOptions, BuildProgress};
 use crate::bulk::record;
 use crate::disk;
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::layout::Layout;
 use crate::shard::{PairHeader, ShardSections, ShardSummary};
 use crate::spec::{Location, ShardNumber, ShardingSpec};
@@ -75,6 +76,7 @@ impl<'a> ShardsWriter<'a> {
         }
         self.finish_shard()?;
         self.syncer.finish()?;
+        failpoint::reach("bulk: after shard syncs");
         Ok(self.written)
     }
 
@@ -148,6 +150,7 @@ impl<'a> ShardsWriter<'a> {
     fn finish_shard(&mut self) -> Result<()> {
         let Some(mut shard) = self.current.take() else { return Ok(()) };
         self.written.push(shard.finish()?);
+        failpoint::reach("bulk: after shard");
         self.syncer.sync(shard.file(), shard.path())
     }
 }

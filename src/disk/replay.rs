@@ -59,11 +59,16 @@ impl Loss {
             Loss::Random(seed) => match dice(seed, write.change) % 4 {
                 0 => None,
                 1 => Some(vec![0; bytes.len()]),
-                2 => Some(bytes[..(dice(seed + 100, write.change) % (bytes.len() as u64 + 1)) as usize].to_vec()),
+                2 => Some(bytes[..cut(dice(seed + 100, write.change), bytes.len())].to_vec()),
                 _ => Some(bytes.clone()),
             },
         }
     }
+}
+
+/// Somewhere from 0 to `len`.
+fn cut(dice: u64, len: usize) -> usize {
+    usize::try_from(dice % (len as u64 + 1)).unwrap()
 }
 
 fn dice(seed: u64, change: u64) -> u64 {

@@ -4,13 +4,14 @@
 //! links), the difference is settled here. What changes something goes through [`disk`], where tests stand in between.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::disk::{self, Output};
 use crate::error::{Error, Result};
+use crate::store::cancel::Cancel;
 
 /// Files are read and copied in pieces of this size.
 const CHUNK: usize = 1 << 20;
@@ -84,6 +85,11 @@ pub(super) fn is_file(path: &Path) -> bool {
     path.is_file()
 }
 
+/// Whether it is a symbolic link, be it a dangling one.
+pub(super) fn is_link(path: &Path) -> bool {
+    path.is_symlink()
+}
+
 /// The absolute path, whatever becomes of the working directory.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io("find", path, error))
@@ -102,22 +108,20 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// A new copy of the file `from`, synced and read-only, with the checksum of the bytes that were copied.
-pub(super) fn copy_new(from: &Path, to: &Path) -> Result<Checksum> {
+///
+/// Errors: `Io`; `Cancelled` in the midst of it.
+pub(super) fn copy_new(from: &Path, to: &Path, cancel: &Cancel) -> Result<Checksum> {
     let file = disk::create_new(to).map_err(|error| Error::io("create", to, error))?;
-    let checksum = pour(from, Output::new(&file, to))?;
+    let checksum = pour(from, Output::new(&file, to), cancel)?;
     seal(&file, to)?;
     Ok(checksum)
 }
 
 /// The checksum of a file, by reading all of it.
-pub(super) fn checksum(path: &Path) -> Result<Checksum> {
-    pour(path, io::sink())
-}
-
-pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_file(path)?.read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
-    Ok(bytes)
+///
+/// Errors: `Io`; `Cancelled` in the midst of it.
+pub(super) fn checksum(path: &Path, cancel: &Cancel) -> Result<Checksum> {
+    pour(path, io::sink(), cancel)
 }
 
 /// The length of a regular file.
@@ -308,31 +312,19 @@ fn not_a_file(path: &Path) -> Error {
 }
 
 /// Writes the bytes of `from` to `to`; their checksum.
-fn pour(from: &Path, to: impl Write) -> Result<Checksum> {
-    let mut source = open_file(from)?;
-    let summed = Summed { to, hasher: crc32fast::Hasher::new(), bytes: 0 };
-    let mut buffered = BufWriter::with_capacity(CHUNK, summed);
-    io::copy(&mut source, &mut buffered).map_err(|error| Error::io("copy", from, error))?;
-    let summed = buffered.into_inner().map_err(|error| Error::io("copy", from, error.into_error()))?;
-    Ok(Checksum { bytes: summed.bytes, crc32: summed.hasher.finalize() })
-}
-
-/// A writer that sums up what passes through it.
-struct Summed<W> {
-    to: W,
-    hasher: crc32fast::Hasher,
-    bytes: u64,
-}
-
-impl<W: Write> Write for Summed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.to.write(bytes)?;
-        self.hasher.update(bytes.get(..written).unwrap_or(bytes));
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+fn pour(from: &Path, mut to: impl Write, cancel: &Cancel) -> Result<Checksum> {
+    let fail = |error| Error::io("copy", from, error);
+    let source = open_file(from)?;
+    let (mut hasher, mut bytes, mut chunk) = (crc32fast::Hasher::new(), 0, Vec::with_capacity(CHUNK));
+    loop {
+        cancel.check()?;
+        chunk.clear();
+        let read = (&source).take(CHUNK as u64).read_to_end(&mut chunk).map_err(fail)?;
+        if read == 0 {
+            return Ok(Checksum { bytes, crc32: hasher.finalize() });
+        }
+        to.write_all(&chunk).map_err(fail)?;
+        hasher.update(&chunk);
+        bytes += read as u64;
     }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::manifest::{self, Manifest};
 use crate::store::generation_id::GenerationId;
@@ -75,6 +75,7 @@ impl PendingGeneration {
         scratch::remove_spill(&self.path)?;
         failpoint::reach("publish: after removing spills");
         manifest.check_info(info)?;
+        check_len(text)?;
         check_files(&self.path, manifest)?;
         fs::write_new(&self.path.join(INFO), info)?;
         failpoint::reach("publish: after info");
@@ -145,6 +146,17 @@ pub(super) fn locked(lock: &SharedLock) -> MutexGuard<'_, Lock> {
 fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
     let last = [lock.last()?, generations(store)?.pop(), current::read(store)?].into_iter().flatten().max();
     last.map_or_else(|| GenerationId::new(1), GenerationId::next)
+}
+
+/// Errors: `TooLarge` if no reader would take the manifest.
+fn check_len(manifest: &[u8]) -> Result<()> {
+    let (most, found) = (manifest::MAX_BYTES, manifest.len());
+    if found as u64 > most {
+        let message =
+            format!("expected a manifest of at most {most} bytes, found {found}: take a specification of fewer shards");
+        return Err(Error::new(ErrorKind::TooLarge, message));
+    }
+    Ok(())
 }
 
 /// Errors: `Corrupt` unless the directory has the files of the manifest's shards, in their lengths, and no others.
