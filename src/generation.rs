@@ -299,7 +299,9 @@ fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<
     let manifest = match read_whole(&manifest_path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)) {
         Ok(manifest) => manifest,
         // somebody else's file of that name, or none: then this is not a generation of a store
-        Err(_) if !in_store && (info.layout.is_none() || !manifest_path.exists()) => return Ok((info, None)),
+        Err(_) if !in_store && (info.layout.is_none() || manifest_path.symlink_metadata().is_err()) => {
+            return Ok((info, None));
+        }
         Err(error) => return Err(error.at_path(&manifest_path)),
     };
     manifest

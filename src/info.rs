@@ -39,11 +39,8 @@ impl Info {
                 Some(parent) => Info::of_parent(parent, pointer),
                 None => Err(Error::invalid_spec(format!("expected a value at {pointer} of the info, found none"))),
             },
-            None => match json::members(root) {
-                Some(members) if json::member(&members, "sharding")?.is_some() => Info::of_parent(root, ""),
-                Some(_) => Info::of_only_nested(root),
-                None => Err(Error::invalid_spec("expected an info that is a JSON object")),
-            },
+            None if has_sharding(root)? => Info::of_parent(root, ""),
+            None => Info::of_only_nested(root),
         }
     }
 
@@ -112,6 +109,11 @@ impl Info {
         text.push_str("\n}\n");
         Ok(text)
     }
+}
+
+fn has_sharding(root: &RawValue) -> Result<bool> {
+    let members = json::members(root).ok_or_else(|| Error::invalid_spec("expected an info that is a JSON object"))?;
+    Ok(json::member(&members, "sharding")?.is_some())
 }
 
 fn given_members(given: &str) -> Result<Vec<(String, &RawValue)>> {

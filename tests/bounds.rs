@@ -206,7 +206,7 @@ fn an_info_takes_a_few_times_its_length() {
     }
     fs::write(directory.path().join("info"), text + "}").unwrap();
     let (db, peak) = peak_of(|| ShardDb::open_pread(directory.path()).map(drop));
-    assert!(db.is_ok() && peak <= 20 * 16 * MIB, "{peak} bytes held at once");
+    assert!(db.is_ok() && peak <= 12 * 16 * MIB, "{peak} bytes held at once");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn names_that_lead_elsewhere_are_ignored_or_refused() {
     fs::write(elsewhere.path().join("0.shard"), shard_of_one(0, 0)).unwrap();
     let absolute = elsewhere.path().to_str().unwrap().to_string();
     let beside = format!("../{}", elsewhere.path().file_name().unwrap().to_str().unwrap());
-    for key in [absolute, beside, "..".into(), "a/../../b".into(), ".".into(), "a/./b".into(), String::new()] {
+    for key in [absolute, beside, "..".into(), "a/../../b".into(), ".".into(), String::new()] {
         let scale = format!("{{\"key\": \"{key}\", \"sharding\": {}}}", sharding(""));
         fs::write(directory.path().join("info"), format!("{{\"scales\": [{scale}]}}")).unwrap();
         for pointer in [None, Some("/scales/0")] {
@@ -494,7 +494,7 @@ fn too_few_descriptors_are_an_error_that_passes() {
     limited.args(["-c", "ulimit -n 40; exec \"$@\"", "sh"]).arg(child.get_program()).args(child.get_args());
     limited.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = limited.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -503,11 +503,13 @@ fn child_has_few_descriptors() {
     let Some(store) = child_directory() else { return };
     let mapped = snapshot(&store, Storage::Mapped);
     let loaded = snapshot(&store, Storage::Loaded);
-    let read = snapshot(&store, Storage::Positioned);
-    let mut refused = 0;
     for key in 0..128u64 {
         assert_eq!(mapped.get(key).unwrap().unwrap(), key.to_le_bytes(), "a map keeps no descriptor");
         assert_eq!(loaded.get(key).unwrap().unwrap(), key.to_le_bytes());
+    }
+    let read = snapshot(&store, Storage::Positioned);
+    let mut refused = 0;
+    for key in 0..128u64 {
         match read.get(key) {
             Ok(value) => assert_eq!(value.unwrap(), key.to_le_bytes()),
             Err(error) => {
@@ -534,7 +536,7 @@ fn a_file_without_permission_is_an_error() {
         child.uid(65534).gid(65534); // who may read everything becomes somebody who may not
     }
     match child.output() {
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout)),
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
         Err(error) => println!("skipped: nobody else may run this test here: {error}"),
     }
 }
