@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, Fault, Loss, Tree, Watch};
+use crate::disk::{self, Disk, Fault, Loss, Tree, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::spec::ShardingSpec;
@@ -33,25 +33,27 @@ impl Scene {
         Scene(if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() })
     }
 
-    /// With the generations 1 to `n` of that label, a place for spills and two generations built elsewhere.
-    fn with_generations(n: u64) -> Scene {
+    /// With two generations, of the labels 1 and 2.
+    fn with_two_generations() -> Scene {
         let scene = Scene::empty();
-        scene.make_others();
-        (1..=n).for_each(|label| assert_eq!(scene.build(label).unwrap().get(), label));
+        (1..=2).for_each(|label| assert_eq!(scene.build(label).unwrap().get(), label));
         scene
     }
 
+    /// A place for spills, and two generations that were built elsewhere; nothing of it is synced.
     fn make_others(&self) {
-        fs::create_dir(self.path("spills")).unwrap();
+        disk::create_dir(&self.path("spills")).unwrap();
         let built = Scene::empty();
         for (name, label) in [("to copy", 11), ("to move", 12)] {
             let id = built.build(label).unwrap();
             let (from, to) = (built.path("store").join(id.to_string()), self.path(name));
-            fs::create_dir(&to).unwrap();
+            disk::create_dir(&to).unwrap();
             for entry in fs::read_dir(from).unwrap() {
                 let entry = entry.unwrap();
                 if entry.file_name() != "lease" {
-                    fs::write(to.join(entry.file_name()), fs::read(entry.path()).unwrap()).unwrap();
+                    let path = to.join(entry.file_name());
+                    let file = disk::create_new(&path).unwrap();
+                    disk::write_all_at(&file, &path, 0, &fs::read(entry.path()).unwrap()).unwrap();
                 }
             }
         }
@@ -63,6 +65,10 @@ impl Scene {
 
     fn store(&self) -> Store {
         Store::open(self.path("store")).unwrap()
+    }
+
+    fn last_number(&self) -> u64 {
+        self.store().generations().unwrap().pop().map_or(0, |last| last.id.get())
     }
 
     fn build(&self, label: u64) -> Result<GenerationId> {
@@ -137,13 +143,18 @@ fn rolls_forward(scene: &Scene) -> Result<u64> {
     scene.store().writer()?.rollback(GenerationId::new(2).ok()).map(|_| 2)
 }
 
+fn rolls_back_by_one(scene: &Scene) -> Result<u64> {
+    scene.store().writer()?.rollback(None)?;
+    Ok(label_of(&scene.path("store")))
+}
+
 fn collects(scene: &Scene) -> Result<u64> {
     scene.store().writer()?.gc(0)?;
     Ok(label_of(&scene.path("store")))
 }
 
 /// The changes of a store, one after another, with the label that is current before and after each.
-const ACTS: [(&str, Act); 8] = [
+const ACTS: [(&str, Act); 9] = [
     ("a build from memory", builds_from_memory),
     ("a rollback", rolls_back),
     ("a rollback forward", rolls_forward),
@@ -151,17 +162,21 @@ const ACTS: [(&str, Act); 8] = [
     ("an adoption by copying", adopts_a_copy),
     ("a gc", collects),
     ("an adoption by moving", adopts_by_moving),
-    ("another gc", collects),
+    ("a rollback by one", rolls_back_by_one),
+    ("a gc of what was the newest", collects),
 ];
 
 #[test]
 fn any_crash_leaves_the_old_generation_or_the_new() {
-    let scene = Scene::with_generations(2);
+    let scene = Scene::with_two_generations();
     let mut crashes = Crashes::of(&scene);
+    scene.make_others();
+    crashes.try_all("what others wrote", Some(2), 2);
     let mut before = 2;
     for (name, act) in ACTS {
         let after = act(&scene).unwrap();
         crashes.try_all(name, Some(before), after);
+        crashes.last = crashes.last.max(scene.last_number());
         before = after;
     }
     assert!(crashes.tried.len() > 300, "{} different states", crashes.tried.len());
@@ -181,10 +196,10 @@ fn any_crash_of_the_first_build_leaves_nothing_or_the_new_generation() {
 /// and then the power goes.
 #[test]
 fn a_crash_after_a_killed_gc_was_cleared_up() {
-    let scene = Scene::with_generations(2);
+    let scene = Scene::with_two_generations();
     let mut crashes = Crashes::of(&scene);
     let killed = scene.path("store/tmp-gc-gen-0000000001");
-    crate::disk::rename(&scene.path("store/gen-0000000001"), &killed).unwrap();
+    disk::rename(&scene.path("store/gen-0000000001"), &killed).unwrap();
     drop(scene.store().writer().unwrap());
     assert!(!killed.exists());
     crashes.try_all("clearing up", Some(2), 2);
@@ -196,12 +211,14 @@ struct Crashes {
     disk: Disk,
     tried: BTreeSet<(Option<u64>, u64, Tree)>,
     count: usize,
+    /// The last number of a generation that was acknowledged.
+    last: u64,
 }
 
 impl Crashes {
     fn of(scene: &Scene) -> Crashes {
         let watch = Watch::on(scene.0.path());
-        Crashes { watch, disk: Disk::of(&Tree::read(scene.0.path())), tried: BTreeSet::new(), count: 0 }
+        Crashes { watch, disk: Disk::of(&Tree::read(scene.0.path())), tried: BTreeSet::new(), count: 0, last: 0 }
     }
 
     /// Crashes after each step of what was done last, which led from one label to another.
@@ -225,7 +242,7 @@ impl Crashes {
                 let found = Scene::empty();
                 tree.write_to(found.0.path());
                 check_current(&found, before, after);
-                check_next_writer(&found);
+                check_next_writer(&found, self.last);
             }
         }
     }
@@ -246,9 +263,9 @@ fn check_current(found: &Scene, before: Option<u64>, after: u64) {
 }
 
 /// Nothing is left that keeps the next build from its work, or that stays for good.
-fn check_next_writer(found: &Scene) {
+fn check_next_writer(found: &Scene, acknowledged: u64) {
     let store = Store::create(found.path("store")).unwrap();
-    let last = store.generations().unwrap().pop().map_or(0, |last| last.id.get());
+    let last = acknowledged.max(found.last_number());
     let id = found.build(20).unwrap();
     assert!(id.get() > last, "numbers never repeat");
     assert_eq!((store.current().unwrap(), label_of(store.path())), (Some(id), 20));
@@ -290,9 +307,14 @@ fn a_disk_that_breaks_leaves_the_old_generation_or_the_new() {
 /// Each act with a fault at each of its operations, from two generations; then what holds, then the next writer.
 fn fail_everywhere(fault: Fault, holds: impl Fn(&Scene, Option<&Error>, u64)) {
     for (name, act) in ACTS {
-        let after = act(&Scene::with_generations(2)).unwrap();
+        let scene = || {
+            let scene = Scene::with_two_generations();
+            scene.make_others();
+            scene
+        };
+        let after = act(&scene()).unwrap();
         let failed = (0..).take_while(|nth| {
-            let scene = Scene::with_generations(2);
+            let scene = scene();
             let watch = Watch::on(scene.0.path());
             watch.fail(fault, *nth);
             println!("{name}: {fault:?} at operation {nth}"); // shown if it fails
@@ -301,7 +323,7 @@ fn fail_everywhere(fault: Fault, holds: impl Fn(&Scene, Option<&Error>, u64)) {
             check_told(&scene, &result, after, faults);
             holds(&scene, result.as_ref().err(), after);
             check_all_whole(&scene);
-            check_next_writer(&scene);
+            check_next_writer(&scene, 2);
             faults > 0
         });
         assert!(failed.count() > 0, "{name}: {fault:?} never comes");
