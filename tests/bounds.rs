@@ -302,8 +302,11 @@ fn mkfifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
+/// Puts something that is no file under a name.
+type Make = fn(&Path);
+
 /// The ways in which a name can stand for something that is no file.
-const NO_FILES: [(&str, fn(&Path)); 6] = [
+const NO_FILES: [(&str, Make); 6] = [
     ("a directory", |path| fs::create_dir(path).unwrap()),
     ("a FIFO", mkfifo),
     ("a socket", |path| drop(UnixListener::bind(path).unwrap())),
@@ -530,7 +533,7 @@ fn a_file_without_permission_is_an_error() {
     let directory = data_set("");
     let shard = directory.path().join("0.shard");
     fs::write(&shard, [&shard_of_one(0, 3)[..], b"abc"].concat()).unwrap();
-    fs::set_permissions(&shard, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&shard, fs::Permissions::from_mode(0o000)).unwrap();
     let mut child = child("child_may_not_read", directory.path());
     if File::open(&shard).is_ok() {
         child.uid(65534).gid(65534); // who may read everything becomes somebody who may not
