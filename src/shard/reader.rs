@@ -276,7 +276,9 @@ impl ShardReader {
 
     #[inline]
     fn get_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<&[u8]>> {
-        let Some(minishard) = self.in_place()?.minishard(number)? else { return Some(None) };
+        let shard = self.in_place()?;
+        shard.prefetch_page(number, self.spec.minishard_bits());
+        let Some(minishard) = shard.minishard(number)? else { return Some(None) };
         minishard.prefetch();
         minishard.get(key)
     }
