@@ -268,6 +268,7 @@ fn batches_once(reader: &mut dyn Reader, keys: &[u64], context: &Context) -> Res
     let begun = Instant::now();
     for batch in keys.chunks(BATCH) {
         context.check_cancel()?;
+        reader.read_ahead(batch);
         if reader.get_many(batch)?.is_none() {
             return Ok(None);
         }

@@ -35,6 +35,9 @@ pub(crate) trait Reader {
     /// The sum of the values of many keys; `None` where there is no better way than one by one.
     fn get_many(&mut self, keys: &[u64]) -> Result<Option<u64>>;
 
+    /// Asks for what lookups of these keys will read from the disk, where that can be.
+    fn read_ahead(&mut self, keys: &[u64]);
+
     /// Gives the sum of every value, until `f` has had enough.
     fn scan(&mut self, f: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()>;
 }
@@ -78,6 +81,8 @@ impl Reader for FilesReader<'_> {
     fn get_many(&mut self, _: &[u64]) -> Result<Option<u64>> {
         Ok(None)
     }
+
+    fn read_ahead(&mut self, _: &[u64]) {}
 
     fn scan(&mut self, f: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
         for key in self.directory.keys() {
@@ -149,6 +154,10 @@ impl Reader for StoreReader {
             ControlFlow::Continue(()) => Ok(Some(total)),
             ControlFlow::Break(error) => Err(error.into()),
         }
+    }
+
+    fn read_ahead(&mut self, keys: &[u64]) {
+        self.0.read_ahead(keys);
     }
 
     fn scan(&mut self, f: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
