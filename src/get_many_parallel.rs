@@ -32,19 +32,7 @@ impl Snapshot {
     pub fn get_many_parallel(&self, keys: &[u64], threads: NonZero<usize>) -> Vec<Result<Option<Value<'_>>>> {
         let mut results = Vec::new();
         results.resize_with(keys.len(), || Ok(None));
-        let blocks = Blocks::new(keys.chunks(BLOCK).zip(results.chunks_mut(BLOCK)));
-        on_threads(threads, keys, || {
-            while let Some((keys, results)) = blocks.next() {
-                let mut places = results.iter_mut();
-                let ControlFlow::Continue(()) = self.get_many_with(keys, |_, value| {
-                    if let Some(place) = places.next() {
-                        *place = value;
-                    }
-                    ControlFlow::<Infallible>::Continue(())
-                });
-            }
-        });
-        drop(blocks);
+        self.fill_parallel(keys, &mut results, threads);
         results
     }
 
@@ -90,6 +78,21 @@ impl Snapshot {
             Some(broken) => ControlFlow::Break(broken),
             None => ControlFlow::Continue(()),
         }
+    }
+
+    fn fill_parallel<'a>(&'a self, keys: &[u64], results: &mut [Result<Option<Value<'a>>>], threads: NonZero<usize>) {
+        let blocks = Blocks::new(keys.chunks(BLOCK).zip(results.chunks_mut(BLOCK)));
+        on_threads(threads, keys, || {
+            while let Some((keys, results)) = blocks.next() {
+                let mut places = results.iter_mut();
+                let ControlFlow::Continue(()) = self.get_many_with(keys, |_, value| {
+                    if let Some(place) = places.next() {
+                        *place = value;
+                    }
+                    ControlFlow::<Infallible>::Continue(())
+                });
+            }
+        });
     }
 }
 
