@@ -27,6 +27,7 @@ pub(crate) struct GenerationOptions {
     pub(crate) spec: Option<ShardingSpec>,
     pub(crate) pointer: Option<String>,
     pub(crate) populate: bool,
+    pub(crate) read_ahead_index: bool,
 }
 
 /// What holds a generation against removal.
@@ -91,7 +92,7 @@ impl Generation {
             cache,
             leased,
         };
-        if matches!(generation.options.storage, StorageKind::Heap) {
+        if matches!(generation.options.storage, StorageKind::Heap) || generation.options.read_ahead_index {
             // what cannot be read now says so when it is asked for
             generation.slots.iter().for_each(|slot| drop(generation.touch(slot)));
         }
@@ -250,6 +251,9 @@ impl Generation {
             self.cache.clone(),
             record.map(|record: &ShardRecord| record.shard_index_crc32),
         ));
+        if self.options.read_ahead_index {
+            shard.reader().will_need_shard_index();
+        }
         if self.options.populate {
             shard.reader().populate();
         }

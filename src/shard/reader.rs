@@ -686,13 +686,30 @@ impl ShardReader {
         &self.files
     }
 
-    /// Asks for all pages of a mapped shard.
+    /// Reads all pages of a mapped shard.
     pub(crate) fn populate(&self) {
-        for storage in [Some(&self.files.shard_index), self.files.data.as_ref()].into_iter().flatten() {
-            if let Storage::Mapped(mapping) = storage {
-                mapping.populate();
-            }
-        }
+        self.files.shard_index.populate();
+        self.files.data.iter().for_each(Storage::populate);
+    }
+
+    /// Asks the system for the whole shard index.
+    pub(crate) fn will_need_shard_index(&self) {
+        self.files.shard_index.will_need(ByteRange { start: 0, end: self.spec.shard_index_len() });
+    }
+
+    /// Where the shard index entry of a minishard stands.
+    pub(crate) fn entry_range(&self, minishard: MinishardNumber) -> ByteRange {
+        ShardIndexEntry::position(minishard)
+    }
+
+    /// Asks the system for pages of the file with the shard index.
+    pub(crate) fn will_need_entries(&self, range: ByteRange) {
+        self.files.shard_index.will_need(range);
+    }
+
+    /// Asks the system for pages of the file with the data.
+    pub(crate) fn will_need_data(&self, range: ByteRange) {
+        self.files.data().will_need(range);
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! The verbs: one file each, with its arguments and what it does.
 
+mod bench;
 mod build;
 mod completions;
 mod contains;
@@ -66,6 +67,7 @@ pub(crate) enum Command {
     Rollback(rollback::Args),
     Generations(generations::Args),
     Gc(gc::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
 }
 
@@ -86,6 +88,7 @@ impl Command {
             Command::Rollback(args) => args.run(context),
             Command::Generations(args) => args.run(),
             Command::Gc(args) => args.run(context),
+            Command::Bench(args) => args.run(context),
             Command::Completions(args) => args.run(),
         }
     }
