@@ -1,5 +1,8 @@
 //! A batch: pairs in memory as they came, encoded and checked as one.
 
+use std::path::Path;
+
+use crate::bulk::arena::Arena;
 use crate::bulk::record;
 use crate::error::{Error, Result};
 use crate::format::checks;
@@ -16,7 +19,9 @@ const SORT_COST: u64 = 40;
 pub(crate) struct Batch {
     /// Batches are numbered in the order of their pairs.
     pub(crate) number: u64,
-    bytes: Vec<u8>,
+    bytes: Arena,
+    /// Of the pair being added.
+    header: Vec<u8>,
     pairs: usize,
     /// What the batch takes at most, now and while it is sorted.
     cost: usize,
@@ -42,11 +47,14 @@ impl Seen {
 }
 
 impl Batch {
-    /// An empty batch that reuses memory.
-    pub(crate) fn new(number: u64, mut memory: Vec<u8>, capacity: usize) -> Batch {
-        memory.clear();
-        memory.reserve_exact(capacity); // pages that are not touched are not taken
-        Batch { number, bytes: memory, pairs: 0, cost: 0 }
+    /// An empty batch with room for pairs of this cost, in the memory given if that is enough.
+    pub(crate) fn new(number: u64, mut memory: Arena, capacity: usize) -> Result<Batch> {
+        memory.truncate(0);
+        if memory.capacity() < capacity {
+            memory =
+                Arena::with_capacity(capacity).map_err(|error| Error::io("get memory for", Path::new(""), error))?;
+        }
+        Ok(Batch { number, bytes: memory, ..Batch::default() })
     }
 
     /// What a pair of these lengths adds to a batch's cost.
@@ -71,17 +79,24 @@ impl Batch {
         self.cost
     }
 
-    /// Adds a pair, whose bytes `read` appends.
+    /// Adds a pair, whose prefix and value `fill` writes, all of them.
+    ///
+    /// Errors: those of `fill`; `InvalidInput` if there is no room, which a batch within its capacity has.
     #[inline]
     pub(crate) fn push(
         &mut self,
         header: &PairHeader,
         cost: usize,
-        read: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let before = self.bytes.len();
-        record::write(header, &mut self.bytes);
-        if let Err(error) = read(&mut self.bytes) {
+        self.header.clear();
+        record::write(header, &mut self.header);
+        let len = usize::try_from(header.prefix_len + header.stored_len).unwrap_or(usize::MAX);
+        let room = self.bytes.extend(self.header.len().saturating_add(len));
+        let (head, rest) = room.and_then(|room| room.split_at_mut_checked(self.header.len())).ok_or_else(no_room)?;
+        head.copy_from_slice(&self.header);
+        if let Err(error) = fill(rest) {
             self.bytes.truncate(before);
             return Err(error);
         }
@@ -104,7 +119,7 @@ impl Batch {
             let mut pair = Pair::read(&self.bytes, offset)?;
             pair.header.value_check = checks::of_value(pair.header.key, pair.value(&self.bytes));
             pair.header.prefix_sum = crc32fast::hash(pair.prefix(&self.bytes));
-            pair.rewrite_sums(&mut self.bytes);
+            pair.rewrite_sums(self.bytes.bytes_mut());
             seen.see(&pair.header);
             count(&mut stats, &pair.header);
             offset = pair.end;
@@ -115,7 +130,7 @@ impl Batch {
     fn compress(self, mut stats: Option<&mut KeyStats>) -> Result<(Batch, Seen)> {
         let (mut seen, mut offset) = (Seen::default(), 0);
         let mut encoder = GzipEncoder::new();
-        let mut encoded = Batch { number: self.number, ..Batch::default() };
+        let mut encoded = Batch::new(self.number, Arena::default(), self.cost)?;
         let mut value = Vec::new();
         while offset < self.bytes.len() {
             let pair = Pair::read(&self.bytes, offset)?;
@@ -129,16 +144,14 @@ impl Batch {
                 ..pair.header
             };
             let cost = Batch::cost_of(header.prefix_len, header.stored_len, Encoding::Raw);
-            encoded.push(&header, usize::try_from(cost).unwrap_or(usize::MAX), |bytes| {
-                bytes.extend_from_slice(prefix);
-                bytes.extend_from_slice(&value);
+            encoded.push(&header, usize::try_from(cost).unwrap_or(usize::MAX), |to| {
+                copy_both(prefix, &value, to);
                 Ok(())
             })?;
             seen.see(&header);
             count(&mut stats, &header);
             offset = pair.end;
         }
-        encoded.bytes.shrink_to_fit();
         Ok((encoded, seen))
     }
 
@@ -170,9 +183,23 @@ impl Batch {
     }
 
     /// The memory, for another batch.
-    pub(crate) fn into_memory(self) -> Vec<u8> {
+    pub(crate) fn into_memory(self) -> Arena {
         self.bytes
     }
+}
+
+/// Fills `to` with a prefix and a value of its length together.
+#[inline]
+pub(crate) fn copy_both(prefix: &[u8], value: &[u8], to: &mut [u8]) {
+    if let Some((prefix_to, value_to)) = to.split_at_mut_checked(prefix.len()) {
+        prefix_to.copy_from_slice(prefix);
+        value_to.copy_from_slice(value);
+    }
+}
+
+#[cold]
+fn no_room() -> Error {
+    Error::invalid_input("expected a pair for which its batch has room")
 }
 
 #[inline]

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use crate::bulk::arena::Arena;
 use crate::bulk::batch::Batch;
 use crate::bulk::options::OnDuplicate;
 use crate::bulk::slices::{Slicing, Span};
@@ -146,7 +147,7 @@ impl MemoryPairs {
     }
 
     /// The memory, for other batches.
-    pub(crate) fn into_memory(self) -> Vec<Vec<u8>> {
+    pub(crate) fn into_memory(self) -> Vec<Arena> {
         self.batches.into_iter().map(|sliced| sliced.batch.into_memory()).collect()
     }
 }

@@ -12,6 +12,7 @@
 //! Everything on disk is written and read front to back in large blocks. To sort by a specification that is yet to be
 //! planned, a run is sorted by a guess, with some bits more than it selects; `run_pairs` says what that is good for.
 
+mod arena;
 mod batch;
 mod memory_pairs;
 mod merge;
@@ -28,6 +29,7 @@ use std::path::Path;
 
 pub use options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
 
+use crate::bulk::arena::Arena;
 use crate::bulk::batch::{Batch, Seen};
 use crate::bulk::memory_pairs::{MemoryPairs, SlicedBatch};
 use crate::bulk::run::{Run, run_path};
@@ -46,7 +48,7 @@ use crate::spec::{Encoding, ShardingSpec};
 use crate::store::{GenerationId, PendingGeneration, Store};
 
 /// A batch of more gains nothing; small ones keep all threads busy.
-const MAX_BATCH: usize = 16 << 20;
+const MAX_BATCH: usize = 32 << 20;
 
 /// A pair of more goes to the disk by itself, so that an offset within a batch has 32 bits.
 const MAX_PAIR: usize = 1 << 30;
@@ -111,7 +113,7 @@ pub struct BulkLoader {
     /// Batches that are being encoded.
     encoding: usize,
     /// Memory of spilled batches, for new ones.
-    free: Vec<Vec<u8>>,
+    free: Vec<Arena>,
     seen: Seen,
     /// Of the pairs too large for a batch.
     large_stats: KeyStats,
@@ -210,7 +212,7 @@ impl BulkLoader {
             data_encoding,
             budget,
             in_use: 0,
-            batch: Batch::new(0, Vec::new(), budget.batch),
+            batch: Batch::new(0, Arena::default(), budget.batch)?,
             next_number: 1,
             encoded: Vec::new(),
             encoding: 0,
@@ -250,9 +252,7 @@ impl BulkLoader {
 
     fn add(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
         let added = self.cost_in_batch(lens).and_then(|cost| match (cost, source) {
-            (Some(cost), source) => {
-                self.batch.push(&header(key, lens), cost, |bytes| source.append_to(bytes, lens, key))
-            }
+            (Some(cost), source) => self.batch.push(&header(key, lens), cost, |to| source.fill(to, key)),
             (None, Source::Slices(prefix, value)) => self.insert_large(key, lens, &mut prefix.chain(value)),
             (None, Source::Reader(reader)) => self.insert_large(key, lens, reader),
         });
@@ -281,7 +281,7 @@ impl BulkLoader {
         self.submit()?;
         let capacity = self.budget.batch.max(cost);
         self.make_room(capacity)?;
-        self.batch = Batch::new(self.next_number, self.free.pop().unwrap_or_default(), capacity);
+        self.batch = Batch::new(self.next_number, self.free.pop().unwrap_or_default(), capacity)?;
         self.next_number += 1;
         Ok(())
     }
@@ -567,18 +567,16 @@ enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Appends the prefix and the value, which fit into memory.
-    fn append_to(self, bytes: &mut Vec<u8>, lens: (u64, u64), key: u64) -> Result<()> {
+    /// Fills `to` with the prefix and the value.
+    #[inline]
+    fn fill(self, to: &mut [u8], key: u64) -> Result<()> {
         match self {
             Source::Slices(prefix, value) => {
-                bytes.extend_from_slice(prefix);
-                bytes.extend_from_slice(value);
+                batch::copy_both(prefix, value, to);
                 Ok(())
             }
             Source::Reader(reader) => {
-                let start = bytes.len();
-                bytes.resize(start + usize::try_from(lens.0 + lens.1).unwrap_or(usize::MAX), 0);
-                let read = reader.read_exact(bytes.get_mut(start..).unwrap_or_default());
+                let read = reader.read_exact(to);
                 read.map_err(|error| Error::io("read the value of a pair", Path::new(""), error).at_key(key))
             }
         }

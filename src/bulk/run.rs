@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::bulk::arena::Arena;
 use crate::bulk::batch::Batch;
 use crate::bulk::slices::Slicing;
 use crate::bulk::{SortedPairs, record};
@@ -147,13 +148,12 @@ impl Run {
         while let Some(header) = reader.next()? {
             let len = usize::try_from(header.prefix_len + header.stored_len).unwrap_or(usize::MAX);
             let cost = record::MAX_LEN.saturating_add(len);
-            if batch.is_empty() || batch.cost() + cost > batch_len {
-                batches.push(std::mem::replace(&mut batch, Batch::new(0, Vec::new(), batch_len.max(cost))));
+            if batch.cost() + cost > batch_len || batches.is_empty() {
+                let next = Batch::new(0, Arena::default(), batch_len.max(cost))?;
+                batches.push(std::mem::replace(&mut batch, next));
             }
-            batch.push(&header, cost, |bytes| {
-                let start = bytes.len();
-                bytes.resize(start + len, 0);
-                let read = reader.values.read_exact(bytes.get_mut(start..).unwrap_or_default());
+            batch.push(&header, cost, |to| {
+                let read = reader.values.read_exact(to);
                 read.map_err(|error| Error::io("read", &self.path, error))
             })?;
         }

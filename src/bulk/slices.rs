@@ -1,6 +1,6 @@
 //! Storage order cut into pieces by the highest bits of the place, so that each can be worked on by itself.
 //!
-//! Of a place that selects `p` bits, a *slice* is all places with the same highest bits, ten at most, and a *span* is
+//! Of a place that selects `p` bits, a *slice* is all places with the same highest bits, eight at most, and a *span* is
 //! all places with the same highest few: a whole number of slices, and of shards. Slices are what is sorted at once,
 //! spans what threads share out.
 
@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::spec::ShardingSpec;
 
 /// Enough for a slice of ten million pairs to be sorted in a processor's cache.
-const MAX_SLICE_BITS: u8 = 10;
+const MAX_SLICE_BITS: u8 = 8;
 
 /// How the places of a specification are cut into slices.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ impl Slicing {
 
     #[inline]
     pub(crate) fn slice_of(self, place: u64) -> usize {
-        usize::try_from(place >> self.shift).unwrap_or(usize::MAX) // `shift` is 54 at most
+        usize::try_from(place >> self.shift).unwrap_or(usize::MAX) // `shift` is 56 at most
     }
 }
 

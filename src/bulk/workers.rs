@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::bulk::Pairs;
+use crate::bulk::arena::Arena;
 use crate::bulk::batch::{Batch, Seen};
 use crate::bulk::memory_pairs::{MemoryPairs, SlicedBatch};
 use crate::bulk::options::{BuildOptions, BuildProgress, OnDuplicate};
@@ -30,7 +31,7 @@ pub(crate) enum Task {
 /// What a thread has done.
 pub(crate) enum Done {
     Encoded { batch: Batch, seen: Seen, cost_before: usize },
-    Spilled { number: u64, run: Run, dropped: u64, memory: Vec<Vec<u8>>, cost_before: usize },
+    Spilled { number: u64, run: Run, dropped: u64, memory: Vec<Arena>, cost_before: usize },
     Sliced(SlicedBatch),
 }
 
@@ -176,7 +177,7 @@ impl Worker {
         Ok(Done::Spilled { number, run, dropped, memory: Vec::new(), cost_before: 0 })
     }
 
-    fn write_run(&self, path: PathBuf, batches: Vec<Batch>, order: ShardingSpec) -> Result<(Run, u64, Vec<Vec<u8>>)> {
+    fn write_run(&self, path: PathBuf, batches: Vec<Batch>, order: ShardingSpec) -> Result<(Run, u64, Vec<Arena>)> {
         let sliced = batches.into_iter().map(|batch| SlicedBatch::new(batch, &order));
         let pairs = MemoryPairs::new(sliced.collect::<Result<_>>()?, order, self.on_duplicate);
         let (run, dropped) = {
