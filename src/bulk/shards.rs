@@ -18,9 +18,6 @@ use crate::storage::{BlockReader, Cursor, create_new};
 /// What a pair takes while its minishard is in memory: its header, its place, its rows.
 const PAIR_COST: usize = 160;
 
-/// A shard goes to the disk in pieces of this size while it is written, so that little is left to wait for at its end.
-const SYNC_EVERY: u64 = 64 << 20;
-
 /// Blocks in which the headers of a large minishard are put aside.
 const HEADERS_BLOCK: usize = 256 << 10;
 
@@ -87,7 +84,6 @@ impl ShardsJob<'_> {
             max_pairs: (self.memory / self.threads.max(1) / PAIR_COST).max(1),
             pairs: Vec::new(),
             current: None,
-            sync_at: 0,
             syncer,
             written: Vec::new(),
         };
@@ -117,8 +113,6 @@ struct ShardsWriter<'a> {
     max_pairs: usize,
     pairs: Vec<PairHeader>,
     current: Option<ShardSections>,
-    /// How much of the current shard there is when the disk is next to begin with it.
-    sync_at: u64,
     syncer: &'a Syncer,
     written: Vec<ShardSummary>,
 }
@@ -161,12 +155,7 @@ impl ShardsWriter<'_> {
     fn write_collected(&mut self, location: Location, pairs: &mut dyn SortedPairs) -> Result<()> {
         let Some(shard) = &mut self.current else { return Ok(()) };
         report(&self.job.options.progress, &self.pairs);
-        shard.write_minishard(location.minishard, &self.pairs, pairs)?;
-        if shard.written() >= self.sync_at {
-            self.sync_at += SYNC_EVERY;
-            self.syncer.sync(shard.file(), shard.path());
-        }
-        Ok(())
+        shard.write_minishard(location.minishard, &self.pairs, pairs)
     }
 
     /// Puts the headers of a minishard aside until their number is known, then writes it; the pair behind it.
@@ -210,7 +199,6 @@ impl ShardsWriter<'_> {
         self.finish_shard()?;
         let ShardsJob { directory, spec, layout, .. } = self.job;
         let path = directory.join(spec.shard_file_name(number));
-        self.sync_at = SYNC_EVERY;
         self.current = Some(ShardSections::create(&path, *spec, number, *layout)?);
         Ok(())
     }

@@ -166,11 +166,6 @@ impl ShardSections {
         &self.path
     }
 
-    /// How far the file has come.
-    pub(crate) fn written(&self) -> u64 {
-        self.body.position()
-    }
-
     pub(crate) fn spec(&self) -> &ShardingSpec {
         &self.spec
     }
