@@ -82,9 +82,8 @@ impl Workers {
     /// Gives a task to the threads.
     pub(crate) fn give(&mut self, task: Task) -> Result<()> {
         self.under_way += 1;
-        let sent = self.tasks.as_ref().map(|tasks| tasks.send(task));
-        match sent {
-            Some(Ok(())) => Ok(()),
+        match &self.tasks {
+            Some(tasks) if tasks.send(task).is_ok() => Ok(()),
             _ => Err(ended()),
         }
     }
