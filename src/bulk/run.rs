@@ -11,7 +11,9 @@ use crate::bulk::arena::Arena;
 use crate::bulk::batch::Batch;
 use crate::bulk::slices::Slicing;
 use crate::bulk::{SortedPairs, record};
+use crate::disk;
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::format::checks;
 use crate::format::encoding::GzipEncoder;
 use crate::shard::{PairBytes, PairHeader};
@@ -164,7 +166,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = disk::remove_file(&self.path);
     }
 }
 
@@ -227,6 +229,7 @@ impl RunWriter {
     fn finish(mut self) -> Result<Run> {
         self.headers.finish()?;
         self.values.finish()?;
+        failpoint::reach("bulk: after run");
         let (headers_end, values_end) = (self.headers.position(), self.values.position());
         let RunWriter { path, file, order, slices, .. } = self;
         Ok(Run { path, file, order, slices, headers_end, values_end, single: None })

@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use crate::bulk::options::{BuildOptions, BuildProgress};
 use crate::bulk::slices::Span;
 use crate::bulk::{Pairs, SortedPairs, record};
+use crate::disk;
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::layout::Layout;
 use crate::shard::{PairHeader, ShardSections, ShardSummary};
 use crate::spec::{Location, ShardNumber, ShardingSpec};
@@ -59,7 +61,9 @@ impl ShardsJob<'_> {
             all.add(written?);
         }
         all.shards.sort_unstable_by_key(|shard| shard.number);
-        synced.map(|()| all)
+        synced?;
+        failpoint::reach("bulk: after shard syncs");
+        Ok(all)
     }
 
     fn write_spans(
@@ -206,6 +210,7 @@ impl ShardsWriter<'_> {
     fn finish_shard(&mut self) -> Result<()> {
         let Some(mut shard) = self.current.take() else { return Ok(()) };
         self.written.push(shard.finish()?);
+        failpoint::reach("bulk: after shard");
         self.syncer.sync(shard.file(), shard.path());
         Ok(())
     }
@@ -253,7 +258,7 @@ impl HeaderFile {
 
 impl Drop for HeaderFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = disk::remove_file(&self.path);
     }
 }
 
@@ -285,7 +290,7 @@ impl Syncer {
         let (files, to_sync) = channel::<(Arc<File>, PathBuf)>();
         let thread = std::thread::spawn(move || {
             to_sync.into_iter().try_for_each(|(file, path)| {
-                file.sync_all().map_err(|error| Error::io("bring to the disk", &path, error))
+                disk::sync_file(&file, &path).map_err(|error| Error::io("bring to the disk", &path, error))
             })
         });
         Syncer { files, thread }
