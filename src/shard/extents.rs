@@ -6,7 +6,7 @@
 //! within another has no gap.
 
 use crate::byte_range::ByteRange;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::shard::entries::Rows;
 use crate::shard::reader::ShardReader;
@@ -17,7 +17,7 @@ use crate::spec::Encoding;
 pub(crate) struct Extents(Box<[(u64, u64)]>);
 
 impl Extents {
-    /// Reads all indexes of a shard; bad entries name nothing.
+    /// Reads all indexes of a shard; bad entries name nothing. Errors: `Io`.
     ///
     /// Cost: 16 bytes of memory a key.
     pub(crate) fn of(shard: &ShardReader) -> Result<Extents> {
@@ -40,6 +40,7 @@ impl Extents {
                     }
                 }
                 Ok(None) => break,
+                Err(error) if error.kind() == ErrorKind::Io => return Err(error), // it may be read the next time
                 Err(_) => {}
             }
         }
