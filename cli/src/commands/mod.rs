@@ -14,6 +14,7 @@ mod locate;
 mod plan;
 mod publish;
 mod rollback;
+mod salvage;
 mod verify;
 
 use std::path::Path;
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Publish(publish::Args),
     Rollback(rollback::Args),
+    Salvage(salvage::Args),
     Generations(generations::Args),
     Gc(gc::Args),
     Completions(completions::Args),
@@ -84,6 +86,7 @@ impl Command {
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
             Command::Rollback(args) => args.run(context),
+            Command::Salvage(args) => args.run(context),
             Command::Generations(args) => args.run(),
             Command::Gc(args) => args.run(context),
             Command::Completions(args) => args.run(),
