@@ -81,7 +81,7 @@ impl Args {
         })?;
         told.and_then(|()| lines.flush()).map_err(|error| self.lost_failure(error))?;
         let published = loader.finish()?;
-        context.say(&report);
+        context.say(report);
         context.say(format_args!("published {} of {} keys", published.generation, published.keys));
         Ok(if report.losses == 0 { Exit::Done } else { Exit::Corrupt })
     }
