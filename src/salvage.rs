@@ -7,9 +7,13 @@
 //!   stored as gzip   besides, its value decodes, with the CRC-32 of gzip or the Adler-32 of zlib
 //! ```
 //!
+//! In a shard with checks, minishards that its shard index no longer leads to are searched for: an index is known by its
+//! check, which has the shard and the minishard in it.
+//!
 //! Nothing is guessed: what cannot be proved is lost, and told. Two things that neuroglancer-scripts gets wrong are
 //! understood: zlib streams in place of gzip, and shards whose entries all stand in the first slots.
 
+mod search;
 mod shard;
 mod survey;
 
@@ -133,8 +137,8 @@ impl Salvage {
     /// Hands every pair that can be proved right to `loader`, and everything that is lost to `lost`.
     ///
     /// A loss says which rule is broken and where: of a pair shard, minishard and key; of a minishard or shard that cannot
-    /// be read, whose keys are not known, that much. Memory: the indexes' extents, 16 bytes a key of one shard, one
-    /// minishard index, one value.
+    /// be read, whose keys are not known, that much. Memory: 16 bytes a key of one shard, one minishard index, one value;
+    /// where a shard with checks is searched for lost minishards, also what lies in a row that nothing leads to.
     ///
     /// Errors: those of the loader. What is wrong with the data set is a loss.
     pub fn write(&self, loader: &mut BulkLoader, mut lost: impl FnMut(&Finding)) -> Result<SalvageReport> {
@@ -142,7 +146,10 @@ impl Salvage {
         self.tell_info(&mut outcome);
         for number in self.shard_numbers() {
             match self.generation.open_shard_sequential(number) {
-                Ok(Some(shard)) => ShardSalvage::new(&self.generation, shard.reader(), loader, &mut outcome).run()?,
+                Ok(Some(shard)) => {
+                    let keys = self.keys_of(number);
+                    ShardSalvage::new(&self.generation, shard.reader(), keys, loader, &mut outcome).run()?;
+                }
                 Ok(None) => outcome.lose(FindingKind::MissingShard, self.missing_shard(number)),
                 Err(error) => outcome.lose(FindingKind::UnreadableShard, error.at_shard(number)),
             }
@@ -161,8 +168,13 @@ impl Salvage {
         numbers
     }
 
+    /// How many keys the manifest says that a shard has; `None` without a sound one.
+    fn keys_of(&self, number: ShardNumber) -> Option<u64> {
+        self.manifest.as_ref().map(|manifest| manifest.shard(number).map_or(0, |shard| shard.keys))
+    }
+
     fn missing_shard(&self, number: ShardNumber) -> Error {
-        let keys = self.manifest.as_ref().and_then(|manifest| manifest.shard(number)).map_or(0, |shard| shard.keys);
+        let keys = self.keys_of(number).unwrap_or(0);
         let message = format!("expected a shard of {keys} keys as the manifest says, found no file");
         let path = self.generation.shards_directory().join(self.spec().shard_file_name(number));
         Error::corrupt(message).at_shard(number).at_path(&path)

@@ -131,6 +131,26 @@ fn a_changed_value_or_prefix_costs_that_pair_alone() {
     }
 }
 
+/// A shard index is only the way to the minishards: with checks they are found without it.
+#[test]
+fn without_a_shard_index_minishards_are_found_by_their_checks() {
+    for (index, data) in encodings() {
+        let damaged = ours(index, data);
+        let all = pairs(&ShardDb::open_pread(damaged.path()).unwrap().snapshot());
+        let path = damaged.path().join("0.shard");
+        let sound = fs::read(&path).unwrap();
+        let zeros = [vec![0; 64], sound[64..].to_vec()].concat(); // four minishards
+        let nonsense = [vec![0xa5; 64], sound[64..].to_vec()].concat();
+        let moved = [&sound[16..64], &sound[..16], &sound[64..]].concat();
+        for changed in [zeros, nonsense, moved] {
+            fs::write(&path, changed).unwrap();
+            let salvaged = salvage(damaged.path());
+            assert!(salvaged.losses.is_empty(), "{index:?} {data:?}: {:?}", salvaged.losses);
+            assert_eq!(pairs(&salvaged.snapshot), all, "{index:?} {data:?}");
+        }
+    }
+}
+
 /// Of `manifest.json` and `info` one is enough, of a damaged one also its text.
 #[test]
 fn one_of_manifest_and_info_is_enough() {

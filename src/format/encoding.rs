@@ -139,6 +139,14 @@ pub(crate) fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
     Ok(decoded)
 }
 
+/// The length of the gzip member that `encoded` begins with, whatever follows; its sums are not compared.
+pub(crate) fn member_len(encoded: &[u8], cap: u64) -> Result<usize> {
+    let header = header_len(encoded)?;
+    let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+    let (_, taken) = inflate(Inflate::new(false, WINDOW_BITS), encoded.get(header..).unwrap_or_default(), 0, cap)?;
+    Ok(header + taken + TRAILER_LEN)
+}
+
 /// Decompresses one zlib stream (RFC 1950) that must fill `encoded`: what a writer that is not of ours puts for gzip.
 ///
 /// Errors: as of [`decode`].
@@ -347,6 +355,13 @@ mod tests {
             let bytes = [encoded(b"one"), behind].concat();
             assert_eq!(decode(&bytes, CAP).unwrap_err().kind(), ErrorKind::Corrupt);
         }
+    }
+
+    #[test]
+    fn the_first_member_is_told_from_what_follows() {
+        let one = encoded(b"one");
+        assert_eq!(member_len(&[&one[..], b"more"].concat(), CAP).unwrap(), one.len());
+        assert!(member_len(&one[..one.len() - TRAILER_LEN - 1], CAP).is_err());
     }
 
     #[test]

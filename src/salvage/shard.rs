@@ -21,6 +21,8 @@ pub(super) struct ShardSalvage<'a, 'b> {
     shard: &'a ShardReader,
     max_value_bytes: u64,
     max_index_bytes: u64,
+    /// How many there should be, if that is known.
+    keys: Option<u64>,
     loader: &'a mut BulkLoader,
     outcome: &'a mut Outcome<'b>,
 }
@@ -46,17 +48,18 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     pub(super) fn new(
         generation: &Generation,
         shard: &'a ShardReader,
+        keys: Option<u64>,
         loader: &'a mut BulkLoader,
         outcome: &'a mut Outcome<'b>,
     ) -> ShardSalvage<'a, 'b> {
         let caps = generation.options().read;
         let (max_value_bytes, max_index_bytes) = (caps.max_value_bytes, caps.max_index_bytes);
-        ShardSalvage { shard, max_value_bytes, max_index_bytes, loader, outcome }
+        ShardSalvage { shard, max_value_bytes, max_index_bytes, keys, loader, outcome }
     }
 
     /// Errors: those of the loader.
     pub(super) fn run(mut self) -> Result<()> {
-        let survey = Survey::of(self.shard, self.max_index_bytes, self.outcome);
+        let survey = Survey::of(self.shard, self.keys, self.max_index_bytes, self.outcome);
         for (number, range) in &survey.minishards {
             match ReadIndex::read(self.shard, *range, self.max_index_bytes) {
                 Ok(index) => self.minishard(&survey, *number, *range, &index)?,

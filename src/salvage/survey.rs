@@ -1,11 +1,13 @@
 //! What the indexes of one shard name, as far as they can be read: looked at before any pair is judged.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::encoding;
 use crate::format::minishard_index::RawIndex;
 use crate::format::shard_index::ShardIndexEntry;
-use crate::salvage::Outcome;
+use crate::salvage::{Outcome, search};
 use crate::shard::{Extents, ExtentsBuilder, ShardReader};
 use crate::spec::{Encoding, Location, MinishardNumber};
 use crate::storage::Bytes;
@@ -38,9 +40,7 @@ impl<'a> ReadIndex<'a> {
             Encoding::Gzip if encoding::is_zlib(&encoded) => (Some(encoding::decode_zlib(&encoded, cap)?), true),
             Encoding::Gzip => (Some(encoding::decode(&encoded, cap)?), false),
         };
-        let index = ReadIndex { encoded, decoded, is_zlib };
-        index.rows()?;
-        Ok(index)
+        Ok(ReadIndex { encoded, decoded, is_zlib })
     }
 
     pub(super) fn rows(&self) -> Result<RawIndex<'_>> {
@@ -57,73 +57,129 @@ impl<'a> ReadIndex<'a> {
 
 impl Survey {
     /// Reads all indexes of a shard; tells those that are lost.
-    pub(super) fn of(shard: &ShardReader, cap: u64, outcome: &mut Outcome<'_>) -> Survey {
-        let minishards = entries(shard, outcome);
-        let (mut indexes, mut named) = (ExtentsBuilder::new(shard), ExtentsBuilder::new(shard));
-        let mut slots = Slots::default();
-        let mut readable = Vec::with_capacity(minishards.len());
-        for (number, range) in minishards {
-            let index = match ReadIndex::read(shard, range, cap) {
-                Ok(index) => index,
+    ///
+    /// `keys` is how many there should be, if that is known.
+    pub(super) fn of(shard: &ShardReader, keys: Option<u64>, cap: u64, outcome: &mut Outcome<'_>) -> Survey {
+        let mut surveyor = Surveyor::new(shard, cap);
+        for (number, range) in surveyor.entries() {
+            surveyor.enter(number, range);
+        }
+        surveyor.search(keys);
+        surveyor.finish(outcome)
+    }
+}
+
+/// Makes a survey.
+struct Surveyor<'a> {
+    shard: &'a ShardReader,
+    cap: u64,
+    minishards: BTreeMap<MinishardNumber, ByteRange>,
+    /// Of these, those whose index has the check that it should have, and the keys in them.
+    proved: BTreeSet<MinishardNumber>,
+    proved_keys: u64,
+    indexes: ExtentsBuilder,
+    named: ExtentsBuilder,
+    slots: Slots,
+    lost: Vec<(MinishardNumber, FindingKind, Error)>,
+}
+
+impl<'a> Surveyor<'a> {
+    fn new(shard: &'a ShardReader, cap: u64) -> Surveyor<'a> {
+        Surveyor {
+            shard,
+            cap,
+            minishards: BTreeMap::new(),
+            proved: BTreeSet::new(),
+            proved_keys: 0,
+            indexes: ExtentsBuilder::new(shard),
+            named: ExtentsBuilder::new(shard),
+            slots: Slots::default(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// The minishards whose entries lead into the file.
+    fn entries(&mut self) -> Vec<(MinishardNumber, ByteRange)> {
+        let mut found = Vec::new();
+        let mut next = MinishardNumber(0);
+        while next.0 < self.shard.spec.minishards() {
+            let block = match self.shard.shard_index_block(next) {
+                Ok(block) => block,
                 Err(error) => {
-                    slots.broken = true;
-                    outcome.lose(FindingKind::BadMinishardIndex, shard.at(number, error).at_offset(range.start));
-                    continue;
+                    self.lost.push((next, FindingKind::ShortShardIndex, error));
+                    break;
                 }
             };
-            slots.enter(shard, number, index.common_place(shard));
-            indexes.push_value(range);
-            name(shard, number, range, &index, &mut named);
-            readable.push((number, range));
+            for entry in block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {
+                match self.shard.resolve_minishard_index(next, entry) {
+                    Ok(Some(range)) => found.push((next, range)),
+                    Ok(None) => {}
+                    Err(error) => self.lost.push((next, FindingKind::BadShardIndexEntry, error)),
+                }
+                next.0 += 1;
+            }
+        }
+        found
+    }
+
+    /// Takes a minishard in; an index that fails its check names no bytes, for its rows may be anything.
+    fn enter(&mut self, number: MinishardNumber, range: ByteRange) {
+        let shard = self.shard;
+        let index = ReadIndex::read(shard, range, self.cap);
+        let (index, rows) = match index.as_ref().map(|index| (index, index.rows())) {
+            Ok((index, Ok(rows))) => (index, rows),
+            Ok((_, Err(error))) => return self.lose(number, range, error),
+            Err(_) => return index.err().into_iter().for_each(|error| self.lose(number, range, error)),
+        };
+        self.slots.enter(shard, number, index.common_place(shard));
+        self.indexes.push_value(range);
+        self.minishards.insert(number, range);
+        let count = rows.len() as u64;
+        if shard.verify_minishard_index(number, range, &index.encoded, count).is_ok() {
+            self.proved.insert(number);
+            self.proved_keys += count;
+            self.named.push_index(range, count);
+            rows.rows().filter_map(|row| shard.value_range(row).ok()).for_each(|value| self.named.push_value(value));
+        }
+    }
+
+    fn lose(&mut self, number: MinishardNumber, range: ByteRange, error: Error) {
+        self.slots.broken = true;
+        self.lost.push((number, FindingKind::BadMinishardIndex, error.at_offset(range.start)));
+    }
+
+    /// Where keys are missing, the minishards that nothing leads to any more: an index is known by its check.
+    fn search(&mut self, keys: Option<u64>) {
+        let complete = match keys {
+            Some(keys) => self.proved_keys >= keys,
+            None => self.lost.is_empty() && self.proved.len() == self.minishards.len(),
+        };
+        if complete || !self.shard.layout.is_some_and(|layout| layout.checks) {
+            return;
+        }
+        let named = self.named.clone().finish();
+        for gap in named.gaps(self.shard.files().len()) {
+            for (number, range) in search::minishards(self.shard, gap, self.cap) {
+                if !self.proved.contains(&number) {
+                    self.enter(number, range);
+                }
+            }
+        }
+    }
+
+    fn finish(self, outcome: &mut Outcome<'_>) -> Survey {
+        for (number, kind, error) in self.lost {
+            if !self.minishards.contains_key(&number) {
+                outcome.lose(kind, self.shard.at(number, error));
+            }
         }
         Survey {
-            minishards: readable,
-            indexes: indexes.finish(),
-            named: named.finish(),
-            is_compacted: slots.are_compacted(),
+            minishards: self.minishards.into_iter().collect(),
+            indexes: self.indexes.finish(),
+            named: self.named.finish(),
+            is_compacted: self.slots.are_compacted(),
         }
     }
-}
-
-/// The minishards whose entries lead into the file.
-fn entries(shard: &ShardReader, outcome: &mut Outcome<'_>) -> Vec<(MinishardNumber, ByteRange)> {
-    let mut found = Vec::new();
-    let mut next = MinishardNumber(0);
-    while next.0 < shard.spec.minishards() {
-        let block = match shard.shard_index_block(next) {
-            Ok(block) => block,
-            Err(error) => {
-                outcome.lose(FindingKind::ShortShardIndex, error);
-                break;
-            }
-        };
-        for entry in block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {
-            match shard.resolve_minishard_index(next, entry) {
-                Ok(Some(range)) => found.push((next, range)),
-                Ok(None) => {}
-                Err(error) => outcome.lose(FindingKind::BadShardIndexEntry, shard.at(next, error)),
-            }
-            next.0 += 1;
-        }
-    }
-    found
-}
-
-/// Notes what an index names; one that fails its check names nothing, for its rows may be anything.
-fn name(
-    shard: &ShardReader,
-    number: MinishardNumber,
-    range: ByteRange,
-    index: &ReadIndex<'_>,
-    to: &mut ExtentsBuilder,
-) {
-    let Ok(rows) = index.rows() else { return };
-    let count = rows.len() as u64;
-    if shard.verify_minishard_index(number, range, &index.encoded, count).is_err() {
-        return;
-    }
-    to.push_index(range, count);
-    rows.rows().filter_map(|row| shard.value_range(row).ok()).for_each(|value| to.push_value(value));
 }
 
 /// Whether the slots of a shard look as neuroglancer-scripts leaves them.

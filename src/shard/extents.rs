@@ -18,6 +18,7 @@ use crate::spec::Encoding;
 pub(crate) struct Extents(Box<[(u64, u64)]>);
 
 /// Collects the extents of one shard, in any order.
+#[derive(Clone)]
 pub(crate) struct ExtentsBuilder {
     layout: Layout,
     /// Our gzip layout puts the values first: their minishard begins aligned behind the checks of the one before.
@@ -88,6 +89,13 @@ impl Extents {
         let begin_before = self.0.partition_point(|(start, _)| *start < range.end);
         let last = begin_before.checked_sub(1).and_then(|at| self.0.get(at));
         range.start < range.end && last.is_some_and(|(_, reach)| *reach > range.start)
+    }
+
+    /// The bytes that nothing names, in a file of this length.
+    pub(crate) fn gaps(&self, file_len: u64) -> impl Iterator<Item = ByteRange> {
+        let ends = self.0.iter().skip(1).map(|(start, _)| *start).chain([file_len]);
+        let gaps = self.0.iter().zip(ends).map(|((_, reach), end)| ByteRange { start: *reach, end });
+        gaps.filter(|gap| gap.start < gap.end)
     }
 
     /// Where the gap before a value begins; at the value itself if there is none.
