@@ -4,20 +4,20 @@
 #
 #   fuzz/planted.sh [TARGET..]
 #
-# The copy and its builds are in fuzz/work/planted. Exit: 1 if a bug was not found, or cannot be planted any more.
+# The copy is fuzz/work/planted/tree; fuzz/run.sh builds the sound targets again. Exit: 1 if a bug was not found, or cannot be planted any more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=60
 copy=$PWD/fuzz/work/planted/tree
 host=$(rustc -vV | sed -n 's/^host: //p')
-export CARGO_TARGET_DIR=$PWD/fuzz/work/planted/target
+export CARGO_TARGET_DIR=$PWD/fuzz/target # the dependencies are built there already
 wanted=" ${*:-} "
 
 rm -rf "$copy"
 mkdir -p "$copy"
 git ls-files -z -- ':!tests' ':!docs' ':!fuzz/corpus' | xargs -0 cp --parents -t "$copy"
-(cd fuzz && cargo run --quiet --example seeds -- ../tests/data work/seeds)
+cargo run --quiet --manifest-path fuzz/Cargo.toml --example seeds -- tests/data fuzz/work/seeds
 
 passed=0
 failed=0
