@@ -37,7 +37,7 @@ plant() { # TARGET FILE WHAT-IS-THERE WHAT-IS-PUT: the bug is in the difference
     begun=$SECONDS
     if "$CARGO_TARGET_DIR/$host/release/$target" "$(mktemp -d -p fuzz/work/planted)" "fuzz/corpus/$target" \
         "fuzz/work/seeds/$target" -artifact_prefix=fuzz/work/planted/found/ -max_total_time=$seconds -max_len=4096 \
-        -timeout=10 -use_value_profile=1 >"fuzz/work/planted/$target.log" 2>&1; then
+        -timeout=30 -use_value_profile=1 >"fuzz/work/planted/$target.log" 2>&1; then
         echo "$target: NOT FOUND within $seconds s: $file without \`$from\`"
         failed=$((failed + 1))
     else

@@ -20,12 +20,12 @@ mkdir -p work/logs
 cargo +nightly fuzz build --fuzz-dir . >&2
 cargo run --quiet --example seeds -- ../tests/data work/seeds >&2
 
-# Small inputs, so that many are tried; no input may take 10 s or allocate 256 MiB at once.
+# Small inputs, so that many are tried; no input may take 30 s or allocate 256 MiB at once.
 fuzz() { # TARGET
     local target=$1
     mkdir -p "work/corpus/$target" "work/seeds/$target" "corpus/$target" "artifacts/$target"
     "target/$host/release/$target" "work/corpus/$target" "corpus/$target" "work/seeds/$target" \
-        -artifact_prefix="artifacts/$target/" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+        -artifact_prefix="artifacts/$target/" -max_total_time="$seconds" -max_len=4096 -timeout=30 -rss_limit_mb=2048 \
         -malloc_limit_mb=256 -print_final_stats=1 -use_value_profile=1 >"work/logs/$target" 2>&1
 }
 
