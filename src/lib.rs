@@ -102,7 +102,10 @@
 
 mod bulk;
 mod byte_range;
+#[cfg(test)]
+mod crash_tests;
 mod db;
+mod disk;
 mod error;
 mod failpoint;
 mod format;

@@ -23,14 +23,14 @@ use std::sync::Arc;
 
 use crate::bulk::{BuildOptions, BulkLoader, OnDuplicate};
 use crate::error::{Error, ErrorKind, Result};
-use crate::generation::{Generation, INFO, Leased, read_json};
-use crate::info::Info;
+use crate::generation::{Generation, INFO, Leased};
+use crate::info::{self, Info};
 use crate::manifest::Manifest;
 use crate::options::OpenOptions;
 use crate::salvage::shard::ShardSalvage;
 use crate::shard::MinishardCache;
 use crate::spec::{ShardNumber, ShardingSpec};
-use crate::storage::StorageKind;
+use crate::storage::{StorageKind, read_whole};
 use crate::store::{Lease, Store};
 use crate::verify::{Finding, FindingKind};
 
@@ -103,7 +103,8 @@ impl Salvage {
         let cache = Arc::new(MinishardCache::with_capacity(0)); // each index is read once
         let options = options.generation(StorageKind::Positioned);
         let (generation, manifest) = Generation::open_damaged(&directory, options, cache, leased)?;
-        let info = read_json(&directory.join(INFO)).ok().and_then(|text| String::from_utf8(text).ok());
+        let info =
+            read_whole(&directory.join(INFO), info::MAX_BYTES).ok().and_then(|text| String::from_utf8(text).ok());
         // of a nested data set, the other members are about others too
         let info = info.filter(|text| Info::parse(text.as_bytes(), Some("")).is_ok() && Info::check(text).is_ok());
         Ok(Salvage { generation, manifest, info })
@@ -183,7 +184,7 @@ impl Salvage {
     fn tell_info(&self, outcome: &mut Outcome<'_>) {
         let Some(manifest) = &self.manifest else { return };
         let path = self.directory().join(INFO);
-        if let Err(error) = read_json(&path).and_then(|text| manifest.check_info(&text)) {
+        if let Err(error) = read_whole(&path, info::MAX_BYTES).and_then(|text| manifest.check_info(&text)) {
             outcome.lose(FindingKind::InfoMismatch, error.at_path(&path));
         }
     }

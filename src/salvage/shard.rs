@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::bulk::BulkLoader;
 use crate::byte_range::ByteRange;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::encoding;
 use crate::format::minishard_index::Row;
@@ -112,7 +112,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     /// The pair of a row, if everything speaks for it.
     fn prove(&self, survey: &Survey, minishard: &Minishard, row: Row) -> Result<Pair<'a>, Broken> {
         let range = self.shard.value_range(row).map_err(|error| (FindingKind::BadValueRange, error))?;
-        self.check_cap(range).map_err(|error| (FindingKind::OverCap, error))?;
+        self.shard.check_cap(range).map_err(|error| (FindingKind::OverCap, error))?;
         let encoded = self.shard.read(range).map_err(|error| (FindingKind::UnreadableShard, error))?;
         match self.shard.layout.is_some_and(|layout| layout.checks) {
             true => {
@@ -139,15 +139,6 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         Ok(())
     }
 
-    fn check_cap(&self, range: ByteRange) -> Result<()> {
-        let cap = self.max_value_bytes;
-        if range.len() > cap {
-            let message = format!("expected at most {cap} bytes, found {}: raise the cap", range.len());
-            return Err(Error::new(ErrorKind::TooLarge, message).at_offset(range.start));
-        }
-        Ok(())
-    }
-
     fn decode(&self, encoded: Bytes<'_>) -> Result<(Vec<u8>, bool)> {
         match self.shard.spec.data_encoding() {
             Encoding::Raw => Ok((encoded.to_vec(), false)),
@@ -164,7 +155,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
             return Ok(Bytes::Borrowed(&[]));
         }
         let gap = ByteRange { start: survey.named.gap_start(range), end: range.start };
-        self.check_cap(gap).map_err(|error| (FindingKind::OverCap, error))?;
+        self.shard.check_cap(gap).map_err(|error| (FindingKind::OverCap, error))?;
         if self.shard.layout.is_some_and(|layout| layout.checks) {
             let verified = self.shard.verify_prefix(row, minishard.checks, gap);
             verified.map_err(|error| (FindingKind::PrefixCheck, error))?;
