@@ -153,7 +153,7 @@ impl OpenOptions {
         ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
     }
 
-    fn generation(&self, storage: StorageKind) -> GenerationOptions {
+    pub(crate) fn generation(&self, storage: StorageKind) -> GenerationOptions {
         GenerationOptions {
             storage,
             read: self.read,

@@ -481,11 +481,7 @@ impl ShardReader {
     }
 
     pub(crate) fn value_of_row(&self, row: Row, checks: ChecksPlace) -> Result<Value<'_>> {
-        let range = self.value_range(row)?;
-        let encoded = self.read_at_most_cap(range, self.alignment())?;
-        if self.options.verify_on_read {
-            self.verify_value(row, checks, &encoded)?;
-        }
+        let encoded = self.encoded_value(row, checks)?;
         match self.spec.data_encoding() {
             Encoding::Raw => Ok(Value(encoded)),
             Encoding::Gzip => self.decode_value(&encoded),
@@ -522,8 +518,12 @@ impl ShardReader {
     }
 
     /// The stored bytes of a row's value.
-    pub(crate) fn encoded_value(&self, row: Row) -> Result<Bytes<'_>> {
-        self.read_at_most_cap(self.value_range(row)?, 1)
+    pub(crate) fn encoded_value(&self, row: Row, checks: ChecksPlace) -> Result<Bytes<'_>> {
+        let encoded = self.read_at_most_cap(self.value_range(row)?, self.alignment())?;
+        if self.options.verify_on_read {
+            self.verify_value(row, checks, &encoded)?;
+        }
+        Ok(encoded)
     }
 
     /// The `n` bytes before a row's value.
@@ -540,7 +540,7 @@ impl ShardReader {
             return Err(Error::invalid_input(message));
         }
         let prefix = ByteRange { start: end - n, end };
-        if self.options.verify_on_read && self.layout.is_some_and(|layout| layout.checks && layout.prefixes) {
+        if self.verifies_prefixes() {
             let gap = self.gap_before(row)?;
             if prefix.start < gap.start {
                 let message = format!("expected a prefix of at most {} bytes, found {n}", gap.len());
@@ -552,11 +552,20 @@ impl ShardReader {
     }
 
     /// The prefix of a row as far as the shard can tell: all bytes between its value and what lies before it.
-    pub(crate) fn whole_prefix(&self, row: Row) -> Result<Bytes<'_>> {
+    pub(crate) fn whole_prefix(&self, row: Row, checks: ChecksPlace) -> Result<Bytes<'_>> {
         if self.layout.is_some_and(|layout| !layout.prefixes) {
             return Ok(Bytes::Borrowed(&[]));
         }
-        self.read_at_most_cap(self.gap_before(row)?, 1)
+        let gap = self.gap_before(row)?;
+        if self.verifies_prefixes() {
+            self.verify_prefix(row, checks, gap)?;
+        }
+        self.read_at_most_cap(gap, 1)
+    }
+
+    /// Whether prefixes have checks, and reads compare them.
+    fn verifies_prefixes(&self) -> bool {
+        self.options.verify_on_read && self.layout.is_some_and(|layout| layout.checks && layout.prefixes)
     }
 
     /// The bytes between a row's value and what an index names before it.
@@ -572,8 +581,9 @@ impl ShardReader {
         Ok(ByteRange { start: extents.gap_start(value), end: value.start })
     }
 
-    fn verify_shard_index(&self) -> Result<()> {
-        let Some(stated) = self.shard_index_crc32 else { return Ok(()) };
+    /// With `verify_on_read`, and a manifest: the shard index, once.
+    pub(crate) fn verify_shard_index(&self) -> Result<()> {
+        let Some(stated) = self.shard_index_crc32.filter(|_| self.options.verify_on_read) else { return Ok(()) };
         if self.shard_index_verified.get().is_some() {
             return Ok(());
         }
@@ -603,7 +613,6 @@ impl ShardReader {
         if !self.options.verify_on_read {
             return Ok(());
         }
-        self.verify_shard_index()?;
         let encoded = self.read_minishard_index(range)?;
         self.verify_minishard_index(number, range, &encoded, rows)
     }

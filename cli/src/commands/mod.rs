@@ -15,6 +15,7 @@ mod locate;
 mod plan;
 mod publish;
 mod rollback;
+mod salvage;
 mod verify;
 
 use std::path::Path;
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Publish(publish::Args),
     Rollback(rollback::Args),
+    Salvage(salvage::Args),
     Generations(generations::Args),
     Gc(gc::Args),
     Bench(bench::Args),
@@ -86,6 +88,7 @@ impl Command {
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
             Command::Rollback(args) => args.run(context),
+            Command::Salvage(args) => args.run(context),
             Command::Generations(args) => args.run(),
             Command::Gc(args) => args.run(context),
             Command::Bench(args) => args.run(context),
