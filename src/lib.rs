@@ -89,6 +89,8 @@
 //! # Features
 //!
 //! - `bytes`: `From<OwnedValue> for bytes::Bytes`, without a copy.
+//! - `blosc`: Blosc 1 chunks, decoded and encoded ([`blosc`]); part of `bcolz`.
+//! - `bcolz`: bcolz arrays and tables, bloscpack files.
 //! - `failpoints`: for this crate's own crash tests.
 //!
 //! # Quirks
@@ -102,6 +104,7 @@
 
 mod bulk;
 mod byte_range;
+mod container;
 mod db;
 mod error;
 mod failpoint;
@@ -127,6 +130,8 @@ mod store;
 mod verify;
 
 pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
+#[cfg(feature = "blosc")]
+pub use container::blosc;
 pub use db::{Reader, ShardDb};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 #[cfg(feature = "failpoints")]
