@@ -1,7 +1,7 @@
 //! Every chunk that C-Blosc wrote decodes to the buffer it was made of, and what is not such a chunk is an error, never
 //! other bytes.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
 #![cfg(feature = "blosc")]
 
 use std::collections::BTreeSet;
