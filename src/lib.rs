@@ -89,6 +89,7 @@
 //! # Features
 //!
 //! - `bytes`: `From<OwnedValue> for bytes::Bytes`, without a copy.
+//! - `zarr`: Zarr v3 arrays with shards as a [`container`]: read, verified, written.
 //! - `failpoints`: for this crate's own crash tests.
 //!
 //! # Quirks
@@ -102,6 +103,7 @@
 
 mod bulk;
 mod byte_range;
+pub mod container;
 mod db;
 mod error;
 mod failpoint;
@@ -114,6 +116,7 @@ mod iter;
 mod json;
 mod layout;
 mod manifest;
+pub mod morton;
 mod options;
 mod owned_value;
 mod plan;
