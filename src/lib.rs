@@ -89,8 +89,9 @@
 //! # Features
 //!
 //! - `bytes`: `From<OwnedValue> for bytes::Bytes`, without a copy.
-//! - `blosc`: Blosc 1 chunks, decoded and encoded ([`blosc`]); part of `bcolz`.
-//! - `bcolz`: bcolz arrays and tables, bloscpack files.
+//! - `blosc`: Blosc 1 chunks, decoded and encoded ([`container::blosc`]); part of the next two.
+//! - `bcolz`: bcolz arrays and tables, and bloscpack files, as a [`container`]: read, verified, written.
+//! - `zarr`: Zarr v3 arrays with shards as a [`container`]: read, verified, written.
 //! - `failpoints`: for this crate's own crash tests.
 //!
 //! # Quirks
@@ -104,7 +105,7 @@
 
 mod bulk;
 mod byte_range;
-mod container;
+pub mod container;
 mod db;
 mod error;
 mod failpoint;
@@ -117,6 +118,7 @@ mod iter;
 mod json;
 mod layout;
 mod manifest;
+pub mod morton;
 mod options;
 mod owned_value;
 mod plan;
@@ -130,8 +132,6 @@ mod store;
 mod verify;
 
 pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
-#[cfg(feature = "blosc")]
-pub use container::blosc;
 pub use db::{Reader, ShardDb};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 #[cfg(feature = "failpoints")]

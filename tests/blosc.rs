@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use sharddb::ErrorKind;
-use sharddb::blosc::{Header, Shuffle, decode};
+use sharddb::container::blosc::{Header, Shuffle, decode};
 
 #[derive(Deserialize)]
 struct Expected {

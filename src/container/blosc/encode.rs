@@ -21,7 +21,7 @@ const LZ4: u8 = 1;
 /// The same buffer and options give the same bytes.
 ///
 /// ```
-/// use sharddb::blosc::{Encoder, Shuffle, decode};
+/// use sharddb::container::blosc::{Encoder, Shuffle, decode};
 ///
 /// let mut encoder = Encoder::new();
 /// encoder.typesize(8).shuffle(Shuffle::Bits);

@@ -26,7 +26,7 @@ const MIN_SPLIT_LEN: u32 = 128;
 /// What a chunk says of itself, before anything of it is decoded.
 ///
 /// ```
-/// use sharddb::blosc::{Codec, Encoder, Header, Shuffle};
+/// use sharddb::container::blosc::{Codec, Encoder, Header, Shuffle};
 ///
 /// let chunk = Encoder::new().typesize(8).encode(&[7; 800])?;
 /// let header = Header::parse(&chunk)?;

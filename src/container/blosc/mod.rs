@@ -37,7 +37,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// `TooLarge` if the buffer has more than `max_bytes`; then nothing was allocated.
 ///
 /// ```
-/// use sharddb::blosc::{Encoder, decode};
+/// use sharddb::container::blosc::{Encoder, decode};
 ///
 /// let numbers: Vec<u8> = (0..1000u32).flat_map(u32::to_le_bytes).collect();
 /// let chunk = Encoder::new().typesize(4).encode(&numbers)?;
