@@ -6,6 +6,10 @@
 
 #[cfg(feature = "blosc")]
 pub mod blosc;
+#[cfg(feature = "bcolz")]
+pub mod bloscpack;
+#[cfg(feature = "bcolz")]
+mod new_file;
 mod options;
 mod sharded;
 
