@@ -12,6 +12,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::container::bloscpack::checksum::Checksum;
 use crate::error::{Error, ErrorKind, Result};
+use crate::json;
 
 pub(super) const HEADER_LEN: usize = 32;
 
@@ -85,6 +86,14 @@ impl MetadataHeader {
 }
 
 impl Metadata {
+    /// Whether the bytes are of their format, if that is JSON.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.format.as_str() {
+            "JSON" => json::parse(&self.bytes).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// The whole section: not compressed, without room for more.
     ///
     /// Errors: `InvalidInput` if the format has more than 8 characters or there are 64 MiB or more.

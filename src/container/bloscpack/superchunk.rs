@@ -149,6 +149,9 @@ impl Superchunk {
     pub(crate) fn verify(&self, first_key: u64, max_bytes: u64, report: &mut VerifyReport) {
         report.shards += 1;
         report.bytes_read += self.file_len();
+        if let Some(Err(error)) = self.metadata.as_ref().map(Metadata::check) {
+            report.add(FindingKind::BadValue, error.at_path(&self.path));
+        }
         if report.level == VerifyLevel::Structure {
             return;
         }

@@ -207,7 +207,7 @@ impl BloscpackWriter {
         let offsets: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         self.file.overwrite(self.table, &offsets)?;
         self.file.overwrite(0, &self.header().encode())?;
-        self.file.publish()
+        self.file.finish()
     }
 
     fn header(&self) -> Header {
@@ -257,7 +257,7 @@ pub(crate) fn replace_chunk(file: &Superchunk, number: u64, chunk: &[u8], reserv
     new.write(&digest)?;
     write_fill(&mut new, 0, extent.len() - needed)?;
     copy(file, ByteRange { start: extent.end, end: file.file_len() }, &mut new)?;
-    new.publish()?;
+    new.finish()?;
     Ok(Replaced::InPlace)
 }
 
