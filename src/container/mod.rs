@@ -4,8 +4,14 @@
 //! [`Container`] is what they have in common, so that one program lists, reads and verifies all of them. It stands on top
 //! of everything else: nothing in the read path of a [`Snapshot`](crate::Snapshot) knows of it.
 
+#[cfg(feature = "zarr")]
+mod crc32c;
 mod options;
 mod sharded;
+#[cfg(feature = "zarr")]
+pub mod zarr;
+#[cfg(feature = "zarr")]
+mod zstd;
 
 use std::fmt;
 
@@ -60,6 +66,11 @@ pub trait Container {
     ///
     /// Errors: as there. Whatever else is wrong is a finding.
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport>;
+
+    /// What a key without a chunk stands for, decoded; `None` where absent is absent, and if there can be no such key.
+    fn fill_chunk(&self, _key: u64) -> Result<Option<Value<'_>>> {
+        Ok(None)
+    }
 }
 
 /// Which bytes of a chunk are meant.
