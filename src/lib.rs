@@ -89,6 +89,8 @@
 //! # Features
 //!
 //! - `bytes`: `From<OwnedValue> for bytes::Bytes`, without a copy.
+//! - `blosc`: Blosc 1 chunks, decoded and encoded ([`container::blosc`]); part of the next two.
+//! - `bcolz`: bcolz arrays and tables, and bloscpack files, as a [`container`]: read, verified, written.
 //! - `zarr`: Zarr v3 arrays with shards as a [`container`]: read, verified, written.
 //! - `failpoints`: for this crate's own crash tests.
 //!
