@@ -36,9 +36,8 @@ fn decode_frame(rest: &mut &[u8], decoded: &mut Vec<u8>, cap: u64) -> Result<()>
         return Err(too_large(cap));
     }
     loop {
-        let finished = frame
-            .decode_blocks(&mut *rest, BlockDecodingStrategy::UptoBlocks(1))
-            .map_err(|error| broken(&error))?;
+        let finished =
+            frame.decode_blocks(&mut *rest, BlockDecodingStrategy::UptoBlocks(1)).map_err(|error| broken(&error))?;
         frame.collect_to_writer(&mut *decoded).map_err(|error| broken(&error))?;
         // what the window keeps back counts as well
         if (decoded.len() - begin + frame.can_collect()) as u64 > room {

@@ -89,7 +89,13 @@ impl ZarrArray {
         let file = path.join(ZARR_JSON);
         let metadata = read_metadata(&file).map_err(|error| error.at_path(&file))?;
         let shards = Slots::new(metadata.grid.shards());
-        Ok(ZarrArray { path: path.to_path_buf(), metadata, options: options.clone(), shards, unwrapped: Mutex::default() })
+        Ok(ZarrArray {
+            path: path.to_path_buf(),
+            metadata,
+            options: options.clone(),
+            shards,
+            unwrapped: Mutex::default(),
+        })
     }
 
     /// Whether a directory has the metadata of a Zarr v3 node: an array, or a group of them.
@@ -134,9 +140,7 @@ impl ZarrArray {
         let decoded = codecs.decode(encoded, shape, elements, cap)?;
         match self.metadata.sharding() {
             // the axes of whole shards are turned before sharding: so are those of their chunks
-            Some(_) => {
-                self.metadata.codecs.transpose.inverse().transpose(decoded, shape, elements.data_type.size())
-            }
+            Some(_) => self.metadata.codecs.transpose.inverse().transpose(decoded, shape, elements.data_type.size()),
             None => Ok(decoded),
         }
     }
@@ -208,8 +212,10 @@ fn read_metadata(path: &Path) -> Result<ZarrMetadata> {
     }
     let mut bytes = Vec::new();
     File::take(file, MAX_JSON_BYTES).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|error| Error::invalid_spec("expected JSON in UTF-8, found other bytes").at_offset(error.utf8_error().valid_up_to() as u64))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        Error::invalid_spec("expected JSON in UTF-8, found other bytes")
+            .at_offset(error.utf8_error().valid_up_to() as u64)
+    })?;
     ZarrMetadata::from_json(&text)
 }
 

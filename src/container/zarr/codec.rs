@@ -77,7 +77,8 @@ impl Elements {
         match self.bytes(shape) {
             Some(bytes) if bytes <= cap => Ok(to_usize(bytes)),
             _ => {
-                let message = format!("expected chunks of at most {cap} bytes, found the shape {shape:?}: raise the cap");
+                let message =
+                    format!("expected chunks of at most {cap} bytes, found the shape {shape:?}: raise the cap");
                 Err(Error::new(ErrorKind::TooLarge, message))
             }
         }
@@ -208,7 +209,8 @@ impl Codecs {
         for (at, compressor) in self.compressors.iter().enumerate().rev() {
             // what comes before adds checksums only: then the length is known
             let before = self.compressors.get(..at).unwrap_or_default();
-            let checksums = before.iter().all(|before| *before == Compressor::Crc32c).then_some(before.len() * CRC32C_LEN);
+            let checksums =
+                before.iter().all(|before| *before == Compressor::Crc32c).then_some(before.len() * CRC32C_LEN);
             let expected = plain_len.zip(checksums).map(|(len, checksums)| (len + checksums) as u64);
             decoded = Some(compressor.decode(decoded.as_deref().unwrap_or(encoded), expected, cap)?);
         }

@@ -58,7 +58,9 @@ impl DataType {
     pub(super) fn size(self) -> usize {
         match self {
             Self::Bool => 1,
-            Self::Int { bytes } | Self::Uint { bytes } | Self::Float { bytes } | Self::Complex { bytes } => bytes.into(),
+            Self::Int { bytes } | Self::Uint { bytes } | Self::Float { bytes } | Self::Complex { bytes } => {
+                bytes.into()
+            }
             Self::Raw { bytes } => usize::try_from(bytes).unwrap_or(usize::MAX),
         }
     }
@@ -104,7 +106,8 @@ impl DataType {
                 Some([float(real, bytes / 2)?, float(imaginary, bytes / 2)?].concat())
             }
             Self::Raw { .. } => {
-                let bytes: Option<Vec<u8>> = json::elements(value)?.iter().map(|byte| byte.get().parse().ok()).collect();
+                let bytes: Option<Vec<u8>> =
+                    json::elements(value)?.iter().map(|byte| byte.get().parse().ok()).collect();
                 bytes.filter(|bytes| bytes.len() == self.size())
             }
         }

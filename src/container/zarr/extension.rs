@@ -22,7 +22,9 @@ impl<'a> Extension<'a> {
         let name = json::member(&members, "name")?.and_then(json::string).ok_or_else(wrong)?;
         for (member, _) in &members {
             if !matches!(member.as_str(), "name" | "configuration" | "must_understand") {
-                return Err(Error::invalid_spec(format!("expected a {what} \"{name}\", found a member \"{member}\" in it")));
+                return Err(Error::invalid_spec(format!(
+                    "expected a {what} \"{name}\", found a member \"{member}\" in it"
+                )));
             }
         }
         let configuration = match json::member(&members, "configuration")? {
@@ -40,7 +42,10 @@ impl<'a> Extension<'a> {
     /// A member of the configuration that must be there.
     pub(super) fn need(&self, name: &str) -> Result<&'a RawValue> {
         self.get(name)?.ok_or_else(|| {
-            Error::invalid_spec(format!("expected \"{name}\" in the configuration of {} \"{}\", found none", self.what, self.name))
+            Error::invalid_spec(format!(
+                "expected \"{name}\" in the configuration of {} \"{}\", found none",
+                self.what, self.name
+            ))
         })
     }
 

@@ -52,7 +52,8 @@ impl Grid {
         let (Some((shard_strides, entry_strides)), Some(total_shards), Some(entries)) =
             (made, nd::product(&shards), nd::product(&chunks_per_shard))
         else {
-            let message = format!("expected fewer than 2^64 chunks, found the shape {shape:?} in chunks of {chunk_shape:?}");
+            let message =
+                format!("expected fewer than 2^64 chunks, found the shape {shape:?} in chunks of {chunk_shape:?}");
             return Err(Error::invalid_spec(message));
         };
         let entry_strides = transpose.inverse().apply(&entry_strides);
@@ -120,9 +121,11 @@ impl Grid {
     /// The number of the shard at a position; `None` if it is not in the grid.
     pub(super) fn shard_number(&self, position: &[u64]) -> Option<u64> {
         let inside = position.len() == self.axes.len();
-        self.axes.iter().zip(position).filter(|_| inside).try_fold(0u64, |number, (axis, &at)| {
-            (at < axis.shards).then(|| number + at * axis.shard_stride)
-        })
+        self.axes
+            .iter()
+            .zip(position)
+            .filter(|_| inside)
+            .try_fold(0u64, |number, (axis, &at)| (at < axis.shards).then(|| number + at * axis.shard_stride))
     }
 }
 

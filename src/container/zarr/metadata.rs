@@ -70,7 +70,8 @@ impl ZarrMetadata {
             Error::invalid_spec(format!("expected a valid \"{name}\" of an array, found {}", value.get()))
         };
         let value = need("shape")?;
-        let shape = numbers(value).filter(|shape| shape.len() <= MAX_DIMENSIONS).ok_or_else(|| wrong("shape", value))?;
+        let shape =
+            numbers(value).filter(|shape| shape.len() <= MAX_DIMENSIONS).ok_or_else(|| wrong("shape", value))?;
 
         let chunk_grid = Extension::parse(need("chunk_grid")?, "chunk grid")?;
         if chunk_grid.name != "regular" {
@@ -230,7 +231,10 @@ fn check_kind(members: &[(String, &RawValue)]) -> Result<()> {
     let node = need(members, "node_type")?;
     match json::string(node).as_deref() {
         Some("array") => Ok(()),
-        _ => Err(Error::invalid_input(format!("expected an array, found a node of type {}: name an array in it", node.get()))),
+        _ => Err(Error::invalid_input(format!(
+            "expected an array, found a node of type {}: name an array in it",
+            node.get()
+        ))),
     }
 }
 
@@ -391,7 +395,8 @@ mod tests {
 
     #[test]
     fn packing_keeps_all_other_members_as_they_are() {
-        let plain = array(&format!(r#"[{{"name": "transpose", "configuration": {{"order": [1, 0]}}}}, {LITTLE}]"#)).unwrap();
+        let plain =
+            array(&format!(r#"[{{"name": "transpose", "configuration": {{"order": [1, 0]}}}}, {LITTLE}]"#)).unwrap();
         let packed = plain.sharded(&[16, 8], None).unwrap();
         assert!(packed.to_json().contains(r#""attributes": {"a": 1e400}"#));
         assert!(packed.to_json().contains(r#""later": {"must_understand": false, "x": 1}"#));

@@ -149,7 +149,11 @@ pub(super) fn copy_part(
     size: usize,
 ) {
     let inside = |origin: &[u64], shape: &[u64]| {
-        origin.iter().zip(part).zip(shape).all(|((at, len), cells)| at.checked_add(*len).is_some_and(|end| end <= *cells))
+        origin
+            .iter()
+            .zip(part)
+            .zip(shape)
+            .all(|((at, len), cells)| at.checked_add(*len).is_some_and(|end| end <= *cells))
     };
     debug_assert!(inside(from, source.shape) && inside(to, target_shape), "a part of both boxes");
     let (Some(source_strides), Some(target_strides)) = (strides(source.shape), strides(target_shape)) else { return };

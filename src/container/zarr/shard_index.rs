@@ -101,7 +101,9 @@ impl IndexFormat {
     pub(super) fn range(self, shard_len: u64) -> Result<ByteRange> {
         let len = self.len();
         if shard_len < len {
-            return Err(Error::corrupt(format!("expected a shard with an index of {len} bytes, found {shard_len} bytes")));
+            return Err(Error::corrupt(format!(
+                "expected a shard with an index of {len} bytes, found {shard_len} bytes"
+            )));
         }
         Ok(match self.location {
             IndexLocation::Start => ByteRange { start: 0, end: len },
@@ -172,7 +174,8 @@ impl<'a> ShardIndex<'a> {
         if let Some((entries, stored)) = format.checked_range(shard.len() as u64)? {
             let mut crc = Crc32c::new();
             crc.update(entries.of(shard).unwrap_or_default());
-            check_crc32c(stored.of(shard).unwrap_or_default(), crc.finish()).map_err(|error| error.at_offset(stored.start))?;
+            check_crc32c(stored.of(shard).unwrap_or_default(), crc.finish())
+                .map_err(|error| error.at_offset(stored.start))?;
         }
         Ok(ShardIndex { format, entries: index.of(shard).unwrap_or_default() })
     }
@@ -207,7 +210,9 @@ impl IndexEntry {
     fn bad(self, shard_len: u64) -> Error {
         let IndexEntry { offset, nbytes } = self;
         Error::corrupt(match (offset, nbytes) {
-            (ABSENT, _) => format!("expected 2^64-1 twice for an absent chunk, found it for the offset and {nbytes} bytes"),
+            (ABSENT, _) => {
+                format!("expected 2^64-1 twice for an absent chunk, found it for the offset and {nbytes} bytes")
+            }
             (_, ABSENT) => format!("expected 2^64-1 twice for an absent chunk, found it for the length at {offset}"),
             (_, 0) => format!("expected a chunk with bytes, found 0 bytes at {offset}"),
             _ => format!("expected a chunk within the shard of {shard_len} bytes, found {nbytes} bytes at {offset}"),

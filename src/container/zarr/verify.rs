@@ -121,9 +121,12 @@ impl ShardVerifier<'_> {
 
     fn add(&mut self, kind: FindingKind, key: Option<u64>, error: Error) {
         let error = error.at_path(self.shard.path());
-        self.report.add(kind, match key {
-            Some(key) => error.at_key(key),
-            None => error,
-        });
+        self.report.add(
+            kind,
+            match key {
+                Some(key) => error.at_key(key),
+                None => error,
+            },
+        );
     }
 }
