@@ -8,6 +8,8 @@
 pub mod blosc;
 #[cfg(feature = "zarr")]
 mod crc32c;
+#[cfg(any(feature = "zarr", feature = "bcolz"))]
+mod new_file;
 mod options;
 mod sharded;
 #[cfg(feature = "zarr")]

@@ -18,7 +18,7 @@ use crate::container::{Container, ContainerOptions, Form, KeySpace, owned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json;
 use crate::shard::{Value, ValueLocation};
-use crate::storage::{Bytes, open_regular};
+use crate::storage::open_regular;
 use crate::verify::{VerifyLevel, VerifyReport};
 
 /// A longer `zarr.json` is refused.
@@ -113,10 +113,6 @@ impl ZarrArray {
         &self.metadata
     }
 
-    pub(super) fn options(&self) -> &ContainerOptions {
-        &self.options
-    }
-
     /// The numbers of the shards that have a file, ascending.
     ///
     /// Errors: `Io` if a directory cannot be listed.
@@ -154,7 +150,7 @@ impl ZarrArray {
     /// The shard of this number; `None` if it has no file.
     #[inline]
     fn shard(&self, number: u64) -> Result<Option<Opened<'_>>> {
-        if self.metadata.is_sharded() && !self.metadata.codecs.compressors.is_empty() {
+        if self.metadata.is_wrapped() {
             return self.unwrapped_shard(number);
         }
         let shard = self.shards.get_or_make(number, || self.open_shard(number))?;

@@ -240,7 +240,7 @@ impl Codecs {
 
 impl Endian {
     /// From this order to little endian, or from there to this one.
-    fn to_little(self, mut bytes: Vec<u8>, data_type: DataType) -> Vec<u8> {
+    pub(super) fn to_little(self, mut bytes: Vec<u8>, data_type: DataType) -> Vec<u8> {
         let size = data_type.ordered_size();
         if self == Endian::Big && size > 1 {
             bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);

@@ -48,7 +48,7 @@ impl DataType {
             raw => {
                 let bits: u32 = raw.strip_prefix('r')?.parse().ok()?;
                 let bytes = bits / 8;
-                let whole = bits % 8 == 0 && (1..=MAX_RAW_BYTES).contains(&bytes);
+                let whole = bits.is_multiple_of(8) && (1..=MAX_RAW_BYTES).contains(&bytes);
                 return whole.then_some(Self::Raw { bytes });
             }
         })

@@ -85,11 +85,6 @@ impl Grid {
         self.axes.iter().map(|axis| axis.chunks).collect()
     }
 
-    /// Shards along each axis.
-    pub(super) fn shard_cells(&self) -> Vec<u64> {
-        self.axes.iter().map(|axis| axis.shards).collect()
-    }
-
     /// Where an inner chunk is; `None` if there is none of this number.
     #[inline]
     pub(super) fn place(&self, key: u64) -> Option<Place> {
@@ -155,7 +150,7 @@ mod tests {
     #[test]
     fn chunks_beyond_the_array_have_no_key() {
         let grid = grid(&[40], &[32], &[16], vec![0]);
-        assert_eq!((grid.chunk_cells(), grid.shard_cells()), (vec![3], vec![2]));
+        assert_eq!((grid.chunk_cells(), grid.shards()), (vec![3], 2));
         assert_eq!(grid.key(Place { shard: 1, entry: 0 }), Some(2));
         assert_eq!(grid.key(Place { shard: 1, entry: 1 }), None);
     }

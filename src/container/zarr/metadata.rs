@@ -133,6 +133,20 @@ impl ZarrMetadata {
         self.sharding().is_some()
     }
 
+    /// The bytes of a chunk from its elements: the whole chunk, in C order and little endian.
+    ///
+    /// gzip and zstd compress at a level of their own, blosc with LZ4 and byte shuffle; what is told by the bytes
+    /// themselves need not be as the metadata say.
+    ///
+    /// Errors: `InvalidInput` if there are not as many elements, `Unsupported` for nested sharding.
+    pub fn encode_chunk(&self, elements: &[u8]) -> Result<Vec<u8>> {
+        let Some(sharding) = self.sharding() else {
+            return self.codecs.encode(elements, &self.chunk_shape, &self.elements);
+        };
+        let turned = self.codecs.transpose.transpose(elements.to_vec(), &self.chunk_shape, self.element_len())?;
+        sharding.codecs.encode(&turned, &sharding.chunk_shape, &self.elements)
+    }
+
     /// The same array with the same chunks, in shards of that shape.
     ///
     /// Compression and checksums of whole shards are left away. `index_location`: `None` keeps it, or takes the end.
@@ -167,7 +181,14 @@ impl ZarrMetadata {
     }
 
     /// The same array with the same chunks, each in a file of its own.
+    ///
+    /// Errors: `Unsupported` for nested sharding: each file would be a shard again, and the chunks would be others.
     pub fn unsharded(&self) -> Result<ZarrMetadata> {
+        let (codecs, _) = self.chunk_codecs();
+        if self.is_sharded() && matches!(codecs.serializer, Serializer::Sharding(_)) {
+            let message = "expected chunks that are no shards themselves, found nested sharding";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         let parts = CodecParts::of(self)?;
         let codecs = [parts.before, parts.chunk].concat().join(", ");
         self.with(&self.chunk_shape, &format!("[{codecs}]"))
@@ -190,6 +211,11 @@ impl ZarrMetadata {
         ZarrMetadata::from_json(&format!("{{\n{}\n}}\n", lines.join(",\n")))
     }
 
+    /// Whether shards are compressed, or have a checksum, as a whole.
+    pub(super) fn is_wrapped(&self) -> bool {
+        self.is_sharded() && !self.codecs.compressors.is_empty()
+    }
+
     pub(super) fn sharding(&self) -> Option<&Sharding> {
         match &self.codecs.serializer {
             Serializer::Sharding(sharding) => Some(sharding),
@@ -202,6 +228,16 @@ impl ZarrMetadata {
         match self.sharding() {
             Some(sharding) => (&sharding.codecs, &sharding.chunk_shape),
             None => (&self.codecs, &self.chunk_shape),
+        }
+    }
+
+    /// All codecs between the elements of an inner chunk and its bytes, those of whole shards that turn its axes too.
+    pub(super) fn codecs_of_chunk(&self) -> Codecs {
+        match self.sharding() {
+            Some(Sharding { codecs, .. }) => {
+                Codecs { transpose: self.codecs.transpose.then(&codecs.transpose), ..codecs.clone() }
+            }
+            None => self.codecs.clone(),
         }
     }
 

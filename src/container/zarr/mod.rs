@@ -10,6 +10,7 @@
 mod array;
 mod chunk_key;
 mod codec;
+mod copy;
 mod data_type;
 mod extension;
 mod grid;
@@ -19,8 +20,13 @@ mod shard;
 mod shard_index;
 mod sharding;
 mod slots;
+mod update;
 mod verify;
+mod writer;
 
 pub use array::ZarrArray;
+pub use copy::copy;
 pub use metadata::ZarrMetadata;
 pub use shard_index::IndexLocation;
+pub use update::{ShardUpdate, UpdateStrategy};
+pub use writer::{ZarrShardWriter, ZarrWriter};

@@ -64,10 +64,6 @@ impl Permutation {
         self.0.iter().filter_map(|&axis| items.get(axis).copied()).collect()
     }
 
-    pub(super) fn order(&self) -> &[usize] {
-        &self.0
-    }
-
     /// The elements of a box of that shape, each of `size` bytes, with their axes permuted.
     pub(super) fn transpose(&self, elements: Vec<u8>, shape: &[u64], size: usize) -> Result<Vec<u8>> {
         if self.is_identity() {
@@ -92,7 +88,7 @@ fn copy_element(elements: &[u8], number: u64, place: &mut [u8]) {
 }
 
 /// The numbers of the cells of a box within another, in C order of the first.
-struct Walk {
+pub(super) struct Walk {
     axes: Vec<WalkAxis>,
     number: Option<u64>,
 }
@@ -104,7 +100,7 @@ struct WalkAxis {
 }
 
 impl Walk {
-    fn new(shape: &[u64], strides: &[u64]) -> Walk {
+    pub(super) fn new(shape: &[u64], strides: &[u64]) -> Walk {
         let axes = shape.iter().zip(strides).map(|(&cells, &stride)| WalkAxis { cells, stride, at: 0 }).collect();
         Walk { axes, number: (!shape.contains(&0)).then_some(0) }
     }

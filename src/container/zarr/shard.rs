@@ -21,8 +21,8 @@ pub(super) struct ShardFile {
     index: Option<IndexFormat>,
     /// The length of every chunk, where it is the same for all.
     chunk_len: Option<u64>,
-    /// The length of the file, where the bytes here are what it decodes to.
-    wrapped_len: Option<u64>,
+    /// The bytes here are what the file decodes to.
+    wrapped: bool,
 }
 
 impl ShardFile {
@@ -49,14 +49,13 @@ impl ShardFile {
     fn open_at(path: &Path, metadata: &ZarrMetadata, options: &ContainerOptions) -> Result<ShardFile> {
         let mut storage = Storage::open(path, options.storage)?;
         let index = metadata.sharding().map(|sharding| sharding.index);
-        let mut wrapped_len = None;
-        if index.is_some() && !metadata.codecs.compressors.is_empty() {
-            wrapped_len = Some(storage.len());
+        let wrapped = metadata.is_wrapped();
+        if wrapped {
             storage = unwrap(&storage, metadata, options.max_chunk_bytes)?;
         }
         let (codecs, shape) = metadata.chunk_codecs();
         let chunk_len = codecs.fixed_len(shape, &metadata.elements);
-        let shard = ShardFile { path: path.to_path_buf(), storage, index, chunk_len, wrapped_len };
+        let shard = ShardFile { path: path.to_path_buf(), storage, index, chunk_len, wrapped };
         shard.check_index()?;
         Ok(shard)
     }
@@ -70,14 +69,9 @@ impl ShardFile {
         self.storage.len()
     }
 
-    /// The length of the file.
-    pub(super) fn file_len(&self) -> u64 {
-        self.wrapped_len.unwrap_or(self.len())
-    }
-
     /// Whether the file is something that had to be decoded as a whole.
     pub(super) fn is_wrapped(&self) -> bool {
-        self.wrapped_len.is_some()
+        self.wrapped
     }
 
     /// Where the index lies; `None` without one.

@@ -78,14 +78,6 @@ impl IndexFormat {
         self.chunks
     }
 
-    pub(super) fn endian(self) -> Endian {
-        self.endian
-    }
-
-    pub(super) fn has_crc32c(self) -> bool {
-        self.crc32c
-    }
-
     pub(super) fn location(self) -> IndexLocation {
         self.location
     }
