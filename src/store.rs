@@ -13,7 +13,7 @@
 
 mod adopt;
 mod current;
-mod fs;
+pub(crate) mod fs;
 mod gc;
 mod generation_id;
 #[cfg(test)]

@@ -8,10 +8,16 @@
 pub mod blosc;
 #[cfg(feature = "bcolz")]
 pub mod bloscpack;
-#[cfg(feature = "bcolz")]
+#[cfg(feature = "zarr")]
+mod crc32c;
+#[cfg(any(feature = "zarr", feature = "bcolz"))]
 mod new_file;
 mod options;
 mod sharded;
+#[cfg(feature = "zarr")]
+pub mod zarr;
+#[cfg(feature = "zarr")]
+mod zstd;
 
 use std::fmt;
 
@@ -66,6 +72,11 @@ pub trait Container {
     ///
     /// Errors: as there. Whatever else is wrong is a finding.
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport>;
+
+    /// What a key without a chunk stands for, decoded; `None` where absent is absent, and if there can be no such key.
+    fn fill_chunk(&self, _key: u64) -> Result<Option<Value<'_>>> {
+        Ok(None)
+    }
 }
 
 /// Which bytes of a chunk are meant.
