@@ -56,7 +56,7 @@ impl BcolzTable {
         self.layout
     }
 
-    /// The columns with their names, in the order of the table.
+    /// The columns with their names: as the table lists them, in superchunks by name.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &BcolzArray)> {
         self.columns.iter().map(|(name, column)| (name.as_str(), column))
     }
