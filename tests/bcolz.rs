@@ -196,7 +196,8 @@ fn meta_files_that_do_not_say_what_they_must_are_refused() {
         edit(&scratch.path().join("meta").join(file), from, to);
         let error = BcolzArray::open(scratch.path()).map(drop).unwrap_err();
         assert!(error.message().contains(words), "{from} -> {to}: {error}");
-        assert_eq!((error.kind(), name(error.path().unwrap())), (ErrorKind::InvalidSpec, file), "{error}");
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+        assert!(error.path().unwrap().starts_with(scratch.path().join("meta")), "{error}");
     }
     for (from, to, words) in [
         ("little", "middle", "\"little\" or \"big\""),
@@ -252,7 +253,10 @@ fn a_missing_or_broken_chunk_is_an_error_for_itself_alone() {
     assert!(array.read_rows(0..1000).is_err());
     assert_eq!(array.read_rows(0..256).unwrap().len(), 1024);
     let keys: Vec<_> = array.keys().collect();
-    assert_eq!((keys.iter().filter(|key| key.is_ok()).count(), keys.iter().filter(|key| key.is_err()).count()), (11, 1));
+    assert_eq!(
+        (keys.iter().filter(|key| key.is_ok()).count(), keys.iter().filter(|key| key.is_err()).count()),
+        (11, 1)
+    );
     let report = array.verify(VerifyLevel::Data).unwrap();
     let mut found: Vec<_> = report.findings().iter().map(|finding| (finding.kind().as_str(), finding.key())).collect();
     found.sort_unstable();

@@ -21,11 +21,15 @@ mod attributes;
 mod chunks;
 mod dtype;
 mod meta;
+mod options;
 mod table;
+mod writer;
 mod yaml;
 
 pub use array::BcolzArray;
 pub use attributes::Attributes;
 pub use dtype::ByteOrder;
 pub use meta::{Layout, Order};
+pub use options::BcolzOptions;
 pub use table::BcolzTable;
+pub use writer::{BcolzTableWriter, BcolzWriter};

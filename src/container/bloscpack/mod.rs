@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 pub use checksum::Checksum;
 pub use header::{Header, Version};
 pub use metadata::Metadata;
-pub(crate) use superchunk::{StoredChunk, Superchunk};
+pub(crate) use superchunk::Superchunk;
 pub use writer::{BloscpackOptions, BloscpackWriter, Replaced};
-pub(crate) use writer::{replace_chunk, rewrite};
+pub(crate) use writer::{encode_one_chunk, replace_chunk, rewrite};
 
 use crate::container::{Container, ContainerOptions, Form, KeySpace, owned};
 use crate::error::Result;

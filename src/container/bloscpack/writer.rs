@@ -279,16 +279,24 @@ pub(crate) fn rewrite<'a>(
     };
     let mut writer = BloscpackWriter::create(file.path(), options, nchunks)?;
     for number in 0..nchunks {
-        match (changed(number), file.stored(number)?) {
-            (Some(chunk), _) => writer.push_encoded(chunk)?,
-            (None, Some(stored)) => writer.push_encoded(&stored.bytes)?,
-            (None, None) => {
-                let message = format!("expected chunk {number}, found {} chunks", file.len());
-                return Err(Error::invalid_input(message).at_path(file.path()));
-            }
+        if let Some(chunk) = changed(number) {
+            writer.push_encoded(chunk)?;
+            continue;
         }
+        let Some(stored) = file.stored(number)? else {
+            let message = format!("expected chunk {number}, found {} chunks", file.len());
+            return Err(Error::invalid_input(message).at_path(file.path()));
+        };
+        writer.push_encoded(&stored.bytes)?;
     }
     writer.finish()
+}
+
+/// A file of one chunk as bcolz has it: a header of version 1, and the chunk.
+pub(crate) fn encode_one_chunk(chunk: &[u8]) -> Vec<u8> {
+    let mut file = Header::of_one_chunk().encode();
+    file.extend_from_slice(chunk);
+    file
 }
 
 fn copy(file: &Superchunk, range: ByteRange, to: &mut NewFile) -> Result<()> {
