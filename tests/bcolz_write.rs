@@ -36,8 +36,8 @@ fn assert_holds(root: &Path, expected: &[u8]) {
     let sizes = json(&root.join("meta/sizes"));
     assert_eq!(sizes["shape"][0], array.rows());
     assert_eq!(sizes["nbytes"], expected.len());
-    let names = directory_bytes(&root.join("data")).into_keys();
-    assert!(names.clone().all(|name| name.starts_with("__")), "{:?}", names.collect::<Vec<_>>());
+    let names: Vec<_> = directory_bytes(&root.join("data")).into_keys().collect();
+    assert!(names.iter().all(|name| name.starts_with("__")), "{names:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -214,11 +215,16 @@ impl Part {
     }
 }
 
-/// The numbers of the files in a directory whose names have one.
+/// The numbers of the files in a directory whose names have one. An empty directory gets lost in some archives, so that
+/// one which is not there has none.
 fn list_numbers(directory: &Path, number: impl Fn(&str) -> Option<u64>) -> Result<Vec<u64>> {
     let fail = |error| Error::io("list the directory", directory, error);
     let mut numbers = Vec::new();
-    for entry in fs::read_dir(directory).map_err(fail)? {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(numbers),
+        entries => entries.map_err(fail)?,
+    };
+    for entry in entries {
         numbers.extend(entry.map_err(fail)?.file_name().to_str().and_then(&number));
     }
     Ok(numbers)
