@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Writes data sets with ShardDb and has TensorStore and CloudVolume read them.
+# Writes data sets with ShardDb and has TensorStore and CloudVolume read them, then arrays for zarr-python and TensorStore.
 #
 # usage: scripts/interop.sh
 #
 # SHARDDB_VENV          the Python environment with both readers; made if it is not there (default: below target/)
-# SHARDDB_INTEROP_DIR   where the data sets go (default: below target/)
+# SHARDDB_INTEROP_DIR   where the data sets go, arrays beside it with -zarr (default: below target/)
 #
-# The last line is `N passed, N failed`. Exit: 0 if all was read as it was written, else 1.
+# Each part ends with a line `N passed, N failed`. Exit: 0 if all was read as it was written, else 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ readers_are_there() {
 }
 
 if ! readers_are_there; then
-    echo "expected TensorStore and CloudVolume in $venv, but they could not be installed (see above)." >&2
+    echo "expected TensorStore, CloudVolume and zarr-python in $venv, but they could not be installed (see above)." >&2
     echo "Needs python3 with venv, and PyPI; or an environment that has scripts/requirements.txt, in SHARDDB_VENV." >&2
     exit 1
 fi
@@ -30,3 +30,7 @@ mkdir -p "$sets"
 sets=$(cd "$sets" && pwd)
 SHARDDB_INTEROP_DIR=$sets cargo test --release --test interop -- --ignored
 "$venv/bin/python" scripts/check_readable.py --self-test "$sets"
+
+mkdir -p "$sets-zarr"
+SHARDDB_INTEROP_DIR=$sets-zarr cargo test --release --features zarr --test zarr_interop -- --ignored
+"$venv/bin/python" scripts/check_zarr.py --self-test "$sets-zarr"

@@ -75,6 +75,12 @@ pub trait Container {
     /// Errors: as there. Whatever else is wrong is a finding.
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport>;
 
+    /// What a store keeps of the container besides its chunks, so that it can be made again: the name of a member of
+    /// `info`, and its JSON text.
+    fn preserved(&self) -> Option<(&'static str, String)> {
+        None
+    }
+
     /// What a key without a chunk stands for, decoded; `None` where absent is absent, and if there can be no such key.
     fn fill_chunk(&self, _key: u64) -> Result<Option<Value<'_>>> {
         Ok(None)

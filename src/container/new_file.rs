@@ -1,4 +1,4 @@
-//! A file that takes its name when it is whole: written beside its place, synced, renamed.
+//! A file or directory that takes its name when it is whole: written beside its place, synced, renamed.
 //!
 //! Whoever has the file of before open keeps reading that; whoever opens it later finds one or the other.
 
@@ -67,9 +67,7 @@ impl NewFile {
             writer.get_ref().sync_all()
         })?;
         self.writer = None; // closed, as some systems rename only what is
-        fs::rename(&self.temporary, &self.path)
-            .map_err(|error| Error::io(&format!("rename to {}", self.path.display()), &self.temporary, error))?;
-        fsync_dir(self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+        rename(&self.temporary, &self.path)
     }
 
     fn with<T>(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<T>) -> Result<T> {
@@ -87,8 +85,52 @@ impl Drop for NewFile {
     }
 }
 
+/// A directory in the making; removed when it is dropped before [`finish`](NewDirectory::finish).
+pub(super) struct NewDirectory {
+    path: PathBuf,
+    temporary: PathBuf,
+}
+
+impl NewDirectory {
+    /// Begins the directory that will be at `path`.
+    ///
+    /// Errors: `InvalidInput` if something is there; `Io`.
+    pub(super) fn create(path: &Path) -> Result<NewDirectory> {
+        if path.symlink_metadata().is_ok() {
+            return Err(
+                Error::invalid_input("expected a place for a new directory, found something there").at_path(path)
+            );
+        }
+        let temporary = temporary_beside(path);
+        fs::create_dir_all(&temporary).map_err(|error| Error::io("create the directory", &temporary, error))?;
+        Ok(NewDirectory { path: path.to_path_buf(), temporary })
+    }
+
+    /// Where its files are written.
+    pub(super) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Gives it its name; its files are synced already.
+    pub(super) fn finish(self) -> Result<()> {
+        rename(&self.temporary, &self.path)
+    }
+}
+
+impl Drop for NewDirectory {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.temporary); // renamed already, if it is finished
+    }
+}
+
+fn rename(temporary: &Path, path: &Path) -> Result<()> {
+    fs::rename(temporary, path)
+        .map_err(|error| Error::io(&format!("rename to {}", path.display()), temporary, error))?;
+    fsync_dir(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+}
+
 /// A name in the same directory that no format gives to its files.
-pub(super) fn temporary_beside(path: &Path) -> PathBuf {
+fn temporary_beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     path.with_file_name(format!(".{name}.tmp-{}-{number}", std::process::id()))

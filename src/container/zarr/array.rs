@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, vec};
 
 use crate::byte_range::ByteRange;
+use crate::container::zarr::copy::INFO_MEMBER;
 use crate::container::zarr::grid::Place;
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
 use crate::container::zarr::shard::ShardFile;
@@ -267,6 +268,10 @@ impl Container for ZarrArray {
 
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
         verify::verify(self, level)
+    }
+
+    fn preserved(&self) -> Option<(&'static str, String)> {
+        Some((INFO_MEMBER, self.metadata.to_json().to_string()))
     }
 
     fn fill_chunk(&self, key: u64) -> Result<Option<Value<'_>>> {

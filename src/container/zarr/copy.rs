@@ -1,5 +1,6 @@
 //! The same chunks in other files: packing, resharding, unpacking.
 
+use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -8,6 +9,12 @@ use crate::container::zarr::metadata::ZarrMetadata;
 use crate::container::zarr::writer::{ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form};
 use crate::error::{Error, ErrorKind, Result};
+use crate::generation::INFO;
+use crate::json;
+use crate::snapshot::Snapshot;
+
+/// The member of a store's `info` that keeps the metadata of an imported array.
+pub const INFO_MEMBER: &str = "zarr";
 
 /// Writes the chunks of an array into a new one, byte for byte as they are.
 ///
@@ -36,11 +43,57 @@ pub fn copy(
     mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<u64> {
     check_same_chunks(source.metadata(), metadata)?;
+    write(source, Form::Encoded, target.as_ref(), metadata, &mut progress)
+}
+
+/// Writes the array that was imported into a store: the chunks byte for byte, in shards as they were.
+///
+/// The store has its metadata in the member [`INFO_MEMBER`] of `info`. The rest is as in [`copy`].
+///
+/// Errors: `InvalidInput` if there is no such member, and those of [`copy`].
+pub fn export(
+    snapshot: &Snapshot,
+    target: impl AsRef<Path>,
+    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    let metadata = imported_metadata(&snapshot.directory().join(INFO))?;
+    let metadata = match metadata.is_wrapped() {
+        true => metadata.sharded(metadata.shard_shape(), None)?,
+        false => metadata,
+    };
+    write(snapshot, Form::Decoded, target.as_ref(), &metadata, &mut progress)
+}
+
+fn imported_metadata(path: &Path) -> Result<ZarrMetadata> {
+    let text = fs::read(path).map_err(|error| Error::io("read", path, error))?;
+    let read = || {
+        let members = json::members(json::parse(&text)?).unwrap_or_default();
+        let Some(metadata) = json::member(&members, INFO_MEMBER)? else {
+            let message =
+                format!("expected a store into which an array was imported, found no \"{INFO_MEMBER}\" in its info");
+            return Err(Error::invalid_input(message));
+        };
+        ZarrMetadata::from_json(metadata.get())
+    };
+    read().map_err(|error| error.at_path(path))
+}
+
+/// Writes all chunks of a source, shard by shard.
+fn write(
+    source: &dyn Container,
+    form: Form,
+    target: &Path,
+    metadata: &ZarrMetadata,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
     let writer = ZarrWriter::create(target, metadata)?;
     let mut places = Vec::new();
     for key in source.keys() {
         let key = key?;
-        places.extend(metadata.grid.place(key).map(|place| (place, key)));
+        let place = metadata.grid.place(key).ok_or_else(|| {
+            Error::corrupt("expected the number of a chunk of the array, found one beyond its grid").at_key(key)
+        })?;
+        places.push((place, key));
     }
     places.sort_unstable();
     let total = places.len() as u64;
@@ -53,7 +106,7 @@ pub fn copy(
                 writer.shard(place.shard)?
             }
         };
-        if let Some(encoded) = source.get(key, Form::Encoded)? {
+        if let Some(encoded) = source.get(key, form)? {
             open.put(key, &encoded)?;
         }
         shard = Some((place.shard, open));

@@ -118,6 +118,11 @@ impl ZarrMetadata {
         self.grid.chunk_cells()
     }
 
+    /// The number of the shard that a chunk belongs to, in C order of the shards; `None` if there is no such chunk.
+    pub fn shard_of(&self, key: u64) -> Option<u64> {
+        self.grid.place(key).map(|place| place.shard)
+    }
+
     /// The name of the data type, as Zarr has it.
     pub fn data_type(&self) -> String {
         self.member("data_type").and_then(json::string).unwrap_or_default()

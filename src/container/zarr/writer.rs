@@ -1,16 +1,15 @@
 //! Writing: one shard from encoded chunks in any order, and an array shard by shard.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::container::linear;
-use crate::container::new_file::{NewFile, temporary_beside};
+use crate::container::new_file::{NewDirectory, NewFile};
 use crate::container::zarr::codec::{Endian, Serializer};
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
 use crate::container::zarr::nd::{self, Block, to_usize};
 use crate::container::zarr::shard_index::{IndexEntry, IndexLocation};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::fs::fsync_dir;
 
 /// Writes the file of one shard, or of one chunk where there are no shards.
 ///
@@ -342,8 +341,7 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
 /// # }
 /// ```
 pub struct ZarrWriter {
-    path: PathBuf,
-    temporary: PathBuf,
+    directory: NewDirectory,
     metadata: ZarrMetadata,
 }
 
@@ -352,18 +350,12 @@ impl ZarrWriter {
     ///
     /// Errors: `InvalidInput` if something is there, `Io`, and those of [`ZarrShardWriter::create`].
     pub fn create(path: impl AsRef<Path>, metadata: &ZarrMetadata) -> Result<ZarrWriter> {
-        let path = path.as_ref();
         refuse_wrapped(metadata)?;
-        if path.symlink_metadata().is_ok() {
-            return Err(Error::invalid_input("expected a place for a new array, found something there").at_path(path));
-        }
-        let temporary = temporary_beside(path);
-        fs::create_dir_all(&temporary).map_err(|error| Error::io("create the directory", &temporary, error))?;
-        let writer = ZarrWriter { path: path.to_path_buf(), temporary, metadata: metadata.clone() };
-        let mut file = NewFile::create(&writer.temporary.join(ZARR_JSON))?;
+        let directory = NewDirectory::create(path.as_ref())?;
+        let mut file = NewFile::create(&directory.temporary().join(ZARR_JSON))?;
         file.write(metadata.to_json().as_bytes())?;
         file.finish()?;
-        Ok(writer)
+        Ok(ZarrWriter { directory, metadata: metadata.clone() })
     }
 
     /// The metadata of the array.
@@ -373,26 +365,18 @@ impl ZarrWriter {
 
     /// Begins the shard of this number, in C order of the shards.
     pub fn shard(&self, number: u64) -> Result<ZarrShardWriter> {
-        ZarrShardWriter::create(&self.temporary, &self.metadata, number)
+        ZarrShardWriter::create(self.directory.temporary(), &self.metadata, number)
     }
 
     /// The number of the shard that a chunk belongs to; `None` if there is no such chunk.
     pub fn shard_of(&self, key: u64) -> Option<u64> {
-        self.metadata.grid.place(key).map(|place| place.shard)
+        self.metadata.shard_of(key)
     }
 
     /// Gives the array its name.
     ///
     /// Errors: `Io`, also if something came to be there meanwhile.
     pub fn finish(self) -> Result<()> {
-        fs::rename(&self.temporary, &self.path)
-            .map_err(|error| Error::io(&format!("rename to {}", self.path.display()), &self.temporary, error))?;
-        fsync_dir(self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))
-    }
-}
-
-impl Drop for ZarrWriter {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.temporary); // renamed already, if it is finished
+        self.directory.finish()
     }
 }
