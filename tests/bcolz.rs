@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use common::{Scratch, data, json, name, number, sha256, text};
 use serde_json::Value as Json;
 use sharddb::container::bcolz::{BcolzArray, BcolzTable, ByteOrder, Layout, Order};
+use sharddb::container::bloscpack::Bloscpack;
 use sharddb::container::{Container, ContainerOptions, Form, KeySpace};
 use sharddb::{ErrorKind, Result, VerifyLevel};
 
@@ -127,6 +128,21 @@ fn a_table_has_its_columns_and_attributes() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.message().contains(words), "{error}");
     }
+}
+
+#[test]
+fn a_column_is_an_array_by_the_path_of_its_table() {
+    for (path, dtype) in [("b121_ctable/name", "|S4"), ("rfc_nested_cols/col2", "int32")] {
+        let path = data("bcolz").join(path);
+        assert!(BcolzArray::is_at(&path) && !BcolzTable::is_at(&path));
+        assert_eq!(BcolzArray::open(&path).unwrap().dtype(), dtype);
+    }
+    for table in ["b121_ctable", "rfc_nested_cols"] {
+        assert!(BcolzTable::is_at(data("bcolz").join(table)));
+    }
+    assert!(BcolzArray::open(data("bcolz/rfc_nested_cols/col3")).is_err());
+    assert!(!BcolzArray::is_at(data("bcolz")) && !BcolzTable::is_at(data("bcolz/rfc_flat_i4")));
+    assert!(Bloscpack::is_at(data("bcolz/bloscpack/tiny.blp")) && !Bloscpack::is_at(data("bcolz")));
 }
 
 #[test]

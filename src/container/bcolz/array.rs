@@ -8,7 +8,8 @@ use crate::byte_range::ByteRange;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::chunks::{ChunkFiles, Chunks, Place, Superchunks};
 use crate::container::bcolz::dtype::{ByteOrder, Dtype, Kind};
-use crate::container::bcolz::meta::{Layout, MetaFile, Order, Sizes, meta_path};
+use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, meta_path};
+use crate::container::bcolz::table::BcolzTable;
 use crate::container::{Container, ContainerOptions, Form, KeySpace, blosc, owned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json;
@@ -54,7 +55,7 @@ pub struct BcolzArray {
 }
 
 impl BcolzArray {
-    /// Opens an array for positioned reads.
+    /// Opens an array for positioned reads; a column of a table by the table's path followed by the column's name.
     ///
     /// Errors: `Io`; `InvalidSpec` if a meta file does not say what it must; `Corrupt`; `InvalidInput` if it is a table.
     pub fn open(path: impl AsRef<Path>) -> Result<BcolzArray> {
@@ -64,10 +65,13 @@ impl BcolzArray {
     /// Opens an array in another way.
     pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzArray> {
         let root = path.as_ref();
-        if root.join(super::meta::ROOTDIRS).exists() {
+        if root.join(ROOTDIRS).exists() {
             return Err(is_table(root));
         }
-        let storage = MetaFile::read(meta_path(root, "storage"))?;
+        if let Some((table, column)) = table_above(root) {
+            return BcolzTable::open_with(table, options)?.into_column(&column);
+        }
+        let storage = MetaFile::read(meta_path(root, STORAGE))?;
         let Some(dtype) = storage.get("dtype").and_then(Json::as_str).map(str::to_string) else {
             return Err(match storage.get("dtype") {
                 Some(Json::Object(_)) => is_table(root),
@@ -75,6 +79,12 @@ impl BcolzArray {
             });
         };
         BcolzArray::open_column(root, root.join("data"), &dtype, storage, options)
+    }
+
+    /// Whether there is something at `path` that looks like an array, or like a column of a table.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        let root = path.as_ref();
+        meta_path(root, STORAGE).is_file() || table_above(root).is_some()
     }
 
     /// Opens a column whose chunks are in `data`, as the meta files of `root` say.
@@ -426,6 +436,17 @@ impl Container for BcolzArray {
         self.verify_into(&mut report);
         Ok(report)
     }
+}
+
+/// The table that keeps a column of this path in superchunks, and the column's name in it.
+fn table_above(path: &Path) -> Option<(&Path, String)> {
+    if meta_path(path, STORAGE).is_file() {
+        return None;
+    }
+    let table = path.ancestors().skip(1).find(|ancestor| meta_path(ancestor, STORAGE).is_file())?;
+    let names: Option<Vec<_>> = path.strip_prefix(table).ok()?.iter().map(|name| name.to_str()).collect();
+    let column = names?.join("/");
+    table.join("data").join(&column).is_dir().then_some((table, column))
 }
 
 fn is_table(root: &Path) -> Error {

@@ -21,6 +21,9 @@ const SHIPPED_ATTRIBUTES: &str = "__attrs__";
 /// The names of a table's columns, as shipped.
 pub(super) const ROOTDIRS: &str = "__rootdirs__";
 
+/// Of the directory `meta`: types, chunks, how they are compressed.
+pub(super) const STORAGE: &str = "storage";
+
 /// How a data set lies in its directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layout {
@@ -239,11 +242,15 @@ fn read_members(path: &Path) -> Result<Map<String, Value>> {
     }
 }
 
-/// JSON if it begins like an object of it, else YAML.
+/// JSON if it begins like an object of it, else YAML. Python writes NaN into what it calls JSON; YAML has it as text.
 fn parse(text: &str) -> Result<Value> {
     if !text.trim_start().starts_with('{') {
         return yaml::parse(text);
     }
+    parse_json(text).or_else(|error| yaml::parse(text).map_err(|_| error))
+}
+
+fn parse_json(text: &str) -> Result<Value> {
     // this checks the depth first
     serde_json::from_str(json::parse(text.as_bytes())?.get())
         .map_err(|error| Error::invalid_spec(format!("expected JSON: {error}")))

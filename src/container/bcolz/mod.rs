@@ -23,6 +23,8 @@ mod dtype;
 mod meta;
 mod options;
 mod table;
+#[cfg(feature = "zarr")]
+mod to_zarr;
 mod writer;
 mod yaml;
 
@@ -32,4 +34,6 @@ pub use dtype::ByteOrder;
 pub use meta::{Layout, Order};
 pub use options::BcolzOptions;
 pub use table::BcolzTable;
+#[cfg(feature = "zarr")]
+pub use to_zarr::{Converted, ToZarrOptions};
 pub use writer::{BcolzTableWriter, BcolzWriter};

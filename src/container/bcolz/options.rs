@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 
 use crate::container::bcolz::dtype::{ByteOrder, Dtype};
-use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, Sizes, is_plain_name, meta_path};
+use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, is_plain_name, meta_path};
 use crate::container::bcolz::writer::{BcolzTableWriter, BcolzWriter};
 use crate::container::blosc::Shuffle;
 use crate::container::bloscpack::Checksum;
@@ -182,7 +182,7 @@ impl BcolzOptions {
 
     fn write_meta(&self, root: &Path, storage: Map<String, Json>, row_shape: &[u64]) -> Result<()> {
         create_dir(&root.join("meta"))?;
-        let mut file = MetaFile::new(meta_path(root, "storage"));
+        let mut file = MetaFile::new(meta_path(root, STORAGE));
         for (name, value) in storage {
             file.set(&name, value);
         }

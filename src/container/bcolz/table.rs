@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use crate::container::ContainerOptions;
 use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
-use crate::container::bcolz::meta::{Layout, MetaFile, ROOTDIRS, is_plain_name, meta_path};
+use crate::container::bcolz::meta::{Layout, MetaFile, ROOTDIRS, STORAGE, is_plain_name, meta_path};
 use crate::error::{Error, Result};
 
 /// Columns that are nested deeper are refused.
@@ -49,6 +49,16 @@ impl BcolzTable {
             Err(_) => (Layout::Superchunks, nested_columns(root, options)?),
         };
         Ok(BcolzTable { root: root.to_path_buf(), layout, columns })
+    }
+
+    /// Whether there is something at `path` that looks like a table.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        let root = path.as_ref();
+        let is_nested = || {
+            MetaFile::read(meta_path(root, STORAGE))
+                .is_ok_and(|storage| storage.get("dtype").is_some_and(Json::is_object))
+        };
+        root.join(ROOTDIRS).is_file() || meta_path(root, STORAGE).is_file() && is_nested()
     }
 
     /// How the table lies in its directory.
@@ -108,7 +118,7 @@ fn shipped_columns(root: &Path, rootdirs: MetaFile, options: &ContainerOptions) 
 
 /// The columns that the type in `meta/storage` names, in directories below `data`.
 fn nested_columns(root: &Path, options: &ContainerOptions) -> Result<Vec<(String, BcolzArray)>> {
-    let storage = MetaFile::read(meta_path(root, "storage"))?;
+    let storage = MetaFile::read(meta_path(root, STORAGE))?;
     let Some(Json::Object(dtypes)) = storage.get("dtype") else {
         let message = "expected a table, found an array: open it as one";
         return Err(Error::invalid_input(message).at_path(root));

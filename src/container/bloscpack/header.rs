@@ -1,9 +1,12 @@
 //! The header of a file, in its three versions.
 
 use std::fmt;
+use std::io::Read;
+use std::path::Path;
 
 use crate::container::bloscpack::checksum::Checksum;
 use crate::error::{Error, ErrorKind, Result};
+use crate::storage::open_regular;
 
 pub(super) const MAGIC: [u8; 4] = *b"blpk";
 
@@ -257,6 +260,13 @@ impl fmt::Display for Header {
             self.max_app_chunks
         )
     }
+}
+
+/// Whether a regular file begins like one of bloscpack.
+pub(super) fn is_at(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    let read = open_regular(path).is_ok_and(|(mut file, _)| file.read_exact(&mut magic).is_ok());
+    read && magic == MAGIC
 }
 
 /// A number of which -1 stands for unknown.

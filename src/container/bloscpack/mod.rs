@@ -53,6 +53,11 @@ impl Bloscpack {
         Ok(Bloscpack { superchunk, max_chunk_bytes: options.max_chunk_bytes })
     }
 
+    /// Whether there is a file at `path` that begins like a bloscpack file.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        header::is_at(path.as_ref())
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         self.superchunk.path()

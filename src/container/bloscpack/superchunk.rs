@@ -169,10 +169,10 @@ impl Superchunk {
                     continue;
                 }
             }
-            if report.level == VerifyLevel::Data {
-                if let Err((kind, error)) = self.verify_data(number, max_bytes) {
-                    report.add(kind, place(error));
-                }
+            if report.level == VerifyLevel::Data
+                && let Err((kind, error)) = self.verify_data(number, max_bytes)
+            {
+                report.add(kind, place(error));
             }
         }
     }
