@@ -14,13 +14,14 @@ use std::path::Path;
 pub(crate) use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
 pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
-pub(crate) use file::{PositionedFile, open_regular};
+pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_whole};
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 
 /// The bytes of one file.
+#[repr(u8)] // every lookup asks which: a byte of its own is asked fastest
 pub(crate) enum Storage {
     Mapped(Mapping),
     Heap(AlignedBytes),
