@@ -11,6 +11,9 @@ use crate::container::zarr::nd::{self, Block, to_usize};
 use crate::container::zarr::shard_index::{IndexEntry, IndexLocation};
 use crate::error::{Error, ErrorKind, Result};
 
+/// An index of more entries, 1 GiB, is not written.
+const MAX_CHUNKS_PER_SHARD: u64 = 1 << 26;
+
 /// Writes the file of one shard, or of one chunk where there are no shards.
 ///
 /// Chunks come in any order and lie in the order in which they came; the index follows, or fills the room that was left
@@ -280,8 +283,15 @@ pub(super) fn refuse_wrapped(metadata: &ZarrMetadata) -> Result<()> {
 }
 
 /// An index without chunks.
+///
+/// Errors: `TooLarge` if a shard has room for more than is sensible, or there is no memory.
 pub(super) fn absent_entries(metadata: &ZarrMetadata) -> Result<Vec<IndexEntry>> {
-    let len = to_usize(metadata.grid.chunks_per_shard());
+    let chunks = metadata.grid.chunks_per_shard();
+    if chunks > MAX_CHUNKS_PER_SHARD {
+        let message = format!("expected at most {MAX_CHUNKS_PER_SHARD} chunks in a shard to write, found {chunks}");
+        return Err(Error::new(ErrorKind::TooLarge, message));
+    }
+    let len = to_usize(chunks);
     let mut entries = Vec::new();
     entries
         .try_reserve_exact(len)
