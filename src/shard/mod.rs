@@ -3,6 +3,7 @@
 mod cache;
 mod entries;
 mod extents;
+mod in_place;
 mod reader;
 mod sections;
 mod writer;
@@ -10,6 +11,7 @@ mod writer;
 pub use cache::CacheStats;
 pub(crate) use cache::MinishardCache;
 pub use entries::{Entry, ShardEntries};
+pub(crate) use in_place::{MinishardInPlace, ShardInPlace};
 pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};
 pub use reader::{Shard, Value, ValueLocation};
 pub use sections::ShardSummary;
