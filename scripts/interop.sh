@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Writes data sets with ShardDb and has TensorStore and CloudVolume read them, then arrays for zarr-python and TensorStore.
+# Last come arrays, tables and files for bcolz and bloscpack.
 #
 # usage: scripts/interop.sh
 #
 # SHARDDB_VENV          the Python environment with both readers; made if it is not there (default: below target/)
-# SHARDDB_INTEROP_DIR   where the data sets go, arrays beside it with -zarr (default: below target/)
+# SHARDDB_BCOLZ_VENV    the same with bcolz and bloscpack
+# SHARDDB_INTEROP_DIR   where the data sets go, others beside it with -zarr and -bcolz (default: below target/)
 #
 # Each part ends with a line `N passed, N failed`. Exit: 0 if all was read as it was written, else 1.
 set -euo pipefail
@@ -34,3 +36,11 @@ SHARDDB_INTEROP_DIR=$sets cargo test --release --test interop -- --ignored
 mkdir -p "$sets-zarr"
 SHARDDB_INTEROP_DIR=$sets-zarr cargo test --release --features zarr --test zarr_interop -- --ignored
 "$venv/bin/python" scripts/check_zarr.py --self-test "$sets-zarr"
+
+# bcolz and bloscpack want an environment of their own
+bcolz_venv=${SHARDDB_BCOLZ_VENV:-$target/bcolz-venv}
+[ -x "$bcolz_venv/bin/python" ] || python3 -m venv "$bcolz_venv"
+"$bcolz_venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements-bcolz.txt
+mkdir -p "$sets-bcolz"
+SHARDDB_INTEROP_DIR=$sets-bcolz cargo test --release --features bcolz --test bcolz_interop -- --ignored
+"$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets-bcolz"

@@ -4,8 +4,12 @@
 //! [`Container`] is what they have in common, so that one program lists, reads and verifies all of them. It stands on top
 //! of everything else: nothing in the read path of a [`Snapshot`](crate::Snapshot) knows of it.
 
+#[cfg(feature = "bcolz")]
+pub mod bcolz;
 #[cfg(feature = "blosc")]
 pub mod blosc;
+#[cfg(feature = "bcolz")]
+pub mod bloscpack;
 #[cfg(feature = "zarr")]
 mod crc32c;
 #[cfg(any(feature = "zarr", feature = "bcolz"))]

@@ -149,6 +149,7 @@ fn append_stream(chunk: &mut Vec<u8>, shuffled: &[u8], buffer: &mut [u8]) {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "pseudo-random bytes")]
 mod tests {
     use super::*;
     use crate::container::blosc::{Header, decode};

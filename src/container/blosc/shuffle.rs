@@ -121,6 +121,7 @@ fn transposed(bytes: [u8; 8]) -> [u8; 8] {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "pseudo-random bytes")]
 mod tests {
     use super::*;
 
