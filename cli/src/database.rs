@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use sharddb::container::bcolz::{BcolzArray, BcolzTable};
+use sharddb::container::bloscpack::Bloscpack;
 use sharddb::container::zarr::ZarrArray;
 use sharddb::container::{Container, ContainerOptions};
 use sharddb::{OpenOptions, ShardDb, Snapshot};
@@ -112,7 +114,12 @@ impl Opening {
             Storage::Pread => {}
             Storage::Heap => drop(options.load()),
         }
-        Ok(Some(Box::new(ZarrArray::open_with(path, &options)?)))
+        let container: Box<dyn Container> = match path {
+            zarr if ZarrArray::is_at(zarr) => Box::new(ZarrArray::open_with(zarr, &options)?),
+            file if Bloscpack::is_at(file) => Box::new(Bloscpack::open_with(file, &options)?),
+            array => Box::new(BcolzArray::open_with(array, &options)?),
+        };
+        Ok(Some(container))
     }
 
     fn open_database(&self, path: &Path) -> Result<Snapshot> {
@@ -135,7 +142,7 @@ impl Opening {
 }
 
 fn is_container(path: &Path) -> bool {
-    ZarrArray::is_at(path)
+    ZarrArray::is_at(path) || BcolzArray::is_at(path) || BcolzTable::is_at(path) || Bloscpack::is_at(path)
 }
 
 #[expect(unsafe_code, reason = "the promise of a mapped open is passed on to the user, in the help of --storage")]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use sharddb::container::bcolz::{BcolzArray, ToZarrOptions};
 use sharddb::container::zarr::{PrecomputedOptions, ZarrArray};
 
 use crate::commands::zarr::go_on;
@@ -22,6 +23,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Conversion {
     ZarrPrecomputed(ZarrPrecomputed),
+    BcolzZarr(BcolzZarr),
 }
 
 /// A Neuroglancer precomputed volume from a Zarr v3 array
@@ -52,10 +54,28 @@ struct ZarrPrecomputed {
     sharding: Option<String>,
 }
 
+/// A Zarr v3 array with shards from a bcolz array, or a column of a table
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  sharddb convert bcolz-zarr trades/price price.zarr
+
+Chunks keep their bytes, but for a last one that is shorter, and those in Snappy: these are compressed anew.")]
+struct BcolzZarr {
+    /// The directory of the array; of a column, the table's with the name of the column
+    source: PathBuf,
+    /// The directory of the new array; nothing may be there yet
+    out: PathBuf,
+    /// The chunks of a shard. Default: as many as have 64 MiB when decoded
+    #[arg(long, value_name = "N")]
+    shard_chunks: Option<u64>,
+}
+
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         match &self.conversion {
             Conversion::ZarrPrecomputed(conversion) => conversion.run(context),
+            Conversion::BcolzZarr(conversion) => conversion.run(context),
         }
     }
 }
@@ -77,6 +97,21 @@ impl ZarrPrecomputed {
         let _cleanup = context.interrupt.cleanup();
         let chunks = options.convert(&source, &self.out, |_, _| go_on(context))?;
         context.say(format_args!("{} chunks in {}", grouped(chunks), self.out.display()));
+        Ok(Exit::Done)
+    }
+}
+
+impl BcolzZarr {
+    fn run(&self, context: &Context) -> Result<Exit> {
+        let mut options = ToZarrOptions::new();
+        if let Some(chunks) = self.shard_chunks {
+            options.shard_chunks(chunks);
+        }
+        let source = BcolzArray::open(&self.source)?;
+        let _cleanup = context.interrupt.cleanup();
+        let converted = options.convert(&source, &self.out, |_, _| go_on(context))?;
+        let (chunks, verbatim) = (grouped(converted.chunks), grouped(converted.verbatim));
+        context.say(format_args!("{chunks} chunks in {}, {verbatim} of them as they were", self.out.display()));
         Ok(Exit::Done)
     }
 }

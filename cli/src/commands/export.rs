@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use sharddb::container::{Container, Form, zarr};
+use sharddb::container::{Container, Form, bcolz, zarr};
 use sharddb::{Entry, ShardNumber, Snapshot};
 
 use crate::chunks::Chunks;
@@ -64,6 +64,8 @@ enum Target {
     Bin2,
     /// The Zarr v3 array that was imported
     Zarr,
+    /// The bcolz array or bloscpack file that was imported
+    Bcolz,
 }
 
 impl Args {
@@ -73,7 +75,7 @@ impl Args {
             Target::Ndjson => Format::Ndjson,
             Target::Bin => Format::Bin,
             Target::Bin2 => Format::Bin2,
-            Target::Zarr => return self.give_back(context),
+            Target::Zarr | Target::Bcolz => return self.give_back(context),
         };
         let opened = self.database.open_any()?;
         let wanted = match &self.keys {
@@ -103,7 +105,10 @@ impl Args {
         }
         let snapshot = self.database.open()?;
         let _cleanup = context.interrupt.cleanup();
-        let chunks = zarr::export(&snapshot, &self.output, |_, _| go_on(context))?;
+        let chunks = match self.format {
+            Target::Bcolz => bcolz::export(&snapshot, &self.output, |_, _| go_on(context))?,
+            _ => zarr::export(&snapshot, &self.output, |_, _| go_on(context))?,
+        };
         context.say(format_args!("{} chunks in {}", grouped(chunks), self.output.display()));
         Ok(Exit::Done)
     }

@@ -8,6 +8,7 @@ use crate::byte_range::ByteRange;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::chunks::{ChunkFiles, Chunks, Place, Superchunks};
 use crate::container::bcolz::dtype::{ByteOrder, Dtype, Kind};
+use crate::container::bcolz::imported::{ARRAY_MEMBER, preserved_array};
 use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, meta_path};
 use crate::container::bcolz::table::BcolzTable;
 use crate::container::{Container, ContainerOptions, Form, KeySpace, blosc, owned};
@@ -436,6 +437,10 @@ impl Container for BcolzArray {
         self.verify_into(&mut report);
         Ok(report)
     }
+
+    fn preserved(&self) -> Option<(&'static str, String)> {
+        Some((ARRAY_MEMBER, preserved_array(self)))
+    }
 }
 
 /// The table that keeps a column of this path in superchunks, and the column's name in it.
@@ -450,7 +455,10 @@ fn table_above(path: &Path) -> Option<(&Path, String)> {
 }
 
 fn is_table(root: &Path) -> Error {
-    Error::invalid_input("expected an array, found a table: open it as one and choose a column").at_path(root)
+    Error::invalid_input(
+        "expected an array, found a table: its columns are arrays, each at the path of the table with its name",
+    )
+    .at_path(root)
 }
 
 fn layout_of(storage: &MetaFile) -> Result<Layout> {

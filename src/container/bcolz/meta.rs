@@ -83,6 +83,10 @@ impl MetaFile {
         MetaFile { path, members: Map::new() }
     }
 
+    pub(super) fn from_members(path: PathBuf, members: Map<String, Value>) -> MetaFile {
+        MetaFile { path, members }
+    }
+
     /// Reads a file that must be there.
     ///
     /// Errors: `Io`; `InvalidSpec` if it is no object; `TooLarge`.

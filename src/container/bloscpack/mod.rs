@@ -31,6 +31,9 @@ use crate::json;
 use crate::shard::{Value, ValueLocation};
 use crate::verify::{VerifyLevel, VerifyReport};
 
+/// The member of a store's `info` that keeps what makes an imported file of its chunks.
+pub(crate) const INFO_MEMBER: &str = "bloscpack";
+
 /// One bloscpack file. A key is the number of a chunk.
 ///
 /// Decoded chunks are the bytes that were compressed, in whatever order their writer had them.
@@ -139,5 +142,15 @@ impl Container for Bloscpack {
         let mut report = VerifyReport::new(level);
         self.superchunk.verify(0, self.max_chunk_bytes, &mut report);
         Ok(report)
+    }
+
+    fn preserved(&self) -> Option<(&'static str, String)> {
+        let metadata = self.metadata().and_then(|metadata| {
+            let text = std::str::from_utf8(&metadata.bytes).ok()?; // others are left out
+            Some(serde_json::json!({"format": metadata.format, "text": text}))
+        });
+        let (checksum, max_app_chunks) = (self.header().checksum().as_str(), self.header().max_app_chunks());
+        let kept = serde_json::json!({"checksum": checksum, "max_app_chunks": max_app_chunks, "metadata": metadata});
+        Some((INFO_MEMBER, kept.to_string()))
     }
 }
