@@ -3,24 +3,21 @@
 //! Not how a generation comes to be current: that is `store`.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::info::Info;
+use crate::error::{Error, Result};
+use crate::info::{self, Info};
 use crate::layout::Layout;
 use crate::manifest::{self, Manifest, ShardRecord};
 use crate::shard::{MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{ShardNumber, ShardingSpec};
-use crate::storage::{Access, StorageKind};
+use crate::storage::{Access, StorageKind, explain_missing, read_whole};
 use crate::store::{GenerationId, Lease};
 
 /// The name of the file with the specification.
 pub(crate) const INFO: &str = "info";
-
-/// An `info` or a manifest larger than this is refused: the manifest of a million shards takes a quarter of it.
-const MAX_JSON_BYTES: u64 = 256 << 20;
 
 /// How to open a generation.
 #[derive(Clone, Debug)]
@@ -234,7 +231,7 @@ impl Generation {
             true => ShardFiles::open_pair(&path("index"), &path("data"), storage),
             false => ShardFiles::open(&path("shard"), storage),
         }
-        .map_err(|error| self.explain_missing(error).at_shard(slot.number))?;
+        .map_err(|error| explain_missing(error, &self.directory).at_shard(slot.number))?;
 
         let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(slot.number));
         if let Some(record) = record
@@ -257,15 +254,6 @@ impl Generation {
             shard.reader().populate();
         }
         Ok(shard)
-    }
-
-    /// A shard that cannot be opened because its generation was deleted gets the error that says so.
-    fn explain_missing(&self, error: Error) -> Error {
-        if error.kind() == ErrorKind::Io && !self.directory.exists() {
-            let message = "the generation was deleted while it was in use: refresh to follow the store";
-            return Error::new(ErrorKind::GenerationGone, message).at_path(&self.directory);
-        }
-        error
     }
 
     /// Opens every shard, so that what is wrong with a file's presence or length shows now.
@@ -311,17 +299,24 @@ impl ShardSlot {
 /// Reads `info` and, for a generation of ours, its manifest; they must agree.
 fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<(Info, Option<Manifest>)> {
     let path = directory.join(INFO);
-    let text = read_json(&path)?;
+    let text = read_whole(&path, info::MAX_BYTES)?;
     let info = Info::parse(&text, pointer).map_err(|error| error.at_path(&path))?;
+    if info.layout.is_none() && Manifest::parse(&text).is_ok() {
+        return Err(
+            Error::corrupt("expected the info of a data set, found the manifest of a generation").at_path(&path)
+        );
+    }
     let top = pointer.is_none_or(str::is_empty) && info.shards.as_os_str().is_empty();
     if !top {
         return Ok((info, None));
     }
     let manifest_path = directory.join(manifest::FILE_NAME);
-    let manifest = match read_json(&manifest_path).and_then(|text| Manifest::parse(&text)) {
+    let manifest = match read_whole(&manifest_path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)) {
         Ok(manifest) => manifest,
         // somebody else's file of that name, or none: then this is not a generation of a store
-        Err(_) if !in_store && (info.layout.is_none() || !manifest_path.exists()) => return Ok((info, None)),
+        Err(_) if !in_store && (info.layout.is_none() || manifest_path.symlink_metadata().is_err()) => {
+            return Ok((info, None));
+        }
         Err(error) => return Err(error.at_path(&manifest_path)),
     };
     manifest
@@ -329,18 +324,6 @@ fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<
         .and_then(|()| manifest.check_sharding(&info.spec))
         .map_err(|error| error.at_path(&path))?;
     Ok((info, Some(manifest)))
-}
-
-/// Reads a small file whole.
-pub(crate) fn read_json(path: &Path) -> Result<Vec<u8>> {
-    let (file, len) = crate::storage::open_regular(path)?;
-    if len > MAX_JSON_BYTES {
-        let message = format!("expected a JSON file of at most {MAX_JSON_BYTES} bytes, found {len}");
-        return Err(Error::new(ErrorKind::TooLarge, message).at_path(path));
-    }
-    let mut text = Vec::new();
-    file.take(MAX_JSON_BYTES).read_to_end(&mut text).map_err(|error| Error::io("read", path, error))?;
-    Ok(text)
 }
 
 /// The shards that have files, by the names that the format gives them; other files are ignored.

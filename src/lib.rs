@@ -106,7 +106,10 @@
 mod bulk;
 mod byte_range;
 pub mod container;
+#[cfg(test)]
+mod crash_tests;
 mod db;
+mod disk;
 mod error;
 mod failpoint;
 mod format;

@@ -70,7 +70,8 @@ impl OpenOptions {
         self
     }
 
-    /// The most bytes that a gzip value may decode to; beyond it is `TooLarge`. Default: 1 GiB.
+    /// The most bytes that a gzip value may decode to, and that are read for a value or prefix that is not in memory;
+    /// beyond it is `TooLarge`. Default: 1 GiB.
     pub fn max_value_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
         self.read.max_value_bytes = bytes;
         self

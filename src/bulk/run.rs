@@ -9,7 +9,9 @@ use std::sync::Arc;
 use crate::bulk::batch::{AHEAD, Batch, SortEntry};
 use crate::bulk::record;
 use crate::byte_range::ByteRange;
+use crate::disk;
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::format::checks;
 use crate::format::encoding::GzipEncoder;
 use crate::shard::{PairBytes, PairHeader};
@@ -113,7 +115,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = disk::remove_file(&self.path);
     }
 }
 
@@ -170,6 +172,7 @@ impl RunWriter {
     pub(crate) fn finish(mut self) -> Result<Run> {
         self.headers.finish()?;
         self.values.finish()?;
+        failpoint::reach("bulk: after run");
         let headers = ByteRange { start: 0, end: self.headers.position() };
         let values = ByteRange { start: self.values_start, end: self.values.position() };
         Ok(Run { path: self.path, file: self.file, headers, values })

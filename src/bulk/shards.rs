@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use crate::bulk::SortedPairs;
 use crate::bulk::options::{BuildOptions, BuildProgress};
 use crate::bulk::record;
+use crate::disk;
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::layout::Layout;
 use crate::shard::{PairHeader, ShardSections, ShardSummary};
 use crate::spec::{Location, ShardNumber, ShardingSpec};
@@ -74,6 +76,7 @@ impl<'a> ShardsWriter<'a> {
         }
         self.finish_shard()?;
         self.syncer.finish()?;
+        failpoint::reach("bulk: after shard syncs");
         Ok(self.written)
     }
 
@@ -147,6 +150,7 @@ impl<'a> ShardsWriter<'a> {
     fn finish_shard(&mut self) -> Result<()> {
         let Some(mut shard) = self.current.take() else { return Ok(()) };
         self.written.push(shard.finish()?);
+        failpoint::reach("bulk: after shard");
         self.syncer.sync(shard.file(), shard.path())
     }
 }
@@ -193,7 +197,7 @@ impl HeaderFile {
 
 impl Drop for HeaderFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = disk::remove_file(&self.path);
     }
 }
 
@@ -225,7 +229,7 @@ impl Syncer {
         let (files, to_sync) = channel::<(Arc<File>, PathBuf)>();
         let thread = std::thread::spawn(move || {
             to_sync.into_iter().try_for_each(|(file, path)| {
-                file.sync_all().map_err(|error| Error::io("bring to the disk", &path, error))
+                disk::sync_file(&file, &path).map_err(|error| Error::io("bring to the disk", &path, error))
             })
         });
         Syncer { files, thread }

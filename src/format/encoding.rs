@@ -30,6 +30,12 @@ pub(crate) fn max_encoded_len(len: u64) -> u64 {
     len.saturating_add(len >> 9).saturating_add(64)
 }
 
+/// The most that a value of `len` bytes is stored in, whoever encoded it: with room for the names and comments that a
+/// header may have.
+pub(crate) fn max_stored_len(len: u64) -> u64 {
+    max_encoded_len(len).saturating_add(1 << 20)
+}
+
 /// Compresses values one after another; reuses its state.
 pub(crate) struct GzipEncoder {
     deflate: Deflate,

@@ -10,7 +10,7 @@ use crate::prefetch;
 use crate::spec::MinishardNumber;
 
 /// Cache lines asked for at the beginning of a minishard: its index at 4 to 8 keys, and the first values.
-const MINISHARD_LINES: usize = 8;
+const MINISHARD_LINES: usize = 11;
 
 /// A shard whose bytes are in memory.
 #[derive(Clone, Copy)]
@@ -54,20 +54,16 @@ impl<'a> MinishardInPlace<'a> {
     /// Asks for the index and the first values behind it.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        self.prefetch_lines(MINISHARD_LINES);
+        if let Some(from_index) = usize::try_from(self.index.start).ok().and_then(|start| self.behind.get(start..)) {
+            prefetch::lines_from(from_index, MINISHARD_LINES);
+        }
     }
 
     /// Asks for the index alone.
     #[inline]
     pub(crate) fn prefetch_index(&self) {
-        let len = self.index.end.wrapping_sub(self.index.start);
-        self.prefetch_lines(MINISHARD_LINES.min(prefetch::lines_of(len)));
-    }
-
-    #[inline]
-    fn prefetch_lines(&self, lines: usize) {
-        if let Some(from_index) = usize::try_from(self.index.start).ok().and_then(|start| self.behind.get(start..)) {
-            prefetch::lines_from(from_index, lines);
+        if let Some(index) = self.index.of(self.behind) {
+            prefetch::lines(index, MINISHARD_LINES);
         }
     }
 

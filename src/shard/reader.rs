@@ -480,7 +480,7 @@ impl ShardReader {
 
     pub(crate) fn value_of_row(&self, row: Row, checks: ChecksPlace) -> Result<Value<'_>> {
         let range = self.value_range(row)?;
-        let encoded = self.files.data().read(range, self.alignment())?;
+        let encoded = self.read_at_most_cap(range, self.alignment())?;
         if self.options.verify_on_read {
             self.verify_value(row, checks, &encoded)?;
         }
@@ -500,9 +500,28 @@ impl ShardReader {
         self.files.data().read(range, 1)
     }
 
+    /// The bytes of a value or a prefix. How long it is, only an index says, and a file may be long and hold nothing.
+    fn read_at_most_cap(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
+        self.check_cap(range)?;
+        self.files.data().read(range, alignment)
+    }
+
+    /// Errors: `TooLarge` if memory would be needed for more bytes than a stored value may have.
+    pub(crate) fn check_cap(&self, range: ByteRange) -> Result<()> {
+        let cap = match self.spec.data_encoding() {
+            Encoding::Raw => self.options.max_value_bytes,
+            Encoding::Gzip => encoding::max_stored_len(self.options.max_value_bytes),
+        };
+        if range.len() > cap && self.files.data().in_memory().is_none() {
+            let message = format!("expected at most {cap} bytes to read at once, found {}: raise the cap", range.len());
+            return Err(Error::new(crate::ErrorKind::TooLarge, message).at_offset(range.start));
+        }
+        Ok(())
+    }
+
     /// The stored bytes of a row's value.
     pub(crate) fn encoded_value(&self, row: Row) -> Result<Bytes<'_>> {
-        self.files.data().read(self.value_range(row)?, 1)
+        self.read_at_most_cap(self.value_range(row)?, 1)
     }
 
     /// The `n` bytes before a row's value.
@@ -527,7 +546,7 @@ impl ShardReader {
             }
             self.verify_prefix(row, checks, gap)?;
         }
-        self.files.data().read(prefix, 1).map(Value)
+        self.read_at_most_cap(prefix, 1).map(Value)
     }
 
     /// The prefix of a row as far as the shard can tell: all bytes between its value and what lies before it.
@@ -535,7 +554,7 @@ impl ShardReader {
         if self.layout.is_some_and(|layout| !layout.prefixes) {
             return Ok(Bytes::Borrowed(&[]));
         }
-        self.files.data().read(self.gap_before(row)?, 1)
+        self.read_at_most_cap(self.gap_before(row)?, 1)
     }
 
     /// The bytes between a row's value and what an index names before it.
@@ -604,7 +623,7 @@ impl ShardReader {
     }
 
     pub(crate) fn verify_prefix(&self, row: Row, checks: ChecksPlace, gap: ByteRange) -> Result<()> {
-        let prefix = self.files.data().read(gap, 1)?;
+        let prefix = self.read_at_most_cap(gap, 1)?;
         self.verify(checks.of_prefix(row.number), "prefix", || checks::of_prefix(&prefix))
     }
 

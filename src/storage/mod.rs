@@ -14,7 +14,7 @@ use std::path::Path;
 pub(crate) use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
 pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
-pub(crate) use file::{PositionedFile, open_regular};
+pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_whole};
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
 
 use crate::byte_range::ByteRange;

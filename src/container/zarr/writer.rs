@@ -1,10 +1,9 @@
 //! Writing: one shard from encoded chunks in any order, and an array shard by shard.
 
-use std::fs;
 use std::path::Path;
 
 use crate::container::linear;
-use crate::container::new_file::{NewDirectory, NewFile};
+use crate::container::new_file::{NewDirectory, NewFile, remove_file};
 use crate::container::zarr::codec::{Endian, Serializer};
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
 use crate::container::zarr::nd::{self, Block, to_usize};
@@ -322,14 +321,6 @@ pub(super) fn check_chunk(metadata: &ZarrMetadata, key: u64, encoded: &[u8]) -> 
             Err(Error::invalid_input(message).at_key(key))
         }
         _ if encoded.is_empty() => Err(Error::invalid_input("expected the bytes of a chunk, found none").at_key(key)),
-        _ => Ok(()),
-    }
-}
-
-/// Removes a file; fine if there is none.
-pub(super) fn remove_file(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),
         _ => Ok(()),
     }
 }
