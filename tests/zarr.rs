@@ -335,3 +335,51 @@ fn an_unknown_codec_is_refused_at_open_by_name() {
     assert!(error.message().contains("\"pcodec\"") && error.path().is_some(), "{error}");
     assert!(ZarrMetadata::from_json("{}").is_err());
 }
+
+/// The sum of what a reader says about everything in an array, so that nothing of it is left out.
+fn read_everything(array: &ZarrArray) -> usize {
+    let mut read = array.describe().len();
+    for key in array.keys().take(1000).flatten() {
+        for form in [Form::Encoded, Form::Decoded] {
+            read += array.get(key, form).map_or(0, |chunk| chunk.map_or(0, |chunk| chunk.len()));
+        }
+        read += array.locate(key).map_or(0, |location| location.is_some().into());
+    }
+    read += array.fill_chunk(0).map_or(0, |chunk| chunk.map_or(0, |chunk| chunk.len()));
+    read + array.verify(VerifyLevel::Data).map_or(0, |report| report.findings().len())
+}
+
+#[test]
+fn whatever_the_bytes_there_is_an_answer_and_no_panic() {
+    let mut random = common::xorshift(5);
+    let mut options = ContainerOptions::new();
+    options.max_chunk_bytes(1 << 20);
+    for directory in sets("zarr/arrays") {
+        let (_scratch, copy) = copy_of(&format!("arrays/{}", name(&directory)));
+        let keys: Vec<u64> = ZarrArray::open(&copy).unwrap().keys().map(Result::unwrap).collect();
+        let shard = ZarrArray::open(&copy).unwrap().locate(keys[0]).unwrap().unwrap().path().to_path_buf();
+        for path in [shard, copy.join("zarr.json")] {
+            let sound = fs::read(&path).unwrap();
+            for _ in 0..25 {
+                let mut damaged = sound.clone();
+                for _ in 0..=random() % 4 {
+                    let at = random() as usize % damaged.len();
+                    match random() % 4 {
+                        0 => damaged[at] ^= 1 << (random() % 8),
+                        1 => damaged[at] = [0, 0xff, b'0', b'9'][random() as usize % 4],
+                        2 => drop(damaged.splice(at.., [])),
+                        _ => drop(damaged.splice(at..at, random().to_le_bytes())),
+                    }
+                    if damaged.is_empty() {
+                        break;
+                    }
+                }
+                fs::write(&path, damaged).unwrap();
+                if let Ok(array) = ZarrArray::open_with(&copy, &options) {
+                    read_everything(&array);
+                }
+            }
+            fs::write(&path, sound).unwrap();
+        }
+    }
+}

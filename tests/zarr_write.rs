@@ -323,7 +323,7 @@ fn updates_agree_with_a_model() {
                 let array = ZarrArray::open(scratch.path()).unwrap();
                 let mut update = ShardUpdate::new(&array, 0);
                 for key in shuffled(keys.clone(), random()).into_iter().take((random() % 5) as usize) {
-                    if random() % 4 == 0 {
+                    if random().is_multiple_of(4) {
                         update.remove(key).unwrap();
                         model.remove(&key);
                     } else {

@@ -57,7 +57,7 @@ impl Container for Snapshot {
 fn get_encoded(snapshot: &Snapshot, key: u64) -> Result<Option<Value<'_>>> {
     let Some(found) = snapshot.generation.find(key)? else { return Ok(None) };
     if snapshot.generation.options().read.verify_on_read {
-        found.value()?; // compares the check
+        found.reader().value(&found.stored)?; // compares the check
     }
     found.reader().encoded_value(found.stored.row).map(|bytes| Some(Value::from_bytes(bytes)))
 }

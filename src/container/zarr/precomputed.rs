@@ -1,10 +1,9 @@
 //! From an array to a Neuroglancer precomputed volume: the same chunks under other numbers, in other shards.
 
-use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::container::new_file::{NewDirectory, NewFile};
+use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::metadata::ZarrMetadata;
 use crate::container::zarr::nd::{self, Block, Permutation, to_usize};
@@ -95,7 +94,7 @@ impl PrecomputedOptions {
 
         let directory = NewDirectory::create(target.as_ref())?;
         let shards = directory.temporary().join(SCALE);
-        fs::create_dir(&shards).map_err(|error| Error::io("create the directory", &shards, error))?;
+        create_dir(&shards)?;
         let mut writer: Option<(ShardNumber, ShardWriter)> = None;
         for (done, chunk) in (1..).zip(chunks) {
             let mut open = match writer.take() {

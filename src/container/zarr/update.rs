@@ -5,15 +5,13 @@ use std::path::PathBuf;
 
 use crate::byte_range::ByteRange;
 use crate::container::ContainerOptions;
-use crate::container::new_file::NewFile;
+use crate::container::new_file::{NewFile, remove_file};
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::metadata::ZarrMetadata;
 use crate::container::zarr::nd::to_usize;
 use crate::container::zarr::shard::ShardFile;
 use crate::container::zarr::shard_index::{IndexEntry, IndexFormat, IndexLocation};
-use crate::container::zarr::writer::{
-    ZarrShardWriter, absent_entries, check_chunk, entry_in_shard, refuse_wrapped, remove_file,
-};
+use crate::container::zarr::writer::{ZarrShardWriter, absent_entries, check_chunk, entry_in_shard, refuse_wrapped};
 use crate::error::Result;
 use crate::storage::open_regular;
 

@@ -1,15 +1,17 @@
 //! Writing: one shard from encoded chunks in any order, and an array shard by shard.
 
-use std::fs;
 use std::path::Path;
 
 use crate::container::linear;
-use crate::container::new_file::{NewDirectory, NewFile};
+use crate::container::new_file::{NewDirectory, NewFile, remove_file};
 use crate::container::zarr::codec::{Endian, Serializer};
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
 use crate::container::zarr::nd::{self, Block, to_usize};
 use crate::container::zarr::shard_index::{IndexEntry, IndexLocation};
 use crate::error::{Error, ErrorKind, Result};
+
+/// An index of more entries, 1 GiB, is not written.
+const MAX_CHUNKS_PER_SHARD: u64 = 1 << 26;
 
 /// Writes the file of one shard, or of one chunk where there are no shards.
 ///
@@ -280,8 +282,15 @@ pub(super) fn refuse_wrapped(metadata: &ZarrMetadata) -> Result<()> {
 }
 
 /// An index without chunks.
+///
+/// Errors: `TooLarge` if a shard has room for more than is sensible, or there is no memory.
 pub(super) fn absent_entries(metadata: &ZarrMetadata) -> Result<Vec<IndexEntry>> {
-    let len = to_usize(metadata.grid.chunks_per_shard());
+    let chunks = metadata.grid.chunks_per_shard();
+    if chunks > MAX_CHUNKS_PER_SHARD {
+        let message = format!("expected at most {MAX_CHUNKS_PER_SHARD} chunks in a shard to write, found {chunks}");
+        return Err(Error::new(ErrorKind::TooLarge, message));
+    }
+    let len = to_usize(chunks);
     let mut entries = Vec::new();
     entries
         .try_reserve_exact(len)
@@ -312,14 +321,6 @@ pub(super) fn check_chunk(metadata: &ZarrMetadata, key: u64, encoded: &[u8]) -> 
             Err(Error::invalid_input(message).at_key(key))
         }
         _ if encoded.is_empty() => Err(Error::invalid_input("expected the bytes of a chunk, found none").at_key(key)),
-        _ => Ok(()),
-    }
-}
-
-/// Removes a file; fine if there is none.
-pub(super) fn remove_file(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),
         _ => Ok(()),
     }
 }
