@@ -83,10 +83,12 @@ impl Snapshot {
 
     /// Where the value of each of many keys is stored, in their order.
     pub fn locate_many(&self, keys: &[u64]) -> Vec<Result<Option<ValueLocation>>> {
-        keys.chunks(GROUP).flat_map(|group| {
-            self.stage(group, 0);
-            group.iter().map(|key| self.locate(*key))
-        }).collect()
+        keys.chunks(GROUP)
+            .flat_map(|group| {
+                self.stage(group, 0);
+                group.iter().map(|key| self.locate(*key))
+            })
+            .collect()
     }
 
     /// The bytes before the value of each of many keys: pairs of a key and how many; see

@@ -166,7 +166,7 @@ fn types_orders_and_shuffles() {
                 let mut options = BcolzOptions::new();
                 options.layout(layout).chunk_rows(64).shuffle(shuffle);
                 let mut writer = options.create_array(&root, dtype, &[2]).unwrap();
-                let rows: Vec<u8> = (0..150 * 2 * width).map(|at| (at / width) as u8).collect();
+                let rows: Vec<u8> = (0..150u32 * 2 * width).map(|at| (at / width) as u8).collect();
                 writer.append(&rows).unwrap();
                 assert_holds(&root, &rows);
                 assert_eq!(writer.array().shape(), [150, 2]);
@@ -263,7 +263,7 @@ fn tables_grow_and_shrink_as_one() {
         let mut options = BcolzOptions::new();
         options.layout(layout).chunk_rows(100).superchunk_chunks(2);
         let mut writer = options.create_table(&root, &[("a", "int32"), ("b", "uint8")]).unwrap();
-        let (a, b) = (numbers(0, 550), (0..550).map(|row| row as u8).collect::<Vec<_>>());
+        let (a, b) = (numbers(0, 550), (0..550u32).map(|row| row as u8).collect::<Vec<_>>());
         writer.append(&[&a[..1200], &b[..300]]).unwrap();
         writer.append(&[&a[1200..], &b[300..]]).unwrap();
         writer.set_attribute("unit", "\"mm\"").unwrap();

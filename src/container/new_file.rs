@@ -3,7 +3,9 @@
 //! Whoever has the file of before open keeps reading that; whoever opens it later finds one or the other.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+#[cfg(feature = "zarr")]
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,6 +54,7 @@ impl NewFile {
     }
 
     /// Appends the first `len` bytes of what is read.
+    #[cfg(feature = "zarr")]
     pub(super) fn copy(&mut self, source: &mut dyn Read, len: u64) -> Result<()> {
         let mut left = source.take(len);
         loop {

@@ -10,7 +10,7 @@ use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::chunks::{Chunks, chunk_file_name, superchunk_file_name};
 use crate::container::bcolz::meta::{Layout, MetaFile, STORAGE, meta_path};
 use crate::container::bloscpack::{BloscpackOptions, Checksum, INFO_MEMBER as FILE_MEMBER, Metadata, encode_one_chunk};
-use crate::container::new_file::{NewDirectory, NewFile};
+use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::{Container, Form, blosc};
 use crate::error::{Error, ErrorKind, Result};
 use crate::generation::INFO;
@@ -118,7 +118,7 @@ impl Source<'_> {
         let directory = NewDirectory::create(target)?;
         let root = directory.temporary();
         let data = root.join("data");
-        fs::create_dir(&data).map_err(|error| Error::io("create the directory", &data, error))?;
+        create_dir(&data)?;
         match layout {
             Layout::Shipped => self.write_chunk_files(&data)?,
             Layout::Superchunks => self.write_superchunks(imported, &data)?,

@@ -1,6 +1,5 @@
 //! How new data sets are laid out.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
@@ -10,6 +9,7 @@ use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, 
 use crate::container::bcolz::writer::{BcolzTableWriter, BcolzWriter};
 use crate::container::blosc::Shuffle;
 use crate::container::bloscpack::Checksum;
+use crate::container::new_file::create_dir;
 use crate::error::{Error, Result};
 
 /// A chunk of about this length suits most disks and caches.
@@ -275,8 +275,4 @@ fn default_of(dtype: &str) -> Json {
         name if name.starts_with('f') => Json::from(0.0),
         _ => Json::from(0),
     }
-}
-
-fn create_dir(path: &Path) -> Result<()> {
-    fs::create_dir(path).map_err(|error| Error::io("create the directory", path, error))
 }

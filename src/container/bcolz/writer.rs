@@ -19,7 +19,7 @@ use crate::container::bcolz::options::Encoding;
 use crate::container::bcolz::table::BcolzTable;
 use crate::container::blosc::{Encoder, Shuffle};
 use crate::container::bloscpack::{BloscpackOptions, Replaced, encode_one_chunk, replace_chunk, rewrite};
-use crate::container::new_file::NewFile;
+use crate::container::new_file::{NewFile, remove_file};
 use crate::container::{KeySpace, blosc};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -445,10 +445,6 @@ fn first_rows(array: &BcolzArray, key: u64, rows: u64) -> Result<Vec<u8>> {
     let mut chunk = array.decoded_rows(key)?;
     chunk.truncate(usize::try_from(rows * array.row_len).unwrap_or(usize::MAX));
     Ok(chunk)
-}
-
-fn remove_file(path: &Path) -> Result<()> {
-    fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
 }
 
 fn replace(array: &BcolzArray, encoding: Encoding, key: u64, rows: &[u8]) -> Result<Replaced> {

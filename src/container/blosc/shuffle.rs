@@ -121,7 +121,6 @@ fn transposed(bytes: [u8; 8]) -> [u8; 8] {
 }
 
 #[cfg(test)]
-#[expect(clippy::cast_possible_truncation, reason = "pseudo-random bytes")]
 mod tests {
     use super::*;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use md5::Md5;
 use sha1::Sha1;
-use sha2::digest::Digest;
+use sha2::Digest;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
 use crate::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! Files as we write them: offsets, a digest behind each chunk, and room for it to grow if that is wanted.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::byte_range::ByteRange;
 use crate::container::blosc::{self, Encoder};
@@ -106,7 +106,6 @@ impl BloscpackOptions {
 /// Writes one bloscpack file, chunk by chunk.
 pub struct BloscpackWriter {
     file: NewFile,
-    path: PathBuf,
     options: BloscpackOptions,
     nchunks: u64,
     /// Where the offsets begin.
@@ -136,16 +135,7 @@ impl BloscpackWriter {
         file.write(&metadata)?;
         let table = writer_header.len() + metadata.len() as u64;
         write_fill(&mut file, 0xff, slots)?;
-        Ok(BloscpackWriter {
-            file,
-            path: path.to_path_buf(),
-            options,
-            nchunks,
-            table,
-            end: table + slots,
-            offsets: Vec::new(),
-            lengths: None,
-        })
+        Ok(BloscpackWriter { file, options, nchunks, table, end: table + slots, offsets: Vec::new(), lengths: None })
     }
 
     /// Compresses and appends a chunk. All have one length; only the last may be shorter.
@@ -181,7 +171,8 @@ impl BloscpackWriter {
 
     fn check_length(&mut self, nbytes: u32) -> Result<()> {
         let fail = |expected: &str| {
-            Err(Error::invalid_input(format!("expected {expected}, found one of {nbytes} bytes")).at_path(&self.path))
+            Err(Error::invalid_input(format!("expected {expected}, found one of {nbytes} bytes"))
+                .at_path(self.file.path()))
         };
         if self.offsets.len() as u64 == self.nchunks {
             return fail(&format!("no more than {} chunks", self.nchunks));
@@ -202,7 +193,7 @@ impl BloscpackWriter {
         let pushed = self.offsets.len() as u64;
         if pushed != self.nchunks {
             let message = format!("expected {} chunks, found {pushed}", self.nchunks);
-            return Err(Error::invalid_input(message).at_path(&self.path));
+            return Err(Error::invalid_input(message).at_path(self.file.path()));
         }
         let offsets: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         self.file.overwrite(self.table, &offsets)?;
