@@ -89,6 +89,9 @@
 //! # Features
 //!
 //! - `bytes`: `From<OwnedValue> for bytes::Bytes`, without a copy.
+//! - `blosc`: Blosc 1 chunks, decoded and encoded ([`container::blosc`]); part of the next two.
+//! - `bcolz`: bcolz arrays and tables, and bloscpack files, as a [`container`]: read, verified, written.
+//! - `zarr`: Zarr v3 arrays with shards as a [`container`]: read, verified, written.
 //! - `failpoints`: for this crate's own crash tests.
 //!
 //! # Quirks
@@ -102,6 +105,7 @@
 
 mod bulk;
 mod byte_range;
+pub mod container;
 #[cfg(test)]
 mod crash_tests;
 mod db;
@@ -118,6 +122,7 @@ mod iter;
 mod json;
 mod layout;
 mod manifest;
+pub mod morton;
 mod options;
 mod owned_value;
 mod plan;

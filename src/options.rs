@@ -10,7 +10,7 @@ use crate::spec::ShardingSpec;
 use crate::storage::{Access, MapPermission, StorageKind};
 
 /// Linux lets a process have 65,530 maps; the rest is left to the application.
-const DEFAULT_MAX_MAPS: usize = 60_000;
+pub(crate) const DEFAULT_MAX_MAPS: usize = 60_000;
 
 /// Options for opening a database; then [`open`](OpenOptions::open), [`open_pread`](OpenOptions::open_pread) or
 /// [`load`](OpenOptions::load).

@@ -14,7 +14,7 @@
 mod adopt;
 mod cancel;
 mod current;
-mod fs;
+pub(crate) mod fs;
 mod gc;
 mod generation_id;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod bar;
 mod bench;
+mod chunks;
 mod commands;
 mod context;
 mod database;

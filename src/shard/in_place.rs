@@ -42,11 +42,13 @@ impl<'a> ShardInPlace<'a> {
         }
     }
 
-    /// Asks for the page that a minishard probably lies in: where it would be if all were of one size.
+    /// Asks for the page that a minishard probably lies in, before its entry tells: hashed minishards lie nearly evenly.
+    /// The walk through the page tables then goes on beside the read of the entry.
     #[inline]
     pub(crate) fn prefetch_page(&self, number: MinishardNumber, minishard_bits: u8) {
-        let at = ((self.behind.len() as u64 >> 16).wrapping_mul(number.0) >> minishard_bits) << 16;
-        prefetch::line_at(self.behind, at as usize);
+        const UNIT: u32 = 16; // of 64 KiB, so that the product fits
+        let units = (self.behind.len() as u64 >> UNIT).wrapping_mul(number.0) >> minishard_bits;
+        prefetch::line_at(self.behind, usize::try_from(units << UNIT).unwrap_or(0));
     }
 
     /// A minishard by its shard index entry; `Some(None)` if it has no keys.

@@ -88,7 +88,7 @@ pub(crate) struct ShardReader {
 pub(crate) struct Stored {
     pub(crate) minishard: MinishardNumber,
     pub(crate) row: Row,
-    checks: ChecksPlace,
+    pub(crate) checks: ChecksPlace,
 }
 
 /// A minishard with keys, ready to be searched.
@@ -657,7 +657,7 @@ impl ShardReader {
     /// Where a row's value is stored.
     pub(crate) fn value_location(&self, number: MinishardNumber, row: Row) -> Result<ValueLocation> {
         let range = self.value_range(row).map_err(|error| self.at(number, error).at_key(row.id))?;
-        Ok(ValueLocation { path: self.files.path.clone(), range })
+        Ok(ValueLocation::new(self.files.path.clone(), range))
     }
 
     /// The bytes of the shard index from an entry on, up to a block of them; empty at the end.
@@ -821,6 +821,10 @@ pub struct ValueLocation {
 
 #[expect(clippy::len_without_is_empty, reason = "a stored length, not a collection")]
 impl ValueLocation {
+    pub(crate) fn new(path: PathBuf, range: ByteRange) -> ValueLocation {
+        ValueLocation { path, range }
+    }
+
     /// The file; empty for a shard from bytes in hand.
     pub fn path(&self) -> &Path {
         &self.path

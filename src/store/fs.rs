@@ -155,7 +155,7 @@ pub(super) fn fsync_file(path: &Path) -> Result<()> {
 }
 
 /// Syncs the names in a directory. Nothing happens where the platform or the file system has no such thing.
-pub(super) fn fsync_dir(path: &Path) -> Result<()> {
+pub(crate) fn fsync_dir(path: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }

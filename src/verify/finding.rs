@@ -93,6 +93,8 @@ finding_kinds! {
     UnknownFile, "unknown-file", Note;
     /// A shard's file ends before its shard index does.
     ShortShardIndex, "short-shard-index", Error;
+    /// The index of a shard of an array is cut short, does not decode, or does not have its checksum.
+    BadShardIndex, "bad-shard-index", Error;
     /// An entry of the shard index is not in order or leads out of the file.
     BadShardIndexEntry, "bad-shard-index-entry", Error;
     /// The entry of an empty minishard lies outside of the file, which some readers refuse.
