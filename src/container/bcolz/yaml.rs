@@ -100,11 +100,13 @@ impl<'a> Document<'a> {
 
     fn list(&mut self, indent: usize, depth: usize) -> Result<Value> {
         let mut items = Vec::new();
-        while let Some(line) = self.next_at(indent) {
-            match item(line.content) {
-                Some("") => items.push(self.nested(indent, depth)?),
-                Some(text) => items.push(Flow::parse(&Line { content: text, ..line })?),
-                None => return Err(refused(line.number, "- item", line.content)),
+        // one as far in as its key ends with the next key
+        while self.lines.first().is_some_and(|line| item(line.content).is_some())
+            && let Some(line) = self.next_at(indent)
+        {
+            match item(line.content).unwrap_or_default() {
+                "" => items.push(self.nested(indent, depth)?),
+                text => items.push(Flow::parse(&Line { content: text, ..line })?),
             }
         }
         Ok(Value::Array(items))
