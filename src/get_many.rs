@@ -55,12 +55,13 @@ impl Snapshot {
         keys: &[u64],
         mut f: impl FnMut(usize, Result<Option<Value<'a>>>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
+        let verify = self.generation.options().read.verify_on_read;
         for (group_number, group) in keys.chunks(GROUP).enumerate() {
             let values = self.stage(group, VALUE_LINES);
             for (at, (key, value)) in group.iter().zip(values).enumerate() {
                 let value = match value {
-                    Some(value) => Ok(value.map(Value::borrowed_from)),
-                    None => self.get(*key),
+                    Some(value) if !verify => Ok(value.map(Value::borrowed_from)),
+                    _ => self.get(*key),
                 };
                 f(group_number * GROUP + at, value)?;
             }
@@ -70,12 +71,13 @@ impl Snapshot {
 
     /// Whether each of many keys is there, in their order.
     pub fn contains_many(&self, keys: &[u64]) -> Vec<Result<bool>> {
+        let verify = self.generation.options().read.verify_on_read;
         let mut results = Vec::with_capacity(keys.len());
         for group in keys.chunks(GROUP) {
             let values = self.stage(group, 0);
             results.extend(group.iter().zip(values).map(|(key, value)| match value {
-                Some(value) => Ok(value.is_some()),
-                None => self.contains(*key),
+                Some(value) if !verify => Ok(value.is_some()),
+                _ => self.contains(*key),
             }));
         }
         results
@@ -97,7 +99,8 @@ impl Snapshot {
         requests.iter().map(|(key, n)| self.get_prefix(*key, *n)).collect()
     }
 
-    /// The values of a group of keys, on their way into the cache: `None` for what does not simply lie in memory.
+    /// The values of a group of keys, on their way into the cache, not verified; `None` for what does not simply lie in
+    /// memory.
     #[inline]
     fn stage<'a>(&'a self, group: &[u64], value_lines: usize) -> [InMemory<&'a [u8]>; GROUP] {
         let mut shards = [None; GROUP];

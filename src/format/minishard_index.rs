@@ -113,24 +113,22 @@ fn bad_length(len: usize) -> Error {
     Error::corrupt(format!("expected a minishard index of a multiple of {ROW_LEN} bytes, found {len}"))
 }
 
-/// A raw index of up to [`SCAN_LIMIT`] keys, searched where it lies. Its first rows are searched without a branch that
-/// depends on where the key is: such a branch is guessed wrong every other time, and behind a wrong guess the next lookup
-/// cannot begin early.
+/// A raw index of a few keys, searched where it lies and without a branch that depends on where the key is: such a
+/// branch is guessed wrong every other time, and behind a wrong guess the next lookup cannot begin early.
 #[derive(Clone, Copy)]
 pub(crate) struct SmallIndex<'a> {
-    bytes: &'a [u8],
-    // INVARIANT: the first `rows` of each, at most all, are of the index; what follows is whatever follows in the file
+    // INVARIANT: the first `rows` of each, or all if that is more, are of the index; what follows is whatever follows it
     rows: usize,
-    ids: &'a [U64; SmallIndex::FIRST],
-    starts: &'a [U64; SmallIndex::FIRST],
-    sizes: &'a [U64; SmallIndex::FIRST],
+    ids: &'a [U64; SmallIndex::AT_ONCE],
+    starts: &'a [U64; SmallIndex::AT_ONCE],
+    sizes: &'a [U64; SmallIndex::AT_ONCE],
 }
 
 /// For each number of rows, a mask for so many: for the sum of what lies before a row, and for all rows.
-const FIRST_ROWS: [[u64; SmallIndex::FIRST]; SmallIndex::FIRST + 1] = {
-    let mut masks = [[0; SmallIndex::FIRST]; SmallIndex::FIRST + 1];
+const FIRST_ROWS: [[u64; SmallIndex::AT_ONCE]; SmallIndex::AT_ONCE + 1] = {
+    let mut masks = [[0; SmallIndex::AT_ONCE]; SmallIndex::AT_ONCE + 1];
     let mut rows = 0;
-    while rows <= SmallIndex::FIRST {
+    while rows <= SmallIndex::AT_ONCE {
         let mut row = 0;
         while row < rows {
             masks[rows][row] = u64::MAX;
@@ -143,80 +141,63 @@ const FIRST_ROWS: [[u64; SmallIndex::FIRST]; SmallIndex::FIRST + 1] = {
 
 impl<'a> SmallIndex<'a> {
     /// The rows that are searched at once; in the `local` profile a minishard seldom has more.
-    pub(crate) const FIRST: usize = 8;
+    const AT_ONCE: usize = 8;
+
+    /// The most keys. A key may be behind the rows that are searched at once.
+    const MOST: usize = 16;
 
     /// Views the index that a shard index entry names in the bytes behind the shard index; `None` if it has more keys, is
     /// not there, or the file ends too soon behind it.
     #[inline]
     pub(crate) fn view(behind: &'a [u8], index: RelativeRange) -> Option<SmallIndex<'a>> {
-        let bytes = index.of(behind)?;
-        let rows = bytes.len() / 24;
-        if rows > SCAN_LIMIT || !bytes.len().is_multiple_of(24) {
+        const REACH: usize = 16 * SmallIndex::MOST + 8 * SmallIndex::AT_ONCE;
+        let words: &[u8; REACH] = behind.get(usize::try_from(index.start).ok()?..)?.first_chunk()?;
+        let len = usize::try_from(index.end.wrapping_sub(index.start)).ok()?; // large if not in order
+        let rows = len / 24;
+        if len > 24 * Self::MOST || 24 * rows != len {
             return None;
         }
-        let from_index = behind.get(usize::try_from(index.start).ok()?..)?.get(..16 * rows + 8 * Self::FIRST)?;
-        let row = |from: usize| <[U64; SmallIndex::FIRST]>::ref_from_prefix(from_index.get(from..)?).ok();
-        Some(SmallIndex { bytes, rows, ids: row(0)?.0, starts: row(8 * rows)?.0, sizes: row(16 * rows)?.0 })
+        let row = |from: usize| <[U64; SmallIndex::AT_ONCE]>::ref_from_prefix(words.get(from..)?).ok();
+        Some(SmallIndex { rows, ids: row(0)?.0, starts: row(8 * rows)?.0, sizes: row(16 * rows)?.0 })
     }
 
-    /// The value of the first row with this id.
+    /// The first row with this id, if it is among those that are searched at once.
     #[inline(always)]
-    pub(crate) fn find(&self, id: u64) -> Option<RelativeRange> {
-        let Some(row) = self.first_row_of(id) else { return self.find_further(id) };
+    pub(crate) fn find(&self, id: u64) -> Option<Row> {
+        let number = self.number_of(id)?;
         let mut start = 0u64;
-        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(FIRST_ROWS.get(row)?) {
+        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(FIRST_ROWS.get(number)?) {
             start = start.wrapping_add(before.get().wrapping_add(size.get()) & mask);
         }
-        let start = start.wrapping_add(self.starts.get(row)?.get());
-        Some(RelativeRange { start, end: start.wrapping_add(self.sizes.get(row)?.get()) })
+        let start = start.wrapping_add(self.starts.get(number)?.get());
+        let end = start.wrapping_add(self.sizes.get(number)?.get());
+        Some(Row { number, id, value: RelativeRange { start, end } })
     }
 
-    /// Behind the first rows, where few keys are.
+    /// Whether all rows were searched at once, and no number is so large that a range could be impossible: see
+    /// [`SearchableIndex::can_tell_absence`].
     #[inline]
-    fn find_further(&self, id: u64) -> Option<RelativeRange> {
-        if self.rows > Self::FIRST { find_in(self.bytes, id) } else { None }
-    }
-
-    /// Whether all ranges are possible; see [`SearchableIndex::can_tell_absence`].
-    #[inline]
-    pub(crate) fn is_possible(&self) -> bool {
-        self.is_plain() || are_possible(self.bytes)
-    }
-
-    /// Whether there are only the first rows, and in them no number so large that a sum of theirs could be impossible.
-    #[inline]
-    fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         let Some(mask) = FIRST_ROWS.get(self.rows) else { return false };
         let mut all = 0;
         for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(mask) {
             all |= (before.get() | size.get()) & mask;
         }
-        all < 1 << 58 // 16 of them are below 2^62
+        all < 1 << 58 // the sum of 16 of them is below 2^62
     }
 
-    /// The first row with this id, of the first rows.
+    /// The number of the first row with this id.
     #[inline(always)]
-    fn first_row_of(&self, id: u64) -> Option<usize> {
+    fn number_of(&self, id: u64) -> Option<usize> {
         let (mut difference, mut hits) = (0u64.wrapping_sub(id), 0u32);
         for delta in self.ids {
             difference = difference.wrapping_add(delta.get());
             hits = hits + hits + u32::from(difference == 0);
         }
-        let rows = self.rows.min(Self::FIRST);
-        let hits = hits >> (Self::FIRST - rows); // the first row is the highest bit
+        let hits = hits >> Self::AT_ONCE.saturating_sub(self.rows); // the first row is the highest bit
         let last = hits.checked_ilog2()? as usize;
-        Some(rows - 1 - last)
+        Some(self.rows.min(Self::AT_ONCE) - 1 - last)
     }
-}
-
-#[inline(never)]
-fn find_in(index: &[u8], id: u64) -> Option<RelativeRange> {
-    RawIndex::view(index).ok()?.find(id).map(|row| row.value)
-}
-
-#[inline(never)]
-fn are_possible(index: &[u8]) -> bool {
-    RawIndex::view(index).is_ok_and(|index| index.is_possible())
 }
 
 /// How far a walk over the rows of an index has come: the sums up to here.

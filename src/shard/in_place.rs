@@ -1,13 +1,14 @@
-//! The usual shard, read as it lies: in memory, raw, not to be verified.
+//! The usual shard, read as it lies: in memory and raw.
 //!
 //! This is the read path at its shortest. `None` is for everything that is not usual, whatever is wrong included: then
 //! the other path of [`ShardReader`](super::ShardReader) decides, which also knows the errors.
 
-use crate::byte_range::RelativeRange;
-use crate::format::minishard_index::SmallIndex;
+use crate::byte_range::{ByteRange, RelativeRange};
+use crate::format::checks::{self, ChecksPlace};
+use crate::format::minishard_index::{ROW_LEN, RawIndex, Row, SCAN_LIMIT, SmallIndex};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::prefetch;
-use crate::spec::MinishardNumber;
+use crate::spec::{Location, MinishardNumber};
 
 /// Cache lines asked for at the beginning of a minishard: its index at 4 to 8 keys, and the first values.
 const MINISHARD_LINES: usize = 8;
@@ -76,13 +77,50 @@ impl<'a> MinishardInPlace<'a> {
         }
     }
 
+    /// The row of a key; `Some(None)` if it is not there.
+    #[inline(always)]
+    pub(crate) fn find(&self, key: u64) -> Option<Option<Row>> {
+        let Some(index) = SmallIndex::view(self.behind, self.index) else { return self.scan(key) };
+        match index.find(key) {
+            Some(row) => Some(Some(row)),
+            None if index.is_plain() => Some(None),
+            None => self.scan(key),
+        }
+    }
+
+    /// The same row by row.
+    #[inline(never)]
+    fn scan(&self, key: u64) -> Option<Option<Row>> {
+        let index = RawIndex::view(self.index.of(self.behind)?).ok().filter(|index| index.len() <= SCAN_LIMIT)?;
+        match index.find(key) {
+            Some(row) => Some(Some(row)),
+            None => index.is_possible().then_some(None),
+        }
+    }
+
     /// The value of a key; `Some(None)` if it is not there.
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Option<Option<&'a [u8]>> {
-        let index = SmallIndex::view(self.behind, self.index)?;
-        match index.find(key) {
-            Some(value) => Some(Some(value.of(self.behind)?)),
-            None => index.is_possible().then_some(None),
+        match self.find(key)? {
+            Some(row) => Some(Some(row.value.of(self.behind)?)),
+            None => Some(None),
         }
+    }
+
+    /// The value of a key, if the checks of its index and of itself say that both are as they were written.
+    #[inline]
+    pub(crate) fn get_checked(&self, key: u64, location: Location) -> Option<Option<&'a [u8]>> {
+        let index = self.index.of(self.behind)?;
+        let place = ChecksPlace { index_end: self.index.end, rows: index.len() as u64 / ROW_LEN };
+        self.is_stated(place.of_index()?, checks::of_index(location, index))?;
+        let Some(row) = self.find(key)? else { return Some(None) };
+        let value = row.value.of(self.behind)?;
+        self.is_stated(place.of_value(row.number)?, checks::of_value(key, value))?;
+        Some(Some(value))
+    }
+
+    #[inline]
+    fn is_stated(&self, place: ByteRange, check: u32) -> Option<()> {
+        (place.of(self.behind)? == check.to_le_bytes()).then_some(())
     }
 }

@@ -15,7 +15,7 @@ use crate::layout::Layout;
 use crate::shard::cache::{CachedIndex, MinishardCache};
 use crate::shard::entries::{Rows, ShardEntries};
 use crate::shard::extents::Extents;
-use crate::shard::in_place::ShardInPlace;
+use crate::shard::in_place::{MinishardInPlace, ShardInPlace};
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
 
@@ -74,7 +74,7 @@ pub(crate) struct ShardReader {
     /// Where relative offsets count from, in the file with the data.
     base: u64,
     options: ReadOptions,
-    /// Raw, in one file, not verified: lookups may read it as it lies, if it is in memory.
+    /// Raw, in one file: lookups may read it as it lies, if it is in memory.
     in_place: bool,
     cache: Arc<MinishardCache>,
     /// The CRC-32 that the manifest states for the shard index.
@@ -226,7 +226,7 @@ impl ShardReader {
     ) -> ShardReader {
         let base = if files.data.is_some() { 0 } else { spec.shard_index_len() };
         let raw = spec.minishard_index_encoding() == Encoding::Raw && spec.data_encoding() == Encoding::Raw;
-        let in_place = raw && files.data.is_none() && !options.verify_on_read;
+        let in_place = raw && files.data.is_none();
         ShardReader {
             number,
             spec,
@@ -268,7 +268,11 @@ impl ShardReader {
     /// Whether a key is there, in the minishard that it hashes to.
     #[inline]
     pub(crate) fn contains(&self, number: MinishardNumber, key: u64) -> Result<bool> {
-        match self.get_in_place(number, key) {
+        let value = match self.options.verify_on_read {
+            true => None, // would be verified, and for that read
+            false => self.get_in_place(number, key),
+        };
+        match value {
             Some(value) => Ok(value.is_some()),
             None => Ok(self.find_in(number, key)?.is_some()),
         }
@@ -278,9 +282,38 @@ impl ShardReader {
     fn get_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<&[u8]>> {
         let shard = self.in_place()?;
         shard.prefetch_page(number, self.spec.minishard_bits());
-        let Some(minishard) = shard.minishard(number)? else { return Some(None) };
+        let Some(minishard) = shard.minishard(number)? else { return self.no_minishard() };
         minishard.prefetch();
-        minishard.get(key)
+        match self.options.verify_on_read {
+            false => minishard.get(key),
+            true => self.get_verified(number, minishard, key),
+        }
+    }
+
+    /// No keys in the minishard: certain if the shard index is what it was.
+    #[inline]
+    fn no_minishard(&self) -> Option<Option<&[u8]>> {
+        let unverified = self.options.verify_on_read
+            && self.shard_index_crc32.is_some()
+            && self.shard_index_verified.get().is_none();
+        (!unverified).then_some(None)
+    }
+
+    /// With `verify_on_read`: what was checked and is right; `None` if anything is not, or is to be checked first.
+    #[inline(never)]
+    fn get_verified<'a>(
+        &'a self,
+        number: MinishardNumber,
+        minishard: MinishardInPlace<'a>,
+        key: u64,
+    ) -> Option<Option<&'a [u8]>> {
+        if self.shard_index_crc32.is_some() {
+            self.shard_index_verified.get()?;
+        }
+        match self.layout.is_some_and(|layout| layout.checks) {
+            true => minishard.get_checked(key, self.location(number)),
+            false => minishard.get(key),
+        }
     }
 
     /// The shard as it lies in memory, if it may be read so.
