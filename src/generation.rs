@@ -27,6 +27,7 @@ pub(crate) struct GenerationOptions {
     pub(crate) spec: Option<ShardingSpec>,
     pub(crate) pointer: Option<String>,
     pub(crate) populate: bool,
+    pub(crate) read_ahead_index: bool,
 }
 
 /// What holds a generation against removal.
@@ -91,11 +92,52 @@ impl Generation {
             cache,
             leased,
         };
-        if matches!(generation.options.storage, StorageKind::Heap) {
+        if matches!(generation.options.storage, StorageKind::Heap) || generation.options.read_ahead_index {
             // what cannot be read now says so when it is asked for
             generation.slots.iter().for_each(|slot| drop(generation.touch(slot)));
         }
         Ok(generation)
+    }
+
+    /// Opens what is left of a damaged directory: the shards that have a file, and what they should be by the manifest or
+    /// else by `info`, whichever is whole. The manifest, which nothing was compared with, stands beside.
+    ///
+    /// Errors: `InvalidSpec` and others of `info` if neither is whole.
+    pub(crate) fn open_damaged(
+        directory: &Path,
+        options: GenerationOptions,
+        cache: Arc<MinishardCache>,
+        leased: Option<Leased>,
+    ) -> Result<(Generation, Option<Manifest>)> {
+        let top = options.pointer.as_deref().is_none_or(str::is_empty);
+        let manifest = read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES)
+            .and_then(|text| Manifest::parse(&text));
+        let manifest = manifest.ok().filter(|_| top);
+        let here = |spec, layout| Info { spec, layout, shards: PathBuf::new() };
+        let info = match (options.spec, &manifest) {
+            (Some(spec), Some(manifest)) if spec == manifest.sharding => here(spec, Some(manifest.layout)),
+            (Some(spec), _) => here(spec, None),
+            (None, Some(manifest)) => here(manifest.sharding, Some(manifest.layout)),
+            (None, None) => {
+                let path = directory.join(INFO);
+                let info =
+                    read_whole(&path, info::MAX_BYTES).and_then(|text| Info::parse(&text, options.pointer.as_deref()));
+                info.map_err(|error| error.at_path(&path))?
+            }
+        };
+        let shards_directory = directory.join(&info.shards);
+        let generation = Generation {
+            directory: directory.to_path_buf(),
+            slots: list_shards(&shards_directory, &info.spec)?,
+            shards_directory,
+            spec: info.spec,
+            layout: info.layout,
+            manifest: None,
+            options,
+            cache,
+            leased,
+        };
+        Ok((generation, manifest))
     }
 
     #[inline]
@@ -250,6 +292,9 @@ impl Generation {
             self.cache.clone(),
             record.map(|record: &ShardRecord| record.shard_index_crc32),
         ));
+        if self.options.read_ahead_index {
+            shard.reader().will_need_shard_index();
+        }
         if self.options.populate {
             shard.reader().populate();
         }

@@ -21,6 +21,12 @@ pub(crate) fn lines_from(bytes: &[u8], lines: usize) {
     (0..lines).for_each(|line| address(start.wrapping_add(line * LINE)));
 }
 
+/// Asks for the line at `at`, counted from the beginning of `bytes`.
+#[inline]
+pub(crate) fn line_at(bytes: &[u8], at: usize) {
+    address(bytes.as_ptr().wrapping_add(at));
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn address(at: *const u8) {

@@ -59,7 +59,7 @@ fn get_encoded(snapshot: &Snapshot, key: u64) -> Result<Option<Value<'_>>> {
     if snapshot.generation.options().read.verify_on_read {
         found.reader().value(&found.stored)?; // compares the check
     }
-    found.reader().encoded_value(found.stored.row).map(|bytes| Some(Value::from_bytes(bytes)))
+    found.reader().encoded_value(found.stored.row, found.stored.checks).map(|bytes| Some(Value::from_bytes(bytes)))
 }
 
 /// The chunks along x, y and z, if the shards are those of a scale of a precomputed volume.

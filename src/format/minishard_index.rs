@@ -126,19 +126,19 @@ pub(crate) struct SmallIndex<'a> {
     sizes: &'a [U64; SmallIndex::FIRST],
 }
 
-/// For each row of a small index, a mask for those before it.
-const BEFORE: [[u64; SmallIndex::FIRST]; SmallIndex::FIRST] = {
-    let mut before = [[0; SmallIndex::FIRST]; SmallIndex::FIRST];
-    let mut row = 0;
-    while row < SmallIndex::FIRST {
-        let mut other = 0;
-        while other < row {
-            before[row][other] = u64::MAX;
-            other += 1;
+/// For each number of rows, a mask for so many: for the sum of what lies before a row, and for all rows.
+const FIRST_ROWS: [[u64; SmallIndex::FIRST]; SmallIndex::FIRST + 1] = {
+    let mut masks = [[0; SmallIndex::FIRST]; SmallIndex::FIRST + 1];
+    let mut rows = 0;
+    while rows <= SmallIndex::FIRST {
+        let mut row = 0;
+        while row < rows {
+            masks[rows][row] = u64::MAX;
+            row += 1;
         }
-        row += 1;
+        rows += 1;
     }
-    before
+    masks
 };
 
 impl<'a> SmallIndex<'a> {
@@ -164,7 +164,7 @@ impl<'a> SmallIndex<'a> {
     pub(crate) fn find(&self, id: u64) -> Option<RelativeRange> {
         let Some(row) = self.first_row_of(id) else { return self.find_further(id) };
         let mut start = 0u64;
-        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(BEFORE.get(row)?) {
+        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(FIRST_ROWS.get(row)?) {
             start = start.wrapping_add(before.get().wrapping_add(size.get()) & mask);
         }
         let start = start.wrapping_add(self.starts.get(row)?.get());
@@ -180,19 +180,18 @@ impl<'a> SmallIndex<'a> {
     /// Whether all ranges are possible; see [`SearchableIndex::can_tell_absence`].
     #[inline]
     pub(crate) fn is_possible(&self) -> bool {
-        if self.rows > Self::FIRST {
-            return are_possible(self.bytes);
+        self.is_plain() || are_possible(self.bytes)
+    }
+
+    /// Whether there are only the first rows, and in them no number so large that a sum of theirs could be impossible.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        let Some(mask) = FIRST_ROWS.get(self.rows) else { return false };
+        let mut all = 0;
+        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(mask) {
+            all |= (before.get() | size.get()) & mask;
         }
-        let mut end = 0u64;
-        for (before, size) in self.starts.iter().zip(self.sizes).take(self.rows) {
-            let start = end.wrapping_add(before.get());
-            end = start.wrapping_add(size.get());
-            // none of them of 2^63 or more: then nothing wrapped either
-            if (start | size.get() | end) >> 63 != 0 {
-                return false;
-            }
-        }
-        true
+        all < 1 << 58 // 16 of them are below 2^62
     }
 
     /// The first row with this id, of the first rows.

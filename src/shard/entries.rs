@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::byte_range::ByteRange;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{RawIndex, Row, RowsState};
 use crate::format::shard_index::{ENTRY_LEN, ShardIndexEntry};
@@ -82,7 +82,10 @@ impl Rows {
         if let Some(entry) = self.block.get(in_block(self.block_first)) {
             return Ok(Some(*entry));
         }
-        let bytes = shard.shard_index_block(number).inspect_err(|_| self.cut_short = true)?;
+        // a shard index that is not as it was written may name no keys where there are some: nothing of it is used
+        let verified = shard.verify_shard_index().map_err(|error| shard.at(number, error));
+        let block = verified.and_then(|()| shard.shard_index_block(number));
+        let bytes = block.inspect_err(|_| self.cut_short = true)?;
         self.block_first = number.0;
         self.block.clear();
         self.block.extend(bytes.chunks_exact(16).filter_map(ShardIndexEntry::read));
@@ -190,16 +193,13 @@ impl Entry {
 
     /// The decoded value, as [`Snapshot::get`](crate::Snapshot::get) gives it.
     pub fn value(&self) -> Result<Value<'_>> {
-        let (reader, number) = (self.shard.reader(), self.minishard.number);
-        let checks = ChecksPlace { index_end: self.minishard.index.end, rows: self.minishard.rows };
-        reader.value_of_row(self.row, checks).map_err(|error| reader.at(number, error).at_key(self.row.id))
+        self.shard.reader().value_of_row(self.row, self.checks()).map_err(|error| self.at(error))
     }
 
     /// The stored bytes of the value: as they are, or one gzip member.
     pub fn encoded_value(&self) -> Result<Value<'_>> {
-        let reader = self.shard.reader();
-        let encoded = reader.encoded_value(self.row);
-        encoded.map(Value::from_bytes).map_err(|error| reader.at(self.minishard.number, error).at_key(self.row.id))
+        let encoded = self.shard.reader().encoded_value(self.row, self.checks());
+        encoded.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
     /// The bytes between the value and whatever lies before it: its prefix, with padding if there is any.
@@ -207,14 +207,23 @@ impl Entry {
     /// Empty without looking where the data set is known to have none. Cost for others: the first call in a shard
     /// reads all its indexes.
     pub fn prefix(&self) -> Result<Value<'_>> {
-        let reader = self.shard.reader();
-        let prefix = reader.whole_prefix(self.row);
-        prefix.map(Value::from_bytes).map_err(|error| reader.at(self.minishard.number, error).at_key(self.row.id))
+        let prefix = self.shard.reader().whole_prefix(self.row, self.checks());
+        prefix.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
     /// Where the value is stored.
     pub fn value_location(&self) -> Result<ValueLocation> {
         self.shard.reader().value_location(self.minishard.number, self.row)
+    }
+
+    fn checks(&self) -> ChecksPlace {
+        ChecksPlace { index_end: self.minishard.index.end, rows: self.minishard.rows }
+    }
+
+    /// Adds this entry as the place of an error.
+    #[cold]
+    fn at(&self, error: Error) -> Error {
+        self.shard.reader().at(self.minishard.number, error).at_key(self.row.id)
     }
 }
 

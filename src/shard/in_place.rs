@@ -10,7 +10,7 @@ use crate::prefetch;
 use crate::spec::MinishardNumber;
 
 /// Cache lines asked for at the beginning of a minishard: its index at 4 to 8 keys, and the first values.
-const MINISHARD_LINES: usize = 11;
+const MINISHARD_LINES: usize = 8;
 
 /// A shard whose bytes are in memory.
 #[derive(Clone, Copy)]
@@ -40,6 +40,13 @@ impl<'a> ShardInPlace<'a> {
         if let Some(entry) = ShardIndexEntry::position(number).of(self.shard_index) {
             prefetch::lines(entry, 1);
         }
+    }
+
+    /// Asks for the page that a minishard probably lies in: where it would be if all were of one size.
+    #[inline]
+    pub(crate) fn prefetch_page(&self, number: MinishardNumber, minishard_bits: u8) {
+        let at = ((self.behind.len() as u64 >> 16).wrapping_mul(number.0) >> minishard_bits) << 16;
+        prefetch::line_at(self.behind, at as usize);
     }
 
     /// A minishard by its shard index entry; `Some(None)` if it has no keys.

@@ -276,7 +276,9 @@ impl ShardReader {
 
     #[inline]
     fn get_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<&[u8]>> {
-        let Some(minishard) = self.in_place()?.minishard(number)? else { return Some(None) };
+        let shard = self.in_place()?;
+        shard.prefetch_page(number, self.spec.minishard_bits());
+        let Some(minishard) = shard.minishard(number)? else { return Some(None) };
         minishard.prefetch();
         minishard.get(key)
     }
@@ -479,11 +481,7 @@ impl ShardReader {
     }
 
     pub(crate) fn value_of_row(&self, row: Row, checks: ChecksPlace) -> Result<Value<'_>> {
-        let range = self.value_range(row)?;
-        let encoded = self.read_at_most_cap(range, self.alignment())?;
-        if self.options.verify_on_read {
-            self.verify_value(row, checks, &encoded)?;
-        }
+        let encoded = self.encoded_value(row, checks)?;
         match self.spec.data_encoding() {
             Encoding::Raw => Ok(Value(encoded)),
             Encoding::Gzip => self.decode_value(&encoded),
@@ -520,8 +518,12 @@ impl ShardReader {
     }
 
     /// The stored bytes of a row's value.
-    pub(crate) fn encoded_value(&self, row: Row) -> Result<Bytes<'_>> {
-        self.read_at_most_cap(self.value_range(row)?, 1)
+    pub(crate) fn encoded_value(&self, row: Row, checks: ChecksPlace) -> Result<Bytes<'_>> {
+        let encoded = self.read_at_most_cap(self.value_range(row)?, self.alignment())?;
+        if self.options.verify_on_read {
+            self.verify_value(row, checks, &encoded)?;
+        }
+        Ok(encoded)
     }
 
     /// The `n` bytes before a row's value.
@@ -538,7 +540,7 @@ impl ShardReader {
             return Err(Error::invalid_input(message));
         }
         let prefix = ByteRange { start: end - n, end };
-        if self.options.verify_on_read && self.layout.is_some_and(|layout| layout.checks && layout.prefixes) {
+        if self.verifies_prefixes() {
             let gap = self.gap_before(row)?;
             if prefix.start < gap.start {
                 let message = format!("expected a prefix of at most {} bytes, found {n}", gap.len());
@@ -550,11 +552,20 @@ impl ShardReader {
     }
 
     /// The prefix of a row as far as the shard can tell: all bytes between its value and what lies before it.
-    pub(crate) fn whole_prefix(&self, row: Row) -> Result<Bytes<'_>> {
+    pub(crate) fn whole_prefix(&self, row: Row, checks: ChecksPlace) -> Result<Bytes<'_>> {
         if self.layout.is_some_and(|layout| !layout.prefixes) {
             return Ok(Bytes::Borrowed(&[]));
         }
-        self.read_at_most_cap(self.gap_before(row)?, 1)
+        let gap = self.gap_before(row)?;
+        if self.verifies_prefixes() {
+            self.verify_prefix(row, checks, gap)?;
+        }
+        self.read_at_most_cap(gap, 1)
+    }
+
+    /// Whether prefixes have checks, and reads compare them.
+    fn verifies_prefixes(&self) -> bool {
+        self.options.verify_on_read && self.layout.is_some_and(|layout| layout.checks && layout.prefixes)
     }
 
     /// The bytes between a row's value and what an index names before it.
@@ -570,8 +581,9 @@ impl ShardReader {
         Ok(ByteRange { start: extents.gap_start(value), end: value.start })
     }
 
-    fn verify_shard_index(&self) -> Result<()> {
-        let Some(stated) = self.shard_index_crc32 else { return Ok(()) };
+    /// With `verify_on_read`, and a manifest: the shard index, once.
+    pub(crate) fn verify_shard_index(&self) -> Result<()> {
+        let Some(stated) = self.shard_index_crc32.filter(|_| self.options.verify_on_read) else { return Ok(()) };
         if self.shard_index_verified.get().is_some() {
             return Ok(());
         }
@@ -601,7 +613,6 @@ impl ShardReader {
         if !self.options.verify_on_read {
             return Ok(());
         }
-        self.verify_shard_index()?;
         let encoded = self.read_minishard_index(range)?;
         self.verify_minishard_index(number, range, &encoded, rows)
     }
@@ -684,13 +695,30 @@ impl ShardReader {
         &self.files
     }
 
-    /// Asks for all pages of a mapped shard.
+    /// Reads all pages of a mapped shard.
     pub(crate) fn populate(&self) {
-        for storage in [Some(&self.files.shard_index), self.files.data.as_ref()].into_iter().flatten() {
-            if let Storage::Mapped(mapping) = storage {
-                mapping.populate();
-            }
-        }
+        self.files.shard_index.populate();
+        self.files.data.iter().for_each(Storage::populate);
+    }
+
+    /// Asks the system for the whole shard index.
+    pub(crate) fn will_need_shard_index(&self) {
+        self.files.shard_index.will_need(ByteRange { start: 0, end: self.spec.shard_index_len() });
+    }
+
+    /// Where the shard index entry of a minishard stands.
+    pub(crate) fn entry_range(&self, minishard: MinishardNumber) -> ByteRange {
+        ShardIndexEntry::position(minishard)
+    }
+
+    /// Asks the system for pages of the file with the shard index.
+    pub(crate) fn will_need_entries(&self, range: ByteRange) {
+        self.files.shard_index.will_need(range);
+    }
+
+    /// Asks the system for pages of the file with the data.
+    pub(crate) fn will_need_data(&self, range: ByteRange) {
+        self.files.data().will_need(range);
     }
 
     #[inline]

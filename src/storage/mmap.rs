@@ -8,7 +8,12 @@ use std::fs::File;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::byte_range::ByteRange;
 use crate::storage::Access;
+
+/// Linux cuts a request down to what it reads ahead at most, which is this much unless somebody has changed it.
+#[cfg(unix)]
+const WILL_NEED_AT_ONCE: usize = 128 << 10;
 
 /// Maps of this process that are alive, for keeping below the system's limit.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -33,11 +38,14 @@ impl MapPermission {
 }
 
 /// A whole file, mapped read-only.
-pub(crate) struct Mapping(memmap2::Mmap);
+pub(crate) struct Mapping {
+    map: memmap2::Mmap,
+    access: Access,
+}
 
 impl Mapping {
     /// Maps a file of `len` bytes; `None` if the process has `max_maps` already or the system gives no more.
-    pub(crate) fn new(file: &File, len: u64, _: MapPermission, max_maps: usize) -> Option<Mapping> {
+    pub(crate) fn new(file: &File, len: u64, _: MapPermission, max_maps: usize, access: Access) -> Option<Mapping> {
         let len = usize::try_from(len).ok()?;
         LIVE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |live| (live < max_maps).then_some(live + 1)).ok()?;
         // SAFETY: the map is read-only, and a `MapPermission` exists only where the caller of the face promised
@@ -47,31 +55,55 @@ impl Mapping {
         if map.is_err() {
             LIVE.fetch_sub(1, Ordering::Relaxed);
         }
-        map.ok().map(Mapping)
+        let mapping = Mapping { map: map.ok()?, access };
+        mapping.advise(access);
+        Some(mapping)
     }
 
     /// Passes advice on; a system that does not take it reads as well without.
     #[cfg(unix)]
-    pub(crate) fn advise(&self, access: Access) {
+    fn advise(&self, access: Access) {
         let advice = match access {
             Access::Normal => memmap2::Advice::Normal,
             Access::Random => memmap2::Advice::Random,
             Access::Sequential => memmap2::Advice::Sequential,
         };
-        let _ = self.0.advise(advice);
+        let _ = self.map.advise(advice);
     }
 
     #[cfg(not(unix))]
-    pub(crate) fn advise(&self, _: Access) {}
+    fn advise(&self, _: Access) {}
 
-    /// Asks for all pages now.
+    /// Asks for the pages of a range, as far as it lies in the file, without waiting for them.
+    #[cfg(unix)]
+    pub(crate) fn will_need(&self, range: ByteRange) {
+        let within = |offset| usize::try_from(offset).unwrap_or(usize::MAX).min(self.map.len());
+        let (mut start, end) = (within(range.start), within(range.end));
+        while start < end {
+            let len = WILL_NEED_AT_ONCE.min(end - start);
+            let _ = self.map.advise_range(memmap2::Advice::WillNeed, start, len);
+            start += len;
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn will_need(&self, _: ByteRange) {}
+
+    /// Reads all pages and maps them.
+    ///
+    /// Read front to back they come in large pieces, most of them as huge pages where the file system has such; with
+    /// the advice of lookups they would come one by one.
     #[cfg(target_os = "linux")]
     pub(crate) fn populate(&self) {
-        let _ = self.0.advise(memmap2::Advice::PopulateRead);
+        self.advise(Access::Sequential);
+        let _ = self.map.advise(memmap2::Advice::PopulateRead);
+        self.advise(self.access);
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn populate(&self) {}
+    pub(crate) fn populate(&self) {
+        self.will_need(ByteRange { start: 0, end: self.map.len() as u64 });
+    }
 }
 
 impl Drop for Mapping {
@@ -85,6 +117,6 @@ impl Deref for Mapping {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.map
     }
 }

@@ -59,11 +59,8 @@ impl Storage {
         let (file, len) = open_regular(path)?;
         match kind {
             StorageKind::Mapped { permission, max_maps, access } => {
-                match Mapping::new(&file, len, permission, max_maps) {
-                    Some(mapping) => {
-                        mapping.advise(access);
-                        Ok(Storage::Mapped(mapping))
-                    }
+                match Mapping::new(&file, len, permission, max_maps, access) {
+                    Some(mapping) => Ok(Storage::Mapped(mapping)),
                     None => Ok(Storage::File(PositionedFile::new(file, len, path))),
                 }
             }
@@ -89,6 +86,20 @@ impl Storage {
             Self::Mapped(mapping) => Some(mapping),
             Self::Heap(bytes) => Some(bytes),
             Self::File(_) => None,
+        }
+    }
+
+    /// Asks the system for the pages of a range that will be read soon; only a mapped file has such.
+    pub(crate) fn will_need(&self, range: ByteRange) {
+        if let Self::Mapped(mapping) = self {
+            mapping.will_need(range);
+        }
+    }
+
+    /// Reads all pages into memory; only a mapped file has such.
+    pub(crate) fn populate(&self) {
+        if let Self::Mapped(mapping) = self {
+            mapping.populate();
         }
     }
 

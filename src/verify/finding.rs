@@ -151,7 +151,7 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// One thing that [`Snapshot::verify`](crate::Snapshot::verify) found.
+/// One thing that [`Snapshot::verify`](crate::Snapshot::verify) found, or that [`Salvage`](crate::Salvage) lost.
 ///
 /// `Display` is one line: severity, message, place, rule.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(kind: FindingKind, error: Error) -> Finding {
+    pub(crate) fn new(kind: FindingKind, error: Error) -> Finding {
         Finding { kind, error }
     }
 

@@ -1,5 +1,6 @@
 //! The verbs: one file each, with its arguments and what it does.
 
+mod bench;
 mod build;
 mod completions;
 mod contains;
@@ -16,6 +17,7 @@ mod locate;
 mod plan;
 mod publish;
 mod rollback;
+mod salvage;
 mod verify;
 mod zarr;
 
@@ -71,8 +73,10 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Publish(publish::Args),
     Rollback(rollback::Args),
+    Salvage(salvage::Args),
     Generations(generations::Args),
     Gc(gc::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
 }
 
@@ -94,8 +98,10 @@ impl Command {
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
             Command::Rollback(args) => args.run(context),
+            Command::Salvage(args) => args.run(context),
             Command::Generations(args) => args.run(),
             Command::Gc(args) => args.run(context),
+            Command::Bench(args) => args.run(context),
             Command::Completions(args) => args.run(),
         }
     }
