@@ -56,10 +56,8 @@ impl Container for Snapshot {
 /// The stored bytes of a key's value: as they are, or one gzip member.
 fn get_encoded(snapshot: &Snapshot, key: u64) -> Result<Option<Value<'_>>> {
     let Some(found) = snapshot.generation.find(key)? else { return Ok(None) };
-    if snapshot.generation.options().read.verify_on_read {
-        found.reader().value(&found.stored)?; // compares the check
-    }
-    found.reader().encoded_value(found.stored.row, found.stored.checks).map(|bytes| Some(Value::from_bytes(bytes)))
+    let encoded = found.reader().encoded_value(found.stored.row, found.stored.checks);
+    encoded.map(|bytes| Some(Value::from_bytes(bytes))).map_err(|error| error.at_key(key))
 }
 
 /// The chunks along x, y and z, if the shards are those of a scale of a precomputed volume.

@@ -88,7 +88,7 @@ pub(crate) struct ShardReader {
 pub(crate) struct Stored {
     pub(crate) minishard: MinishardNumber,
     pub(crate) row: Row,
-    checks: ChecksPlace,
+    pub(crate) checks: ChecksPlace,
 }
 
 /// A minishard with keys, ready to be searched.
