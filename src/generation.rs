@@ -2,6 +2,7 @@
 //!
 //! Not how a generation comes to be current: that is `store`.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -193,6 +194,14 @@ impl Generation {
         Ok(slot.shard.get_or_init(|| shard))
     }
 
+    /// A shard for one pass over it: the one that lookups hold in memory, else opened apart from theirs.
+    pub(crate) fn shard_for_pass(&self, number: ShardNumber) -> Result<Option<Cow<'_, Shard>>> {
+        match self.slot(number).and_then(|slot| slot.shard.get()) {
+            Some(shard) if shard.reader().is_in_memory() => Ok(Some(Cow::Borrowed(shard))),
+            _ => Ok(self.open_shard_sequential(number)?.map(Cow::Owned)),
+        }
+    }
+
     /// Opens a shard for one pass over it, apart from those that lookups keep.
     pub(crate) fn open_shard_sequential(&self, number: ShardNumber) -> Result<Option<Shard>> {
         let Some(slot) = self.slot(number) else { return Ok(None) };
@@ -202,7 +211,7 @@ impl Generation {
             }
             // a copy in memory is there already, or made to stay
             StorageKind::Heap => return self.shard(number).map(|shard| shard.cloned()),
-            StorageKind::Positioned => StorageKind::Positioned,
+            StorageKind::Positioned | StorageKind::ReadAhead => StorageKind::ReadAhead,
         };
         self.open_slot(slot, storage).map(Some)
     }

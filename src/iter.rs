@@ -1,38 +1,108 @@
 //! Walking through a whole generation in storage order.
 
+use std::ops::ControlFlow;
+
 use crate::error::Result;
+use crate::generation::Generation;
 use crate::shard::{Entry, Shard, ShardEntries};
 use crate::snapshot::Snapshot;
 use crate::spec::ShardNumber;
 
-/// All pairs of a generation; see [`Snapshot::iter`].
-pub struct Iter {
-    shards: Shards,
-    entries: Option<ShardEntries>,
-}
+impl Snapshot {
+    /// All pairs in storage order: shard by shard, minishard by minishard, as they stand in the indexes.
+    ///
+    /// A shard that lookups hold in memory is walked there, any other is opened for the iteration and dropped when it
+    /// is past. A bad entry, minishard or shard gives one `Err` with its place, and the iteration goes on with the
+    /// rest; it always ends.
+    ///
+    /// Cost: that of reading front to back. Each entry of a shard opened for the iteration counts as one of its
+    /// owners; [`scan`](Snapshot::scan) spares that.
+    pub fn iter(&self) -> Iter<'_> {
+        let numbers: Vec<_> = self.generation.shard_numbers().collect();
+        Iter { generation: &self.generation, numbers: numbers.into_iter(), entries: None }
+    }
 
-impl Iter {
-    pub(crate) fn new(snapshot: Snapshot) -> Iter {
-        Iter { shards: Shards::new(snapshot), entries: None }
+    /// Hands every pair to `f`, in the order of [`iter`](Snapshot::iter), until `f` breaks.
+    ///
+    /// The same as `iter`, and faster by some nanoseconds a pair.
+    ///
+    /// ```no_run
+    /// use std::ops::ControlFlow;
+    /// # fn main() -> sharddb::Result<()> {
+    /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+    /// let mut longest = 0;
+    /// let first_error = snapshot.scan(|entry| match entry.and_then(|entry| Ok(entry.value()?.len())) {
+    ///     Ok(len) => {
+    ///         longest = longest.max(len);
+    ///         ControlFlow::Continue(())
+    ///     }
+    ///     Err(error) => ControlFlow::Break(error),
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn scan<B>(&self, mut f: impl FnMut(Result<Entry<'_>>) -> ControlFlow<B>) -> ControlFlow<B> {
+        for number in self.generation.shard_numbers() {
+            match self.generation.shard_for_pass(number) {
+                Ok(Some(shard)) => shard.iter().try_for_each(&mut f)?,
+                Ok(None) => {}
+                Err(error) => f(Err(error))?,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// All keys in storage order; like [`iter`](Snapshot::iter) without the values.
+    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> {
+        let mut iter = self.iter();
+        std::iter::from_fn(move || iter.advance(ShardEntries::next_key))
+    }
+
+    /// The shards that have a file, in ascending order; each is what [`shard`](Snapshot::shard) gives.
+    pub fn shards(&self) -> Shards {
+        let numbers: Vec<_> = self.generation.shard_numbers().collect();
+        Shards { snapshot: self.clone(), numbers: numbers.into_iter() }
     }
 }
 
-impl Iterator for Iter {
-    type Item = Result<Entry>;
+/// All pairs of a generation; see [`Snapshot::iter`].
+pub struct Iter<'a> {
+    generation: &'a Generation,
+    numbers: std::vec::IntoIter<ShardNumber>,
+    entries: Option<ShardEntries<'a>>,
+}
 
-    fn next(&mut self) -> Option<Result<Entry>> {
+impl<'a> Iter<'a> {
+    /// What `next` gives of the entries of this shard, or of the shards that follow.
+    #[inline]
+    fn advance<T>(
+        &mut self,
+        next: impl Fn(&mut ShardEntries<'a>) -> Option<Result<T>>,
+    ) -> Option<Result<T>> {
         loop {
-            if let Some(entry) = self.entries.as_mut().and_then(Iterator::next) {
-                return Some(entry);
+            if let Some(found) = self.entries.as_mut().and_then(&next) {
+                return Some(found);
             }
-            match self.shards.next()? {
-                Ok(shard) => self.entries = Some(shard.iter()),
-                Err(error) => {
-                    self.entries = None;
-                    return Some(Err(error));
-                }
+            if let Err(error) = self.next_shard()? {
+                return Some(Err(error));
             }
         }
+    }
+
+    #[cold]
+    fn next_shard(&mut self) -> Option<Result<()>> {
+        self.entries = None; // the last one is dropped before the next is opened
+        let number = self.numbers.next()?;
+        let shard = self.generation.shard_for_pass(number);
+        Some(shard.map(|shard| self.entries = shard.map(ShardEntries::new)))
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Result<Entry<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Entry<'a>>> {
+        self.advance(ShardEntries::next)
     }
 }
 
@@ -42,19 +112,12 @@ pub struct Shards {
     numbers: std::vec::IntoIter<ShardNumber>,
 }
 
-impl Shards {
-    pub(crate) fn new(snapshot: Snapshot) -> Shards {
-        let numbers: Vec<_> = snapshot.generation.shard_numbers().collect();
-        Shards { snapshot, numbers: numbers.into_iter() }
-    }
-}
-
 impl Iterator for Shards {
     type Item = Result<Shard>;
 
     fn next(&mut self) -> Option<Result<Shard>> {
         let number = self.numbers.next()?;
-        self.snapshot.generation.open_shard_sequential(number).transpose()
+        self.snapshot.shard(number).transpose()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -1,5 +1,6 @@
 //! Walking through all pairs of a shard in storage order: minishard by minishard, row by row.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::byte_range::ByteRange;
@@ -63,6 +64,7 @@ impl Rows {
     }
 
     /// The next row of the current minishard.
+    #[inline]
     pub(crate) fn next_row(&mut self, shard: &ShardReader) -> Option<Row> {
         if self.taken == self.rows.len() {
             self.take_rows(shard)?;
@@ -72,8 +74,25 @@ impl Rows {
         row
     }
 
-    pub(crate) fn current(&self) -> Option<CurrentMinishard> {
-        self.current
+    /// The next row of the shard with its minishard; a bad minishard or a row whose value is not in the file is an
+    /// error in its place.
+    #[inline]
+    pub(crate) fn next(&mut self, shard: &ShardReader) -> Option<Result<(CurrentMinishard, Row)>> {
+        loop {
+            if let Some(row) = self.next_row(shard)
+                && let Some(minishard) = self.current
+            {
+                return Some(match shard.value_range(row) {
+                    Ok(_) => Ok((minishard, row)),
+                    Err(error) => Err(shard.at(minishard.number, error)),
+                });
+            }
+            match self.next_minishard(shard) {
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
     }
 
     /// The shard index entry of a minishard, from a block of them.
@@ -124,53 +143,69 @@ impl Rows {
     }
 }
 
-/// The pairs of a shard in storage order; see [`Shard::iter`].
-///
-/// A bad minishard or a bad value gives one `Err` with its place, and the walk goes on; it always ends.
-pub struct ShardEntries {
-    shard: Shard,
-    rows: Rows,
-}
+/// A shard while it is walked through: mapped, the system reads ahead in it.
+pub(crate) struct Pass<'a>(Cow<'a, Shard>);
 
-impl ShardEntries {
-    pub(crate) fn new(shard: Shard) -> ShardEntries {
-        ShardEntries { shard, rows: Rows::default() }
+impl<'a> Pass<'a> {
+    pub(crate) fn new(shard: Cow<'a, Shard>) -> Pass<'a> {
+        shard.reader().begin_pass();
+        Pass(shard)
+    }
+
+    #[inline]
+    pub(crate) fn reader(&self) -> &ShardReader {
+        self.0.reader()
     }
 }
 
-impl Iterator for ShardEntries {
-    type Item = Result<Entry>;
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.reader().end_pass();
+    }
+}
 
-    fn next(&mut self) -> Option<Result<Entry>> {
-        let reader = self.shard.reader();
-        loop {
-            if let Some(row) = self.rows.next_row(reader)
-                && let Some(minishard) = self.rows.current()
-            {
-                let entry = Entry { shard: self.shard.clone(), minishard, row };
-                let in_file = reader.value_range(row).map_err(|error| reader.at(minishard.number, error));
-                return Some(in_file.map(|_| entry));
-            }
-            match self.rows.next_minishard(reader) {
-                Ok(Some(_)) => {}
-                Ok(None) => return None,
-                Err(error) => return Some(Err(error)),
-            }
-        }
+/// The pairs of a shard in storage order; see [`Shard::iter`].
+///
+/// A bad minishard or a bad value gives one `Err` with its place, and the walk goes on; it always ends.
+pub struct ShardEntries<'a> {
+    pass: Pass<'a>,
+    rows: Rows,
+}
+
+impl<'a> ShardEntries<'a> {
+    pub(crate) fn new(shard: Cow<'a, Shard>) -> ShardEntries<'a> {
+        ShardEntries { pass: Pass::new(shard), rows: Rows::default() }
+    }
+
+    /// The next key alone.
+    #[inline]
+    pub(crate) fn next_key(&mut self) -> Option<Result<u64>> {
+        let found = self.rows.next(self.pass.reader())?;
+        Some(found.map(|(_, row)| row.id))
+    }
+}
+
+impl<'a> Iterator for ShardEntries<'a> {
+    type Item = Result<Entry<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Entry<'a>>> {
+        let found = self.rows.next(self.pass.reader())?;
+        Some(found.map(|(minishard, row)| Entry { shard: self.pass.0.clone(), minishard, row }))
     }
 }
 
 /// A pair met by iteration: the key is known, the value is read when asked for.
 ///
-/// Keeps the shard that it came from mapped.
+/// Borrows the shard where that is open anyway, else keeps it open.
 #[derive(Clone)]
-pub struct Entry {
-    shard: Shard,
+pub struct Entry<'a> {
+    shard: Cow<'a, Shard>,
     minishard: CurrentMinishard,
     row: Row,
 }
 
-impl Entry {
+impl Entry<'_> {
     /// The key.
     #[inline]
     pub fn key(&self) -> u64 {
@@ -189,6 +224,7 @@ impl Entry {
     }
 
     /// The decoded value, as [`Snapshot::get`](crate::Snapshot::get) gives it.
+    #[inline]
     pub fn value(&self) -> Result<Value<'_>> {
         let (reader, number) = (self.shard.reader(), self.minishard.number);
         let checks = ChecksPlace { index_end: self.minishard.index.end, rows: self.minishard.rows };
@@ -218,7 +254,7 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for Entry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("key", &self.key()).field("stored_len", &self.stored_len()).finish()
     }

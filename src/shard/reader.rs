@@ -1,5 +1,6 @@
 //! Reading one shard: key -> minishard -> row -> value.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::format::shard_index::ShardIndexEntry;
 use crate::layout::Layout;
 use crate::prefetch;
 use crate::shard::cache::{CachedIndex, MinishardCache};
-use crate::shard::entries::{Rows, ShardEntries};
+use crate::shard::entries::{Pass, Rows, ShardEntries};
 use crate::shard::extents::Extents;
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
@@ -122,6 +123,11 @@ impl ShardFiles {
         self.data.as_ref().unwrap_or(&self.shard_index)
     }
 
+    /// Both files of the obsolete pair, else the one.
+    fn all(&self) -> impl Iterator<Item = &Storage> {
+        std::iter::once(&self.shard_index).chain(&self.data)
+    }
+
     /// The length of all files.
     pub(crate) fn len(&self) -> u64 {
         self.shard_index.len() + self.data.as_ref().map_or(0, Storage::len)
@@ -186,15 +192,15 @@ impl Shard {
     }
 
     /// All pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
-    pub fn iter(&self) -> ShardEntries {
-        ShardEntries::new(self.clone())
+    pub fn iter(&self) -> ShardEntries<'_> {
+        ShardEntries::new(Cow::Borrowed(self))
     }
 
     /// The number of keys, counted: reads all indexes and no values.
     ///
     /// Errors: the first bad minishard.
     pub fn count(&self) -> Result<u64> {
-        let (mut rows, mut count) = (Rows::default(), 0);
+        let (_pass, mut rows, mut count) = (Pass::new(Cow::Borrowed(self)), Rows::default(), 0);
         while let Some(minishard) = rows.next_minishard(&self.0)? {
             count += minishard.rows;
         }
@@ -208,7 +214,8 @@ impl Shard {
 
     /// All keys in storage order.
     pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
-        self.iter().map(|entry| entry.map(|entry| entry.key()))
+        let mut entries = ShardEntries::new(Cow::Owned(self.clone()));
+        std::iter::from_fn(move || entries.next_key())
     }
 }
 
@@ -693,6 +700,21 @@ impl ShardReader {
         self.files.shard_index.read(ByteRange { start, end: end.max(start) }, 1).map_err(|error| self.at(first, error))
     }
 
+    /// Whether all bytes can be had without reading.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.files.all().all(|storage| storage.in_memory().is_some())
+    }
+
+    /// A pass over the shard begins: what is mapped is read ahead from now on.
+    pub(crate) fn begin_pass(&self) {
+        self.files.all().for_each(Storage::begin_pass);
+    }
+
+    /// A pass over the shard is over.
+    pub(crate) fn end_pass(&self) {
+        self.files.all().for_each(Storage::end_pass);
+    }
+
     /// The bytes of a range, if they can be had without reading.
     pub(crate) fn in_memory(&self, range: ByteRange) -> Option<&[u8]> {
         self.files.data().in_memory().and_then(|bytes| range.of(bytes))
@@ -708,7 +730,7 @@ impl ShardReader {
 
     /// Asks for all pages of a mapped shard.
     pub(crate) fn populate(&self) {
-        for storage in [Some(&self.files.shard_index), self.files.data.as_ref()].into_iter().flatten() {
+        for storage in self.files.all() {
             if let Storage::Mapped(mapping) = storage {
                 mapping.populate();
             }

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::storage::Access;
 
@@ -33,11 +34,23 @@ impl MapPermission {
 }
 
 /// A whole file, mapped read-only.
-pub(crate) struct Mapping(memmap2::Mmap);
+pub(crate) struct Mapping {
+    map: memmap2::Mmap,
+    /// The advice while nobody walks through the file.
+    access: Access,
+    /// Passes over the file under way: the advice is of the map as a whole.
+    passes: Mutex<usize>,
+}
 
 impl Mapping {
     /// Maps a file of `len` bytes; `None` if the process has `max_maps` already or the system gives no more.
-    pub(crate) fn new(file: &File, len: u64, _: MapPermission, max_maps: usize) -> Option<Mapping> {
+    pub(crate) fn new(
+        file: &File,
+        len: u64,
+        _: MapPermission,
+        max_maps: usize,
+        access: Access,
+    ) -> Option<Mapping> {
         let len = usize::try_from(len).ok()?;
         LIVE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |live| (live < max_maps).then_some(live + 1)).ok()?;
         // SAFETY: the map is read-only, and a `MapPermission` exists only where the caller of the face promised
@@ -47,27 +60,47 @@ impl Mapping {
         if map.is_err() {
             LIVE.fetch_sub(1, Ordering::Relaxed);
         }
-        map.ok().map(Mapping)
+        let mapping = Mapping { map: map.ok()?, access, passes: Mutex::new(0) };
+        mapping.advise(access);
+        Some(mapping)
+    }
+
+    /// A pass over the file begins: until the last one is over the system reads ahead, also for lookups meanwhile.
+    pub(crate) fn begin_pass(&self) {
+        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        if *passes == 0 {
+            self.advise(Access::Sequential);
+        }
+        *passes += 1;
+    }
+
+    /// A pass over the file is over.
+    pub(crate) fn end_pass(&self) {
+        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        *passes -= 1;
+        if *passes == 0 {
+            self.advise(self.access);
+        }
     }
 
     /// Passes advice on; a system that does not take it reads as well without.
     #[cfg(unix)]
-    pub(crate) fn advise(&self, access: Access) {
+    fn advise(&self, access: Access) {
         let advice = match access {
             Access::Normal => memmap2::Advice::Normal,
             Access::Random => memmap2::Advice::Random,
             Access::Sequential => memmap2::Advice::Sequential,
         };
-        let _ = self.0.advise(advice);
+        let _ = self.map.advise(advice);
     }
 
     #[cfg(not(unix))]
-    pub(crate) fn advise(&self, _: Access) {}
+    fn advise(&self, _: Access) {}
 
     /// Asks for all pages now.
     #[cfg(target_os = "linux")]
     pub(crate) fn populate(&self) {
-        let _ = self.0.advise(memmap2::Advice::PopulateRead);
+        let _ = self.map.advise(memmap2::Advice::PopulateRead);
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -85,6 +118,6 @@ impl Deref for Mapping {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.map
     }
 }

@@ -7,6 +7,7 @@ mod block_reader;
 mod cursor;
 mod file;
 mod mmap;
+mod read_ahead;
 
 use std::ops::Deref;
 use std::path::Path;
@@ -16,6 +17,7 @@ pub(crate) use block_reader::BlockReader;
 pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
 pub(crate) use file::{PositionedFile, open_regular};
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
+use read_ahead::ReadAheadFile;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
@@ -25,6 +27,7 @@ pub(crate) enum Storage {
     Mapped(Mapping),
     Heap(AlignedBytes),
     File(PositionedFile),
+    ReadAhead(ReadAheadFile),
 }
 
 /// How to come by the bytes of a file.
@@ -37,6 +40,8 @@ pub(crate) enum StorageKind {
         access: Access,
     },
     Positioned,
+    /// Read at positions, for one pass: from blocks read ahead.
+    ReadAhead,
     Heap,
 }
 
@@ -58,15 +63,13 @@ impl Storage {
         let (file, len) = open_regular(path)?;
         match kind {
             StorageKind::Mapped { permission, max_maps, access } => {
-                match Mapping::new(&file, len, permission, max_maps) {
-                    Some(mapping) => {
-                        mapping.advise(access);
-                        Ok(Storage::Mapped(mapping))
-                    }
+                match Mapping::new(&file, len, permission, max_maps, access) {
+                    Some(mapping) => Ok(Storage::Mapped(mapping)),
                     None => Ok(Storage::File(PositionedFile::new(file, len, path))),
                 }
             }
             StorageKind::Positioned => Ok(Storage::File(PositionedFile::new(file, len, path))),
+            StorageKind::ReadAhead => Ok(Storage::ReadAhead(ReadAheadFile::new(PositionedFile::new(file, len, path)))),
             StorageKind::Heap => AlignedBytes::read(file, len, path).map(Storage::Heap),
         }
     }
@@ -78,6 +81,21 @@ impl Storage {
             Self::Mapped(mapping) => mapping.len() as u64,
             Self::Heap(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
+            Self::ReadAhead(file) => file.len(),
+        }
+    }
+
+    /// A pass over the file begins: what is mapped is read ahead from now on.
+    pub(crate) fn begin_pass(&self) {
+        if let Self::Mapped(mapping) = self {
+            mapping.begin_pass();
+        }
+    }
+
+    /// A pass over the file is over.
+    pub(crate) fn end_pass(&self) {
+        if let Self::Mapped(mapping) = self {
+            mapping.end_pass();
         }
     }
 
@@ -87,7 +105,7 @@ impl Storage {
         match self {
             Self::Mapped(mapping) => Some(mapping),
             Self::Heap(bytes) => Some(bytes),
-            Self::File(_) => None,
+            Self::File(_) | Self::ReadAhead(_) => None,
         }
     }
 
@@ -106,6 +124,7 @@ impl Storage {
     fn read_file(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
         match self {
             Self::File(file) if range.end <= file.len() => file.read(range, alignment).map(Bytes::Owned),
+            Self::ReadAhead(file) if range.end <= file.len() => file.read(range, alignment).map(Bytes::Owned),
             _ => Err(out_of_file(range, self.len())),
         }
     }
