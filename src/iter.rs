@@ -1,10 +1,11 @@
 //! Walking through a whole generation in storage order.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use crate::error::Result;
 use crate::generation::Generation;
-use crate::shard::{Entry, Shard, ShardEntries};
+use crate::shard::{Entry, Shard, ShardEntries, Stored};
 use crate::snapshot::Snapshot;
 use crate::spec::ShardNumber;
 
@@ -41,12 +42,9 @@ impl Snapshot {
     /// # Ok(()) }
     /// ```
     pub fn scan<B>(&self, mut f: impl FnMut(Result<Entry<'_>>) -> ControlFlow<B>) -> ControlFlow<B> {
-        for number in self.generation.shard_numbers() {
-            match self.generation.shard_for_pass(number) {
-                Ok(Some(shard)) => shard.iter().try_for_each(&mut f)?,
-                Ok(None) => {}
-                Err(error) => f(Err(error))?,
-            }
+        let mut iter = self.iter();
+        while let Some(entry) = iter.next_borrowed() {
+            f(entry)?;
         }
         ControlFlow::Continue(())
     }
@@ -54,7 +52,7 @@ impl Snapshot {
     /// All keys in storage order; like [`iter`](Snapshot::iter) without the values.
     pub fn keys(&self) -> impl Iterator<Item = Result<u64>> {
         let mut iter = self.iter();
-        std::iter::from_fn(move || iter.advance(ShardEntries::next_key))
+        std::iter::from_fn(move || iter.next_stored()).map(|stored| Ok(stored?.row.id))
     }
 
     /// The shards that have a file, in ascending order; each is what [`shard`](Snapshot::shard) gives.
@@ -72,19 +70,25 @@ pub struct Iter<'a> {
 }
 
 impl<'a> Iter<'a> {
-    /// What `next` gives of the entries of this shard, or of the shards that follow.
+    /// The next row, of the shard that is walked through then.
     #[inline]
-    fn advance<T>(
-        &mut self,
-        next: impl Fn(&mut ShardEntries<'a>) -> Option<Result<T>>,
-    ) -> Option<Result<T>> {
+    fn next_stored(&mut self) -> Option<Result<Stored>> {
         loop {
-            if let Some(found) = self.entries.as_mut().and_then(&next) {
-                return Some(found);
+            if let Some(stored) = self.entries.as_mut().and_then(ShardEntries::next_stored) {
+                return Some(stored);
             }
             if let Err(error) = self.next_shard()? {
                 return Some(Err(error));
             }
+        }
+    }
+
+    /// The next entry for as long as it is not past.
+    #[inline]
+    fn next_borrowed(&mut self) -> Option<Result<Entry<'_>>> {
+        match self.next_stored()? {
+            Ok(stored) => Some(Ok(Entry::new(Cow::Borrowed(self.entries.as_ref()?.shard()), stored))),
+            Err(error) => Some(Err(error)),
         }
     }
 
@@ -102,7 +106,10 @@ impl<'a> Iterator for Iter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Entry<'a>>> {
-        self.advance(ShardEntries::next)
+        match self.next_stored()? {
+            Ok(stored) => Some(Ok(Entry::new(self.entries.as_ref()?.shard().clone(), stored))),
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 

@@ -133,6 +133,13 @@ impl RowsState {
         self.number += 1;
         Some(Row { number, id: self.id, value: RelativeRange { start, end: self.end } })
     }
+
+    /// Appends the next rows of `index`, up to `limit` of them.
+    pub(crate) fn take(&mut self, index: RawIndex<'_>, limit: usize, rows: &mut Vec<Row>) {
+        let left = index.len().saturating_sub(self.number).min(limit);
+        rows.reserve(left);
+        rows.extend((0..left).map_while(|_| self.next(index)));
+    }
 }
 
 /// Where a scan of a large raw index may begin: every [`SCAN_LIMIT`] rows.

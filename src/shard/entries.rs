@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::byte_range::ByteRange;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{RawIndex, Row, RowsState};
 use crate::format::shard_index::{ENTRY_LEN, ShardIndexEntry};
-use crate::shard::reader::{Shard, ShardReader, Value, ValueLocation};
+use crate::shard::reader::{Shard, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{Location, MinishardNumber};
 use crate::storage::Bytes;
 
@@ -39,6 +39,14 @@ pub(crate) struct CurrentMinishard {
     /// The encoded index.
     pub(crate) index: ByteRange,
     pub(crate) rows: u64,
+}
+
+impl CurrentMinishard {
+    #[inline]
+    fn stored(&self, row: Row) -> Stored {
+        let checks = ChecksPlace { index_end: self.index.end, rows: self.rows };
+        Stored { minishard: self.number, row, checks }
+    }
 }
 
 impl Rows {
@@ -74,16 +82,15 @@ impl Rows {
         row
     }
 
-    /// The next row of the shard with its minishard; a bad minishard or a row whose value is not in the file is an
-    /// error in its place.
+    /// The next row of the shard; a bad minishard and a row whose value is not in the file are errors in their place.
     #[inline]
-    pub(crate) fn next(&mut self, shard: &ShardReader) -> Option<Result<(CurrentMinishard, Row)>> {
+    pub(crate) fn next(&mut self, shard: &ShardReader) -> Option<Result<Stored>> {
         loop {
             if let Some(row) = self.next_row(shard)
                 && let Some(minishard) = self.current
             {
                 return Some(match shard.value_range(row) {
-                    Ok(_) => Ok((minishard, row)),
+                    Ok(_) => Ok(minishard.stored(row)),
                     Err(error) => Err(shard.at(minishard.number, error)),
                 });
             }
@@ -136,7 +143,7 @@ impl Rows {
         rows.clear();
         let mut state = self.state;
         if let Ok(view) = self.view(shard, current.index) {
-            rows.extend(std::iter::from_fn(|| state.next(view)).take(ROWS_AT_A_TIME));
+            state.take(view, ROWS_AT_A_TIME, &mut rows);
         }
         (self.state, self.rows, self.taken) = (state, rows, 0);
         (!self.rows.is_empty()).then_some(())
@@ -177,11 +184,14 @@ impl<'a> ShardEntries<'a> {
         ShardEntries { pass: Pass::new(shard), rows: Rows::default() }
     }
 
-    /// The next key alone.
+    pub(crate) fn shard(&self) -> &Cow<'a, Shard> {
+        &self.pass.0
+    }
+
+    /// The next row, without its shard.
     #[inline]
-    pub(crate) fn next_key(&mut self) -> Option<Result<u64>> {
-        let found = self.rows.next(self.pass.reader())?;
-        Some(found.map(|(_, row)| row.id))
+    pub(crate) fn next_stored(&mut self) -> Option<Result<Stored>> {
+        self.rows.next(self.pass.reader())
     }
 }
 
@@ -190,8 +200,8 @@ impl<'a> Iterator for ShardEntries<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Entry<'a>>> {
-        let found = self.rows.next(self.pass.reader())?;
-        Some(found.map(|(minishard, row)| Entry { shard: self.pass.0.clone(), minishard, row }))
+        let stored = self.next_stored()?;
+        Some(stored.map(|stored| Entry { shard: self.pass.0.clone(), stored }))
     }
 }
 
@@ -201,41 +211,43 @@ impl<'a> Iterator for ShardEntries<'a> {
 #[derive(Clone)]
 pub struct Entry<'a> {
     shard: Cow<'a, Shard>,
-    minishard: CurrentMinishard,
-    row: Row,
+    stored: Stored,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    #[inline]
+    pub(crate) fn new(shard: Cow<'a, Shard>, stored: Stored) -> Entry<'a> {
+        Entry { shard, stored }
+    }
+
     /// The key.
     #[inline]
     pub fn key(&self) -> u64 {
-        self.row.id
+        self.stored.row.id
     }
 
     /// The shard and minishard where it is stored; a misplaced key hashes elsewhere.
     pub fn location(&self) -> Location {
-        Location { shard: self.shard.number(), minishard: self.minishard.number }
+        Location { shard: self.shard.number(), minishard: self.stored.minishard }
     }
 
     /// The stored length in bytes: of the encoded value.
     #[inline]
     pub fn stored_len(&self) -> u64 {
-        self.row.value.end.wrapping_sub(self.row.value.start)
+        let value = self.stored.row.value;
+        value.end.wrapping_sub(value.start)
     }
 
     /// The decoded value, as [`Snapshot::get`](crate::Snapshot::get) gives it.
     #[inline]
     pub fn value(&self) -> Result<Value<'_>> {
-        let (reader, number) = (self.shard.reader(), self.minishard.number);
-        let checks = ChecksPlace { index_end: self.minishard.index.end, rows: self.minishard.rows };
-        reader.value_of_row(self.row, checks).map_err(|error| reader.at(number, error).at_key(self.row.id))
+        self.shard.reader().value(&self.stored)
     }
 
     /// The stored bytes of the value: as they are, or one gzip member.
     pub fn encoded_value(&self) -> Result<Value<'_>> {
-        let reader = self.shard.reader();
-        let encoded = reader.encoded_value(self.row);
-        encoded.map(Value::from_bytes).map_err(|error| reader.at(self.minishard.number, error).at_key(self.row.id))
+        let encoded = self.shard.reader().encoded_value(self.stored.row);
+        encoded.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
     /// The bytes between the value and whatever lies before it: its prefix, with padding if there is any.
@@ -243,14 +255,19 @@ impl Entry<'_> {
     /// Empty without looking where the data set is known to have none. Cost for others: the first call in a shard
     /// reads all its indexes.
     pub fn prefix(&self) -> Result<Value<'_>> {
-        let reader = self.shard.reader();
-        let prefix = reader.whole_prefix(self.row);
-        prefix.map(Value::from_bytes).map_err(|error| reader.at(self.minishard.number, error).at_key(self.row.id))
+        let prefix = self.shard.reader().whole_prefix(self.stored.row);
+        prefix.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
     /// Where the value is stored.
     pub fn value_location(&self) -> Result<ValueLocation> {
-        self.shard.reader().value_location(self.minishard.number, self.row)
+        self.shard.reader().value_location(self.stored.minishard, self.stored.row)
+    }
+
+    /// Adds this entry as the place of an error.
+    #[cold]
+    fn at(&self, error: Error) -> Error {
+        self.shard.reader().at(self.stored.minishard, error).at_key(self.stored.row.id)
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) struct ShardReader {
 pub(crate) struct Stored {
     pub(crate) minishard: MinishardNumber,
     pub(crate) row: Row,
-    checks: ChecksPlace,
+    pub(crate) checks: ChecksPlace,
 }
 
 /// A minishard with keys, ready to be searched.
@@ -215,7 +215,7 @@ impl Shard {
     /// All keys in storage order.
     pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
         let mut entries = ShardEntries::new(Cow::Owned(self.clone()));
-        std::iter::from_fn(move || entries.next_key())
+        std::iter::from_fn(move || entries.next_stored()).map(|stored| Ok(stored?.row.id))
     }
 }
 
