@@ -15,6 +15,12 @@ use crate::storage::Bytes;
 /// Rows taken from a minishard index at a time.
 const ROWS_AT_A_TIME: usize = 256;
 
+/// Minishard indexes are asked for so far ahead.
+const MINISHARDS_AHEAD: usize = 8;
+
+/// Cache lines asked for of each.
+const INDEX_LINES: usize = 0;
+
 /// Walks over the rows of a shard; not an iterator, so that it borrows the shard only for a step.
 ///
 /// `next_minishard` goes to the next minishard with keys, `next_row` through its rows. A bad minishard is one
@@ -59,6 +65,7 @@ impl Rows {
             let number = MinishardNumber(self.next_minishard);
             let Some(entry) = self.entry(shard, number)? else { break };
             self.next_minishard += 1;
+            self.prefetch(shard);
             let entered = shard.resolve_minishard_index(number, entry).and_then(|range| match range {
                 Some(index) => self.enter(shard, number, index).map(Some),
                 None => Ok(None),
@@ -114,6 +121,15 @@ impl Rows {
         self.block.extend(bytes.chunks_exact(16).filter_map(ShardIndexEntry::read));
         debug_assert_eq!(ENTRY_LEN, 16);
         Ok(self.block.first().copied())
+    }
+
+    /// Asks for the index of a minishard that is some way ahead.
+    #[inline]
+    fn prefetch(&self, shard: &ShardReader) {
+        let ahead = usize::try_from(self.next_minishard - self.block_first).ok().map(|at| at + MINISHARDS_AHEAD);
+        if let Some(entry) = ahead.and_then(|at| self.block.get(at)) {
+            shard.prefetch_index(*entry, INDEX_LINES);
+        }
     }
 
     fn enter(&mut self, shard: &ShardReader, number: MinishardNumber, index: ByteRange) -> Result<CurrentMinishard> {

@@ -336,6 +336,17 @@ impl ShardReader {
         }
     }
 
+    /// Asks for the beginning of the minishard index of an entry, for a read that follows.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, entry: ShardIndexEntry, lines: usize) {
+        let index = self.index_in_place().and_then(|bytes| {
+            bytes.get(to_usize(self.base.checked_add(entry.minishard_index()?.start)?)..)
+        });
+        if let Some(index) = index {
+            prefetch::lines_from(index, lines);
+        }
+    }
+
     /// Asks for the beginning of a row's value, for a read that follows.
     #[inline]
     pub(crate) fn prefetch_value(&self, row: Row, lines: usize) {
