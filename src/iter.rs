@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use crate::error::Result;
-use crate::generation::Generation;
-use crate::shard::{Entry, Shard, ShardEntries, Stored};
+use crate::shard::{Entry, Shard, ShardEntries, ShardWalk, Value};
 use crate::snapshot::Snapshot;
 use crate::spec::ShardNumber;
 
@@ -20,39 +19,47 @@ impl Snapshot {
     /// owners; [`scan`](Snapshot::scan) spares that.
     pub fn iter(&self) -> Iter<'_> {
         let numbers: Vec<_> = self.generation.shard_numbers().collect();
-        Iter { generation: &self.generation, numbers: numbers.into_iter(), entries: None }
+        Iter { snapshot: self, numbers: numbers.into_iter(), entries: Entries::None }
     }
 
-    /// Hands every pair to `f`, in the order of [`iter`](Snapshot::iter), until `f` breaks.
+    /// Hands every key with its value to `f`, in the order of [`iter`](Snapshot::iter), until `f` breaks.
     ///
-    /// The same as `iter`, and faster by some nanoseconds a pair.
+    /// The same as `iter` with [`Entry::value`], at memory speed also where `iter` is not: a shard is known to be open for
+    /// as long as it takes. A bad entry, minishard or shard is one `Err` with its place.
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
     /// # fn main() -> sharddb::Result<()> {
     /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
-    /// let mut longest = 0;
-    /// let first_error = snapshot.scan(|entry| match entry.and_then(|entry| Ok(entry.value()?.len())) {
-    ///     Ok(len) => {
-    ///         longest = longest.max(len);
+    /// let mut total = 0;
+    /// let first_error = snapshot.scan(|pair| match pair {
+    ///     Ok((_key, value)) => {
+    ///         total += value.len();
     ///         ControlFlow::Continue(())
     ///     }
     ///     Err(error) => ControlFlow::Break(error),
     /// });
     /// # Ok(()) }
     /// ```
-    pub fn scan<B>(&self, mut f: impl FnMut(Result<Entry<'_>>) -> ControlFlow<B>) -> ControlFlow<B> {
-        let mut iter = self.iter();
-        while let Some(entry) = iter.next_borrowed() {
-            f(entry)?;
+    pub fn scan<B>(&self, mut f: impl FnMut(Result<(u64, Value<'_>)>) -> ControlFlow<B>) -> ControlFlow<B> {
+        for shard in self.shards() {
+            match shard {
+                Ok(shard) => {
+                    let mut entries = shard.iter();
+                    while let Some(pair) = entries.next_pair() {
+                        f(pair)?;
+                    }
+                }
+                Err(error) => f(Err(error))?,
+            }
         }
         ControlFlow::Continue(())
     }
 
     /// All keys in storage order; like [`iter`](Snapshot::iter) without the values.
-    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> {
-        let mut iter = self.iter();
-        std::iter::from_fn(move || iter.next_stored()).map(|stored| Ok(stored?.row.id))
+    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
+        let mut keys = Keys { shards: self.shards(), walk: None };
+        std::iter::from_fn(move || keys.next())
     }
 
     /// The shards that have a file, in ascending order; each is what [`shard`](Snapshot::shard) gives.
@@ -64,18 +71,32 @@ impl Snapshot {
 
 /// All pairs of a generation; see [`Snapshot::iter`].
 pub struct Iter<'a> {
-    generation: &'a Generation,
+    snapshot: &'a Snapshot,
     numbers: std::vec::IntoIter<ShardNumber>,
-    entries: Option<ShardEntries<'a>>,
+    entries: Entries<'a>,
+}
+
+/// The shard that an iteration is in.
+enum Entries<'a> {
+    None,
+    /// Held by the snapshot.
+    Held(ShardEntries<'a>),
+    /// Opened for the iteration.
+    Opened(ShardWalk),
 }
 
 impl<'a> Iter<'a> {
-    /// The next row, of the shard that is walked through then.
-    #[inline]
-    fn next_stored(&mut self) -> Option<Result<Stored>> {
+    /// The next entry of a shard that was opened, or of the next shard.
+    #[inline(never)]
+    fn next_elsewhere(&mut self) -> Option<Result<Entry<'a>>> {
         loop {
-            if let Some(stored) = self.entries.as_mut().and_then(ShardEntries::next_stored) {
-                return Some(stored);
+            let entry = match &mut self.entries {
+                Entries::Held(entries) => entries.next(),
+                Entries::Opened(walk) => walk.next_entry(),
+                Entries::None => None,
+            };
+            if entry.is_some() {
+                return entry;
             }
             if let Err(error) = self.next_shard()? {
                 return Some(Err(error));
@@ -83,21 +104,16 @@ impl<'a> Iter<'a> {
         }
     }
 
-    /// The next entry for as long as it is not past.
-    #[inline]
-    fn next_borrowed(&mut self) -> Option<Result<Entry<'_>>> {
-        match self.next_stored()? {
-            Ok(stored) => Some(Ok(Entry::new(Cow::Borrowed(self.entries.as_ref()?.shard()), stored))),
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    #[cold]
     fn next_shard(&mut self) -> Option<Result<()>> {
-        self.entries = None; // the last one is dropped before the next is opened
+        self.entries = Entries::None; // the last one is dropped before the next is opened
         let number = self.numbers.next()?;
-        let shard = self.generation.shard_for_pass(number);
-        Some(shard.map(|shard| self.entries = shard.map(ShardEntries::new)))
+        Some(self.snapshot.generation.shard_for_pass(number).map(|shard| {
+            self.entries = match shard {
+                Some(Cow::Borrowed(shard)) => Entries::Held(shard.iter()),
+                Some(Cow::Owned(shard)) => Entries::Opened(ShardWalk::new(shard)),
+                None => Entries::None,
+            }
+        }))
     }
 }
 
@@ -106,10 +122,12 @@ impl<'a> Iterator for Iter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Entry<'a>>> {
-        match self.next_stored()? {
-            Ok(stored) => Some(Ok(Entry::new(self.entries.as_ref()?.shard().clone(), stored))),
-            Err(error) => Some(Err(error)),
+        if let Entries::Held(entries) = &mut self.entries
+            && let Some(entry) = entries.next()
+        {
+            return Some(entry);
         }
+        self.next_elsewhere()
     }
 }
 
@@ -129,5 +147,27 @@ impl Iterator for Shards {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.numbers.size_hint()
+    }
+}
+
+/// All keys of a generation.
+struct Keys {
+    shards: Shards,
+    walk: Option<ShardWalk>,
+}
+
+impl Keys {
+    #[inline]
+    fn next(&mut self) -> Option<Result<u64>> {
+        loop {
+            if let Some(stored) = self.walk.as_mut().and_then(Iterator::next) {
+                return Some(stored.map(|stored| stored.row.id));
+            }
+            self.walk = None; // the last shard is dropped before the next is opened
+            match self.shards.next()? {
+                Ok(shard) => self.walk = Some(ShardWalk::new(shard)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
     }
 }

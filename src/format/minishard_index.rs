@@ -34,7 +34,7 @@ pub(crate) struct Row {
 }
 
 /// A decoded minishard index, viewed in place.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct RawIndex<'a> {
     // INVARIANT: three rows of the same length
     ids: &'a [U64],
@@ -97,16 +97,6 @@ impl<'a> RawIndex<'a> {
         self.rows_from(RowsState::default())
     }
 
-    /// The rows from `first` on, up to `limit` of them.
-    #[inline]
-    fn part(&self, first: usize, limit: usize) -> RawIndex<'a> {
-        let part = |row: &'a [U64]| {
-            let (_, rest) = row.split_at_checked(first).unwrap_or_default();
-            rest.get(..limit).unwrap_or(rest)
-        };
-        RawIndex { ids: part(self.ids), starts: part(self.starts), sizes: part(self.sizes) }
-    }
-
     /// Whether all ranges are possible; see [`SearchableIndex::can_tell_absence`].
     #[inline]
     pub(crate) fn is_possible(&self) -> bool {
@@ -142,21 +132,6 @@ impl RowsState {
         self.end = start.wrapping_add(size.get());
         self.number += 1;
         Some(Row { number, id: self.id, value: RelativeRange { start, end: self.end } })
-    }
-
-    /// Appends the next rows of `index`, up to `limit` of them.
-    #[inline]
-    pub(crate) fn take(&mut self, index: RawIndex<'_>, limit: usize, rows: &mut Vec<Row>) {
-        let RawIndex { ids, starts, sizes } = index.part(self.number, limit);
-        let RowsState { mut number, mut id, mut end } = *self;
-        rows.extend(ids.iter().zip(starts).zip(sizes).map(|((id_delta, start_delta), size)| {
-            id = id.wrapping_add(id_delta.get());
-            let start = end.wrapping_add(start_delta.get());
-            end = start.wrapping_add(size.get());
-            number += 1;
-            Row { number: number - 1, id, value: RelativeRange { start, end } }
-        }));
-        *self = RowsState { number, id, end };
     }
 }
 

@@ -12,14 +12,11 @@ use crate::shard::reader::{Shard, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{Location, MinishardNumber};
 use crate::storage::Bytes;
 
-/// Rows taken from a minishard index at a time.
-const ROWS_AT_A_TIME: usize = 256;
-
 /// Minishard indexes are asked for so far ahead.
 const MINISHARDS_AHEAD: usize = 8;
 
 /// Cache lines asked for of each.
-const INDEX_LINES: usize = 0;
+const INDEX_LINES: usize = 3;
 
 /// Walks over the rows of a shard; not an iterator, so that it borrows the shard only for a step.
 ///
@@ -31,10 +28,9 @@ pub(crate) struct Rows {
     block_first: u64,
     block: Vec<ShardIndexEntry>,
     current: Option<CurrentMinishard>,
+    /// The index of the current minishard, unless it is searched where it lies.
     decoded: Option<Vec<u8>>,
     state: RowsState,
-    rows: Vec<Row>,
-    taken: usize,
     cut_short: bool,
 }
 
@@ -59,13 +55,10 @@ impl Rows {
     /// Goes to the next minishard with keys.
     pub(crate) fn next_minishard(&mut self, shard: &ShardReader) -> Result<Option<CurrentMinishard>> {
         self.current = None;
-        self.rows.clear();
-        self.taken = 0;
         while !self.cut_short && self.next_minishard < shard.spec.minishards() {
             let number = MinishardNumber(self.next_minishard);
             let Some(entry) = self.entry(shard, number)? else { break };
             self.next_minishard += 1;
-            self.prefetch(shard);
             let entered = shard.resolve_minishard_index(number, entry).and_then(|range| match range {
                 Some(index) => self.enter(shard, number, index).map(Some),
                 None => Ok(None),
@@ -81,32 +74,19 @@ impl Rows {
     /// The next row of the current minishard.
     #[inline]
     pub(crate) fn next_row(&mut self, shard: &ShardReader) -> Option<Row> {
-        if self.taken == self.rows.len() {
-            self.take_rows(shard)?;
-        }
-        let row = self.rows.get(self.taken).copied();
-        self.taken += 1;
+        let mut state = self.state;
+        let row = state.next(self.view(shard, self.current?.index).ok()?);
+        self.state = state;
         row
     }
 
-    /// The next row of the shard; a bad minishard and a row whose value is not in the file are errors in their place.
-    #[inline]
-    pub(crate) fn next(&mut self, shard: &ShardReader) -> Option<Result<Stored>> {
-        loop {
-            if let Some(row) = self.next_row(shard)
-                && let Some(minishard) = self.current
-            {
-                return Some(match shard.value_range(row) {
-                    Ok(_) => Ok(minishard.stored(row)),
-                    Err(error) => Err(shard.at(minishard.number, error)),
-                });
-            }
-            match self.next_minishard(shard) {
-                Ok(Some(_)) => {}
-                Ok(None) => return None,
-                Err(error) => return Some(Err(error)),
-            }
+    /// The index of the current minishard where it lies in memory; an empty one if it does not.
+    fn in_place<'a>(&self, shard: &'a ShardReader) -> RawIndex<'a> {
+        match (&self.decoded, self.current) {
+            (None, Some(current)) => RawIndex::view(shard.in_memory(current.index).unwrap_or_default()),
+            _ => Ok(RawIndex::default()),
         }
+        .unwrap_or_default()
     }
 
     /// The shard index entry of a minishard, from a block of them.
@@ -152,18 +132,6 @@ impl Rows {
         }
         .map_err(|error| error.at_offset(index.start))
     }
-
-    fn take_rows(&mut self, shard: &ShardReader) -> Option<()> {
-        let current = self.current?;
-        let mut rows = std::mem::take(&mut self.rows);
-        rows.clear();
-        let mut state = self.state;
-        if let Ok(view) = self.view(shard, current.index) {
-            state.take(view, ROWS_AT_A_TIME, &mut rows);
-        }
-        (self.state, self.rows, self.taken) = (state, rows, 0);
-        (!self.rows.is_empty()).then_some(())
-    }
 }
 
 /// A shard while it is walked through: mapped, the system reads ahead in it.
@@ -176,7 +144,7 @@ impl<'a> Pass<'a> {
     }
 
     #[inline]
-    pub(crate) fn reader(&self) -> &ShardReader {
+    fn reader(&self) -> &ShardReader {
         self.0.reader()
     }
 }
@@ -187,27 +155,109 @@ impl Drop for Pass<'_> {
     }
 }
 
+/// The rows of a shard in storage order, with a hold of the shard.
+pub(crate) struct ShardWalk {
+    pass: Pass<'static>,
+    rows: Rows,
+}
+
+impl ShardWalk {
+    pub(crate) fn new(shard: Shard) -> ShardWalk {
+        ShardWalk { pass: Pass::new(Cow::Owned(shard)), rows: Rows::default() }
+    }
+
+    /// The next pair, with a hold of the shard for itself.
+    pub(crate) fn next_entry(&mut self) -> Option<Result<Entry<'static>>> {
+        let stored = self.next()?;
+        Some(stored.map(|stored| Entry { shard: self.pass.0.clone(), stored }))
+    }
+}
+
+impl Iterator for ShardWalk {
+    type Item = Result<Stored>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Stored>> {
+        let reader = self.pass.reader();
+        loop {
+            if let Some(row) = self.rows.next_row(reader)
+                && let Some(minishard) = self.rows.current
+            {
+                let stored = minishard.stored(row);
+                return Some(reader.check_range(&stored).map(|()| stored));
+            }
+            match self.rows.next_minishard(reader) {
+                Ok(Some(_)) => self.rows.prefetch(reader),
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
 /// The pairs of a shard in storage order; see [`Shard::iter`].
 ///
 /// A bad minishard or a bad value gives one `Err` with its place, and the walk goes on; it always ends.
 pub struct ShardEntries<'a> {
-    pass: Pass<'a>,
+    shard: &'a Shard,
     rows: Rows,
+    /// Of the current minishard, if it lies in memory.
+    index: RawIndex<'a>,
+    _pass: Pass<'a>,
 }
 
 impl<'a> ShardEntries<'a> {
-    pub(crate) fn new(shard: Cow<'a, Shard>) -> ShardEntries<'a> {
-        ShardEntries { pass: Pass::new(shard), rows: Rows::default() }
+    pub(crate) fn new(shard: &'a Shard) -> ShardEntries<'a> {
+        ShardEntries {
+            shard,
+            rows: Rows::default(),
+            index: RawIndex::default(),
+            _pass: Pass::new(Cow::Borrowed(shard)),
+        }
     }
 
-    pub(crate) fn shard(&self) -> &Cow<'a, Shard> {
-        &self.pass.0
-    }
-
-    /// The next row, without its shard.
+    /// The next key with its value.
     #[inline]
-    pub(crate) fn next_stored(&mut self) -> Option<Result<Stored>> {
-        self.rows.next(self.pass.reader())
+    pub(crate) fn next_pair(&mut self) -> Option<Result<(u64, Value<'a>)>> {
+        match self.next_stored()? {
+            Ok(stored) => Some(self.shard.reader().value(&stored).map(|value| (stored.row.id, value))),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    #[inline]
+    fn next_stored(&mut self) -> Option<Result<Stored>> {
+        let row = match self.rows.state.next(self.index) {
+            Some(row) => row,
+            None => match self.next_elsewhere()? {
+                Ok(row) => row,
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        Some(Ok(self.rows.current?.stored(row)))
+    }
+
+    /// The next row behind those of `index`: of an index that is not in memory, or of the next minishard.
+    fn next_elsewhere(&mut self) -> Option<Result<Row>> {
+        let reader = self.shard.reader();
+        loop {
+            if self.rows.decoded.is_some()
+                && let Some(row) = self.rows.next_row(reader)
+            {
+                return Some(Ok(row));
+            }
+            self.index = RawIndex::default(); // a minishard that cannot be entered must not show the one before
+            match self.rows.next_minishard(reader) {
+                Ok(Some(_)) => {
+                    self.index = self.rows.in_place(reader);
+                    if let Some(row) = self.rows.state.next(self.index) {
+                        return Some(Ok(row));
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
     }
 }
 
@@ -216,8 +266,9 @@ impl<'a> Iterator for ShardEntries<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Entry<'a>>> {
-        let stored = self.next_stored()?;
-        Some(stored.map(|stored| Entry { shard: self.pass.0.clone(), stored }))
+        Some(self.next_stored()?.and_then(|stored| self.shard.reader().check_range(&stored).map(|()| {
+            Entry { shard: Cow::Borrowed(self.shard), stored }
+        })))
     }
 }
 
@@ -230,12 +281,7 @@ pub struct Entry<'a> {
     stored: Stored,
 }
 
-impl<'a> Entry<'a> {
-    #[inline]
-    pub(crate) fn new(shard: Cow<'a, Shard>, stored: Stored) -> Entry<'a> {
-        Entry { shard, stored }
-    }
-
+impl Entry<'_> {
     /// The key.
     #[inline]
     pub fn key(&self) -> u64 {

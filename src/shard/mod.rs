@@ -10,6 +10,7 @@ mod writer;
 pub use cache::CacheStats;
 pub(crate) use cache::MinishardCache;
 pub use entries::{Entry, ShardEntries};
+pub(crate) use entries::ShardWalk;
 pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};
 pub use reader::{Shard, Value, ValueLocation};
 pub use sections::ShardSummary;

@@ -15,7 +15,7 @@ use crate::format::shard_index::ShardIndexEntry;
 use crate::layout::Layout;
 use crate::prefetch;
 use crate::shard::cache::{CachedIndex, MinishardCache};
-use crate::shard::entries::{Pass, Rows, ShardEntries};
+use crate::shard::entries::{Pass, Rows, ShardEntries, ShardWalk};
 use crate::shard::extents::Extents;
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
@@ -193,7 +193,7 @@ impl Shard {
 
     /// All pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
     pub fn iter(&self) -> ShardEntries<'_> {
-        ShardEntries::new(Cow::Borrowed(self))
+        ShardEntries::new(self)
     }
 
     /// The number of keys, counted: reads all indexes and no values.
@@ -214,8 +214,7 @@ impl Shard {
 
     /// All keys in storage order.
     pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
-        let mut entries = ShardEntries::new(Cow::Owned(self.clone()));
-        std::iter::from_fn(move || entries.next_stored()).map(|stored| Ok(stored?.row.id))
+        ShardWalk::new(self.clone()).map(|stored| Ok(stored?.row.id))
     }
 }
 
@@ -504,6 +503,15 @@ impl ShardReader {
         }
     }
 
+    /// Whether the value lies in the file; an error that says where it does not.
+    #[inline]
+    pub(crate) fn check_range(&self, stored: &Stored) -> Result<()> {
+        match self.value_range(stored.row) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.at(stored.minishard, error)),
+        }
+    }
+
     #[cold]
     fn bad_value_range(&self, row: Row) -> Error {
         let behind = self.files.data().len().saturating_sub(self.base);
@@ -527,12 +535,15 @@ impl ShardReader {
     /// whatever is wrong.
     #[inline]
     fn value_in_place(&self, row: Row) -> Option<Value<'_>> {
-        if !self.values_in_place {
-            return None;
-        }
-        let bytes = self.files.data().in_memory()?;
+        let bytes = self.values_in_place()?;
         let range = row.value.resolve(self.base, bytes.len() as u64)?;
         range.of(bytes).map(|value| Value(Bytes::Borrowed(value)))
+    }
+
+    /// All bytes of the file, where values are given as they lie in it.
+    #[inline]
+    pub(crate) fn values_in_place(&self) -> Option<&[u8]> {
+        if self.values_in_place { self.files.data().in_memory() } else { None }
     }
 
     #[inline(never)]
