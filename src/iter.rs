@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use crate::error::Result;
-use crate::shard::{Entry, Shard, ShardEntries, ShardWalk, Value};
+use crate::shard::{Entry, Shard, ShardEntries, ShardWalk, Stored, Value};
 use crate::snapshot::Snapshot;
 use crate::spec::ShardNumber;
 
@@ -86,24 +86,16 @@ enum Entries<'a> {
 }
 
 impl<'a> Iter<'a> {
-    /// The next entry of a shard that was opened, or of the next shard.
+    /// The next row of a shard that was opened for the iteration; `None` if there is none and the next shard is held.
     #[inline(never)]
-    fn next_elsewhere(&mut self) -> Option<Result<Entry<'a>>> {
-        loop {
-            let entry = match &mut self.entries {
-                Entries::Held(entries) => entries.next(),
-                Entries::Opened(walk) => walk.next_entry(),
-                Entries::None => None,
-            };
-            if entry.is_some() {
-                return entry;
-            }
-            if let Err(error) = self.next_shard()? {
-                return Some(Err(error));
-            }
+    fn next_opened(&mut self) -> Result<Option<(Shard, Stored)>> {
+        match &mut self.entries {
+            Entries::Opened(walk) => walk.next().transpose().map(|stored| stored.map(|stored| (walk.shard(), stored))),
+            Entries::Held(_) | Entries::None => Ok(None),
         }
     }
 
+    #[inline(never)]
     fn next_shard(&mut self) -> Option<Result<()>> {
         self.entries = Entries::None; // the last one is dropped before the next is opened
         let number = self.numbers.next()?;
@@ -122,12 +114,21 @@ impl<'a> Iterator for Iter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Entry<'a>>> {
-        if let Entries::Held(entries) = &mut self.entries
-            && let Some(entry) = entries.next()
-        {
-            return Some(entry);
+        loop {
+            if let Entries::Held(entries) = &mut self.entries
+                && let Some(entry) = entries.next()
+            {
+                return Some(entry);
+            }
+            match self.next_opened() {
+                Ok(Some((shard, stored))) => return Some(Ok(Entry::new(Cow::Owned(shard), stored))),
+                Ok(None) => {}
+                Err(error) => return Some(Err(error)),
+            }
+            if let Err(error) = self.next_shard()? {
+                return Some(Err(error));
+            }
         }
-        self.next_elsewhere()
     }
 }
 

@@ -166,10 +166,9 @@ impl ShardWalk {
         ShardWalk { pass: Pass::new(Cow::Owned(shard)), rows: Rows::default() }
     }
 
-    /// The next pair, with a hold of the shard for itself.
-    pub(crate) fn next_entry(&mut self) -> Option<Result<Entry<'static>>> {
-        let stored = self.next()?;
-        Some(stored.map(|stored| Entry { shard: self.pass.0.clone(), stored }))
+    /// Another hold of the shard.
+    pub(crate) fn shard(&self) -> Shard {
+        self.pass.0.as_ref().clone()
     }
 }
 
@@ -266,9 +265,14 @@ impl<'a> Iterator for ShardEntries<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Entry<'a>>> {
-        Some(self.next_stored()?.and_then(|stored| self.shard.reader().check_range(&stored).map(|()| {
-            Entry { shard: Cow::Borrowed(self.shard), stored }
-        })))
+        let stored = match self.next_stored()? {
+            Ok(stored) => stored,
+            Err(error) => return Some(Err(error)),
+        };
+        match self.shard.reader().check_range(&stored) {
+            Ok(()) => Some(Ok(Entry::new(Cow::Borrowed(self.shard), stored))),
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 
@@ -281,7 +285,12 @@ pub struct Entry<'a> {
     stored: Stored,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    #[inline]
+    pub(crate) fn new(shard: Cow<'a, Shard>, stored: Stored) -> Entry<'a> {
+        Entry { shard, stored }
+    }
+
     /// The key.
     #[inline]
     pub fn key(&self) -> u64 {
