@@ -28,6 +28,12 @@ impl RelativeRange {
         (start <= end && end <= file_len).then_some(ByteRange { start, end })
     }
 
+    /// The bytes in this range of those behind the shard index; `None` if it is not in order or not all are there.
+    #[inline]
+    pub(crate) fn of(self, behind: &[u8]) -> Option<&[u8]> {
+        behind.get(usize::try_from(self.start).ok()?..usize::try_from(self.end).ok()?)
+    }
+
     /// Whether there could be a file with this range: it is in order and ends within 2^63 bytes.
     #[inline]
     pub(crate) fn is_possible(self) -> bool {

@@ -115,7 +115,7 @@ impl ShardDb {
     /// The value keeps its shard's map alive. Cost: one shared counter more than [`Reader::get`].
     pub fn get(&self, key: u64) -> Result<Option<OwnedValue>> {
         let snapshot = self.snapshot();
-        snapshot.generation.find(key)?.map(|found| OwnedValue::new(&found)).transpose()
+        Ok(snapshot.generation.get_with_shard(key)?.map(|(shard, value)| OwnedValue::new(shard, value)))
     }
 
     /// Whether a key is there in the generation that is served now.
@@ -241,7 +241,7 @@ impl Reader {
     /// Whether a key is there in the generation that is served now.
     #[inline]
     pub fn contains(&mut self, key: u64) -> Result<bool> {
-        Ok(self.cache.load().find(key)?.is_some())
+        self.cache.load().contains(key)
     }
 
     /// Pins the generation that is served now.

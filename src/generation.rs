@@ -142,14 +142,34 @@ impl Generation {
     /// The value of a key: the read path.
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
-        match self.find(key)? {
-            Some(found) => found.value().map(Some),
-            None => Ok(None),
+        let location = self.spec.locate(key);
+        match self.shard(location.shard) {
+            Ok(Some(shard)) => shard.reader().get(location.minishard, key),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.at_key(key)),
         }
     }
 
-    /// The read path up to the row.
+    /// The same with the shard that the value lies in.
+    pub(crate) fn get_with_shard(&self, key: u64) -> Result<Option<(&Shard, Value<'_>)>> {
+        let location = self.spec.locate(key);
+        let Some(shard) = self.shard(location.shard).map_err(|error| error.at_key(key))? else { return Ok(None) };
+        let value = shard.reader().get(location.minishard, key)?;
+        Ok(value.map(|value| (shard, value)))
+    }
+
+    /// Whether a key is there.
     #[inline]
+    pub(crate) fn contains(&self, key: u64) -> Result<bool> {
+        let location = self.spec.locate(key);
+        match self.shard(location.shard) {
+            Ok(Some(shard)) => shard.reader().contains(location.minishard, key),
+            Ok(None) => Ok(false),
+            Err(error) => Err(error.at_key(key)),
+        }
+    }
+
+    /// Where a key is stored.
     pub(crate) fn find(&self, key: u64) -> Result<Option<Found<'_>>> {
         let location = self.spec.locate(key);
         let Some(shard) = self.shard(location.shard).map_err(|error| error.at_key(key))? else { return Ok(None) };
@@ -284,11 +304,6 @@ impl<'a> Found<'a> {
     #[inline]
     pub(crate) fn reader(&self) -> &'a ShardReader {
         self.shard.reader()
-    }
-
-    #[inline]
-    pub(crate) fn value(&self) -> Result<Value<'a>> {
-        self.reader().value(&self.stored)
     }
 
     pub(crate) fn value_location(&self) -> Result<ValueLocation> {

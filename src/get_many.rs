@@ -6,8 +6,8 @@
 use std::ops::ControlFlow;
 
 use crate::error::Result;
-use crate::generation::Found;
-use crate::shard::{Shard, Value, ValueLocation};
+use crate::prefetch;
+use crate::shard::{MinishardInPlace, ShardInPlace, Value, ValueLocation};
 use crate::snapshot::Snapshot;
 use crate::spec::MinishardNumber;
 
@@ -17,7 +17,8 @@ const GROUP: usize = 16;
 /// Cache lines of a value asked for ahead; the processor's own prefetcher takes over behind them.
 const VALUE_LINES: usize = 4;
 
-type Lookup<T> = Result<Option<T>>;
+/// What a lookup finds at a step, if it may be read as it lies in memory; the inner `None`: the key is not there.
+type InMemory<T> = Option<Option<T>>;
 
 impl Snapshot {
     /// The values of many keys, in their order; a key may be repeated.
@@ -54,88 +55,89 @@ impl Snapshot {
         keys: &[u64],
         mut f: impl FnMut(usize, Result<Option<Value<'a>>>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        self.find_many(keys, VALUE_LINES, |at, found| {
-            f(at, found.and_then(|found| found.map(|found| found.value()).transpose()))
-        })
-    }
-
-    /// Whether each of many keys is there, in their order.
-    pub fn contains_many(&self, keys: &[u64]) -> Vec<Result<bool>> {
-        self.collect_many(keys, |found| Ok(found?.is_some()))
-    }
-
-    /// Where the value of each of many keys is stored, in their order.
-    pub fn locate_many(&self, keys: &[u64]) -> Vec<Result<Option<ValueLocation>>> {
-        self.collect_many(keys, |found| found?.map(|found| found.value_location()).transpose())
-    }
-
-    /// The bytes before the value of each of many keys: pairs of a key and how many; see
-    /// [`get_prefix`](Snapshot::get_prefix).
-    pub fn get_prefix_many(&self, requests: &[(u64, u64)]) -> Vec<Result<Option<Value<'_>>>> {
-        let keys: Vec<u64> = requests.iter().map(|(key, _)| *key).collect();
-        let mut lengths = requests.iter().map(|(_, n)| *n);
-        self.collect_many(&keys, |found| {
-            let n = lengths.next().unwrap_or(0);
-            found?.map(|found| found.reader().prefix(&found.stored, n)).transpose()
-        })
-    }
-
-    fn collect_many<'a, T>(
-        &'a self,
-        keys: &[u64],
-        mut f: impl FnMut(Lookup<Found<'a>>) -> Result<T>,
-    ) -> Vec<Result<T>> {
-        let mut results = Vec::with_capacity(keys.len());
-        let ControlFlow::Continue(()) = self.find_many(keys, 0, |_, found| {
-            results.push(f(found));
-            ControlFlow::<std::convert::Infallible>::Continue(())
-        });
-        results
-    }
-
-    /// The rows of many keys, group by group.
-    fn find_many<'a, B>(
-        &'a self,
-        keys: &[u64],
-        value_lines: usize,
-        mut f: impl FnMut(usize, Lookup<Found<'a>>) -> ControlFlow<B>,
-    ) -> ControlFlow<B> {
-        let mut minishards = Vec::with_capacity(GROUP);
-        let mut rows = Vec::with_capacity(GROUP);
         for (group_number, group) in keys.chunks(GROUP).enumerate() {
-            minishards.extend(group.iter().map(|key| self.stage_entry(*key)));
-            minishards.iter().for_each(stage_minishard);
-            rows.extend(minishards.drain(..).zip(group).map(|(it, key)| stage_row(it, *key, value_lines)));
-            for (at, (row, key)) in rows.drain(..).zip(group).enumerate() {
-                f(group_number * GROUP + at, row.map_err(|error| error.at_key(*key)))?;
+            let values = self.stage(group, VALUE_LINES);
+            for (at, (key, value)) in group.iter().zip(values).enumerate() {
+                let value = match value {
+                    Some(value) => Ok(value.map(Value::borrowed_from)),
+                    None => self.get(*key),
+                };
+                f(group_number * GROUP + at, value)?;
             }
         }
         ControlFlow::Continue(())
     }
 
+    /// Whether each of many keys is there, in their order.
+    pub fn contains_many(&self, keys: &[u64]) -> Vec<Result<bool>> {
+        let mut results = Vec::with_capacity(keys.len());
+        for group in keys.chunks(GROUP) {
+            let values = self.stage(group, 0);
+            results.extend(group.iter().zip(values).map(|(key, value)| match value {
+                Some(value) => Ok(value.is_some()),
+                None => self.contains(*key),
+            }));
+        }
+        results
+    }
+
+    /// Where the value of each of many keys is stored, in their order.
+    pub fn locate_many(&self, keys: &[u64]) -> Vec<Result<Option<ValueLocation>>> {
+        keys.chunks(GROUP)
+            .flat_map(|group| {
+                self.stage(group, 0);
+                group.iter().map(|key| self.locate(*key))
+            })
+            .collect()
+    }
+
+    /// The bytes before the value of each of many keys: pairs of a key and how many; see
+    /// [`get_prefix`](Snapshot::get_prefix).
+    pub fn get_prefix_many(&self, requests: &[(u64, u64)]) -> Vec<Result<Option<Value<'_>>>> {
+        requests.iter().map(|(key, n)| self.get_prefix(*key, *n)).collect()
+    }
+
+    /// The values of a group of keys, on their way into the cache: `None` for what does not simply lie in memory.
+    #[inline]
+    fn stage<'a>(&'a self, group: &[u64], value_lines: usize) -> [InMemory<&'a [u8]>; GROUP] {
+        let mut shards = [None; GROUP];
+        for (key, staged) in group.iter().zip(&mut shards) {
+            *staged = self.stage_entry(*key);
+        }
+        let mut minishards = [None; GROUP];
+        for (shard, staged) in shards.iter().zip(&mut minishards) {
+            *staged = shard.as_ref().and_then(stage_minishard);
+        }
+        let mut values = [None; GROUP];
+        for ((key, minishard), staged) in group.iter().zip(&minishards).zip(&mut values) {
+            *staged = minishard.as_ref().and_then(|minishard| stage_value(minishard, *key, value_lines));
+        }
+        values
+    }
+
     /// Asks for the shard index entry of a key.
     #[inline]
-    fn stage_entry(&self, key: u64) -> Lookup<(&Shard, MinishardNumber)> {
+    fn stage_entry(&self, key: u64) -> Option<(ShardInPlace<'_>, MinishardNumber)> {
         let location = self.generation.spec().locate(key);
-        let Some(shard) = self.generation.shard(location.shard)? else { return Ok(None) };
-        shard.reader().prefetch_entry(location.minishard);
-        Ok(Some((shard, location.minishard)))
+        let shard = self.generation.shard(location.shard).ok()??.reader().in_place()?;
+        shard.prefetch_entry(location.minishard);
+        Some((shard, location.minishard))
     }
 }
 
-/// Asks for the minishard, whose entry has come.
+/// Asks for the index of the minishard, whose entry has come.
 #[inline]
-fn stage_minishard(minishard: &Lookup<(&Shard, MinishardNumber)>) {
-    if let Ok(Some((shard, number))) = minishard {
-        shard.reader().prefetch_minishard(*number);
-    }
+fn stage_minishard<'a>((shard, number): &(ShardInPlace<'a>, MinishardNumber)) -> InMemory<MinishardInPlace<'a>> {
+    let minishard = shard.minishard(*number)?;
+    minishard.iter().for_each(MinishardInPlace::prefetch_index);
+    Some(minishard)
 }
 
 /// Finds the key in its minishard, which has come, and asks for the value.
 #[inline]
-fn stage_row<'a>(minishard: Lookup<(&'a Shard, MinishardNumber)>, key: u64, value_lines: usize) -> Lookup<Found<'a>> {
-    let Some((shard, number)) = minishard? else { return Ok(None) };
-    let Some(stored) = shard.reader().find_in(number, key)? else { return Ok(None) };
-    shard.reader().prefetch_value(stored.row, value_lines);
-    Ok(Some(Found { shard, stored }))
+fn stage_value<'a>(minishard: &Option<MinishardInPlace<'a>>, key: u64, lines: usize) -> InMemory<&'a [u8]> {
+    let Some(minishard) = minishard else { return Some(None) };
+    let value = minishard.get(key)?;
+    value.iter().for_each(|value| prefetch::lines(value, lines));
+    Some(value)
 }

@@ -121,7 +121,7 @@ impl<'a> Iterator for Iter<'a> {
                 return Some(entry);
             }
             match self.next_opened() {
-                Ok(Some((shard, stored))) => return Some(Ok(Entry::new(Cow::Owned(shard), stored))),
+                Ok(Some((shard, stored))) => return Some(Ok(Entry::owning(shard, stored))),
                 Ok(None) => {}
                 Err(error) => return Some(Err(error)),
             }

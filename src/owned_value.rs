@@ -4,10 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use crate::byte_range::ByteRange;
-use crate::error::Result;
-use crate::generation::Found;
-use crate::shard::Shard;
-
+use crate::shard::{Shard, Value};
 use crate::storage::{AlignedBytes, Bytes};
 
 /// A value that keeps what it lies in alive; see [`ShardDb::get`](crate::ShardDb::get).
@@ -21,13 +18,15 @@ enum Owner {
 }
 
 impl OwnedValue {
-    pub(crate) fn new(found: &Found<'_>) -> Result<OwnedValue> {
-        Ok(OwnedValue(match found.value()?.into_bytes() {
-            Bytes::Borrowed(_) => {
-                Owner::Shard { shard: found.shard.clone(), range: found.reader().value_range(found.stored.row)? }
-            }
+    /// Keeps a value that was read from a shard.
+    pub(crate) fn new(shard: &Shard, value: Value<'_>) -> OwnedValue {
+        OwnedValue(match value.into_bytes() {
+            Bytes::Borrowed(bytes) => match shard.reader().range_of(bytes) {
+                Some(range) => Owner::Shard { shard: shard.clone(), range },
+                None => Owner::Bytes(AlignedBytes::from(bytes.to_vec())),
+            },
             Bytes::Owned(bytes) => Owner::Bytes(bytes),
-        }))
+        })
     }
 }
 

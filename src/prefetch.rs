@@ -5,6 +5,12 @@
 /// The size of a cache line, near enough everywhere.
 const LINE: usize = 64;
 
+/// The most cache lines that `len` bytes can lie in.
+#[inline]
+pub(crate) fn lines_of(len: u64) -> usize {
+    usize::try_from(len / LINE as u64).unwrap_or(usize::MAX - 2) + 2
+}
+
 /// Asks for the first `lines` cache lines of `bytes`.
 #[inline]
 pub(crate) fn lines(bytes: &[u8], lines: usize) {

@@ -72,7 +72,7 @@ impl Snapshot {
     /// Whether a key is there; its value is not touched.
     #[inline]
     pub fn contains(&self, key: u64) -> Result<bool> {
-        Ok(self.generation.find(key)?.is_some())
+        self.generation.contains(key)
     }
 
     /// Where the value of a key is stored: file, offset, stored length.

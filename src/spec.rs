@@ -75,6 +75,9 @@ pub struct ShardingSpec {
     shard_bits: u8,
     minishard_index_encoding: Encoding,
     data_encoding: Encoding,
+    // INVARIANT: the lowest `minishard_bits` and the lowest `shard_bits`, kept so that a lookup need not make them
+    minishard_mask: u64,
+    shard_mask: u64,
 }
 
 impl ShardingSpec {
@@ -96,6 +99,8 @@ impl ShardingSpec {
             shard_bits,
             minishard_index_encoding: Encoding::Raw,
             data_encoding: Encoding::Raw,
+            minishard_mask: low_bits(minishard_bits),
+            shard_mask: low_bits(shard_bits),
         })
     }
 
@@ -156,9 +161,9 @@ impl ShardingSpec {
 
     #[inline]
     pub(crate) fn location_of_hash(&self, hash: u64) -> Location {
-        // minishard_bits <= 32, so this shift is always in range; with 0 shard bits the mask is 0
-        let shard = (hash >> self.minishard_bits) & low_bits(self.shard_bits);
-        let minishard = hash & low_bits(self.minishard_bits);
+        // minishard_bits <= 32, so this shift is always in range
+        let shard = (hash >> self.minishard_bits) & self.shard_mask;
+        let minishard = hash & self.minishard_mask;
         Location { shard: ShardNumber(shard), minishard: MinishardNumber(minishard) }
     }
 
@@ -175,7 +180,7 @@ impl ShardingSpec {
 
     /// The largest shard number.
     pub fn max_shard(&self) -> ShardNumber {
-        ShardNumber(low_bits(self.shard_bits))
+        ShardNumber(self.shard_mask)
     }
 
     /// The length of the shard index in bytes: `16 * 2^minishard_bits`.

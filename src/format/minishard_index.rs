@@ -113,6 +113,89 @@ fn bad_length(len: usize) -> Error {
     Error::corrupt(format!("expected a minishard index of a multiple of {ROW_LEN} bytes, found {len}"))
 }
 
+/// A raw index of a few keys, searched where it lies and without a branch that depends on where the key is: such a
+/// branch is guessed wrong every other time, and behind a wrong guess the next lookup cannot begin early.
+#[derive(Clone, Copy)]
+pub(crate) struct SmallIndex<'a> {
+    rows: usize,
+    // INVARIANT: the first `rows` of each, at most all, are the index; what follows is whatever follows in the file
+    ids: &'a [U64; SmallIndex::LIMIT],
+    starts: &'a [U64; SmallIndex::LIMIT],
+    sizes: &'a [U64; SmallIndex::LIMIT],
+}
+
+/// For each row of a small index, a mask for those before it.
+const BEFORE: [[u64; SmallIndex::LIMIT]; SmallIndex::LIMIT] = {
+    let mut before = [[0; SmallIndex::LIMIT]; SmallIndex::LIMIT];
+    let mut row = 0;
+    while row < SmallIndex::LIMIT {
+        let mut other = 0;
+        while other < row {
+            before[row][other] = u64::MAX;
+            other += 1;
+        }
+        row += 1;
+    }
+    before
+};
+
+impl<'a> SmallIndex<'a> {
+    /// The most keys; in the `local` profile a minishard seldom has more.
+    pub(crate) const LIMIT: usize = 8;
+
+    /// Views the index that a shard index entry names in the bytes behind the shard index; `None` if it has more keys, is
+    /// not there, or the file ends too soon behind it.
+    #[inline]
+    pub(crate) fn view(behind: &'a [u8], index: RelativeRange) -> Option<SmallIndex<'a>> {
+        let len = index.end.wrapping_sub(index.start); // large if not in order
+        let rows = usize::try_from(len / ROW_LEN).ok()?;
+        if rows > Self::LIMIT || len % ROW_LEN != 0 {
+            return None;
+        }
+        let bytes = behind.get(usize::try_from(index.start).ok()?..)?.get(..16 * rows + 8 * Self::LIMIT)?;
+        let row = |from: usize| <[U64; SmallIndex::LIMIT]>::ref_from_prefix(bytes.get(from..)?).ok();
+        Some(SmallIndex { rows, ids: row(0)?.0, starts: row(8 * rows)?.0, sizes: row(16 * rows)?.0 })
+    }
+
+    /// The value of the first row with this id.
+    #[inline(always)]
+    pub(crate) fn find(&self, id: u64) -> Option<RelativeRange> {
+        let row = self.row_of(id)?;
+        let mut start = 0u64;
+        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(BEFORE.get(row)?) {
+            start = start.wrapping_add(before.get().wrapping_add(size.get()) & mask);
+        }
+        let start = start.wrapping_add(self.starts.get(row)?.get());
+        Some(RelativeRange { start, end: start.wrapping_add(self.sizes.get(row)?.get()) })
+    }
+
+    #[inline]
+    pub(crate) fn is_possible(&self) -> bool {
+        let mut end = 0u64;
+        for (before, size) in self.starts.iter().zip(self.sizes).take(self.rows) {
+            let start = end.wrapping_add(before.get());
+            end = start.wrapping_add(size.get());
+            if (start | size.get() | end) >> 63 != 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The first row with this id.
+    #[inline(always)]
+    fn row_of(&self, id: u64) -> Option<usize> {
+        let (mut difference, mut hits) = (0u64.wrapping_sub(id), 0u32);
+        for delta in self.ids {
+            difference = difference.wrapping_add(delta.get());
+            hits = hits + hits + u32::from(difference == 0);
+        }
+        let hits = hits >> (Self::LIMIT - self.rows); // the first row is the highest bit
+        let last = hits.checked_ilog2()? as usize;
+        Some(self.rows - 1 - last)
+    }
+}
+
 /// How far a walk over the rows of an index has come: the sums up to here.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowsState {

@@ -13,10 +13,7 @@ use crate::spec::{Location, MinishardNumber};
 use crate::storage::Bytes;
 
 /// Minishard indexes are asked for so far ahead.
-const MINISHARDS_AHEAD: usize = 8;
-
-/// Cache lines asked for of each.
-const INDEX_LINES: usize = 3;
+const MINISHARDS_AHEAD: u64 = 8;
 
 /// Walks over the rows of a shard; not an iterator, so that it borrows the shard only for a step.
 ///
@@ -103,12 +100,13 @@ impl Rows {
         Ok(self.block.first().copied())
     }
 
-    /// Asks for the index of a minishard that is some way ahead.
+    /// Asks for the index of a minishard that is some way ahead: a walk over indexes alone meets them at distances that
+    /// the processor does not foresee.
     #[inline]
     fn prefetch(&self, shard: &ShardReader) {
-        let ahead = usize::try_from(self.next_minishard - self.block_first).ok().map(|at| at + MINISHARDS_AHEAD);
-        if let Some(entry) = ahead.and_then(|at| self.block.get(at)) {
-            shard.prefetch_index(*entry, INDEX_LINES);
+        let ahead = MinishardNumber(self.next_minishard + MINISHARDS_AHEAD);
+        if let Some(Some(minishard)) = shard.in_place().and_then(|shard| shard.minishard(ahead)) {
+            minishard.prefetch_index();
         }
     }
 
@@ -199,6 +197,8 @@ impl Iterator for ShardWalk {
 /// A bad minishard or a bad value gives one `Err` with its place, and the walk goes on; it always ends.
 pub struct ShardEntries<'a> {
     shard: &'a Shard,
+    /// What lies behind the shard index, if values are given as they lie there.
+    behind: Option<&'a [u8]>,
     rows: Rows,
     /// Of the current minishard, if it lies in memory.
     index: RawIndex<'a>,
@@ -209,6 +209,7 @@ impl<'a> ShardEntries<'a> {
     pub(crate) fn new(shard: &'a Shard) -> ShardEntries<'a> {
         ShardEntries {
             shard,
+            behind: shard.reader().in_place().map(|shard| shard.behind()),
             rows: Rows::default(),
             index: RawIndex::default(),
             _pass: Pass::new(Cow::Borrowed(shard)),
@@ -218,10 +219,19 @@ impl<'a> ShardEntries<'a> {
     /// The next key with its value.
     #[inline]
     pub(crate) fn next_pair(&mut self) -> Option<Result<(u64, Value<'a>)>> {
-        match self.next_stored()? {
-            Ok(stored) => Some(self.shard.reader().value(&stored).map(|value| (stored.row.id, value))),
-            Err(error) => Some(Err(error)),
+        let stored = match self.next_stored()? {
+            Ok(stored) => stored,
+            Err(error) => return Some(Err(error)),
+        };
+        match self.in_place(&stored) {
+            Some(value) => Some(Ok((stored.row.id, Value::borrowed_from(value)))),
+            None => Some(self.shard.reader().value(&stored).map(|value| (stored.row.id, value))),
         }
+    }
+
+    #[inline]
+    fn in_place(&self, stored: &Stored) -> Option<&'a [u8]> {
+        stored.row.value.of(self.behind?)
     }
 
     #[inline]
@@ -269,10 +279,13 @@ impl<'a> Iterator for ShardEntries<'a> {
             Ok(stored) => stored,
             Err(error) => return Some(Err(error)),
         };
-        match self.shard.reader().check_range(&stored) {
-            Ok(()) => Some(Ok(Entry::new(Cow::Borrowed(self.shard), stored))),
-            Err(error) => Some(Err(error)),
+        let in_place = self.in_place(&stored);
+        if in_place.is_none()
+            && let Err(error) = self.shard.reader().check_range(&stored)
+        {
+            return Some(Err(error));
         }
+        Some(Ok(Entry { shard: Cow::Borrowed(self.shard), stored, in_place }))
     }
 }
 
@@ -283,12 +296,14 @@ impl<'a> Iterator for ShardEntries<'a> {
 pub struct Entry<'a> {
     shard: Cow<'a, Shard>,
     stored: Stored,
+    /// The value, if the shard is held and it lies there as it is.
+    in_place: Option<&'a [u8]>,
 }
 
 impl<'a> Entry<'a> {
-    #[inline]
-    pub(crate) fn new(shard: Cow<'a, Shard>, stored: Stored) -> Entry<'a> {
-        Entry { shard, stored }
+    /// An entry with a hold of its shard.
+    pub(crate) fn owning(shard: Shard, stored: Stored) -> Entry<'a> {
+        Entry { shard: Cow::Owned(shard), stored, in_place: None }
     }
 
     /// The key.
@@ -312,7 +327,10 @@ impl<'a> Entry<'a> {
     /// The decoded value, as [`Snapshot::get`](crate::Snapshot::get) gives it.
     #[inline]
     pub fn value(&self) -> Result<Value<'_>> {
-        self.shard.reader().value(&self.stored)
+        match self.in_place {
+            Some(value) => Ok(Value::borrowed_from(value)),
+            None => self.shard.reader().value(&self.stored),
+        }
     }
 
     /// The stored bytes of the value: as they are, or one gzip member.

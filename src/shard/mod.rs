@@ -3,14 +3,16 @@
 mod cache;
 mod entries;
 mod extents;
+mod in_place;
 mod reader;
 mod sections;
 mod writer;
 
 pub use cache::CacheStats;
 pub(crate) use cache::MinishardCache;
-pub use entries::{Entry, ShardEntries};
 pub(crate) use entries::ShardWalk;
+pub use entries::{Entry, ShardEntries};
+pub(crate) use in_place::{MinishardInPlace, ShardInPlace};
 pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};
 pub use reader::{Shard, Value, ValueLocation};
 pub use sections::ShardSummary;

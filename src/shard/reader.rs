@@ -13,15 +13,12 @@ use crate::format::encoding;
 use crate::format::minishard_index::{Checkpoints, DecodedIndex, ROW_LEN, RawIndex, Row, SCAN_LIMIT, SearchableIndex};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::layout::Layout;
-use crate::prefetch;
 use crate::shard::cache::{CachedIndex, MinishardCache};
 use crate::shard::entries::{Pass, Rows, ShardEntries, ShardWalk};
 use crate::shard::extents::Extents;
+use crate::shard::in_place::ShardInPlace;
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
-
-/// Cache lines asked for at the beginning of a minishard: its index at 4 to 8 keys, and the first value.
-const MINISHARD_LINES: usize = 8;
 
 /// The shard index is read in blocks of this size where all of it is read.
 const SHARD_INDEX_BLOCK: u64 = 64 << 10;
@@ -78,10 +75,8 @@ pub(crate) struct ShardReader {
     /// Where relative offsets count from, in the file with the data.
     base: u64,
     options: ReadOptions,
-    /// Indexes are searched where they lie: raw, in memory, in the one file, not verified.
-    index_in_place: bool,
-    /// Values are given as they lie: raw, not verified.
-    values_in_place: bool,
+    /// Raw, in one file, not verified: lookups may read it as it lies, if it is in memory.
+    in_place: bool,
     cache: Arc<MinishardCache>,
     /// The CRC-32 that the manifest states for the shard index.
     shard_index_crc32: Option<u32>,
@@ -168,13 +163,14 @@ impl Shard {
     ///
     /// A key of another shard is absent.
     pub fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
-        let Some(stored) = self.0.find(key)? else { return Ok(None) };
-        self.0.value(&stored).map(Some)
+        let Some(minishard) = self.0.minishard_of(key) else { return Ok(None) };
+        self.0.get(minishard, key)
     }
 
     /// Whether a key is there; the value is not touched.
     pub fn contains(&self, key: u64) -> Result<bool> {
-        Ok(self.0.find(key)?.is_some())
+        let Some(minishard) = self.0.minishard_of(key) else { return Ok(false) };
+        self.0.contains(minishard, key)
     }
 
     /// Where a key's value is stored.
@@ -235,13 +231,13 @@ impl ShardReader {
         shard_index_crc32: Option<u32>,
     ) -> ShardReader {
         let base = if files.data.is_some() { 0 } else { spec.shard_index_len() };
-        let as_it_lies = |encoding| encoding == Encoding::Raw && !options.verify_on_read;
+        let raw = spec.minishard_index_encoding() == Encoding::Raw && spec.data_encoding() == Encoding::Raw;
+        let in_place = raw && files.data.is_none() && !options.verify_on_read;
         ShardReader {
             number,
             spec,
             layout,
-            index_in_place: as_it_lies(spec.minishard_index_encoding()) && files.data.is_none(),
-            values_in_place: as_it_lies(spec.data_encoding()),
+            in_place,
             files,
             base,
             options,
@@ -252,53 +248,65 @@ impl ShardReader {
         }
     }
 
-    /// Where a key of this shard is stored.
-    pub(crate) fn find(&self, key: u64) -> Result<Option<Stored>> {
+    /// The minishard that a key hashes to, if that is in this shard.
+    fn minishard_of(&self, key: u64) -> Option<MinishardNumber> {
         let location = self.spec.locate(key);
-        if location.shard != self.number {
-            return Ok(None);
-        }
-        self.find_in(location.minishard, key)
+        (location.shard == self.number).then_some(location.minishard)
     }
 
-    /// Where a key is stored, in the minishard that it hashes to.
-    #[inline]
-    pub(crate) fn find_in(&self, number: MinishardNumber, key: u64) -> Result<Option<Stored>> {
-        match self.scan_in_place(number, key) {
-            Some(stored) => Ok(stored),
-            None => self.find_in_any(number, key),
+    /// Where a key of this shard is stored.
+    fn find(&self, key: u64) -> Result<Option<Stored>> {
+        match self.minishard_of(key) {
+            Some(minishard) => self.find_in(minishard, key),
+            None => Ok(None),
         }
     }
 
-    /// The usual case by itself, so that it stays short: a small raw index in memory, sound, not to be verified.
-    /// `None` for every other case and for whatever is wrong: then [`find_in_any`](Self::find_in_any) decides.
+    /// The value of a key, in the minishard that it hashes to: the read path.
     #[inline]
-    fn scan_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<Stored>> {
-        let bytes = self.index_in_place()?;
-        let entry = ShardIndexEntry::read(ShardIndexEntry::position(number).of(bytes)?)?;
-        let Some(range) = entry.minishard_index() else { return Some(None) };
-        let range = range.resolve(self.base, bytes.len() as u64)?;
-        let from_index = bytes.get(to_usize(range.start)..)?;
-        prefetch::lines_from(from_index, MINISHARD_LINES);
-        let index = RawIndex::view(range.of(bytes)?).ok().filter(|index| index.len() <= SCAN_LIMIT)?;
-        match index.find(key) {
-            Some(row) => {
-                let checks = ChecksPlace { index_end: range.end, rows: index.len() as u64 };
-                Some(Some(Stored { minishard: number, row, checks }))
-            }
-            None => index.is_possible().then_some(None),
+    pub(crate) fn get(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
+        match self.get_in_place(number, key) {
+            Some(value) => Ok(value.map(Value::borrowed_from)),
+            None => self.get_any(number, key),
         }
     }
 
-    /// The bytes of the file where raw indexes are searched as they lie in it.
+    /// Whether a key is there, in the minishard that it hashes to.
     #[inline]
-    fn index_in_place(&self) -> Option<&[u8]> {
-        if self.index_in_place { self.files.shard_index.in_memory() } else { None }
+    pub(crate) fn contains(&self, number: MinishardNumber, key: u64) -> Result<bool> {
+        match self.get_in_place(number, key) {
+            Some(value) => Ok(value.is_some()),
+            None => Ok(self.find_in(number, key)?.is_some()),
+        }
     }
 
-    /// Any index: read, decoded, verified and cached as it needs.
+    #[inline]
+    fn get_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<&[u8]>> {
+        let Some(minishard) = self.in_place()?.minishard(number)? else { return Some(None) };
+        minishard.prefetch();
+        minishard.get(key)
+    }
+
+    /// The shard as it lies in memory, if it may be read so.
+    #[inline]
+    pub(crate) fn in_place(&self) -> Option<ShardInPlace<'_>> {
+        match self.in_place {
+            true => ShardInPlace::new(self.files.shard_index.in_memory()?, to_usize(self.base)),
+            false => None,
+        }
+    }
+
     #[inline(never)]
-    fn find_in_any(&self, number: MinishardNumber, key: u64) -> Result<Option<Stored>> {
+    pub(crate) fn get_any(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
+        match self.find_in(number, key)? {
+            Some(stored) => self.value(&stored).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Where a key is stored, in the minishard that it hashes to: by any index, read, decoded, verified and cached as
+    /// it needs.
+    pub(crate) fn find_in(&self, number: MinishardNumber, key: u64) -> Result<Option<Stored>> {
         let Some(minishard) = self.minishard(number).map_err(|error| error.at_key(key))? else { return Ok(None) };
         match minishard.index.find(key) {
             Some(row) => Ok(Some(Stored { minishard: number, row, checks: minishard.checks() })),
@@ -312,49 +320,6 @@ impl ShardReader {
         let message = "expected byte ranges in order and below 2^63 in the minishard index, found others: \
                        whether it has the key cannot be told";
         self.at(number, Error::corrupt(message).at_key(key))
-    }
-
-    /// Asks for the shard index entry of a minishard, for a read that follows.
-    #[inline]
-    pub(crate) fn prefetch_entry(&self, number: MinishardNumber) {
-        let position = ShardIndexEntry::position(number);
-        if let Some(entry) = self.files.shard_index.in_memory().and_then(|bytes| position.of(bytes)) {
-            prefetch::lines(entry, 1);
-        }
-    }
-
-    /// Asks for the beginning of a minishard, for a read that follows.
-    #[inline]
-    pub(crate) fn prefetch_minishard(&self, number: MinishardNumber) {
-        let start = self.index_in_place().and_then(|bytes| {
-            let entry = ShardIndexEntry::read(ShardIndexEntry::position(number).of(bytes)?)?;
-            bytes.get(to_usize(self.base.checked_add(entry.minishard_index()?.start)?)..)
-        });
-        if let Some(minishard) = start {
-            prefetch::lines_from(minishard, MINISHARD_LINES);
-        }
-    }
-
-    /// Asks for the beginning of the minishard index of an entry, for a read that follows.
-    #[inline]
-    pub(crate) fn prefetch_index(&self, entry: ShardIndexEntry, lines: usize) {
-        let index = self.index_in_place().and_then(|bytes| {
-            bytes.get(to_usize(self.base.checked_add(entry.minishard_index()?.start)?)..)
-        });
-        if let Some(index) = index {
-            prefetch::lines_from(index, lines);
-        }
-    }
-
-    /// Asks for the beginning of a row's value, for a read that follows.
-    #[inline]
-    pub(crate) fn prefetch_value(&self, row: Row, lines: usize) {
-        if let Some(bytes) = self.files.data().in_memory()
-            && let Some(range) = row.value.resolve(self.base, bytes.len() as u64)
-            && let Some(value) = range.of(bytes)
-        {
-            prefetch::lines(value, lines);
-        }
     }
 
     /// A minishard, ready to be searched; `None` if it has no keys.
@@ -523,39 +488,12 @@ impl ShardReader {
     }
 
     /// The decoded value of a row.
-    #[inline]
     pub(crate) fn value(&self, stored: &Stored) -> Result<Value<'_>> {
-        match self.value_in_place(stored.row) {
-            Some(value) => Ok(value),
-            None => self.value_in_any(stored),
-        }
-    }
-
-    /// The usual case by itself: a raw value in memory, not to be verified. `None` for every other case and for
-    /// whatever is wrong.
-    #[inline]
-    fn value_in_place(&self, row: Row) -> Option<Value<'_>> {
-        let bytes = self.values_in_place()?;
-        let range = row.value.resolve(self.base, bytes.len() as u64)?;
-        range.of(bytes).map(|value| Value(Bytes::Borrowed(value)))
-    }
-
-    /// All bytes of the file, where values are given as they lie in it.
-    #[inline]
-    pub(crate) fn values_in_place(&self) -> Option<&[u8]> {
-        if self.values_in_place { self.files.data().in_memory() } else { None }
-    }
-
-    #[inline(never)]
-    fn value_in_any(&self, stored: &Stored) -> Result<Value<'_>> {
         let value = self.value_of_row(stored.row, stored.checks);
         value.map_err(|error| self.at(stored.minishard, error).at_key(stored.row.id))
     }
 
     pub(crate) fn value_of_row(&self, row: Row, checks: ChecksPlace) -> Result<Value<'_>> {
-        if let Some(value) = self.value_in_place(row) {
-            return Ok(value);
-        }
         let range = self.value_range(row)?;
         let encoded = self.files.data().read(range, self.alignment())?;
         if self.options.verify_on_read {
@@ -737,6 +675,13 @@ impl ShardReader {
         self.files.all().for_each(Storage::end_pass);
     }
 
+    /// Where in the file bytes lie that were borrowed from it.
+    pub(crate) fn range_of(&self, bytes: &[u8]) -> Option<ByteRange> {
+        let file = self.files.data().in_memory()?;
+        let start = u64::try_from(bytes.as_ptr().addr().checked_sub(file.as_ptr().addr())?).ok()?;
+        Some(ByteRange { start, end: start + bytes.len() as u64 })
+    }
+
     /// The bytes of a range, if they can be had without reading.
     pub(crate) fn in_memory(&self, range: ByteRange) -> Option<&[u8]> {
         self.files.data().in_memory().and_then(|bytes| range.of(bytes))
@@ -807,6 +752,11 @@ impl<'a> Value<'a> {
             Bytes::Borrowed(bytes) => Some(bytes),
             Bytes::Owned(_) => None,
         }
+    }
+
+    #[inline]
+    pub(crate) fn borrowed_from(bytes: &'a [u8]) -> Value<'a> {
+        Value(Bytes::Borrowed(bytes))
     }
 
     pub(crate) fn from_bytes(bytes: Bytes<'a>) -> Value<'a> {

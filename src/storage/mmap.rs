@@ -44,13 +44,7 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// Maps a file of `len` bytes; `None` if the process has `max_maps` already or the system gives no more.
-    pub(crate) fn new(
-        file: &File,
-        len: u64,
-        _: MapPermission,
-        max_maps: usize,
-        access: Access,
-    ) -> Option<Mapping> {
+    pub(crate) fn new(file: &File, len: u64, _: MapPermission, max_maps: usize, access: Access) -> Option<Mapping> {
         let len = usize::try_from(len).ok()?;
         LIVE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |live| (live < max_maps).then_some(live + 1)).ok()?;
         // SAFETY: the map is read-only, and a `MapPermission` exists only where the caller of the face promised

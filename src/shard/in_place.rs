@@ -1,0 +1,88 @@
+//! The usual shard, read as it lies: in memory, raw, not to be verified.
+//!
+//! This is the read path at its shortest. `None` is for everything that is not usual, whatever is wrong included: then
+//! the other path of [`ShardReader`](super::ShardReader) decides, which also knows the errors.
+
+use crate::byte_range::RelativeRange;
+use crate::format::minishard_index::SmallIndex;
+use crate::format::shard_index::ShardIndexEntry;
+use crate::prefetch;
+use crate::spec::MinishardNumber;
+
+/// Cache lines asked for at the beginning of a minishard: its index at 4 to 8 keys, and the first values.
+const MINISHARD_LINES: usize = 8;
+
+/// A shard whose bytes are in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct ShardInPlace<'a> {
+    shard_index: &'a [u8],
+    /// Where relative ranges count from.
+    behind: &'a [u8],
+}
+
+/// A minishard with keys, in such a shard.
+#[derive(Clone, Copy)]
+pub(crate) struct MinishardInPlace<'a> {
+    behind: &'a [u8],
+    index: RelativeRange,
+}
+
+impl<'a> ShardInPlace<'a> {
+    #[inline]
+    pub(crate) fn new(file: &'a [u8], shard_index_len: usize) -> Option<ShardInPlace<'a>> {
+        let (shard_index, behind) = file.split_at_checked(shard_index_len)?;
+        Some(ShardInPlace { shard_index, behind })
+    }
+
+    /// What relative ranges are of.
+    pub(crate) fn behind(&self) -> &'a [u8] {
+        self.behind
+    }
+
+    /// Asks for the shard index entry of a minishard.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, number: MinishardNumber) {
+        if let Some(entry) = ShardIndexEntry::position(number).of(self.shard_index) {
+            prefetch::lines(entry, 1);
+        }
+    }
+
+    /// A minishard by its shard index entry; `Some(None)` if it has no keys.
+    #[inline]
+    pub(crate) fn minishard(&self, number: MinishardNumber) -> Option<Option<MinishardInPlace<'a>>> {
+        let entry = ShardIndexEntry::read(ShardIndexEntry::position(number).of(self.shard_index)?)?;
+        Some(entry.minishard_index().map(|index| MinishardInPlace { behind: self.behind, index }))
+    }
+}
+
+impl<'a> MinishardInPlace<'a> {
+    /// Asks for the index and the first values behind it.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        self.prefetch_lines(MINISHARD_LINES);
+    }
+
+    /// Asks for the index alone.
+    #[inline]
+    pub(crate) fn prefetch_index(&self) {
+        let len = self.index.end.wrapping_sub(self.index.start);
+        self.prefetch_lines(MINISHARD_LINES.min(prefetch::lines_of(len)));
+    }
+
+    #[inline]
+    fn prefetch_lines(&self, lines: usize) {
+        if let Some(from_index) = usize::try_from(self.index.start).ok().and_then(|start| self.behind.get(start..)) {
+            prefetch::lines_from(from_index, lines);
+        }
+    }
+
+    /// The value of a key; `Some(None)` if it is not there.
+    #[inline]
+    pub(crate) fn get(&self, key: u64) -> Option<Option<&'a [u8]>> {
+        let index = SmallIndex::view(self.behind, self.index)?;
+        match index.find(key) {
+            Some(value) => Some(Some(value.of(self.behind)?)),
+            None => index.is_possible().then_some(None),
+        }
+    }
+}
