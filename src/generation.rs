@@ -2,7 +2,6 @@
 //!
 //! Not how a generation comes to be current: that is `store`.
 
-use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use crate::layout::Layout;
 use crate::manifest::{self, Manifest, ShardRecord};
 use crate::shard::{MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{ShardNumber, ShardingSpec};
-use crate::storage::{Access, StorageKind};
+use crate::storage::StorageKind;
 use crate::store::{GenerationId, Lease};
 
 /// The name of the file with the specification.
@@ -215,25 +214,21 @@ impl Generation {
     }
 
     /// A shard for one pass over it: the one that lookups hold in memory, else opened apart from theirs.
-    pub(crate) fn shard_for_pass(&self, number: ShardNumber) -> Result<Option<Cow<'_, Shard>>> {
+    pub(crate) fn shard_for_pass(&self, number: ShardNumber) -> Result<Option<Shard>> {
         match self.slot(number).and_then(|slot| slot.shard.get()) {
-            Some(shard) if shard.reader().is_in_memory() => Ok(Some(Cow::Borrowed(shard))),
-            _ => Ok(self.open_shard_sequential(number)?.map(Cow::Owned)),
+            Some(shard) if shard.reader().is_in_memory() => Ok(Some(shard.clone())),
+            _ => self.open_shard_apart(number),
         }
     }
 
-    /// Opens a shard for one pass over it, apart from those that lookups keep.
-    pub(crate) fn open_shard_sequential(&self, number: ShardNumber) -> Result<Option<Shard>> {
-        let Some(slot) = self.slot(number) else { return Ok(None) };
-        let storage = match self.options.storage {
-            StorageKind::Mapped { permission, max_maps, .. } => {
-                StorageKind::Mapped { permission, max_maps, access: Access::Sequential }
-            }
+    /// Opens a shard apart from those that lookups keep.
+    pub(crate) fn open_shard_apart(&self, number: ShardNumber) -> Result<Option<Shard>> {
+        match (self.slot(number), self.options.storage) {
+            (None, _) => Ok(None),
             // a copy in memory is there already, or made to stay
-            StorageKind::Heap => return self.shard(number).map(|shard| shard.cloned()),
-            StorageKind::Positioned | StorageKind::ReadAhead => StorageKind::ReadAhead,
-        };
-        self.open_slot(slot, storage).map(Some)
+            (_, StorageKind::Heap) => self.shard(number).map(|shard| shard.cloned()),
+            (Some(slot), storage) => self.open_slot(slot, storage).map(Some),
+        }
     }
 
     fn open_slot(&self, slot: &ShardSlot, storage: StorageKind) -> Result<Shard> {

@@ -1,31 +1,30 @@
 //! Walking through a whole generation in storage order.
 
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use crate::error::Result;
-use crate::shard::{Entry, Shard, ShardEntries, ShardWalk, Stored, Value};
+use crate::shard::{Entry, Shard, ShardEntries, ShardKeys, Value};
 use crate::snapshot::Snapshot;
 use crate::spec::ShardNumber;
 
 impl Snapshot {
     /// All pairs in storage order: shard by shard, minishard by minishard, as they stand in the indexes.
     ///
-    /// A shard that lookups hold in memory is walked there, any other is opened for the iteration and dropped when it
-    /// is past. A bad entry, minishard or shard gives one `Err` with its place, and the iteration goes on with the
-    /// rest; it always ends.
+    /// A bad entry, minishard or shard gives one `Err` with its place, and the iteration goes on with the rest; it
+    /// always ends. Entries and their values borrow the snapshot, so shards that are met stay open like those that lookups
+    /// meet; [`scan`](Snapshot::scan) and [`shards`](Snapshot::shards) close each when it is past.
     ///
-    /// Cost: that of reading front to back. Each entry of a shard opened for the iteration counts as one of its
-    /// owners; [`scan`](Snapshot::scan) spares that.
+    /// Cost: reading front to back; for mapped raw values next to nothing beside it.
     pub fn iter(&self) -> Iter<'_> {
         let numbers: Vec<_> = self.generation.shard_numbers().collect();
-        Iter { snapshot: self, numbers: numbers.into_iter(), entries: Entries::None }
+        Iter { snapshot: self, numbers: numbers.into_iter(), entries: None }
     }
 
     /// Hands every key with its value to `f`, in the order of [`iter`](Snapshot::iter), until `f` breaks.
     ///
-    /// The same as `iter` with [`Entry::value`], at memory speed also where `iter` is not: a shard is known to be open for
-    /// as long as it takes. A bad entry, minishard or shard is one `Err` with its place.
+    /// The fastest way through all pairs, and the one for more shards than a process can map: a shard that lookups
+    /// hold in memory is read there, any other is opened for the scan and closed when it is past. A bad entry, value,
+    /// minishard or shard is one `Err` with its place.
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
@@ -58,11 +57,12 @@ impl Snapshot {
 
     /// All keys in storage order; like [`iter`](Snapshot::iter) without the values.
     pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
-        let mut keys = Keys { shards: self.shards(), walk: None };
-        std::iter::from_fn(move || keys.next())
+        Keys { shards: self.shards(), keys: None }
     }
 
     /// The shards that have a file, in ascending order; each is what [`shard`](Snapshot::shard) gives.
+    ///
+    /// What is opened here is closed with the last handle of the shard.
     pub fn shards(&self) -> Shards {
         let numbers: Vec<_> = self.generation.shard_numbers().collect();
         Shards { snapshot: self.clone(), numbers: numbers.into_iter() }
@@ -73,39 +73,16 @@ impl Snapshot {
 pub struct Iter<'a> {
     snapshot: &'a Snapshot,
     numbers: std::vec::IntoIter<ShardNumber>,
-    entries: Entries<'a>,
+    entries: Option<ShardEntries<'a>>,
 }
 
-/// The shard that an iteration is in.
-enum Entries<'a> {
-    None,
-    /// Held by the snapshot.
-    Held(ShardEntries<'a>),
-    /// Opened for the iteration.
-    Opened(ShardWalk),
-}
-
-impl<'a> Iter<'a> {
-    /// The next row of a shard that was opened for the iteration; `None` if there is none and the next shard is held.
-    #[inline(never)]
-    fn next_opened(&mut self) -> Result<Option<(Shard, Stored)>> {
-        match &mut self.entries {
-            Entries::Opened(walk) => walk.next().transpose().map(|stored| stored.map(|stored| (walk.shard(), stored))),
-            Entries::Held(_) | Entries::None => Ok(None),
-        }
-    }
-
+impl Iter<'_> {
     #[inline(never)]
     fn next_shard(&mut self) -> Option<Result<()>> {
-        self.entries = Entries::None; // the last one is dropped before the next is opened
+        self.entries = None;
         let number = self.numbers.next()?;
-        Some(self.snapshot.generation.shard_for_pass(number).map(|shard| {
-            self.entries = match shard {
-                Some(Cow::Borrowed(shard)) => Entries::Held(shard.iter()),
-                Some(Cow::Owned(shard)) => Entries::Opened(ShardWalk::new(shard)),
-                None => Entries::None,
-            }
-        }))
+        let shard = self.snapshot.generation.shard(number);
+        Some(shard.map(|shard| self.entries = shard.map(Shard::iter)))
     }
 }
 
@@ -115,15 +92,8 @@ impl<'a> Iterator for Iter<'a> {
     #[inline]
     fn next(&mut self) -> Option<Result<Entry<'a>>> {
         loop {
-            if let Entries::Held(entries) = &mut self.entries
-                && let Some(entry) = entries.next()
-            {
+            if let Some(entry) = self.entries.as_mut().and_then(Iterator::next) {
                 return Some(entry);
-            }
-            match self.next_opened() {
-                Ok(Some((shard, stored))) => return Some(Ok(Entry::owning(shard, stored))),
-                Ok(None) => {}
-                Err(error) => return Some(Err(error)),
             }
             if let Err(error) = self.next_shard()? {
                 return Some(Err(error));
@@ -151,22 +121,24 @@ impl Iterator for Shards {
     }
 }
 
-/// All keys of a generation.
+/// All keys of a generation; see [`Snapshot::keys`].
 struct Keys {
     shards: Shards,
-    walk: Option<ShardWalk>,
+    keys: Option<ShardKeys>,
 }
 
-impl Keys {
+impl Iterator for Keys {
+    type Item = Result<u64>;
+
     #[inline]
     fn next(&mut self) -> Option<Result<u64>> {
         loop {
-            if let Some(stored) = self.walk.as_mut().and_then(Iterator::next) {
-                return Some(stored.map(|stored| stored.row.id));
+            if let Some(key) = self.keys.as_mut().and_then(Iterator::next) {
+                return Some(key);
             }
-            self.walk = None; // the last shard is dropped before the next is opened
+            self.keys = None; // the last shard is dropped before the next is opened
             match self.shards.next()? {
-                Ok(shard) => self.walk = Some(ShardWalk::new(shard)),
+                Ok(shard) => self.keys = Some(ShardKeys::new(shard)),
                 Err(error) => return Some(Err(error)),
             }
         }

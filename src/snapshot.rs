@@ -1,6 +1,5 @@
 //! A snapshot: one generation, pinned, and every question that can be put to it.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -85,7 +84,7 @@ impl Snapshot {
 
     /// The shard of this number, if it has a file: the one that lookups hold in memory, else opened for itself.
     pub fn shard(&self, number: ShardNumber) -> Result<Option<Shard>> {
-        Ok(self.generation.shard_for_pass(number)?.map(Cow::into_owned))
+        self.generation.shard_for_pass(number)
     }
 
     /// The number of keys as the manifest states it: O(1); `None` for a data set without a manifest.

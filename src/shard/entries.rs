@@ -1,6 +1,5 @@
 //! Walking through all pairs of a shard in storage order: minishard by minishard, row by row.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use crate::byte_range::ByteRange;
@@ -132,56 +131,52 @@ impl Rows {
     }
 }
 
-/// A shard while it is walked through: mapped, the system reads ahead in it.
-pub(crate) struct Pass<'a>(Cow<'a, Shard>);
+/// A shard while it is walked through: its file is read ahead.
+pub(crate) struct Pass<'a>(&'a Shard);
 
 impl<'a> Pass<'a> {
-    pub(crate) fn new(shard: Cow<'a, Shard>) -> Pass<'a> {
+    pub(crate) fn new(shard: &'a Shard) -> Pass<'a> {
         shard.reader().begin_pass();
         Pass(shard)
-    }
-
-    #[inline]
-    fn reader(&self) -> &ShardReader {
-        self.0.reader()
     }
 }
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        self.reader().end_pass();
+        self.0.reader().end_pass();
     }
 }
 
-/// The rows of a shard in storage order, with a hold of the shard.
-pub(crate) struct ShardWalk {
-    pass: Pass<'static>,
+/// The keys of a shard in storage order, with a hold of the shard; see [`Shard::keys`].
+pub(crate) struct ShardKeys {
+    shard: Shard,
     rows: Rows,
 }
 
-impl ShardWalk {
-    pub(crate) fn new(shard: Shard) -> ShardWalk {
-        ShardWalk { pass: Pass::new(Cow::Owned(shard)), rows: Rows::default() }
-    }
-
-    /// Another hold of the shard.
-    pub(crate) fn shard(&self) -> Shard {
-        self.pass.0.as_ref().clone()
+impl ShardKeys {
+    pub(crate) fn new(shard: Shard) -> ShardKeys {
+        shard.reader().begin_pass();
+        ShardKeys { shard, rows: Rows::default() }
     }
 }
 
-impl Iterator for ShardWalk {
-    type Item = Result<Stored>;
+impl Drop for ShardKeys {
+    fn drop(&mut self) {
+        self.shard.reader().end_pass();
+    }
+}
+
+impl Iterator for ShardKeys {
+    type Item = Result<u64>;
 
     #[inline]
-    fn next(&mut self) -> Option<Result<Stored>> {
-        let reader = self.pass.reader();
+    fn next(&mut self) -> Option<Result<u64>> {
+        let reader = self.shard.reader();
         loop {
             if let Some(row) = self.rows.next_row(reader)
                 && let Some(minishard) = self.rows.current
             {
-                let stored = minishard.stored(row);
-                return Some(reader.check_range(&stored).map(|()| stored));
+                return Some(reader.check_range(&minishard.stored(row)).map(|()| row.id));
             }
             match self.rows.next_minishard(reader) {
                 Ok(Some(_)) => self.rows.prefetch(reader),
@@ -212,7 +207,7 @@ impl<'a> ShardEntries<'a> {
             behind: shard.reader().in_place().map(|shard| shard.behind()),
             rows: Rows::default(),
             index: RawIndex::default(),
-            _pass: Pass::new(Cow::Borrowed(shard)),
+            _pass: Pass::new(shard),
         }
     }
 
@@ -285,27 +280,21 @@ impl<'a> Iterator for ShardEntries<'a> {
         {
             return Some(Err(error));
         }
-        Some(Ok(Entry { shard: Cow::Borrowed(self.shard), stored, in_place }))
+        Some(Ok(Entry { shard: self.shard, stored, in_place }))
     }
 }
 
 /// A pair met by iteration: the key is known, the value is read when asked for.
 ///
-/// Borrows the shard where that is open anyway, else keeps it open.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub struct Entry<'a> {
-    shard: Cow<'a, Shard>,
+    shard: &'a Shard,
     stored: Stored,
-    /// The value, if the shard is held and it lies there as it is.
+    /// The value, if it lies in memory as it is.
     in_place: Option<&'a [u8]>,
 }
 
 impl<'a> Entry<'a> {
-    /// An entry with a hold of its shard.
-    pub(crate) fn owning(shard: Shard, stored: Stored) -> Entry<'a> {
-        Entry { shard: Cow::Owned(shard), stored, in_place: None }
-    }
-
     /// The key.
     #[inline]
     pub fn key(&self) -> u64 {
@@ -326,15 +315,16 @@ impl<'a> Entry<'a> {
 
     /// The decoded value, as [`Snapshot::get`](crate::Snapshot::get) gives it.
     #[inline]
-    pub fn value(&self) -> Result<Value<'_>> {
+    pub fn value(&self) -> Result<Value<'a>> {
         match self.in_place {
             Some(value) => Ok(Value::borrowed_from(value)),
-            None => self.shard.reader().value(&self.stored),
+            // a copy, so that an entry whose address nobody takes can stay in registers
+            None => self.shard.reader().value(&{ self.stored }),
         }
     }
 
     /// The stored bytes of the value: as they are, or one gzip member.
-    pub fn encoded_value(&self) -> Result<Value<'_>> {
+    pub fn encoded_value(&self) -> Result<Value<'a>> {
         let encoded = self.shard.reader().encoded_value(self.stored.row);
         encoded.map(Value::from_bytes).map_err(|error| self.at(error))
     }
@@ -343,7 +333,7 @@ impl<'a> Entry<'a> {
     ///
     /// Empty without looking where the data set is known to have none. Cost for others: the first call in a shard
     /// reads all its indexes.
-    pub fn prefix(&self) -> Result<Value<'_>> {
+    pub fn prefix(&self) -> Result<Value<'a>> {
         let prefix = self.shard.reader().whole_prefix(self.stored.row);
         prefix.map(Value::from_bytes).map_err(|error| self.at(error))
     }

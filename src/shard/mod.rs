@@ -10,8 +10,8 @@ mod writer;
 
 pub use cache::CacheStats;
 pub(crate) use cache::MinishardCache;
-pub(crate) use entries::ShardWalk;
 pub use entries::{Entry, ShardEntries};
+pub(crate) use entries::{Pass, ShardKeys};
 pub(crate) use in_place::{MinishardInPlace, ShardInPlace};
 pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};
 pub use reader::{Shard, Value, ValueLocation};

@@ -1,6 +1,5 @@
 //! Reading one shard: key -> minishard -> row -> value.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use crate::format::minishard_index::{Checkpoints, DecodedIndex, ROW_LEN, RawInde
 use crate::format::shard_index::ShardIndexEntry;
 use crate::layout::Layout;
 use crate::shard::cache::{CachedIndex, MinishardCache};
-use crate::shard::entries::{Pass, Rows, ShardEntries, ShardWalk};
+use crate::shard::entries::{Pass, Rows, ShardEntries, ShardKeys};
 use crate::shard::extents::Extents;
 use crate::shard::in_place::ShardInPlace;
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
@@ -196,7 +195,7 @@ impl Shard {
     ///
     /// Errors: the first bad minishard.
     pub fn count(&self) -> Result<u64> {
-        let (_pass, mut rows, mut count) = (Pass::new(Cow::Borrowed(self)), Rows::default(), 0);
+        let (_pass, mut rows, mut count) = (Pass::new(self), Rows::default(), 0);
         while let Some(minishard) = rows.next_minishard(&self.0)? {
             count += minishard.rows;
         }
@@ -210,7 +209,7 @@ impl Shard {
 
     /// All keys in storage order.
     pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
-        ShardWalk::new(self.clone()).map(|stored| Ok(stored?.row.id))
+        ShardKeys::new(self.clone())
     }
 }
 

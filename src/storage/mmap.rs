@@ -59,7 +59,7 @@ impl Mapping {
         Some(mapping)
     }
 
-    /// A pass over the file begins: until the last one is over the system reads ahead, also for lookups meanwhile.
+    /// A pass over the file begins: the system reads ahead until the last one is over.
     pub(crate) fn begin_pass(&self) {
         let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
         if *passes == 0 {

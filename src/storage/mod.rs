@@ -17,7 +17,6 @@ pub(crate) use block_reader::BlockReader;
 pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
 pub(crate) use file::{PositionedFile, open_regular};
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
-use read_ahead::ReadAheadFile;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
@@ -28,7 +27,6 @@ pub(crate) enum Storage {
     Mapped(Mapping),
     Heap(AlignedBytes),
     File(PositionedFile),
-    ReadAhead(ReadAheadFile),
 }
 
 /// How to come by the bytes of a file.
@@ -41,8 +39,6 @@ pub(crate) enum StorageKind {
         access: Access,
     },
     Positioned,
-    /// Read at positions, for one pass: from blocks read ahead.
-    ReadAhead,
     Heap,
 }
 
@@ -70,7 +66,6 @@ impl Storage {
                 }
             }
             StorageKind::Positioned => Ok(Storage::File(PositionedFile::new(file, len, path))),
-            StorageKind::ReadAhead => Ok(Storage::ReadAhead(ReadAheadFile::new(PositionedFile::new(file, len, path)))),
             StorageKind::Heap => AlignedBytes::read(file, len, path).map(Storage::Heap),
         }
     }
@@ -82,21 +77,24 @@ impl Storage {
             Self::Mapped(mapping) => mapping.len() as u64,
             Self::Heap(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
-            Self::ReadAhead(file) => file.len(),
         }
     }
 
-    /// A pass over the file begins: what is mapped is read ahead from now on.
+    /// A pass over the file begins: until the last one is over it is read ahead, also for lookups meanwhile.
     pub(crate) fn begin_pass(&self) {
-        if let Self::Mapped(mapping) = self {
-            mapping.begin_pass();
+        match self {
+            Self::Mapped(mapping) => mapping.begin_pass(),
+            Self::File(file) => file.begin_pass(),
+            Self::Heap(_) => {}
         }
     }
 
     /// A pass over the file is over.
     pub(crate) fn end_pass(&self) {
-        if let Self::Mapped(mapping) = self {
-            mapping.end_pass();
+        match self {
+            Self::Mapped(mapping) => mapping.end_pass(),
+            Self::File(file) => file.end_pass(),
+            Self::Heap(_) => {}
         }
     }
 
@@ -106,7 +104,7 @@ impl Storage {
         match self {
             Self::Mapped(mapping) => Some(mapping),
             Self::Heap(bytes) => Some(bytes),
-            Self::File(_) | Self::ReadAhead(_) => None,
+            Self::File(_) => None,
         }
     }
 
@@ -125,7 +123,6 @@ impl Storage {
     fn read_file(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
         match self {
             Self::File(file) if range.end <= file.len() => file.read(range, alignment).map(Bytes::Owned),
-            Self::ReadAhead(file) if range.end <= file.len() => file.read(range, alignment).map(Bytes::Owned),
             _ => Err(out_of_file(range, self.len())),
         }
     }

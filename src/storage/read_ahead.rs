@@ -1,10 +1,11 @@
-//! A file that is read once and mostly front to back, in a few places at a time.
+//! Reading ahead in a file that is read at positions, while somebody walks through it.
 //!
 //! Reads that follow each other are served from a block read ahead; it grows while they go on so. A read elsewhere
 //! takes only what was asked for and may be the first of another run. A walk through a shard makes up to three runs: indexes,
 //! values and checks; where they lie side by side they become one.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
@@ -19,9 +20,10 @@ const NEAR: u64 = 16 << 10;
 /// What is read ahead at most.
 const MAX_BLOCK: u64 = 1 << 20;
 
-/// An open file with the blocks that were read ahead.
-pub(crate) struct ReadAheadFile {
-    file: PositionedFile,
+/// The blocks of one file, while passes over it are under way.
+#[derive(Default)]
+pub(crate) struct ReadAhead {
+    passes: AtomicUsize,
     /// The one used last comes first.
     runs: Mutex<[Run; RUNS]>,
 }
@@ -33,32 +35,39 @@ struct Run {
     block: Option<AlignedBytes>,
 }
 
-impl ReadAheadFile {
-    pub(crate) fn new(file: PositionedFile) -> ReadAheadFile {
-        ReadAheadFile { file, runs: Mutex::default() }
+impl ReadAhead {
+    pub(crate) fn begin_pass(&self) {
+        self.passes.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn end_pass(&self) {
+        if self.passes.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *self.runs() = Default::default();
+        }
+    }
+
+    /// Whether a range is to be read through here: not without a pass, and not if it is as large as any block.
     #[inline]
-    pub(crate) fn len(&self) -> u64 {
-        self.file.len()
+    pub(crate) fn wants(&self, range: ByteRange) -> bool {
+        self.passes.load(Ordering::Relaxed) > 0 && range.len() < MAX_BLOCK
     }
 
     /// The bytes of a range that lies in the file.
-    pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
-        if range.len() >= MAX_BLOCK {
-            return self.file.read(range, alignment);
-        }
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn read(&self, file: &PositionedFile, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
+        let mut runs = self.runs();
         let known = runs.iter().position(|run| run.goes_on_with(range));
-        let used = known.unwrap_or(RUNS - 1);
-        if let Some(runs) = runs.get_mut(..=used) {
-            runs.rotate_right(1);
+        if let Some(up_to_it) = runs.get_mut(..=known.unwrap_or(RUNS - 1)) {
+            up_to_it.rotate_right(1);
         }
         let [run, ..] = &mut *runs;
         if known.is_none() {
-            *run = Run { start: range.start, block: None };
+            *run = Run::default();
         }
-        run.read(&self.file, range, alignment)
+        run.read(file, range, alignment)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, [Run; RUNS]> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,7 +104,7 @@ impl Run {
         let end = ahead.min(file.len()).max(range.end);
         self.block = None; // one block a run at a time
         self.start = range.start;
-        self.block = Some(file.read(ByteRange { start: range.start, end }, 1)?);
+        self.block = Some(file.read_now(ByteRange { start: range.start, end }, 1)?);
         Ok(())
     }
 }
