@@ -11,8 +11,6 @@
 //! All sums wrap: a value that lies before the one listed ahead of it has a "negative" delta. Whether the
 //! resulting range makes sense is decided when it is resolved against the file.
 
-use std::sync::Arc;
-
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
@@ -303,14 +301,14 @@ impl DecodedIndex {
 }
 
 /// An index in the form in which it is searched.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) enum SearchableIndex<'a> {
     /// A small raw one, scanned in place.
     Scanned(RawIndex<'a>),
     /// A large raw one with ascending ids, scanned in place from a checkpoint.
-    Checkpointed(RawIndex<'a>, Arc<Checkpoints>),
+    Checkpointed(RawIndex<'a>, &'a Checkpoints),
     /// Any other.
-    Decoded(Arc<DecodedIndex>),
+    Decoded(&'a DecodedIndex),
 }
 
 impl SearchableIndex<'_> {
@@ -447,9 +445,9 @@ mod tests {
             words.truncate(words.len() / 3 * 3);
             let encoded = bytes(&words);
             let index = RawIndex::view(&encoded).unwrap();
-            let mut forms =
-                vec![SearchableIndex::Scanned(index), SearchableIndex::Decoded(Arc::new(DecodedIndex::new(index)))];
-            forms.extend(Checkpoints::new(index).map(|it| SearchableIndex::Checkpointed(index, Arc::new(it))));
+            let (decoded, checkpoints) = (DecodedIndex::new(index), Checkpoints::new(index));
+            let mut forms = vec![SearchableIndex::Scanned(index), SearchableIndex::Decoded(&decoded)];
+            forms.extend(checkpoints.iter().map(|it| SearchableIndex::Checkpointed(index, it)));
             assert!(!ascending || forms.len() == 3);
             let ids: Vec<u64> =
                 index.rows().flat_map(|row| [row.id, row.id.wrapping_add(1)]).chain([0, u64::MAX]).collect();

@@ -18,7 +18,7 @@ const RUNS: usize = 4;
 const NEAR: u64 = 16 << 10;
 
 /// What is read ahead at most.
-const MAX_BLOCK: u64 = 1 << 20;
+const MAX_BLOCK: u64 = 256 << 10;
 
 /// The blocks of one file, while passes over it are under way.
 #[derive(Default)]
