@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use crate::format::minishard_index::{Checkpoints, DecodedIndex};
 use crate::spec::Location;
@@ -17,15 +17,14 @@ use crate::spec::Location;
 /// The slots that a location leads to.
 const WAYS: usize = 4;
 
-/// There is a slot for so many bytes of the capacity: less than what most indexes take.
-const BYTES_A_SLOT: u64 = 512;
+/// The number of slots to begin with; it grows when an entry finds none free.
+const FIRST_SLOTS: usize = 64;
 
-/// Bounds of the number of slots.
-const MIN_SLOTS: u64 = 256;
-const MAX_SLOTS: u64 = 1 << 20;
+/// More slots an entry there are not: then one takes the place of another.
+const MAX_SLOTS_AN_ENTRY: usize = 16;
 
-/// What an entry takes beside its arrays: the heads of the allocations, its part of the table and of the queue.
-const ENTRY_OVERHEAD: usize = 160;
+/// What an entry takes beside its arrays: the heads of the allocations, their slots and their place in the queue.
+const ENTRY_OVERHEAD: usize = 256;
 
 /// What is kept of a minishard.
 pub(crate) enum CachedIndex {
@@ -57,14 +56,17 @@ impl Cached {
 
 /// A cache for all shards of a generation.
 pub(crate) struct MinishardCache {
-    /// Made at the first insertion.
-    slots: OnceLock<Box<[ArcSwapOption<Entry>]>>,
+    /// Replaced as a whole when it grows; who still looks into the one before finds what was there.
+    slots: ArcSwap<Slots>,
     writer: Mutex<Writer>,
     /// In bytes; shared by the generations of a database, so that it can be changed while it is open.
     capacity: Arc<AtomicU64>,
     hits: Counter,
     misses: Counter,
 }
+
+/// Those that a location leads to lie side by side.
+type Slots = Box<[ArcSwapOption<Entry>]>;
 
 struct Entry {
     location: Location,
@@ -97,7 +99,7 @@ pub struct CacheStats {
 impl MinishardCache {
     pub(crate) fn new(capacity: Arc<AtomicU64>) -> MinishardCache {
         MinishardCache {
-            slots: OnceLock::new(),
+            slots: ArcSwap::default(),
             writer: Mutex::default(),
             capacity,
             hits: Counter::default(),
@@ -120,7 +122,7 @@ impl MinishardCache {
 
     #[inline]
     fn find(&self, location: Location) -> Option<Cached> {
-        let slots = self.slots.get()?;
+        let slots = self.slots.load();
         ways(slots.len(), location).find_map(|slot| {
             let entry = slots.get(slot)?.load();
             let kept = entry.as_ref().filter(|entry| entry.location == location)?;
@@ -138,10 +140,12 @@ impl MinishardCache {
         let entry = Arc::new(Entry { location, index, recently_used: AtomicBool::new(false) });
         let capacity = self.capacity();
         if size <= capacity {
-            let slots = self.slots.get_or_init(|| empty_slots(capacity));
             let mut writer = self.writer();
-            writer.place(slots, entry.clone());
-            writer.evict(slots, capacity);
+            writer.evict(&self.slots.load(), capacity - size); // before, so that the new one is not the one that goes
+            while writer.should_grow(&self.slots.load(), location) {
+                self.slots.store(writer.grown(&self.slots.load()));
+            }
+            writer.place(&self.slots.load(), entry.clone());
         }
         Cached(Guard::from_inner(Some(entry)))
     }
@@ -166,9 +170,8 @@ impl MinishardCache {
     }
 
     fn evict(&self, keep: usize) {
-        if let Some(slots) = self.slots.get() {
-            self.writer().evict(slots, keep);
-        }
+        let mut writer = self.writer(); // first: the slots may not be replaced meanwhile
+        writer.evict(&self.slots.load(), keep);
     }
 
     fn capacity(&self) -> usize {
@@ -181,8 +184,25 @@ impl MinishardCache {
 }
 
 impl Writer {
+    /// Whether all slots of a location are taken by others, and the table is not sparse already.
+    fn should_grow(&self, slots: &Slots, location: Location) -> bool {
+        let taken = |slot: &ArcSwapOption<Entry>| slot.load().as_ref().is_some_and(|it| it.location != location);
+        slots.len() <= self.hand.len() * MAX_SLOTS_AN_ENTRY
+            && ways(slots.len(), location).all(|slot| slots.get(slot).is_none_or(taken))
+    }
+
+    /// Twice the slots, with their entries.
+    fn grown(&mut self, slots: &Slots) -> Arc<Slots> {
+        let more = (0..FIRST_SLOTS.max(slots.len() * 2)).map(|_| ArcSwapOption::empty()).collect();
+        let entries: Vec<_> =
+            self.hand.drain(..).filter_map(|slot| slots.get(slot)).filter_map(|slot| slot.load_full()).collect();
+        self.bytes = 0;
+        entries.into_iter().for_each(|entry| self.place(&more, entry));
+        Arc::new(more)
+    }
+
     /// Puts an entry into one of its slots: where it is already, else a free one, else one not used recently.
-    fn place(&mut self, slots: &[ArcSwapOption<Entry>], entry: Arc<Entry>) {
+    fn place(&mut self, slots: &Slots, entry: Arc<Entry>) {
         let rank = |slot: &usize| match slots.get(*slot).map(|slot| slot.load()).as_deref() {
             Some(Some(other)) if other.location == entry.location => 0,
             None | Some(None) => 1,
@@ -198,7 +218,7 @@ impl Writer {
     }
 
     /// Evicts what was not used since the hand last came by, until at most `keep` bytes are left.
-    fn evict(&mut self, slots: &[ArcSwapOption<Entry>], keep: usize) {
+    fn evict(&mut self, slots: &Slots, keep: usize) {
         while self.bytes > keep
             && let Some(number) = self.hand.pop_front()
         {
@@ -215,19 +235,14 @@ impl Writer {
     }
 }
 
-fn empty_slots(capacity: usize) -> Box<[ArcSwapOption<Entry>]> {
-    let slots = (capacity as u64 / BYTES_A_SLOT).clamp(MIN_SLOTS, MAX_SLOTS).next_power_of_two();
-    (0..slots).map(|_| ArcSwapOption::empty()).collect()
-}
-
 /// The slots that a location leads to, of so many: side by side.
 #[inline]
 fn ways(slots: usize, location: Location) -> std::ops::Range<usize> {
     // any two odd constants without a pattern: the upper half of a product depends on all bits below it
     let mixed = location.shard.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ location.minishard.0;
     let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
-    let sets = (slots / WAYS).max(1) as u64;
-    let first = usize::try_from(mixed % sets).unwrap_or(0) * WAYS;
+    let sets = (slots / WAYS).max(1) as u64; // a power of two
+    let first = usize::try_from(mixed & (sets - 1)).unwrap_or(0) * WAYS;
     first..first + WAYS
 }
 
@@ -304,5 +319,31 @@ mod tests {
         let bytes = cache.stats().bytes;
         cache.insert(location(1), index());
         assert_eq!(cache.stats().bytes, bytes);
+    }
+
+    /// Threads that look up and insert what the others evict get what belongs to the location, and the cache stays
+    /// within its capacity.
+    #[test]
+    fn many_threads_on_a_small_cache() {
+        const GETS: u64 = 20_000;
+        let (cache, capacity) = (MinishardCache::with_capacity(16 << 10), 16 << 10);
+        let run = |seed: u64| {
+            let mut state = seed;
+            for _ in 0..GETS {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let number = (state >> 33) % 100; // of which the cache has room for some 30
+                let cached = cache.get(location(number)).unwrap_or_else(|| {
+                    let CachedIndex::Decoded(index, _) = index() else { unreachable!() };
+                    cache.insert(location(number), CachedIndex::Decoded(index, number))
+                });
+                assert!(matches!(cached.index(), Some(CachedIndex::Decoded(_, end)) if *end == number));
+                assert!(cache.stats().bytes <= capacity);
+            }
+        };
+        let run = &run;
+        std::thread::scope(|scope| (1..=8).for_each(|seed| drop(scope.spawn(move || run(seed)))));
+        let stats = cache.stats();
+        assert_eq!(stats.hits + stats.misses, 8 * GETS);
+        assert!(stats.hits > 0 && stats.bytes > capacity / 2, "it is used: {stats:?}");
     }
 }

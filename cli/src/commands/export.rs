@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use sharddb::{Entry, ShardNumber, Snapshot};
+use sharddb::{Entry, Shard, ShardNumber, Snapshot};
 
 use crate::commands::get_many;
 use crate::context::{Context, Errors, warn};
@@ -79,7 +79,18 @@ struct Export<'a> {
 
 impl Export<'_> {
     fn all(&mut self, snapshot: &Snapshot) -> Result<()> {
-        for entry in snapshot.iter() {
+        // not `snapshot.iter()`: that would keep every shard open
+        for shard in snapshot.shards() {
+            match shard {
+                Ok(shard) => self.all_of_shard(&shard)?,
+                Err(error) => self.errors.tell(&error),
+            }
+        }
+        Ok(())
+    }
+
+    fn all_of_shard(&mut self, shard: &Shard) -> Result<()> {
+        for entry in shard.iter() {
             self.context.check_cancel()?;
             match entry {
                 Ok(entry) => self.write(&entry)?,
