@@ -31,7 +31,9 @@ fn main() -> Result<()> {
                 })
             })
             .collect();
-        runs.into_iter().map(|run| run.join().expect("a thread that panicked has said why")).sum::<Result<f64>>()
+        runs.into_iter()
+            .map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .sum::<Result<f64>>()
     })?;
     println!("{:.0}", nanoseconds / f64::from(threads));
     Ok(())

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Writes data sets with ShardDb and has TensorStore and CloudVolume read them.
+# Writes data sets with ShardDb and has TensorStore and CloudVolume read them, then arrays for zarr-python and TensorStore.
+# Last come arrays, tables and files for bcolz and bloscpack.
 #
 # usage: scripts/interop.sh
 #
 # SHARDDB_VENV          the Python environment with both readers; made if it is not there (default: below target/)
-# SHARDDB_INTEROP_DIR   where the data sets go (default: below target/)
+# SHARDDB_BCOLZ_VENV    the same with bcolz and bloscpack
+# SHARDDB_INTEROP_DIR   where the data sets go, others beside it with -zarr and -bcolz (default: below target/)
 #
-# The last line is `N passed, N failed`. Exit: 0 if all was read as it was written, else 1.
+# Each part ends with a line `N passed, N failed`. Exit: 0 if all was read as it was written, else 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +23,7 @@ readers_are_there() {
 }
 
 if ! readers_are_there; then
-    echo "expected TensorStore and CloudVolume in $venv, but they could not be installed (see above)." >&2
+    echo "expected TensorStore, CloudVolume and zarr-python in $venv, but they could not be installed (see above)." >&2
     echo "Needs python3 with venv, and PyPI; or an environment that has scripts/requirements.txt, in SHARDDB_VENV." >&2
     exit 1
 fi
@@ -30,3 +32,15 @@ mkdir -p "$sets"
 sets=$(cd "$sets" && pwd)
 SHARDDB_INTEROP_DIR=$sets cargo test --release --test interop -- --ignored
 "$venv/bin/python" scripts/check_readable.py --self-test "$sets"
+
+mkdir -p "$sets-zarr"
+SHARDDB_INTEROP_DIR=$sets-zarr cargo test --release --features zarr --test zarr_interop -- --ignored
+"$venv/bin/python" scripts/check_zarr.py --self-test "$sets-zarr"
+
+# bcolz and bloscpack want an environment of their own
+bcolz_venv=${SHARDDB_BCOLZ_VENV:-$target/bcolz-venv}
+[ -x "$bcolz_venv/bin/python" ] || python3 -m venv "$bcolz_venv"
+"$bcolz_venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements-bcolz.txt
+mkdir -p "$sets-bcolz"
+SHARDDB_INTEROP_DIR=$sets-bcolz cargo test --release --features bcolz --test bcolz_interop -- --ignored
+"$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets-bcolz"

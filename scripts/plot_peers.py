@@ -28,6 +28,7 @@ WORKLOADS = [
     ("two threads (wall)", "two threads, a get of both together"),
     ("service p99", "service: 99 % of requests are faster"),
     ("cold", "cold: from the disk"),
+    ("cold batch", "cold batch: 256 keys at a time, from the disk"),
     ("open + first get", "open and first get"),
     ("load", "load and sync, pairs in no order"),
 ]

@@ -5,12 +5,15 @@
 //! destructor and flushes nothing, so the files are left as a SIGKILL leaves them. Without the feature nothing of
 //! this is compiled.
 
-/// Every failpoint, in the order in which a publish, then an adoption, then a gc reach them.
+/// Every failpoint, in the order in which a build, then an adoption, then a gc reach them.
 #[cfg(feature = "failpoints")]
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 24] = [
     "begin: after clearing",
     "begin: after temporary directory",
     "begin: after spill directory",
+    "bulk: after run",
+    "bulk: after shard",
+    "bulk: after shard syncs",
     "publish: after removing spills",
     "publish: after info",
     "publish: after lease",

@@ -3,24 +3,21 @@
 //! Not how a generation comes to be current: that is `store`.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::info::Info;
+use crate::error::{Error, Result};
+use crate::info::{self, Info};
 use crate::layout::Layout;
 use crate::manifest::{self, Manifest, ShardRecord};
 use crate::shard::{MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{ShardNumber, ShardingSpec};
-use crate::storage::StorageKind;
+use crate::storage::{StorageKind, explain_missing, read_whole};
 use crate::store::{GenerationId, Lease};
 
 /// The name of the file with the specification.
 pub(crate) const INFO: &str = "info";
-
-/// An `info` or a manifest larger than this is refused: the manifest of a million shards takes a quarter of it.
-const MAX_JSON_BYTES: u64 = 256 << 20;
 
 /// How to open a generation.
 #[derive(Clone, Debug)]
@@ -30,6 +27,7 @@ pub(crate) struct GenerationOptions {
     pub(crate) spec: Option<ShardingSpec>,
     pub(crate) pointer: Option<String>,
     pub(crate) populate: bool,
+    pub(crate) read_ahead_index: bool,
 }
 
 /// What holds a generation against removal.
@@ -94,11 +92,52 @@ impl Generation {
             cache,
             leased,
         };
-        if matches!(generation.options.storage, StorageKind::Heap) {
+        if matches!(generation.options.storage, StorageKind::Heap) || generation.options.read_ahead_index {
             // what cannot be read now says so when it is asked for
             generation.slots.iter().for_each(|slot| drop(generation.touch(slot)));
         }
         Ok(generation)
+    }
+
+    /// Opens what is left of a damaged directory: the shards that have a file, and what they should be by the manifest or
+    /// else by `info`, whichever is whole. The manifest, which nothing was compared with, stands beside.
+    ///
+    /// Errors: `InvalidSpec` and others of `info` if neither is whole.
+    pub(crate) fn open_damaged(
+        directory: &Path,
+        options: GenerationOptions,
+        cache: Arc<MinishardCache>,
+        leased: Option<Leased>,
+    ) -> Result<(Generation, Option<Manifest>)> {
+        let top = options.pointer.as_deref().is_none_or(str::is_empty);
+        let manifest = read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES)
+            .and_then(|text| Manifest::parse(&text));
+        let manifest = manifest.ok().filter(|_| top);
+        let here = |spec, layout| Info { spec, layout, shards: PathBuf::new() };
+        let info = match (options.spec, &manifest) {
+            (Some(spec), Some(manifest)) if spec == manifest.sharding => here(spec, Some(manifest.layout)),
+            (Some(spec), _) => here(spec, None),
+            (None, Some(manifest)) => here(manifest.sharding, Some(manifest.layout)),
+            (None, None) => {
+                let path = directory.join(INFO);
+                let info =
+                    read_whole(&path, info::MAX_BYTES).and_then(|text| Info::parse(&text, options.pointer.as_deref()));
+                info.map_err(|error| error.at_path(&path))?
+            }
+        };
+        let shards_directory = directory.join(&info.shards);
+        let generation = Generation {
+            directory: directory.to_path_buf(),
+            slots: list_shards(&shards_directory, &info.spec)?,
+            shards_directory,
+            spec: info.spec,
+            layout: info.layout,
+            manifest: None,
+            options,
+            cache,
+            leased,
+        };
+        Ok((generation, manifest))
     }
 
     #[inline]
@@ -238,7 +277,7 @@ impl Generation {
             true => ShardFiles::open_pair(&path("index"), &path("data"), storage),
             false => ShardFiles::open(&path("shard"), storage),
         }
-        .map_err(|error| self.explain_missing(error).at_shard(slot.number))?;
+        .map_err(|error| explain_missing(error, &self.directory).at_shard(slot.number))?;
 
         let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(slot.number));
         if let Some(record) = record
@@ -257,19 +296,13 @@ impl Generation {
             self.cache.clone(),
             record.map(|record: &ShardRecord| record.shard_index_crc32),
         ));
+        if self.options.read_ahead_index {
+            shard.reader().will_need_shard_index();
+        }
         if self.options.populate {
             shard.reader().populate();
         }
         Ok(shard)
-    }
-
-    /// A shard that cannot be opened because its generation was deleted gets the error that says so.
-    fn explain_missing(&self, error: Error) -> Error {
-        if error.kind() == ErrorKind::Io && !self.directory.exists() {
-            let message = "the generation was deleted while it was in use: refresh to follow the store";
-            return Error::new(ErrorKind::GenerationGone, message).at_path(&self.directory);
-        }
-        error
     }
 
     /// Opens every shard, so that what is wrong with a file's presence or length shows now.
@@ -315,17 +348,24 @@ impl ShardSlot {
 /// Reads `info` and, for a generation of ours, its manifest; they must agree.
 fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<(Info, Option<Manifest>)> {
     let path = directory.join(INFO);
-    let text = read_json(&path)?;
+    let text = read_whole(&path, info::MAX_BYTES)?;
     let info = Info::parse(&text, pointer).map_err(|error| error.at_path(&path))?;
+    if info.layout.is_none() && Manifest::parse(&text).is_ok() {
+        return Err(
+            Error::corrupt("expected the info of a data set, found the manifest of a generation").at_path(&path)
+        );
+    }
     let top = pointer.is_none_or(str::is_empty) && info.shards.as_os_str().is_empty();
     if !top {
         return Ok((info, None));
     }
     let manifest_path = directory.join(manifest::FILE_NAME);
-    let manifest = match read_json(&manifest_path).and_then(|text| Manifest::parse(&text)) {
+    let manifest = match read_whole(&manifest_path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)) {
         Ok(manifest) => manifest,
         // somebody else's file of that name, or none: then this is not a generation of a store
-        Err(_) if !in_store && (info.layout.is_none() || !manifest_path.exists()) => return Ok((info, None)),
+        Err(_) if !in_store && (info.layout.is_none() || manifest_path.symlink_metadata().is_err()) => {
+            return Ok((info, None));
+        }
         Err(error) => return Err(error.at_path(&manifest_path)),
     };
     manifest
@@ -333,18 +373,6 @@ fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<
         .and_then(|()| manifest.check_sharding(&info.spec))
         .map_err(|error| error.at_path(&path))?;
     Ok((info, Some(manifest)))
-}
-
-/// Reads a small file whole.
-pub(crate) fn read_json(path: &Path) -> Result<Vec<u8>> {
-    let (file, len) = crate::storage::open_regular(path)?;
-    if len > MAX_JSON_BYTES {
-        let message = format!("expected a JSON file of at most {MAX_JSON_BYTES} bytes, found {len}");
-        return Err(Error::new(ErrorKind::TooLarge, message).at_path(path));
-    }
-    let mut text = Vec::new();
-    file.take(MAX_JSON_BYTES).read_to_end(&mut text).map_err(|error| Error::io("read", path, error))?;
-    Ok(text)
 }
 
 /// The shards that have files, by the names that the format gives them; other files are ignored.

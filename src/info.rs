@@ -7,10 +7,16 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::value::RawValue;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::json;
 use crate::layout::{Layout, ValueAlignment};
 use crate::spec::ShardingSpec;
+
+/// An `info` larger than this is refused.
+pub(crate) const MAX_BYTES: u64 = 16 << 20;
+
+/// A given one is refused that would leave no room for what is added: our members, and white space.
+const MAX_GIVEN_BYTES: u64 = MAX_BYTES / 2;
 
 /// What an `info` says about one sharded data set.
 #[derive(Clone, Debug)]
@@ -33,11 +39,8 @@ impl Info {
                 Some(parent) => Info::of_parent(parent, pointer),
                 None => Err(Error::invalid_spec(format!("expected a value at {pointer} of the info, found none"))),
             },
-            None => match json::members(root) {
-                Some(members) if json::member(&members, "sharding")?.is_some() => Info::of_parent(root, ""),
-                Some(_) => Info::of_only_nested(root),
-                None => Err(Error::invalid_spec("expected an info that is a JSON object")),
-            },
+            None if has_sharding(root)? => Info::of_parent(root, ""),
+            None => Info::of_only_nested(root),
         }
     }
 
@@ -73,6 +76,10 @@ impl Info {
 
     /// Whether a given text can be composed with.
     pub(crate) fn check(given: &str) -> Result<()> {
+        if given.len() as u64 > MAX_GIVEN_BYTES {
+            let message = format!("expected an info of at most {MAX_GIVEN_BYTES} bytes, found {}", given.len());
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
         given_members(given).map(drop)
     }
 
@@ -102,6 +109,11 @@ impl Info {
         text.push_str("\n}\n");
         Ok(text)
     }
+}
+
+fn has_sharding(root: &RawValue) -> Result<bool> {
+    let members = json::members(root).ok_or_else(|| Error::invalid_spec("expected an info that is a JSON object"))?;
+    Ok(json::member(&members, "sharding")?.is_some())
 }
 
 fn given_members(given: &str) -> Result<Vec<(String, &RawValue)>> {

@@ -89,6 +89,9 @@
 //! # Features
 //!
 //! - `bytes`: `From<OwnedValue> for bytes::Bytes`, without a copy.
+//! - `blosc`: Blosc 1 chunks, decoded and encoded ([`container::blosc`]); part of the next two.
+//! - `bcolz`: bcolz arrays and tables, and bloscpack files, as a [`container`]: read, verified, written.
+//! - `zarr`: Zarr v3 arrays with shards as a [`container`]: read, verified, written.
 //! - `failpoints`: for this crate's own crash tests.
 //!
 //! # Quirks
@@ -102,23 +105,31 @@
 
 mod bulk;
 mod byte_range;
+pub mod container;
+#[cfg(test)]
+mod crash_tests;
 mod db;
+mod disk;
 mod error;
 mod failpoint;
 mod format;
 mod generation;
 mod get_many;
+mod get_many_parallel;
 mod hash;
 mod info;
 mod iter;
 mod json;
 mod layout;
 mod manifest;
+pub mod morton;
 mod options;
 mod owned_value;
 mod plan;
 mod prefetch;
 mod range;
+mod read_ahead;
+mod salvage;
 mod shard;
 mod snapshot;
 mod spec;
@@ -139,6 +150,7 @@ pub use options::OpenOptions;
 pub use owned_value::OwnedValue;
 pub use plan::{HttpGet, KeyStats, LocalGet, Plan, PlanOptions, Prediction, Profile};
 pub use range::{Range, RangeEntry};
+pub use salvage::{Salvage, SalvageReport};
 pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWriter, Value, ValueLocation};
 pub use snapshot::{LeaseState, Snapshot, Stats};
 pub use spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};

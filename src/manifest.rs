@@ -38,6 +38,9 @@ use crate::spec::{ShardNumber, ShardingSpec};
 /// The name of the manifest's file in its generation.
 pub(crate) const FILE_NAME: &str = "manifest.json";
 
+/// A manifest larger than this is refused: that of a million shards takes a quarter of it.
+pub(crate) const MAX_BYTES: u64 = 256 << 20;
+
 /// The library that compresses; its output is part of the promise "same pairs, same bytes".
 pub(crate) const GZIP_BACKEND: &str = "zlib-rs";
 

@@ -10,7 +10,7 @@ use crate::spec::ShardingSpec;
 use crate::storage::{Access, MapPermission, StorageKind};
 
 /// Linux lets a process have 65,530 maps; the rest is left to the application.
-const DEFAULT_MAX_MAPS: usize = 60_000;
+pub(crate) const DEFAULT_MAX_MAPS: usize = 60_000;
 
 /// Options for opening a database; then [`open`](OpenOptions::open), [`open_pread`](OpenOptions::open_pread) or
 /// [`load`](OpenOptions::load).
@@ -28,6 +28,7 @@ pub struct OpenOptions {
     read: ReadOptions,
     access: Access,
     populate: bool,
+    read_ahead_index: bool,
     max_maps: usize,
 }
 
@@ -40,6 +41,7 @@ impl Default for OpenOptions {
             read: ReadOptions::default(),
             access: Access::default(),
             populate: false,
+            read_ahead_index: false,
             max_maps: DEFAULT_MAX_MAPS,
         }
     }
@@ -70,7 +72,8 @@ impl OpenOptions {
         self
     }
 
-    /// The most bytes that a gzip value may decode to; beyond it is `TooLarge`. Default: 1 GiB.
+    /// The most bytes that a gzip value may decode to, and that are read for a value or prefix that is not in memory;
+    /// beyond it is `TooLarge`. Default: 1 GiB.
     pub fn max_value_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
         self.read.max_value_bytes = bytes;
         self
@@ -92,14 +95,31 @@ impl OpenOptions {
     }
 
     /// The advice for mapped shards that lookups read; iteration always advises sequential. Default: random.
+    ///
+    /// Random reads single pages: the least for small values from a disk. For large ones ask for all of them with
+    /// [`Snapshot::read_ahead`](crate::Snapshot::read_ahead), or take normal advice.
     pub fn access(&mut self, access: Access) -> &mut OpenOptions {
         self.access = access;
         self
     }
 
-    /// Whether a shard's pages are read when it is first touched (Linux). Default: false.
+    /// Whether a mapped shard's pages are read when it is first touched (Linux; elsewhere they are asked for).
+    /// Default: false.
+    ///
+    /// For data that fits into memory: one read front to back in place of a read for each page. A refresh takes it
+    /// before the swap.
     pub fn populate(&mut self, populate: bool) -> &mut OpenOptions {
         self.populate = populate;
+        self
+    }
+
+    /// Whether all shards are opened, and the shard indexes of mapped ones asked for, when a generation is opened.
+    /// Default: false.
+    ///
+    /// For data that does not fit into memory: 16 bytes a minishard, some 3 bytes a key in the `local` profile, and a
+    /// lookup of a small value waits for one page of the disk instead of two. Nothing waits for the indexes.
+    pub fn read_ahead_index(&mut self, read_ahead: bool) -> &mut OpenOptions {
+        self.read_ahead_index = read_ahead;
         self
     }
 
@@ -133,13 +153,14 @@ impl OpenOptions {
         ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
     }
 
-    fn generation(&self, storage: StorageKind) -> GenerationOptions {
+    pub(crate) fn generation(&self, storage: StorageKind) -> GenerationOptions {
         GenerationOptions {
             storage,
             read: self.read,
             spec: self.spec,
             pointer: self.pointer.clone(),
             populate: self.populate,
+            read_ahead_index: self.read_ahead_index,
         }
     }
 }

@@ -5,18 +5,13 @@
 /// The size of a cache line, near enough everywhere.
 const LINE: usize = 64;
 
-/// The most cache lines that `len` bytes can lie in.
+/// Asks for the cache lines that `bytes` lie in, the first `most` of them.
 #[inline]
-pub(crate) fn lines_of(len: u64) -> usize {
-    usize::try_from(len / LINE as u64).unwrap_or(usize::MAX - 2) + 2
-}
-
-/// Asks for the first `lines` cache lines of `bytes`.
-#[inline]
-pub(crate) fn lines(bytes: &[u8], lines: usize) {
-    for line in bytes.chunks(LINE).take(lines) {
-        address(line.as_ptr());
-    }
+pub(crate) fn lines(bytes: &[u8], most: usize) {
+    let first = bytes.as_ptr();
+    let into_line = first.addr() % LINE;
+    let lines = (into_line + bytes.len()).div_ceil(LINE).min(most);
+    (0..lines).for_each(|line| address(first.wrapping_add(line * LINE).wrapping_sub(into_line)));
 }
 
 /// Asks for `lines` cache lines from the beginning of `bytes` on, also behind their end: a hint may point anywhere.
@@ -24,6 +19,12 @@ pub(crate) fn lines(bytes: &[u8], lines: usize) {
 pub(crate) fn lines_from(bytes: &[u8], lines: usize) {
     let start = bytes.as_ptr();
     (0..lines).for_each(|line| address(start.wrapping_add(line * LINE)));
+}
+
+/// Asks for the line at `at`, counted from the beginning of `bytes`.
+#[inline]
+pub(crate) fn line_at(bytes: &[u8], at: usize) {
+    address(bytes.as_ptr().wrapping_add(at));
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -12,8 +12,9 @@
 //! nobody's business here.
 
 mod adopt;
+mod cancel;
 mod current;
-mod fs;
+pub(crate) mod fs;
 mod gc;
 mod generation_id;
 #[cfg(test)]
@@ -24,11 +25,12 @@ mod lock;
 mod publish;
 mod scratch;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
@@ -40,6 +42,7 @@ pub(crate) use self::lease::{FILE_NAME as LEASE, Lease, LeasedGeneration};
 pub(crate) use self::publish::PendingGeneration;
 
 use self::adopt::Foreign;
+use self::cancel::Cancel;
 use self::lock::Lock;
 use self::publish::SharedLock;
 
@@ -145,7 +148,7 @@ impl Store {
     pub fn writer(&self) -> Result<StoreWriter> {
         let lock = Lock::acquire(&self.path)?;
         scratch::clear(&self.path)?;
-        Ok(StoreWriter { path: self.path.clone(), lock: Arc::new(Mutex::new(lock)) })
+        Ok(StoreWriter { path: self.path.clone(), lock: Arc::new(Mutex::new(lock)), cancel: Cancel::default() })
     }
 }
 
@@ -156,9 +159,16 @@ impl Store {
 pub struct StoreWriter {
     path: PathBuf,
     lock: SharedLock,
+    cancel: Cancel,
 }
 
 impl StoreWriter {
+    /// A flag that makes an adoption stop with `Cancelled` soon after it is set. Default: none.
+    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut StoreWriter {
+        self.cancel = Cancel::by(cancel);
+        self
+    }
+
     /// A generation in the making. Its spills go under `temp_root`, else into the store.
     ///
     /// Errors: `Corrupt` if `current` is; `Io`.
@@ -171,9 +181,9 @@ impl StoreWriter {
     /// Costs reading all of it once. Files that are neither shards nor `info` are not copied.
     ///
     /// Errors: `InvalidInput` if it has no manifest; `Corrupt` if the manifest, `info` and the shard files do not fit
-    /// in any checksum, length or name; `Unsupported` if it is of a later version.
+    /// in any checksum, length or name; `Unsupported` if it is of a later version; `Cancelled`.
     pub fn adopt(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
-        Foreign::open(directory.as_ref())?.publish_copy(&self.path, &self.lock)
+        Foreign::open(directory.as_ref(), self.cancel.clone())?.publish_copy(&self.path, &self.lock)
     }
 
     /// Publishes a generation that was built elsewhere by moving its directory into the store.
@@ -181,9 +191,9 @@ impl StoreWriter {
     /// Costs reading all of it once. The files become read-only. On another file system it is copied as by
     /// [`adopt`](Self::adopt) and stays where it is.
     ///
-    /// Errors: as of [`adopt`](Self::adopt), and `InvalidInput` if it is a generation of a store.
+    /// Errors: as of [`adopt`](Self::adopt), and `InvalidInput` if it is a generation of a store or has links for files.
     pub fn adopt_by_moving(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
-        Foreign::open(directory.as_ref())?.publish_moved(&self.path, &self.lock)
+        Foreign::open(directory.as_ref(), self.cancel.clone())?.publish_moved(&self.path, &self.lock)
     }
 
     /// Makes another generation current: `to`, or the newest complete one before the current one.

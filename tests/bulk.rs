@@ -112,6 +112,31 @@ fn plans_without_a_specification_the_same_however_the_pairs_came() {
     }
 }
 
+/// Runs are spilled in the order of a guess. Here the last plan selects many bits more than the first guess, or hashes
+/// otherwise; and a pair too large for a batch is in no order at all.
+#[test]
+fn a_wrong_guess_of_the_plan_shows_in_no_byte() {
+    let of_keys = |keys: BTreeSet<u64>| -> Vec<Pair> {
+        keys.into_iter().map(|key| (key, vec![], vec![key as u8; (key % 60) as usize])).collect()
+    };
+    let dense = of_keys((0..400_000).collect()); // in no order, the first of them are not dense
+    let mut random = xorshift(7);
+    let dense_first = of_keys((0..200_000).chain((0..200_000).map(|_| random())).collect());
+    let mut with_large = dense.clone();
+    with_large.extend([(1 << 40, vec![1], vec![7; 3 << 20]), (1 << 41, vec![], vec![8; 3 << 20])]);
+    for pairs in [dense, dense_first, with_large] {
+        let generations = [(1 << 30, 0), (LITTLE, 0), (LITTLE, 1)].map(|(memory, seed)| {
+            let directory = Scratch::new();
+            let pairs = if seed == 0 { pairs.clone() } else { shuffled(pairs.clone(), seed) };
+            let published = build(directory.path(), options().memory(memory).threads(2), &pairs).unwrap();
+            assert_eq!(published.keys, pairs.len() as u64);
+            directory_bytes(&directory.path().join(published.generation.to_string()))
+        });
+        assert!(generations[0] == generations[1], "in ascending order");
+        assert!(generations[0] == generations[2], "in no order");
+    }
+}
+
 #[test]
 fn prefixes_and_alignment_come_back() {
     for alignment in [1, 8, 16, 64, 4096] {

@@ -1,5 +1,7 @@
 //! The data of the benchmarks: pairs that are functions of their number, and a directory that goes when it is done.
 
+#![allow(dead_code, reason = "each benchmark takes what it needs")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

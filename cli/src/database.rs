@@ -1,8 +1,12 @@
-//! DB: a store, a generation or a bare directory, and how to open it.
+//! DB: a store, a generation or a bare directory, or a container of another format; and how to open it.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use sharddb::container::bcolz::{BcolzArray, BcolzTable};
+use sharddb::container::bloscpack::Bloscpack;
+use sharddb::container::zarr::ZarrArray;
+use sharddb::container::{Container, ContainerOptions};
 use sharddb::{OpenOptions, ShardDb, Snapshot};
 
 use crate::failure::{Failure, Result};
@@ -25,9 +29,22 @@ impl Database {
         self.opening.open(&self.path)
     }
 
+    /// Opens whatever is there.
+    pub(crate) fn open_any(&self) -> Result<Opened> {
+        self.opening.open_any(&self.path)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// What was found at a path.
+pub(crate) enum Opened {
+    /// A database, pinned.
+    Sharded(Snapshot),
+    /// An array, or another container.
+    Container(Box<dyn Container>),
 }
 
 /// How to open a database.
@@ -63,8 +80,49 @@ enum Storage {
 }
 
 impl Opening {
+    /// Opens whatever is at `path`.
+    pub(crate) fn open_any(&self, path: &Path) -> Result<Opened> {
+        match self.open_container(path)? {
+            Some(container) => Ok(Opened::Container(container)),
+            None => self.open_database(path).map(Opened::Sharded),
+        }
+    }
+
     /// Opens the database at `path` and pins its generation.
+    ///
+    /// Errors: `Usage` if there is a container of another format.
     pub(crate) fn open(&self, path: &Path) -> Result<Snapshot> {
+        if is_container(path) {
+            let path = path.display();
+            return Err(Failure::usage(format!(
+                "expected a database, found a container of another format: import {path}"
+            )));
+        }
+        self.open_database(path)
+    }
+
+    /// Opens a container of another format; `None` if there is none.
+    fn open_container(&self, path: &Path) -> Result<Option<Box<dyn Container>>> {
+        let described = self.sharding.is_some() || self.sharding_at.is_some(); // then it is a data set of ours
+        if described || !is_container(path) {
+            return Ok(None);
+        }
+        let mut options = ContainerOptions::new();
+        options.max_chunk_bytes(self.max_value.0);
+        match self.storage {
+            Storage::Mmap => map(&mut options),
+            Storage::Pread => {}
+            Storage::Heap => drop(options.load()),
+        }
+        let container: Box<dyn Container> = match path {
+            zarr if ZarrArray::is_at(zarr) => Box::new(ZarrArray::open_with(zarr, &options)?),
+            file if Bloscpack::is_at(file) => Box::new(Bloscpack::open_with(file, &options)?),
+            array => Box::new(BcolzArray::open_with(array, &options)?),
+        };
+        Ok(Some(container))
+    }
+
+    fn open_database(&self, path: &Path) -> Result<Snapshot> {
         path.metadata().map_err(|error| Failure::io("open", path, error))?;
         let mut options = OpenOptions::new();
         options.verify_on_read(self.verify_on_read).max_value_bytes(self.max_value.0);
@@ -81,6 +139,16 @@ impl Opening {
         };
         Ok(db.snapshot())
     }
+}
+
+fn is_container(path: &Path) -> bool {
+    ZarrArray::is_at(path) || BcolzArray::is_at(path) || BcolzTable::is_at(path) || Bloscpack::is_at(path)
+}
+
+#[expect(unsafe_code, reason = "the promise of a mapped open is passed on to the user, in the help of --storage")]
+fn map(options: &mut ContainerOptions) {
+    // SAFETY: as below; our own updates replace files by rename.
+    unsafe { options.map() };
 }
 
 #[expect(unsafe_code, reason = "the promise of a mapped open is passed on to the user, in the help of --storage")]

@@ -3,6 +3,8 @@
 //! Data goes to standard output, words to standard error. What a run ends with is an [`Exit`].
 
 mod bar;
+mod bench;
+mod chunks;
 mod commands;
 mod context;
 mod database;

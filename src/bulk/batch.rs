@@ -1,44 +1,60 @@
-//! A batch: as many pairs as fit into a share of the memory; encoded, checked and sorted as one.
+//! A batch: pairs in memory as they came, encoded and checked as one.
 
-use crate::bulk::options::OnDuplicate;
+use std::path::Path;
+
+use crate::bulk::arena::Arena;
 use crate::bulk::record;
 use crate::error::{Error, Result};
 use crate::format::checks;
 use crate::format::encoding::{GzipEncoder, max_encoded_len};
-use crate::prefetch;
-use crate::shard::{PairBytes, PairHeader, duplicate_key};
-use crate::spec::{Encoding, ShardingSpec};
-use crate::storage::Cursor;
+use crate::plan::KeyStats;
+use crate::shard::PairHeader;
+use crate::spec::Encoding;
 
-/// How many pairs ahead the bytes of a sorted pair are asked for: they lie all over the batch.
-pub(crate) const AHEAD: usize = 12;
+/// What a pair takes beside its bytes while it is sorted: an entry of its batch, and one of the slice being sorted.
+const SORT_COST: u64 = 40;
 
 /// Pairs one behind the other: header, prefix, value.
 #[derive(Default)]
 pub(crate) struct Batch {
     /// Batches are numbered in the order of their pairs.
     pub(crate) number: u64,
-    bytes: Vec<u8>,
+    bytes: Arena,
+    /// Of the pair being added.
+    header: Vec<u8>,
     pairs: usize,
-    /// What the batch will take at most while it is encoded and sorted.
+    /// What the batch takes at most, now and while it is sorted.
     cost: usize,
 }
 
-/// A pair of a batch, for sorting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SortEntry {
-    pub(crate) place: u64,
-    pub(crate) key: u64,
-    /// Of the header in the batch: the order of insertion.
-    pub(crate) offset: usize,
+/// What is known of pairs once they are encoded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) prefixes: bool,
+    pub(crate) stored_bytes: u64,
+}
+
+impl Seen {
+    pub(crate) fn see(&mut self, header: &PairHeader) {
+        self.prefixes |= header.prefix_len > 0;
+        self.stored_bytes += header.prefix_len + header.stored_len;
+    }
+
+    pub(crate) fn merge(&mut self, other: Seen) {
+        self.prefixes |= other.prefixes;
+        self.stored_bytes += other.stored_bytes;
+    }
 }
 
 impl Batch {
-    /// An empty batch that reuses memory.
-    pub(crate) fn new(number: u64, mut memory: Vec<u8>, capacity: usize) -> Batch {
-        memory.clear();
-        memory.reserve_exact(capacity); // pages that are not touched are not taken
-        Batch { number, bytes: memory, pairs: 0, cost: 0 }
+    /// An empty batch with room for pairs of this cost, in the memory given if that is enough.
+    pub(crate) fn new(number: u64, mut memory: Arena, capacity: usize) -> Result<Batch> {
+        memory.truncate(0);
+        if memory.capacity() < capacity {
+            memory =
+                Arena::with_capacity(capacity).map_err(|error| Error::io("get memory for", Path::new(""), error))?;
+        }
+        Ok(Batch { number, bytes: memory, ..Batch::default() })
     }
 
     /// What a pair of these lengths adds to a batch's cost.
@@ -48,7 +64,7 @@ impl Batch {
             Encoding::Raw => 0,
             Encoding::Gzip => own.saturating_add(max_encoded_len(value_len) - value_len),
         };
-        own.saturating_add(encoded).saturating_add(size_of::<SortEntry>() as u64)
+        own.saturating_add(encoded).saturating_add(SORT_COST)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -63,16 +79,24 @@ impl Batch {
         self.cost
     }
 
-    /// Adds a pair, whose bytes `read` appends.
+    /// Adds a pair, whose prefix and value `fill` writes, all of them.
+    ///
+    /// Errors: those of `fill`; `InvalidInput` if there is no room, which a batch within its capacity has.
+    #[inline]
     pub(crate) fn push(
         &mut self,
         header: &PairHeader,
         cost: usize,
-        read: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let before = self.bytes.len();
-        record::write(header, &mut self.bytes);
-        if let Err(error) = read(&mut self.bytes) {
+        self.header.clear();
+        record::write(header, &mut self.header);
+        let len = usize::try_from(header.prefix_len + header.stored_len).unwrap_or(usize::MAX);
+        let room = self.bytes.extend(self.header.len().saturating_add(len));
+        let (head, rest) = room.and_then(|room| room.split_at_mut_checked(self.header.len())).ok_or_else(no_room)?;
+        head.copy_from_slice(&self.header);
+        if let Err(error) = fill(rest) {
             self.bytes.truncate(before);
             return Err(error);
         }
@@ -81,112 +105,107 @@ impl Batch {
         Ok(())
     }
 
-    /// Encodes and checks the values; `f` sees each header then.
-    pub(crate) fn encode(mut self, data_encoding: Encoding, mut f: impl FnMut(&PairHeader)) -> Result<Batch> {
+    /// Encodes and checks the values; tells what the pairs are now, `stats` each of them.
+    pub(crate) fn encode(self, data_encoding: Encoding, stats: Option<&mut KeyStats>) -> Result<(Batch, Seen)> {
         match data_encoding {
-            Encoding::Raw => {
-                let mut offset = 0;
-                while offset < self.bytes.len() {
-                    let mut pair = Pair::read(&self.bytes, offset)?;
-                    pair.header.value_check = checks::of_value(pair.header.key, pair.value(&self.bytes));
-                    pair.header.prefix_sum = crc32fast::hash(pair.prefix(&self.bytes));
-                    pair.rewrite_sums(&mut self.bytes);
-                    f(&pair.header);
-                    offset = pair.end;
-                }
-                Ok(self)
-            }
-            Encoding::Gzip => {
-                let mut encoder = GzipEncoder::new();
-                let mut encoded = Batch { bytes: Vec::with_capacity(self.bytes.len()), ..self.emptied() };
-                let (mut value, mut offset) = (Vec::new(), 0);
-                while offset < self.bytes.len() {
-                    let pair = Pair::read(&self.bytes, offset)?;
-                    value.clear();
-                    encoder.encode(pair.value(&self.bytes), &mut value);
-                    let header = PairHeader {
-                        stored_len: value.len() as u64,
-                        value_check: checks::of_value(pair.header.key, &value),
-                        prefix_sum: crc32fast::hash(pair.prefix(&self.bytes)),
-                        ..pair.header
-                    };
-                    record::write(&header, &mut encoded.bytes);
-                    encoded.bytes.extend_from_slice(pair.prefix(&self.bytes));
-                    encoded.bytes.extend_from_slice(&value);
-                    f(&header);
-                    offset = pair.end;
-                }
-                Ok(encoded)
-            }
+            Encoding::Raw => self.check(stats),
+            Encoding::Gzip => self.compress(stats),
         }
     }
 
-    fn emptied(&self) -> Batch {
-        Batch { number: self.number, bytes: Vec::new(), pairs: self.pairs, cost: self.cost }
-    }
-
-    /// The pairs in storage order, each key once as `on_duplicate` says; and how many were dropped.
-    pub(crate) fn sort(&self, spec: &ShardingSpec, on_duplicate: OnDuplicate) -> Result<(Vec<SortEntry>, u64)> {
-        let mut entries = Vec::with_capacity(self.pairs);
-        let mut offset = 0;
+    fn check(mut self, mut stats: Option<&mut KeyStats>) -> Result<(Batch, Seen)> {
+        let (mut seen, mut offset) = (Seen::default(), 0);
         while offset < self.bytes.len() {
-            let pair = Pair::read(&self.bytes, offset)?;
-            let key = pair.header.key;
-            entries.push(SortEntry { place: spec.place(key), key, offset });
+            let mut pair = Pair::read(&self.bytes, offset)?;
+            pair.header.value_check = checks::of_value(pair.header.key, pair.value(&self.bytes));
+            pair.header.prefix_sum = crc32fast::hash(pair.prefix(&self.bytes));
+            pair.rewrite_sums(self.bytes.bytes_mut());
+            seen.see(&pair.header);
+            count(&mut stats, &pair.header);
             offset = pair.end;
         }
-        entries.sort_unstable();
-        let before = entries.len();
-        match on_duplicate {
-            OnDuplicate::Error => {
-                let mut by_key = entries.chunk_by(|one, next| one.key == next.key);
-                if let Some([first, ..]) = by_key.find(|same| same.len() > 1) {
-                    return Err(duplicate_key(first.key));
-                }
-            }
-            OnDuplicate::KeepFirst => entries.dedup_by_key(|entry| entry.key),
-            OnDuplicate::KeepLast => entries.dedup_by(|later, kept| {
-                let same = later.key == kept.key;
-                if same {
-                    *kept = *later;
-                }
-                same
-            }),
+        Ok((self, seen))
+    }
+
+    fn compress(self, mut stats: Option<&mut KeyStats>) -> Result<(Batch, Seen)> {
+        let (mut seen, mut offset) = (Seen::default(), 0);
+        let mut encoder = GzipEncoder::new();
+        let mut encoded = Batch::new(self.number, Arena::default(), self.cost)?;
+        let mut value = Vec::new();
+        while offset < self.bytes.len() {
+            let pair = Pair::read(&self.bytes, offset)?;
+            let prefix = pair.prefix(&self.bytes);
+            value.clear();
+            encoder.encode(pair.value(&self.bytes), &mut value);
+            let header = PairHeader {
+                stored_len: value.len() as u64,
+                value_check: checks::of_value(pair.header.key, &value),
+                prefix_sum: crc32fast::hash(prefix),
+                ..pair.header
+            };
+            let cost = Batch::cost_of(header.prefix_len, header.stored_len, Encoding::Raw);
+            encoded.push(&header, usize::try_from(cost).unwrap_or(usize::MAX), |to| {
+                copy_both(prefix, &value, to);
+                Ok(())
+            })?;
+            seen.see(&header);
+            count(&mut stats, &header);
+            offset = pair.end;
         }
-        let dropped = (before - entries.len()) as u64;
-        Ok((entries, dropped))
+        Ok((encoded, seen))
     }
 
-    /// The header of a pair, and its prefix and value.
-    #[inline]
-    pub(crate) fn pair(&self, entry: &SortEntry) -> Result<(PairHeader, &[u8])> {
-        let pair = Pair::read(&self.bytes, entry.offset)?;
-        Ok((pair.header, self.bytes.get(pair.prefix_start..pair.end).unwrap_or_default()))
-    }
-
-    /// Asks for the beginning of a pair, for a read that follows.
-    #[inline]
-    pub(crate) fn prefetch(&self, entry: &SortEntry) {
-        prefetch::lines(self.bytes.get(entry.offset..).unwrap_or_default(), 3);
-    }
-
-    /// The headers in the order of insertion, for a log.
-    pub(crate) fn entries_in_order(&self) -> impl Iterator<Item = Result<SortEntry>> + '_ {
+    /// The key of each pair and where its header is, in the order of insertion.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Result<(u64, usize)>> + '_ {
         let mut offset = 0;
         std::iter::from_fn(move || {
             if offset >= self.bytes.len() {
                 return None;
             }
             let pair = Pair::read(&self.bytes, offset);
-            let entry = pair.as_ref().map(|pair| SortEntry { place: 0, key: pair.header.key, offset });
+            let found = pair.as_ref().map(|pair| (pair.header.key, offset));
             offset = pair.as_ref().map_or(self.bytes.len(), |pair| pair.end);
-            Some(entry.map_err(|_| Error::corrupt("expected a whole pair in a batch")))
+            Some(found.map_err(|_| Error::corrupt("expected a whole pair in a batch")))
         })
     }
 
+    /// The pair whose header is at `offset`, and where its prefix and value begin.
+    #[inline]
+    pub(crate) fn pair(&self, offset: usize) -> Result<(PairHeader, usize)> {
+        let (header, len) = record::read(self.bytes_from(offset))?;
+        Ok((header, offset + len))
+    }
+
+    /// The bytes from `offset` on.
+    #[inline]
+    pub(crate) fn bytes_from(&self, offset: usize) -> &[u8] {
+        self.bytes.get(offset..).unwrap_or_default()
+    }
+
     /// The memory, for another batch.
-    pub(crate) fn into_memory(self) -> Vec<u8> {
+    pub(crate) fn into_memory(self) -> Arena {
         self.bytes
+    }
+}
+
+/// Fills `to` with a prefix and a value of its length together.
+#[inline]
+pub(crate) fn copy_both(prefix: &[u8], value: &[u8], to: &mut [u8]) {
+    if let Some((prefix_to, value_to)) = to.split_at_mut_checked(prefix.len()) {
+        prefix_to.copy_from_slice(prefix);
+        value_to.copy_from_slice(value);
+    }
+}
+
+#[cold]
+fn no_room() -> Error {
+    Error::invalid_input("expected a pair for which its batch has room")
+}
+
+#[inline]
+fn count(stats: &mut Option<&mut KeyStats>, header: &PairHeader) {
+    if let Some(stats) = stats {
+        stats.insert(header.key, header.prefix_len, header.stored_len);
     }
 }
 
@@ -222,38 +241,5 @@ impl Pair {
     fn rewrite_sums(&self, bytes: &mut [u8]) {
         let header = bytes.get_mut(self.start..self.prefix_start).unwrap_or_default();
         record::set_sums(header, &self.header);
-    }
-}
-
-/// The pairs of one batch in storage order, straight from memory.
-pub(crate) struct SortedBatch<'a> {
-    batch: &'a Batch,
-    entries: &'a [SortEntry],
-    next: usize,
-    copied: usize,
-}
-
-impl<'a> SortedBatch<'a> {
-    pub(crate) fn new(batch: &'a Batch, entries: &'a [SortEntry]) -> SortedBatch<'a> {
-        SortedBatch { batch, entries, next: 0, copied: 0 }
-    }
-}
-
-impl super::SortedPairs for SortedBatch<'_> {
-    fn next(&mut self) -> Result<Option<(u64, PairHeader)>> {
-        let Some(entry) = self.entries.get(self.next) else { return Ok(None) };
-        self.next += 1;
-        if let Some(later) = self.entries.get(self.next + AHEAD) {
-            self.batch.prefetch(later);
-        }
-        self.batch.pair(entry).map(|(header, _)| Some((entry.place, header)))
-    }
-}
-
-impl PairBytes for SortedBatch<'_> {
-    fn copy(&mut self, _: &PairHeader, to: &mut Cursor) -> Result<()> {
-        let Some(entry) = self.entries.get(self.copied) else { return Ok(()) };
-        self.copied += 1;
-        to.write(self.batch.pair(entry)?.1)
     }
 }

@@ -6,27 +6,13 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::bulk::SortedPairs;
 use crate::bulk::options::OnDuplicate;
-use crate::bulk::run::{Run, RunReader};
+use crate::bulk::run::RunReader;
 use crate::error::Result;
 use crate::shard::{PairBytes, PairHeader, duplicate_key};
 use crate::spec::ShardingSpec;
 use crate::storage::Cursor;
 
-/// The smallest blocks in which a run is read.
-const MIN_BLOCK: usize = 48 << 10;
-
-/// The largest; more does not make a disk faster.
-const MAX_BLOCK: usize = 2 << 20;
-
-/// Each run is an open file.
-const MAX_RUNS: usize = 400;
-
-/// How many runs can be merged at once in so much memory.
-pub(crate) fn fan_in(memory: usize) -> usize {
-    (memory / (2 * MIN_BLOCK)).clamp(2, MAX_RUNS)
-}
-
-/// Several runs as one; their order is that of insertion.
+/// Several sources as one.
 pub(crate) struct Merge {
     spec: ShardingSpec,
     on_duplicate: OnDuplicate,
@@ -43,21 +29,14 @@ struct Head {
 }
 
 impl Merge {
-    pub(crate) fn new(runs: &[Run], spec: ShardingSpec, on_duplicate: OnDuplicate, memory: usize) -> Result<Merge> {
-        let share = memory / runs.len().max(1);
-        let mut merge = Merge {
-            spec,
-            on_duplicate,
-            runs: Vec::with_capacity(runs.len()),
-            heads: BinaryHeap::with_capacity(runs.len()),
-            dropped: 0,
-        };
-        for (source, run) in (0u32..).zip(runs) {
-            let of_run = run.len().max(1);
-            let headers = u128::from(run.headers_len()) * share as u128 / u128::from(of_run);
-            let header_block = usize::try_from(headers).unwrap_or(share).clamp(MIN_BLOCK / 2, MAX_BLOCK);
-            let value_block = share.saturating_sub(header_block).clamp(MIN_BLOCK / 2, MAX_BLOCK);
-            let mut reader = run.read(header_block, value_block);
+    /// Merges sources that come in the order of insertion.
+    pub(crate) fn new(
+        sources: impl Iterator<Item = RunReader>,
+        spec: ShardingSpec,
+        on_duplicate: OnDuplicate,
+    ) -> Result<Merge> {
+        let mut merge = Merge { spec, on_duplicate, runs: Vec::new(), heads: BinaryHeap::new(), dropped: 0 };
+        for (source, mut reader) in (0..).zip(sources) {
             if let Some(head) = merge.head(source, &mut reader)? {
                 merge.heads.push(Reverse(head));
             }
@@ -69,11 +48,6 @@ impl Merge {
     fn head(&self, source: u32, reader: &mut RunReader) -> Result<Option<Head>> {
         let Some(header) = reader.next()? else { return Ok(None) };
         Ok(Some(Head { place: self.spec.place(header.key), header: PairHeader { source, ..header } }))
-    }
-
-    /// How many pairs were dropped as duplicates.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
     }
 
     /// Takes the smallest pair, and the next one of its run into the heap.
@@ -120,6 +94,10 @@ impl SortedPairs for Merge {
             run.keep_pair(&mut head.header);
         }
         Ok(Some((head.place, head.header)))
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped
     }
 }
 

@@ -1,22 +1,27 @@
 //! The bulk loader: pairs in any order and any amount, a published generation out, in bounded memory.
 //!
 //! ```text
-//! insert   pairs gather in batches; threads encode, check and sort each and spill it as a run
-//!          (without a specification: as a segment of a log, in the order of insertion, with statistics)
-//! finish   without a specification: plan one from the statistics, turn the log into runs
-//!          with more runs than can be merged at once: merge neighbours into longer ones
-//!          merge the runs into shards, one after another, front to back
+//! insert   pairs gather in batches; threads encode and check them; while they fit into memory they stay there
+//!          when they do not: batches are sorted and spilled as a run, a quarter of the memory at once
+//! finish   without a specification: plan one from statistics gathered on the way
+//!          nothing was spilled: threads write shards straight from memory
+//!          else: threads merge the runs into shards
 //!          info, manifest, sync, publish
 //! ```
 //!
-//! What fits into one batch is never spilled. Everything on disk is written and read front to back in large blocks.
+//! Everything on disk is written and read front to back in large blocks. To sort by a specification that is yet to be
+//! planned, a run is sorted by a guess, with some bits more than it selects; `run_pairs` says what that is good for.
 
+mod arena;
 mod batch;
+mod memory_pairs;
 mod merge;
 mod options;
 mod record;
 mod run;
+mod run_pairs;
 mod shards;
+mod slices;
 mod workers;
 
 use std::io::Read;
@@ -24,12 +29,16 @@ use std::path::Path;
 
 pub use options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
 
-use crate::bulk::batch::{Batch, SortedBatch};
-use crate::bulk::merge::Merge;
-use crate::bulk::run::{Run, RunWriter, run_path};
-use crate::bulk::shards::ShardsWriter;
-use crate::bulk::workers::{Sorting, Workers};
+use crate::bulk::arena::Arena;
+use crate::bulk::batch::{Batch, Seen};
+use crate::bulk::memory_pairs::{MemoryPairs, SlicedBatch};
+use crate::bulk::run::{Run, run_path};
+use crate::bulk::run_pairs::RunPairs;
+use crate::bulk::shards::{ShardsJob, Written};
+use crate::bulk::slices::Span;
+use crate::bulk::workers::{Done, Task, Workers};
 use crate::error::{Error, Result};
+use crate::hash::HashFunction;
 use crate::info::Info;
 use crate::layout::Layout;
 use crate::manifest::{Manifest, ShardRecord};
@@ -38,9 +47,37 @@ use crate::shard::{PairBytes, PairHeader, ShardSummary};
 use crate::spec::{Encoding, ShardingSpec};
 use crate::store::{GenerationId, PendingGeneration, Store};
 
+/// A batch of more gains nothing; small ones keep all threads busy.
+const MAX_BATCH: usize = 32 << 20;
+
+/// A pair of more goes to the disk by itself, so that an offset within a batch has 32 bits.
+const MAX_PAIR: usize = 1 << 30;
+
+/// A thread of less memory does not pay.
+const MIN_PER_THREAD: usize = 8 << 20;
+
+/// What a thread takes beside the pairs: the blocks in which it writes.
+const THREAD_OVERHEAD: usize = 3 << 20;
+
+/// How many bits a run is sorted by beyond those of a plan for the pairs so far: runs serve until there are `2^3`
+/// times as many pairs, and have up to as many parts.
+const MORE_BITS: u8 = 3;
+
+/// All pairs of a build, to be had in storage order span by span.
+pub(crate) trait Pairs: Sync {
+    /// There may be `2^n` spans at most.
+    fn max_span_bits(&self) -> u8;
+
+    /// The pairs of one span.
+    fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>>;
+}
+
 /// Pairs in storage order, each key once, with the place of each; the bytes can be copied in the same order.
 pub(crate) trait SortedPairs: PairBytes {
     fn next(&mut self) -> Result<Option<(u64, PairHeader)>>;
+
+    /// How many pairs were left out because their key came again.
+    fn dropped(&self) -> u64;
 }
 
 /// Builds and publishes a generation of a store from pairs in any order and any amount.
@@ -65,28 +102,65 @@ pub(crate) trait SortedPairs: PairBytes {
 /// ```
 pub struct BulkLoader {
     options: BuildOptions,
-    /// The specification, unless it is to be planned.
-    spec: Option<ShardingSpec>,
     data_encoding: Encoding,
+    budget: Budget,
+    /// What the batches beside the one at hand take.
+    in_use: usize,
     batch: Batch,
-    batch_cost: usize,
     next_number: u64,
+    /// Batches that are encoded, not spilled.
+    encoded: Vec<Batch>,
+    /// Batches that are being encoded.
+    encoding: usize,
+    /// Memory of spilled batches, for new ones.
+    free: Vec<Arena>,
+    seen: Seen,
+    /// Of the pairs too large for a batch.
+    large_stats: KeyStats,
+    dropped: u64,
     /// An insertion failed, so that a pair may be missing.
     failed: bool,
     // in the order in which they must be dropped: the threads write files into what `pending` removes
     workers: Workers,
-    seen: Seen,
+    /// By the number of their first batch.
+    runs: Vec<(u64, Run)>,
     pending: PendingGeneration,
 }
 
-/// What was seen of the pairs so far.
-#[derive(Default)]
-pub(crate) struct Seen {
-    stats: Option<KeyStats>,
-    prefixes: bool,
-    dropped: u64,
-    stored_bytes: u64,
-    runs: Vec<(u64, Run)>,
+/// How the memory is shared out.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    threads: usize,
+    /// For all batches, sorted too.
+    batches: usize,
+    /// For one batch.
+    batch: usize,
+    /// What reads the runs of a merge.
+    merge: usize,
+    /// The headers of the minishards being written.
+    minishards: usize,
+}
+
+impl Budget {
+    fn new(memory: u64, threads: usize) -> Budget {
+        let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+        let threads = threads.min(memory / MIN_PER_THREAD).max(1);
+        let blocks = threads * THREAD_OVERHEAD;
+        let minishards = memory / 8;
+        let batches = memory.saturating_sub(minishards + blocks);
+        let merge = (memory / 8 * 6).saturating_sub(blocks);
+        Budget { threads, batches, batch: (batches / 16).min(MAX_BATCH), merge, minishards }
+    }
+
+    /// A pair of more goes to the disk by itself.
+    fn pair(&self) -> usize {
+        (self.batches / 8).min(MAX_PAIR)
+    }
+
+    /// What is spilled at once.
+    fn run(&self) -> usize {
+        self.batches / 4
+    }
 }
 
 /// What a build has published.
@@ -131,20 +205,24 @@ impl BulkLoader {
             Some(spec) => spec.data_encoding(),
             None => options.data_encoding.unwrap_or_default(),
         };
-        let sorting = Sorting { spec: options.spec, on_duplicate: options.on_duplicate };
-        let memory = usize::try_from(options.memory).unwrap_or(usize::MAX);
-        let workers = Workers::start(&options, sorting, data_encoding, pending.spill_dir().to_path_buf());
-        let batch_cost = workers.batch_cost(memory);
+        let budget = Budget::new(options.memory, options.threads);
+        let workers = Workers::start(&options, budget.threads, data_encoding, pending.spill_dir().to_path_buf());
         options.progress.begin(BuildPhase::Insert, 0);
         Ok(BulkLoader {
-            spec: options.spec,
             data_encoding,
-            batch: Batch::new(0, Vec::new(), batch_cost),
-            batch_cost,
+            budget,
+            in_use: 0,
+            batch: Batch::new(0, Arena::default(), budget.batch)?,
             next_number: 1,
+            encoded: Vec::new(),
+            encoding: 0,
+            free: Vec::new(),
+            seen: Seen::default(),
+            large_stats: KeyStats::new(),
+            dropped: 0,
             failed: false,
             workers,
-            seen: Seen::default(),
+            runs: Vec::new(),
             pending,
             options,
         })
@@ -174,9 +252,7 @@ impl BulkLoader {
 
     fn add(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
         let added = self.cost_in_batch(lens).and_then(|cost| match (cost, source) {
-            (Some(cost), source) => {
-                self.batch.push(&header(key, lens), cost, |bytes| source.append_to(bytes, lens, key))
-            }
+            (Some(cost), source) => self.batch.push(&header(key, lens), cost, |to| source.fill(to, key)),
             (None, Source::Slices(prefix, value)) => self.insert_large(key, lens, &mut prefix.chain(value)),
             (None, Source::Reader(reader)) => self.insert_large(key, lens, reader),
         });
@@ -186,41 +262,110 @@ impl BulkLoader {
     }
 
     /// The cost of a pair in the batch, which has room for it then; `None` if it is too large for a batch.
+    #[inline]
     fn cost_in_batch(&mut self, (prefix_len, value_len): (u64, u64)) -> Result<Option<usize>> {
         let cost = usize::try_from(Batch::cost_of(prefix_len, value_len, self.data_encoding)).unwrap_or(usize::MAX);
-        if cost > self.batch_cost / 2 {
+        if cost > self.budget.pair() {
             return Ok(None);
         }
-        if self.batch.cost() + cost > self.batch_cost {
-            self.submit()?;
+        if self.batch.cost() + cost > self.budget.batch {
+            self.next_batch(cost)?;
         }
         Ok(Some(cost))
     }
 
-    /// Gives the batch to the workers and begins another.
-    fn submit(&mut self) -> Result<()> {
+    /// Gives the batch to the threads and begins another, with room for a pair of this cost.
+    #[cold]
+    fn next_batch(&mut self, cost: usize) -> Result<()> {
         self.options.check_cancel()?;
-        let memory = self.workers.free_memory(&mut self.seen)?;
-        let next = Batch::new(self.next_number, memory, self.batch_cost);
+        self.submit()?;
+        let capacity = self.budget.batch.max(cost);
+        self.make_room(capacity)?;
+        self.batch = Batch::new(self.next_number, self.free.pop().unwrap_or_default(), capacity)?;
         self.next_number += 1;
-        let full = std::mem::replace(&mut self.batch, next);
-        self.workers.submit(full)
+        Ok(())
+    }
+
+    /// Gives the batch at hand to the threads.
+    fn submit(&mut self) -> Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let full = std::mem::take(&mut self.batch);
+        self.in_use += full.cost();
+        self.encoding += 1;
+        self.workers.give(Task::Encode(full))
+    }
+
+    /// Spills batches until there is memory for one more.
+    fn make_room(&mut self, capacity: usize) -> Result<()> {
+        while let Some(done) = self.workers.try_wait()? {
+            self.take(done);
+        }
+        while self.in_use + capacity > self.budget.batches && self.in_use > 0 {
+            let idle = self.workers.under_way() < self.workers.count();
+            match self.encoding == 0 && idle && !self.encoded.is_empty() {
+                true => self.spill()?,
+                false => self.wait()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let done = self.workers.wait()?;
+        self.take(done);
+        Ok(())
+    }
+
+    /// Takes note of what a thread has done.
+    fn take(&mut self, done: Done) {
+        match done {
+            Done::Encoded { batch, seen, cost_before } => {
+                self.encoding -= 1;
+                self.in_use = self.in_use - cost_before + batch.cost();
+                self.seen.merge(seen);
+                self.encoded.push(batch);
+            }
+            Done::Spilled { number, run, dropped, memory, cost_before } => {
+                self.in_use -= cost_before;
+                self.dropped += dropped;
+                self.free.extend(memory);
+                self.runs.push((number, run));
+            }
+            Done::Sliced(_) => {} // `write_from_memory` takes these itself
+        }
+    }
+
+    /// Gives the first of the encoded batches to the threads, as many as make a run.
+    fn spill(&mut self) -> Result<()> {
+        // no batch is on its way, so those at hand have consecutive numbers
+        self.encoded.sort_unstable_by_key(|batch| batch.number);
+        let mut cost = 0;
+        let of_a_run = self.encoded.iter().take_while(|batch| {
+            cost += batch.cost();
+            cost <= self.budget.run()
+        });
+        let count = of_a_run.count().max(1);
+        let batches: Vec<Batch> = self.encoded.drain(..count).collect();
+        let order = self.options.spec.unwrap_or_else(|| with_more_bits(self.planned_spec()));
+        self.workers.give(Task::Spill { batches, order })
     }
 
     /// Writes a pair that is too large for a batch as a run of its own, straight from the caller.
     fn insert_large(&mut self, key: u64, lens: (u64, u64), reader: &mut dyn Read) -> Result<()> {
-        self.options.check_cancel()?;
-        if !self.batch.is_empty() {
-            self.submit()?;
-        }
+        self.next_batch(0)?;
         // the batch at hand is empty, so its number is free for the run, which comes before what follows
         let number = std::mem::replace(&mut self.batch.number, self.next_number);
         self.next_number += 1;
         let path = run_path(self.pending.spill_dir(), number);
+        let any = || ShardingSpec::new(HashFunction::Identity, 0, 0, 0); // a single pair is in every order
+        let order = self.options.spec.map_or_else(any, Ok)?;
         let (run, header) =
-            Run::write_single(path, key, lens, reader, self.data_encoding).map_err(|error| error.at_key(key))?;
-        self.seen.see(&header, self.spec.is_none());
-        self.seen.runs.push((number, run));
+            Run::write_single(path, order, key, lens, reader, self.data_encoding).map_err(|error| error.at_key(key))?;
+        self.seen.see(&header);
+        self.large_stats.insert(header.key, header.prefix_len, header.stored_len);
+        self.runs.push((number, run));
         Ok(())
     }
 
@@ -234,106 +379,139 @@ impl BulkLoader {
             let message = "expected all insertions to have succeeded, found that one failed: begin the build again";
             return Err(Error::invalid_input(message));
         }
-        let (spec, summaries) = if self.next_number == 1 { self.write_from_memory() } else { self.write_from_runs() }?;
-        self.publish(spec, &summaries)
+        self.submit()?;
+        while self.encoding > 0 {
+            self.wait()?;
+        }
+        let spec = self.options.spec.unwrap_or_else(|| self.planned_spec());
+        let written = match self.runs.is_empty() && self.workers.under_way() == 0 {
+            true => self.write_from_memory(spec),
+            false => self.write_from_runs(spec),
+        }?;
+        self.dropped += written.dropped;
+        self.publish(spec, &written.shards)
     }
 
-    /// All pairs are in the one batch.
-    fn write_from_memory(&mut self) -> Result<(ShardingSpec, Vec<ShardSummary>)> {
-        let planning = self.spec.is_none();
-        let seen = &mut self.seen;
-        let batch = std::mem::take(&mut self.batch).encode(self.data_encoding, |header| seen.see(header, planning))?;
-        let spec = self.planned_spec();
-        let (entries, dropped) = batch.sort(&spec, self.options.on_duplicate)?;
-        self.seen.dropped += dropped;
-        let summaries = self.write_shards(spec, &mut SortedBatch::new(&batch, &entries))?;
-        Ok((spec, summaries))
+    fn write_from_memory(&mut self, spec: ShardingSpec) -> Result<Written> {
+        let batches = std::mem::take(&mut self.encoded);
+        let count = batches.len();
+        for batch in batches {
+            self.workers.give(Task::Slice(batch, spec))?;
+        }
+        let mut sliced = Vec::with_capacity(count);
+        while self.workers.under_way() > 0 {
+            match self.workers.wait()? {
+                Done::Sliced(batch) => sliced.push(batch),
+                other => self.take(other),
+            }
+        }
+        sliced.sort_unstable_by_key(SlicedBatch::number);
+        let pairs = MemoryPairs::new(sliced, spec, self.options.on_duplicate);
+        self.write_shards(spec, &pairs, self.budget.threads)
     }
 
-    /// Pairs were spilled.
-    fn write_from_runs(&mut self) -> Result<(ShardingSpec, Vec<ShardSummary>)> {
-        if !self.batch.is_empty() {
-            let last = std::mem::take(&mut self.batch);
-            self.workers.submit(last)?;
+    fn write_from_runs(&mut self, spec: ShardingSpec) -> Result<Written> {
+        while !self.encoded.is_empty() {
+            self.spill()?;
         }
-        self.batch = Batch::default();
-        self.workers.finish(&mut self.seen)?;
-        let spec = self.planned_spec();
-        if self.spec.is_none() {
-            self.sort_log(spec)?;
-        }
-        let mut runs = std::mem::take(&mut self.seen.runs);
+        self.wait_for_all()?;
+        self.free = Vec::new();
+        self.sort_again(spec)?;
+        let mut runs = std::mem::take(&mut self.runs);
         runs.sort_unstable_by_key(|(number, _)| *number);
         let runs = self.merge_levels(spec, runs.into_iter().map(|(_, run)| run).collect())?;
-        let mut merge = Merge::new(&runs, spec, self.options.on_duplicate, self.merge_memory())?;
-        let summaries = self.write_shards(spec, &mut merge)?;
-        self.seen.dropped += merge.dropped();
-        Ok((spec, summaries))
+        let sources: usize = runs.iter().filter_map(|run| run_pairs::parts_of(run, &spec)).sum();
+        let threads = self.budget.threads.min(run_pairs::fan_in(self.budget.merge) / sources.max(1)).max(1);
+        let pairs = RunPairs::new(&runs, spec, self.options.on_duplicate, self.budget.merge / threads);
+        self.write_shards(spec, &pairs, threads)
     }
 
-    fn planned_spec(&mut self) -> ShardingSpec {
-        let stats = self.seen.stats.take().unwrap_or_default();
-        self.spec.unwrap_or_else(|| {
-            let mut planner = PlanOptions::new();
-            planner.layout(self.layout()).data_encoding(self.data_encoding);
-            if let Some(encoding) = self.options.minishard_index_encoding {
-                planner.minishard_index_encoding(encoding);
-            }
-            planner.plan(&stats, self.options.profile).spec()
-        })
-    }
-
-    /// Turns the segments of the log into runs, on all threads.
-    fn sort_log(&mut self, spec: ShardingSpec) -> Result<()> {
-        self.options.progress.begin(BuildPhase::Sort, self.seen.stored_bytes);
-        let segments = std::mem::take(&mut self.seen.runs);
-        let sorting = Sorting { spec: Some(spec), on_duplicate: self.options.on_duplicate };
-        let sorter = Workers::start(&self.options, sorting, Encoding::Raw, self.pending.spill_dir().to_path_buf());
-        self.seen.runs = sorter.sort_segments(segments, self.batch_cost, &mut self.seen)?;
+    fn wait_for_all(&mut self) -> Result<()> {
+        while self.workers.under_way() > 0 {
+            self.wait()?;
+        }
         Ok(())
     }
 
-    /// Merges neighbouring runs until so few are left that they can be merged at once.
-    fn merge_levels(&mut self, spec: ShardingSpec, mut runs: Vec<Run>) -> Result<Vec<Run>> {
-        let fan_in = merge::fan_in(self.merge_memory());
-        while runs.len() > fan_in {
-            self.options.progress.begin(BuildPhase::Merge, self.seen.stored_bytes);
-            let groups = runs.len().div_ceil(fan_in);
-            let each = runs.len().div_ceil(groups);
-            let mut merged = Vec::with_capacity(groups);
-            let mut left = runs.into_iter();
-            loop {
-                let group: Vec<Run> = left.by_ref().take(each).collect();
-                if group.is_empty() {
-                    break;
-                }
-                merged.push(self.merge_group(spec, &group)?);
+    /// The specification for all pairs so far.
+    fn planned_spec(&self) -> ShardingSpec {
+        let mut stats = self.workers.stats();
+        stats.merge(&self.large_stats);
+        let mut planner = PlanOptions::new();
+        planner.layout(self.layout()).data_encoding(self.data_encoding);
+        if let Some(encoding) = self.options.minishard_index_encoding {
+            planner.minishard_index_encoding(encoding);
+        }
+        planner.plan(&stats, self.options.profile).spec()
+    }
+
+    /// Sorts the runs that were sorted by a wrong guess again.
+    fn sort_again(&mut self, spec: ShardingSpec) -> Result<()> {
+        /// Each takes as much memory as when it was spilled.
+        const AT_ONCE: usize = 3;
+        self.options.progress.begin(BuildPhase::Sort, self.seen.stored_bytes);
+        for (number, run) in std::mem::take(&mut self.runs) {
+            let run = run.reordered_if_single(spec);
+            if run_pairs::parts_of(&run, &spec).is_some() {
+                self.options.progress.add(run.len());
+                self.runs.push((number, run));
+                continue;
             }
+            self.options.check_cancel()?;
+            while self.workers.under_way() >= AT_ONCE {
+                self.wait()?;
+            }
+            self.workers.give(Task::Resort { number, run, order: spec, batch_len: self.budget.batch })?;
+        }
+        self.wait_for_all()
+    }
+
+    /// Merges neighbouring runs until so few sources are left that they can be merged at once.
+    fn merge_levels(&mut self, spec: ShardingSpec, mut runs: Vec<Run>) -> Result<Vec<Run>> {
+        let fan_in = run_pairs::fan_in(self.budget.merge);
+        let sources = |runs: &[Run]| runs.iter().filter_map(|run| run_pairs::parts_of(run, &spec)).sum::<usize>();
+        while sources(&runs) > fan_in {
+            self.options.progress.begin(BuildPhase::Merge, self.seen.stored_bytes);
+            let mut merged = Vec::new();
+            let mut group = Vec::new();
+            for run in runs {
+                group.push(run);
+                if sources(&group) > fan_in / 2 {
+                    merged.push(self.merge_group(spec, &group)?);
+                    group.clear();
+                }
+            }
+            merged.extend(group);
             runs = merged;
         }
         Ok(runs)
     }
 
     fn merge_group(&mut self, spec: ShardingSpec, group: &[Run]) -> Result<Run> {
+        self.options.check_cancel()?;
         let headers_at_most = group.iter().map(Run::headers_len).sum();
         let path = run_path(self.pending.spill_dir(), self.next_number);
         self.next_number += 1;
-        let mut merge = Merge::new(group, spec, self.options.on_duplicate, self.merge_memory())?;
-        let mut writer = RunWriter::create(path, headers_at_most)?;
-        while let Some((_, header)) = merge.next()? {
-            writer.write_pair(&header, &mut merge)?;
-            self.options.progress.add(header.prefix_len + header.stored_len);
-        }
-        self.options.check_cancel()?;
-        self.seen.dropped += merge.dropped();
-        writer.finish()
+        let pairs = RunPairs::new(group, spec, self.options.on_duplicate, self.budget.merge);
+        let mut merge = pairs.span(Span::ALL)?;
+        let run = Run::write(path, spec, headers_at_most, &mut *merge)?;
+        self.options.progress.add(run.len());
+        self.dropped += merge.dropped();
+        Ok(run)
     }
 
-    fn write_shards(&mut self, spec: ShardingSpec, pairs: &mut dyn SortedPairs) -> Result<Vec<ShardSummary>> {
+    fn write_shards(&self, spec: ShardingSpec, pairs: &dyn Pairs, threads: usize) -> Result<Written> {
         self.options.progress.begin(BuildPhase::Write, self.seen.stored_bytes);
-        let memory = usize::try_from(self.options.memory / 8).unwrap_or(usize::MAX);
-        let directory = self.pending.path().to_path_buf();
-        ShardsWriter::new(&directory, self.pending.spill_dir(), spec, self.layout(), &self.options, memory).write(pairs)
+        let job = ShardsJob {
+            directory: self.pending.path(),
+            spill_dir: self.pending.spill_dir(),
+            spec,
+            layout: self.layout(),
+            options: &self.options,
+            threads,
+            memory: self.budget.minishards,
+        };
+        job.write(pairs)
     }
 
     fn publish(self, spec: ShardingSpec, summaries: &[ShardSummary]) -> Result<Published> {
@@ -349,8 +527,6 @@ impl BulkLoader {
             value_bytes: sum(|shard| shard.value_bytes),
             shards: summaries.iter().map(shard_record).collect(),
         };
-        let dropped = self.seen.dropped;
-        drop(self.seen);
         let generation = self.pending.publish(info.as_bytes(), &manifest)?;
         Ok(Published {
             generation,
@@ -359,7 +535,7 @@ impl BulkLoader {
             value_bytes: manifest.value_bytes,
             file_bytes: sum(|shard| shard.bytes),
             shards: summaries.len() as u64,
-            dropped,
+            dropped: self.dropped,
         })
     }
 
@@ -370,35 +546,13 @@ impl BulkLoader {
             value_alignment: self.options.value_alignment,
         }
     }
-
-    /// What reading the runs of a merge may take.
-    fn merge_memory(&self) -> usize {
-        usize::try_from(self.options.memory / 8 * 5).unwrap_or(usize::MAX)
-    }
 }
 
-impl Seen {
-    /// Takes note of a pair.
-    pub(crate) fn see(&mut self, header: &PairHeader, planning: bool) {
-        self.prefixes |= header.prefix_len > 0;
-        self.stored_bytes += header.prefix_len + header.stored_len;
-        if planning {
-            let stats = self.stats.get_or_insert_default();
-            stats.insert(header.key, header.prefix_len, header.stored_len);
-        }
-    }
-
-    /// Takes note of what another has seen.
-    pub(crate) fn merge(&mut self, other: Seen) {
-        self.prefixes |= other.prefixes;
-        self.stored_bytes += other.stored_bytes;
-        self.dropped += other.dropped;
-        self.runs.extend(other.runs);
-        match (&mut self.stats, other.stats) {
-            (Some(stats), Some(other)) => stats.merge(&other),
-            (none, other) => *none = none.take().or(other),
-        }
-    }
+/// The order for the spills of what is yet to be planned: that of the plan so far, by some bits more.
+fn with_more_bits(spec: ShardingSpec) -> ShardingSpec {
+    let shard_bits = (spec.shard_bits() + MORE_BITS).min(64 - spec.minishard_bits());
+    let more = ShardingSpec::new(spec.hash_function(), spec.preshift_bits(), spec.minishard_bits(), shard_bits);
+    more.unwrap_or(spec)
 }
 
 fn shard_record(shard: &ShardSummary) -> ShardRecord {
@@ -413,18 +567,16 @@ enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Appends the prefix and the value, which fit into memory.
-    fn append_to(self, bytes: &mut Vec<u8>, lens: (u64, u64), key: u64) -> Result<()> {
+    /// Fills `to` with the prefix and the value.
+    #[inline]
+    fn fill(self, to: &mut [u8], key: u64) -> Result<()> {
         match self {
             Source::Slices(prefix, value) => {
-                bytes.extend_from_slice(prefix);
-                bytes.extend_from_slice(value);
+                batch::copy_both(prefix, value, to);
                 Ok(())
             }
             Source::Reader(reader) => {
-                let start = bytes.len();
-                bytes.resize(start + usize::try_from(lens.0 + lens.1).unwrap_or(usize::MAX), 0);
-                let read = reader.read_exact(bytes.get_mut(start..).unwrap_or_default());
+                let read = reader.read_exact(to);
                 read.map_err(|error| Error::io("read the value of a pair", Path::new(""), error).at_key(key))
             }
         }

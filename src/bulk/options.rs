@@ -1,5 +1,6 @@
 //! How to build, and how far a build has come.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -12,6 +13,12 @@ use crate::spec::{Encoding, ShardingSpec};
 
 /// The least memory that a loader works with.
 const MIN_MEMORY: u64 = 16 << 20;
+
+/// What a loader takes of the machine's memory unless told: a quarter of what is free, within these bounds.
+const DEFAULT_MEMORY: RangeInclusive<u64> = 256 << 20..=4 << 30;
+
+/// The same where the system does not tell what is free.
+const DEFAULT_MEMORY_UNKNOWN: u64 = 1 << 30;
 
 /// What to do when a key comes again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +53,7 @@ pub struct BuildOptions {
 impl Default for BuildOptions {
     fn default() -> BuildOptions {
         BuildOptions {
-            memory: 1 << 30,
+            memory: default_memory(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             temp_dir: None,
             on_duplicate: OnDuplicate::default(),
@@ -64,9 +71,14 @@ impl Default for BuildOptions {
 }
 
 impl BuildOptions {
-    /// The most memory that the loader takes, in bytes, at least 16 MiB. Default: 1 GiB.
+    /// The most memory that the loader takes, in bytes, at least 16 MiB.
     ///
-    /// It counts everything but the slice that the caller holds. Less of it means more and smaller runs on disk.
+    /// Default: a quarter of what the machine has available when the options are made, but 256 MiB at least and 4 GiB
+    /// at most; 1 GiB where the system does not tell (Linux does).
+    ///
+    /// It counts everything but the slice that the caller holds, and is taken as pairs come. A build whose pairs fit,
+    /// with 60 bytes beside each, writes nothing but its shards; else pairs are spilled, once as a rule, which takes
+    /// about twice the time. The bytes of the generation are the same either way.
     pub fn memory(&mut self, bytes: u64) -> &mut BuildOptions {
         self.memory = bytes;
         self
@@ -164,6 +176,22 @@ impl BuildOptions {
     }
 }
 
+fn default_memory() -> u64 {
+    let quarter = available_memory().map(|bytes| bytes / 4);
+    quarter.map_or(DEFAULT_MEMORY_UNKNOWN, |bytes| bytes.clamp(*DEFAULT_MEMORY.start(), *DEFAULT_MEMORY.end()))
+}
+
+/// The memory that programs could still take, by Linux's account.
+fn available_memory() -> Option<u64> {
+    available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn available_in(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// What a build is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BuildPhase {
@@ -221,5 +249,26 @@ impl BuildProgress {
 
     pub(crate) fn add(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_available_memory_and_nothing_else() {
+        let meminfo = "MemTotal:       24684352 kB\nMemFree:         6999040 kB\nMemAvailable:   21907456 kB\n";
+        assert_eq!(available_in(meminfo), Some(21_907_456 << 10));
+        for bad in
+            ["", "MemTotal: 1 kB", "MemAvailable: 1 MB", "MemAvailable: kB", "MemAvailable: 18446744073709551615 kB"]
+        {
+            assert_eq!(available_in(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_default_is_within_its_bounds() {
+        assert!(DEFAULT_MEMORY.contains(&BuildOptions::default().memory));
     }
 }

@@ -1,51 +1,65 @@
 //! A run: pairs in storage order on disk, headers and values in two regions of one file, each written and read front
-//! to back. A log segment is the same with the pairs in the order of insertion.
+//! to back; from the beginning of any slice on.
 
 use std::fs;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bulk::batch::{AHEAD, Batch, SortEntry};
-use crate::bulk::record;
-use crate::byte_range::ByteRange;
+use crate::bulk::arena::Arena;
+use crate::bulk::batch::Batch;
+use crate::bulk::slices::Slicing;
+use crate::bulk::{SortedPairs, record};
+use crate::disk;
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::format::checks;
 use crate::format::encoding::GzipEncoder;
 use crate::shard::{PairBytes, PairHeader};
-use crate::spec::Encoding;
+use crate::spec::{Encoding, ShardingSpec};
 use crate::storage::{BlockReader, Cursor, create_new};
 
 /// Blocks in which runs are written.
 const WRITE_BLOCK: usize = 1 << 20;
 
+/// The smallest blocks in which headers and values are read.
+const MIN_READ: usize = 8 << 10;
+
+/// The largest; more does not make a disk faster.
+const MAX_READ: usize = 2 << 20;
+
 /// Pairs on disk; the file is removed when it is dropped.
 pub(crate) struct Run {
     path: PathBuf,
     file: Arc<fs::File>,
-    headers: ByteRange,
-    values: ByteRange,
+    order: ShardingSpec,
+    /// Where each slice begins, up to the last that has pairs.
+    slices: Vec<SliceStart>,
+    headers_end: u64,
+    values_end: u64,
+    /// The key, if it has but one pair, too large for any batch.
+    single: Option<u64>,
+}
+
+/// Where the headers and the values of a slice begin.
+#[derive(Clone, Copy)]
+struct SliceStart {
+    header: u64,
+    value: u64,
 }
 
 impl Run {
-    /// Writes the pairs of a batch in the order of `entries`.
-    pub(crate) fn write(path: PathBuf, batch: &Batch, entries: &[SortEntry]) -> Result<Run> {
-        let mut writer = RunWriter::create(path, (entries.len() * record::MAX_LEN) as u64)?;
-        for (at, entry) in entries.iter().enumerate() {
-            // sorted entries lie all over the batch: the bytes of a later one come while this one is copied
-            if let Some(later) = entries.get(at + AHEAD) {
-                batch.prefetch(later);
-            }
-            writer.write_entry(batch, entry)?;
-        }
-        writer.finish()
-    }
-
-    /// Writes the pairs of a batch as they came.
-    pub(crate) fn write_log(path: PathBuf, batch: &Batch) -> Result<Run> {
-        let mut writer = RunWriter::create(path, (batch.pairs() * record::MAX_LEN) as u64)?;
-        for entry in batch.entries_in_order() {
-            writer.write_entry(batch, &entry?)?;
+    /// Writes pairs that come in the storage order of `order`.
+    pub(crate) fn write(
+        path: PathBuf,
+        order: ShardingSpec,
+        headers_at_most: u64,
+        from: &mut dyn SortedPairs,
+    ) -> Result<Run> {
+        let mut writer = RunWriter::create(path, order, headers_at_most)?;
+        while let Some((place, header)) = from.next()? {
+            writer.write_pair(place, &header, from)?;
         }
         writer.finish()
     }
@@ -53,12 +67,13 @@ impl Run {
     /// Writes a run of a single pair, too large for a batch, from a reader of its prefix and its value.
     pub(crate) fn write_single(
         path: PathBuf,
+        order: ShardingSpec,
         key: u64,
         (prefix_len, value_len): (u64, u64),
         reader: &mut dyn Read,
         data_encoding: Encoding,
     ) -> Result<(Run, PairHeader)> {
-        let mut writer = RunWriter::create(path, record::MAX_LEN as u64)?;
+        let mut writer = RunWriter::create(path, order, record::MAX_LEN as u64)?;
         let mut prefix_sum = crc32fast::Hasher::new();
         writer.values.write_from(&mut SumReader(reader, &mut prefix_sum), prefix_len)?;
         let value_start = writer.values.position();
@@ -76,44 +91,82 @@ impl Run {
             source: 0,
             skip: 0,
         };
+        writer.enter_slices_to(writer.slicing.slice_of(order.place(key)), writer.values_start);
         writer.write_header(&header)?;
-        Ok((writer.finish()?, header))
+        let mut run = writer.finish()?;
+        run.single = Some(key);
+        Ok((run, header))
+    }
+
+    /// The same run in the order of `order`, which costs nothing if it has but one pair.
+    pub(crate) fn reordered_if_single(mut self, order: ShardingSpec) -> Run {
+        if let (Some(key), Some(start)) = (self.single, self.slices.last().copied()) {
+            self.slices = vec![start; Slicing::of(&order).slice_of(order.place(key)) + 1];
+            self.order = order;
+        }
+        self
+    }
+
+    /// The specification in whose storage order the pairs are.
+    pub(crate) fn order(&self) -> &ShardingSpec {
+        &self.order
     }
 
     pub(crate) fn headers_len(&self) -> u64 {
-        self.headers.len()
+        self.headers_end
     }
 
+    /// The stored bytes of the pairs.
     pub(crate) fn len(&self) -> u64 {
-        self.headers.len() + self.values.len()
+        self.values_end - self.slice_start(0).value
     }
 
-    /// Reads the run in blocks of these sizes.
-    pub(crate) fn read(&self, header_block: usize, value_block: usize) -> RunReader {
-        let reader =
-            |range: ByteRange, block| BlockReader::new(self.file.clone(), &self.path, range.start, range.end, block);
-        RunReader { headers: reader(self.headers, header_block), values: reader(self.values, value_block), dropped: 0 }
+    /// Reads some slices in blocks of `block` bytes, headers and values together.
+    pub(crate) fn read(&self, slices: Range<usize>, block: usize) -> RunReader {
+        let start = self.slice_start(slices.start);
+        let end = self.slice_start(slices.end);
+        let (headers, values) = (end.header - start.header, end.value - start.value);
+        let header_share = u128::from(headers) * block as u128 / u128::from((headers + values).max(1));
+        let header_block = usize::try_from(header_share).unwrap_or(block).clamp(MIN_READ, MAX_READ);
+        let value_block = block.saturating_sub(header_block).clamp(MIN_READ, MAX_READ);
+        let reader = |start, end, block| BlockReader::new(self.file.clone(), &self.path, start, end, block);
+        RunReader {
+            headers: reader(start.header, end.header, header_block),
+            values: reader(start.value, end.value, value_block),
+            dropped: 0,
+        }
     }
 
-    /// Reads a log segment back into a batch.
-    pub(crate) fn read_batch(&self, batch: &mut Batch) -> Result<()> {
-        let mut reader = self.read(WRITE_BLOCK, WRITE_BLOCK);
+    fn slice_start(&self, slice: usize) -> SliceStart {
+        let end = SliceStart { header: self.headers_end, value: self.values_end };
+        self.slices.get(slice).copied().unwrap_or(end)
+    }
+
+    /// Reads all pairs back, in batches of about this size.
+    pub(crate) fn read_batches(&self, batch_len: usize) -> Result<Vec<Batch>> {
+        let mut reader = self.read(0..self.slices.len(), 2 * MAX_READ);
+        let mut batches = Vec::new();
+        let mut batch = Batch::default();
         while let Some(header) = reader.next()? {
-            let len = header.prefix_len + header.stored_len;
-            batch.push(&header, 0, |bytes| {
-                let start = bytes.len();
-                bytes.resize(start + usize::try_from(len).unwrap_or(usize::MAX), 0);
-                let read = reader.values.read_exact(bytes.get_mut(start..).unwrap_or_default());
+            let len = usize::try_from(header.prefix_len + header.stored_len).unwrap_or(usize::MAX);
+            let cost = record::MAX_LEN.saturating_add(len);
+            if batch.cost() + cost > batch_len || batches.is_empty() {
+                let next = Batch::new(0, Arena::default(), batch_len.max(cost))?;
+                batches.push(std::mem::replace(&mut batch, next));
+            }
+            batch.push(&header, cost, |to| {
+                let read = reader.values.read_exact(to);
                 read.map_err(|error| Error::io("read", &self.path, error))
             })?;
         }
-        Ok(())
+        batches.push(batch);
+        Ok(batches)
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = disk::remove_file(&self.path);
     }
 }
 
@@ -121,6 +174,9 @@ impl Drop for Run {
 pub(crate) struct RunWriter {
     path: PathBuf,
     file: Arc<fs::File>,
+    order: ShardingSpec,
+    slicing: Slicing,
+    slices: Vec<SliceStart>,
     headers: Cursor,
     /// Begins behind the most that the headers can take; what they do not take stays a hole.
     values: Cursor,
@@ -129,30 +185,33 @@ pub(crate) struct RunWriter {
 }
 
 impl RunWriter {
-    pub(crate) fn create(path: PathBuf, headers_at_most: u64) -> Result<RunWriter> {
+    fn create(path: PathBuf, order: ShardingSpec, headers_at_most: u64) -> Result<RunWriter> {
         let file = create_new(&path)?;
         let values_start = headers_at_most.next_multiple_of(WRITE_BLOCK as u64);
         let cursor = |position| Cursor::new(file.clone(), path.as_path().into(), position, WRITE_BLOCK);
         let (headers, values) = (cursor(0), cursor(values_start));
-        Ok(RunWriter { path, file, headers, values, values_start, header: Vec::new() })
+        let (slicing, slices) = (Slicing::of(&order), Vec::new());
+        Ok(RunWriter { path, file, order, slicing, slices, headers, values, values_start, header: Vec::new() })
     }
 
-    pub(crate) fn write_header(&mut self, header: &PairHeader) -> Result<()> {
+    fn write_pair(&mut self, place: u64, header: &PairHeader, from: &mut dyn PairBytes) -> Result<()> {
+        self.enter_slices_to(self.slicing.slice_of(place), self.values.position());
+        self.write_header(header)?;
+        from.copy(header, &mut self.values)
+    }
+
+    /// Notes that all slices up to this one, where not noted before, begin here.
+    #[inline]
+    fn enter_slices_to(&mut self, slice: usize, value: u64) {
+        if self.slices.len() <= slice {
+            self.slices.resize(slice + 1, SliceStart { header: self.headers.position(), value });
+        }
+    }
+
+    fn write_header(&mut self, header: &PairHeader) -> Result<()> {
         self.header.clear();
         record::write(header, &mut self.header);
         self.headers.write(&self.header)
-    }
-
-    fn write_entry(&mut self, batch: &Batch, entry: &SortEntry) -> Result<()> {
-        let (header, bytes) = batch.pair(entry)?;
-        self.write_header(&header)?;
-        self.values.write(bytes)
-    }
-
-    /// Writes a pair whose bytes `from` has.
-    pub(crate) fn write_pair(&mut self, header: &PairHeader, from: &mut dyn PairBytes) -> Result<()> {
-        self.write_header(header)?;
-        from.copy(header, &mut self.values)
     }
 
     fn write_encoded(&mut self, reader: &mut dyn Read, len: u64, sum: &mut crc32fast::Hasher) -> Result<()> {
@@ -167,12 +226,13 @@ impl RunWriter {
         encoded.map_err(|error| failed.unwrap_or_else(|| Error::io("compress a value for", &self.path, error)))
     }
 
-    pub(crate) fn finish(mut self) -> Result<Run> {
+    fn finish(mut self) -> Result<Run> {
         self.headers.finish()?;
         self.values.finish()?;
-        let headers = ByteRange { start: 0, end: self.headers.position() };
-        let values = ByteRange { start: self.values_start, end: self.values.position() };
-        Ok(Run { path: self.path, file: self.file, headers, values })
+        failpoint::reach("bulk: after run");
+        let (headers_end, values_end) = (self.headers.position(), self.values.position());
+        let RunWriter { path, file, order, slices, .. } = self;
+        Ok(Run { path, file, order, slices, headers_end, values_end, single: None })
     }
 }
 

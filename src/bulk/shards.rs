@@ -2,14 +2,16 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::bulk::SortedPairs;
 use crate::bulk::options::{BuildOptions, BuildProgress};
-use crate::bulk::record;
+use crate::bulk::slices::Span;
+use crate::bulk::{Pairs, SortedPairs, record};
+use crate::disk;
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::layout::Layout;
 use crate::shard::{PairHeader, ShardSections, ShardSummary};
 use crate::spec::{Location, ShardNumber, ShardingSpec};
@@ -21,51 +23,112 @@ const PAIR_COST: usize = 160;
 /// Blocks in which the headers of a large minishard are put aside.
 const HEADERS_BLOCK: usize = 256 << 10;
 
-/// Writes the shards of a generation one after another.
-pub(crate) struct ShardsWriter<'a> {
-    directory: &'a Path,
-    spill_dir: &'a Path,
-    spec: ShardingSpec,
-    layout: Layout,
-    options: &'a BuildOptions,
+/// What the shards of a generation are written by.
+pub(crate) struct ShardsJob<'a> {
+    pub(crate) directory: &'a Path,
+    pub(crate) spill_dir: &'a Path,
+    pub(crate) spec: ShardingSpec,
+    pub(crate) layout: Layout,
+    pub(crate) options: &'a BuildOptions,
+    pub(crate) threads: usize,
+    /// For the headers of minishards, for all threads.
+    pub(crate) memory: usize,
+}
+
+/// What was written.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// In ascending order.
+    pub(crate) shards: Vec<ShardSummary>,
+    /// Pairs that were left out because their key came again.
+    pub(crate) dropped: u64,
+}
+
+impl ShardsJob<'_> {
+    /// Writes and syncs all shards; each thread takes one span of shards after another.
+    pub(crate) fn write(&self, pairs: &dyn Pairs) -> Result<Written> {
+        let syncer = Syncer::start();
+        let span_bits = pairs.max_span_bits().min(self.spec.shard_bits());
+        let spans = Mutex::new(Span::all(span_bits));
+        let written = std::thread::scope(|scope| {
+            let work = || self.write_spans(pairs, &spans, &syncer);
+            let threads: Vec<_> = (0..self.threads.min(1 << span_bits)).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect::<Vec<_>>()
+        });
+        let synced = syncer.finish();
+        let mut all = Written::default();
+        for written in written {
+            all.add(written?);
+        }
+        all.shards.sort_unstable_by_key(|shard| shard.number);
+        synced?;
+        failpoint::reach("bulk: after shard syncs");
+        Ok(all)
+    }
+
+    fn write_spans(
+        &self,
+        pairs: &dyn Pairs,
+        spans: &Mutex<impl Iterator<Item = Span>>,
+        syncer: &Syncer,
+    ) -> Result<Written> {
+        let mut written = Written::default();
+        let next = || spans.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(span) = next() {
+            written.add(self.write_span(span, pairs, syncer).inspect_err(|_| while next().is_some() {})?);
+        }
+        Ok(written)
+    }
+
+    fn write_span(&self, span: Span, pairs: &dyn Pairs, syncer: &Syncer) -> Result<Written> {
+        let mut pairs = pairs.span(span)?;
+        let writer = ShardsWriter {
+            job: self,
+            scratch: self.spill_dir.join(format!("{:x}", span.number)),
+            max_pairs: (self.memory / self.threads.max(1) / PAIR_COST).max(1),
+            pairs: Vec::new(),
+            current: None,
+            syncer,
+            written: Vec::new(),
+        };
+        let shards = writer.write(&mut *pairs)?;
+        Ok(Written { shards, dropped: pairs.dropped() })
+    }
+}
+
+impl Written {
+    fn add(&mut self, other: Written) {
+        self.shards.extend(other.shards);
+        self.dropped += other.dropped;
+    }
+}
+
+#[cold]
+fn panicked() -> Error {
+    Error::corrupt("a thread that writes shards panicked")
+}
+
+/// Writes the shards of a span one after another.
+struct ShardsWriter<'a> {
+    job: &'a ShardsJob<'a>,
+    /// Where files of its own may be made, with an extension.
+    scratch: PathBuf,
     /// Minishards of more pairs are not collected in memory.
     max_pairs: usize,
     pairs: Vec<PairHeader>,
     current: Option<ShardSections>,
-    syncer: Syncer,
+    syncer: &'a Syncer,
     written: Vec<ShardSummary>,
 }
 
-impl<'a> ShardsWriter<'a> {
-    pub(crate) fn new(
-        directory: &'a Path,
-        spill_dir: &'a Path,
-        spec: ShardingSpec,
-        layout: Layout,
-        options: &'a BuildOptions,
-        memory: usize,
-    ) -> ShardsWriter<'a> {
-        ShardsWriter {
-            directory,
-            spill_dir,
-            spec,
-            layout,
-            options,
-            max_pairs: (memory / PAIR_COST).max(1),
-            pairs: Vec::new(),
-            current: None,
-            syncer: Syncer::start(),
-            written: Vec::new(),
-        }
-    }
-
+impl ShardsWriter<'_> {
     /// Writes all pairs; what the shards are, in order.
-    pub(crate) fn write(mut self, pairs: &mut dyn SortedPairs) -> Result<Vec<ShardSummary>> {
+    fn write(mut self, pairs: &mut dyn SortedPairs) -> Result<Vec<ShardSummary>> {
         let mut next = pairs.next()?;
         while let Some((place, first)) = next {
-            self.options.check_cancel()?;
+            self.job.options.check_cancel()?;
             next = self.collect(place, first, pairs)?;
-            let location = self.spec.location_of_hash(place);
+            let location = self.job.spec.location_of_hash(place);
             self.enter_shard(location.shard)?;
             match next {
                 Some((further, pair)) if further == place => next = self.write_large(location, place, pair, pairs)?,
@@ -73,7 +136,6 @@ impl<'a> ShardsWriter<'a> {
             }
         }
         self.finish_shard()?;
-        self.syncer.finish()?;
         Ok(self.written)
     }
 
@@ -96,7 +158,7 @@ impl<'a> ShardsWriter<'a> {
 
     fn write_collected(&mut self, location: Location, pairs: &mut dyn SortedPairs) -> Result<()> {
         let Some(shard) = &mut self.current else { return Ok(()) };
-        report(&self.options.progress, &self.pairs);
+        report(&self.job.options.progress, &self.pairs);
         shard.write_minishard(location.minishard, &self.pairs, pairs)
     }
 
@@ -108,14 +170,14 @@ impl<'a> ShardsWriter<'a> {
         pair: PairHeader,
         pairs: &mut dyn SortedPairs,
     ) -> Result<Option<(u64, PairHeader)>> {
-        let mut headers = HeaderFile::create(self.spill_dir.join("minishard.headers"))?;
+        let mut headers = HeaderFile::create(self.scratch.with_extension("headers"))?;
         self.pairs.push(pair);
         let mut next = None;
         loop {
             for pair in self.pairs.drain(..) {
                 headers.push(&pair)?;
             }
-            self.options.check_cancel()?;
+            self.job.options.check_cancel()?;
             match pairs.next()? {
                 Some((further, pair)) if further == place => self.pairs.push(pair),
                 other => {
@@ -125,10 +187,10 @@ impl<'a> ShardsWriter<'a> {
             }
         }
         let count = headers.count;
-        let progress = self.options.progress.clone();
+        let progress = self.job.options.progress.clone();
         let mut read = headers.read()?.inspect(|pair| pair.iter().for_each(|pair| report(&progress, &[*pair])));
         if let Some(shard) = &mut self.current {
-            let scratch = self.spill_dir.join("minishard.rows");
+            let scratch = self.scratch.with_extension("rows");
             shard.write_large_minishard(location.minishard, count, &mut read, pairs, &scratch)?;
         }
         Ok(next)
@@ -139,15 +201,18 @@ impl<'a> ShardsWriter<'a> {
             return Ok(());
         }
         self.finish_shard()?;
-        let path = self.directory.join(self.spec.shard_file_name(number));
-        self.current = Some(ShardSections::create(&path, self.spec, number, self.layout)?);
+        let ShardsJob { directory, spec, layout, .. } = self.job;
+        let path = directory.join(spec.shard_file_name(number));
+        self.current = Some(ShardSections::create(&path, *spec, number, *layout)?);
         Ok(())
     }
 
     fn finish_shard(&mut self) -> Result<()> {
         let Some(mut shard) = self.current.take() else { return Ok(()) };
         self.written.push(shard.finish()?);
-        self.syncer.sync(shard.file(), shard.path())
+        failpoint::reach("bulk: after shard");
+        self.syncer.sync(shard.file(), shard.path());
+        Ok(())
     }
 }
 
@@ -193,7 +258,7 @@ impl HeaderFile {
 
 impl Drop for HeaderFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = disk::remove_file(&self.path);
     }
 }
 
@@ -225,16 +290,15 @@ impl Syncer {
         let (files, to_sync) = channel::<(Arc<File>, PathBuf)>();
         let thread = std::thread::spawn(move || {
             to_sync.into_iter().try_for_each(|(file, path)| {
-                file.sync_all().map_err(|error| Error::io("bring to the disk", &path, error))
+                disk::sync_file(&file, &path).map_err(|error| Error::io("bring to the disk", &path, error))
             })
         });
         Syncer { files, thread }
     }
 
-    fn sync(&self, file: Arc<File>, path: &Path) -> Result<()> {
+    fn sync(&self, file: Arc<File>, path: &Path) {
         // a thread that ended has an error to tell, which `finish` gives
         let _ = self.files.send((file, path.to_path_buf()));
-        Ok(())
     }
 
     fn finish(self) -> Result<()> {

@@ -30,6 +30,12 @@ pub(crate) fn max_encoded_len(len: u64) -> u64 {
     len.saturating_add(len >> 9).saturating_add(64)
 }
 
+/// The most that a value of `len` bytes is stored in, whoever encoded it: with room for the names and comments that a
+/// header may have.
+pub(crate) fn max_stored_len(len: u64) -> u64 {
+    max_encoded_len(len).saturating_add(1 << 20)
+}
+
 /// Compresses values one after another; reuses its state.
 pub(crate) struct GzipEncoder {
     deflate: Deflate,
@@ -116,7 +122,7 @@ pub(crate) fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
     let cap = usize::try_from(cap).unwrap_or(usize::MAX);
     // what the trailer states is a hint only: never more than deflate could make of these bytes
     let likely = (stated_len as usize).min(deflated.len().saturating_mul(MAX_RATIO)).min(cap);
-    let (decoded, taken) = inflate(deflated, likely, cap)?;
+    let (decoded, taken) = inflate(Inflate::new(false, WINDOW_BITS), deflated, likely, cap)?;
 
     let behind = deflated.len() - taken;
     if behind < TRAILER_LEN {
@@ -139,9 +145,34 @@ pub(crate) fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
     Ok(decoded)
 }
 
-/// Inflates a raw deflate stream; gives the bytes and how much of the input they took.
-fn inflate(deflated: &[u8], likely: usize, cap: usize) -> Result<(Vec<u8>, usize)> {
-    let mut inflate = Inflate::new(false, WINDOW_BITS);
+/// The length of the gzip member that `encoded` begins with, whatever follows; its sums are not compared.
+pub(crate) fn member_len(encoded: &[u8], cap: u64) -> Result<usize> {
+    let header = header_len(encoded)?;
+    let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+    let (_, taken) = inflate(Inflate::new(false, WINDOW_BITS), encoded.get(header..).unwrap_or_default(), 0, cap)?;
+    Ok(header + taken + TRAILER_LEN)
+}
+
+/// Decompresses one zlib stream (RFC 1950) that must fill `encoded`: what a writer that is not of ours puts for gzip.
+///
+/// Errors: as of [`decode`].
+pub(crate) fn decode_zlib(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
+    let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+    let likely = encoded.len().saturating_mul(4).min(cap);
+    let (decoded, taken) = inflate(Inflate::new(true, WINDOW_BITS), encoded, likely, cap)?; // compares the Adler-32
+    match encoded.len() - taken {
+        0 => Ok(decoded),
+        extra => Err(Error::corrupt(format!("expected one zlib stream, found {extra} bytes behind it"))),
+    }
+}
+
+/// Whether bytes begin as a zlib stream does (RFC 1950, 2.2).
+pub(crate) fn is_zlib(encoded: &[u8]) -> bool {
+    encoded.first_chunk().is_some_and(|head| head[0] & 0x0f == 8 && u16::from_be_bytes(*head).is_multiple_of(31))
+}
+
+/// Inflates a deflate stream; gives the bytes and how much of the input they took.
+fn inflate(mut inflate: Inflate, deflated: &[u8], likely: usize, cap: usize) -> Result<(Vec<u8>, usize)> {
     let mut decoded = zeroed(likely)?;
     loop {
         let (taken, made) = (to_usize(inflate.total_in()), to_usize(inflate.total_out()));
@@ -209,8 +240,7 @@ fn header_len(encoded: &[u8]) -> Result<usize> {
         return Err(cut_short());
     };
     if [id1, id2] != [0x1f, 0x8b] {
-        let zlib =
-            if id1 & 0x0f == 8 && (u16::from(id1) << 8 | u16::from(id2)) % 31 == 0 { " (a zlib stream?)" } else { "" };
+        let zlib = if is_zlib(encoded) { " (a zlib stream?)" } else { "" };
         return Err(Error::corrupt(format!("expected gzip data, 1f 8b, found {id1:02x} {id2:02x}{zlib}")));
     }
     if method != 8 {
@@ -334,6 +364,13 @@ mod tests {
     }
 
     #[test]
+    fn the_first_member_is_told_from_what_follows() {
+        let one = encoded(b"one");
+        assert_eq!(member_len(&[&one[..], b"more"].concat(), CAP).unwrap(), one.len());
+        assert!(member_len(&one[..one.len() - TRAILER_LEN - 1], CAP).is_err());
+    }
+
+    #[test]
     fn stops_at_the_cap_and_not_before() {
         let whole = encoded(&vec![7; 100_000]);
         assert_eq!(decode(&whole, 100_000).unwrap().len(), 100_000);
@@ -359,5 +396,22 @@ mod tests {
     fn reads_what_python_wrote() {
         assert_eq!(decode(&PYTHON, CAP).unwrap(), b"hello hello hello");
         assert!(decode(b"\x78\x9c\x03\0\0\0\0\x01 more bytes", CAP).unwrap_err().message().contains("zlib"));
+    }
+
+    /// Written by Python: zlib.compress(b"hello hello hello").
+    #[test]
+    fn reads_zlib_where_it_is_asked_for() {
+        let zlib = b"\x78\x9c\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x90\x00\x3a\x2e\x06\x7d";
+        assert!(is_zlib(zlib) && !is_zlib(&PYTHON) && !is_zlib(b"x"));
+        assert_eq!(decode_zlib(zlib, CAP).unwrap(), b"hello hello hello");
+        assert_eq!(decode_zlib(zlib, 16).unwrap_err().kind(), ErrorKind::TooLarge);
+        assert!(decode_zlib(&PYTHON, CAP).is_err());
+        assert!(decode_zlib(&[&zlib[..], b"x"].concat(), CAP).is_err());
+        for at in 0..zlib.len() {
+            assert!(decode_zlib(&zlib[..at], CAP).is_err(), "cut at {at}");
+            let mut changed = *zlib;
+            changed[at] ^= 1;
+            assert!(decode_zlib(&changed, CAP).is_err(), "byte {at}");
+        }
     }
 }

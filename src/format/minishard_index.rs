@@ -113,87 +113,110 @@ fn bad_length(len: usize) -> Error {
     Error::corrupt(format!("expected a minishard index of a multiple of {ROW_LEN} bytes, found {len}"))
 }
 
-/// A raw index of a few keys, searched where it lies and without a branch that depends on where the key is: such a
-/// branch is guessed wrong every other time, and behind a wrong guess the next lookup cannot begin early.
+/// A raw index of up to [`SCAN_LIMIT`] keys, searched where it lies. Its first rows are searched without a branch that
+/// depends on where the key is: such a branch is guessed wrong every other time, and behind a wrong guess the next lookup
+/// cannot begin early.
 #[derive(Clone, Copy)]
 pub(crate) struct SmallIndex<'a> {
+    bytes: &'a [u8],
+    // INVARIANT: the first `rows` of each, at most all, are of the index; what follows is whatever follows in the file
     rows: usize,
-    // INVARIANT: the first `rows` of each, at most all, are the index; what follows is whatever follows in the file
-    ids: &'a [U64; SmallIndex::LIMIT],
-    starts: &'a [U64; SmallIndex::LIMIT],
-    sizes: &'a [U64; SmallIndex::LIMIT],
+    ids: &'a [U64; SmallIndex::FIRST],
+    starts: &'a [U64; SmallIndex::FIRST],
+    sizes: &'a [U64; SmallIndex::FIRST],
 }
 
-/// For each row of a small index, a mask for those before it.
-const BEFORE: [[u64; SmallIndex::LIMIT]; SmallIndex::LIMIT] = {
-    let mut before = [[0; SmallIndex::LIMIT]; SmallIndex::LIMIT];
-    let mut row = 0;
-    while row < SmallIndex::LIMIT {
-        let mut other = 0;
-        while other < row {
-            before[row][other] = u64::MAX;
-            other += 1;
+/// For each number of rows, a mask for so many: for the sum of what lies before a row, and for all rows.
+const FIRST_ROWS: [[u64; SmallIndex::FIRST]; SmallIndex::FIRST + 1] = {
+    let mut masks = [[0; SmallIndex::FIRST]; SmallIndex::FIRST + 1];
+    let mut rows = 0;
+    while rows <= SmallIndex::FIRST {
+        let mut row = 0;
+        while row < rows {
+            masks[rows][row] = u64::MAX;
+            row += 1;
         }
-        row += 1;
+        rows += 1;
     }
-    before
+    masks
 };
 
 impl<'a> SmallIndex<'a> {
-    /// The most keys; in the `local` profile a minishard seldom has more.
-    pub(crate) const LIMIT: usize = 8;
+    /// The rows that are searched at once; in the `local` profile a minishard seldom has more.
+    pub(crate) const FIRST: usize = 8;
 
     /// Views the index that a shard index entry names in the bytes behind the shard index; `None` if it has more keys, is
     /// not there, or the file ends too soon behind it.
     #[inline]
     pub(crate) fn view(behind: &'a [u8], index: RelativeRange) -> Option<SmallIndex<'a>> {
-        let len = index.end.wrapping_sub(index.start); // large if not in order
-        let rows = usize::try_from(len / ROW_LEN).ok()?;
-        if rows > Self::LIMIT || len % ROW_LEN != 0 {
+        let bytes = index.of(behind)?;
+        let rows = bytes.len() / 24;
+        if rows > SCAN_LIMIT || !bytes.len().is_multiple_of(24) {
             return None;
         }
-        let bytes = behind.get(usize::try_from(index.start).ok()?..)?.get(..16 * rows + 8 * Self::LIMIT)?;
-        let row = |from: usize| <[U64; SmallIndex::LIMIT]>::ref_from_prefix(bytes.get(from..)?).ok();
-        Some(SmallIndex { rows, ids: row(0)?.0, starts: row(8 * rows)?.0, sizes: row(16 * rows)?.0 })
+        let from_index = behind.get(usize::try_from(index.start).ok()?..)?.get(..16 * rows + 8 * Self::FIRST)?;
+        let row = |from: usize| <[U64; SmallIndex::FIRST]>::ref_from_prefix(from_index.get(from..)?).ok();
+        Some(SmallIndex { bytes, rows, ids: row(0)?.0, starts: row(8 * rows)?.0, sizes: row(16 * rows)?.0 })
     }
 
     /// The value of the first row with this id.
     #[inline(always)]
     pub(crate) fn find(&self, id: u64) -> Option<RelativeRange> {
-        let row = self.row_of(id)?;
+        let Some(row) = self.first_row_of(id) else { return self.find_further(id) };
         let mut start = 0u64;
-        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(BEFORE.get(row)?) {
+        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(FIRST_ROWS.get(row)?) {
             start = start.wrapping_add(before.get().wrapping_add(size.get()) & mask);
         }
         let start = start.wrapping_add(self.starts.get(row)?.get());
         Some(RelativeRange { start, end: start.wrapping_add(self.sizes.get(row)?.get()) })
     }
 
+    /// Behind the first rows, where few keys are.
     #[inline]
-    pub(crate) fn is_possible(&self) -> bool {
-        let mut end = 0u64;
-        for (before, size) in self.starts.iter().zip(self.sizes).take(self.rows) {
-            let start = end.wrapping_add(before.get());
-            end = start.wrapping_add(size.get());
-            if (start | size.get() | end) >> 63 != 0 {
-                return false;
-            }
-        }
-        true
+    fn find_further(&self, id: u64) -> Option<RelativeRange> {
+        if self.rows > Self::FIRST { find_in(self.bytes, id) } else { None }
     }
 
-    /// The first row with this id.
+    /// Whether all ranges are possible; see [`SearchableIndex::can_tell_absence`].
+    #[inline]
+    pub(crate) fn is_possible(&self) -> bool {
+        self.is_plain() || are_possible(self.bytes)
+    }
+
+    /// Whether there are only the first rows, and in them no number so large that a sum of theirs could be impossible.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        let Some(mask) = FIRST_ROWS.get(self.rows) else { return false };
+        let mut all = 0;
+        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(mask) {
+            all |= (before.get() | size.get()) & mask;
+        }
+        all < 1 << 58 // 16 of them are below 2^62
+    }
+
+    /// The first row with this id, of the first rows.
     #[inline(always)]
-    fn row_of(&self, id: u64) -> Option<usize> {
+    fn first_row_of(&self, id: u64) -> Option<usize> {
         let (mut difference, mut hits) = (0u64.wrapping_sub(id), 0u32);
         for delta in self.ids {
             difference = difference.wrapping_add(delta.get());
             hits = hits + hits + u32::from(difference == 0);
         }
-        let hits = hits >> (Self::LIMIT - self.rows); // the first row is the highest bit
+        let rows = self.rows.min(Self::FIRST);
+        let hits = hits >> (Self::FIRST - rows); // the first row is the highest bit
         let last = hits.checked_ilog2()? as usize;
-        Some(self.rows - 1 - last)
+        Some(rows - 1 - last)
     }
+}
+
+#[inline(never)]
+fn find_in(index: &[u8], id: u64) -> Option<RelativeRange> {
+    RawIndex::view(index).ok()?.find(id).map(|row| row.value)
+}
+
+#[inline(never)]
+fn are_possible(index: &[u8]) -> bool {
+    RawIndex::view(index).is_ok_and(|index| index.is_possible())
 }
 
 /// How far a walk over the rows of an index has come: the sums up to here.

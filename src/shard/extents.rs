@@ -6,8 +6,9 @@
 //! within another has no gap.
 
 use crate::byte_range::ByteRange;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
+use crate::layout::Layout;
 use crate::shard::entries::Rows;
 use crate::shard::reader::ShardReader;
 use crate::shard::sections::MINISHARD_ALIGNMENT;
@@ -16,40 +17,85 @@ use crate::spec::Encoding;
 /// The starts of all extents in a shard, in order, each with its reach: where the gap behind it and all before it begins.
 pub(crate) struct Extents(Box<[(u64, u64)]>);
 
+/// Collects the extents of one shard, in any order.
+#[derive(Clone)]
+pub(crate) struct ExtentsBuilder {
+    layout: Layout,
+    /// Our gzip layout puts the values first: their minishard begins aligned behind the checks of the one before.
+    aligns_minishards: bool,
+    extents: Vec<(u64, u64)>,
+}
+
+impl ExtentsBuilder {
+    pub(crate) fn new(shard: &ShardReader) -> ExtentsBuilder {
+        let aligns_minishards = shard.layout.is_some() && shard.spec.minishard_index_encoding() == Encoding::Gzip;
+        let layout = shard.layout.unwrap_or_default();
+        let mut new = ExtentsBuilder { layout, aligns_minishards, extents: Vec::new() };
+        new.push(0, shard.base());
+        new
+    }
+
+    /// An encoded minishard index of so many rows, with its checks.
+    pub(crate) fn push_index(&mut self, index: ByteRange, rows: u64) {
+        self.push(index.start, index.end + ChecksPlace::total_len(rows, self.layout));
+    }
+
+    pub(crate) fn push_value(&mut self, value: ByteRange) {
+        self.extents.push((value.start, value.end));
+    }
+
+    fn push(&mut self, start: u64, end: u64) {
+        let gap = if self.aligns_minishards { end.next_multiple_of(MINISHARD_ALIGNMENT) } else { end };
+        self.extents.push((start, gap));
+    }
+
+    pub(crate) fn finish(mut self) -> Extents {
+        self.extents.sort_unstable();
+        let mut reach = 0;
+        for (_, end) in &mut self.extents {
+            reach = reach.max(*end); // an extent may reach past those that begin behind it
+            *end = reach;
+        }
+        Extents(self.extents.into())
+    }
+}
+
 impl Extents {
-    /// Reads all indexes of a shard; bad entries name nothing.
+    /// Reads all indexes of a shard; bad entries name nothing. Errors: `Io`.
     ///
     /// Cost: 16 bytes of memory a key.
     pub(crate) fn of(shard: &ShardReader) -> Result<Extents> {
-        // our gzip layout puts the values first: their minishard begins aligned behind the checks of the one before
-        let align = shard.layout.is_some() && shard.spec.minishard_index_encoding() == Encoding::Gzip;
-        let gap_behind_index = |end: u64| if align { end.next_multiple_of(MINISHARD_ALIGNMENT) } else { end };
-
-        let mut extents = vec![(0, gap_behind_index(shard.base()))];
+        let mut extents = ExtentsBuilder::new(shard);
         let mut rows = Rows::default();
         loop {
             match rows.next_minishard(shard) {
                 Ok(Some(minishard)) => {
-                    let end =
-                        minishard.index.end + ChecksPlace::total_len(minishard.rows, shard.layout.unwrap_or_default());
-                    extents.push((minishard.index.start, gap_behind_index(end)));
+                    extents.push_index(minishard.index, minishard.rows);
                     while let Some(row) = rows.next_row(shard) {
-                        if let Ok(ByteRange { start, end }) = shard.value_range(row) {
-                            extents.push((start, end));
+                        if let Ok(value) = shard.value_range(row) {
+                            extents.push_value(value);
                         }
                     }
                 }
-                Ok(None) => break,
+                Ok(None) => return Ok(extents.finish()),
+                Err(error) if error.kind() == ErrorKind::Io => return Err(error), // it may be read the next time
                 Err(_) => {}
             }
         }
-        extents.sort_unstable();
-        let mut reach = 0;
-        for (_, end) in &mut extents {
-            reach = reach.max(*end); // an extent may reach past those that begin behind it
-            *end = reach;
-        }
-        Ok(Extents(extents.into()))
+    }
+
+    /// Whether bytes of a range are named.
+    pub(crate) fn overlap(&self, range: ByteRange) -> bool {
+        let begin_before = self.0.partition_point(|(start, _)| *start < range.end);
+        let last = begin_before.checked_sub(1).and_then(|at| self.0.get(at));
+        range.start < range.end && last.is_some_and(|(_, reach)| *reach > range.start)
+    }
+
+    /// The bytes that nothing names, in a file of this length.
+    pub(crate) fn gaps(&self, file_len: u64) -> impl Iterator<Item = ByteRange> {
+        let ends = self.0.iter().skip(1).map(|(start, _)| *start).chain([file_len]);
+        let gaps = self.0.iter().zip(ends).map(|((_, reach), end)| ByteRange { start: *reach, end });
+        gaps.filter(|gap| gap.start < gap.end)
     }
 
     /// Where the gap before a value begins; at the value itself if there is none.

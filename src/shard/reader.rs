@@ -283,7 +283,9 @@ impl ShardReader {
 
     #[inline]
     fn get_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<&[u8]>> {
-        let Some(minishard) = self.in_place()?.minishard(number)? else { return Some(None) };
+        let shard = self.in_place()?;
+        shard.prefetch_page(number, self.spec.minishard_bits());
+        let Some(minishard) = shard.minishard(number)? else { return Some(None) };
         minishard.prefetch();
         minishard.get(key)
     }
@@ -487,11 +489,7 @@ impl ShardReader {
     }
 
     pub(crate) fn value_of_row(&self, row: Row, checks: ChecksPlace) -> Result<Value<'_>> {
-        let range = self.value_range(row)?;
-        let encoded = self.files.data().read(range, self.alignment())?;
-        if self.options.verify_on_read {
-            self.verify_value(row, checks, &encoded)?;
-        }
+        let encoded = self.encoded_value(row, checks)?;
         match self.spec.data_encoding() {
             Encoding::Raw => Ok(Value(encoded)),
             Encoding::Gzip => self.decode_value(&encoded),
@@ -508,9 +506,32 @@ impl ShardReader {
         self.files.data().read(range, 1)
     }
 
+    /// The bytes of a value or a prefix. How long it is, only an index says, and a file may be long and hold nothing.
+    fn read_at_most_cap(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
+        self.check_cap(range)?;
+        self.files.data().read(range, alignment)
+    }
+
+    /// Errors: `TooLarge` if memory would be needed for more bytes than a stored value may have.
+    pub(crate) fn check_cap(&self, range: ByteRange) -> Result<()> {
+        let cap = match self.spec.data_encoding() {
+            Encoding::Raw => self.options.max_value_bytes,
+            Encoding::Gzip => encoding::max_stored_len(self.options.max_value_bytes),
+        };
+        if range.len() > cap && self.files.data().in_memory().is_none() {
+            let message = format!("expected at most {cap} bytes to read at once, found {}: raise the cap", range.len());
+            return Err(Error::new(crate::ErrorKind::TooLarge, message).at_offset(range.start));
+        }
+        Ok(())
+    }
+
     /// The stored bytes of a row's value.
-    pub(crate) fn encoded_value(&self, row: Row) -> Result<Bytes<'_>> {
-        self.files.data().read(self.value_range(row)?, 1)
+    pub(crate) fn encoded_value(&self, row: Row, checks: ChecksPlace) -> Result<Bytes<'_>> {
+        let encoded = self.read_at_most_cap(self.value_range(row)?, self.alignment())?;
+        if self.options.verify_on_read {
+            self.verify_value(row, checks, &encoded)?;
+        }
+        Ok(encoded)
     }
 
     /// The `n` bytes before a row's value.
@@ -527,7 +548,7 @@ impl ShardReader {
             return Err(Error::invalid_input(message));
         }
         let prefix = ByteRange { start: end - n, end };
-        if self.options.verify_on_read && self.layout.is_some_and(|layout| layout.checks && layout.prefixes) {
+        if self.verifies_prefixes() {
             let gap = self.gap_before(row)?;
             if prefix.start < gap.start {
                 let message = format!("expected a prefix of at most {} bytes, found {n}", gap.len());
@@ -535,15 +556,24 @@ impl ShardReader {
             }
             self.verify_prefix(row, checks, gap)?;
         }
-        self.files.data().read(prefix, 1).map(Value)
+        self.read_at_most_cap(prefix, 1).map(Value)
     }
 
     /// The prefix of a row as far as the shard can tell: all bytes between its value and what lies before it.
-    pub(crate) fn whole_prefix(&self, row: Row) -> Result<Bytes<'_>> {
+    pub(crate) fn whole_prefix(&self, row: Row, checks: ChecksPlace) -> Result<Bytes<'_>> {
         if self.layout.is_some_and(|layout| !layout.prefixes) {
             return Ok(Bytes::Borrowed(&[]));
         }
-        self.files.data().read(self.gap_before(row)?, 1)
+        let gap = self.gap_before(row)?;
+        if self.verifies_prefixes() {
+            self.verify_prefix(row, checks, gap)?;
+        }
+        self.read_at_most_cap(gap, 1)
+    }
+
+    /// Whether prefixes have checks, and reads compare them.
+    fn verifies_prefixes(&self) -> bool {
+        self.options.verify_on_read && self.layout.is_some_and(|layout| layout.checks && layout.prefixes)
     }
 
     /// The bytes between a row's value and what an index names before it.
@@ -559,8 +589,9 @@ impl ShardReader {
         Ok(ByteRange { start: extents.gap_start(value), end: value.start })
     }
 
-    fn verify_shard_index(&self) -> Result<()> {
-        let Some(stated) = self.shard_index_crc32 else { return Ok(()) };
+    /// With `verify_on_read`, and a manifest: the shard index, once.
+    pub(crate) fn verify_shard_index(&self) -> Result<()> {
+        let Some(stated) = self.shard_index_crc32.filter(|_| self.options.verify_on_read) else { return Ok(()) };
         if self.shard_index_verified.get().is_some() {
             return Ok(());
         }
@@ -590,7 +621,6 @@ impl ShardReader {
         if !self.options.verify_on_read {
             return Ok(());
         }
-        self.verify_shard_index()?;
         let encoded = self.read_minishard_index(range)?;
         self.verify_minishard_index(number, range, &encoded, rows)
     }
@@ -612,7 +642,7 @@ impl ShardReader {
     }
 
     pub(crate) fn verify_prefix(&self, row: Row, checks: ChecksPlace, gap: ByteRange) -> Result<()> {
-        let prefix = self.files.data().read(gap, 1)?;
+        let prefix = self.read_at_most_cap(gap, 1)?;
         self.verify(checks.of_prefix(row.number), "prefix", || checks::of_prefix(&prefix))
     }
 
@@ -635,7 +665,7 @@ impl ShardReader {
     /// Where a row's value is stored.
     pub(crate) fn value_location(&self, number: MinishardNumber, row: Row) -> Result<ValueLocation> {
         let range = self.value_range(row).map_err(|error| self.at(number, error).at_key(row.id))?;
-        Ok(ValueLocation { path: self.files.path.clone(), range })
+        Ok(ValueLocation::new(self.files.path.clone(), range))
     }
 
     /// The bytes of the shard index from an entry on, up to a block of them; empty at the end.
@@ -688,13 +718,30 @@ impl ShardReader {
         &self.files
     }
 
-    /// Asks for all pages of a mapped shard.
+    /// Reads all pages of a mapped shard.
     pub(crate) fn populate(&self) {
-        for storage in self.files.all() {
-            if let Storage::Mapped(mapping) = storage {
-                mapping.populate();
-            }
-        }
+        self.files.shard_index.populate();
+        self.files.data.iter().for_each(Storage::populate);
+    }
+
+    /// Asks the system for the whole shard index.
+    pub(crate) fn will_need_shard_index(&self) {
+        self.files.shard_index.will_need(ByteRange { start: 0, end: self.spec.shard_index_len() });
+    }
+
+    /// Where the shard index entry of a minishard stands.
+    pub(crate) fn entry_range(&self, minishard: MinishardNumber) -> ByteRange {
+        ShardIndexEntry::position(minishard)
+    }
+
+    /// Asks the system for pages of the file with the shard index.
+    pub(crate) fn will_need_entries(&self, range: ByteRange) {
+        self.files.shard_index.will_need(range);
+    }
+
+    /// Asks the system for pages of the file with the data.
+    pub(crate) fn will_need_data(&self, range: ByteRange) {
+        self.files.data().will_need(range);
     }
 
     #[inline]
@@ -801,6 +848,10 @@ pub struct ValueLocation {
 
 #[expect(clippy::len_without_is_empty, reason = "a stored length, not a collection")]
 impl ValueLocation {
+    pub(crate) fn new(path: PathBuf, range: ByteRange) -> ValueLocation {
+        ValueLocation { path, range }
+    }
+
     /// The file; empty for a shard from bytes in hand.
     pub fn path(&self) -> &Path {
         &self.path

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 
 use crate::byte_range::{ByteRange, RelativeRange};
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::checks::{self, ChecksPlace};
 use crate::format::encoding::GzipEncoder;
@@ -283,7 +284,7 @@ impl ShardSections {
                 row_cursors.finish()?;
                 self.body.append(values)?;
                 let index = self.compress_index(minishard, &file, &path, rows)?;
-                std::fs::remove_file(scratch).map_err(|error| Error::io("remove", scratch, error))?;
+                disk::remove_file(scratch).map_err(|error| Error::io("remove", scratch, error))?;
                 index
             }
         };

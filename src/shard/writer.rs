@@ -8,9 +8,9 @@
 //!
 //! This is the face: order, encoding, and one minishard collected at a time. Where its bytes go is `sections`.
 
-use std::fs;
 use std::path::Path;
 
+use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks;
 use crate::format::encoding::GzipEncoder;
@@ -149,7 +149,7 @@ impl ShardWriter {
     pub fn finish(mut self) -> Result<ShardSummary> {
         self.flush_minishard()?;
         let summary = self.sections.finish()?;
-        let synced = self.sections.file().sync_all();
+        let synced = disk::sync_file(&self.sections.file(), self.sections.path());
         synced.map_err(|error| Error::io("bring to the disk", self.sections.path(), error))?;
         self.finished = true;
         Ok(summary)
@@ -159,7 +159,7 @@ impl ShardWriter {
 impl Drop for ShardWriter {
     fn drop(&mut self) {
         if !self.finished {
-            let _ = fs::remove_file(self.sections.path());
+            let _ = disk::remove_file(self.sections.path());
         }
     }
 }
@@ -176,6 +176,8 @@ pub(crate) fn duplicate_key(key: u64) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::hash::HashFunction;
     use crate::layout::ValueAlignment;

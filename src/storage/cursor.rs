@@ -1,13 +1,13 @@
 //! Writing one region of a file front to back, in large blocks, with its CRC-32.
 
 use std::fs::File;
-use std::io;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use crc32fast::Hasher;
 
+use crate::disk;
 use crate::error::{Error, Result};
 
 /// Blocks end at multiples of this: a file written so maps with huge pages where the file system can.
@@ -111,7 +111,7 @@ impl Cursor {
 
     fn flush(&mut self) -> Result<()> {
         self.sum.update(&self.buffer);
-        write_all_at(&self.file, &self.buffer, self.flushed_to)
+        disk::write_all_at(&self.file, &self.path, self.flushed_to, &self.buffer)
             .map_err(|error| Error::io("write", &self.path, error).at_offset(self.flushed_to))?;
         self.flushed_to += self.buffer.len() as u64;
         self.buffer.clear();
@@ -136,23 +136,7 @@ pub(crate) fn zeros_sum(mut len: u64) -> Hasher {
 
 /// A new file for writing and reading back, which must not exist.
 pub(crate) fn create_new(path: &Path) -> Result<Arc<File>> {
-    let file = File::options().read(true).write(true).create_new(true).open(path);
-    file.map(Arc::new).map_err(|error| Error::io("create", path, error))
-}
-
-#[cfg(unix)]
-fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = std::os::windows::fs::FileExt::seek_write(file, bytes, offset)?;
-        bytes = bytes.get(written..).unwrap_or_default();
-        offset += written as u64;
-    }
-    Ok(())
+    disk::create_new(path).map(Arc::new).map_err(|error| Error::io("create", path, error))
 }
 
 #[cfg(test)]

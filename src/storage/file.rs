@@ -1,7 +1,7 @@
 //! A file that is read at positions, by several threads at once.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -36,6 +36,20 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
     let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
     let len = file.metadata().map_err(|error| Error::io("read the length", path, error))?.len();
     Ok((file, len))
+}
+
+/// Reads a file whole.
+///
+/// Errors: `TooLarge` if it has more than `cap` bytes, `Io`, also for what is no regular file.
+pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
+    let (file, len) = open_regular(path)?;
+    if len > cap {
+        let message = format!("expected a file of at most {cap} bytes, found {len}");
+        return Err(Error::new(ErrorKind::TooLarge, message).at_path(path));
+    }
+    let mut bytes = Vec::new();
+    file.take(cap).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    Ok(bytes)
 }
 
 impl PositionedFile {
@@ -79,11 +93,27 @@ impl PositionedFile {
         let mut bytes = AlignedBytes::zeroed(len, alignment)?;
         match &self.file {
             Some(file) => read_exact_at(file, bytes.as_mut(), range.start),
-            None => read_exact_at(&open_regular(&self.path)?.0, bytes.as_mut(), range.start),
+            None => read_exact_at(&self.open_again()?, bytes.as_mut(), range.start),
         }
         .map_err(|error| Error::io("read", &self.path, error).at_offset(range.start))?;
         Ok(bytes)
     }
+}
+
+impl PositionedFile {
+    fn open_again(&self) -> Result<File> {
+        let directory = self.path.parent().unwrap_or(&self.path);
+        open_regular(&self.path).map(|(file, _)| file).map_err(|error| explain_missing(error, directory))
+    }
+}
+
+/// A file that cannot be opened because its directory was deleted gets the error that says so.
+pub(crate) fn explain_missing(error: Error, directory: &Path) -> Error {
+    if error.kind() == ErrorKind::Io && !directory.exists() {
+        let message = "the generation was deleted while it was in use: refresh to follow the store";
+        return Error::new(ErrorKind::GenerationGone, message).at_path(directory);
+    }
+    error
 }
 
 impl Drop for PositionedFile {

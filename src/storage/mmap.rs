@@ -9,7 +9,12 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::byte_range::ByteRange;
 use crate::storage::Access;
+
+/// Linux cuts a request down to what it reads ahead at most, which is this much unless somebody has changed it.
+#[cfg(unix)]
+const WILL_NEED_AT_ONCE: usize = 128 << 10;
 
 /// Maps of this process that are alive, for keeping below the system's limit.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -91,14 +96,34 @@ impl Mapping {
     #[cfg(not(unix))]
     fn advise(&self, _: Access) {}
 
-    /// Asks for all pages now.
+    /// Asks for the pages of a range, as far as it lies in the file, without waiting for them.
+    #[cfg(unix)]
+    pub(crate) fn will_need(&self, range: ByteRange) {
+        let within = |offset| usize::try_from(offset).unwrap_or(usize::MAX).min(self.map.len());
+        let (mut start, end) = (within(range.start), within(range.end));
+        while start < end {
+            let len = WILL_NEED_AT_ONCE.min(end - start);
+            let _ = self.map.advise_range(memmap2::Advice::WillNeed, start, len);
+            start += len;
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn will_need(&self, _: ByteRange) {}
+
+    /// Reads all pages and maps them.
+    ///
+    /// Read front to back they come in large pieces, most of them as huge pages where the file system has such; with
+    /// the advice of lookups they would come one by one.
     #[cfg(target_os = "linux")]
     pub(crate) fn populate(&self) {
         let _ = self.map.advise(memmap2::Advice::PopulateRead);
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn populate(&self) {}
+    pub(crate) fn populate(&self) {
+        self.will_need(ByteRange { start: 0, end: self.map.len() as u64 });
+    }
 }
 
 impl Drop for Mapping {

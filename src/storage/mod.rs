@@ -15,7 +15,7 @@ use std::path::Path;
 pub(crate) use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
 pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
-pub(crate) use file::{PositionedFile, open_regular};
+pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_whole};
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
 
 use crate::byte_range::ByteRange;
@@ -105,6 +105,20 @@ impl Storage {
             Self::Mapped(mapping) => Some(mapping),
             Self::Heap(bytes) => Some(bytes),
             Self::File(_) => None,
+        }
+    }
+
+    /// Asks the system for the pages of a range that will be read soon; only a mapped file has such.
+    pub(crate) fn will_need(&self, range: ByteRange) {
+        if let Self::Mapped(mapping) = self {
+            mapping.will_need(range);
+        }
+    }
+
+    /// Reads all pages into memory; only a mapped file has such.
+    pub(crate) fn populate(&self) {
+        if let Self::Mapped(mapping) = self {
+            mapping.populate();
         }
     }
 

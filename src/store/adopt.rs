@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::failpoint;
+use crate::info;
 use crate::json;
 use crate::manifest::{self, Manifest, ShardRecord};
 use crate::spec::ShardingSpec;
+use crate::storage::read_whole;
+use crate::store::cancel::Cancel;
 use crate::store::fs::{self, Checksum};
 use crate::store::generation_id::GenerationId;
 use crate::store::publish::{self, PendingGeneration, SharedLock};
@@ -21,25 +24,26 @@ pub(super) struct Foreign {
     info: Vec<u8>,
     manifest: Manifest,
     manifest_text: Vec<u8>,
+    cancel: Cancel,
 }
 
 impl Foreign {
     /// Reads and checks everything but the shard files.
-    pub(super) fn open(directory: &Path) -> Result<Foreign> {
+    pub(super) fn open(directory: &Path, cancel: Cancel) -> Result<Foreign> {
         let directory = fs::canonical(directory)?;
         let path = directory.join(manifest::FILE_NAME);
         if !fs::is_file(&path) {
             let message = "expected a generation that ShardDb wrote, with a manifest.json, found none";
             return Err(Error::invalid_input(message).at_path(&path));
         }
-        let manifest_text = fs::read(&path)?;
+        let manifest_text = read_whole(&path, manifest::MAX_BYTES)?;
         let manifest = Manifest::parse(&manifest_text).map_err(|error| error.at_path(&path))?;
         let path = directory.join(INFO);
-        let info = fs::read(&path)?;
+        let info = read_whole(&path, info::MAX_BYTES)?;
         manifest.check_info(&info).map_err(|error| error.at_path(&path))?;
         let sharding = sharding(&info).map_err(|error| error.at_path(&path))?;
         manifest.check_sharding(&sharding).map_err(|error| error.at_path(&path))?;
-        let foreign = Foreign { directory, info, manifest, manifest_text };
+        let foreign = Foreign { directory, info, manifest, manifest_text, cancel };
         foreign.check_names()?;
         Ok(foreign)
     }
@@ -50,7 +54,7 @@ impl Foreign {
         for shard in &self.manifest.shards {
             let path = self.path_of(shard);
             let to = pending.path().join(self.name_of(shard));
-            check(shard, fs::copy_new(&path, &to)?, &path)?;
+            check(shard, fs::copy_new(&path, &to, &self.cancel)?, &path)?;
             failpoint::reach("adopt: after shard");
         }
         pending.publish_text(&self.info, &self.manifest, &self.manifest_text)
@@ -60,10 +64,11 @@ impl Foreign {
     /// the one place or the other. Across file systems it is copied and left where it is.
     pub(super) fn publish_moved(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
         self.check_no_store()?;
+        self.check_no_links()?;
         current::read(store)?;
         for shard in &self.manifest.shards {
             let path = self.path_of(shard);
-            check(shard, fs::checksum(&path)?, &path)?;
+            check(shard, fs::checksum(&path, &self.cancel)?, &path)?;
         }
         failpoint::reach("adopt: after verification");
         self.complete()?;
@@ -80,8 +85,7 @@ impl Foreign {
         if !fs::exists(&lease) {
             fs::write_new(&lease, b"")?;
         }
-        let shards = self.manifest.shards.iter().map(|shard| self.path_of(shard));
-        for path in shards.chain([INFO, manifest::FILE_NAME].map(|name| self.directory.join(name))) {
+        for path in self.files() {
             fs::fsync_file(&path)?;
             fs::set_read_only(&path)?;
         }
@@ -113,6 +117,23 @@ impl Foreign {
             return Err(Error::invalid_input(message).at_path(&self.directory));
         }
         Ok(())
+    }
+
+    /// What a link names stays in somebody else's hands, and is not ours to make read-only.
+    fn check_no_links(&self) -> Result<()> {
+        match self.files().chain([self.directory.join(lease::FILE_NAME)]).find(|path| fs::is_link(path)) {
+            Some(path) => {
+                let message = "expected files of its own in what is to be moved, found a link: adopt a copy of it";
+                Err(Error::invalid_input(message).at_path(&path))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The files that make the generation; the lease is not one of them.
+    fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let shards = self.manifest.shards.iter().map(|shard| self.path_of(shard));
+        shards.chain([INFO, manifest::FILE_NAME].map(|name| self.directory.join(name)))
     }
 
     fn name_of(&self, shard: &ShardRecord) -> String {

@@ -30,16 +30,33 @@ pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
 }
 
 /// Makes `current` name `id`: at every moment, after a crash too, it is there and names the old one or the new.
+///
+/// Errors: `Io`; then it names the old one again, unless that cannot be written either.
 pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
+    let before = read(store);
+    replace(store, id)?;
+    failpoint::reach("current: after rename");
+    if let Err(error) = fs::fsync_dir(store) {
+        _ = before.and_then(|before| restore(store, before)); // what was corrupt is not brought back
+        return Err(error);
+    }
+    failpoint::reach("current: after store sync");
+    Ok(())
+}
+
+fn replace(store: &Path, id: GenerationId) -> Result<()> {
     let temporary = store.join(TEMPORARY_NAME);
     fs::remove(&temporary)?; // of a swap that failed
     fs::write_link(Path::new(&id.to_string()), &temporary)?;
     failpoint::reach("current: after temporary link");
-    fs::rename(&temporary, &store.join(FILE_NAME))?;
-    failpoint::reach("current: after rename");
-    fs::fsync_dir(store)?;
-    failpoint::reach("current: after store sync");
-    Ok(())
+    fs::rename(&temporary, &store.join(FILE_NAME))
+}
+
+fn restore(store: &Path, before: Option<GenerationId>) -> Result<()> {
+    match before {
+        Some(before) => replace(store, before),
+        None => fs::remove(&store.join(FILE_NAME)),
+    }
 }
 
 #[cfg(test)]

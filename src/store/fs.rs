@@ -1,15 +1,17 @@
 //! Every call of the store to the file system, each with what it was for in its error.
 //!
 //! Nothing here knows what a generation is. Where a platform lacks something (syncing of directories, symbolic
-//! links), the difference is settled here.
+//! links), the difference is settled here. What changes something goes through [`disk`], where tests stand in between.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::disk::{self, Output};
 use crate::error::{Error, Result};
+use crate::store::cancel::Cancel;
 
 /// Files are read and copied in pieces of this size.
 const CHUNK: usize = 1 << 20;
@@ -25,11 +27,18 @@ pub(super) struct Checksum {
 }
 
 pub(super) fn create_dir(path: &Path) -> Result<()> {
-    fs::create_dir(path).map_err(|error| Error::io("create the directory", path, error))
+    disk::create_dir(path).map_err(|error| Error::io("create the directory", path, error))
 }
 
+/// Creates a directory and those on the way to it, which survive a crash from here on; fine if it is there.
 pub(super) fn create_dir_all(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|error| Error::io("create the directory", path, error))
+    let Some(parent) = path.parent().filter(|_| !is_dir(path)) else { return Ok(()) };
+    create_dir_all(parent)?;
+    match disk::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_dir(path) => Ok(()), // somebody was faster
+        created => created.map_err(|error| Error::io("create the directory", path, error)),
+    }?;
+    fsync_dir(parent)
 }
 
 /// A new directory in `parent` whose name begins with `prefix` and was not there before.
@@ -37,7 +46,7 @@ pub(super) fn create_unique_dir(parent: &Path, prefix: &str) -> Result<PathBuf> 
     loop {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let path = parent.join(format!("{prefix}{}-{nanos:x}", std::process::id()));
-        match fs::create_dir(&path) {
+        match disk::create_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {} // the clock moves on
             Err(error) => return Err(Error::io("create the directory", &path, error)),
             Ok(()) => return Ok(path),
@@ -76,6 +85,11 @@ pub(super) fn is_file(path: &Path) -> bool {
     path.is_file()
 }
 
+/// Whether it is a symbolic link, be it a dangling one.
+pub(super) fn is_link(path: &Path) -> bool {
+    path.is_symlink()
+}
+
 /// The absolute path, whatever becomes of the working directory.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io("find", path, error))
@@ -88,28 +102,26 @@ pub(super) fn canonical(path: &Path) -> Result<PathBuf> {
 
 /// A new file of these bytes, synced and read-only.
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = File::create_new(path).map_err(|error| Error::io("create", path, error))?;
-    file.write_all(bytes).map_err(|error| Error::io("write", path, error))?;
+    let file = disk::create_new(path).map_err(|error| Error::io("create", path, error))?;
+    disk::write_all_at(&file, path, 0, bytes).map_err(|error| Error::io("write", path, error))?;
     seal(&file, path)
 }
 
 /// A new copy of the file `from`, synced and read-only, with the checksum of the bytes that were copied.
-pub(super) fn copy_new(from: &Path, to: &Path) -> Result<Checksum> {
-    let file = File::create_new(to).map_err(|error| Error::io("create", to, error))?;
-    let checksum = pour(from, &file)?;
+///
+/// Errors: `Io`; `Cancelled` in the midst of it.
+pub(super) fn copy_new(from: &Path, to: &Path, cancel: &Cancel) -> Result<Checksum> {
+    let file = disk::create_new(to).map_err(|error| Error::io("create", to, error))?;
+    let checksum = pour(from, Output::new(&file, to), cancel)?;
     seal(&file, to)?;
     Ok(checksum)
 }
 
 /// The checksum of a file, by reading all of it.
-pub(super) fn checksum(path: &Path) -> Result<Checksum> {
-    pour(path, io::sink())
-}
-
-pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_file(path)?.read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
-    Ok(bytes)
+///
+/// Errors: `Io`; `Cancelled` in the midst of it.
+pub(super) fn checksum(path: &Path, cancel: &Cancel) -> Result<Checksum> {
+    pour(path, io::sink(), cancel)
 }
 
 /// The length of a regular file.
@@ -129,28 +141,25 @@ pub(super) fn open_file(path: &Path) -> Result<File> {
 
 /// Takes the permission to write from a file (0644 becomes 0444; what the umask took stays taken).
 pub(super) fn set_read_only(path: &Path) -> Result<()> {
-    let fail = |error| Error::io("make read-only", path, error);
-    let mut permissions = path.metadata().map_err(fail)?.permissions();
-    permissions.set_readonly(true);
-    fs::set_permissions(path, permissions).map_err(fail)
+    disk::set_read_only(path).map_err(|error| Error::io("make read-only", path, error))
 }
 
 /// Syncs a file that somebody else wrote. Where a platform syncs only what is open for writing, a read-only file is
 /// left as it is.
 pub(super) fn fsync_file(path: &Path) -> Result<()> {
     let file = if cfg!(unix) { File::open(path) } else { File::options().append(true).open(path) };
-    match file.and_then(|file| file.sync_all()) {
+    match file.and_then(|file| disk::sync_file(&file, path)) {
         Err(error) if !cfg!(unix) && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced.map_err(|error| Error::io("sync", path, error)),
     }
 }
 
 /// Syncs the names in a directory. Nothing happens where the platform or the file system has no such thing.
-pub(super) fn fsync_dir(path: &Path) -> Result<()> {
+pub(crate) fn fsync_dir(path: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
-    match File::open(path).and_then(|directory| directory.sync_all()) {
+    match File::open(path).and_then(|directory| disk::sync_dir(&directory, path)) {
         // EINVAL and ENOTSUP: this file system does not sync directories
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         result => result.map_err(|error| Error::io("sync the directory", path, error)),
@@ -159,7 +168,7 @@ pub(super) fn fsync_dir(path: &Path) -> Result<()> {
 
 /// Renames; a file at `to` is replaced.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
-    fs::rename(from, to).map_err(|error| Error::io(&format!("rename to {}", to.display()), from, error))
+    disk::rename(from, to).map_err(|error| Error::io(&format!("rename to {}", to.display()), from, error))
 }
 
 /// Whether a [`rename`] failed because the two places are on different file systems.
@@ -171,12 +180,14 @@ pub(super) fn crosses_devices(error: &Error) -> bool {
 /// A new link to `target`: a symbolic link, or where there are none a text file.
 pub(super) fn write_link(target: &Path, link: &Path) -> Result<()> {
     #[cfg(unix)]
-    if std::os::unix::fs::symlink(target, link).is_ok() {
-        return Ok(());
+    match disk::symlink(target, link) {
+        // EPERM and ENOTSUP: this file system has no symbolic links
+        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => {}
+        linked => return linked.map_err(|error| Error::io("create the link", link, error)),
     }
-    let file = File::create_new(link).map_err(|error| Error::io("create the link", link, error))?;
+    let file = disk::create_new(link).map_err(|error| Error::io("create the link", link, error))?;
     let line = format!("{}\n", target.display());
-    let written = (&file).write_all(line.as_bytes()).and_then(|()| file.sync_all());
+    let written = disk::write_all_at(&file, link, 0, line.as_bytes()).and_then(|()| disk::sync_file(&file, link));
     written.map_err(|error| Error::io("write the link", link, error))
 }
 
@@ -203,8 +214,8 @@ pub(super) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
 /// Removes a file, a link (not what it names), or a directory with all that is in it; fine if nothing is there.
 pub(super) fn remove(path: &Path) -> Result<()> {
     let removed = path.symlink_metadata().and_then(|metadata| match metadata.is_dir() {
-        true => fs::remove_dir_all(path),
-        false => fs::remove_file(path),
+        true => disk::remove_dir_all(path),
+        false => disk::remove_file(path),
     });
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -214,8 +225,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 
 /// Opens a file to be locked and written in place; it is created if it is not there.
 pub(super) fn open_or_create(path: &Path) -> Result<File> {
-    let opened = File::options().read(true).write(true).create(true).truncate(false).open(path);
-    opened.map_err(|error| Error::io("open", path, error))
+    disk::open_or_create(path).map_err(|error| Error::io("open", path, error))
 }
 
 /// A file that is locked for as long as this lives.
@@ -240,12 +250,12 @@ impl Drop for LockedFile {
 
 /// Locks a file alone; `None` if somebody holds a lock.
 pub(super) fn try_lock(file: File, path: &Path) -> Result<Option<LockedFile>> {
-    locked(file.try_lock(), file, path)
+    locked(disk::try_lock(&file, path), file, path)
 }
 
 /// Locks a file together with others who do; `None` if somebody holds an exclusive lock.
 pub(super) fn try_lock_shared(file: File, path: &Path) -> Result<Option<LockedFile>> {
-    locked(file.try_lock_shared(), file, path)
+    locked(disk::try_lock_shared(&file, path), file, path)
 }
 
 /// Whether `path` names the very file that is open, not one that took its place.
@@ -274,24 +284,22 @@ pub(super) fn read_head(mut file: &File, len: u64, path: &Path) -> Result<Vec<u8
 }
 
 /// Overwrites the bytes from `offset` of an open file and syncs it.
-pub(super) fn overwrite(mut file: &File, offset: u64, bytes: &[u8], path: &Path) -> Result<()> {
-    let written = file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes));
-    written.and_then(|()| file.sync_all()).map_err(|error| Error::io("write", path, error))
+pub(super) fn overwrite(file: &File, offset: u64, bytes: &[u8], path: &Path) -> Result<()> {
+    let written = disk::write_all_at(file, path, offset, bytes).and_then(|()| disk::sync_file(file, path));
+    written.map_err(|error| Error::io("write", path, error))
 }
 
 /// Makes a file that was just written read-only and syncs it.
 fn seal(file: &File, path: &Path) -> Result<()> {
-    let fail = |error| Error::io("sync", path, error);
-    let mut permissions = file.metadata().map_err(fail)?.permissions();
-    permissions.set_readonly(true);
-    file.set_permissions(permissions).and_then(|()| file.sync_all()).map_err(fail)
+    set_read_only(path)?;
+    disk::sync_file(file, path).map_err(|error| Error::io("sync", path, error))
 }
 
-fn locked(lock: std::result::Result<(), TryLockError>, file: File, path: &Path) -> Result<Option<LockedFile>> {
+fn locked(lock: io::Result<bool>, file: File, path: &Path) -> Result<Option<LockedFile>> {
     match lock {
-        Ok(()) => Ok(Some(LockedFile(file))),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
+        Ok(true) => Ok(Some(LockedFile(file))),
+        Ok(false) => Ok(None),
+        Err(error) => Err(Error::io("lock", path, error)),
     }
 }
 
@@ -304,31 +312,19 @@ fn not_a_file(path: &Path) -> Error {
 }
 
 /// Writes the bytes of `from` to `to`; their checksum.
-fn pour(from: &Path, to: impl Write) -> Result<Checksum> {
-    let mut source = open_file(from)?;
-    let summed = Summed { to, hasher: crc32fast::Hasher::new(), bytes: 0 };
-    let mut buffered = BufWriter::with_capacity(CHUNK, summed);
-    io::copy(&mut source, &mut buffered).map_err(|error| Error::io("copy", from, error))?;
-    let summed = buffered.into_inner().map_err(|error| Error::io("copy", from, error.into_error()))?;
-    Ok(Checksum { bytes: summed.bytes, crc32: summed.hasher.finalize() })
-}
-
-/// A writer that sums up what passes through it.
-struct Summed<W> {
-    to: W,
-    hasher: crc32fast::Hasher,
-    bytes: u64,
-}
-
-impl<W: Write> Write for Summed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.to.write(bytes)?;
-        self.hasher.update(bytes.get(..written).unwrap_or(bytes));
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+fn pour(from: &Path, mut to: impl Write, cancel: &Cancel) -> Result<Checksum> {
+    let fail = |error| Error::io("copy", from, error);
+    let source = open_file(from)?;
+    let (mut hasher, mut bytes, mut chunk) = (crc32fast::Hasher::new(), 0, Vec::with_capacity(CHUNK));
+    loop {
+        cancel.check()?;
+        chunk.clear();
+        let read = (&source).take(CHUNK as u64).read_to_end(&mut chunk).map_err(fail)?;
+        if read == 0 {
+            return Ok(Checksum { bytes, crc32: hasher.finalize() });
+        }
+        to.write_all(&chunk).map_err(fail)?;
+        hasher.update(&chunk);
+        bytes += read as u64;
     }
 }

@@ -14,10 +14,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::manifest::{self, Manifest};
 use crate::store::generation_id::GenerationId;
+use crate::store::lease::Claim;
 use crate::store::lock::Lock;
 use crate::store::{INFO, current, fs, generations, lease, scratch};
 
@@ -63,8 +64,8 @@ impl PendingGeneration {
     /// The caller vouches for the shard files that the manifest lists: written, synced, with those checksums. Their
     /// names and lengths are checked, their bytes are not read again.
     ///
-    /// Errors: `Corrupt` if the files are not those of the manifest, `Io`. Whatever the error, `current` names the
-    /// old generation or the new one, whole.
+    /// Errors: `Corrupt` if the files are not those of the manifest, `Io`. After an error nothing is published and
+    /// `current` names what it named before; on a disk that fails for good, that or the new generation, whole.
     pub(crate) fn publish(self, info: &[u8], manifest: &Manifest) -> Result<GenerationId> {
         self.publish_text(info, manifest, manifest.to_json().as_bytes())
     }
@@ -74,6 +75,7 @@ impl PendingGeneration {
         scratch::remove_spill(&self.path)?;
         failpoint::reach("publish: after removing spills");
         manifest.check_info(info)?;
+        check_len(text)?;
         check_files(&self.path, manifest)?;
         fs::write_new(&self.path.join(INFO), info)?;
         failpoint::reach("publish: after info");
@@ -99,16 +101,40 @@ impl Drop for PendingGeneration {
 }
 
 /// Makes a complete directory, synced, the next generation and the current one.
+///
+/// Errors: `Io`; then the directory is where it was, unless the disk fails for good.
 pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result<GenerationId> {
     let id = next_id(store, lock)?;
     lock.set_last(id)?;
     failpoint::reach("publish: after number");
     fs::rename(directory, &store.join(id.to_string()))?;
     failpoint::reach("publish: after rename to generation");
-    fs::fsync_dir(store)?;
-    failpoint::reach("publish: after store sync");
-    current::swap(store, id)?;
+    if let Err(error) = make_current(store, id) {
+        _ = withdraw(store, id, directory);
+        return Err(error);
+    }
     Ok(id)
+}
+
+fn make_current(store: &Path, id: GenerationId) -> Result<()> {
+    fs::fsync_dir(store)?; // `current` must not survive a crash that takes what it names
+    failpoint::reach("publish: after store sync");
+    current::swap(store, id)
+}
+
+/// Takes a generation that could not be made current back to where it was built: a later rollback must not come
+/// upon what its builder was told is not published.
+fn withdraw(store: &Path, id: GenerationId, directory: &Path) -> Result<()> {
+    fs::fsync_dir(store)?; // nor must `current` name it after a crash
+    let generation = store.join(id.to_string());
+    if current::read(store)? == Some(id) {
+        return Ok(()); // it could not be taken back
+    }
+    let Some(claim) = Claim::acquire(&generation)? else { return Ok(()) }; // a reader was there at once
+    let claim = (!cfg!(windows)).then_some(claim); // which renames no directory while a file in it is open
+    fs::rename(&generation, directory)?;
+    drop(claim);
+    fs::fsync_dir(store)
 }
 
 /// The lock for one operation; operations through one writer take turns.
@@ -120,6 +146,17 @@ pub(super) fn locked(lock: &SharedLock) -> MutexGuard<'_, Lock> {
 fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
     let last = [lock.last()?, generations(store)?.pop(), current::read(store)?].into_iter().flatten().max();
     last.map_or_else(|| GenerationId::new(1), GenerationId::next)
+}
+
+/// Errors: `TooLarge` if no reader would take the manifest.
+fn check_len(manifest: &[u8]) -> Result<()> {
+    let (most, found) = (manifest::MAX_BYTES, manifest.len());
+    if found as u64 > most {
+        let message =
+            format!("expected a manifest of at most {most} bytes, found {found}: take a specification of fewer shards");
+        return Err(Error::new(ErrorKind::TooLarge, message));
+    }
+    Ok(())
 }
 
 /// Errors: `Corrupt` unless the directory has the files of the manifest's shards, in their lengths, and no others.

@@ -66,8 +66,11 @@ pub(super) fn name_for_deletion(generation: &str) -> String {
 /// Removes what dead writers left. What cannot be removed takes space and does no other harm, so it stays until
 /// the next writer tries; it must not keep anybody from, say, a rollback.
 pub(super) fn clear(store: &Path) -> Result<()> {
-    for name in fs::names(store)?.iter().filter(|name| name.starts_with(PREFIX)) {
-        _ = remove(&store.join(name));
+    let mut names = fs::names(store)?;
+    names.retain(|name| name.starts_with(PREFIX));
+    // who renamed a generation away may have died before that was on the disk: with files gone it must not come back
+    if !names.is_empty() && fs::fsync_dir(store).is_ok() {
+        names.iter().for_each(|name| _ = remove(&store.join(name)));
     }
     failpoint::reach("begin: after clearing");
     Ok(())

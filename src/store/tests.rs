@@ -445,6 +445,57 @@ fn adopts_nothing_that_is_damaged() {
     assert_eq!((directory.names(), store.current().unwrap()), (before, Some(id(1))));
 }
 
+#[test]
+fn a_cancelled_adoption_leaves_nothing() {
+    let (directory, built) = (TempDir::new(), TempDir::new());
+    let store = store_of(directory.path(), 1);
+    Sample::new(2).write_all(built.path());
+    let before = (directory.names(), built.names());
+    let mut writer = store.writer().unwrap();
+    writer.cancel(Arc::new(AtomicBool::new(true)));
+    for error in [writer.adopt(built.path()).unwrap_err(), writer.adopt_by_moving(built.path()).unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+    }
+    assert_eq!((directory.names(), built.names()), before);
+    writer.cancel(Arc::default());
+    assert_eq!(writer.adopt(built.path()).unwrap(), id(2));
+}
+
+/// A copy of what a link names is a file like any other; the link itself would leave the bytes in other hands.
+#[cfg(unix)]
+#[test]
+fn moves_no_links_and_copies_what_they_name() {
+    for name in ["03.shard", "info", "manifest.json", "lease"] {
+        let (directory, built, elsewhere) = (TempDir::new(), TempDir::new(), TempDir::new());
+        let writer = Store::create(directory.path()).unwrap().writer().unwrap();
+        Sample::new(1).write_all(built.path());
+        let (link, target) = (built.path().join(name), elsewhere.path().join("target"));
+        if name != "lease" {
+            fs::rename(&link, &target).unwrap();
+        }
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let error = writer.adopt_by_moving(built.path()).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*link)));
+        assert_eq!(writer.adopt(built.path()).unwrap(), id(1));
+        assert_eq!(version_of(&directory.path().join("current")), 1);
+        assert!(!directory.path().join("current").join(name).is_symlink());
+    }
+}
+
+/// What is far too large to be one of these files is not read.
+#[test]
+fn adopts_no_manifest_or_info_of_a_gigabyte() {
+    for (name, named) in [("manifest.json", "268435456"), ("info", "16777216")] {
+        let (directory, built) = (TempDir::new(), TempDir::new());
+        let writer = Store::create(directory.path()).unwrap().writer().unwrap();
+        Sample::new(1).write_all(built.path());
+        fs::File::options().write(true).open(built.path().join(name)).unwrap().set_len(1 << 30).unwrap();
+        let error = writer.adopt(built.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+        assert!(error.to_string().contains(named), "{error}");
+    }
+}
+
 /// What cannot be a shard's file is an error at once: opening a FIFO would wait for a writer.
 #[cfg(unix)]
 #[test]

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::generation::{Generation, INFO, read_json};
+use crate::generation::{Generation, INFO};
+use crate::info;
 use crate::manifest::{self, Manifest};
 use crate::shard::ShardReader;
 use crate::spec::{ShardNumber, ShardingSpec};
+use crate::storage::read_whole;
 use crate::store::LEASE;
 use crate::verify::finding::FindingKind;
 use crate::verify::report::VerifyReport;
@@ -185,13 +187,15 @@ fn verify_names(
 /// `info` and manifest may have changed since they were opened.
 fn verify_json(generation: &Generation, held: &Manifest, report: &mut VerifyReport) {
     let info = generation.directory().join(INFO);
-    if let Err(error) = read_json(&info).and_then(|text| held.check_info(&text)) {
+    if let Err(error) = read_whole(&info, info::MAX_BYTES).and_then(|text| held.check_info(&text)) {
         report.add(FindingKind::InfoMismatch, error.at_path(&info));
     }
     let path = generation.directory().join(manifest::FILE_NAME);
-    let same = read_json(&path).and_then(|text| Manifest::parse(&text)).and_then(|now| match now == *held {
-        true => Ok(()),
-        false => Err(Error::corrupt("expected the manifest that was opened, found another")),
+    let same = read_whole(&path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)).and_then(|now| {
+        match now == *held {
+            true => Ok(()),
+            false => Err(Error::corrupt("expected the manifest that was opened, found another")),
+        }
     });
     if let Err(error) = same {
         report.add(FindingKind::ManifestMismatch, error.at_path(&path));

@@ -93,6 +93,8 @@ finding_kinds! {
     UnknownFile, "unknown-file", Note;
     /// A shard's file ends before its shard index does.
     ShortShardIndex, "short-shard-index", Error;
+    /// The index of a shard of an array is cut short, does not decode, or does not have its checksum.
+    BadShardIndex, "bad-shard-index", Error;
     /// An entry of the shard index is not in order or leads out of the file.
     BadShardIndexEntry, "bad-shard-index-entry", Error;
     /// The entry of an empty minishard lies outside of the file, which some readers refuse.
@@ -149,7 +151,7 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// One thing that [`Snapshot::verify`](crate::Snapshot::verify) found.
+/// One thing that [`Snapshot::verify`](crate::Snapshot::verify) found, or that [`Salvage`](crate::Salvage) lost.
 ///
 /// `Display` is one line: severity, message, place, rule.
 #[derive(Debug)]
@@ -159,7 +161,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(kind: FindingKind, error: Error) -> Finding {
+    pub(crate) fn new(kind: FindingKind, error: Error) -> Finding {
         Finding { kind, error }
     }
 

@@ -19,7 +19,7 @@ pub struct VerifyReport {
     pub level: VerifyLevel,
     /// Shards that could be opened.
     pub shards: u64,
-    /// Minishards with keys.
+    /// Minishards with keys; 0 in a format that has none.
     pub minishards: u64,
     /// Keys, in all minishard indexes that could be read; 0 at [`VerifyLevel::Structure`].
     pub keys: u64,
@@ -34,7 +34,7 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    pub(super) fn new(level: VerifyLevel) -> VerifyReport {
+    pub(crate) fn new(level: VerifyLevel) -> VerifyReport {
         VerifyReport {
             level,
             shards: 0,
@@ -49,7 +49,7 @@ impl VerifyReport {
         }
     }
 
-    pub(super) fn add(&mut self, kind: FindingKind, error: Error) {
+    pub(crate) fn add(&mut self, kind: FindingKind, error: Error) {
         let count = match kind.severity() {
             Severity::Note => &mut self.notes,
             Severity::Warning => &mut self.warnings,

@@ -45,6 +45,9 @@ impl<'a> Window<'a> {
     }
 
     fn move_to(&mut self, range: ByteRange) -> Result<()> {
+        if range.len() > BLOCK {
+            self.shard.check_cap(range)?;
+        }
         let end = (range.start + BLOCK).min(self.data_len).max(range.end);
         self.block = None; // one block at a time
         self.range = ByteRange { start: range.start, end };

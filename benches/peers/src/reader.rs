@@ -18,6 +18,11 @@ pub trait Reader {
         Ok(())
     }
 
+    /// The same where nothing of the values is in memory. As any batch, where the engine knows no better.
+    fn get_many_cold(&mut self, keys: &[u64], f: impl FnMut(Option<&[u8]>)) -> Result<()> {
+        self.get_many(keys, f)
+    }
+
     /// Gives all pairs to `f`, in the order that suits the engine.
     fn scan(&mut self, f: impl FnMut(u64, &[u8])) -> Result<()>;
 }

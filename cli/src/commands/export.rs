@@ -1,15 +1,20 @@
-//! `export`: the pairs out again, in a format that `build` reads.
+//! `export`: the pairs out again, in a format that `build` reads, or as what they were imported from.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+use sharddb::container::{Container, Form, bcolz, zarr};
 use sharddb::{Entry, Shard, ShardNumber, Snapshot};
 
+use crate::chunks::Chunks;
 use crate::commands::get_many;
+use crate::commands::zarr::go_on;
 use crate::context::{Context, Errors, warn};
-use crate::database::Database;
+use crate::database::{Database, Opened};
 use crate::exit::Exit;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::histogram::grouped;
 use crate::input::Format;
 use crate::key::KeyList;
 use crate::output::{self, Output};
@@ -21,6 +26,8 @@ Examples:
   sharddb export numbers --format ndjson
   sharddb export numbers --format dir --output numbers.d
   sharddb export numbers --format bin --keys some.txt | ssh host sharddb build some --input - --format bin
+  sharddb export volume.zarr --format dir --output chunks --decoded
+  sharddb export store --format zarr --output volume.zarr            what import took in
 
 Pairs come in storage order. Bytes that belong before a value are exported too: dir writes them to
 a file 7 beside 7.index, bin cannot hold them and says so. build of an export, with the same options
@@ -33,30 +40,77 @@ pub(crate) struct Args {
     database: Database,
     /// How the pairs are written
     #[arg(long, value_enum)]
-    format: Format,
+    format: Target,
     /// A file, for dir a new directory; - is standard output
     #[arg(long, short, value_name = "PATH|-", default_value = "-")]
     output: PathBuf,
     /// Only these keys, one a line, decimal or 0x hex; - is standard input
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
+    #[command(flatten)]
+    chunks: Chunks,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// One file a key, named by it
+    Dir,
+    /// One JSON object a line
+    Ndjson,
+    /// Key, length (u64 little endian), bytes
+    Bin,
+    /// Key, prefix length, length, prefix, bytes
+    Bin2,
+    /// The Zarr v3 array that was imported
+    Zarr,
+    /// The bcolz array or bloscpack file that was imported
+    Bcolz,
 }
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let snapshot = self.database.open()?;
+        let format = match self.format {
+            Target::Dir => Format::Dir,
+            Target::Ndjson => Format::Ndjson,
+            Target::Bin => Format::Bin,
+            Target::Bin2 => Format::Bin2,
+            Target::Zarr | Target::Bcolz => return self.give_back(context),
+        };
+        let opened = self.database.open_any()?;
         let wanted = match &self.keys {
             Some(path) => Some(read_keys(KeyList::new(get_many::open_list(path, context)?))?),
             None => None,
         };
         let _cleanup = context.interrupt.cleanup(); // until a partial output is removed or has its name
-        let mut export = Export { context, output: output::open(&self.output, self.format)?, errors: Errors::new() };
-        match wanted {
-            Some(wanted) => export.some(&snapshot, wanted)?,
-            None => export.all(&snapshot)?,
+        let mut export = Export { context, output: output::open(&self.output, format)?, errors: Errors::new() };
+        match (&opened, wanted) {
+            (Opened::Sharded(snapshot), Some(wanted)) => export.some(snapshot, wanted)?,
+            (Opened::Sharded(snapshot), None) => export.all(snapshot)?,
+            (Opened::Container(container), Some(wanted)) => {
+                export.chunks(&**container, self.chunks.form(), &mut wanted.into_iter().map(Ok))?;
+            }
+            (Opened::Container(container), None) => {
+                export.chunks(&**container, self.chunks.form(), &mut container.keys())?;
+            }
         }
         export.output.finish()?;
         Ok(export.errors.exit())
+    }
+
+    /// The array that was imported into the store.
+    fn give_back(&self, context: &Context) -> Result<Exit> {
+        if self.keys.is_some() || self.output == Path::new("-") {
+            return Err(Failure::usage("expected --output with a new directory, and all keys, for an array"));
+        }
+        let snapshot = self.database.open()?;
+        let _cleanup = context.interrupt.cleanup();
+        let chunks = match self.format {
+            Target::Bcolz => bcolz::export(&snapshot, &self.output, |_, _| go_on(context))?,
+            _ => zarr::export(&snapshot, &self.output, |_, _| go_on(context))?,
+        };
+        context.say(format_args!("{} chunks in {}", grouped(chunks), self.output.display()));
+        Ok(Exit::Done)
     }
 }
 
@@ -100,6 +154,33 @@ impl Export<'_> {
         Ok(())
     }
 
+    /// The chunks of a container, those that are there.
+    fn chunks(
+        &mut self,
+        container: &dyn Container,
+        form: Form,
+        keys: &mut dyn Iterator<Item = sharddb::Result<u64>>,
+    ) -> Result<()> {
+        let mut absent = 0;
+        for key in keys {
+            self.context.check_cancel()?;
+            match key.and_then(|key| Ok((key, container.get(key, form)?))) {
+                Ok((key, Some(chunk))) => self.output.write(key, &[], &chunk)?,
+                Ok((_, None)) => absent += 1,
+                Err(error) => self.errors.tell(&error),
+            }
+        }
+        self.note_absent(absent);
+        Ok(())
+    }
+
+    fn note_absent(&mut self, absent: usize) {
+        if absent > 0 {
+            warn(format_args!("sharddb: {absent} of the keys are not there"));
+            self.errors.note(Exit::Absent);
+        }
+    }
+
     /// Goes through the shards of these keys only.
     fn some(&mut self, snapshot: &Snapshot, wanted: Vec<u64>) -> Result<()> {
         let mut by_shard: BTreeMap<ShardNumber, Vec<u64>> = BTreeMap::new();
@@ -112,10 +193,7 @@ impl Export<'_> {
             keys.dedup();
             absent += self.some_of_shard(snapshot, number, &keys)?;
         }
-        if absent > 0 {
-            warn(format_args!("sharddb: {absent} of the keys are not there"));
-            self.errors.note(Exit::Absent);
-        }
+        self.note_absent(absent);
         Ok(())
     }
 

@@ -8,10 +8,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use sharddb::Value;
+use sharddb::{Snapshot, Value};
 
+use crate::chunks::Chunks;
 use crate::context::{self, Context, Errors};
-use crate::database::Database;
+use crate::database::{Database, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
 use crate::input::{Reading, Stream};
@@ -39,6 +40,8 @@ pub(crate) struct Args {
     /// Add the values, in base64
     #[arg(long)]
     values: bool,
+    #[command(flatten)]
+    chunks: Chunks,
 }
 
 #[derive(Serialize)]
@@ -63,30 +66,23 @@ enum Answer {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let snapshot = self.database.open()?;
+        let opened = self.database.open_any()?;
         let mut list = KeyList::new(open_list(&self.keys, context)?);
-        let mut errors = Errors::new();
-        let mut out = context::stdout();
+        let mut lines = Lines { args: self, errors: Errors::new(), out: context::stdout() };
         loop {
             let keys = list.next_batch()?;
             if keys.is_empty() {
-                return Ok(errors.exit());
+                return Ok(lines.errors.exit());
             }
-            let mut remaining = keys.iter();
-            let written = snapshot.get_many_with(&keys, |_, value| {
-                let key = remaining.next().map_or_else(String::new, u64::to_string);
-                if let Err(error) = &value {
-                    errors.note(exit_of(error.kind()));
+            match &opened {
+                Opened::Sharded(snapshot) => lines.of_database(snapshot, &keys)?,
+                Opened::Container(container) => {
+                    for key in keys {
+                        lines.write(key.to_string(), container.get(key, self.chunks.form()))?;
+                    }
                 }
-                match write_line(&mut out, &self.answer(key, value)) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(failure) => ControlFlow::Break(failure),
-                }
-            });
-            if let ControlFlow::Break(failure) = written {
-                return Err(failure);
             }
-            out.flush().map_err(Failure::stdout)?;
+            lines.out.flush().map_err(Failure::stdout)?;
         }
     }
 
@@ -101,6 +97,37 @@ impl Args {
             Ok(None) => Answer::Absent { key, absent: true },
             Err(error) => Answer::Failed { key, error: format!("{}: {error}", error.kind()) },
         }
+    }
+}
+
+/// The answers on their way out.
+struct Lines<'a, W> {
+    args: &'a Args,
+    errors: Errors,
+    out: W,
+}
+
+impl<W: Write> Lines<'_, W> {
+    fn of_database(&mut self, snapshot: &Snapshot, keys: &[u64]) -> Result<()> {
+        let mut remaining = keys.iter();
+        let written = snapshot.get_many_with(keys, |_, value| {
+            let key = remaining.next().map_or_else(String::new, u64::to_string);
+            match self.write(key, value) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(failure) => ControlFlow::Break(failure),
+            }
+        });
+        match written {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(failure) => Err(failure),
+        }
+    }
+
+    fn write(&mut self, key: String, value: sharddb::Result<Option<Value<'_>>>) -> Result<()> {
+        if let Err(error) = &value {
+            self.errors.note(exit_of(error.kind()));
+        }
+        write_line(&mut self.out, &self.args.answer(key, value))
     }
 }
 

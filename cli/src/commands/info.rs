@@ -5,10 +5,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use sharddb::container::Container;
 use sharddb::{Entry, MinishardNumber, Shard, Snapshot};
 
 use crate::context::{self, Context, Errors};
-use crate::database::Database;
+use crate::database::{Database, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::{Histogram, grouped};
@@ -39,9 +40,35 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let snapshot = self.database.open()?;
+        match self.database.open_any()? {
+            Opened::Sharded(snapshot) => self.run_on_database(&snapshot, context),
+            Opened::Container(container) => self.run_on_container(&*container),
+        }
+    }
+
+    /// What a container of another format says of itself: one JSON object, or a member a line.
+    fn run_on_container(&self, container: &dyn Container) -> Result<Exit> {
+        if self.plot.is_some() {
+            return Err(Failure::usage("--plot is for databases, found a container of another format"));
+        }
+        let description = container.describe();
+        let members: serde_json::Map<String, Value> = serde_json::from_str(&description).unwrap_or_default();
+        let mut out = context::stdout();
+        if self.json {
+            writeln!(out, "{description}").map_err(Failure::stdout)?;
+        } else {
+            for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+                writeln!(out, "{name:16} {text}").map_err(Failure::stdout)?;
+            }
+        }
+        context::flush(out)?;
+        Ok(Exit::Done)
+    }
+
+    fn run_on_database(&self, snapshot: &Snapshot, context: &Context) -> Result<Exit> {
         let mut errors = Errors::new();
-        let survey = Survey::take(&snapshot, &mut errors);
+        let survey = Survey::take(snapshot, &mut errors);
         if let Some(path) = &self.plot {
             let _cleanup = context.interrupt.cleanup();
             let partial = Partial::beside(path)?;
@@ -49,7 +76,7 @@ impl Args {
             partial.keep()?;
         }
         let mut out = context::stdout();
-        let text = if self.json { self.json(&snapshot, &survey).to_string() } else { self.text(&snapshot, &survey) };
+        let text = if self.json { self.json(snapshot, &survey).to_string() } else { self.text(snapshot, &survey) };
         writeln!(out, "{text}").map_err(Failure::stdout)?;
         context::flush(out)?;
         Ok(errors.exit())

@@ -5,7 +5,7 @@ use std::io::Write;
 use sharddb::{ShardNumber, Snapshot};
 
 use crate::context::{self, Errors};
-use crate::database::Database;
+use crate::database::{Database, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 
@@ -15,6 +15,7 @@ use crate::failure::{Failure, Result};
 Examples:
   sharddb keys numbers
   sharddb keys numbers --shard 1f | wc -l
+  sharddb keys volume.zarr                       the numbers of the chunks that are there
 
 A bad minishard is told on standard error, and the rest goes on; the exit code is 3 then.")]
 pub(crate) struct Args {
@@ -29,10 +30,14 @@ type Keys<'a> = Box<dyn Iterator<Item = sharddb::Result<u64>> + 'a>;
 
 impl Args {
     pub(crate) fn run(&self) -> Result<Exit> {
-        let snapshot = self.database.open()?;
-        let keys: Keys<'_> = match self.shard {
-            Some(number) => keys_of_shard(&snapshot, number)?,
-            None => Box::new(snapshot.keys()),
+        let opened = self.database.open_any()?;
+        let keys: Keys<'_> = match (&opened, self.shard) {
+            (Opened::Sharded(snapshot), Some(number)) => keys_of_shard(snapshot, number)?,
+            (Opened::Sharded(snapshot), None) => Box::new(snapshot.keys()),
+            (Opened::Container(container), None) => container.keys(),
+            (Opened::Container(_), Some(_)) => {
+                return Err(Failure::usage("--shard is for databases, found a container of another format"));
+            }
         };
         let mut errors = Errors::new();
         let mut out = context::stdout();

@@ -1,20 +1,25 @@
 //! The verbs: one file each, with its arguments and what it does.
 
+mod bench;
 mod build;
 mod completions;
 mod contains;
+mod convert;
 mod export;
 mod gc;
 mod generations;
 mod get;
 mod get_many;
+mod import;
 mod info;
 mod keys;
 mod locate;
 mod plan;
 mod publish;
 mod rollback;
+mod salvage;
 mod verify;
+mod zarr;
 
 use std::path::Path;
 
@@ -45,7 +50,8 @@ Try it:
   sharddb info numbers
 
 DB is a store that build made, one of its generations, or any directory of shards with an info
-(or with --sharding). KEY is decimal or 0x hex.
+(or with --sharding). get, get-many, keys, export, info and verify take Zarr v3 arrays too. KEY is
+decimal or 0x hex.
 
 Exit codes: 0 done or found, 1 absent, 2 usage, 3 corrupt, unsupported or malformed (or findings of
 verify), 4 not found, no space, locked and other I/O, 130 and 143 on SIGINT and SIGTERM.";
@@ -59,13 +65,18 @@ pub(crate) enum Command {
     Locate(locate::Args),
     Keys(keys::Args),
     Export(export::Args),
+    Import(import::Args),
+    Convert(convert::Args),
+    Zarr(zarr::Args),
     Info(info::Args),
     Verify(verify::Args),
     Plan(plan::Args),
     Publish(publish::Args),
     Rollback(rollback::Args),
+    Salvage(salvage::Args),
     Generations(generations::Args),
     Gc(gc::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
 }
 
@@ -79,13 +90,18 @@ impl Command {
             Command::Locate(args) => args.run(),
             Command::Keys(args) => args.run(),
             Command::Export(args) => args.run(context),
+            Command::Import(args) => args.run(context),
+            Command::Convert(args) => args.run(context),
+            Command::Zarr(args) => args.run(context),
             Command::Info(args) => args.run(context),
             Command::Verify(args) => args.run(context),
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
             Command::Rollback(args) => args.run(context),
+            Command::Salvage(args) => args.run(context),
             Command::Generations(args) => args.run(),
             Command::Gc(args) => args.run(context),
+            Command::Bench(args) => args.run(context),
             Command::Completions(args) => args.run(),
         }
     }

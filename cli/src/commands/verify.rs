@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use sharddb::{Finding, VerifyLevel, VerifyReport};
+use sharddb::{Finding, Snapshot, VerifyLevel, VerifyReport};
 
 use crate::bar::{Bar, Status};
 use crate::context::{self, Context};
-use crate::database::Database;
+use crate::database::{Database, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 
@@ -24,7 +24,7 @@ Examples:
 
 A finding a line: severity, what was expected and found, file, shard, minishard, key, and the rule in
 brackets. An error is something that some read fails on; a warning is legal, but another reader may
-stumble over it; a note is worth knowing. Exit codes: 3 with errors, in a store of ours with warnings
+stumble over it; a note is worth knowing. An array or another container is checked likewise. Exit codes: 3 with errors, in a store of ours with warnings
 too, else 0.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -87,11 +87,10 @@ struct Found<'a> {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let snapshot = self.database.open()?;
-        let progress = Arc::new(Progress::default());
-        let bar = if context.quiet { Bar::hidden() } else { progress.bar() };
-        let report = snapshot.verify_with(self.level.into(), |done, total| progress.set(done, total))?;
-        drop(bar);
+        let (report, ours) = match self.database.open_any()? {
+            Opened::Sharded(snapshot) => (self.verify_database(&snapshot, context)?, snapshot.layout().is_some()),
+            Opened::Container(container) => (container.verify(self.level.into())?, false),
+        };
         let mut out = context::stdout();
         if self.json {
             serde_json::to_writer(&mut out, &Report::of(&report)).map_err(|error| Failure::stdout(error.into()))?;
@@ -107,9 +106,14 @@ impl Args {
         }
         context.say(&report);
         // what another writer may do, ours must not
-        let ours = snapshot.layout().is_some();
         let clean = report.is_clean() && !(ours && report.warnings() > 0);
         Ok(if clean { Exit::Done } else { Exit::Corrupt })
+    }
+
+    fn verify_database(&self, snapshot: &Snapshot, context: &Context) -> Result<VerifyReport> {
+        let progress = Arc::new(Progress::default());
+        let _bar = if context.quiet { Bar::hidden() } else { progress.bar() };
+        Ok(snapshot.verify_with(self.level.into(), |done, total| progress.set(done, total))?)
     }
 }
 

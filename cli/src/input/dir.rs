@@ -23,14 +23,69 @@ use crate::key;
 
 /// Hands the pairs of a directory to `sink`.
 pub(crate) fn read(path: &Path, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
-    let names = Names::list(path, reading)?;
-    reading.progress.add_total(Some(names.keys.len() as u64));
-    for &key in &names.keys {
-        reading.check_cancel()?;
-        let bytes = read_pair(path, key, &names, sink)?;
-        reading.progress.add_done(1, bytes);
+    Directory::open(path, reading)?.read(reading, sink)
+}
+
+/// A directory whose names are known.
+pub(crate) struct Directory {
+    path: PathBuf,
+    names: Names,
+}
+
+impl Directory {
+    /// Lists the names.
+    ///
+    /// Errors: a name that does not belong there; `Io`.
+    pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Directory> {
+        Ok(Directory { path: path.to_path_buf(), names: Names::list(path, reading)? })
     }
-    Ok(Skipped { files: names.skipped })
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All keys, ascending.
+    pub(crate) fn keys(&self) -> &[u64] {
+        &self.names.keys
+    }
+
+    /// Hands the pairs to `sink`, in ascending order of keys.
+    pub(crate) fn read(&self, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
+        reading.progress.add_total(Some(self.names.keys.len() as u64));
+        for &key in &self.names.keys {
+            reading.check_cancel()?;
+            let bytes = read_pair(&self.path, key, &self.names, sink)?;
+            reading.progress.add_done(1, bytes);
+        }
+        Ok(Skipped { files: self.names.skipped })
+    }
+
+    /// The file with the value of a key, there or not.
+    pub(crate) fn value_path(&self, key: u64) -> PathBuf {
+        if self.names.index.binary_search(&key).is_ok() {
+            return self.path.join(format!("{key}.index"));
+        }
+        match self.names.gzip.binary_search(&key) {
+            Ok(_) => self.path.join(format!("{key}.gz")),
+            Err(_) => self.path.join(key.to_string()),
+        }
+    }
+
+    /// Replaces the content of `value` by the value of a key, decompressed; whether there is such a file.
+    pub(crate) fn read_value(&self, key: u64, value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        let path = self.value_path(key);
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(Failure::io("open", &path, error)),
+        };
+        match path.extension().is_some_and(|extension| extension == "gz") {
+            true => MultiGzDecoder::new(file).read_to_end(value).map_err(|error| unreadable(&path, error))?,
+            false => file.read_to_end(value).map_err(|error| Failure::io("read", &path, error))?,
+        };
+        Ok(true)
+    }
 }
 
 /// What the name of a file says.
@@ -310,6 +365,19 @@ mod tests {
             pair(u64::MAX, b"", b"last"),
         ];
         assert_eq!(read_all(&dir).unwrap(), (expected.to_vec(), Skipped { files: 0 }));
+    }
+
+    #[test]
+    fn reads_values_one_by_one() {
+        let dir = dir_of(&[("9.gz", &gzip(b"nine")), ("2", b""), ("5", b"fragments"), ("5.index", b"manifest")]);
+        let directory = Directory::open(dir.path(), &Reading::for_tests()).unwrap();
+        let mut value = b"before".to_vec();
+        for (key, expected) in [(9, &b"nine"[..]), (2, b""), (5, b"manifest")] {
+            assert!(directory.read_value(key, &mut value).unwrap());
+            assert_eq!(value, expected, "{key}");
+        }
+        assert!(!directory.read_value(7, &mut value).unwrap());
+        assert_eq!((directory.keys(), value.as_slice()), (&[2, 5, 9][..], &b""[..]));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use clap::ValueEnum;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
+pub(crate) use dir::Directory;
 pub(crate) use progress::InputProgress;
 pub(crate) use stream::Stream;
 

@@ -87,6 +87,11 @@ impl Reader for SnapshotReader {
         }
     }
 
+    fn get_many_cold(&mut self, keys: &[u64], f: impl FnMut(Option<&[u8]>)) -> Result<()> {
+        self.0.read_ahead(keys);
+        self.get_many(keys, f)
+    }
+
     fn scan(&mut self, mut f: impl FnMut(u64, &[u8])) -> Result<()> {
         let failed = self.0.scan(|pair| match pair {
             Ok((key, value)) => {

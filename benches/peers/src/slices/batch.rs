@@ -10,15 +10,37 @@ pub fn draw(sampler: &mut Sampler, count: usize) -> Slice {
     Slice::Batch(sampler.present(count))
 }
 
-/// The sum takes the position of a value in its batch into account.
+pub fn draw_cold(sampler: &mut Sampler, count: usize) -> Slice {
+    Slice::ColdBatch(sampler.present(count))
+}
+
 pub fn run<R: Reader>(reader: &mut R, keys: &[u64]) -> Result<u64> {
-    let mut sum = 0_u64;
-    for batch in keys.chunks(BATCH) {
-        let mut at = 0_u64;
-        reader.get_many(batch, |value| {
-            sum = sum.wrapping_add(value.map_or(0, head) ^ at);
-            at += 1;
-        })?;
+    sum_of_batches(keys, |batch, sum| reader.get_many(batch, |value| sum.add(value)))
+}
+
+pub fn run_cold<R: Reader>(reader: &mut R, keys: &[u64]) -> Result<u64> {
+    sum_of_batches(keys, |batch, sum| reader.get_many_cold(batch, |value| sum.add(value)))
+}
+
+/// A sum that takes the position of a value in its batch into account.
+struct Sum {
+    total: u64,
+    at: u64,
+}
+
+impl Sum {
+    #[inline]
+    fn add(&mut self, value: Option<&[u8]>) {
+        self.total = self.total.wrapping_add(value.map_or(0, head) ^ self.at);
+        self.at += 1;
     }
-    Ok(sum)
+}
+
+fn sum_of_batches(keys: &[u64], mut run: impl FnMut(&[u64], &mut Sum) -> Result<()>) -> Result<u64> {
+    let mut sum = Sum { total: 0, at: 0 };
+    for batch in keys.chunks(BATCH) {
+        sum.at = 0;
+        run(batch, &mut sum)?;
+    }
+    Ok(sum.total)
 }

@@ -20,6 +20,7 @@ pub enum Slice {
     Dependent(dependent::Chain),
     Miss(Vec<u64>),
     Batch(Vec<u64>),
+    ColdBatch(Vec<u64>),
     Whole(Vec<u64>),
     Scan(DataSet),
 }
@@ -28,7 +29,8 @@ impl Slice {
     /// Gets or pairs.
     pub fn operations(&self) -> u64 {
         match self {
-            Slice::Hit(keys) | Slice::Miss(keys) | Slice::Batch(keys) | Slice::Whole(keys) => keys.len() as u64,
+            Slice::Hit(keys) | Slice::Miss(keys) | Slice::Whole(keys) => keys.len() as u64,
+            Slice::Batch(keys) | Slice::ColdBatch(keys) => keys.len() as u64,
             Slice::Dependent(chain) => chain.steps,
             Slice::Scan(data) => data.keys,
         }
@@ -48,6 +50,7 @@ impl<R: Reader> AnyReader for R {
             Slice::Dependent(chain) => dependent::run(self, chain),
             Slice::Miss(keys) => miss::run(self, keys),
             Slice::Batch(keys) => batch::run(self, keys),
+            Slice::ColdBatch(keys) => batch::run_cold(self, keys),
             Slice::Whole(keys) => whole::run(self, keys),
             Slice::Scan(_) => scan::run(self),
         }

@@ -8,11 +8,12 @@ use rustix::fs::{Advice, fadvise, sync};
 
 use crate::bench::{Bench, check, files_under, rotated};
 use crate::clock::on_wall;
+use crate::data::Sampler;
 use crate::engine::Peer;
 use crate::measurement::{Rounds, Unit};
 use crate::process::disk_reads;
 use crate::reader::Result;
-use crate::slices::{Slice, hit};
+use crate::slices::{Slice, batch, hit};
 
 const PAGE: f64 = 4096.0;
 
@@ -25,13 +26,24 @@ pub enum Evict {
     Machine,
 }
 
-/// Nanoseconds of the wall and pages of 4096 bytes from the disk, each a get.
-pub fn measure(bench: &mut Bench<'_>, evict: Evict) -> Result<[Rounds; 2]> {
-    let mut times = Rounds::new("cold", Unit::Nanoseconds);
-    let mut pages = Rounds::new("cold, pages read a get", Unit::Count);
+/// Nanoseconds of the wall and pages of 4096 bytes from the disk, each a get: one by one, then in batches.
+pub fn measure(bench: &mut Bench<'_>, evict: Evict) -> Result<Vec<Rounds>> {
+    let mut rounds = measure_kind(bench, evict, "cold", hit::draw)?;
+    rounds.extend(measure_kind(bench, evict, "cold batch", batch::draw_cold)?);
+    Ok(rounds)
+}
+
+fn measure_kind(
+    bench: &mut Bench<'_>,
+    evict: Evict,
+    name: &str,
+    draw: fn(&mut Sampler, usize) -> Slice,
+) -> Result<Vec<Rounds>> {
+    let mut times = Rounds::new(name, Unit::Nanoseconds);
+    let mut pages = Rounds::new(format!("{name}, pages read a get"), Unit::Count);
     let peers = bench.readable();
     for round in 0..bench.effort.rounds {
-        let slice = hit::draw(&mut bench.sampler, bench.effort.cold);
+        let slice = draw(&mut bench.sampler, bench.effort.cold);
         let expected = bench.expected(&slice)?;
         for peer in rotated(&peers, round) {
             evict_files(bench, peer, evict)?;
@@ -41,7 +53,7 @@ pub fn measure(bench: &mut Bench<'_>, evict: Evict) -> Result<[Rounds; 2]> {
             pages.push(peer.name, bytes as f64 / PAGE / gets);
         }
     }
-    Ok([times, pages])
+    Ok(vec![times, pages])
 }
 
 fn run_cold<'a>(bench: &Bench<'a>, peer: &'a Peer, slice: &Slice, expected: u64) -> Result<(f64, u64)> {

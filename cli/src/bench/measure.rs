@@ -1,0 +1,277 @@
+//! The measurements: sources take turns on the same keys, and what they read must be the same.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use crate::bench::latencies::{Latencies, Percentiles};
+use crate::bench::page_cache::{Cold, disk_reads};
+use crate::bench::random::Random;
+use crate::bench::source::{Reader, Source};
+use crate::context::Context;
+use crate::failure::{Failure, Place, Result};
+
+/// Turns of each source; what disturbs one of them disturbs all sources.
+const ROUNDS: usize = 5;
+
+/// Keys of a batch, as the table names them.
+const BATCH: usize = 256;
+
+/// Lookups from a cold cache.
+const COLD: usize = 1000;
+
+/// Between two looks at whether somebody wants the run to end.
+const LOOKUPS_BETWEEN_LOOKS: usize = 64;
+
+/// How long a scan and the first pass over the keys may take.
+const BUDGET: Duration = Duration::from_secs(3);
+
+const PAGE: f64 = 4096.0;
+
+/// What was measured of one source; `None`: not measured. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) open: Option<f64>,
+    pub(crate) present: Option<Percentiles>,
+    pub(crate) absent: Option<Percentiles>,
+    pub(crate) batch_per_key: Option<f64>,
+    pub(crate) scan_per_pair: Option<f64>,
+    pub(crate) cold: Option<Percentiles>,
+    pub(crate) cold_pages: Option<f64>,
+    pub(crate) cold_batch_per_key: Option<f64>,
+}
+
+/// The keys that are looked up.
+pub(crate) struct Keys {
+    pub(crate) present: Vec<u64>,
+    pub(crate) absent: Vec<u64>,
+}
+
+impl Keys {
+    /// Of these keys of all sources so many as are read within a few seconds, and others that no source has.
+    ///
+    /// Errors: the sources do not agree about a key's value.
+    pub(crate) fn choose(mut present: Vec<u64>, sources: &[&dyn Source], context: &Context) -> Result<Keys> {
+        let mut readers = open_all(sources)?;
+        let agreed = agree(&present, &mut readers, context)?;
+        present.truncate(agreed);
+        let absent = absent_among(&present, &mut readers)?;
+        Ok(Keys { present, absent })
+    }
+}
+
+fn open_all<'a>(sources: &[&'a dyn Source]) -> Result<Vec<Box<dyn Reader + 'a>>> {
+    sources.iter().map(|source| source.open()).collect()
+}
+
+/// Compares the values of keys byte by byte for some time; how many. This also brings them into memory.
+fn agree(keys: &[u64], readers: &mut [Box<dyn Reader + '_>], context: &Context) -> Result<usize> {
+    let begun = Instant::now();
+    let (mut expected, mut found) = (Vec::new(), Vec::new());
+    for (done, &key) in keys.iter().enumerate() {
+        context.check_cancel()?;
+        if done > 0 && begun.elapsed() > BUDGET {
+            return Ok(done);
+        }
+        let mut first: Option<bool> = None;
+        for reader in &mut *readers {
+            let buffer = if first.is_none() { &mut expected } else { &mut found };
+            let there = reader.read(key, buffer)?;
+            if first.is_some_and(|first| first != there || expected != found) {
+                return Err(disagree(key, "all sources to have the same value"));
+            }
+            first = first.or(Some(there));
+        }
+        if first == Some(false) {
+            return Err(disagree(key, "a value"));
+        }
+    }
+    Ok(keys.len())
+}
+
+#[cold]
+fn disagree(key: u64, expected: &str) -> Failure {
+    let message = format!("expected {expected}, found otherwise: were the files changed since the store was built?");
+    Failure::malformed(&format!("the value of key {key}"), Place::Whole, message)
+}
+
+/// Keys that nobody has, between the others where there is room.
+fn absent_among(present: &[u64], readers: &mut [Box<dyn Reader + '_>]) -> Result<Vec<u64>> {
+    let mut random = Random::new(2);
+    let (Some(first), Some(last)) = (present.iter().min(), present.iter().max()) else { return Ok(Vec::new()) };
+    let mut absent = Vec::new();
+    for attempt in 0..4 * present.len() {
+        if absent.len() == present.len() {
+            break;
+        }
+        // dense keys leave no room between them
+        let between = attempt < 2 * present.len();
+        let key = if between { first + random.below(last - first) } else { random.next() };
+        let mut there = false;
+        for reader in &mut *readers {
+            there |= reader.get(key)?.is_some();
+        }
+        if !there {
+            absent.push(key);
+        }
+    }
+    Ok(absent)
+}
+
+/// Lookups with all in memory.
+pub(crate) fn warm(sources: &[&dyn Source], keys: &Keys, context: &Context) -> Result<Vec<Figures>> {
+    let mut figures = vec![Figures::default(); sources.len()];
+    let mut readers = open_all(sources)?;
+    for reader in &mut readers {
+        run(reader.as_mut(), &keys.present, context)?; // a newly opened one has all before it
+    }
+    let present = in_turns(&keys.present, &mut readers, context)?;
+    let absent = in_turns(&keys.absent, &mut readers, context)?;
+    for ((figures, present), absent) in figures.iter_mut().zip(present).zip(absent) {
+        figures.present = present.percentiles();
+        figures.absent = absent.percentiles();
+    }
+    for ((figures, source), reader) in figures.iter_mut().zip(sources).zip(&mut readers) {
+        figures.batch_per_key = batches(reader.as_mut(), &keys.present, context)?;
+        figures.scan_per_pair = scan(reader.as_mut(), context)?;
+        figures.open = Some(open_and_get(*source, &keys.present)?);
+    }
+    Ok(figures)
+}
+
+/// The lookups of each reader; all must read the same.
+fn in_turns(keys: &[u64], readers: &mut [Box<dyn Reader + '_>], context: &Context) -> Result<Vec<Latencies>> {
+    let mut random = Random::new(3);
+    let mut latencies = vec![Latencies::default(); readers.len()];
+    for _ in 0..ROUNDS {
+        let keys = random.draw(keys, keys.len().div_ceil(ROUNDS));
+        let mut expected = None;
+        for (reader, latencies) in readers.iter_mut().zip(&mut latencies) {
+            let sum = time_each(reader.as_mut(), &keys, latencies, context)?;
+            check_sum(*expected.get_or_insert(sum), sum)?;
+        }
+    }
+    Ok(latencies)
+}
+
+fn check_sum(expected: u64, found: u64) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    let message = format!("expected the sum {expected:#x} of all that is read, found {found:#x}");
+    Err(Failure::malformed("the sources", Place::Whole, message))
+}
+
+fn run(reader: &mut dyn Reader, keys: &[u64], context: &Context) -> Result<u64> {
+    time_each(reader, keys, &mut Latencies::default(), context)
+}
+
+/// Times every lookup; the sum of what was read.
+fn time_each(reader: &mut dyn Reader, keys: &[u64], latencies: &mut Latencies, context: &Context) -> Result<u64> {
+    let mut sum = 0_u64;
+    for keys in keys.chunks(LOOKUPS_BETWEEN_LOOKS) {
+        context.check_cancel()?;
+        for key in keys {
+            let begun = Instant::now();
+            let value = reader.get(*key)?;
+            latencies.push(begun.elapsed());
+            sum = sum.wrapping_add(value.unwrap_or(0));
+        }
+    }
+    Ok(sum)
+}
+
+/// The median time of a batch, for each key of it.
+fn batches(reader: &mut dyn Reader, keys: &[u64], context: &Context) -> Result<Option<f64>> {
+    let expected = run(reader, keys, context)?;
+    let (mut latencies, mut sum) = (Latencies::default(), 0_u64);
+    for batch in keys.chunks(BATCH) {
+        context.check_cancel()?;
+        let begun = Instant::now();
+        let Some(of_batch) = reader.get_many(batch)? else { return Ok(None) };
+        latencies.push(begun.elapsed() / u32::try_from(batch.len()).unwrap_or(1));
+        sum = sum.wrapping_add(of_batch);
+    }
+    check_sum(expected, sum)?;
+    Ok(latencies.percentiles().map(|found| found.median))
+}
+
+/// The mean time of a pair when all are read in the source's own order.
+fn scan(reader: &mut dyn Reader, context: &Context) -> Result<Option<f64>> {
+    let (mut pairs, mut total) = (0_u64, 0_u64);
+    let begun = Instant::now();
+    reader.scan(&mut |sum| {
+        (pairs, total) = (pairs + 1, total.wrapping_add(sum));
+        let enough = pairs.is_multiple_of(256) && (begun.elapsed() > BUDGET || context.interrupt.is_set());
+        if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let elapsed = begun.elapsed();
+    std::hint::black_box(total); // it must have been computed
+    context.check_cancel()?;
+    Ok((pairs > 0).then(|| elapsed.as_nanos() as f64 / pairs as f64))
+}
+
+/// The median time from a path to a value.
+fn open_and_get(source: &dyn Source, keys: &[u64]) -> Result<f64> {
+    let mut latencies = Latencies::default();
+    for key in keys.iter().take(9) {
+        let begun = Instant::now();
+        let mut reader = source.open()?;
+        reader.get(*key)?;
+        latencies.push(begun.elapsed());
+    }
+    Ok(latencies.percentiles().map_or(0.0, |found| found.median))
+}
+
+/// Adds lookups with nothing of the files in memory; why there are none, if so.
+pub(crate) fn cold(
+    sources: &[&dyn Source],
+    keys: &Keys,
+    cold: Cold,
+    figures: &mut [Figures],
+    context: &Context,
+) -> Result<Option<&'static str>> {
+    let mut keys = keys.present.clone();
+    Random::new(4).shuffle(&mut keys);
+    keys.truncate(COLD);
+    let mut expected = None;
+    for (source, figures) in sources.iter().zip(figures) {
+        let mut latencies = Latencies::default();
+        let (sum, pages) = when_cold(*source, &keys, cold, |reader| time_each(reader, &keys, &mut latencies, context))?;
+        check_sum(*expected.get_or_insert(sum), sum)?;
+        if pages == 0.0 {
+            return Ok(Some("nothing came from a disk (a file system in memory or of the network?)"));
+        }
+        figures.cold = latencies.percentiles();
+        figures.cold_pages = Some(pages / keys.len() as f64);
+        figures.cold_batch_per_key = when_cold(*source, &keys, cold, |reader| batches_once(reader, &keys, context))?.0;
+    }
+    Ok(None)
+}
+
+/// Does `work` with a newly opened reader after the pages were dropped; also how many came from the disk.
+fn when_cold<T>(
+    source: &dyn Source,
+    keys: &[u64],
+    cold: Cold,
+    work: impl FnOnce(&mut dyn Reader) -> Result<T>,
+) -> Result<(T, f64)> {
+    cold.drop_pages(&source.files(keys)?)?;
+    let mut reader = source.open()?;
+    let before = disk_reads().unwrap_or(0);
+    let result = work(reader.as_mut())?;
+    let read = disk_reads().unwrap_or(0).saturating_sub(before);
+    Ok((result, read as f64 / PAGE))
+}
+
+/// The mean time of a key in batches of which none was read before.
+fn batches_once(reader: &mut dyn Reader, keys: &[u64], context: &Context) -> Result<Option<f64>> {
+    let begun = Instant::now();
+    for batch in keys.chunks(BATCH) {
+        context.check_cancel()?;
+        reader.read_ahead(batch);
+        if reader.get_many(batch)?.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(begun.elapsed().as_nanos() as f64 / keys.len() as f64))
+}

@@ -1,0 +1,177 @@
+//! What is measured: a directory with one file a key, or a store; and what a lookup is in each.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use sharddb::Snapshot;
+
+use crate::bench::disk_usage::DiskUsage;
+use crate::database::Opening;
+use crate::failure::{Failure, Result};
+use crate::input::Directory;
+
+/// Where values are.
+pub(crate) trait Source {
+    /// The heading of its column.
+    fn name(&self) -> &'static str;
+
+    fn open(&self) -> Result<Box<dyn Reader + '_>>;
+
+    /// The files that lookups of these keys read.
+    fn files(&self, keys: &[u64]) -> Result<Vec<PathBuf>>;
+
+    fn disk_usage(&self) -> Result<DiskUsage>;
+}
+
+/// What reads values. A sum is that of all bytes of a value, so that all of them are read.
+pub(crate) trait Reader {
+    /// Replaces the content of `buffer` by the value of a key; whether it is there.
+    fn read(&mut self, key: u64, buffer: &mut Vec<u8>) -> Result<bool>;
+
+    /// The sum of the value of a key; `None` if it is not there.
+    fn get(&mut self, key: u64) -> Result<Option<u64>>;
+
+    /// The sum of the values of many keys; `None` where there is no better way than one by one.
+    fn get_many(&mut self, keys: &[u64]) -> Result<Option<u64>>;
+
+    /// Asks for what lookups of these keys will read from the disk, where that can be.
+    fn read_ahead(&mut self, keys: &[u64]);
+
+    /// Gives the sum of every value, until `f` has had enough.
+    fn scan(&mut self, f: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()>;
+}
+
+/// One file a key.
+pub(crate) struct Files(pub(crate) Directory);
+
+struct FilesReader<'a> {
+    directory: &'a Directory,
+    buffer: Vec<u8>,
+}
+
+impl Source for Files {
+    fn name(&self) -> &'static str {
+        "one file a key"
+    }
+
+    fn open(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(FilesReader { directory: &self.0, buffer: Vec::new() }))
+    }
+
+    fn files(&self, keys: &[u64]) -> Result<Vec<PathBuf>> {
+        Ok(keys.iter().map(|key| self.0.value_path(*key)).collect())
+    }
+
+    fn disk_usage(&self) -> Result<DiskUsage> {
+        DiskUsage::of(self.0.path())
+    }
+}
+
+impl Reader for FilesReader<'_> {
+    fn read(&mut self, key: u64, buffer: &mut Vec<u8>) -> Result<bool> {
+        self.directory.read_value(key, buffer)
+    }
+
+    fn get(&mut self, key: u64) -> Result<Option<u64>> {
+        let found = self.directory.read_value(key, &mut self.buffer)?;
+        Ok(found.then(|| sum(&self.buffer)))
+    }
+
+    fn get_many(&mut self, _: &[u64]) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn read_ahead(&mut self, _: &[u64]) {}
+
+    fn scan(&mut self, f: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
+        for key in self.directory.keys() {
+            if let Some(sum) = self.get(*key)?
+                && f(sum).is_break()
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A store, or what else is opened as a database.
+pub(crate) struct Store<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) opening: &'a Opening,
+}
+
+struct StoreReader(Snapshot);
+
+impl Source for Store<'_> {
+    fn name(&self) -> &'static str {
+        "ShardDb"
+    }
+
+    fn open(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(StoreReader(self.opening.open(self.path)?)))
+    }
+
+    fn files(&self, _: &[u64]) -> Result<Vec<PathBuf>> {
+        let snapshot = self.opening.open(self.path)?;
+        let directory = snapshot.shards_directory();
+        let failure = |error| Failure::io("list", directory, error);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(directory).map_err(failure)? {
+            let entry = entry.map_err(failure)?;
+            if entry.file_type().map_err(failure)?.is_file() {
+                files.push(entry.path());
+            }
+        }
+        Ok(files)
+    }
+
+    fn disk_usage(&self) -> Result<DiskUsage> {
+        DiskUsage::of(self.opening.open(self.path)?.directory())
+    }
+}
+
+impl Reader for StoreReader {
+    fn read(&mut self, key: u64, buffer: &mut Vec<u8>) -> Result<bool> {
+        Ok(self.0.get_into(key, buffer)?)
+    }
+
+    fn get(&mut self, key: u64) -> Result<Option<u64>> {
+        Ok(self.0.get(key)?.as_deref().map(sum))
+    }
+
+    fn get_many(&mut self, keys: &[u64]) -> Result<Option<u64>> {
+        let mut total = 0_u64;
+        let failed = self.0.get_many_with(keys, |_, value| match value {
+            Ok(value) => {
+                total = total.wrapping_add(value.as_deref().map_or(0, sum));
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        });
+        match failed {
+            ControlFlow::Continue(()) => Ok(Some(total)),
+            ControlFlow::Break(error) => Err(error.into()),
+        }
+    }
+
+    fn read_ahead(&mut self, keys: &[u64]) {
+        self.0.read_ahead(keys);
+    }
+
+    fn scan(&mut self, f: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
+        for entry in self.0.iter() {
+            if f(sum(&entry?.value()?)).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sum(value: &[u8]) -> u64 {
+    let (words, rest) = value.as_chunks();
+    let words = words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+    rest.iter().fold(words, |sum, byte| sum.wrapping_add(u64::from(*byte)))
+}

@@ -1,0 +1,222 @@
+//! `bench`: what lookups cost on the user's own data, beside one file a key.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use sharddb::{BulkLoader, Published};
+
+use crate::bench::disk_usage::DiskUsage;
+use crate::bench::latencies::{self, Percentiles};
+use crate::bench::measure::{self, Figures, Keys};
+use crate::bench::page_cache::Cold;
+use crate::bench::random::{Random, Sample};
+use crate::bench::scratch::Scratch;
+use crate::bench::source::{Files, Source, Store};
+use crate::bench::table::{Cell, Table, time};
+use crate::context::{self, Context};
+use crate::database::Opening;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+use crate::histogram::grouped;
+use crate::input::{Directory, Reading};
+
+/// Measure lookups on your own data: a store, or a directory with one file a key beside a store made from it
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("data").args(["path", "input"]).required(true).multiple(true))]
+#[command(after_help = "\
+Examples:
+  sharddb bench numbers                     a store: lookups, batches, scan, space
+  sharddb bench --input meshes/             builds a store from the directory, measures both, removes it
+  sharddb bench numbers --input files/      both, with a store that was built from the directory before
+  sharddb bench --input meshes/ --cold machine --temp-dir /data
+
+Prints a Markdown table; 'times' is the first column divided by the second. The files are read as
+'sharddb build' reads them: 7, or 7.gz, which is decompressed; of 7 with 7.index the value is 7.index.
+
+Warm is with everything in memory, cold with nothing of the files in it. Whatever is looked up is
+compared between the two byte by byte before, and by its sum while it is measured; a lookup reads
+every byte of the value. For figures that mean something leave the machine alone meanwhile.
+
+The space of a store is that of one generation.")]
+pub(crate) struct Args {
+    /// A store, one of its generations, or any directory of shards
+    #[arg(value_name = "DB")]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    opening: Opening,
+    /// A directory with one file a key, named by it
+    #[arg(long, value_name = "DIR")]
+    input: Option<PathBuf>,
+    /// Where the store goes that is made from --input. Default: beside DIR, so that both are on the same disk
+    #[arg(long, value_name = "DIR", requires = "input", conflicts_with = "path")]
+    temp_dir: Option<PathBuf>,
+    /// The most keys to look up; fewer if they take long
+    #[arg(long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..))]
+    lookups: u32,
+    /// What to drop from memory before cold lookups
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Cold::Files)]
+    cold: Cold,
+}
+
+/// A store that was made for the occasion.
+struct Built {
+    scratch: Scratch,
+    published: Published,
+    /// Nanoseconds of the wall.
+    time: f64,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let _cleanup = context.interrupt.cleanup(); // until what was built is removed
+        let files = self.input.as_deref().map(|path| open_directory(path, context)).transpose()?.map(Files);
+        let built = match (&self.path, &files) {
+            (None, Some(files)) => Some(self.build(&files.0, context)?),
+            _ => None,
+        };
+        let path = self.path.as_deref().or(built.as_ref().map(|built| built.scratch.path()));
+        let store = Store { path: path.unwrap_or(Path::new("")), opening: &self.opening };
+        let sources: Vec<&dyn Source> =
+            files.iter().map(|files| files as &dyn Source).chain([&store as &dyn Source]).collect();
+
+        let (keys, all) = self.choose_keys(&sources, files.as_ref(), &store, context)?;
+        context.say(format_args!("measuring {} keys", grouped(keys.present.len() as u64)));
+        let mut figures = measure::warm(&sources, &keys, context)?;
+        let cold = self.measure_cold(&sources, &keys, &mut figures, context)?;
+        let usages = sources.iter().map(|source| source.disk_usage()).collect::<Result<Vec<_>>>()?;
+
+        let mut out = context::stdout();
+        let notes = [self.title(all, &keys, built.as_ref()), method(), format!("Cold: {cold}.")];
+        let table = table(&sources, &figures, &usages, built.as_ref());
+        writeln!(out, "{table}\n{}", notes.join("\n")).map_err(Failure::stdout)?;
+        context::flush(out)?;
+        Ok(Exit::Done)
+    }
+
+    fn build(&self, directory: &Directory, context: &Context) -> Result<Built> {
+        let absolute = fs::canonicalize(directory.path());
+        let absolute = absolute.map_err(|error| Failure::io("find", directory.path(), error))?;
+        let beside = absolute.parent().unwrap_or(&absolute);
+        let scratch = Scratch::create(self.temp_dir.as_deref().unwrap_or(beside))?;
+        context.say(format_args!("building a store of {} files", grouped(directory.keys().len() as u64)));
+        let begun = Instant::now();
+        let mut options = BulkLoader::options();
+        let mut loader = options.cancel(context.interrupt.cancel().clone()).create(scratch.path())?;
+        directory.read(&Reading::of_list(context), &mut loader)?;
+        let published = loader.finish()?;
+        Ok(Built { scratch, published, time: begun.elapsed().as_nanos() as f64 })
+    }
+
+    /// The keys to look up, and how many there are in all.
+    fn choose_keys(
+        &self,
+        sources: &[&dyn Source],
+        files: Option<&Files>,
+        store: &Store<'_>,
+        context: &Context,
+    ) -> Result<(Keys, u64)> {
+        let mut sample = Sample::new(usize::try_from(self.lookups).unwrap_or(usize::MAX), Random::new(1));
+        match files {
+            Some(files) => files.0.keys().iter().for_each(|key| sample.offer(*key)),
+            None => {
+                for key in self.opening.open(store.path)?.keys() {
+                    sample.offer(key?);
+                    if sample.seen().is_multiple_of(1 << 16) {
+                        context.check_cancel()?;
+                    }
+                }
+            }
+        }
+        let all = sample.seen();
+        if all == 0 {
+            return Err(Failure::usage("expected data with at least one key, found none: there is nothing to look up"));
+        }
+        Ok((Keys::choose(sample.into_items(), sources, context)?, all))
+    }
+
+    /// What the cold lookups are like, or why there are none.
+    fn measure_cold(
+        &self,
+        sources: &[&dyn Source],
+        keys: &Keys,
+        figures: &mut [Figures],
+        context: &Context,
+    ) -> Result<&'static str> {
+        if self.cold == Cold::No {
+            return Ok(self.cold.describe());
+        }
+        if let Some(why) = Cold::impossible() {
+            return Ok(why);
+        }
+        Ok(measure::cold(sources, keys, self.cold, figures, context)?.unwrap_or(self.cold.describe()))
+    }
+
+    fn title(&self, all: u64, keys: &Keys, built: Option<&Built>) -> String {
+        let place = self.input.as_ref().or(self.path.as_ref()).map(|path| path.display().to_string());
+        let values = built.map_or_else(String::new, |built| {
+            format!(" with values of {} bytes on average", grouped(built.published.value_bytes / all.max(1)))
+        });
+        format!(
+            "{}: {} keys{values}; {} of them looked up in no order, absent keys as many.",
+            place.unwrap_or_default(),
+            grouped(all),
+            grouped(keys.present.len() as u64)
+        )
+    }
+}
+
+fn open_directory(path: &Path, context: &Context) -> Result<Directory> {
+    context.say(format_args!("reading the names in {}", path.display()));
+    Directory::open(path, &Reading::of_list(context))
+}
+
+/// How and where it was measured.
+fn method() -> String {
+    let cpu = fs::read_to_string("/proc/cpuinfo").ok();
+    let cpu = cpu.as_deref().and_then(|text| text.lines().find(|line| line.starts_with("model name")));
+    let cpu = cpu.and_then(|line| line.split_once(": ")).map_or(std::env::consts::ARCH, |(_, name)| name);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!(
+        "ShardDb {}, {cpu}, {} cores, {} {}; one thread, wall time; the clock takes {} of each lookup.",
+        env!("CARGO_PKG_VERSION"),
+        std::thread::available_parallelism().map_or(1, usize::from),
+        std::env::consts::OS,
+        kernel.trim(),
+        time(latencies::clock()),
+    )
+}
+
+fn table(sources: &[&dyn Source], figures: &[Figures], usages: &[DiskUsage], built: Option<&Built>) -> Table {
+    let mut table = Table::new(sources.iter().map(|source| source.name()).collect());
+    let of_figures = |cell: &dyn Fn(&Figures) -> Cell| -> Vec<Cell> { figures.iter().map(cell).collect() };
+    let median = |found: Option<Percentiles>| nanoseconds(found.map(|found| found.median));
+    let p99 = |found: Option<Percentiles>| nanoseconds(found.map(|found| found.p99));
+    table.row("lookup, median", of_figures(&|it| median(it.present)));
+    table.row("lookup, p99", of_figures(&|it| p99(it.present)));
+    table.row("absent key, median", of_figures(&|it| median(it.absent)));
+    table.row("absent key, p99", of_figures(&|it| p99(it.absent)));
+    table.row("batch of 256, a key", of_figures(&|it| nanoseconds(it.batch_per_key)));
+    table.row("all values, each", of_figures(&|it| nanoseconds(it.scan_per_pair)));
+    table.row("open and first lookup", of_figures(&|it| nanoseconds(it.open)));
+    // where the first lookups bring in what the later ones need, a median would hide them
+    table.row("cold lookup, mean", of_figures(&|it| nanoseconds(it.cold.map(|found| found.mean))));
+    table.row("cold lookup, p99", of_figures(&|it| p99(it.cold)));
+    table.row("cold lookup, 4 KiB pages read", of_figures(&|it| it.cold_pages.map_or(Cell::Nothing, Cell::Mean)));
+    table.row("cold batch of 256, a key", of_figures(&|it| nanoseconds(it.cold_batch_per_key)));
+
+    let of_usages = |cell: &dyn Fn(&DiskUsage) -> Cell| -> Vec<Cell> { usages.iter().map(cell).collect() };
+    table.row("bytes on disk, apparent", of_usages(&|it| Cell::Bytes(it.apparent)));
+    table.row("bytes on disk, allocated", of_usages(&|it| it.allocated.map_or(Cell::Nothing, Cell::Bytes)));
+    table.row("files", of_usages(&|it| Cell::Count(it.files)));
+    table.row("inodes", of_usages(&|it| Cell::Count(it.inodes)));
+    if let Some(built) = built {
+        table.row("build, synced", vec![Cell::Nothing, Cell::Nanoseconds(built.time)]);
+    }
+    table
+}
+
+fn nanoseconds(found: Option<f64>) -> Cell {
+    found.map_or(Cell::Nothing, Cell::Nanoseconds)
+}

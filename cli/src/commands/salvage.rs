@@ -1,0 +1,139 @@
+//! `salvage`: what is left of a damaged data set, as a new store.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+use sharddb::{Finding, OpenOptions, Salvage};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+use crate::sharding;
+use crate::size::Size;
+
+/// Write a new store of all pairs of a damaged one that can still be proved right
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sharddb salvage damaged whole > lost.ndjson
+  sharddb salvage damaged/gen-0000000007 whole --lost lost.ndjson
+  sharddb salvage shards-without-info whole --sharding spec.json
+
+A pair is proved by its check; in a data set without checks by its place and bounds: its key hashes to
+where it stands, its bytes lie in the file and over no index; compressed values must decode. A sound
+manifest or a sound info is enough to open DB. What is lost is told as one JSON object a line:
+{\"shard\": 1, \"minishard\": 7, \"key\": \"42\", \"reason\": \"value-check\", ..}; without a key, all of a minishard or
+shard. zlib in place of gzip, and entries in the wrong slots, as neuroglancer-scripts writes them, are
+understood and told. Exit codes: 0 if nothing is lost, else 3.")]
+pub(crate) struct Args {
+    /// The damaged store, one of its generations, or any directory of shards
+    #[arg(value_name = "DB")]
+    damaged: PathBuf,
+    /// The new store: there must be nothing of that name yet
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// Where to write what is lost; - is standard output
+    #[arg(long, value_name = "FILE|-", default_value = "-")]
+    lost: PathBuf,
+    /// The sharding specification: the JSON object, or a file that is or has it. Default: that of manifest or info
+    #[arg(long, value_name = "FILE|JSON")]
+    sharding: Option<String>,
+    /// Where in the info the data set is described: the JSON pointer of the object that has "sharding"
+    #[arg(long, value_name = "POINTER", conflicts_with = "sharding")]
+    sharding_at: Option<String>,
+    /// The most bytes that a value may have
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    max_value: Size,
+    /// The memory to use
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Size,
+}
+
+/// A loss, as a line.
+#[derive(Serialize)]
+struct Lost<'a> {
+    shard: Option<u64>,
+    minishard: Option<u64>,
+    key: Option<String>,
+    reason: &'a str,
+    message: &'a str,
+    file: Option<String>,
+    offset: Option<u64>,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        self.check_out()?;
+        let salvage = Salvage::open_with(&self.damaged, &self.opening()?)?;
+        let mut lines = self.open_lost()?;
+        let _cleanup = context.interrupt.cleanup(); // until the loader has removed its files
+        let mut options = salvage.build_options();
+        options.memory(self.memory.0).cancel(Arc::clone(context.interrupt.cancel()));
+        let mut loader = options.create(&self.out)?;
+        let mut told = Ok(());
+        let report = salvage.write(&mut loader, |lost| {
+            if told.is_ok() {
+                told = write_line(&mut lines, &Lost::of(lost));
+            }
+        })?;
+        told.and_then(|()| lines.flush()).map_err(|error| self.lost_failure(error))?;
+        let published = loader.finish()?;
+        context.say(report);
+        context.say(format_args!("published {} of {} keys", published.generation, published.keys));
+        Ok(if report.losses == 0 { Exit::Done } else { Exit::Corrupt })
+    }
+
+    fn check_out(&self) -> Result<()> {
+        match fs::symlink_metadata(&self.out) {
+            Ok(_) => Err(Failure::usage(format!("expected a new store, found {} there already", self.out.display()))),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn opening(&self) -> Result<OpenOptions> {
+        let mut options = OpenOptions::new();
+        options.max_value_bytes(self.max_value.0);
+        if let Some(argument) = &self.sharding {
+            options.spec(sharding::read(argument)?);
+        }
+        if let Some(pointer) = &self.sharding_at {
+            options.pointer(pointer);
+        }
+        Ok(options)
+    }
+
+    fn open_lost(&self) -> Result<BufWriter<Box<dyn Write>>> {
+        if self.lost == Path::new("-") {
+            return Ok(BufWriter::new(Box::new(io::stdout().lock())));
+        }
+        let file = fs::File::create(&self.lost).map_err(|error| Failure::io("create", &self.lost, error))?;
+        Ok(BufWriter::new(Box::new(file)))
+    }
+
+    fn lost_failure(&self, error: io::Error) -> Failure {
+        if self.lost == Path::new("-") { Failure::stdout(error) } else { Failure::io("write", &self.lost, error) }
+    }
+}
+
+impl Lost<'_> {
+    fn of(finding: &Finding) -> Lost<'_> {
+        let location = finding.location();
+        Lost {
+            shard: location.shard.map(|shard| shard.0),
+            minishard: location.minishard.map(|minishard| minishard.0),
+            key: finding.key().map(|key| key.to_string()),
+            reason: finding.kind().as_str(),
+            message: finding.message(),
+            file: finding.path().map(|path| path.display().to_string()),
+            offset: location.offset,
+        }
+    }
+}
+
+fn write_line(to: &mut dyn Write, lost: &Lost<'_>) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, lost)?;
+    writeln!(to)
+}

@@ -1,0 +1,136 @@
+//! `zarr`: the chunks of an array in other files.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+use sharddb::container::ContainerOptions;
+use sharddb::container::zarr::{IndexLocation, ZarrArray, ZarrMetadata, copy};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+use crate::histogram::grouped;
+
+/// Put the chunks of a Zarr v3 array into shards, other shards, or files of their own
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sharddb zarr pack one-file-a-chunk.zarr packed.zarr --shard-shape 64,512,512
+  sharddb zarr reshard packed.zarr repacked.zarr --shard-shape 256,256,256 --index-location start
+  sharddb zarr unpack packed.zarr one-file-a-chunk.zarr
+
+The bytes of the chunks stay as they are: nothing is decoded. The new array appears when it is whole.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// From one file a chunk to many chunks a shard
+    Pack(Packing),
+    /// From shards to other shards
+    Reshard(Packing),
+    /// From shards to one file a chunk
+    Unpack(Places),
+}
+
+#[derive(Debug, clap::Args)]
+struct Places {
+    /// The directory of the array
+    source: PathBuf,
+    /// The directory of the new array; nothing may be there yet
+    out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct Packing {
+    #[command(flatten)]
+    places: Places,
+    /// Elements of a shard along each axis. Default: as it is, for pack 8 chunks along each axis
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
+    shard_shape: Vec<u64>,
+    /// Elements of a chunk along each axis; must be what the array has, since chunks stay as they are
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
+    chunk_shape: Vec<u64>,
+    /// Where a shard has its index. Default: as it is, for pack the end
+    #[arg(long, value_enum, value_name = "WHERE")]
+    index_location: Option<Location>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Location {
+    /// Before the chunks
+    Start,
+    /// Behind the chunks
+    End,
+}
+
+/// The default of `pack`, along each axis.
+const CHUNKS_PER_SHARD: u64 = 8;
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        match &self.verb {
+            Verb::Pack(packing) => packing.run(context, false),
+            Verb::Reshard(packing) => packing.run(context, true),
+            Verb::Unpack(places) => {
+                let source = places.open()?;
+                let metadata = source.metadata().unsharded()?;
+                places.copy(context, &source, &metadata)
+            }
+        }
+    }
+}
+
+impl Packing {
+    fn run(&self, context: &Context, sharded: bool) -> Result<Exit> {
+        let source = self.places.open()?;
+        let metadata = source.metadata();
+        if metadata.is_sharded() != sharded {
+            let verb = if sharded { "has no shards: use pack" } else { "has shards already: use reshard" };
+            return Err(Failure::usage(format!("{} {verb}", self.places.source.display())));
+        }
+        if !self.chunk_shape.is_empty() && self.chunk_shape != metadata.chunk_shape() {
+            let (expected, found) = (metadata.chunk_shape(), &self.chunk_shape);
+            let message = format!("expected the chunk shape that the array has, {expected:?}, found {found:?}");
+            return Err(Failure::usage(message));
+        }
+        let location = self.index_location.map(|location| match location {
+            Location::Start => IndexLocation::Start,
+            Location::End => IndexLocation::End,
+        });
+        let target = metadata.sharded(&self.shard_shape(metadata), location)?;
+        self.places.copy(context, &source, &target)
+    }
+
+    fn shard_shape(&self, metadata: &ZarrMetadata) -> Vec<u64> {
+        match (self.shard_shape.is_empty(), metadata.is_sharded()) {
+            (false, _) => self.shard_shape.clone(),
+            (true, true) => metadata.shard_shape().to_vec(),
+            (true, false) => metadata.chunk_shape().iter().map(|len| len.saturating_mul(CHUNKS_PER_SHARD)).collect(),
+        }
+    }
+}
+
+impl Places {
+    fn open(&self) -> Result<ZarrArray> {
+        Ok(ZarrArray::open_with(&self.source, &ContainerOptions::new())?)
+    }
+
+    fn copy(&self, context: &Context, source: &ZarrArray, metadata: &ZarrMetadata) -> Result<Exit> {
+        let _cleanup = context.interrupt.cleanup();
+        let chunks = copy(source, &self.out, metadata, |_, _| go_on(context))?;
+        context.say(format_args!("{} chunks in {}", grouped(chunks), self.out.display()));
+        Ok(Exit::Done)
+    }
+}
+
+/// Whether to go on with what is being written.
+pub(super) fn go_on(context: &Context) -> ControlFlow<()> {
+    match context.check_cancel() {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
+}

@@ -1,0 +1,68 @@
+//! `salvage` writes what can be proved to a new store and a line for each loss.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::fs;
+
+use common::{Place, foreign, sharddb};
+use serde_json::json;
+
+/// A store of 300 keys, `value N` each, in which the last byte of the only shard is changed.
+fn damaged(place: &Place) -> String {
+    let lines: String = (0..300).map(|key| format!("{{\"key\":{key},\"text\":\"value {key}\"}}\n")).collect();
+    let (store, input) = (place.text("store"), place.write("in.ndjson", lines));
+    sharddb(["build", &store, "--input", &input]).expect(0);
+    let path = place.path("store/gen-0000000001/0.shard");
+    let mut shard = fs::read(&path).unwrap();
+    *shard.last_mut().unwrap() ^= 1;
+    fs::remove_file(&path).unwrap(); // read-only
+    fs::write(&path, shard).unwrap();
+    store
+}
+
+#[test]
+fn one_changed_byte_loses_one_pair() {
+    let place = Place::new();
+    let (store, out) = (damaged(&place), place.text("out"));
+    let run = sharddb(["salvage", &store, &out]).expect(3);
+    let lines = run.json_lines();
+    let [lost] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&lost["shard"], &lost["reason"]), (&json!(0), &json!("value-check")));
+    assert!(lost["minishard"].is_u64() && lost["file"].as_str().unwrap().ends_with("0.shard"), "{lost}");
+    let key = lost["key"].as_str().unwrap();
+    assert!(run.stderr.contains("299 pairs kept, 1 losses, 1 of the manifest's keys missing"), "{}", run.stderr);
+
+    sharddb(["verify", &out]).expect(0);
+    sharddb(["get", &out, key]).expect(1);
+    let other = if key == "7" { "8" } else { "7" };
+    assert_eq!(sharddb(["get", &out, other]).expect(0).text(), format!("value {other}"));
+}
+
+#[test]
+fn losses_go_to_a_file_and_quiet_says_nothing() {
+    let place = Place::new();
+    let (store, lost) = (damaged(&place), place.text("lost.ndjson"));
+    let run = sharddb(["-q", "salvage", &store, &place.text("out"), "--lost", &lost]).expect(3);
+    assert_eq!((run.text(), run.stderr.as_str()), ("", ""));
+    assert_eq!(fs::read_to_string(lost).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn a_data_set_of_others_comes_out_whole() {
+    let place = Place::new();
+    let (db, out) = (foreign(&place), place.text("out"));
+    assert_eq!(sharddb(["salvage", &db, &out]).expect(0).text(), "");
+    let both = [&db, &out].map(|path| sharddb(["export", path, "--format", "ndjson"]).expect(0).stdout);
+    assert_eq!(both[0], both[1]);
+    sharddb(["salvage", &place.text("none"), &place.text("out2")]).expect_error(4, &["none"]);
+}
+
+#[test]
+fn nothing_is_written_over() {
+    let place = Place::new();
+    let (db, out) = (foreign(&place), place.write("out/file", "x"));
+    sharddb(["salvage", &db, &place.text("out")]).expect_error(2, &["expected a new store"]);
+    assert_eq!(fs::read_to_string(out).unwrap(), "x");
+}

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Proves that the targets can see: in a copy of the sources, one check is taken away at a time, and the target whose
+# subject it is must find that within a minute:
+#
+#   fuzz/planted.sh [TARGET..]
+#
+# The copy is fuzz/work/planted/tree; fuzz/run.sh builds the sound targets again. Exit: 1 if a bug was not found, or cannot be planted any more.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds=60
+copy=$PWD/fuzz/work/planted/tree
+host=$(rustc -vV | sed -n 's/^host: //p')
+export CARGO_TARGET_DIR=$PWD/fuzz/target # the dependencies are built there already
+wanted=" ${*:-} "
+
+rm -rf "$copy"
+mkdir -p "$copy"
+git ls-files -z -- ':!tests' ':!docs' ':!fuzz/corpus' | xargs -0 cp --parents -t "$copy"
+cargo run --quiet --manifest-path fuzz/Cargo.toml --example seeds -- tests/data fuzz/work/seeds
+
+passed=0
+failed=0
+
+plant() { # TARGET FILE WHAT-IS-THERE WHAT-IS-PUT: the bug is in the difference
+    local target=$1 file=$2 from=$3 to=$4 sound begun
+    [ "$wanted" = '  ' ] || [[ $wanted == *" $target "* ]] || return 0
+    sound=$(<"$copy/$file")
+    if [[ $sound != *"$from"* ]]; then
+        echo "$target: expected to find this in $file, plant the bug anew: $from"
+        failed=$((failed + 1))
+        return 0
+    fi
+    printf '%s\n' "${sound/"$from"/"$to"}" >"$copy/$file"
+    (cd "$copy/fuzz" && cargo +nightly fuzz build --fuzz-dir . "$target" 2>"../../$target.build")
+    mkdir -p "fuzz/corpus/$target" "fuzz/work/seeds/$target" "fuzz/work/planted/found"
+    begun=$SECONDS
+    if "$CARGO_TARGET_DIR/$host/release/$target" "$(mktemp -d -p fuzz/work/planted)" "fuzz/corpus/$target" \
+        "fuzz/work/seeds/$target" -artifact_prefix=fuzz/work/planted/found/ -max_total_time=$seconds -max_len=4096 \
+        -timeout=30 -use_value_profile=1 >"fuzz/work/planted/$target.log" 2>&1; then
+        echo "$target: NOT FOUND within $seconds s: $file without \`$from\`"
+        failed=$((failed + 1))
+    else
+        echo "$target: found after $((SECONDS - begun)) s: $file without \`$from\`"
+        passed=$((passed + 1))
+    fi
+    printf '%s\n' "$sound" >"$copy/$file"
+}
+
+plant spec_json src/spec.rs '64 - minishard_bits)?' '64)?'
+plant info_json src/info.rs 'name.filter(below)' 'name.filter(|name| below(name) || true)'
+plant shard_index src/byte_range.rs 'start <= end && end <= file_len' 'start <= end'
+plant minishard_index src/format/minishard_index.rs 'if bytes.len().is_multiple_of(24)' 'if true'
+plant whole_shard src/byte_range.rs 'start <= end && end <= file_len' 'end <= file_len'
+plant differential src/byte_range.rs 'self.start <= self.end && i64' 'i64'
+plant directory src/manifest.rs 'if found != expected.as_bytes() {' 'if found.len() != expected.len() {'
+plant loader src/shard/sections.rs 'u64::from(self.behind_empty && empty' 'u64::from(false && empty'
+plant inputs cli/src/input/binary.rs 'if found < expected {' 'if false {'
+
+rm -rf /dev/shm/sharddb-fuzz-*
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,100 @@
+//! What is asked of a shard or a snapshot, and what the naive reader has to say about the answers.
+
+use sharddb::{Result, Shard, Snapshot, Value};
+
+use crate::case::ShardCase;
+use crate::naive::Broken;
+
+/// Every call on a shard, whatever it says; each walk must end.
+pub fn everything(shard: &Shard, keys: &[u64]) {
+    for key in keys {
+        let _ = (shard.get(*key), shard.contains(*key), shard.locate(*key));
+        for n in [0, 1, 16, u64::MAX] {
+            let _ = shard.get_prefix(*key, n);
+        }
+    }
+    let most = shard.file_bytes() as usize + 100; // rows and errors take bytes, but for 64 entries of the shard index
+    let mut steps = 0;
+    for entry in shard.iter() {
+        steps += 1;
+        assert!(steps <= most, "a walk over {} bytes does not end", shard.file_bytes());
+        let Ok(entry) = entry else { continue };
+        let _ = (entry.value(), entry.prefix(), entry.encoded_value(), entry.value_location());
+        let _ = (entry.key(), entry.location(), entry.stored_len());
+    }
+    let _ = (shard.count(), shard.keys().count(), format!("{shard:?}"));
+}
+
+/// Every call on a snapshot, whatever it says.
+pub fn everything_of(snapshot: &Snapshot, keys: &[u64]) {
+    let mut buffer = Vec::new();
+    for key in keys {
+        let _ = (snapshot.get(*key), snapshot.get_into(*key, &mut buffer), snapshot.contains(*key));
+        let _ = (snapshot.locate(*key), snapshot.get_prefix(*key, 3));
+    }
+    let requests: Vec<_> = keys.iter().map(|key| (*key, 2)).collect();
+    let _ = (snapshot.get_many(keys), snapshot.contains_many(keys), snapshot.locate_many(keys));
+    let _ = (snapshot.get_prefix_many(&requests), snapshot.count(), snapshot.len(), snapshot.stats());
+    for entry in snapshot.iter().flatten() {
+        let _ = (entry.value(), entry.prefix(), entry.encoded_value());
+    }
+    snapshot.range(..).flatten().for_each(|entry| drop(entry.value()));
+    for shard in snapshot.shards().flatten() {
+        let _ = shard.count();
+    }
+}
+
+/// The library and the naive reader agree on every key and on the listing.
+pub fn agreement(case: &ShardCase) {
+    let shard = case.shard();
+    for key in case.keys() {
+        let naive = case.naive.get(&case.bytes, key);
+        assert_eq!(answer(shard.get(key)), naive, "key {key} of {case:?}");
+        if let Ok(there) = shard.contains(key) {
+            assert!(there || naive == Ok(None), "contains {key} of {case:?}");
+        }
+    }
+    let listing: Vec<_> =
+        shard.iter().map(|entry| entry.map(|entry| (entry.key(), entry)).map_err(|_| Broken)).collect();
+    let expected = naive_listing(case);
+    let keys: Vec<_> =
+        listing.iter().map(|item| item.as_ref().map(|(key, _)| *key).map_err(|broken| *broken)).collect();
+    let expected_keys: Vec<_> =
+        expected.iter().map(|item| item.as_ref().map(|(key, _)| *key).map_err(|it| *it)).collect();
+    assert_eq!(keys, expected_keys, "the listing of {case:?}");
+    for (found, expected) in listing.iter().zip(&expected) {
+        if let (Ok((key, entry)), Ok((_, value))) = (found, expected) {
+            assert_eq!(
+                answer(entry.value().map(Some)),
+                value.clone().map(Some),
+                "key {key} of the listing of {case:?}"
+            );
+        }
+    }
+}
+
+fn answer(result: Result<Option<Value<'_>>>) -> Result<Option<Vec<u8>>, Broken> {
+    result.map(|value| value.map(|value| value.to_vec())).map_err(|_| Broken)
+}
+
+type Listed = Result<(u64, Result<Vec<u8>, Broken>), Broken>;
+
+/// All rows in storage order; an error for each row or minishard that is bad, and one for all that the shard index lacks.
+fn naive_listing(case: &ShardCase) -> Vec<Listed> {
+    let (spec, bytes) = (case.naive, &case.bytes[..]);
+    let mut listing = Vec::new();
+    for minishard in 0..1u64 << spec.minishard_bits {
+        if (bytes.len() as u64) < 16 * (minishard + 1) {
+            listing.push(Err(Broken));
+            break;
+        }
+        match spec.rows(bytes, minishard) {
+            Ok(rows) => listing.extend(
+                rows.iter()
+                    .map(|row| spec.stored(bytes, row.start, row.end).map(|_| (row.id, spec.value(bytes, *row)))),
+            ),
+            Err(Broken) => listing.push(Err(Broken)),
+        }
+    }
+    listing
+}

@@ -1,0 +1,64 @@
+//! Small stores that hold every kind of bytes that a generation of ours can hold, as templates for damage.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use sharddb::{BulkLoader, Encoding, HashFunction, ShardDb, ShardingSpec, ValueAlignment};
+
+use crate::scratch;
+
+/// For each key the prefix and the value.
+pub type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
+
+/// The files of a generation and what they hold.
+pub struct Template {
+    /// By name, in order: shards, `info`, `lease`, `manifest.json`.
+    pub files: Vec<(String, Vec<u8>)>,
+    pub pairs: Pairs,
+}
+
+impl Template {
+    /// One for each combination of encodings, each with another layout.
+    pub fn all() -> Vec<Template> {
+        use Encoding::{Gzip, Raw};
+        vec![
+            Template::new(Raw, Raw, false, ValueAlignment::One),
+            Template::new(Gzip, Raw, true, ValueAlignment::Eight),
+            Template::new(Raw, Gzip, true, ValueAlignment::One),
+            Template::new(Gzip, Gzip, false, ValueAlignment::Sixteen),
+        ]
+    }
+
+    fn new(index: Encoding, data: Encoding, prefixes: bool, alignment: ValueAlignment) -> Template {
+        let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 1, 1).unwrap();
+        let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
+        let store = scratch::directory("template");
+        let mut options = BulkLoader::options();
+        options.threads(1).memory(16 << 20).spec(spec).value_alignment(alignment);
+        let mut loader = options.create(&store).unwrap();
+        let mut pairs = Pairs::new();
+        for tag in 0..10u8 {
+            let prefix = if prefixes { vec![!tag; usize::from(tag % 4)] } else { vec![] };
+            let value: Vec<u8> = (0..tag.saturating_sub(3)).map(|at| tag ^ at).collect();
+            loader.insert_with_prefix(u64::from(tag) * 7, &prefix, &value).unwrap();
+            pairs.insert(u64::from(tag) * 7, (prefix, value));
+        }
+        loader.finish().unwrap();
+        let generation = ShardDb::open_pread(&store).unwrap().snapshot().directory().to_path_buf();
+        let files = files(&generation);
+        fs::remove_dir_all(store).unwrap();
+        Template { files, pairs }
+    }
+}
+
+/// All files of a directory by name.
+pub fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_string(), fs::read(&path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}

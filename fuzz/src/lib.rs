@@ -1,0 +1,7 @@
+//! What the fuzz targets share: a naive reader, inputs that get past the first check, and what is asked of them.
+
+pub mod ask;
+pub mod case;
+pub mod generation;
+pub mod naive;
+pub mod scratch;

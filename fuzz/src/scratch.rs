@@ -1,0 +1,14 @@
+//! A directory of this process for files that the targets write: in memory where there is such a file system.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// An empty directory, made anew.
+pub fn directory(name: &str) -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let root = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+    let path = root.join(format!("sharddb-fuzz-{}", std::process::id())).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}

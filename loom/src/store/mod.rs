@@ -1,0 +1,85 @@
+//! A store, of whose files these are the library's and the others stand for it.
+
+#[path = "../../../src/store/current.rs"]
+pub(crate) mod current;
+pub mod fs;
+#[path = "../../../src/store/gc.rs"]
+pub(crate) mod gc;
+#[path = "../../../src/store/generation_id.rs"]
+pub mod generation_id;
+#[path = "../../../src/store/lease.rs"]
+pub(crate) mod lease;
+
+/// Of `store/scratch.rs`, the one line that gc needs.
+pub(crate) mod scratch {
+    pub(crate) fn name_for_deletion(generation: &str) -> String {
+        format!("tmp-gc-{generation}")
+    }
+}
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::manifest;
+
+pub use gc::GcReport;
+pub use generation_id::GenerationId;
+
+/// The directory of the one store.
+pub const STORE: &str = "/store";
+
+/// A reader's hold on a generation.
+pub struct Reader(lease::LeasedGeneration);
+
+impl Reader {
+    /// As `ShardDb::open` and `refresh` do it.
+    pub fn open() -> Result<Reader> {
+        lease::LeasedGeneration::acquire_current(Path::new(STORE)).map(Reader)
+    }
+
+    pub fn id(&self) -> u64 {
+        self.0.id.get()
+    }
+
+    pub fn is_held(&self) -> bool {
+        matches!(self.0.lease, lease::Lease::Held(_))
+    }
+
+    /// The number in a shard that is opened only now; `None` if there is no such file.
+    pub fn get(&self) -> Option<u64> {
+        fs::content(&self.0.path.join("0.shard"))
+    }
+}
+
+/// What a writer that has the lock of the store does at the end of a build: a complete generation gets its name by one
+/// rename, then `current` leads to it.
+pub fn publish(number: u64) {
+    let id = id(number);
+    fs::place_generation(&Path::new(STORE).join(id.to_string()), number);
+    current::swap(Path::new(STORE), id).unwrap();
+}
+
+pub fn roll_to(number: u64) {
+    current::swap(Path::new(STORE), id(number)).unwrap();
+}
+
+pub fn collect(keep: usize) -> GcReport {
+    gc::gc(Path::new(STORE), keep).unwrap()
+}
+
+pub fn id(number: u64) -> GenerationId {
+    GenerationId::new(number).unwrap()
+}
+
+fn generations(store: &Path) -> Result<Vec<GenerationId>> {
+    let names = fs::names(store)?;
+    Ok(names.iter().filter_map(|name| GenerationId::from_name(name)).collect())
+}
+
+fn is_complete(store: &Path, id: GenerationId) -> bool {
+    fs::is_file(&store.join(id.to_string()).join(manifest::FILE_NAME))
+}
+
+fn no_current(store: &Path) -> Error {
+    Error::invalid_input("nothing was published").at_path(store)
+}

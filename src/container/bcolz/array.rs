@@ -1,0 +1,515 @@
+//! One column of rows, in either layout.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::byte_range::ByteRange;
+use crate::container::bcolz::attributes::Attributes;
+use crate::container::bcolz::chunks::{ChunkFiles, Chunks, Place, Superchunks};
+use crate::container::bcolz::dtype::{ByteOrder, Dtype, Kind};
+use crate::container::bcolz::imported::{ARRAY_MEMBER, preserved_array};
+use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, meta_path};
+use crate::container::bcolz::table::BcolzTable;
+use crate::container::{Container, ContainerOptions, Form, KeySpace, blosc, owned};
+use crate::error::{Error, ErrorKind, Result};
+use crate::json;
+use crate::shard::{Value, ValueLocation};
+use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
+
+/// The most dimensions that NumPy knows.
+const MAX_DIMENSIONS: usize = 64;
+
+/// An array of rows in compressed chunks: a carray, or a column of a table. A key is the number of a chunk.
+///
+/// Decoded chunks and rows are the bytes that were compressed: in the byte order that the type states. In the layout as
+/// shipped the meta files say how many rows there are, and what a chunk holds beyond is not shown; in superchunks their
+/// headers do.
+///
+/// ```no_run
+/// use sharddb::container::bcolz::BcolzArray;
+///
+/// let array = BcolzArray::open("prices")?;
+/// let rows = array.read_rows(0..10)?;
+/// assert_eq!(rows.len() as u64, 10 * array.row_bytes());
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+pub struct BcolzArray {
+    /// Of the data set: of the array itself, or of the table that it is a column of in superchunks.
+    pub(super) root: PathBuf,
+    pub(super) data: PathBuf,
+    pub(super) layout: Layout,
+    pub(super) dtype: Dtype,
+    pub(super) byte_order: ByteOrder,
+    pub(super) order: Order,
+    /// The lengths of the dimensions but the first.
+    pub(super) row_shape: Vec<u64>,
+    /// The bytes of a row; 0 if rows have no length of their own.
+    pub(super) row_len: u64,
+    /// Of each chunk but the last.
+    pub(super) chunk_rows: u64,
+    pub(super) rows: u64,
+    pub(super) sizes: Sizes,
+    pub(super) storage: MetaFile,
+    pub(super) chunks: Chunks,
+    pub(super) options: ContainerOptions,
+}
+
+impl BcolzArray {
+    /// Opens an array for positioned reads; a column of a table by the table's path followed by the column's name.
+    ///
+    /// Errors: `Io`; `InvalidSpec` if a meta file does not say what it must; `Corrupt`; `InvalidInput` if it is a table.
+    pub fn open(path: impl AsRef<Path>) -> Result<BcolzArray> {
+        BcolzArray::open_with(path, &ContainerOptions::new())
+    }
+
+    /// Opens an array in another way.
+    pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzArray> {
+        let root = path.as_ref();
+        if root.join(ROOTDIRS).exists() {
+            return Err(is_table(root));
+        }
+        if let Some((table, column)) = table_above(root) {
+            return BcolzTable::open_with(table, options)?.into_column(&column);
+        }
+        let storage = MetaFile::read(meta_path(root, STORAGE))?;
+        let Some(dtype) = storage.get("dtype").and_then(Json::as_str).map(str::to_string) else {
+            return Err(match storage.get("dtype") {
+                Some(Json::Object(_)) => is_table(root),
+                found => storage.invalid("the name of a type for \"dtype\"", found),
+            });
+        };
+        BcolzArray::open_column(root, root.join("data"), &dtype, storage, options)
+    }
+
+    /// Whether there is something at `path` that looks like an array, or like a column of a table.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        let root = path.as_ref();
+        meta_path(root, STORAGE).is_file() || table_above(root).is_some()
+    }
+
+    /// Opens a column whose chunks are in `data`, as the meta files of `root` say.
+    pub(super) fn open_column(
+        root: &Path,
+        data: PathBuf,
+        dtype: &str,
+        storage: MetaFile,
+        options: &ContainerOptions,
+    ) -> Result<BcolzArray> {
+        let dtype = Dtype::parse(dtype).map_err(|error| error.at_path(storage.path()))?;
+        let sizes = Sizes::read(root)?;
+        let layout = layout_of(&storage)?;
+        let row_shape = sizes.shape.get(1..).unwrap_or_default().to_vec();
+        let row_len = row_len(&dtype, &row_shape, &sizes, layout)?;
+        let mut array = BcolzArray {
+            root: root.to_path_buf(),
+            layout,
+            byte_order: dtype.byte_order().unwrap_or(storage.byte_order()?),
+            order: storage.order()?,
+            chunk_rows: stated_chunk_rows(&storage, &dtype)?,
+            rows: sizes.rows(),
+            chunks: Chunks::Superchunks(Superchunks::none()),
+            dtype,
+            data,
+            row_shape,
+            row_len,
+            sizes,
+            storage,
+            options: options.clone(),
+        };
+        array.find_chunks()?;
+        Ok(array)
+    }
+
+    fn find_chunks(&mut self) -> Result<()> {
+        if self.layout == Layout::Shipped {
+            let nchunks = self.rows.div_ceil(self.chunk_rows);
+            self.chunks = Chunks::Shipped(ChunkFiles::list(&self.data, nchunks, self.options.storage)?);
+            return Ok(());
+        }
+        if self.row_len == 0 {
+            let dtype = Json::from(self.dtype.name());
+            return Err(self.storage.invalid("a type of a known width for superchunks", Some(&dtype)));
+        }
+        let superchunks = Superchunks::open(&self.data, self.row_len, self.options.storage)?;
+        self.rows = superchunks.rows();
+        if let [first, rest @ ..] = superchunks.parts()
+            && (first.file.len() > 1 || !rest.is_empty())
+        {
+            self.chunk_rows = first.chunk_rows();
+        }
+        self.chunks = Chunks::Superchunks(superchunks);
+        Ok(())
+    }
+
+    /// How the array lies in its directory.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// NumPy's name of the type of its elements, as the meta files state it.
+    pub fn dtype(&self) -> &str {
+        self.dtype.name()
+    }
+
+    /// The order of the bytes of each element.
+    pub fn byte_order(&self) -> ByteOrder {
+        self.byte_order
+    }
+
+    /// The order of the elements of each chunk, where rows have dimensions of their own.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The lengths of the dimensions, rows first.
+    pub fn shape(&self) -> Vec<u64> {
+        [&[self.rows][..], &self.row_shape].concat()
+    }
+
+    /// The bytes of a row; 0 if rows are Python objects, which have no length of their own.
+    pub fn row_bytes(&self) -> u64 {
+        self.row_len
+    }
+
+    /// The rows of each chunk but the last.
+    pub fn chunk_rows(&self) -> u64 {
+        self.chunk_rows
+    }
+
+    /// The number of chunks.
+    pub fn nchunks(&self) -> u64 {
+        self.chunks.len()
+    }
+
+    /// What the array's user says of it.
+    ///
+    /// Errors: `Io`, `InvalidSpec`.
+    pub fn attributes(&self) -> Result<Attributes> {
+        Attributes::read(self.layout.attributes_path(&self.root))
+    }
+
+    /// The bytes of the rows of a range, in C order whatever the order of the chunks.
+    ///
+    /// Memory: the rows, and one chunk.
+    ///
+    /// Errors: `InvalidInput` if there are no such rows, or rows have no length; `TooLarge` if there is no memory for
+    /// them; as of [`get`](Container::get).
+    pub fn read_rows(&self, rows: std::ops::Range<u64>) -> Result<Vec<u8>> {
+        if rows.start > rows.end || rows.end > self.rows {
+            let message = format!("expected rows up to {}, found {}..{}", self.rows, rows.start, rows.end);
+            return Err(Error::invalid_input(message).at_path(&self.data));
+        }
+        if self.row_len == 0 {
+            let message = format!("expected rows of one length, found the type {}: read its chunks", self.dtype);
+            return Err(Error::invalid_input(message).at_path(&self.data));
+        }
+        let mut bytes = Vec::new();
+        let len = (rows.end - rows.start).checked_mul(self.row_len).and_then(|len| usize::try_from(len).ok());
+        if len.is_none_or(|len| bytes.try_reserve_exact(len).is_err()) {
+            let message = format!("no memory for {} rows of {} bytes", rows.end - rows.start, self.row_len);
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
+        let mut row = rows.start;
+        while row < rows.end {
+            let Some((key, first)) = self.chunk_of_row(row) else { break };
+            let chunk = self.decoded_rows(key)?;
+            let end = rows.end.min(first + self.rows_of(key).max(1));
+            bytes.extend_from_slice(self.part_of(&chunk, row - first..end - first));
+            row = end;
+        }
+        Ok(bytes)
+    }
+
+    fn part_of<'a>(&self, chunk: &'a [u8], rows: std::ops::Range<u64>) -> &'a [u8] {
+        ByteRange { start: rows.start * self.row_len, end: rows.end * self.row_len }.of(chunk).unwrap_or_default()
+    }
+
+    /// The chunk with a row, and the first row of that chunk.
+    fn chunk_of_row(&self, row: u64) -> Option<(u64, u64)> {
+        match &self.chunks {
+            Chunks::Shipped(_) => Some((row / self.chunk_rows, row / self.chunk_rows * self.chunk_rows)),
+            Chunks::Superchunks(superchunks) => superchunks.chunk_of_row(row),
+        }
+    }
+
+    /// The rows of a chunk.
+    pub(super) fn rows_of(&self, key: u64) -> u64 {
+        match &self.chunks {
+            Chunks::Shipped(_) => self.rows.saturating_sub(key.saturating_mul(self.chunk_rows)).min(self.chunk_rows),
+            Chunks::Superchunks(superchunks) => superchunks.rows_of(key).unwrap_or_default(),
+        }
+    }
+
+    /// The rows of a chunk in C order.
+    ///
+    /// Errors: `InvalidInput` if there is no such chunk; as of [`get`](Container::get).
+    pub(super) fn decoded_rows(&self, key: u64) -> Result<Vec<u8>> {
+        let Some(chunk) = self.decoded(key)? else {
+            return Err(Error::invalid_input(format!("expected a chunk below {}, found {key}", self.nchunks())));
+        };
+        match self.order {
+            Order::F if !self.row_shape.is_empty() => Ok(self.in_c_order(&chunk, self.rows_of(key))),
+            _ => Ok(chunk),
+        }
+    }
+
+    fn in_c_order(&self, chunk: &[u8], rows: u64) -> Vec<u8> {
+        let shape: Vec<_> = [&[rows][..], &self.row_shape].concat();
+        let cells: u64 = self.row_shape.iter().product();
+        let width = self.row_len.checked_div(cells).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(chunk.len());
+        let space = KeySpace::Linear { grid: shape.clone() };
+        for cell in 0..rows * cells {
+            let position = space.position_of(cell).unwrap_or_default();
+            // the first dimension runs fastest
+            let at = position.iter().zip(&shape).rev().fold(0, |at, (index, len)| at * len + index);
+            bytes.extend_from_slice(
+                ByteRange { start: at * width, end: (at + 1) * width }.of(chunk).unwrap_or_default(),
+            );
+        }
+        bytes
+    }
+
+    pub(super) fn find(&self, key: u64) -> Result<Option<Place<'_>>> {
+        self.chunks.find(key).map_err(|error| error.at_key(key))
+    }
+
+    /// What a chunk was made of, as far as there are rows.
+    fn decoded(&self, key: u64) -> Result<Option<Vec<u8>>> {
+        let Some(place) = self.find(key)? else { return Ok(None) };
+        let decoded = place.file.decoded(place.number, self.options.max_chunk_bytes);
+        let Some(mut decoded) = decoded.map_err(|error| error.at_key(key))? else { return Ok(None) };
+        if self.row_len > 0 {
+            self.check_len(key, decoded.len() as u64).map_err(|error| error.at_path(place.file.path()).at_key(key))?;
+            decoded.truncate(usize::try_from(self.rows_of(key) * self.row_len).unwrap_or(usize::MAX));
+        }
+        Ok(Some(decoded))
+    }
+
+    /// Whether a chunk has its rows. The last one of the shipped layout may have more: rows that were being appended when
+    /// the writer stopped, before the meta files told of them.
+    fn check_len(&self, key: u64, found: u64) -> Result<()> {
+        let expected = self.rows_of(key) * self.row_len;
+        let is_last = self.layout == Layout::Shipped && key + 1 == self.nchunks();
+        let may_be_longer = is_last
+            && found > expected
+            && found <= self.chunk_rows * self.row_len
+            && found.is_multiple_of(self.row_len);
+        if found == expected || may_be_longer {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "expected a chunk of {expected} decoded bytes, as the meta files state, found {found}"
+        )))
+    }
+
+    /// What the header of a chunk says; `None` if there is no such chunk.
+    ///
+    /// Errors: `Corrupt`, `Io`.
+    pub fn chunk_header(&self, key: u64) -> Result<Option<blosc::Header>> {
+        let Some(place) = self.find(key)? else { return Ok(None) };
+        let located = place.file.locate(place.number).map_err(|error| error.at_key(key))?;
+        Ok(located.map(|(_, header)| header))
+    }
+
+    fn verify_files(&self, report: &mut VerifyReport) {
+        match &self.chunks {
+            Chunks::Shipped(files) => {
+                for key in files.numbers().filter(|key| *key >= self.nchunks()) {
+                    let message = format!("expected {} chunks, found a file of another", self.nchunks());
+                    report.add(FindingKind::UnlistedShard, Error::corrupt(message).at_path(&files.path(key)));
+                }
+                // no more than some, should the sizes be far off
+                for key in (0..self.nchunks()).filter(|key| !files.is_there(*key)).take(1000) {
+                    let message = format!("expected {} chunks, found no file for this one", self.nchunks());
+                    report
+                        .add(FindingKind::MissingShard, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
+                }
+            }
+            Chunks::Superchunks(superchunks) if superchunks.rows() != self.sizes.rows() => {
+                let (stated, found) = (self.sizes.rows(), superchunks.rows());
+                let message = format!("expected {stated} rows in superchunks, as the meta files state, found {found}");
+                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&self.data));
+            }
+            Chunks::Superchunks(_) => {}
+        }
+    }
+
+    pub(super) fn verify_into(&self, report: &mut VerifyReport) {
+        self.verify_files(report);
+        match &self.chunks {
+            Chunks::Shipped(files) => {
+                for key in files.numbers().take_while(|key| *key < self.nchunks()) {
+                    match self.find(key) {
+                        Ok(Some(place)) => place.file.verify(key, self.options.max_chunk_bytes, report),
+                        Ok(None) => {}
+                        Err(error) => report.add(FindingKind::UnreadableShard, error),
+                    }
+                }
+            }
+            Chunks::Superchunks(superchunks) => {
+                for part in superchunks.parts() {
+                    part.file.verify(part.first_key, self.options.max_chunk_bytes, report);
+                }
+            }
+        }
+        if report.level > VerifyLevel::Structure {
+            self.verify_lengths(report);
+        }
+    }
+
+    /// Whether each chunk that is there states as many bytes as its rows have.
+    fn verify_lengths(&self, report: &mut VerifyReport) {
+        let Chunks::Shipped(files) = &self.chunks else { return };
+        for key in files.numbers().take_while(|key| *key < self.nchunks() && self.row_len > 0) {
+            let Ok(Some(header)) = self.chunk_header(key) else { continue };
+            let (expected, found) = (self.rows_of(key) * self.row_len, u64::from(header.nbytes()));
+            if expected != found {
+                let message =
+                    format!("expected a chunk of {expected} decoded bytes, as the meta files state, found {found}");
+                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
+            }
+        }
+    }
+
+    pub(super) fn describe_with(&self, more: &str) -> String {
+        let shape: Vec<_> = self.shape().iter().map(u64::to_string).collect();
+        format!(
+            "{{\"format\": \"bcolz\", \"layout\": {}, \"keys\": {}, \"key_space\": {}, \"dtype\": {}, \"shape\": [{}], \
+             \"chunk_rows\": {}, \"endianness\": {}, \"order\": {}, \"storage\": {}{more}}}",
+            json::quote(self.layout.as_str()),
+            self.nchunks(),
+            json::quote(&self.key_space().to_string()),
+            json::quote(self.dtype()),
+            shape.join(", "),
+            self.chunk_rows,
+            json::quote(self.byte_order.as_str()),
+            json::quote(self.order.as_str()),
+            Json::Object(self.storage.members().clone()),
+        )
+    }
+}
+
+impl Container for BcolzArray {
+    fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
+        if form == Form::Decoded {
+            return Ok(self.decoded(key)?.map(owned));
+        }
+        let Some(place) = self.find(key)? else { return Ok(None) };
+        let stored = place.file.stored(place.number).map_err(|error| error.at_key(key))?;
+        Ok(stored.map(|chunk| Value::from_bytes(chunk.bytes)))
+    }
+
+    fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
+        let Some(place) = self.find(key)? else { return Ok(None) };
+        let located = place.file.locate(place.number).map_err(|error| error.at_key(key))?;
+        Ok(located.map(|(range, _)| ValueLocation::new(place.file.path().to_path_buf(), range)))
+    }
+
+    fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_> {
+        let Chunks::Shipped(files) = &self.chunks else { return Box::new((0..self.nchunks()).map(Ok)) };
+        // ends with the files, whatever the meta files state
+        let there = || files.numbers().take_while(|key| *key < self.nchunks());
+        let count = there().count() as u64;
+        let missing = (count < self.nchunks()).then(|| {
+            let message = format!("expected {} chunks, found files for {count} of them", self.nchunks());
+            Err(Error::corrupt(message).at_path(&self.data))
+        });
+        Box::new(there().map(Ok).chain(missing))
+    }
+
+    fn key_space(&self) -> KeySpace {
+        KeySpace::Linear { grid: vec![self.nchunks()] }
+    }
+
+    fn describe(&self) -> String {
+        self.describe_with("")
+    }
+
+    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
+        let mut report = VerifyReport::new(level);
+        self.verify_into(&mut report);
+        Ok(report)
+    }
+
+    fn preserved(&self) -> Option<(&'static str, String)> {
+        Some((ARRAY_MEMBER, preserved_array(self)))
+    }
+}
+
+/// The table that keeps a column of this path in superchunks, and the column's name in it.
+fn table_above(path: &Path) -> Option<(&Path, String)> {
+    if meta_path(path, STORAGE).is_file() {
+        return None;
+    }
+    let table = path.ancestors().skip(1).find(|ancestor| meta_path(ancestor, STORAGE).is_file())?;
+    let names: Option<Vec<_>> = path.strip_prefix(table).ok()?.iter().map(|name| name.to_str()).collect();
+    let column = names?.join("/");
+    table.join("data").join(&column).is_dir().then_some((table, column))
+}
+
+fn is_table(root: &Path) -> Error {
+    Error::invalid_input(
+        "expected an array, found a table: its columns are arrays, each at the path of the table with its name",
+    )
+    .at_path(root)
+}
+
+fn layout_of(storage: &MetaFile) -> Result<Layout> {
+    match (storage.get("chunklen"), storage.get("chunkshape")) {
+        (Some(_), None) => Ok(Layout::Shipped),
+        (None, Some(_)) => Ok(Layout::Superchunks),
+        (found, _) => Err(storage.invalid("either \"chunklen\" or \"chunkshape\"", found)),
+    }
+}
+
+fn stated_chunk_rows(storage: &MetaFile, dtype: &Dtype) -> Result<u64> {
+    if dtype.kind() == Kind::Object {
+        return Ok(1); // each object is a chunk
+    }
+    let rows = match storage.number("chunklen")? {
+        Some(rows) => Some(rows),
+        None => storage.numbers("chunkshape")?.and_then(|shape| shape.first().copied()),
+    };
+    match rows {
+        Some(rows @ 1..=0x7fff_ffff) => Ok(rows),
+        _ => Err(storage.invalid("from 1 to 2^31 - 1 rows for \"chunklen\"", storage.get("chunklen"))),
+    }
+}
+
+/// The bytes of a row: from the type, or where its name does not tell, from the sizes.
+fn row_len(dtype: &Dtype, row_shape: &[u64], sizes: &Sizes, layout: Layout) -> Result<u64> {
+    let invalid = |expected: &str| sizes.file.invalid(expected, sizes.file.get("shape"));
+    if row_shape.len() >= MAX_DIMENSIONS {
+        return Err(invalid(&format!("at most {MAX_DIMENSIONS} dimensions")));
+    }
+    if dtype.kind() == Kind::Object {
+        return match row_shape {
+            [] => Ok(0),
+            _ => Err(invalid("one dimension for objects")),
+        };
+    }
+    let cells = row_shape.iter().try_fold(1u64, |cells, len| cells.checked_mul(*len));
+    let from_type = match (cells, dtype.itemsize()) {
+        (Some(cells), Some(itemsize)) => cells.checked_mul(itemsize),
+        (Some(_), None) => sizes.nbytes.and_then(|nbytes| nbytes.checked_div(sizes.rows())).or(Some(0)),
+        (None, _) => None,
+    };
+    let Some(row_len) = from_type.filter(|len| *len <= i32::MAX.unsigned_abs().into()) else {
+        return Err(invalid("rows below 2 GiB"));
+    };
+    match (layout, sizes.nbytes) {
+        // superchunks say themselves how many rows there are
+        (Layout::Shipped, Some(stated)) if sizes.rows().checked_mul(row_len) != Some(stated) => {
+            let expected = format!("the bytes of {} rows of {row_len} bytes for \"nbytes\"", sizes.rows());
+            Err(sizes.file.invalid(&expected, sizes.file.get("nbytes")))
+        }
+        _ => Ok(row_len),
+    }
+}

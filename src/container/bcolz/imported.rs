@@ -1,0 +1,212 @@
+//! What a store keeps of an array or a file that was imported, and how it is made again from that.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::container::bcolz::array::BcolzArray;
+use crate::container::bcolz::chunks::{Chunks, chunk_file_name, superchunk_file_name};
+use crate::container::bcolz::meta::{Layout, MetaFile, STORAGE, meta_path};
+use crate::container::bloscpack::{BloscpackOptions, Checksum, INFO_MEMBER as FILE_MEMBER, Metadata, encode_one_chunk};
+use crate::container::new_file::{NewDirectory, NewFile, create_dir};
+use crate::container::{Container, Form, blosc};
+use crate::error::{Error, ErrorKind, Result};
+use crate::generation::INFO;
+use crate::json;
+use crate::snapshot::Snapshot;
+
+/// The member of a store's `info` that keeps what makes an array; the other one is that of a bloscpack file.
+pub(super) const ARRAY_MEMBER: &str = "bcolz";
+
+/// What makes an array of its chunks: all meta files, and how many chunks each superchunk has.
+pub(super) fn preserved_array(array: &BcolzArray) -> String {
+    let mut storage = array.storage.members().clone();
+    let mut sizes = array.sizes.file.members().clone();
+    let mut files = Vec::new();
+    if let Chunks::Superchunks(superchunks) = &array.chunks {
+        // of a column alone, whatever the table
+        storage.insert("dtype".to_string(), Json::from(array.dtype()));
+        sizes.insert("shape".to_string(), Json::from(array.shape()));
+        sizes.insert("nbytes".to_string(), Json::from(array.rows.saturating_mul(array.row_len)));
+        let file = |file: &crate::container::bloscpack::Superchunk| json!({"nchunks": file.len(), "checksum": file.header().checksum().as_str()});
+        files = superchunks.parts().iter().map(|part| file(&part.file)).collect();
+    }
+    let attributes = array.attributes().map(|attributes| attributes.to_json());
+    let attributes: Json =
+        attributes.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_else(|| json!({}));
+    json!({
+        "layout": array.layout.as_str(), "storage": storage, "sizes": sizes, "attributes": attributes, "superchunks": files,
+    })
+    .to_string()
+}
+
+/// Writes the bcolz array or bloscpack file that was imported into a store: the chunks byte for byte.
+///
+/// The store has what else is needed in the member `bcolz` or `bloscpack` of its `info`. `target` is a new directory, or a
+/// new file of bloscpack; it appears when it is whole. `progress` is told after every chunk how many are done, and of how
+/// many; it may end the whole. Gives the number of chunks.
+///
+/// Errors: `InvalidInput` if nothing of that kind was imported, or something is at `target`; `Cancelled`; `Corrupt` if
+/// chunks are missing; the first chunk that cannot be read.
+pub fn export(
+    snapshot: &Snapshot,
+    target: impl AsRef<Path>,
+    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    let (info, target) = (snapshot.directory().join(INFO), target.as_ref());
+    if target.symlink_metadata().is_ok() {
+        return Err(Error::invalid_input("expected nothing here yet, found something").at_path(target));
+    }
+    let mut source = Source { snapshot, nchunks: nchunks(snapshot)?, progress: &mut progress };
+    match imported(&info).map_err(|error| error.at_path(&info))? {
+        Imported::Array(members) => source.write_array(&MetaFile::from_members(info, members), target)?,
+        Imported::File(members) => source.write_file(&MetaFile::from_members(info, members), target)?,
+    }
+    Ok(source.nchunks)
+}
+
+enum Imported {
+    Array(Map<String, Json>),
+    File(Map<String, Json>),
+}
+
+fn imported(info: &Path) -> Result<Imported> {
+    let text = fs::read(info).map_err(|error| Error::io("read", info, error))?;
+    let members = json::members(json::parse(&text)?).unwrap_or_default();
+    let object = |name| -> Result<Option<Map<String, Json>>> {
+        let value = json::member(&members, name)?;
+        Ok(value.and_then(|value| serde_json::from_str(value.get()).ok()))
+    };
+    match (object(ARRAY_MEMBER)?, object(FILE_MEMBER)?) {
+        (Some(array), _) => Ok(Imported::Array(array)),
+        (None, Some(file)) => Ok(Imported::File(file)),
+        (None, None) => Err(Error::invalid_input(format!(
+            "expected a store into which bcolz or bloscpack was imported, found neither \"{ARRAY_MEMBER}\" nor \
+             \"{FILE_MEMBER}\" in its info"
+        ))),
+    }
+}
+
+/// The chunks of a store, which must be numbered without a gap.
+fn nchunks(snapshot: &Snapshot) -> Result<u64> {
+    let (mut count, mut end) = (0, 0);
+    for key in Snapshot::keys(snapshot) {
+        count += 1;
+        end = end.max(key?.saturating_add(1));
+    }
+    match count == end {
+        true => Ok(count),
+        false => Err(Error::corrupt(format!("expected chunks 0 to {}, found {count} of them", end.saturating_sub(1)))),
+    }
+}
+
+struct Source<'a> {
+    snapshot: &'a Snapshot,
+    nchunks: u64,
+    progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+}
+
+impl Source<'_> {
+    fn write_array(&mut self, imported: &MetaFile, target: &Path) -> Result<()> {
+        let layout = match imported.get("layout").and_then(Json::as_str) {
+            Some("shipped") => Layout::Shipped,
+            Some("superchunks") => Layout::Superchunks,
+            _ => return Err(imported.invalid("\"shipped\" or \"superchunks\" for \"layout\"", imported.get("layout"))),
+        };
+        let directory = NewDirectory::create(target)?;
+        let root = directory.temporary();
+        let data = root.join("data");
+        create_dir(&data)?;
+        match layout {
+            Layout::Shipped => self.write_chunk_files(&data)?,
+            Layout::Superchunks => self.write_superchunks(imported, &data)?,
+        }
+        for (name, path) in [
+            ("storage", meta_path(root, STORAGE)),
+            ("attributes", layout.attributes_path(root)),
+            ("sizes", meta_path(root, "sizes")),
+        ] {
+            let Some(Json::Object(members)) = imported.get(name) else {
+                return Err(imported.invalid(&format!("an object for \"{name}\""), imported.get(name)));
+            };
+            MetaFile::from_members(path, members.clone()).write()?;
+        }
+        directory.finish()
+    }
+
+    fn write_chunk_files(&mut self, data: &Path) -> Result<()> {
+        for key in 0..self.nchunks {
+            let mut file = NewFile::create(&data.join(chunk_file_name(key)))?;
+            file.write(&encode_one_chunk(&self.chunk(key)?))?;
+            file.finish()?;
+        }
+        Ok(())
+    }
+
+    fn write_superchunks(&mut self, imported: &MetaFile, data: &Path) -> Result<()> {
+        let files = imported.get("superchunks").and_then(Json::as_array).cloned().unwrap_or_default();
+        let mut first = 0;
+        for (number, file) in (1..).zip(files) {
+            let Some(nchunks) = file.get("nchunks").and_then(Json::as_u64) else {
+                return Err(imported.invalid("a number of chunks for each superchunk", Some(&file)));
+            };
+            let mut options = BloscpackOptions::new();
+            options.checksum(checksum(imported, file.get("checksum"))?);
+            self.write_chunks(&mut options, data.join(superchunk_file_name(number)), first, nchunks)?;
+            first += nchunks;
+        }
+        if first != self.nchunks {
+            return Err(Error::corrupt(format!("expected {first} chunks for the superchunks, found {}", self.nchunks)));
+        }
+        Ok(())
+    }
+
+    fn write_file(&mut self, imported: &MetaFile, target: &Path) -> Result<()> {
+        let mut options = BloscpackOptions::new();
+        options.checksum(checksum(imported, imported.get("checksum"))?);
+        options.max_app_chunks(imported.number("max_app_chunks")?.unwrap_or_default());
+        if let Some(metadata) = imported.get("metadata").filter(|metadata| metadata.is_object()) {
+            let text = |name| metadata.get(name).and_then(Json::as_str).unwrap_or_default().to_string();
+            options.metadata(Metadata { format: text("format"), bytes: text("text").into_bytes() });
+        }
+        self.write_chunks(&mut options, target.to_path_buf(), 0, self.nchunks)
+    }
+
+    fn write_chunks(&mut self, options: &mut BloscpackOptions, path: PathBuf, first: u64, nchunks: u64) -> Result<()> {
+        if nchunks > self.nchunks.saturating_sub(first) {
+            return Err(Error::corrupt(format!("expected {nchunks} chunks from {first} on, found {}", self.nchunks)));
+        }
+        if nchunks > 0 {
+            let head = blosc::Header::parse(&self.stored(first)?)?;
+            options.typesize(usize::from(head.typesize()));
+        }
+        let mut writer = options.create(path, nchunks)?;
+        for key in first..first + nchunks {
+            writer.push_encoded(&self.chunk(key)?).map_err(|error| error.at_key(key))?;
+        }
+        writer.finish()
+    }
+
+    /// The bytes of a chunk, which is then done.
+    fn chunk(&mut self, key: u64) -> Result<Vec<u8>> {
+        let chunk = self.stored(key)?;
+        match (self.progress)(key + 1, self.nchunks) {
+            ControlFlow::Continue(()) => Ok(chunk),
+            ControlFlow::Break(()) => {
+                Err(Error::new(ErrorKind::Cancelled, "expected to write all chunks, was cancelled"))
+            }
+        }
+    }
+
+    fn stored(&self, key: u64) -> Result<Vec<u8>> {
+        let value = Container::get(self.snapshot, key, Form::Decoded)?;
+        value.map(|value| value.to_vec()).ok_or_else(|| Error::corrupt("expected a chunk, found none").at_key(key))
+    }
+}
+
+fn checksum(imported: &MetaFile, name: Option<&Json>) -> Result<Checksum> {
+    let known = Checksum::ALL.into_iter().find(|checksum| Some(checksum.as_str()) == name.and_then(Json::as_str));
+    known.ok_or_else(|| imported.invalid("the name of a checksum", name))
+}

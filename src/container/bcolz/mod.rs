@@ -1,0 +1,41 @@
+//! bcolz: arrays and tables of columns in compressed chunks, read, verified and written.
+//!
+//! ```text
+//! as shipped                                      as the RFC for bcolz has it
+//!
+//! root/meta/sizes      shape, nbytes, cbytes      root/meta/sizes
+//! root/meta/storage    dtype, chunklen, cparams   root/meta/storage       dtype, chunkshape, superchunksize,
+//! root/__attrs__       of the user                                        endianness, order, compression
+//! root/data/__0.blp    one chunk a file           root/meta/attributes    of the user
+//! root/data/__1.blp                               root/data/__1__.bin     several chunks a file
+//!
+//! a table: root/__rootdirs__ names directories    a table: dtype maps names to types, root/data/name/__1__.bin
+//! that are arrays themselves
+//! ```
+//!
+//! Meta files are read as JSON or as the part of YAML in which the RFC gives its examples, and written as JSON, which
+//! YAML includes. What is in them that nobody here knows stays; so do files beside them.
+
+mod array;
+mod attributes;
+mod chunks;
+mod dtype;
+mod imported;
+mod meta;
+mod options;
+mod table;
+#[cfg(feature = "zarr")]
+mod to_zarr;
+mod writer;
+mod yaml;
+
+pub use array::BcolzArray;
+pub use attributes::Attributes;
+pub use dtype::ByteOrder;
+pub use imported::export;
+pub use meta::{Layout, Order};
+pub use options::BcolzOptions;
+pub use table::BcolzTable;
+#[cfg(feature = "zarr")]
+pub use to_zarr::{Converted, ToZarrOptions};
+pub use writer::{BcolzTableWriter, BcolzWriter};

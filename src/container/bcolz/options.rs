@@ -1,0 +1,278 @@
+//! How new data sets are laid out.
+
+use std::path::Path;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::container::bcolz::dtype::{ByteOrder, Dtype};
+use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, is_plain_name, meta_path};
+use crate::container::bcolz::writer::{BcolzTableWriter, BcolzWriter};
+use crate::container::blosc::Shuffle;
+use crate::container::bloscpack::Checksum;
+use crate::container::new_file::create_dir;
+use crate::error::{Error, Result};
+
+/// A chunk of about this length suits most disks and caches.
+const CHUNK_BYTES: u64 = 512 << 10;
+
+/// A superchunk of about this length, decoded, is quick to rewrite.
+const SUPERCHUNK_BYTES: u64 = 64 << 20;
+
+/// How a new bcolz array or table is laid out.
+///
+/// ```
+/// use sharddb::container::bcolz::{BcolzArray, BcolzOptions};
+///
+/// let root = std::env::temp_dir().join(format!("sharddb-bcolz-doc-{}", std::process::id()));
+/// let mut writer = BcolzOptions::new().chunk_rows(1000).create_array(&root, "int32", &[])?;
+/// writer.append(&[7; 4 * 2500])?;
+/// let array = BcolzArray::open(&root)?;
+/// assert_eq!((array.rows(), array.nchunks()), (2500, 3));
+/// # std::fs::remove_dir_all(&root).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BcolzOptions {
+    layout: Layout,
+    chunk_rows: Option<u64>,
+    superchunk_chunks: Option<u64>,
+    byte_order: ByteOrder,
+    order: Order,
+    pub(super) encoding: Encoding,
+}
+
+/// How chunks are written, in an array that is there as well.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encoding {
+    pub(super) shuffle: Shuffle,
+    pub(super) compress: bool,
+    pub(super) checksum: Checksum,
+    pub(super) reserve_percent: u32,
+}
+
+impl Default for Encoding {
+    fn default() -> Encoding {
+        Encoding { shuffle: Shuffle::Bytes, compress: true, checksum: Checksum::Adler32, reserve_percent: 0 }
+    }
+}
+
+impl Default for BcolzOptions {
+    fn default() -> BcolzOptions {
+        BcolzOptions::new()
+    }
+}
+
+impl BcolzOptions {
+    /// The defaults: the layout as shipped, chunks of 512 KiB, byte shuffle and LZ4.
+    pub fn new() -> BcolzOptions {
+        BcolzOptions {
+            layout: Layout::Shipped,
+            chunk_rows: None,
+            superchunk_chunks: None,
+            byte_order: ByteOrder::Little,
+            order: Order::C,
+            encoding: Encoding::default(),
+        }
+    }
+
+    /// How it lies in its directory (default: [`Layout::Shipped`]).
+    pub fn layout(&mut self, layout: Layout) -> &mut BcolzOptions {
+        self.layout = layout;
+        self
+    }
+
+    /// The rows of a chunk (default: as many as have 512 KiB).
+    pub fn chunk_rows(&mut self, rows: u64) -> &mut BcolzOptions {
+        self.chunk_rows = Some(rows);
+        self
+    }
+
+    /// The most chunks of a superchunk (default: as many as have 64 MiB when decoded).
+    pub fn superchunk_chunks(&mut self, chunks: u64) -> &mut BcolzOptions {
+        self.superchunk_chunks = Some(chunks);
+        self
+    }
+
+    /// The byte order of types whose name does not state one (default: little). Superchunks only.
+    pub fn byte_order(&mut self, byte_order: ByteOrder) -> &mut BcolzOptions {
+        self.byte_order = byte_order;
+        self
+    }
+
+    /// The order of the elements within a chunk, where rows have dimensions of their own (default: C). Superchunks only;
+    /// what is appended comes in C order nevertheless.
+    pub fn order(&mut self, order: Order) -> &mut BcolzOptions {
+        self.order = order;
+        self
+    }
+
+    /// How to reorder bytes before they are compressed (default: byte shuffle).
+    pub fn shuffle(&mut self, shuffle: Shuffle) -> &mut BcolzOptions {
+        self.encoding.shuffle = shuffle;
+        self
+    }
+
+    /// Whether to compress (default: yes, by LZ4).
+    pub fn compress(&mut self, compress: bool) -> &mut BcolzOptions {
+        self.encoding.compress = compress;
+        self
+    }
+
+    /// The digest behind each chunk of a superchunk (default: Adler-32).
+    pub fn checksum(&mut self, checksum: Checksum) -> &mut BcolzOptions {
+        self.encoding.checksum = checksum;
+        self
+    }
+
+    /// Empty bytes behind each chunk of a superchunk, in percent of it, so that a chunk that replaces it may be longer
+    /// (default: 0).
+    pub fn reserve_percent(&mut self, percent: u32) -> &mut BcolzOptions {
+        self.encoding.reserve_percent = percent;
+        self
+    }
+
+    /// A new, empty array. `row_shape` has the lengths of the dimensions but the first: none for a plain column.
+    ///
+    /// Errors: `Io`, also if there is something at `path`; `InvalidSpec` for a type that NumPy does not have or whose
+    /// width it does not tell; `InvalidInput` for options that do not fit each other.
+    pub fn create_array(&self, path: impl AsRef<Path>, dtype: &str, row_shape: &[u64]) -> Result<BcolzWriter> {
+        let root = path.as_ref();
+        let storage = self.storage_of(&[("", dtype)], row_shape)?;
+        create_dir(root)?;
+        create_dir(&root.join("data"))?;
+        self.write_meta(root, storage, row_shape)?;
+        BcolzWriter::open_encoded(root, self.encoding)
+    }
+
+    /// A new, empty table of plain columns, given by name and type.
+    ///
+    /// Errors: as [`create_array`](BcolzOptions::create_array); `InvalidInput` for a name that is not one of a directory.
+    pub fn create_table(&self, path: impl AsRef<Path>, columns: &[(&str, &str)]) -> Result<BcolzTableWriter> {
+        let root = path.as_ref();
+        if let Some((name, _)) = columns.iter().find(|(name, _)| !is_plain_name(name)) {
+            return Err(Error::invalid_input(format!("expected a name for a column, found \"{name}\"")));
+        }
+        if columns.is_empty() {
+            return Err(Error::invalid_input("expected one or more columns, found none"));
+        }
+        let storage = self.storage_of(columns, &[])?;
+        create_dir(root)?;
+        match self.layout {
+            Layout::Shipped => self.create_shipped_table(root, columns)?,
+            Layout::Superchunks => {
+                create_dir(&root.join("data"))?;
+                for (name, _) in columns {
+                    create_dir(&root.join("data").join(name))?;
+                }
+                self.write_meta(root, storage, &[])?;
+            }
+        }
+        BcolzTableWriter::open_encoded(root, self.encoding)
+    }
+
+    fn create_shipped_table(&self, root: &Path, columns: &[(&str, &str)]) -> Result<()> {
+        for (name, dtype) in columns {
+            self.create_array(root.join(name), dtype, &[])?;
+        }
+        MetaFile::new(self.layout.attributes_path(root)).write()?;
+        let mut rootdirs = MetaFile::new(root.join(ROOTDIRS));
+        rootdirs.set("names", columns.iter().map(|(name, _)| *name).collect());
+        rootdirs.write() // last: it makes a table of the directory
+    }
+
+    fn write_meta(&self, root: &Path, storage: Map<String, Json>, row_shape: &[u64]) -> Result<()> {
+        create_dir(&root.join("meta"))?;
+        let mut file = MetaFile::new(meta_path(root, STORAGE));
+        for (name, value) in storage {
+            file.set(&name, value);
+        }
+        file.write()?;
+        MetaFile::new(self.layout.attributes_path(root)).write()?;
+        let shape = [&[0][..], row_shape].concat();
+        Sizes { file: MetaFile::new(meta_path(root, "sizes")), shape, nbytes: Some(0), cbytes: Some(0) }.write()
+    }
+
+    /// The members of `meta/storage`.
+    fn storage_of(&self, columns: &[(&str, &str)], row_shape: &[u64]) -> Result<Map<String, Json>> {
+        let mut row_len = 1;
+        for (_, dtype) in columns {
+            row_len = row_len.max(self.row_len(dtype, row_shape)?);
+        }
+        let chunk_rows = self.chunk_rows.unwrap_or((CHUNK_BYTES / row_len).max(1));
+        let chunk_len =
+            chunk_rows.checked_mul(row_len).filter(|len| (1..=i32::MAX.unsigned_abs().into()).contains(len));
+        let Some(chunk_len) = chunk_len else {
+            return Err(Error::invalid_input(format!(
+                "expected chunks below 2 GiB, found {chunk_rows} rows of {row_len} bytes"
+            )));
+        };
+        let storage = match self.layout {
+            Layout::Shipped => self.shipped_storage(columns, chunk_rows)?,
+            Layout::Superchunks => {
+                let automatic = (SUPERCHUNK_BYTES / chunk_len).max(1);
+                let superchunk = self.superchunk_chunks.unwrap_or(automatic).max(1);
+                let shape = [&[chunk_rows][..], row_shape].concat();
+                self.superchunk_storage(columns, &shape, superchunk)
+            }
+        };
+        match storage {
+            Json::Object(members) => Ok(members),
+            _ => Ok(Map::new()),
+        }
+    }
+
+    fn row_len(&self, dtype: &str, row_shape: &[u64]) -> Result<u64> {
+        let parsed = Dtype::parse(dtype)?;
+        let row_len =
+            parsed.itemsize().and_then(|len| row_shape.iter().try_fold(len, |all, len| all.checked_mul(*len)));
+        match row_len.filter(|len| *len > 0) {
+            Some(len) => Ok(len),
+            None => {
+                Err(Error::invalid_spec(format!("expected rows of a known width, found \"{dtype}\" x {row_shape:?}")))
+            }
+        }
+    }
+
+    fn shipped_storage(&self, columns: &[(&str, &str)], chunk_rows: u64) -> Result<Json> {
+        if self.byte_order != ByteOrder::Little || self.order != Order::C {
+            return Err(Error::invalid_input(
+                "expected little endian and C order for the layout as shipped, found others: state the byte order in the \
+                 type, or choose superchunks",
+            ));
+        }
+        let dtype = columns.first().map_or("", |(_, dtype)| dtype);
+        Ok(json!({
+            "dtype": dtype, "chunklen": chunk_rows, "expectedlen": 0, "dflt": default_of(dtype),
+            "cparams": {
+                "clevel": if self.encoding.compress { 5 } else { 0 }, "cname": "lz4", "quantize": 0,
+                "shuffle": match self.encoding.shuffle { Shuffle::None => 0, Shuffle::Bytes => 1, Shuffle::Bits => 2 },
+            },
+        }))
+    }
+
+    fn superchunk_storage(&self, columns: &[(&str, &str)], chunk_shape: &[u64], superchunk: u64) -> Json {
+        let dtype = match columns {
+            [("", dtype)] => Json::from(*dtype),
+            columns => columns.iter().map(|(name, dtype)| (name.to_string(), Json::from(*dtype))).collect(),
+        };
+        let filters = match self.encoding.shuffle {
+            Shuffle::None => json!([]),
+            filter => json!([filter.as_str()]),
+        };
+        json!({
+            "dtype": dtype, "chunkshape": chunk_shape, "superchunksize": superchunk,
+            "endianness": self.byte_order.as_str(), "order": self.order.as_str(),
+            "compression": {"library": "lz4", "level": if self.encoding.compress { 5 } else { 0 }, "filters": filters},
+        })
+    }
+}
+
+/// The value that bcolz fills with: of the type, since it gives it to NumPy.
+fn default_of(dtype: &str) -> Json {
+    match dtype.trim_start_matches(['<', '>', '|', '=']) {
+        "bool" | "?" | "b1" => Json::Bool(false),
+        name if name.starts_with(['S', 'U', 'a']) => Json::from(""),
+        name if name.starts_with('f') => Json::from(0.0),
+        _ => Json::from(0),
+    }
+}

@@ -1,0 +1,154 @@
+//! Several columns of one length.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json};
+
+use crate::container::ContainerOptions;
+use crate::container::bcolz::array::BcolzArray;
+use crate::container::bcolz::attributes::Attributes;
+use crate::container::bcolz::meta::{Layout, MetaFile, ROOTDIRS, STORAGE, is_plain_name, meta_path};
+use crate::error::{Error, Result};
+
+/// Columns that are nested deeper are refused.
+const MAX_DEPTH: usize = 32;
+
+/// A table: named columns, each a [`BcolzArray`]. Chunks are keyed within a column.
+///
+/// The name of a column that is nested in another one has both names in it: `position/x`.
+///
+/// ```no_run
+/// use sharddb::container::bcolz::BcolzTable;
+///
+/// let table = BcolzTable::open("trades")?;
+/// for (name, column) in table.columns() {
+///     println!("{name}: {} rows of {}", column.rows(), column.dtype());
+/// }
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+pub struct BcolzTable {
+    root: PathBuf,
+    layout: Layout,
+    columns: Vec<(String, BcolzArray)>,
+}
+
+impl BcolzTable {
+    /// Opens a table for positioned reads.
+    ///
+    /// Errors: `Io`; `InvalidSpec` if a meta file does not say what it must; `Corrupt`; `InvalidInput` if it is an array.
+    pub fn open(path: impl AsRef<Path>) -> Result<BcolzTable> {
+        BcolzTable::open_with(path, &ContainerOptions::new())
+    }
+
+    /// Opens a table in another way.
+    pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzTable> {
+        let root = path.as_ref();
+        let rootdirs = root.join(ROOTDIRS);
+        let (layout, columns) = match rootdirs.symlink_metadata() {
+            Ok(_) => (Layout::Shipped, shipped_columns(root, MetaFile::read(rootdirs)?, options)?),
+            Err(_) => (Layout::Superchunks, nested_columns(root, options)?),
+        };
+        Ok(BcolzTable { root: root.to_path_buf(), layout, columns })
+    }
+
+    /// Whether there is something at `path` that looks like a table.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        let root = path.as_ref();
+        let is_nested = || {
+            MetaFile::read(meta_path(root, STORAGE))
+                .is_ok_and(|storage| storage.get("dtype").is_some_and(Json::is_object))
+        };
+        root.join(ROOTDIRS).is_file() || meta_path(root, STORAGE).is_file() && is_nested()
+    }
+
+    /// How the table lies in its directory.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The columns with their names: as the table lists them, in superchunks by name.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, &BcolzArray)> {
+        self.columns.iter().map(|(name, column)| (name.as_str(), column))
+    }
+
+    /// The column of a name.
+    pub fn column(&self, name: &str) -> Option<&BcolzArray> {
+        self.columns().find(|(other, _)| *other == name).map(|(_, column)| column)
+    }
+
+    /// The column of a name, as an array of its own.
+    ///
+    /// Errors: `InvalidInput` if there is none, with the names that there are.
+    pub fn into_column(self, name: &str) -> Result<BcolzArray> {
+        let names: Vec<_> = self.columns().map(|(name, _)| name.to_string()).collect();
+        let column = self.columns.into_iter().find(|(other, _)| other == name);
+        column.map(|(_, column)| column).ok_or_else(|| {
+            let message = format!("expected one of the columns {}, found \"{name}\"", names.join(", "));
+            Error::invalid_input(message).at_path(&self.root)
+        })
+    }
+
+    /// The number of rows: of the shortest column, should they differ.
+    pub fn rows(&self) -> u64 {
+        self.columns().map(|(_, column)| column.rows()).min().unwrap_or_default()
+    }
+
+    /// What the table's user says of it.
+    ///
+    /// Errors: `Io`, `InvalidSpec`.
+    pub fn attributes(&self) -> Result<Attributes> {
+        Attributes::read(self.layout.attributes_path(&self.root))
+    }
+}
+
+/// The columns that `__rootdirs__` names, each in a directory of that name.
+fn shipped_columns(root: &Path, rootdirs: MetaFile, options: &ContainerOptions) -> Result<Vec<(String, BcolzArray)>> {
+    let names = rootdirs.get("names").and_then(Json::as_array);
+    let Some(names) = names.and_then(|names| names.iter().map(Json::as_str).collect::<Option<Vec<_>>>()) else {
+        return Err(rootdirs.invalid("the names of columns for \"names\"", rootdirs.get("names")));
+    };
+    let column = |name: &&str| {
+        if !is_plain_name(name) {
+            return Err(rootdirs.invalid("names of directories within the table's", rootdirs.get("names")));
+        }
+        BcolzArray::open_with(root.join(name), options).map(|column| (name.to_string(), column))
+    };
+    names.iter().map(column).collect()
+}
+
+/// The columns that the type in `meta/storage` names, in directories below `data`.
+fn nested_columns(root: &Path, options: &ContainerOptions) -> Result<Vec<(String, BcolzArray)>> {
+    let storage = MetaFile::read(meta_path(root, STORAGE))?;
+    let Some(Json::Object(dtypes)) = storage.get("dtype") else {
+        let message = "expected a table, found an array: open it as one";
+        return Err(Error::invalid_input(message).at_path(root));
+    };
+    let mut leaves = Vec::new();
+    collect_leaves(dtypes, "", 0, &storage, &mut leaves)?;
+    let column = |(name, dtype): (String, String)| {
+        let data = name.split('/').fold(root.join("data"), |path, part| path.join(part));
+        let column = BcolzArray::open_column(root, data, &dtype, storage.clone(), options)?;
+        Ok((name, column))
+    };
+    leaves.into_iter().map(column).collect()
+}
+
+fn collect_leaves(
+    dtypes: &Map<String, Json>,
+    prefix: &str,
+    depth: usize,
+    storage: &MetaFile,
+    leaves: &mut Vec<(String, String)>,
+) -> Result<()> {
+    for (name, dtype) in dtypes {
+        if !is_plain_name(name) || depth > MAX_DEPTH {
+            return Err(storage.invalid("names of directories within the table's", Some(&Json::from(name.as_str()))));
+        }
+        match dtype {
+            Json::String(dtype) => leaves.push((format!("{prefix}{name}"), dtype.clone())),
+            Json::Object(inner) => collect_leaves(inner, &format!("{prefix}{name}/"), depth + 1, storage, leaves)?,
+            found => return Err(storage.invalid(&format!("a type for column \"{name}\""), Some(found))),
+        }
+    }
+    Ok(())
+}

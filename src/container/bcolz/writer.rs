@@ -1,0 +1,501 @@
+//! Changing what is there: rows appended and cut off, chunks replaced, attributes set.
+//!
+//! Every change of a file makes a new one that takes its place, so that a reader finds the one or the other. A change of
+//! several files ends with the one that shows it: in the layout as shipped that is `meta/sizes`, so that a writer which
+//! died left no rows behind. Superchunks show their rows as soon as they are there, in order.
+//!
+//! One writer at a time: nothing guards against a second. Readers that are open see the change when they are opened anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::container::ContainerOptions;
+use crate::container::bcolz::array::BcolzArray;
+use crate::container::bcolz::attributes::Attributes;
+use crate::container::bcolz::chunks::{Chunks, Part, Superchunks, chunk_file_name, superchunk_file_name};
+use crate::container::bcolz::dtype::Kind;
+use crate::container::bcolz::meta::{Layout, Order, Sizes};
+use crate::container::bcolz::options::Encoding;
+use crate::container::bcolz::table::BcolzTable;
+use crate::container::blosc::{Encoder, Shuffle};
+use crate::container::bloscpack::{BloscpackOptions, Replaced, encode_one_chunk, replace_chunk, rewrite};
+use crate::container::new_file::{NewFile, remove_file};
+use crate::container::{KeySpace, blosc};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Changes one array.
+pub struct BcolzWriter {
+    array: BcolzArray,
+    encoding: Encoding,
+}
+
+impl BcolzWriter {
+    /// Opens an array to change it. Chunks are written as [`BcolzOptions`](super::BcolzOptions) has it by default; superchunks
+    /// that are there keep their checksum.
+    ///
+    /// Errors: as [`BcolzArray::open`]; `Unsupported` for Python objects and records.
+    pub fn open(path: impl AsRef<Path>) -> Result<BcolzWriter> {
+        BcolzWriter::open_encoded(path.as_ref(), Encoding::default())
+    }
+
+    pub(super) fn open_encoded(root: &Path, encoding: Encoding) -> Result<BcolzWriter> {
+        let array = BcolzArray::open_with(root, &ContainerOptions::new())?;
+        refuse_unknown_width(&array)?;
+        Ok(BcolzWriter { array, encoding })
+    }
+
+    /// The array as it is now.
+    pub fn array(&self) -> &BcolzArray {
+        &self.array
+    }
+
+    /// The reserve behind chunks that are written from now on, in percent (default: 0). Superchunks only.
+    pub fn reserve_percent(&mut self, percent: u32) -> &mut BcolzWriter {
+        self.encoding.reserve_percent = percent;
+        self
+    }
+
+    /// How to reorder bytes of chunks that are written from now on (default: byte shuffle).
+    pub fn shuffle(&mut self, shuffle: Shuffle) -> &mut BcolzWriter {
+        self.encoding.shuffle = shuffle;
+        self
+    }
+
+    /// Appends rows, in C order and the byte order of the type: first into the last chunk, then into new ones, in the last
+    /// superchunk as long as it has room.
+    ///
+    /// Cost: looks at every file of the array besides, so that many rows at a time are much cheaper than few.
+    ///
+    /// Memory: one superchunk in superchunks, else one chunk.
+    ///
+    /// Errors: `InvalidInput` if these are not whole rows; `Io`; `Corrupt` if the last chunk cannot be read.
+    pub fn append(&mut self, rows: &[u8]) -> Result<()> {
+        append(&self.array, self.encoding, rows)?;
+        self.reopen()?;
+        self.write_sizes(self.array.rows + self.appended_to_shipped(rows))?;
+        self.reopen()
+    }
+
+    /// Keeps the first `rows` rows.
+    ///
+    /// Errors: `InvalidInput` if there are fewer; `Io`; `Corrupt` if the chunk that is cut cannot be read.
+    pub fn truncate(&mut self, rows: u64) -> Result<()> {
+        check_truncation(&self.array, rows)?;
+        if self.array.layout == Layout::Shipped {
+            self.write_sizes(rows)?; // first: what lies beyond no longer counts
+        }
+        truncate(&self.array, self.encoding, rows)?;
+        self.reopen()?;
+        self.write_sizes(rows)?;
+        self.reopen()
+    }
+
+    /// Replaces the rows of a chunk by as many others, in C order.
+    ///
+    /// Errors: `InvalidInput` if there is no such chunk, or it has another number of rows; `Io`.
+    pub fn replace_chunk(&mut self, key: u64, rows: &[u8]) -> Result<Replaced> {
+        let replaced = replace(&self.array, self.encoding, key, rows)?;
+        self.reopen()?;
+        self.write_sizes(self.array.rows)?;
+        Ok(replaced)
+    }
+
+    /// Gives an attribute a value, which is the text of JSON: `23.5`, `"text"`, `{"value": [1, 3], "dtype": "int32"}`.
+    ///
+    /// Errors: `InvalidSpec` if it is not JSON; `Io`.
+    pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<()> {
+        set_attribute(self.array.layout, &self.array.root, name, value)
+    }
+
+    /// Removes an attribute; whether it was there.
+    pub fn remove_attribute(&mut self, name: &str) -> Result<bool> {
+        remove_attribute(self.array.layout, &self.array.root, name)
+    }
+
+    /// The rows that are written, but that the array as shipped does not show yet.
+    fn appended_to_shipped(&self, rows: &[u8]) -> u64 {
+        match self.array.layout {
+            Layout::Shipped => rows.len() as u64 / self.array.row_len.max(1),
+            Layout::Superchunks => 0,
+        }
+    }
+
+    fn reopen(&mut self) -> Result<()> {
+        self.array = BcolzArray::open_with(&self.array.root, &self.array.options)?;
+        Ok(())
+    }
+
+    fn write_sizes(&self, rows: u64) -> Result<()> {
+        write_sizes(&self.array.sizes, rows, self.array.row_len, stored_bytes(&self.array, rows)?)
+    }
+}
+
+/// Changes all columns of a table at once.
+pub struct BcolzTableWriter {
+    root: PathBuf,
+    table: BcolzTable,
+    encoding: Encoding,
+}
+
+impl BcolzTableWriter {
+    /// Opens a table to change it; see [`BcolzWriter::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<BcolzTableWriter> {
+        BcolzTableWriter::open_encoded(path.as_ref(), Encoding::default())
+    }
+
+    pub(super) fn open_encoded(root: &Path, encoding: Encoding) -> Result<BcolzTableWriter> {
+        let table = BcolzTable::open(root)?;
+        for (_, column) in table.columns() {
+            refuse_unknown_width(column)?;
+        }
+        Ok(BcolzTableWriter { root: root.to_path_buf(), table, encoding })
+    }
+
+    /// The table as it is now.
+    pub fn table(&self) -> &BcolzTable {
+        &self.table
+    }
+
+    /// Appends rows, given column by column in the order of [`BcolzTable::columns`].
+    ///
+    /// Errors: `InvalidInput` if there is not one part for each column, all of as many rows; as
+    /// [`BcolzWriter::append`]. A column that was appended before the error keeps its rows.
+    pub fn append(&mut self, columns: &[&[u8]]) -> Result<()> {
+        self.check_rows(columns)?;
+        for ((_, column), rows) in self.table.columns().zip(columns) {
+            match self.table.layout() {
+                Layout::Superchunks => append(column, self.encoding, rows)?,
+                Layout::Shipped => BcolzWriter::open_encoded(&column.root, self.encoding)?.append(rows)?,
+            }
+        }
+        self.reopen_and_write_sizes()
+    }
+
+    fn check_rows(&self, columns: &[&[u8]]) -> Result<()> {
+        let expected = self.table.columns().count();
+        if let Some((name, column)) = self.table.columns().find(|(_, column)| column.rows != self.table.rows()) {
+            let message = format!(
+                "expected columns of {} rows, found {} in \"{name}\": truncate the table to what all have",
+                self.table.rows(),
+                column.rows
+            );
+            return Err(Error::invalid_input(message).at_path(&self.root));
+        }
+        let counts = self.table.columns().zip(columns).map(|((_, column), part)| whole_rows(column, part));
+        let counts = counts.collect::<Result<Vec<_>>>()?;
+        if columns.len() != expected || counts.windows(2).any(|pair| pair.first() != pair.last()) {
+            let message =
+                format!("expected {expected} columns of as many rows, found {} with {counts:?} rows", columns.len());
+            return Err(Error::invalid_input(message).at_path(&self.root));
+        }
+        Ok(())
+    }
+
+    /// Keeps the first `rows` rows of every column.
+    ///
+    /// Errors: as [`BcolzWriter::truncate`].
+    pub fn truncate(&mut self, rows: u64) -> Result<()> {
+        for (_, column) in self.table.columns() {
+            check_truncation(column, rows)?;
+        }
+        for (_, column) in self.table.columns() {
+            match self.table.layout() {
+                Layout::Superchunks => truncate(column, self.encoding, rows)?,
+                Layout::Shipped => BcolzWriter::open_encoded(&column.root, self.encoding)?.truncate(rows)?,
+            }
+        }
+        self.reopen_and_write_sizes()
+    }
+
+    /// Gives an attribute a value; see [`BcolzWriter::set_attribute`].
+    pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<()> {
+        set_attribute(self.table.layout(), &self.root, name, value)
+    }
+
+    /// Removes an attribute; whether it was there.
+    pub fn remove_attribute(&mut self, name: &str) -> Result<bool> {
+        remove_attribute(self.table.layout(), &self.root, name)
+    }
+
+    fn reopen_and_write_sizes(&mut self) -> Result<()> {
+        self.table = BcolzTable::open(&self.root)?;
+        let rows = self.table.rows();
+        let (mut row_len, mut stored, mut sizes) = (0, 0, None);
+        for (_, column) in self.table.columns().filter(|(_, column)| column.layout == Layout::Superchunks) {
+            row_len += column.row_len;
+            stored += stored_bytes(column, rows)?;
+            sizes = Some(&column.sizes);
+        }
+        // columns as shipped have sizes of their own
+        sizes.map_or(Ok(()), |sizes| write_sizes(sizes, rows, row_len, stored))
+    }
+}
+
+fn refuse_unknown_width(array: &BcolzArray) -> Result<()> {
+    match array.dtype.kind() {
+        Kind::Object | Kind::Record => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("expected elements of a known width to write, found the type {}", array.dtype),
+        )
+        .at_path(&array.root)),
+        _ if array.row_len == 0 => {
+            Err(Error::invalid_input("expected rows of one byte or more, found none").at_path(&array.root))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many rows these are.
+fn whole_rows(array: &BcolzArray, rows: &[u8]) -> Result<u64> {
+    let len = rows.len() as u64;
+    if array.row_len > 0 && len.is_multiple_of(array.row_len) {
+        return Ok(len / array.row_len);
+    }
+    let message = format!("expected rows of {} bytes, found {len} bytes", array.row_len);
+    Err(Error::invalid_input(message).at_path(&array.data))
+}
+
+fn check_truncation(array: &BcolzArray, rows: u64) -> Result<()> {
+    if rows <= array.rows {
+        return Ok(());
+    }
+    Err(Error::invalid_input(format!("expected at most {} rows to keep, found {rows}", array.rows))
+        .at_path(&array.data))
+}
+
+/// The chunk of some rows in C order.
+fn encoded(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<Vec<u8>> {
+    let cells: u64 = array.row_shape.iter().product();
+    let itemsize = array.row_len.checked_div(cells).unwrap_or(1);
+    let mut encoder = Encoder::new();
+    encoder.typesize(usize::try_from(itemsize).unwrap_or(1)).shuffle(encoding.shuffle).compress(encoding.compress);
+    match array.order {
+        Order::F if !array.row_shape.is_empty() => encoder.encode(&in_f_order(array, rows, itemsize)),
+        _ => encoder.encode(rows),
+    }
+}
+
+/// Rows in C order, with the first dimension running fastest.
+fn in_f_order(array: &BcolzArray, rows: &[u8], itemsize: u64) -> Vec<u8> {
+    let count = (rows.len() as u64).checked_div(array.row_len).unwrap_or_default();
+    let reversed: Vec<u64> = array.row_shape.iter().rev().copied().chain([count]).collect();
+    let (from, to) =
+        (KeySpace::Linear { grid: reversed.iter().rev().copied().collect() }, KeySpace::Linear { grid: reversed });
+    let width = usize::try_from(itemsize).unwrap_or(1);
+    let cells = rows.chunks_exact(width).count() as u64;
+    let mut bytes = Vec::with_capacity(rows.len());
+    for cell in 0..cells {
+        let mut position = to.position_of(cell).unwrap_or_default();
+        position.reverse();
+        let at = from.key_at(&position).ok().and_then(|at| usize::try_from(at).ok()).unwrap_or_default() * width;
+        bytes.extend_from_slice(rows.get(at..at + width).unwrap_or_default());
+    }
+    bytes
+}
+
+fn append(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<()> {
+    if whole_rows(array, rows)? == 0 {
+        return Ok(());
+    }
+    match &array.chunks {
+        Chunks::Shipped(_) => append_shipped(array, encoding, rows),
+        Chunks::Superchunks(superchunks) => append_superchunks(array, superchunks, encoding, rows),
+    }
+}
+
+fn append_shipped(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<()> {
+    let full = array.rows / array.chunk_rows;
+    let begun = if array.rows.is_multiple_of(array.chunk_rows) { Vec::new() } else { array.decoded_rows(full)? };
+    for (key, chunk) in (full..).zip(cut(&begun, rows, array.chunk_rows * array.row_len)) {
+        write_chunk_file(array, key, &encoded(array, encoding, &chunk)?)?;
+    }
+    Ok(())
+}
+
+/// `begun` and `rows` one behind the other, cut into chunks.
+fn cut<'a>(begun: &'a [u8], rows: &'a [u8], chunk_len: u64) -> impl Iterator<Item = Vec<u8>> + 'a {
+    let chunk_len = usize::try_from(chunk_len).unwrap_or(usize::MAX);
+    let (first, rest) = rows.split_at_checked(chunk_len.saturating_sub(begun.len())).unwrap_or((rows, &[]));
+    std::iter::once([begun, first].concat()).chain(rest.chunks(chunk_len).map(<[u8]>::to_vec))
+}
+
+fn write_chunk_file(array: &BcolzArray, key: u64, chunk: &[u8]) -> Result<()> {
+    let mut file = NewFile::create(&array.data.join(chunk_file_name(key)))?;
+    file.write(&encode_one_chunk(chunk))?;
+    file.finish()
+}
+
+fn append_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encoding, rows: &[u8]) -> Result<()> {
+    let room = superchunk_chunks(array)?;
+    let (chunk_rows, last) = match there.parts().last() {
+        Some(last) if last.file.len() > 0 => (array.chunk_rows, Some(last)),
+        _ => (array.chunk_rows, None),
+    };
+    // what the last superchunk begins with may have chunks of another size
+    let chunk_rows = last.filter(|last| last.file.len() > 1).map_or(chunk_rows, Part::chunk_rows);
+    let begun = match last {
+        Some(last) if last.rows_of(last.file.len() - 1) < chunk_rows => array.decoded_rows(last.end_key() - 1)?,
+        _ => Vec::new(),
+    };
+    let mut chunks = cut(&begun, rows, chunk_rows * array.row_len);
+    let mut number = there.parts().len() as u64;
+    if let Some(last) = last {
+        let kept = last.file.len() - u64::from(!begun.is_empty());
+        // a chunk that is begun goes on where it is; more come in as long as there is room
+        let free = room.max(last.file.len()).saturating_sub(kept);
+        let more = take_encoded(array, encoding, &mut chunks, free)?;
+        if !more.is_empty() {
+            let chunk = |at: u64| more.get(usize::try_from(at.checked_sub(kept)?).ok()?).map(Vec::as_slice);
+            rewrite(&last.file, encoding.reserve_percent, kept + more.len() as u64, chunk)?;
+        }
+    }
+    loop {
+        let more = take_encoded(array, encoding, &mut chunks, room)?;
+        if more.is_empty() {
+            return Ok(());
+        }
+        number += 1;
+        write_superchunk(array, encoding, number, &more)?;
+    }
+}
+
+fn take_encoded(
+    array: &BcolzArray,
+    encoding: Encoding,
+    chunks: &mut impl Iterator<Item = Vec<u8>>,
+    count: u64,
+) -> Result<Vec<Vec<u8>>> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    chunks
+        .by_ref()
+        .take(count)
+        .filter(|chunk| !chunk.is_empty())
+        .map(|chunk| encoded(array, encoding, &chunk))
+        .collect()
+}
+
+fn write_superchunk(array: &BcolzArray, encoding: Encoding, number: u64, chunks: &[Vec<u8>]) -> Result<()> {
+    let cells: u64 = array.row_shape.iter().product();
+    let itemsize = array.row_len.checked_div(cells).unwrap_or(1);
+    let mut options = BloscpackOptions::new();
+    options
+        .typesize(usize::try_from(itemsize).unwrap_or(1))
+        .checksum(encoding.checksum)
+        .reserve_percent(encoding.reserve_percent);
+    let mut writer = options.create(array.data.join(superchunk_file_name(number)), chunks.len() as u64)?;
+    for chunk in chunks {
+        writer.push_encoded(chunk)?;
+    }
+    writer.finish()
+}
+
+/// The most chunks of a superchunk.
+fn superchunk_chunks(array: &BcolzArray) -> Result<u64> {
+    match array.storage.number("superchunksize")? {
+        Some(0) => {
+            Err(array.storage.invalid("one chunk or more for \"superchunksize\"", array.storage.get("superchunksize")))
+        }
+        Some(chunks) => Ok(chunks),
+        None => Ok(1),
+    }
+}
+
+fn truncate(array: &BcolzArray, encoding: Encoding, rows: u64) -> Result<()> {
+    match &array.chunks {
+        Chunks::Shipped(files) => {
+            let (full, left) = (rows / array.chunk_rows, rows % array.chunk_rows);
+            if left > 0 && array.rows_of(full) > left {
+                let chunk = first_rows(array, full, left)?;
+                write_chunk_file(array, full, &encoded(array, encoding, &chunk)?)?;
+            }
+            let kept = rows.div_ceil(array.chunk_rows);
+            // the last first, so that there is never a gap
+            for key in files.numbers().filter(|key| *key >= kept).collect::<Vec<_>>().into_iter().rev() {
+                remove_file(&files.path(key))?;
+            }
+            Ok(())
+        }
+        Chunks::Superchunks(superchunks) => truncate_superchunks(array, superchunks, encoding, rows),
+    }
+}
+
+fn truncate_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encoding, rows: u64) -> Result<()> {
+    for part in there.parts().iter().rev() {
+        if part.first_row >= rows {
+            remove_file(part.file.path())?;
+            continue;
+        }
+        if part.end_row() <= rows {
+            return Ok(());
+        }
+        let full = (rows - part.first_row) / part.chunk_rows();
+        let left = (rows - part.first_row) % part.chunk_rows();
+        let last = match left {
+            0 => None,
+            left => Some(encoded(array, encoding, &first_rows(array, part.first_key + full, left)?)?),
+        };
+        let nchunks = full + u64::from(last.is_some());
+        return rewrite(&part.file, encoding.reserve_percent, nchunks, |at| last.as_deref().filter(|_| at == full));
+    }
+    Ok(())
+}
+
+/// The first rows of a chunk, in C order.
+fn first_rows(array: &BcolzArray, key: u64, rows: u64) -> Result<Vec<u8>> {
+    let mut chunk = array.decoded_rows(key)?;
+    chunk.truncate(usize::try_from(rows * array.row_len).unwrap_or(usize::MAX));
+    Ok(chunk)
+}
+
+fn replace(array: &BcolzArray, encoding: Encoding, key: u64, rows: &[u8]) -> Result<Replaced> {
+    let (found, expected) = (whole_rows(array, rows)?, array.rows_of(key));
+    if key >= array.nchunks() || found != expected {
+        let message = format!("expected the {expected} rows of a chunk below {}, found {found} rows", array.nchunks());
+        return Err(Error::invalid_input(message).at_path(&array.data).at_key(key));
+    }
+    let chunk = encoded(array, encoding, rows)?;
+    match array.find(key)? {
+        Some(place) if array.layout == Layout::Superchunks => {
+            replace_chunk(place.file, place.number, &chunk, encoding.reserve_percent)
+        }
+        _ => write_chunk_file(array, key, &chunk).map(|()| Replaced::Rewritten),
+    }
+}
+
+/// The stored bytes of the chunks of the first `rows` rows.
+fn stored_bytes(array: &BcolzArray, rows: u64) -> Result<u64> {
+    let mut stored = 0;
+    match &array.chunks {
+        Chunks::Shipped(files) => {
+            for key in files.numbers().take_while(|key| *key < rows.div_ceil(array.chunk_rows)) {
+                let path = files.path(key);
+                let len = fs::metadata(&path).map_err(|error| Error::io("find", &path, error))?.len();
+                stored += len.saturating_sub(blosc::HEADER_LEN as u64); // of the file's header, which is as long
+            }
+        }
+        Chunks::Superchunks(superchunks) => stored = superchunks.parts().iter().map(|part| part.file.file_len()).sum(),
+    }
+    Ok(stored)
+}
+
+fn write_sizes(sizes: &Sizes, rows: u64, row_len: u64, stored: u64) -> Result<()> {
+    let mut sizes = sizes.clone();
+    if let Some(first) = sizes.shape.first_mut() {
+        *first = rows;
+    }
+    sizes.nbytes = rows.checked_mul(row_len);
+    sizes.cbytes = Some(stored);
+    sizes.write()
+}
+
+fn set_attribute(layout: Layout, root: &Path, name: &str, value: &str) -> Result<()> {
+    let mut attributes = Attributes::read(layout.attributes_path(root))?;
+    attributes.set(name, value)?;
+    attributes.write()
+}
+
+fn remove_attribute(layout: Layout, root: &Path, name: &str) -> Result<bool> {
+    let mut attributes = Attributes::read(layout.attributes_path(root))?;
+    let was_there = attributes.remove(name);
+    attributes.write().map(|()| was_there)
+}

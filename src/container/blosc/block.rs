@@ -1,0 +1,135 @@
+//! The blocks of a chunk, decoded one after another.
+
+use crate::container::blosc::codec::Decoder;
+use crate::container::blosc::header::{HEADER_LEN, Header};
+use crate::container::blosc::shuffle::Shuffle;
+use crate::container::blosc::{no_memory, zeroed};
+use crate::error::{Error, Result};
+
+/// The length of an offset in `bstarts`, and of a stream's length.
+const WORD: usize = 4;
+
+/// A chunk whose header and table of block offsets lie within it.
+pub(super) struct Blocks<'a> {
+    chunk: &'a [u8],
+    header: Header,
+    bstarts: &'a [[u8; WORD]],
+    /// Where the table ends: no block begins before.
+    streams_start: usize,
+}
+
+/// The streams of one block, found within the chunk but not looked into, and what each of them decodes to.
+struct Streams<'a> {
+    streams: Vec<&'a [u8]>,
+    decoded_len: usize,
+}
+
+impl<'a> Blocks<'a> {
+    pub(super) fn new(chunk: &'a [u8], header: Header) -> Result<Blocks<'a>> {
+        let count = match header.nbytes() {
+            0 => 0,
+            nbytes => nbytes.div_ceil(header.blocksize()) as usize,
+        };
+        let (table, _) = chunk.get(HEADER_LEN..).unwrap_or_default().as_chunks::<WORD>();
+        let Some(bstarts) = table.get(..count) else {
+            return Err(Error::corrupt(format!(
+                "expected the offsets of {count} blocks in a Blosc chunk, found room for {}",
+                table.len()
+            )));
+        };
+        Ok(Blocks { chunk, header, bstarts, streams_start: HEADER_LEN + count * WORD })
+    }
+
+    pub(super) fn decode(&self) -> Result<Vec<u8>> {
+        let mut decoder = Decoder::new(self.header.codec());
+        let mut decoded = Vec::new();
+        let mut shuffled = Vec::new();
+        for (number, bstart) in self.bstarts.iter().enumerate() {
+            self.decode_block(u32::from_le_bytes(*bstart), &mut decoder, &mut shuffled, &mut decoded).map_err(
+                |error| Error::new(error.kind(), format!("{} (block {number} of a Blosc chunk)", error.message())),
+            )?;
+        }
+        Ok(decoded)
+    }
+
+    fn decode_block(
+        &self,
+        bstart: u32,
+        decoder: &mut Decoder,
+        shuffled: &mut Vec<u8>,
+        decoded: &mut Vec<u8>,
+    ) -> Result<()> {
+        let start = decoded.len();
+        let len = self.block_len(start);
+        let streams = self.streams(bstart, len)?;
+        for stream in &streams.streams {
+            // before there is any memory for it
+            self.header.codec().check_ratio(stream.len(), streams.decoded_len)?;
+        }
+        decoded.try_reserve(len).map_err(|_| no_memory(len))?;
+        decoded.resize(start + len, 0);
+        let block = decoded.get_mut(start..).unwrap_or_default();
+        if self.header.shuffle() == Shuffle::None {
+            return streams.decode(decoder, block);
+        }
+        if shuffled.len() < len {
+            *shuffled = zeroed(len)?;
+        }
+        let shuffled = shuffled.get_mut(..len).unwrap_or_default();
+        streams.decode(decoder, shuffled)?;
+        self.header.shuffle().undo(usize::from(self.header.typesize()), shuffled, block);
+        Ok(())
+    }
+
+    /// The length of the block that begins at `start` of the buffer.
+    fn block_len(&self, start: usize) -> usize {
+        let left = (self.header.nbytes() as usize).saturating_sub(start);
+        left.min(self.header.blocksize() as usize)
+    }
+
+    /// The streams that begin at `bstart` of the chunk and decode to `len` bytes.
+    fn streams(&self, bstart: u32, len: usize) -> Result<Streams<'a>> {
+        let bstart = bstart as usize;
+        if bstart < self.streams_start {
+            let message = format!("expected a block behind byte {}, found it at {bstart}", self.streams_start);
+            return Err(Error::corrupt(message));
+        }
+        let mut rest = self.chunk.get(bstart..).unwrap_or_default();
+        // a shorter last block is never split
+        let splits = if len == self.header.blocksize() as usize { self.header.splits() as usize } else { 1 };
+        if !len.is_multiple_of(splits) {
+            return Err(Error::corrupt(format!("expected a block of {splits} equal streams, found {len} bytes")));
+        }
+        let mut streams = Vec::with_capacity(splits);
+        for _ in 0..splits {
+            let (stream, behind) = cut_stream(rest)?;
+            streams.push(stream);
+            rest = behind;
+        }
+        Ok(Streams { streams, decoded_len: len / splits })
+    }
+}
+
+impl Streams<'_> {
+    /// Decodes all of them, one behind the other.
+    fn decode(&self, decoder: &mut Decoder, block: &mut [u8]) -> Result<()> {
+        for (stream, decoded) in self.streams.iter().zip(block.chunks_exact_mut(self.decoded_len)) {
+            match stream.len() == decoded.len() {
+                true => decoded.copy_from_slice(stream),
+                false => decoder.decode(stream, decoded)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The stream that `bytes` begin with, and what is behind it.
+fn cut_stream(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    let Some((len, behind)) = bytes.split_first_chunk::<WORD>() else {
+        return Err(Error::corrupt(format!("expected the length of a stream, found {} bytes", bytes.len())));
+    };
+    let len = u32::from_le_bytes(*len) as usize;
+    behind
+        .split_at_checked(len)
+        .ok_or_else(|| Error::corrupt(format!("expected a stream of {len} bytes, found {} bytes", behind.len())))
+}

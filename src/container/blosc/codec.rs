@@ -1,0 +1,144 @@
+//! The five codecs of Blosc's streams.
+
+use std::fmt;
+
+use ruzstd::decoding::FrameDecoder;
+use zlib_rs::{Inflate, InflateFlush, Status};
+
+use crate::container::blosc::blosclz;
+use crate::error::{Error, Result};
+
+/// zlib's largest window, which a reader allows for.
+const WINDOW_BITS: u8 = 15;
+
+/// A zstd frame may ask for a window of this size whatever it decodes to (RFC 8878, 3.1.1.1.2).
+const ZSTD_WINDOW: u64 = 8 << 20;
+
+/// How the streams of a chunk are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Codec {
+    /// Blosc's own, a descendant of FastLZ.
+    BloscLz,
+    /// LZ4, and LZ4HC: the same format.
+    Lz4,
+    /// Snappy, without framing.
+    Snappy,
+    /// Deflate within zlib's framing.
+    Zlib,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Codec {
+    /// The name that Blosc gives it (`cname`).
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BloscLz => "blosclz",
+            Self::Lz4 => "lz4",
+            Self::Snappy => "snappy",
+            Self::Zlib => "zlib",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    pub(super) fn from_format(format: u8) -> Result<Codec> {
+        match format {
+            0 => Ok(Self::BloscLz),
+            1 => Ok(Self::Lz4),
+            2 => Ok(Self::Snappy),
+            3 => Ok(Self::Zlib),
+            4 => Ok(Self::Zstd),
+            _ => Err(Error::corrupt(format!("expected a Blosc codec from 0 to 4, found codec {format}"))),
+        }
+    }
+
+    /// The most that the codec can make of one byte.
+    fn max_ratio(self) -> usize {
+        match self {
+            Self::BloscLz | Self::Lz4 => 256,
+            Self::Snappy => 64,
+            Self::Zlib => 1032,
+            Self::Zstd => 32 << 10,
+        }
+    }
+
+    /// Refuses a stream that is too short for what it shall decode to.
+    pub(super) fn check_ratio(self, encoded_len: usize, decoded_len: usize) -> Result<()> {
+        match encoded_len.saturating_mul(self.max_ratio()).saturating_add(64) >= decoded_len {
+            true => Ok(()),
+            false => Err(Error::corrupt(format!(
+                "expected {decoded_len} bytes, found a stream of {encoded_len} bytes, from which {self} cannot make them"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Decompresses the streams of a chunk; reuses its state.
+pub(super) enum Decoder {
+    BloscLz,
+    Lz4,
+    Snappy(snap::raw::Decoder),
+    Zlib(Box<Inflate>),
+    Zstd(Box<FrameDecoder>),
+}
+
+impl Decoder {
+    pub(super) fn new(codec: Codec) -> Decoder {
+        match codec {
+            Codec::BloscLz => Self::BloscLz,
+            Codec::Lz4 => Self::Lz4,
+            Codec::Snappy => Self::Snappy(snap::raw::Decoder::new()),
+            Codec::Zlib => Self::Zlib(Box::new(Inflate::new(true, WINDOW_BITS))),
+            Codec::Zstd => Self::Zstd(Box::new(FrameDecoder::new())),
+        }
+    }
+
+    /// Decompresses a stream that must fill `decoded`.
+    pub(super) fn decode(&mut self, stream: &[u8], decoded: &mut [u8]) -> Result<()> {
+        let expected = decoded.len();
+        let found = match self {
+            Self::BloscLz => blosclz::decode(stream, decoded).map_err(str::to_string),
+            Self::Lz4 => lz4_flex::block::decompress_into(stream, decoded).map_err(|error| error.to_string()),
+            Self::Snappy(snappy) => snappy.decompress(stream, decoded).map_err(|error| error.to_string()),
+            Self::Zlib(inflate) => inflate_all(inflate, stream, decoded),
+            Self::Zstd(zstd) => unzstd(zstd, stream, decoded),
+        };
+        let name = self.codec();
+        match found {
+            Ok(found) if found == expected => Ok(()),
+            Ok(found) => Err(Error::corrupt(format!("expected {expected} bytes of {name}, found {found}"))),
+            Err(reason) => Err(Error::corrupt(format!("expected {expected} bytes of {name}, found: {reason}"))),
+        }
+    }
+
+    fn codec(&self) -> Codec {
+        match self {
+            Self::BloscLz => Codec::BloscLz,
+            Self::Lz4 => Codec::Lz4,
+            Self::Snappy(_) => Codec::Snappy,
+            Self::Zlib(_) => Codec::Zlib,
+            Self::Zstd(_) => Codec::Zstd,
+        }
+    }
+}
+
+fn inflate_all(inflate: &mut Inflate, stream: &[u8], decoded: &mut [u8]) -> Result<usize, String> {
+    inflate.reset(true);
+    match inflate.decompress(stream, decoded, InflateFlush::Finish) {
+        Ok(Status::StreamEnd) => Ok(usize::try_from(inflate.total_out()).unwrap_or(usize::MAX)),
+        Ok(_) => Err("no end of the stream".to_string()),
+        Err(error) => Err(error.as_str().to_string()),
+    }
+}
+
+fn unzstd(zstd: &mut FrameDecoder, stream: &[u8], decoded: &mut [u8]) -> Result<usize, String> {
+    zstd.set_max_window_size(ZSTD_WINDOW.max(decoded.len() as u64));
+    zstd.decode_all(stream, decoded).map_err(|error| error.to_string())
+}

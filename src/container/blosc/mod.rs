@@ -1,0 +1,87 @@
+//! Blosc 1 chunks: a buffer cut into blocks, each byte- or bit-shuffled and compressed by one of five codecs.
+//!
+//! Both numeric containers hold such chunks: bcolz and bloscpack nothing else, Zarr as its codec `blosc`. Every codec is
+//! decoded; written is LZ4, or a plain copy where that is smaller. Blosc 2 frames and super-chunks are another format.
+//!
+//! ```text
+//! 0   version = 2 | codec version = 1 | flags | typesize     one byte each
+//! 4   nbytes      of the decoded buffer                      u32le, as all that follows
+//! 8   blocksize   of each decoded block but a shorter last one
+//! 12  cbytes      of the whole chunk
+//! 16  memcpyed:   the buffer itself
+//!     otherwise:  bstarts, the offset in the chunk of each block; then the blocks in any order.
+//!                 A block is one stream, or typesize of them if it is split: length, bytes.
+//!                 A stream as long as what it decodes to is a plain copy.
+//! ```
+
+mod block;
+mod blosclz;
+mod codec;
+mod encode;
+mod header;
+mod shuffle;
+
+pub use codec::Codec;
+pub use encode::{Encoder, MAX_NBYTES};
+pub use header::{HEADER_LEN, Header};
+pub use shuffle::Shuffle;
+
+use crate::container::blosc::block::Blocks;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The buffer that a chunk was made of.
+///
+/// Memory: what it decodes to, and two blocks.
+///
+/// Errors: `Corrupt` if `chunk` is not one whole Blosc 1 chunk, `Unsupported` if it is of another version of Blosc,
+/// `TooLarge` if the buffer has more than `max_bytes`; then nothing was allocated.
+///
+/// ```
+/// use sharddb::container::blosc::{Encoder, decode};
+///
+/// let numbers: Vec<u8> = (0..1000u32).flat_map(u32::to_le_bytes).collect();
+/// let chunk = Encoder::new().typesize(4).encode(&numbers)?;
+/// assert!(chunk.len() < numbers.len() / 2);
+/// assert_eq!(decode(&chunk, 4000)?, numbers);
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+pub fn decode(chunk: &[u8], max_bytes: u64) -> Result<Vec<u8>> {
+    let header = Header::parse(chunk)?;
+    if u64::from(header.nbytes()) > max_bytes {
+        let message = format!("expected at most {max_bytes} bytes of decoded data, found {}", header.nbytes());
+        return Err(Error::new(ErrorKind::TooLarge, message));
+    }
+    if chunk.len() as u64 != u64::from(header.cbytes()) {
+        return Err(Error::corrupt(format!(
+            "expected a Blosc chunk of the {} bytes that its header states, found {}",
+            header.cbytes(),
+            chunk.len()
+        )));
+    }
+    if header.is_memcpyed() {
+        let (_, copy) = chunk.split_at_checked(HEADER_LEN).unwrap_or_default();
+        return copied(copy, header);
+    }
+    Blocks::new(chunk, header)?.decode()
+}
+
+fn copied(copy: &[u8], header: Header) -> Result<Vec<u8>> {
+    if copy.len() as u64 != u64::from(header.nbytes()) {
+        let message = format!("expected a copy of {} bytes in a Blosc chunk, found {}", header.nbytes(), copy.len());
+        return Err(Error::corrupt(message));
+    }
+    Ok(copy.to_vec())
+}
+
+/// A buffer of that many zeros, or `TooLarge` where memory does not allow it.
+fn zeroed(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| no_memory(len))?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+#[cold]
+fn no_memory(len: usize) -> Error {
+    Error::new(ErrorKind::TooLarge, format!("no memory for {len} bytes of a decoded Blosc chunk"))
+}

@@ -1,0 +1,156 @@
+//! bloscpack: one file of Blosc chunks with their offsets and checksums.
+//!
+//! ```text
+//! | header | metadata, if any | offsets, if any: i64le each | chunk, digest, reserve | chunk, digest, reserve | ...
+//! ```
+//!
+//! Read are the versions 1 (which bcolz writes), 2 (of its RFC) and 3 (of bloscpack); written is 3, and by the bcolz
+//! writers 1. Where there are offsets they are followed, in whatever order; the first chunk begins where they end,
+//! and the bytes up to the next chunk are a reserve of zeros. Without offsets a file is its chunks and no more.
+//!
+//! Every chunk that is read is compared with its digest.
+
+mod checksum;
+mod header;
+mod metadata;
+mod superchunk;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+pub use checksum::Checksum;
+pub use header::{Header, Version};
+pub use metadata::Metadata;
+pub(crate) use superchunk::Superchunk;
+pub use writer::{BloscpackOptions, BloscpackWriter, Replaced};
+pub(crate) use writer::{encode_one_chunk, replace_chunk, rewrite};
+
+use crate::container::{Container, ContainerOptions, Form, KeySpace, owned};
+use crate::error::Result;
+use crate::json;
+use crate::shard::{Value, ValueLocation};
+use crate::verify::{VerifyLevel, VerifyReport};
+
+/// The member of a store's `info` that keeps what makes an imported file of its chunks.
+pub(crate) const INFO_MEMBER: &str = "bloscpack";
+
+/// One bloscpack file. A key is the number of a chunk.
+///
+/// Decoded chunks are the bytes that were compressed, in whatever order their writer had them.
+pub struct Bloscpack {
+    superchunk: Superchunk,
+    max_chunk_bytes: u64,
+}
+
+impl Bloscpack {
+    /// Opens a file for positioned reads.
+    ///
+    /// Errors: `Io`; `Corrupt` if header, metadata or offsets break a rule; `Unsupported` for a later version.
+    pub fn open(path: impl AsRef<Path>) -> Result<Bloscpack> {
+        Bloscpack::open_with(path, &ContainerOptions::new())
+    }
+
+    /// Opens a file in another way.
+    pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<Bloscpack> {
+        let superchunk = Superchunk::open(path.as_ref(), options.storage)?;
+        Ok(Bloscpack { superchunk, max_chunk_bytes: options.max_chunk_bytes })
+    }
+
+    /// Whether there is a file at `path` that begins like a bloscpack file.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        header::is_at(path.as_ref())
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.superchunk.path()
+    }
+
+    /// What the file says of itself.
+    pub fn header(&self) -> &Header {
+        self.superchunk.header()
+    }
+
+    /// What the file says of its data, if anything.
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.superchunk.metadata()
+    }
+
+    /// The number of chunks.
+    pub fn nchunks(&self) -> u64 {
+        self.superchunk.len()
+    }
+
+    /// What the header of a chunk says; `None` if there is no such chunk.
+    ///
+    /// Errors: `Corrupt`, `Io`.
+    pub fn chunk_header(&self, key: u64) -> Result<Option<crate::container::blosc::Header>> {
+        let located = self.superchunk.locate(key).map_err(|error| error.at_key(key))?;
+        Ok(located.map(|(_, header)| header))
+    }
+}
+
+impl Container for Bloscpack {
+    fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
+        let value = match form {
+            Form::Encoded => {
+                self.superchunk.stored(key).map(|stored| stored.map(|chunk| Value::from_bytes(chunk.bytes)))
+            }
+            Form::Decoded => self.superchunk.decoded(key, self.max_chunk_bytes).map(|decoded| decoded.map(owned)),
+        };
+        value.map_err(|error| error.at_key(key))
+    }
+
+    fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
+        let located = self.superchunk.locate(key).map_err(|error| error.at_key(key))?;
+        Ok(located.map(|(range, _)| ValueLocation::new(PathBuf::from(self.path()), range)))
+    }
+
+    fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_> {
+        Box::new((0..self.nchunks()).map(Ok))
+    }
+
+    fn key_space(&self) -> KeySpace {
+        KeySpace::Linear { grid: vec![self.nchunks()] }
+    }
+
+    fn describe(&self) -> String {
+        let header = self.header();
+        let stated = |value: Option<u32>| value.map_or("null".to_string(), |value| value.to_string());
+        let metadata = self.metadata().map_or("null".to_string(), |metadata| {
+            // as it is, if it is JSON as it says
+            let text = json::parse(&metadata.bytes).map(|value| value.get().to_string());
+            text.unwrap_or_else(|_| json::quote(&String::from_utf8_lossy(&metadata.bytes)))
+        });
+        format!(
+            "{{\"format\": \"bloscpack\", \"version\": {}, \"keys\": {}, \"key_space\": {}, \"checksum\": {}, \
+             \"offsets\": {}, \"typesize\": {}, \"chunk_size\": {}, \"last_chunk\": {}, \"max_app_chunks\": {}, \
+             \"metadata\": {metadata}}}",
+            header.version(),
+            self.nchunks(),
+            json::quote(&self.key_space().to_string()),
+            json::quote(header.checksum().as_str()),
+            header.has_offsets(),
+            header.typesize(),
+            stated(header.chunk_size()),
+            stated(header.last_chunk()),
+            header.max_app_chunks(),
+        )
+    }
+
+    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
+        let mut report = VerifyReport::new(level);
+        self.superchunk.verify(0, self.max_chunk_bytes, &mut report);
+        Ok(report)
+    }
+
+    fn preserved(&self) -> Option<(&'static str, String)> {
+        let metadata = self.metadata().and_then(|metadata| {
+            let text = std::str::from_utf8(&metadata.bytes).ok()?; // others are left out
+            Some(serde_json::json!({"format": metadata.format, "text": text}))
+        });
+        let (checksum, max_app_chunks) = (self.header().checksum().as_str(), self.header().max_app_chunks());
+        let kept = serde_json::json!({"checksum": checksum, "max_app_chunks": max_app_chunks, "metadata": metadata});
+        Some((INFO_MEMBER, kept.to_string()))
+    }
+}

@@ -1,0 +1,132 @@
+//! The same chunks in other files: packing, resharding, unpacking.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use crate::container::zarr::array::ZarrArray;
+use crate::container::zarr::metadata::ZarrMetadata;
+use crate::container::zarr::writer::{ZarrShardWriter, ZarrWriter};
+use crate::container::{Container, Form};
+use crate::error::{Error, ErrorKind, Result};
+use crate::generation::INFO;
+use crate::json;
+use crate::snapshot::Snapshot;
+
+/// The member of a store's `info` that keeps the metadata of an imported array.
+pub const INFO_MEMBER: &str = "zarr";
+
+/// Writes the chunks of an array into a new one, byte for byte as they are.
+///
+/// `metadata` is that of the source, [sharded](ZarrMetadata::sharded) or [unsharded](ZarrMetadata::unsharded). In a shard the
+/// chunks lie in the order of the index, without gaps. `progress` is told after every chunk how many are done, and of how
+/// many; it may end the whole. The new array appears when it is whole. Gives the number of chunks.
+///
+/// Memory: 16 bytes for each chunk that is there, and one shard's index.
+///
+/// Errors: `InvalidInput` if the chunks of the two are not the same, or something is at `target`; `Cancelled`; the first
+/// chunk that cannot be read.
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+/// use sharddb::container::zarr::{ZarrArray, copy};
+///
+/// let source = ZarrArray::open("one-file-a-chunk.zarr")?;
+/// let packed = source.metadata().sharded(&[64, 512, 512], None)?;
+/// copy(&source, "packed.zarr", &packed, |_, _| ControlFlow::Continue(()))?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+pub fn copy(
+    source: &ZarrArray,
+    target: impl AsRef<Path>,
+    metadata: &ZarrMetadata,
+    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    check_same_chunks(source.metadata(), metadata)?;
+    write(source, Form::Encoded, target.as_ref(), metadata, &mut progress)
+}
+
+/// Writes the array that was imported into a store: the chunks byte for byte, in shards as they were.
+///
+/// The store has its metadata in the member [`INFO_MEMBER`] of `info`. The rest is as in [`copy`].
+///
+/// Errors: `InvalidInput` if there is no such member, and those of [`copy`].
+pub fn export(
+    snapshot: &Snapshot,
+    target: impl AsRef<Path>,
+    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    let metadata = imported_metadata(&snapshot.directory().join(INFO))?;
+    let metadata = match metadata.is_wrapped() {
+        true => metadata.sharded(metadata.shard_shape(), None)?,
+        false => metadata,
+    };
+    write(snapshot, Form::Decoded, target.as_ref(), &metadata, &mut progress)
+}
+
+fn imported_metadata(path: &Path) -> Result<ZarrMetadata> {
+    let text = fs::read(path).map_err(|error| Error::io("read", path, error))?;
+    let read = || {
+        let members = json::members(json::parse(&text)?).unwrap_or_default();
+        let Some(metadata) = json::member(&members, INFO_MEMBER)? else {
+            let message =
+                format!("expected a store into which an array was imported, found no \"{INFO_MEMBER}\" in its info");
+            return Err(Error::invalid_input(message));
+        };
+        ZarrMetadata::from_json(metadata.get())
+    };
+    read().map_err(|error| error.at_path(path))
+}
+
+/// Writes all chunks of a source, shard by shard.
+fn write(
+    source: &dyn Container,
+    form: Form,
+    target: &Path,
+    metadata: &ZarrMetadata,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    let writer = ZarrWriter::create(target, metadata)?;
+    let mut places = Vec::new();
+    for key in source.keys() {
+        let key = key?;
+        let place = metadata.grid.place(key).ok_or_else(|| {
+            Error::corrupt("expected the number of a chunk of the array, found one beyond its grid").at_key(key)
+        })?;
+        places.push((place, key));
+    }
+    places.sort_unstable();
+    let total = places.len() as u64;
+    let mut shard: Option<(u64, ZarrShardWriter)> = None;
+    for (done, (place, key)) in (1..).zip(places) {
+        let mut open = match shard.take() {
+            Some((number, open)) if number == place.shard => open,
+            before => {
+                before.map(|(_, before)| before.finish()).transpose()?;
+                writer.shard(place.shard)?
+            }
+        };
+        if let Some(encoded) = source.get(key, form)? {
+            open.put(key, &encoded)?;
+        }
+        shard = Some((place.shard, open));
+        if progress(done, total).is_break() {
+            return Err(Error::new(ErrorKind::Cancelled, "expected to copy all chunks, was cancelled"));
+        }
+    }
+    shard.map(|(_, last)| last.finish()).transpose()?;
+    writer.finish()?;
+    Ok(total)
+}
+
+/// The bytes of a chunk mean the same in both arrays.
+fn check_same_chunks(source: &ZarrMetadata, target: &ZarrMetadata) -> Result<()> {
+    let same = source.codecs_of_chunk() == target.codecs_of_chunk()
+        && source.elements == target.elements
+        && source.shape() == target.shape()
+        && source.chunk_shape() == target.chunk_shape();
+    match same {
+        true => Ok(()),
+        false => Err(Error::invalid_input("expected the metadata of an array of the same chunks, found other chunks")),
+    }
+}

@@ -1,0 +1,452 @@
+//! `zarr.json` of an array: shape, chunks, codecs, and everything else as it was given.
+
+use std::fmt::Write;
+
+use serde_json::value::RawValue;
+
+use crate::container::zarr::chunk_key::ChunkKeyEncoding;
+use crate::container::zarr::codec::{Codecs, Elements, Serializer};
+use crate::container::zarr::data_type::DataType;
+use crate::container::zarr::extension::{Extension, numbers};
+use crate::container::zarr::grid::Grid;
+use crate::container::zarr::nd::MAX_DIMENSIONS;
+use crate::container::zarr::shard_index::IndexLocation;
+use crate::container::zarr::sharding::{Sharding, divide};
+use crate::error::{Error, ErrorKind, Result};
+use crate::json;
+
+/// The name of the file.
+pub(super) const ZARR_JSON: &str = "zarr.json";
+
+/// The index codecs that the format recommends.
+const INDEX_CODECS: &str = r#"[{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]"#;
+
+/// Members that may be there and change nothing about the bytes.
+const OPTIONAL: [&str; 4] = ["attributes", "dimension_names", "storage_transformers", "consolidated_metadata"];
+
+/// The metadata of an array, Zarr v3.
+///
+/// Valid by construction: what this type holds, this build can read. Its text is kept, so that members which nobody here
+/// understands survive packing and unpacking.
+///
+/// ```
+/// use sharddb::container::zarr::{IndexLocation, ZarrMetadata};
+///
+/// let plain = ZarrMetadata::from_json(r#"{
+///     "zarr_format": 3, "node_type": "array", "shape": [100, 70], "data_type": "uint16", "fill_value": 0,
+///     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [16, 16]}},
+///     "chunk_key_encoding": {"name": "default"},
+///     "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]
+/// }"#)?;
+/// let packed = plain.sharded(&[64, 64], Some(IndexLocation::Start))?;
+/// assert_eq!((packed.shard_shape(), packed.chunk_shape()), (&[64, 64][..], &[16, 16][..]));
+/// assert_eq!(packed.unsharded()?.chunk_shape(), &[16, 16]);
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZarrMetadata {
+    text: String,
+    shape: Vec<u64>,
+    shard_shape: Vec<u64>,
+    chunk_shape: Vec<u64>,
+    pub(super) keys: ChunkKeyEncoding,
+    pub(super) elements: Elements,
+    pub(super) codecs: Codecs,
+    pub(super) grid: Grid,
+}
+
+impl ZarrMetadata {
+    /// Reads the text of a `zarr.json`.
+    ///
+    /// Errors: `InvalidSpec`; `Unsupported` for a codec, a data type or another extension that this build does not have,
+    /// with its name.
+    pub fn from_json(text: &str) -> Result<ZarrMetadata> {
+        let members = json::members(json::parse(text.as_bytes())?)
+            .ok_or_else(|| Error::invalid_spec("expected the metadata of an array, a JSON object"))?;
+        check_kind(&members)?;
+        check_others(&members)?;
+        let need = |name: &str| need(&members, name);
+        let wrong = |name: &str, value: &RawValue| {
+            Error::invalid_spec(format!("expected a valid \"{name}\" of an array, found {}", value.get()))
+        };
+        let value = need("shape")?;
+        let shape =
+            numbers(value).filter(|shape| shape.len() <= MAX_DIMENSIONS).ok_or_else(|| wrong("shape", value))?;
+
+        let chunk_grid = Extension::parse(need("chunk_grid")?, "chunk grid")?;
+        if chunk_grid.name != "regular" {
+            return Err(chunk_grid.unknown("regular"));
+        }
+        let value = chunk_grid.need("chunk_shape")?;
+        let valid = |chunk: &Vec<u64>| chunk.len() == shape.len() && !chunk.contains(&0);
+        let shard_shape = numbers(value).filter(valid).ok_or_else(|| chunk_grid.wrong("chunk_shape", value))?;
+
+        let data_type = DataType::parse(need("data_type")?)?;
+        let elements = Elements { data_type, fill_value: data_type.fill_value(need("fill_value")?)? };
+        let codecs = Codecs::parse(need("codecs")?, &shard_shape, data_type)?;
+        let chunk_shape = match &codecs.serializer {
+            Serializer::Sharding(sharding) => codecs.transpose.inverse().apply(&sharding.chunk_shape),
+            Serializer::Bytes(_) => shard_shape.clone(),
+        };
+        let grid = Grid::new(&shape, &shard_shape, &chunk_shape, &codecs.transpose)?;
+        let keys = ChunkKeyEncoding::parse(need("chunk_key_encoding")?)?;
+        Ok(ZarrMetadata { text: text.to_string(), shape, shard_shape, chunk_shape, keys, elements, codecs, grid })
+    }
+
+    /// The text, as it was given or made.
+    pub fn to_json(&self) -> &str {
+        &self.text
+    }
+
+    /// Elements along each axis.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// The shape of a shard: of what one file holds. Without sharding that is one chunk.
+    pub fn shard_shape(&self) -> &[u64] {
+        &self.shard_shape
+    }
+
+    /// The shape of an inner chunk: of what one key stands for.
+    pub fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    /// Inner chunks along each axis; a key is the number of a cell in C order.
+    pub fn chunk_grid(&self) -> Vec<u64> {
+        self.grid.chunk_cells()
+    }
+
+    /// The number of the shard that a chunk belongs to, in C order of the shards; `None` if there is no such chunk.
+    pub fn shard_of(&self, key: u64) -> Option<u64> {
+        self.grid.place(key).map(|place| place.shard)
+    }
+
+    /// The name of the data type, as Zarr has it.
+    pub fn data_type(&self) -> String {
+        self.member("data_type").and_then(json::string).unwrap_or_default()
+    }
+
+    /// The length of an element in bytes.
+    pub fn element_len(&self) -> usize {
+        self.elements.data_type.size()
+    }
+
+    /// Whether chunks lie in shards.
+    pub fn is_sharded(&self) -> bool {
+        self.sharding().is_some()
+    }
+
+    /// The bytes of a chunk from its elements: the whole chunk, in C order and little endian.
+    ///
+    /// gzip and zstd compress at a level of their own, blosc with LZ4 and byte shuffle; what is told by the bytes
+    /// themselves need not be as the metadata say.
+    ///
+    /// Errors: `InvalidInput` if there are not as many elements, `Unsupported` for nested sharding.
+    pub fn encode_chunk(&self, elements: &[u8]) -> Result<Vec<u8>> {
+        let Some(sharding) = self.sharding() else {
+            return self.codecs.encode(elements, &self.chunk_shape, &self.elements);
+        };
+        let turned = self.codecs.transpose.transpose(elements.to_vec(), &self.chunk_shape, self.element_len())?;
+        sharding.codecs.encode(&turned, &sharding.chunk_shape, &self.elements)
+    }
+
+    /// The same array with the same chunks, in shards of that shape.
+    ///
+    /// Compression and checksums of whole shards are left away. `index_location`: `None` keeps it, or takes the end.
+    ///
+    /// Errors: `InvalidInput` if the chunks do not divide the shards.
+    pub fn sharded(&self, shard_shape: &[u64], index_location: Option<IndexLocation>) -> Result<ZarrMetadata> {
+        let fits = shard_shape.len() == self.shape.len()
+            && !shard_shape.contains(&0)
+            && divide(shard_shape, &self.chunk_shape).is_some();
+        if !fits {
+            return Err(Error::invalid_input(format!(
+                "expected the shape of a shard that chunks of {:?} divide evenly, found {shard_shape:?}",
+                self.chunk_shape
+            )));
+        }
+        let parts = CodecParts::of(self)?;
+        let location = index_location.or(self.sharding().map(|sharding| sharding.index.location()));
+        let chunk_shape = self.sharding().map_or(&self.chunk_shape, |sharding| &sharding.chunk_shape);
+        let codecs = format!(
+            "[{}{{\"name\": \"sharding_indexed\", \"configuration\": {{\"chunk_shape\": {}, \"codecs\": [{}], \
+             \"index_codecs\": {}, \"index_location\": \"{}\"}}}}]",
+            parts.before.iter().fold(String::new(), |mut text, codec| {
+                _ = write!(text, "{codec}, ");
+                text
+            }),
+            list(chunk_shape),
+            parts.chunk.join(", "),
+            parts.index.as_deref().unwrap_or(INDEX_CODECS),
+            location.unwrap_or(IndexLocation::End).as_str(),
+        );
+        self.with(shard_shape, &codecs)
+    }
+
+    /// The same array with the same chunks, each in a file of its own.
+    ///
+    /// Errors: `Unsupported` for nested sharding: each file would be a shard again, and the chunks would be others.
+    pub fn unsharded(&self) -> Result<ZarrMetadata> {
+        let (codecs, _) = self.chunk_codecs();
+        if self.is_sharded() && matches!(codecs.serializer, Serializer::Sharding(_)) {
+            let message = "expected chunks that are no shards themselves, found nested sharding";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let parts = CodecParts::of(self)?;
+        let codecs = [parts.before, parts.chunk].concat().join(", ");
+        self.with(&self.chunk_shape, &format!("[{codecs}]"))
+    }
+
+    fn with(&self, shard_shape: &[u64], codecs: &str) -> Result<ZarrMetadata> {
+        let members = json::members(json::parse(self.text.as_bytes())?).unwrap_or_default();
+        let grid = format!("{{\"name\": \"regular\", \"configuration\": {{\"chunk_shape\": {}}}}}", list(shard_shape));
+        let lines: Vec<_> = members
+            .iter()
+            .map(|(name, value)| {
+                let value = match name.as_str() {
+                    "chunk_grid" => &grid,
+                    "codecs" => codecs,
+                    _ => value.get(),
+                };
+                format!("  {}: {value}", json::quote(name))
+            })
+            .collect();
+        ZarrMetadata::from_json(&format!("{{\n{}\n}}\n", lines.join(",\n")))
+    }
+
+    /// Whether shards are compressed, or have a checksum, as a whole.
+    pub(super) fn is_wrapped(&self) -> bool {
+        self.is_sharded() && !self.codecs.compressors.is_empty()
+    }
+
+    pub(super) fn sharding(&self) -> Option<&Sharding> {
+        match &self.codecs.serializer {
+            Serializer::Sharding(sharding) => Some(sharding),
+            Serializer::Bytes(_) => None,
+        }
+    }
+
+    /// The codecs of an inner chunk, and its shape as they know it.
+    pub(super) fn chunk_codecs(&self) -> (&Codecs, &[u64]) {
+        match self.sharding() {
+            Some(sharding) => (&sharding.codecs, &sharding.chunk_shape),
+            None => (&self.codecs, &self.chunk_shape),
+        }
+    }
+
+    /// All codecs between the elements of an inner chunk and its bytes, those of whole shards that turn its axes too.
+    pub(super) fn codecs_of_chunk(&self) -> Codecs {
+        match self.sharding() {
+            Some(Sharding { codecs, .. }) => {
+                Codecs { transpose: self.codecs.transpose.then(&codecs.transpose), ..codecs.clone() }
+            }
+            None => self.codecs.clone(),
+        }
+    }
+
+    /// The path of a shard's file, below the array.
+    pub(super) fn shard_path(&self, shard: u64) -> String {
+        self.keys.path(&self.grid.shard_position(shard))
+    }
+
+    /// A member of the text.
+    pub(super) fn member(&self, name: &str) -> Option<&RawValue> {
+        let members = json::members(json::parse(self.text.as_bytes()).ok()?)?;
+        json::member(&members, name).ok()?
+    }
+}
+
+fn need<'a>(members: &[(String, &'a RawValue)], name: &str) -> Result<&'a RawValue> {
+    let value = json::member(members, name)?;
+    value.ok_or_else(|| Error::invalid_spec(format!("expected a member \"{name}\" of an array, found none")))
+}
+
+fn check_kind(members: &[(String, &RawValue)]) -> Result<()> {
+    let format = need(members, "zarr_format")?.get();
+    if format != "3" {
+        let message = format!("expected \"zarr_format\": 3, found {format}");
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let node = need(members, "node_type")?;
+    match json::string(node).as_deref() {
+        Some("array") => Ok(()),
+        _ => Err(Error::invalid_input(format!(
+            "expected an array, found a node of type {}: name an array in it",
+            node.get()
+        ))),
+    }
+}
+
+/// What is neither known nor allowed to be ignored is refused, as the format's text says.
+fn check_others(members: &[(String, &RawValue)]) -> Result<()> {
+    const KNOWN: [&str; 8] =
+        ["zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"];
+    for (name, value) in members {
+        let ignorable = || {
+            let members = json::members(value).unwrap_or_default();
+            matches!(json::member(&members, "must_understand"), Ok(Some(flag)) if flag.get() == "false")
+        };
+        if !KNOWN.contains(&name.as_str()) && !OPTIONAL.contains(&name.as_str()) && !ignorable() {
+            let message = format!("expected metadata that this build understands, found a member \"{name}\"");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+    }
+    match json::member(members, "storage_transformers")? {
+        Some(value) if json::elements(value).is_none_or(|transformers| !transformers.is_empty()) => {
+            let message = format!("expected no storage transformers, found {}", value.get());
+            Err(Error::new(ErrorKind::Unsupported, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The texts of an array's codecs.
+struct CodecParts {
+    /// Those before sharding, which turn the axes of whole shards.
+    before: Vec<String>,
+    /// Those of an inner chunk.
+    chunk: Vec<String>,
+    /// Those of the index.
+    index: Option<String>,
+}
+
+impl CodecParts {
+    fn of(metadata: &ZarrMetadata) -> Result<CodecParts> {
+        let texts = |value: &RawValue| -> Vec<String> {
+            json::elements(value).unwrap_or_default().into_iter().map(|codec| codec.get().to_string()).collect()
+        };
+        let mut parts = CodecParts { before: Vec::new(), chunk: Vec::new(), index: None };
+        let codecs = metadata.member("codecs").and_then(json::elements).unwrap_or_default();
+        for codec in codecs {
+            let extension = Extension::parse(codec, "codec")?;
+            if extension.name == "sharding_indexed" {
+                parts.before = std::mem::take(&mut parts.chunk);
+                parts.chunk = texts(extension.need("codecs")?);
+                parts.index = Some(extension.need("index_codecs")?.get().to_string());
+                break;
+            }
+            parts.chunk.push(codec.get().to_string());
+        }
+        Ok(parts)
+    }
+}
+
+fn list(numbers: &[u64]) -> String {
+    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+    format!("[{}]", numbers.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARRAY: &str = r#"{"zarr_format": 3, "node_type": "array", "shape": [20, 10], "data_type": "uint16",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8, 4]}}, "fill_value": 7,
+        "chunk_key_encoding": {"name": "default"}, "codecs": CODECS, "attributes": {"a": 1e400},
+        "later": {"must_understand": false, "x": 1}}"#;
+
+    fn array(codecs: &str) -> Result<ZarrMetadata> {
+        ZarrMetadata::from_json(&ARRAY.replace("CODECS", codecs))
+    }
+
+    const LITTLE: &str = r#"{"name": "bytes", "configuration": {"endian": "little"}}"#;
+
+    #[test]
+    fn an_unknown_codec_is_refused_with_its_name() {
+        let cases = [
+            format!(r#"[{LITTLE}, {{"name": "lzma"}}]"#),
+            format!(r#"["lzma", {LITTLE}]"#),
+            format!(
+                r#"[{{"name": "sharding_indexed", "configuration": {{"chunk_shape": [4, 2], "index_codecs": [{LITTLE}],
+                    "codecs": [{LITTLE}, "lzma"]}}}}]"#
+            ),
+        ];
+        for codecs in cases {
+            let error = array(&codecs).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{codecs}");
+            assert!(error.message().contains("\"lzma\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn codecs_out_of_order_or_incomplete_are_refused() {
+        for codecs in [
+            "[]",
+            "{}",
+            r#"["gzip"]"#,
+            r#"["bytes"]"#, // 16 bits without a byte order
+            r#"[{"name": "bytes", "configuration": {"endian": "middle"}}]"#,
+            &format!("[{LITTLE}, {LITTLE}]"),
+            &format!(r#"[{LITTLE}, {{"name": "transpose", "configuration": {{"order": [1, 0]}}}}]"#),
+            &format!(r#"[{{"name": "transpose", "configuration": {{"order": [1, 1]}}}}, {LITTLE}]"#),
+            &format!(r#"[{{"name": "transpose", "configuration": {{"order": [0]}}}}, {LITTLE}]"#),
+        ] {
+            assert_eq!(array(codecs).unwrap_err().kind(), ErrorKind::InvalidSpec, "{codecs}");
+        }
+    }
+
+    #[test]
+    fn sharding_must_fit() {
+        let sharding = |rest: &str| {
+            array(&format!(r#"[{{"name": "sharding_indexed", "configuration": {{"codecs": [{LITTLE}], {rest}}}}}]"#))
+        };
+        let index = format!(r#""index_codecs": [{LITTLE}, "crc32c"]"#);
+        assert!(sharding(&format!(r#""chunk_shape": [4, 2], {index}"#)).is_ok());
+        for rest in [
+            format!(r#""chunk_shape": [3, 2], {index}"#),
+            format!(r#""chunk_shape": [0, 2], {index}"#),
+            format!(r#""chunk_shape": [4], {index}"#),
+            format!(r#""chunk_shape": [4, 2], "index_location": "middle", {index}"#),
+            format!(r#""chunk_shape": [4, 2], "typo": 1, {index}"#),
+            r#""chunk_shape": [4, 2]"#.to_string(),
+            r#""chunk_shape": [4, 2], "index_codecs": ["bytes"]"#.to_string(),
+        ] {
+            assert_eq!(sharding(&rest).unwrap_err().kind(), ErrorKind::InvalidSpec, "{rest}");
+        }
+        for index in [format!(r#"[{LITTLE}, "gzip"]"#), format!(r#"["crc32c", {LITTLE}]"#), "[]".to_string()] {
+            let error = sharding(&format!(r#""chunk_shape": [4, 2], "index_codecs": {index}"#)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{index}");
+        }
+    }
+
+    #[test]
+    fn what_must_be_understood_and_is_not_is_refused() {
+        let good = ARRAY.replace("CODECS", &format!("[{LITTLE}]"));
+        assert!(ZarrMetadata::from_json(&good).is_ok());
+        for (from, to) in [
+            (r#""must_understand": false, "#, ""),
+            (r#""zarr_format": 3"#, r#""zarr_format": 2"#),
+            (r#""node_type": "array""#, r#""node_type": "group""#),
+            (r#""name": "regular""#, r#""name": "rectangular""#),
+            (r#""data_type": "uint16""#, r#""data_type": "string""#),
+            (r#""attributes": {"a": 1e400}"#, r#""storage_transformers": [{"name": "x"}]"#),
+            (r#""shape": [20, 10]"#, r#""shape": [20]"#),
+            (r#""shape": [20, 10]"#, r#""shape": [20, -1]"#),
+            (r#""shape": [20, 10]"#, r#""shape": [20, 10], "shape": [20, 10]"#),
+            (r#""fill_value": 7"#, r#""fill_value": 65536"#),
+            (r#""fill_value": 7,"#, ""),
+            ("[8, 4]", "[8, 0]"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            assert!(ZarrMetadata::from_json(&good.replace(from, to)).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn packing_keeps_all_other_members_as_they_are() {
+        let plain =
+            array(&format!(r#"[{{"name": "transpose", "configuration": {{"order": [1, 0]}}}}, {LITTLE}]"#)).unwrap();
+        let packed = plain.sharded(&[16, 8], None).unwrap();
+        assert!(packed.to_json().contains(r#""attributes": {"a": 1e400}"#));
+        assert!(packed.to_json().contains(r#""later": {"must_understand": false, "x": 1}"#));
+        assert_eq!((packed.chunk_grid(), packed.chunk_shape()), (plain.chunk_grid(), plain.chunk_shape()));
+        let again = packed.sharded(&[8, 4], Some(IndexLocation::Start)).unwrap();
+        assert_eq!(again.sharding().unwrap().index.location(), IndexLocation::Start);
+        assert_eq!(again.unsharded().unwrap().codecs, plain.codecs);
+        for shape in [&[16, 7][..], &[4, 4], &[16], &[0, 8]] {
+            assert_eq!(plain.sharded(shape, None).unwrap_err().kind(), ErrorKind::InvalidInput, "{shape:?}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! From an array to a Neuroglancer precomputed volume: the same chunks under other numbers, in other shards.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use crate::container::new_file::{NewDirectory, NewFile, create_dir};
+use crate::container::zarr::array::ZarrArray;
+use crate::container::zarr::metadata::ZarrMetadata;
+use crate::container::zarr::nd::{self, Block, Permutation, to_usize};
+use crate::container::{Container, Form, linear};
+use crate::error::{Error, ErrorKind, Result};
+use crate::generation::INFO;
+use crate::hash::HashFunction;
+use crate::layout::Layout;
+use crate::morton;
+use crate::shard::ShardWriter;
+use crate::spec::{Location, ShardNumber, ShardingSpec};
+
+/// The directory of the one scale.
+const SCALE: &str = "s0";
+
+/// The axes of a volume, in C order of a chunk of encoding "raw": x runs fastest.
+const CHUNK_AXES: [char; 4] = ['c', 'z', 'y', 'x'];
+
+/// Keys of a minishard and minishards of a shard, as bits, where no specification is given.
+const PRESHIFT_BITS: u32 = 3;
+const MINISHARD_BITS: u32 = 9;
+
+const DATA_TYPES: [&str; 8] = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64", "float32"];
+
+/// How an array becomes a volume; then [`convert`](PrecomputedOptions::convert).
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+/// use sharddb::container::zarr::{PrecomputedOptions, ZarrArray};
+///
+/// let array = ZarrArray::open("volume.zarr")?;
+/// let mut options = PrecomputedOptions::new("zyx");
+/// options.resolution([8.0, 8.0, 40.0]);
+/// options.convert(&array, "volume", |_, _| ControlFlow::Continue(()))?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PrecomputedOptions {
+    axes: String,
+    resolution: [f64; 3],
+    segmentation: bool,
+    spec: Option<ShardingSpec>,
+}
+
+impl PrecomputedOptions {
+    /// For an array with these axes in its order, each one of `x`, `y`, `z` and `c` (channels), such as `zyx`.
+    pub fn new(axes: &str) -> PrecomputedOptions {
+        PrecomputedOptions { axes: axes.to_string(), resolution: [1.0; 3], segmentation: false, spec: None }
+    }
+
+    /// The size of a voxel along x, y and z, in nanometres. Default: 1, 1, 1.
+    pub fn resolution(&mut self, resolution: [f64; 3]) -> &mut PrecomputedOptions {
+        self.resolution = resolution;
+        self
+    }
+
+    /// Whether the elements are names of segments, not intensities. Default: false.
+    pub fn segmentation(&mut self, segmentation: bool) -> &mut PrecomputedOptions {
+        self.segmentation = segmentation;
+        self
+    }
+
+    /// The sharding specification. Default: 8 chunks that are neighbours to a minishard, 512 minishards to a shard, raw.
+    pub fn spec(&mut self, spec: ShardingSpec) -> &mut PrecomputedOptions {
+        self.spec = Some(spec);
+        self
+    }
+
+    /// Writes the volume into a new directory, which appears when it is whole; gives the number of chunks.
+    ///
+    /// One scale of encoding "raw": the key of a chunk is its compressed Morton code, and chunks at the edge end with the
+    /// array. What is absent stays absent where the fill value is zero, as readers take it; otherwise it is written.
+    ///
+    /// Memory: 32 bytes a chunk, some chunks, and the pairs of one minishard.
+    ///
+    /// Errors: `InvalidInput` for axes that do not fit, `Unsupported` for a data type that volumes do not have or channels
+    /// in several chunks, `Cancelled`, the first chunk that cannot be read, `Io`.
+    pub fn convert(
+        &self,
+        source: &ZarrArray,
+        target: impl AsRef<Path>,
+        mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<u64> {
+        let volume = Volume::new(self, source.metadata())?;
+        let spec = self.spec.map_or_else(|| default_spec(&volume.grid), Ok)?;
+        let chunks = volume.chunks(source, &spec)?;
+        let total = chunks.len() as u64;
+
+        let directory = NewDirectory::create(target.as_ref())?;
+        let shards = directory.temporary().join(SCALE);
+        create_dir(&shards)?;
+        let mut writer: Option<(ShardNumber, ShardWriter)> = None;
+        for (done, chunk) in (1..).zip(chunks) {
+            let mut open = match writer.take() {
+                Some((number, open)) if number == chunk.location.shard => open,
+                before => {
+                    before.map(|(_, before)| before.finish()).transpose()?;
+                    let number = chunk.location.shard;
+                    ShardWriter::create(shards.join(spec.shard_file_name(number)), spec, number, Layout::default())?
+                }
+            };
+            if let Some(voxels) = volume.voxels(source, chunk.zarr_key)? {
+                open.insert(chunk.key, &voxels)?;
+            }
+            writer = Some((chunk.location.shard, open));
+            if progress(done, total).is_break() {
+                return Err(Error::new(ErrorKind::Cancelled, "expected to convert all chunks, was cancelled"));
+            }
+        }
+        writer.map(|(_, last)| last.finish()).transpose()?;
+        let mut info = NewFile::create(&directory.temporary().join(INFO))?;
+        info.write(volume.info(self, &spec).as_bytes())?;
+        info.finish()?;
+        directory.finish()?;
+        Ok(total)
+    }
+}
+
+/// The bits of the Morton codes, divided among keys, minishards and shards.
+fn default_spec(grid: &[u64]) -> Result<ShardingSpec> {
+    let bits = morton::code_bits(grid).unwrap_or(0);
+    let preshift = bits.min(PRESHIFT_BITS);
+    let minishard = (bits - preshift).min(MINISHARD_BITS);
+    let [preshift, minishard, shard] =
+        [preshift, minishard, bits - preshift - minishard].map(|bits| u8::try_from(bits).unwrap_or(u8::MAX));
+    ShardingSpec::new(HashFunction::Identity, preshift, minishard, shard)
+}
+
+/// A chunk on its way.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Moved {
+    location: Location,
+    key: u64,
+    zarr_key: u64,
+}
+
+/// An array seen as a volume.
+struct Volume<'a> {
+    metadata: &'a ZarrMetadata,
+    /// For each of x, y, z: which axis of the array it is.
+    xyz: [Option<usize>; 3],
+    /// From the axes of the array to those of a chunk.
+    order: Permutation,
+    channels: u64,
+    /// Chunks along x, y and z.
+    grid: Vec<u64>,
+}
+
+impl<'a> Volume<'a> {
+    fn new(options: &PrecomputedOptions, metadata: &'a ZarrMetadata) -> Result<Volume<'a>> {
+        let axes: Vec<char> = options.axes.chars().collect();
+        let known = axes.iter().all(|axis| CHUNK_AXES.contains(axis));
+        let axis = |name: char| axes.iter().position(|axis| *axis == name);
+        let order: Vec<usize> = CHUNK_AXES.into_iter().filter_map(axis).collect();
+        let fits = known && axes.len() == metadata.shape().len() && order.len() == axes.len();
+        let Some(order) = Permutation::new(order).filter(|_| fits) else {
+            let (found, dimensions) = (&options.axes, metadata.shape().len());
+            let message = format!("expected {dimensions} axes, each one of x, y, z and c, found \"{found}\"");
+            return Err(Error::invalid_input(message));
+        };
+        if !DATA_TYPES.contains(&metadata.data_type().as_str()) {
+            let (known, found) = (DATA_TYPES.join(", "), metadata.data_type());
+            let message = format!("expected a data type that volumes have ({known}), found {found}");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let xyz = ['x', 'y', 'z'].map(axis);
+        let of = |numbers: &[u64], axis: Option<usize>| axis.and_then(|axis| numbers.get(axis).copied()).unwrap_or(1);
+        let channels = of(metadata.shape(), axis('c'));
+        if of(metadata.chunk_shape(), axis('c')) < channels {
+            let message = "expected all channels in one chunk, as volumes have them, found them in several";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let grid = xyz.iter().map(|axis| of(&metadata.chunk_grid(), *axis)).collect();
+        Ok(Volume { metadata, xyz, order, channels, grid })
+    }
+
+    /// The chunks to be written, in storage order.
+    fn chunks(&self, source: &ZarrArray, spec: &ShardingSpec) -> Result<Vec<Moved>> {
+        let mut chunks = Vec::new();
+        let mut push = |zarr_key: u64| -> Result<()> {
+            chunks
+                .try_reserve(1)
+                .map_err(|_| Error::new(ErrorKind::TooLarge, "no memory for the list of all chunks"))?;
+            let key = self.key(zarr_key)?;
+            chunks.push(Moved { location: spec.locate(key), key, zarr_key });
+            Ok(())
+        };
+        if self.metadata.elements.fill_value.iter().all(|byte| *byte == 0) {
+            source.keys().try_for_each(|key| push(key?))?;
+        } else {
+            (0..nd::product(&self.metadata.chunk_grid()).unwrap_or(0)).try_for_each(&mut push)?;
+        }
+        chunks.sort_unstable();
+        Ok(chunks)
+    }
+
+    /// The Morton code of a chunk.
+    fn key(&self, zarr_key: u64) -> Result<u64> {
+        let cell = linear::position(&self.metadata.chunk_grid(), zarr_key).unwrap_or_default();
+        let position = self.xyz.map(|axis| axis.and_then(|axis| cell.get(axis).copied()).unwrap_or(0));
+        morton::encode(&self.grid, &position).ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, format!("expected a grid of 64 bits or less, found {:?}", self.grid))
+        })
+    }
+
+    /// A chunk, ended with the array, its axes turned; `None` if it vanished.
+    fn voxels(&self, source: &ZarrArray, key: u64) -> Result<Option<Vec<u8>>> {
+        let chunk = match source.get(key, Form::Decoded)? {
+            Some(chunk) => Some(chunk),
+            None => source.fill_chunk(key)?,
+        };
+        let Some(chunk) = chunk else { return Ok(None) };
+        let chunk_shape = self.metadata.chunk_shape();
+        let cell = linear::position(&self.metadata.chunk_grid(), key).unwrap_or_default();
+        let axes = cell.iter().zip(chunk_shape).zip(self.metadata.shape());
+        let shape: Vec<u64> = axes.map(|((at, chunk), len)| len.saturating_sub(at * chunk).min(*chunk)).collect();
+        let size = self.metadata.element_len();
+        let zeros = vec![0; shape.len()];
+        let mut clipped = nd::zeroed(to_usize(nd::product(&shape).unwrap_or(0)).saturating_mul(size))?;
+        let whole = Block { elements: &chunk, shape: chunk_shape };
+        nd::copy_part(&whole, &zeros, &mut clipped, &shape, &zeros, &shape, size);
+        self.order.transpose(clipped, &shape, size).map(Some)
+    }
+
+    fn info(&self, options: &PrecomputedOptions, spec: &ShardingSpec) -> String {
+        let of = |numbers: &[u64]| {
+            let [x, y, z] = self.xyz.map(|axis| axis.and_then(|axis| numbers.get(axis).copied()).unwrap_or(1));
+            format!("[{x}, {y}, {z}]")
+        };
+        let kind = if options.segmentation { "segmentation" } else { "image" };
+        let [x, y, z] = options.resolution;
+        format!(
+            "{{\n  \"@type\": \"neuroglancer_multiscale_volume\",\n  \"type\": \"{kind}\",\n  \"data_type\": \"{}\",\n  \
+             \"num_channels\": {},\n  \"scales\": [{{\"key\": \"{SCALE}\", \"size\": {}, \"resolution\": [{x}, {y}, {z}], \
+             \"voxel_offset\": [0, 0, 0], \"chunk_sizes\": [{}], \"encoding\": \"raw\", \"sharding\": {}}}]\n}}\n",
+            self.metadata.data_type(),
+            self.channels,
+            of(self.metadata.shape()),
+            of(self.metadata.chunk_shape()),
+            spec.to_json()
+        )
+    }
+}

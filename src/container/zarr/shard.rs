@@ -1,0 +1,156 @@
+//! The file of a shard, or of a chunk that lies in no shard, opened for reading.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::byte_range::ByteRange;
+use crate::container::ContainerOptions;
+use crate::container::crc32c::Crc32c;
+use crate::container::zarr::metadata::ZarrMetadata;
+use crate::container::zarr::shard_index::{ENTRY_LEN, IndexEntry, IndexFormat, check_crc32c};
+use crate::error::{Error, Result};
+use crate::storage::{AlignedBytes, Bytes, Storage};
+
+/// An index is read in pieces of this size where all of it is read.
+const INDEX_PIECE: u64 = 64 << 10;
+
+pub(super) struct ShardFile {
+    path: PathBuf,
+    storage: Storage,
+    /// `None`: the whole file is one chunk.
+    index: Option<IndexFormat>,
+    /// The length of every chunk, where it is the same for all.
+    chunk_len: Option<u64>,
+    /// The bytes here are what the file decodes to.
+    wrapped: bool,
+}
+
+impl ShardFile {
+    /// Opens the file of a shard and compares the checksum of its index; `None` if there is no such file.
+    ///
+    /// Cost: reads the index once, a shard that is compressed as a whole altogether.
+    ///
+    /// Errors: `Io`, `Corrupt`, `TooLarge`, each with the file.
+    pub(super) fn open(
+        array: &Path,
+        metadata: &ZarrMetadata,
+        shard: u64,
+        options: &ContainerOptions,
+    ) -> Result<Option<ShardFile>> {
+        let path = array.join(metadata.shard_path(shard));
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            _ => {} // whatever else is wrong shows when it is opened
+        }
+        let opened = ShardFile::open_at(&path, metadata, options);
+        opened.map(Some).map_err(|error| error.at_path(&path))
+    }
+
+    fn open_at(path: &Path, metadata: &ZarrMetadata, options: &ContainerOptions) -> Result<ShardFile> {
+        let mut storage = Storage::open(path, options.storage)?;
+        let index = metadata.sharding().map(|sharding| sharding.index);
+        let wrapped = metadata.is_wrapped();
+        if wrapped {
+            storage = unwrap(&storage, metadata, options.max_chunk_bytes)?;
+        }
+        let (codecs, shape) = metadata.chunk_codecs();
+        let chunk_len = codecs.fixed_len(shape, &metadata.elements);
+        let shard = ShardFile { path: path.to_path_buf(), storage, index, chunk_len, wrapped };
+        shard.check_index()?;
+        Ok(shard)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The length of the shard: of the file, or of what it decodes to.
+    pub(super) fn len(&self) -> u64 {
+        self.storage.len()
+    }
+
+    /// Whether the file is something that had to be decoded as a whole.
+    pub(super) fn is_wrapped(&self) -> bool {
+        self.wrapped
+    }
+
+    /// Where the index lies; `None` without one.
+    pub(super) fn index_range(&self) -> Option<ByteRange> {
+        self.index?.range(self.len()).ok()
+    }
+
+    /// Where a chunk lies; `None` if it is not there.
+    #[inline]
+    pub(super) fn chunk(&self, entry: u64) -> Result<Option<ByteRange>> {
+        let Some(format) = self.index else { return self.whole_chunk() };
+        let bytes = self.storage.read(format.entry_range(self.len(), entry)?, 1)?;
+        let entry = format.entry(&bytes).unwrap_or(IndexEntry::ABSENT);
+        self.chunk_of(entry)
+    }
+
+    /// Where the chunk of an entry lies; `None` if it is not there.
+    #[inline]
+    pub(super) fn chunk_of(&self, entry: IndexEntry) -> Result<Option<ByteRange>> {
+        let Some(range) = entry.range(self.len())? else { return Ok(None) };
+        self.check_len(range).map(Some)
+    }
+
+    /// Entries of the index from a number on, some of them; empty at the end. Without an index one for the whole.
+    pub(super) fn entries(&self, first: u64) -> Result<Vec<IndexEntry>> {
+        let Some(format) = self.index else {
+            let whole = IndexEntry { offset: 0, nbytes: self.len() };
+            return Ok(if first == 0 { vec![whole] } else { Vec::new() });
+        };
+        let last = format.chunks().min(first.saturating_add(INDEX_PIECE / ENTRY_LEN));
+        if first >= last {
+            return Ok(Vec::new());
+        }
+        let start = format.entry_range(self.len(), first)?.start;
+        let range = ByteRange { start, end: start + (last - first) * ENTRY_LEN };
+        let bytes = self.storage.read(range, 1)?;
+        Ok(bytes.chunks_exact(16).filter_map(|bytes| format.entry(bytes)).collect())
+    }
+
+    /// The encoded bytes of a chunk.
+    #[inline]
+    pub(super) fn read(&self, range: ByteRange) -> Result<Bytes<'_>> {
+        self.storage.read(range, 1)
+    }
+
+    fn whole_chunk(&self) -> Result<Option<ByteRange>> {
+        self.chunk_of(IndexEntry { offset: 0, nbytes: self.len() })
+    }
+
+    #[inline]
+    fn check_len(&self, range: ByteRange) -> Result<ByteRange> {
+        match self.chunk_len {
+            Some(expected) if range.len() != expected => {
+                let message = format!("expected a chunk of {expected} bytes, found {}", range.len());
+                Err(Error::corrupt(message).at_offset(range.start))
+            }
+            _ => Ok(range),
+        }
+    }
+
+    /// Errors: `Corrupt` if the index is cut short or its checksum is another.
+    fn check_index(&self) -> Result<()> {
+        let Some(format) = self.index else { return Ok(()) };
+        format.range(self.len())?;
+        let Some((entries, stored)) = format.checked_range(self.len())? else { return Ok(()) };
+        let mut crc = Crc32c::new();
+        let mut start = entries.start;
+        while start < entries.end {
+            let end = entries.end.min(start + INDEX_PIECE);
+            crc.update(&self.storage.read(ByteRange { start, end }, 1)?);
+            start = end;
+        }
+        check_crc32c(&self.storage.read(stored, 1)?, crc.finish()).map_err(|error| error.at_offset(stored.start))
+    }
+}
+
+/// The shard in a file that codecs behind sharding have wrapped.
+fn unwrap(storage: &Storage, metadata: &ZarrMetadata, cap: u64) -> Result<Storage> {
+    let encoded = storage.read(ByteRange { start: 0, end: storage.len() }, 1)?;
+    let shard = metadata.codecs.decompress(&encoded, None, cap)?;
+    Ok(Storage::Heap(AlignedBytes::from(shard.unwrap_or_default())))
+}

@@ -1,0 +1,112 @@
+//! Minishards that nothing leads to any more, found by the check behind their index.
+//!
+//! ```text
+//! raw index    at a multiple of 8; its first word is an id, whose hash tells shard and minishard; of whatever length
+//!              n x 24 the sum of these and the bytes is the word behind them, that is it
+//! gzip index   one member; the same, with the member's own length
+//! ```
+
+use crate::byte_range::ByteRange;
+use crate::format::checks;
+use crate::format::encoding;
+use crate::format::minishard_index::{ROW_LEN, RawIndex};
+use crate::shard::{MINISHARD_ALIGNMENT, ShardReader};
+use crate::spec::{Encoding, Location, MinishardNumber};
+
+/// Lengths that are tried in one gap: seconds at most, also where there is nothing to find.
+const MAX_TRIES: u64 = 1 << 26;
+
+/// A larger gap is not searched.
+const MAX_GAP: u64 = 1 << 30;
+
+/// How the header of a gzip index of ours begins.
+const GZIP_HEADER: &[u8] = &[0x1f, 0x8b, 8, 0];
+
+/// The minishards whose indexes lie in a gap, with the places of these.
+pub(super) fn minishards(shard: &ShardReader, gap: ByteRange, cap: u64) -> Vec<(MinishardNumber, ByteRange)> {
+    if gap.len() > MAX_GAP {
+        return Vec::new();
+    }
+    let Ok(bytes) = shard.read(gap) else { return Vec::new() }; // nothing there can be proved
+    match shard.spec.minishard_index_encoding() {
+        Encoding::Raw => raw(shard, gap.start, &bytes),
+        Encoding::Gzip => gzip(shard, gap.start, &bytes, cap),
+    }
+}
+
+fn raw(shard: &ShardReader, gap_start: u64, bytes: &[u8]) -> Vec<(MinishardNumber, ByteRange)> {
+    let (mut found, mut tries) = (Vec::new(), 0);
+    let mut at = gap_start.next_multiple_of(MINISHARD_ALIGNMENT) - gap_start;
+    while tries < MAX_TRIES
+        && let Some(rest) = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).filter(|rest| !rest.is_empty())
+    {
+        let start = gap_start + at;
+        at += match raw_index(shard, rest, &mut tries) {
+            Some((number, len)) => {
+                found.push((number, ByteRange { start, end: start + len }));
+                len // the values behind it are passed quickly: they begin with no id of ours
+            }
+            None => MINISHARD_ALIGNMENT,
+        };
+        at = at.next_multiple_of(MINISHARD_ALIGNMENT);
+    }
+    found
+}
+
+/// The minishard whose raw index `bytes` begin with, and the length of that.
+fn raw_index(shard: &ShardReader, bytes: &[u8], tries: &mut u64) -> Option<(MinishardNumber, u64)> {
+    let location = location(shard, bytes)?;
+    let mut sum = checks::index_hasher(location);
+    let row_len = usize::try_from(ROW_LEN).ok()?;
+    for (number, row) in bytes.chunks_exact(row_len).enumerate() {
+        *tries += 1;
+        sum.update(row);
+        let len = (number + 1) * row_len;
+        if *tries > MAX_TRIES {
+            break;
+        }
+        if is_check(sum.clone().finalize(), bytes.get(len..)?) {
+            return Some((location.minishard, len as u64));
+        }
+    }
+    None
+}
+
+fn gzip(shard: &ShardReader, gap_start: u64, bytes: &[u8], cap: u64) -> Vec<(MinishardNumber, ByteRange)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let Some(next) = rest.windows(GZIP_HEADER.len()).position(|window| window == GZIP_HEADER) else { break };
+        at += next;
+        let member = bytes.get(at..).unwrap_or_default();
+        at += match gzip_index(shard, member, cap) {
+            Some((number, len)) => {
+                let start = gap_start + at as u64;
+                found.push((number, ByteRange { start, end: start + len as u64 }));
+                len
+            }
+            None => 1,
+        };
+    }
+    found
+}
+
+/// The minishard whose gzip index `bytes` begin with, and the length of that.
+fn gzip_index(shard: &ShardReader, bytes: &[u8], cap: u64) -> Option<(MinishardNumber, usize)> {
+    let len = encoding::member_len(bytes, cap).ok()?;
+    let (member, behind) = bytes.split_at_checked(len)?;
+    let decoded = encoding::decode(member, cap).ok()?;
+    RawIndex::view(&decoded).ok()?;
+    let location = location(shard, &decoded)?;
+    is_check(checks::of_index(location, member), behind).then_some((location.minishard, len))
+}
+
+/// Where the minishard of an index belongs by its first id, if that is in this shard.
+fn location(shard: &ShardReader, index: &[u8]) -> Option<Location> {
+    let first = index.first_chunk().map(|id| u64::from_le_bytes(*id))?;
+    Some(shard.spec.locate(first)).filter(|location| location.shard == shard.number)
+}
+
+fn is_check(sum: u32, behind: &[u8]) -> bool {
+    behind.first_chunk() == Some(&sum.to_le_bytes())
+}

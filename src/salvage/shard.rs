@@ -1,0 +1,169 @@
+//! One shard: each pair is proved, and handed on or lost.
+
+use std::collections::HashSet;
+
+use crate::bulk::BulkLoader;
+use crate::byte_range::ByteRange;
+use crate::error::{Error, Result};
+use crate::format::checks::ChecksPlace;
+use crate::format::encoding;
+use crate::format::minishard_index::Row;
+use crate::generation::Generation;
+use crate::salvage::Outcome;
+use crate::salvage::survey::{ReadIndex, Survey, misplaced};
+use crate::shard::ShardReader;
+use crate::spec::{Encoding, Location, MinishardNumber};
+use crate::storage::Bytes;
+use crate::verify::FindingKind;
+
+/// Walks through one shard.
+pub(super) struct ShardSalvage<'a, 'b> {
+    shard: &'a ShardReader,
+    max_value_bytes: u64,
+    max_index_bytes: u64,
+    /// How many there should be, if that is known.
+    keys: Option<u64>,
+    loader: &'a mut BulkLoader,
+    outcome: &'a mut Outcome<'b>,
+}
+
+/// The minishard at hand.
+struct Minishard {
+    /// Where its keys belong: here, or where the whole shard's slots show.
+    place: Location,
+    checks: ChecksPlace,
+}
+
+/// A pair that was proved right.
+struct Pair<'a> {
+    prefix: Bytes<'a>,
+    value: Vec<u8>,
+    is_zlib: bool,
+}
+
+/// The rule that a pair breaks.
+type Broken = (FindingKind, Error);
+
+impl<'a, 'b> ShardSalvage<'a, 'b> {
+    pub(super) fn new(
+        generation: &Generation,
+        shard: &'a ShardReader,
+        keys: Option<u64>,
+        loader: &'a mut BulkLoader,
+        outcome: &'a mut Outcome<'b>,
+    ) -> ShardSalvage<'a, 'b> {
+        let caps = generation.options().read;
+        let (max_value_bytes, max_index_bytes) = (caps.max_value_bytes, caps.max_index_bytes);
+        ShardSalvage { shard, max_value_bytes, max_index_bytes, keys, loader, outcome }
+    }
+
+    /// Errors: those of the loader.
+    pub(super) fn run(mut self) -> Result<()> {
+        let survey = Survey::of(self.shard, self.keys, self.max_index_bytes, self.outcome);
+        for (number, range) in &survey.minishards {
+            match ReadIndex::read(self.shard, *range, self.max_index_bytes) {
+                Ok(index) => self.minishard(&survey, *number, *range, &index)?,
+                Err(error) => self.lose(*number, FindingKind::BadMinishardIndex, error), // it was readable before
+            }
+        }
+        Ok(())
+    }
+
+    fn minishard(
+        &mut self,
+        survey: &Survey,
+        number: MinishardNumber,
+        range: ByteRange,
+        index: &ReadIndex<'_>,
+    ) -> Result<()> {
+        let Ok(rows) = index.rows() else { return Ok(()) };
+        let here = Location { shard: self.shard.number, minishard: number };
+        let place = index.common_place(self.shard).filter(|_| survey.is_compacted).unwrap_or(here);
+        let checks = ChecksPlace { index_end: range.end, rows: rows.len() as u64 };
+        let minishard = Minishard { place, checks };
+        let is_sound = self.shard.verify_minishard_index(number, range, &index.encoded, checks.rows);
+        let (mut ids, mut unproved) = (HashSet::new(), 0);
+        for row in rows.rows() {
+            match self.prove(survey, &minishard, row) {
+                Ok(_) if !ids.insert(row.id) => {
+                    let error = Error::corrupt("expected each id once, found it again: the first is kept");
+                    self.lose(number, FindingKind::DuplicateId, error.at_key(row.id));
+                }
+                Ok(pair) => {
+                    self.loader.insert_with_prefix(row.id, &pair.prefix, &pair.value)?;
+                    self.outcome.report.kept += 1;
+                    self.outcome.report.wrong_slot += u64::from(place != here);
+                    self.outcome.report.zlib += u64::from(pair.is_zlib || index.is_zlib);
+                }
+                // the ids of an index that fails its check may be anything: they are no keys to name
+                Err(_) if is_sound.is_err() => unproved += 1,
+                Err((kind, error)) => self.lose(number, kind, error.at_key(row.id)),
+            }
+        }
+        if let Err(error) = is_sound
+            && unproved > 0
+        {
+            let message = format!("{}; of its {} rows {unproved} could not be proved", error.message(), checks.rows);
+            self.lose(number, FindingKind::IndexCheck, Error::corrupt(message).at_offset(range.start));
+        }
+        Ok(())
+    }
+
+    /// The pair of a row, if everything speaks for it.
+    fn prove(&self, survey: &Survey, minishard: &Minishard, row: Row) -> Result<Pair<'a>, Broken> {
+        let range = self.shard.value_range(row).map_err(|error| (FindingKind::BadValueRange, error))?;
+        self.shard.check_cap(range).map_err(|error| (FindingKind::OverCap, error))?;
+        let encoded = self.shard.read(range).map_err(|error| (FindingKind::UnreadableShard, error))?;
+        match self.shard.layout.is_some_and(|layout| layout.checks) {
+            true => {
+                let verified = self.shard.verify_value(row, minishard.checks, &encoded);
+                verified.map_err(|error| (FindingKind::ValueCheck, error))?;
+            }
+            false => self.check_place(survey, minishard, row, range)?,
+        }
+        let (value, is_zlib) = self.decode(encoded).map_err(|error| (FindingKind::BadValue, error))?;
+        let prefix = self.prefix(survey, minishard, row, range)?;
+        Ok(Pair { prefix, value, is_zlib })
+    }
+
+    /// Without a check: the key belongs here, and the bytes are no index.
+    fn check_place(&self, survey: &Survey, minishard: &Minishard, row: Row, range: ByteRange) -> Result<(), Broken> {
+        let place = self.shard.spec.locate(row.id);
+        if place != minishard.place {
+            return Err((FindingKind::MisplacedKey, misplaced(place)));
+        }
+        if survey.indexes.overlap(range) {
+            let message = "expected a value with bytes of its own, found it over a minishard index";
+            return Err((FindingKind::IndexOverlap, Error::corrupt(message).at_offset(range.start)));
+        }
+        Ok(())
+    }
+
+    fn decode(&self, encoded: Bytes<'_>) -> Result<(Vec<u8>, bool)> {
+        match self.shard.spec.data_encoding() {
+            Encoding::Raw => Ok((encoded.to_vec(), false)),
+            Encoding::Gzip if encoding::is_zlib(&encoded) => {
+                Ok((encoding::decode_zlib(&encoded, self.max_value_bytes)?, true))
+            }
+            Encoding::Gzip => Ok((encoding::decode(&encoded, self.max_value_bytes)?, false)),
+        }
+    }
+
+    /// The bytes before the value that nothing names, proved by their check where there is one.
+    fn prefix(&self, survey: &Survey, minishard: &Minishard, row: Row, range: ByteRange) -> Result<Bytes<'a>, Broken> {
+        if self.shard.layout.is_some_and(|layout| !layout.prefixes) {
+            return Ok(Bytes::Borrowed(&[]));
+        }
+        let gap = ByteRange { start: survey.named.gap_start(range), end: range.start };
+        self.shard.check_cap(gap).map_err(|error| (FindingKind::OverCap, error))?;
+        if self.shard.layout.is_some_and(|layout| layout.checks) {
+            let verified = self.shard.verify_prefix(row, minishard.checks, gap);
+            verified.map_err(|error| (FindingKind::PrefixCheck, error))?;
+        }
+        self.shard.read(gap).map_err(|error| (FindingKind::UnreadableShard, error))
+    }
+
+    fn lose(&mut self, number: MinishardNumber, rule: FindingKind, error: Error) {
+        self.outcome.lose(rule, self.shard.at(number, error));
+    }
+}

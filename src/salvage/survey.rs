@@ -1,0 +1,219 @@
+//! What the indexes of one shard name, as far as they can be read: looked at before any pair is judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::byte_range::ByteRange;
+use crate::error::{Error, Result};
+use crate::format::encoding;
+use crate::format::minishard_index::RawIndex;
+use crate::format::shard_index::ShardIndexEntry;
+use crate::salvage::{Outcome, search};
+use crate::shard::{Extents, ExtentsBuilder, ShardReader};
+use crate::spec::{Encoding, Location, MinishardNumber};
+use crate::storage::Bytes;
+use crate::verify::FindingKind;
+
+/// A minishard index that was read, however it was wrapped.
+pub(super) struct ReadIndex<'a> {
+    pub(super) encoded: Bytes<'a>,
+    decoded: Option<Vec<u8>>,
+    pub(super) is_zlib: bool,
+}
+
+/// What the indexes of a shard name.
+pub(super) struct Survey {
+    /// The minishards whose indexes lie in the file, with their places, in order.
+    pub(super) minishards: Vec<(MinishardNumber, ByteRange)>,
+    /// The minishard indexes.
+    pub(super) indexes: Extents,
+    /// Everything that is named, for the gaps that may be prefixes.
+    pub(super) named: Extents,
+    /// Entries stand in the first slots whatever minishards they are of, as neuroglancer-scripts writes them.
+    pub(super) is_compacted: bool,
+}
+
+impl<'a> ReadIndex<'a> {
+    pub(super) fn read(shard: &'a ShardReader, range: ByteRange, cap: u64) -> Result<ReadIndex<'a>> {
+        let encoded = shard.read_minishard_index(range)?;
+        let (decoded, is_zlib) = match shard.spec.minishard_index_encoding() {
+            Encoding::Raw => (None, false),
+            Encoding::Gzip if encoding::is_zlib(&encoded) => (Some(encoding::decode_zlib(&encoded, cap)?), true),
+            Encoding::Gzip => (Some(encoding::decode(&encoded, cap)?), false),
+        };
+        Ok(ReadIndex { encoded, decoded, is_zlib })
+    }
+
+    pub(super) fn rows(&self) -> Result<RawIndex<'_>> {
+        RawIndex::view(self.decoded.as_deref().unwrap_or(&self.encoded))
+    }
+
+    /// Where all ids belong, if that is one place.
+    pub(super) fn common_place(&self, shard: &ShardReader) -> Option<Location> {
+        let mut places = self.rows().ok()?.rows().map(|row| shard.spec.locate(row.id));
+        let first = places.next()?;
+        places.all(|place| place == first).then_some(first)
+    }
+}
+
+impl Survey {
+    /// Reads all indexes of a shard; tells those that are lost.
+    ///
+    /// `keys` is how many there should be, if that is known.
+    pub(super) fn of(shard: &ShardReader, keys: Option<u64>, cap: u64, outcome: &mut Outcome<'_>) -> Survey {
+        let mut surveyor = Surveyor::new(shard, cap);
+        for (number, range) in surveyor.entries() {
+            surveyor.enter(number, range);
+        }
+        surveyor.search(keys);
+        surveyor.finish(outcome)
+    }
+}
+
+/// Makes a survey.
+struct Surveyor<'a> {
+    shard: &'a ShardReader,
+    cap: u64,
+    minishards: BTreeMap<MinishardNumber, ByteRange>,
+    /// Of these, those whose index has the check that it should have, and the keys in them.
+    proved: BTreeSet<MinishardNumber>,
+    proved_keys: u64,
+    indexes: ExtentsBuilder,
+    named: ExtentsBuilder,
+    slots: Slots,
+    lost: Vec<(MinishardNumber, FindingKind, Error)>,
+}
+
+impl<'a> Surveyor<'a> {
+    fn new(shard: &'a ShardReader, cap: u64) -> Surveyor<'a> {
+        Surveyor {
+            shard,
+            cap,
+            minishards: BTreeMap::new(),
+            proved: BTreeSet::new(),
+            proved_keys: 0,
+            indexes: ExtentsBuilder::new(shard),
+            named: ExtentsBuilder::new(shard),
+            slots: Slots::default(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// The minishards whose entries lead into the file.
+    fn entries(&mut self) -> Vec<(MinishardNumber, ByteRange)> {
+        let mut found = Vec::new();
+        let mut next = MinishardNumber(0);
+        while next.0 < self.shard.spec.minishards() {
+            let block = match self.shard.shard_index_block(next) {
+                Ok(block) => block,
+                Err(error) => {
+                    self.lost.push((next, FindingKind::ShortShardIndex, error));
+                    break;
+                }
+            };
+            for entry in block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {
+                match self.shard.resolve_minishard_index(next, entry) {
+                    Ok(Some(range)) => found.push((next, range)),
+                    Ok(None) => {}
+                    Err(error) => self.lost.push((next, FindingKind::BadShardIndexEntry, error)),
+                }
+                next.0 += 1;
+            }
+        }
+        found
+    }
+
+    /// Takes a minishard in; an index that fails its check names no bytes, for its rows may be anything.
+    fn enter(&mut self, number: MinishardNumber, range: ByteRange) {
+        let shard = self.shard;
+        let index = ReadIndex::read(shard, range, self.cap);
+        let (index, rows) = match index.as_ref().map(|index| (index, index.rows())) {
+            Ok((index, Ok(rows))) => (index, rows),
+            Ok((_, Err(error))) => return self.lose(number, range, error),
+            Err(_) => return index.err().into_iter().for_each(|error| self.lose(number, range, error)),
+        };
+        self.slots.enter(shard, number, index.common_place(shard));
+        self.indexes.push_value(range);
+        self.minishards.insert(number, range);
+        let count = rows.len() as u64;
+        if shard.verify_minishard_index(number, range, &index.encoded, count).is_ok() {
+            self.proved.insert(number);
+            self.proved_keys += count;
+            self.named.push_index(range, count);
+            rows.rows().filter_map(|row| shard.value_range(row).ok()).for_each(|value| self.named.push_value(value));
+        }
+    }
+
+    fn lose(&mut self, number: MinishardNumber, range: ByteRange, error: Error) {
+        self.slots.broken = true;
+        self.lost.push((number, FindingKind::BadMinishardIndex, error.at_offset(range.start)));
+    }
+
+    /// Where keys are missing, the minishards that nothing leads to any more: an index is known by its check.
+    fn search(&mut self, keys: Option<u64>) {
+        let complete = match keys {
+            Some(keys) => self.proved_keys >= keys,
+            None => self.lost.is_empty() && self.proved.len() == self.minishards.len(),
+        };
+        if complete || !self.shard.layout.is_some_and(|layout| layout.checks) {
+            return;
+        }
+        let named = self.named.clone().finish();
+        for gap in named.gaps(self.shard.files().len()) {
+            for (number, range) in search::minishards(self.shard, gap, self.cap) {
+                if !self.proved.contains(&number) {
+                    self.enter(number, range);
+                }
+            }
+        }
+    }
+
+    fn finish(self, outcome: &mut Outcome<'_>) -> Survey {
+        for (number, kind, error) in self.lost {
+            if !self.minishards.contains_key(&number) {
+                outcome.lose(kind, self.shard.at(number, error));
+            }
+        }
+        Survey {
+            minishards: self.minishards.into_iter().collect(),
+            indexes: self.indexes.finish(),
+            named: self.named.finish(),
+            is_compacted: self.slots.are_compacted(),
+        }
+    }
+}
+
+/// Whether the slots of a shard look as neuroglancer-scripts leaves them.
+///
+/// It writes the entries of the minishards that have keys one behind the other from slot 0 on. To take a shard for one of
+/// these, all of it must fit: a single id that hashes elsewhere is damage.
+#[derive(Default)]
+struct Slots {
+    entered: u64,
+    last: Option<u64>,
+    displaced: bool,
+    broken: bool,
+}
+
+impl Slots {
+    fn enter(&mut self, shard: &ShardReader, slot: MinishardNumber, place: Option<Location>) {
+        let place = place.filter(|place| place.shard == shard.number).map(|place| place.minishard.0);
+        match place {
+            Some(place) if slot.0 == self.entered && self.last < Some(place) => self.displaced |= place != slot.0,
+            _ => self.broken = true,
+        }
+        self.last = place;
+        self.entered += 1;
+    }
+
+    fn are_compacted(&self) -> bool {
+        self.displaced && !self.broken
+    }
+}
+
+/// The error of a pair that hashes elsewhere.
+pub(super) fn misplaced(place: Location) -> Error {
+    Error::corrupt(format!(
+        "expected keys whose hash leads here, found one of shard {:x}, minishard {}",
+        place.shard.0, place.minishard.0
+    ))
+}

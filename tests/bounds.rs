@@ -1,0 +1,592 @@
+//! Whatever lies in a directory, opening it and asking it ends with a right answer or a clear error, in bounded memory,
+//! without waiting for anybody and without leaving the directory by a name.
+//!
+//! Memory is counted by the allocator: what one thread holds at once beyond what it held before.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+#[path = "common/peak.rs"]
+mod peak;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::children::{child, child_directory};
+use common::{Scratch, Storage};
+use peak::{PeakAlloc, peak_of};
+use sharddb::{
+    BulkLoader, Error, ErrorKind, FindingKind, HashFunction, OpenOptions, ShardDb, ShardNumber, ShardingSpec, Snapshot,
+    Store, VerifyLevel,
+};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// What a handful of small buffers takes.
+const SMALL: usize = 2 << 20;
+
+const MIB: usize = 1 << 20;
+
+/// One shard of one minishard, unless said otherwise.
+fn sharding(members: &str) -> String {
+    let bits = r#""@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0"#;
+    let default = r#""minishard_bits": 0, "shard_bits": 0"#;
+    format!("{{{bits}, {}}}", if members.is_empty() { default } else { members })
+}
+
+/// A directory with an `info` of this sharding.
+fn data_set(members: &str) -> Scratch {
+    let directory = Scratch::new();
+    fs::write(directory.path().join("info"), format!("{{\"sharding\": {}}}", sharding(members))).unwrap();
+    directory
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// A shard of the one key 7 whose index says that its value has `len` bytes, `gap` bytes behind the index.
+fn shard_of_one(gap: u64, len: u64) -> Vec<u8> {
+    words(&[0, 24, 7, 24 + gap, len])
+}
+
+fn snapshot(directory: &Path, storage: Storage) -> Snapshot {
+    storage.open(&OpenOptions::new(), directory).unwrap().snapshot()
+}
+
+/// The error of a closure, which holds no more memory at once than this.
+#[track_caller]
+fn error_within<T>(most: usize, f: impl FnOnce() -> Result<T, Error>) -> Error {
+    let (result, peak) = peak_of(f);
+    assert!(peak <= most, "expected at most {most} bytes held at once, found {peak}");
+    result.err().expect("an error")
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+// ---- bombs ----
+
+#[test]
+fn a_value_bomb_ends_at_the_cap() {
+    let directory = data_set(r#""minishard_bits": 0, "shard_bits": 0, "data_encoding": "gzip""#);
+    let bomb = gzip(&vec![0; 64 * MIB]);
+    let shard = [shard_of_one(0, bomb.len() as u64), bomb.clone()].concat();
+    fs::write(directory.path().join("0.shard"), shard).unwrap();
+    let cap = MIB;
+    for storage in Storage::ALL {
+        let db = storage.open(OpenOptions::new().max_value_bytes(cap as u64), directory.path()).unwrap();
+        let snapshot = db.snapshot();
+        let most = cap + 2 * bomb.len() + SMALL;
+        let mut buffer = Vec::new();
+        let errors = [
+            error_within(most, || snapshot.get(7).map(drop)),
+            error_within(most, || db.get(7).map(drop)),
+            error_within(most, || snapshot.get_into(7, &mut buffer).map(drop)),
+            error_within(most, || snapshot.get_many(&[7]).remove(0).map(drop)),
+            error_within(most, || snapshot.iter().next().unwrap().unwrap().value().map(drop)),
+            error_within(most, || snapshot.range(..).next().unwrap().unwrap().value().map(drop)),
+        ];
+        for error in errors {
+            assert_eq!((error.kind(), error.key()), (ErrorKind::TooLarge, Some(7)), "{storage:?}: {error}");
+        }
+        let (report, peak) = peak_of(|| snapshot.verify(VerifyLevel::Data).unwrap());
+        assert!(peak <= most, "{storage:?}: {peak} bytes");
+        assert_eq!(report.findings()[0].kind(), FindingKind::OverCap, "{storage:?}");
+        assert!(snapshot.contains(7).unwrap(), "what does not need the value is not kept from it");
+    }
+}
+
+#[test]
+fn an_index_bomb_ends_at_the_cap() {
+    let directory = data_set(r#""minishard_bits": 0, "shard_bits": 0, "minishard_index_encoding": "gzip""#);
+    let bomb = gzip(&vec![0; 24 << 20]);
+    fs::write(directory.path().join("0.shard"), [words(&[0, bomb.len() as u64]), bomb.clone()].concat()).unwrap();
+    let cap = MIB;
+    for storage in Storage::ALL {
+        let db = storage.open(OpenOptions::new().max_index_bytes(cap as u64), directory.path()).unwrap();
+        let snapshot = db.snapshot();
+        let most = cap + 2 * bomb.len() + SMALL;
+        let errors = [
+            error_within(most, || snapshot.get(7).map(drop)),
+            error_within(most, || snapshot.contains(7)),
+            error_within(most, || snapshot.count()),
+            error_within(most, || snapshot.iter().next().unwrap()),
+            error_within(most, || snapshot.keys().next().unwrap()),
+            error_within(most, || snapshot.range(..).next().unwrap()),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::TooLarge, "{storage:?}: {error}");
+        }
+        assert_eq!(snapshot.iter().count(), 1, "the iteration goes on behind it, and ends");
+        let (report, peak) = peak_of(|| snapshot.verify(VerifyLevel::Data).unwrap());
+        assert!(peak <= most, "{storage:?}: {peak} bytes");
+        assert_eq!(report.findings()[0].kind(), FindingKind::OverCap, "{storage:?}");
+    }
+}
+
+/// A file costs nothing where it holds nothing: its length says little of what may be read of it.
+#[test]
+fn a_raw_value_of_a_terabyte_is_not_read() {
+    const TERABYTE: u64 = 1 << 40;
+    let directory = data_set("");
+    let path = directory.path().join("0.shard");
+    for (gap, len) in [(0, TERABYTE), (TERABYTE, 5)] {
+        fs::write(&path, shard_of_one(gap, len)).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(40 + gap + len).unwrap();
+        let snapshot = snapshot(directory.path(), Storage::Positioned);
+        let entry = snapshot.iter().next().unwrap().unwrap();
+        let errors = match gap {
+            0 => vec![
+                error_within(SMALL, || snapshot.get(7).map(drop)),
+                error_within(SMALL, || entry.value().map(drop)),
+                error_within(SMALL, || entry.encoded_value().map(drop)),
+            ],
+            _ => vec![
+                error_within(SMALL, || snapshot.get_prefix(7, TERABYTE).map(drop)),
+                error_within(SMALL, || entry.prefix().map(drop)),
+            ],
+        };
+        for error in errors {
+            assert_eq!((error.kind(), error.key()), (ErrorKind::TooLarge, Some(7)), "{error}");
+            assert!(error.to_string().contains("raise the cap"), "{error}");
+        }
+        let (report, peak) = peak_of(|| snapshot.verify(VerifyLevel::Data).unwrap());
+        assert!(peak <= SMALL, "{peak} bytes");
+        let over_cap = report.findings().iter().any(|finding| finding.kind() == FindingKind::OverCap);
+        assert_eq!(over_cap, gap == 0, "{:?}", report.findings());
+    }
+}
+
+/// What a caller allows is read.
+#[test]
+fn a_value_up_to_the_cap_is_read() {
+    let directory = data_set("");
+    let shard = [shard_of_one(0, 100), vec![1; 100]].concat();
+    fs::write(directory.path().join("0.shard"), shard).unwrap();
+    let open = |cap| OpenOptions::new().max_value_bytes(cap).open_pread(directory.path()).unwrap().snapshot();
+    assert_eq!(open(100).get(7).unwrap().unwrap(), vec![1; 100]);
+    assert_eq!(open(99).get(7).unwrap_err().kind(), ErrorKind::TooLarge);
+}
+
+// ---- info and manifest ----
+
+#[test]
+fn an_info_or_a_manifest_of_a_gigabyte_is_not_read() {
+    let store = Scratch::new();
+    let generation = build(store.path(), 1);
+    for name in ["info", "manifest.json"] {
+        let bare = Scratch::copy_of(&generation);
+        File::options().write(true).open(bare.path().join(name)).unwrap().set_len(1 << 30).unwrap();
+        for storage in Storage::ALL {
+            let error = error_within(SMALL, || storage.open(&OpenOptions::new(), bare.path()));
+            assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+            assert_eq!(error.path(), Some(&*bare.path().join(name)));
+        }
+    }
+}
+
+/// The largest `info` that is read, full of members that nobody knows.
+#[test]
+fn an_info_takes_a_few_times_its_length() {
+    let directory = Scratch::new();
+    let mut text = format!("{{\"sharding\": {}", sharding(""));
+    while text.len() < 16 * MIB - 32 {
+        text.push_str(",\"a\":{}");
+    }
+    fs::write(directory.path().join("info"), text + "}").unwrap();
+    let (db, peak) = peak_of(|| ShardDb::open_pread(directory.path()).map(drop));
+    assert!(db.is_ok() && peak <= 12 * 16 * MIB, "{peak} bytes held at once");
+}
+
+#[test]
+fn info_and_manifest_in_each_others_place_are_no_data_set_of_others() {
+    let store = Scratch::new();
+    let bare = Scratch::copy_of(&build(store.path(), 1));
+    let [info, manifest, aside] = ["info", "manifest.json", "aside"].map(|name| bare.path().join(name));
+    fs::rename(&info, &aside).unwrap();
+    fs::rename(&manifest, &info).unwrap();
+    let error = ShardDb::open_pread(bare.path()).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&*info)), "a lone manifest");
+    fs::rename(&aside, &manifest).unwrap();
+    let error = ShardDb::open_pread(bare.path()).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&*info)));
+}
+
+// ---- numbers ----
+
+#[test]
+fn four_billion_minishards_in_sixteen_bytes() {
+    let directory = data_set(r#""minishard_bits": 32, "shard_bits": 32"#);
+    fs::write(directory.path().join("00000000.shard"), words(&[0, 24])).unwrap();
+    for storage in Storage::ALL {
+        let snapshot = snapshot(directory.path(), storage);
+        let errors = [
+            error_within(SMALL, || snapshot.get(0).map(drop)),
+            error_within(SMALL, || snapshot.get(1 << 31).map(drop)),
+            error_within(SMALL, || snapshot.count()),
+            error_within(SMALL, || snapshot.range(..).next().unwrap()),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{storage:?}: {error}");
+        }
+        assert!(snapshot.get(1 << 32).unwrap().is_none(), "there is no second shard");
+        let (found, peak) = peak_of(|| snapshot.iter().map(|entry| entry.unwrap_err().kind()).collect::<Vec<_>>());
+        assert!(peak <= SMALL && (1..=2).contains(&found.len()), "{peak} bytes, {found:?}");
+        for level in [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data] {
+            let (report, peak) = peak_of(|| snapshot.verify(level).unwrap());
+            assert!(!report.is_clean() && peak <= SMALL, "{peak} bytes, {report}");
+        }
+    }
+}
+
+// ---- names ----
+
+/// Only the names that the format gives to shards are opened; no text of the files becomes a path but "key".
+#[test]
+fn names_that_lead_elsewhere_are_ignored_or_refused() {
+    let directory = data_set(r#""minishard_bits": 0, "shard_bits": 8"#);
+    for name in ["..shard", "...shard", "%2e%2e%2f00.shard", "0.shard", "000.shard", "0A.shard", "+1.shard", ".shard"] {
+        fs::write(directory.path().join(name), shard_of_one(0, 0)).unwrap();
+    }
+    for storage in Storage::ALL {
+        let snapshot = snapshot(directory.path(), storage);
+        assert_eq!(snapshot.stats().shards, 0);
+        assert!(snapshot.get(7).unwrap().is_none());
+    }
+    let elsewhere = data_set("");
+    fs::write(elsewhere.path().join("0.shard"), shard_of_one(0, 0)).unwrap();
+    let absolute = elsewhere.path().to_str().unwrap().to_string();
+    let beside = format!("../{}", elsewhere.path().file_name().unwrap().to_str().unwrap());
+    for key in [absolute, beside, "..".into(), "a/../../b".into(), ".".into(), String::new()] {
+        let scale = format!("{{\"key\": \"{key}\", \"sharding\": {}}}", sharding(""));
+        fs::write(directory.path().join("info"), format!("{{\"scales\": [{scale}]}}")).unwrap();
+        for pointer in [None, Some("/scales/0")] {
+            let mut options = OpenOptions::new();
+            pointer.map(|pointer| options.pointer(pointer));
+            let error = options.open_pread(directory.path()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{key}");
+        }
+    }
+}
+
+/// A link is followed, wherever it leads: data sets are put together so (git-annex, scratch disks). Who opens the
+/// directory of a stranger reads what its links name, with the rights of the process.
+#[test]
+fn links_to_files_and_directories_are_followed() {
+    let elsewhere = data_set("");
+    fs::write(elsewhere.path().join("0.shard"), [&shard_of_one(0, 3)[..], b"abc"].concat()).unwrap();
+    let directory = data_set("");
+    symlink(elsewhere.path().join("0.shard"), directory.path().join("0.shard")).unwrap();
+    let around = Scratch::new();
+    symlink(elsewhere.path(), around.path().join("linked")).unwrap();
+    for storage in Storage::ALL {
+        assert_eq!(snapshot(directory.path(), storage).get(7).unwrap().unwrap(), b"abc");
+        assert_eq!(snapshot(&around.path().join("linked"), storage).get(7).unwrap().unwrap(), b"abc");
+    }
+}
+
+// ---- what is no file ----
+
+fn mkfifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// Puts something that is no file under a name.
+type Make = fn(&Path);
+
+/// The ways in which a name can stand for something that is no file.
+const NO_FILES: [(&str, Make); 6] = [
+    ("a directory", |path| fs::create_dir(path).unwrap()),
+    ("a FIFO", mkfifo),
+    ("a socket", |path| drop(UnixListener::bind(path).unwrap())),
+    ("a dangling link", |path| symlink("nowhere", path).unwrap()),
+    ("a link to itself", |path| symlink(path.file_name().unwrap(), path).unwrap()),
+    ("a device", |path| symlink("/dev/zero", path).unwrap()),
+];
+
+#[test]
+fn what_is_no_file_is_an_error_at_once() {
+    for (what, make) in NO_FILES {
+        let directory = in_short_place(|path| fs::write(path.join("info"), info()).unwrap());
+        make(&directory.path().join("0.shard"));
+        for storage in Storage::ALL {
+            let snapshot = snapshot(directory.path(), storage);
+            let errors = [
+                error_within(SMALL, || snapshot.get(7).map(drop)),
+                error_within(SMALL, || snapshot.contains(7)),
+                error_within(SMALL, || snapshot.iter().next().unwrap()),
+            ];
+            for error in errors {
+                assert_eq!(error.kind(), ErrorKind::Io, "{what}, {storage:?}: {error}");
+                assert_eq!(error.path(), Some(&*directory.path().join("0.shard")));
+            }
+            assert_eq!(snapshot.iter().count(), 1);
+            assert!(!snapshot.verify(VerifyLevel::Data).unwrap().is_clean(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_info_that_is_no_file_is_an_error_at_once() {
+    for (what, make) in NO_FILES {
+        let directory = in_short_place(|_| {});
+        make(&directory.path().join("info"));
+        for storage in Storage::ALL {
+            let error = error_within(SMALL, || storage.open(&OpenOptions::new(), directory.path()));
+            assert_eq!(error.kind(), ErrorKind::Io, "{what}: {error}");
+        }
+    }
+}
+
+/// In a generation of ours every one of the files is missed.
+#[test]
+fn files_of_a_generation_that_are_no_files_are_errors_at_once() {
+    let store = Scratch::new();
+    let generation = build(store.path(), 1);
+    for (what, make) in NO_FILES {
+        for name in ["info", "manifest.json", "0.shard"] {
+            let bare = in_short_place(|path| copy(&generation, path));
+            fs::remove_file(bare.path().join(name)).unwrap();
+            make(&bare.path().join(name));
+            let error = error_within(SMALL, || {
+                let db = ShardDb::open_pread(bare.path())?;
+                db.get(1).map(drop)
+            });
+            assert_eq!(error.kind(), ErrorKind::Io, "{what} as {name}: {error}");
+        }
+    }
+}
+
+/// A socket's path may have some hundred bytes only.
+fn in_short_place(fill: impl FnOnce(&Path)) -> Short {
+    let at = std::env::temp_dir().join(format!("sharddb-{:x}", std::ptr::from_ref(&fill).addr() ^ unique()));
+    fs::create_dir(&at).unwrap();
+    fill(&at);
+    Short(at)
+}
+
+fn unique() -> usize {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    (std::process::id() as usize) << 20 ^ NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+struct Short(std::path::PathBuf);
+
+impl Short {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Short {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn info() -> String {
+    format!("{{\"sharding\": {}}}", sharding(""))
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (name, bytes) in common::directory_bytes(from) {
+        fs::write(to.join(name), bytes).unwrap();
+    }
+}
+
+// ---- files that change ----
+
+/// A shard whose value lies on a page of its own, which is cut off.
+fn shrinking() -> Scratch {
+    let directory = data_set("");
+    let shard = [shard_of_one(1 << 16, 3), vec![0; 1 << 16], b"abc".to_vec()].concat();
+    fs::write(directory.path().join("0.shard"), shard).unwrap();
+    directory
+}
+
+fn shrink(directory: &Path) {
+    File::options().write(true).open(directory.join("0.shard")).unwrap().set_len(4096).unwrap();
+}
+
+#[test]
+fn a_file_that_shrinks_is_an_error_where_it_is_read_and_nothing_where_it_is_loaded() {
+    let directory = shrinking();
+    let [read, loaded] = [Storage::Positioned, Storage::Loaded].map(|storage| snapshot(directory.path(), storage));
+    assert_eq!(read.get(7).unwrap().unwrap(), b"abc");
+    shrink(directory.path());
+    let error = read.get(7).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(&*directory.path().join("0.shard"))));
+    assert_eq!(loaded.get(7).unwrap().unwrap(), b"abc");
+    for storage in Storage::ALL {
+        let error = snapshot(directory.path(), storage).get(7).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "opened afterwards");
+    }
+}
+
+/// The one thing that the promise of `open` is about.
+#[test]
+fn a_file_that_shrinks_beneath_a_map_is_a_sigbus() {
+    let directory = shrinking();
+    let status = child("child_maps_what_shrinks", directory.path()).stdout(Stdio::null()).status().unwrap();
+    assert_eq!(status.signal(), Some(7), "{status}");
+}
+
+#[test]
+#[ignore = "the process of a_file_that_shrinks_beneath_a_map_is_a_sigbus"]
+fn child_maps_what_shrinks() {
+    let Some(directory) = child_directory() else { return };
+    let snapshot = snapshot(&directory, Storage::Mapped);
+    assert_eq!(snapshot.get(7).unwrap().unwrap(), b"abc");
+    shrink(&directory);
+    let value = snapshot.get(7).unwrap().unwrap();
+    assert_eq!(value.to_vec(), b"abc", "never reached: the page is gone");
+}
+
+// ---- limits of the process ----
+
+/// A store with a generation of `shards` shards of one key each.
+fn build(store: &Path, shards: u64) -> std::path::PathBuf {
+    let bits = u8::try_from(shards.next_power_of_two().ilog2()).unwrap();
+    let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, bits).unwrap();
+    let mut loader = BulkLoader::options().spec(spec).create(store).unwrap();
+    (0..shards.max(2)).for_each(|key| loader.insert(key, &key.to_le_bytes()).unwrap());
+    store.join(loader.finish().unwrap().generation.to_string())
+}
+
+/// Of the positioned files of a process only so many stay open; the others are opened again, by their names.
+#[test]
+fn files_that_are_opened_again_tell_that_their_generation_was_deleted() {
+    let store = Scratch::new();
+    build(store.path(), 300);
+    let db = ShardDb::open_pread(store.path()).unwrap();
+    let snapshot = db.snapshot();
+    let get = |key: u64| snapshot.get(key).map(|value| value.unwrap().to_vec());
+    (0..300u64).for_each(|key| assert_eq!(get(key).unwrap(), key.to_le_bytes()));
+    fs::remove_dir_all(snapshot.directory()).unwrap();
+    let mut gone = 0;
+    for key in 0..300u64 {
+        match get(key) {
+            Ok(value) => assert_eq!(value, key.to_le_bytes()),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::GenerationGone, "{error}");
+                gone += 1;
+            }
+        }
+    }
+    assert!((44..300).contains(&gone), "{gone}");
+}
+
+/// Without descriptors for all, lookups are right or say so; once there are some again, all are right.
+#[test]
+fn too_few_descriptors_are_an_error_that_passes() {
+    let store = Scratch::new();
+    build(store.path(), 128);
+    let child = child("child_has_few_descriptors", store.path());
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 40; exec \"$@\"", "sh"]).arg(child.get_program()).args(child.get_args());
+    limited.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = limited.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+#[ignore = "the process of too_few_descriptors_are_an_error_that_passes"]
+fn child_has_few_descriptors() {
+    let Some(store) = child_directory() else { return };
+    let mapped = snapshot(&store, Storage::Mapped);
+    let loaded = snapshot(&store, Storage::Loaded);
+    for key in 0..128u64 {
+        assert_eq!(mapped.get(key).unwrap().unwrap(), key.to_le_bytes(), "a map keeps no descriptor");
+        assert_eq!(loaded.get(key).unwrap().unwrap(), key.to_le_bytes());
+    }
+    let read = snapshot(&store, Storage::Positioned);
+    let mut refused = 0;
+    for key in 0..128u64 {
+        match read.get(key) {
+            Ok(value) => assert_eq!(value.unwrap(), key.to_le_bytes()),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "all had a descriptor");
+    drop(read);
+    let read = snapshot(&store, Storage::Positioned);
+    assert_eq!(read.get(127).unwrap().unwrap(), 127u64.to_le_bytes());
+}
+
+/// What may not be read is an error, never an empty shard.
+#[test]
+fn a_file_without_permission_is_an_error() {
+    let directory = data_set("");
+    let shard = directory.path().join("0.shard");
+    fs::write(&shard, [&shard_of_one(0, 3)[..], b"abc"].concat()).unwrap();
+    fs::set_permissions(&shard, fs::Permissions::from_mode(0o000)).unwrap();
+    let mut child = child("child_may_not_read", directory.path());
+    if File::open(&shard).is_ok() {
+        child.uid(65534).gid(65534); // who may read everything becomes somebody who may not
+    }
+    match child.output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => println!("skipped: nobody else may run this test here: {error}"),
+    }
+}
+
+#[test]
+#[ignore = "the process of a_file_without_permission_is_an_error"]
+fn child_may_not_read() {
+    let Some(directory) = child_directory() else { return };
+    for storage in Storage::ALL {
+        let snapshot = snapshot(&directory, storage);
+        let error = snapshot.get(7).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(&*directory.join("0.shard"))));
+        assert_eq!(snapshot.iter().filter(Result::is_err).count(), 1);
+    }
+}
+
+/// More shards than a process may have maps: lookups map as many as they may and read the others.
+#[test]
+fn seventy_thousand_shards_within_the_limit_of_maps() {
+    const SHARDS: u64 = 70_000;
+    let directory = data_set(r#""minishard_bits": 0, "shard_bits": 17"#);
+    let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 17).unwrap();
+    for key in 0..SHARDS {
+        let shard = [&words(&[0, 24, key, 24, 8])[..], &key.to_le_bytes()].concat();
+        fs::write(directory.path().join(format!("{key:05x}.shard")), shard).unwrap();
+    }
+    let (snapshot, peak) = peak_of(|| snapshot(directory.path(), Storage::Mapped));
+    assert!(peak <= 200 * 70_000, "{peak} bytes for the table of the shards");
+    assert_eq!((*snapshot.spec(), snapshot.stats().shards), (spec, 70_000));
+    for key in 0..SHARDS {
+        assert_eq!(snapshot.get(key).unwrap().unwrap(), key.to_le_bytes());
+    }
+    assert!(snapshot.get(SHARDS).unwrap().is_none());
+    let maps = snapshot.stats().process_maps;
+    assert!((50_000..=60_001).contains(&maps), "{maps}");
+    let first = snapshot.shard(ShardNumber(SHARDS - 1)).unwrap().unwrap();
+    assert_eq!(first.get(SHARDS - 1).unwrap().unwrap(), (SHARDS - 1).to_le_bytes(), "a pass still finds its way");
+    assert_eq!(snapshot.count().unwrap(), SHARDS);
+}
+
+/// Nothing of it is a store, so that nothing can be published into what somebody else has there.
+#[test]
+fn a_store_whose_lock_is_no_file_is_none() {
+    for (what, make) in NO_FILES {
+        let directory = in_short_place(|_| {});
+        make(&directory.path().join("lock"));
+        let error = Store::open(directory.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{what}: {error}");
+    }
+}
