@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::ops::ControlFlow;
+
 use criterion::{Criterion, Throughput};
 use sharddb::{Result, ShardDb, Snapshot};
 
@@ -34,6 +36,9 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     group.bench_function("pairs", |bencher| {
         bencher.iter(|| assert_eq!(sum_heads(&snapshot).ok(), Some(sum_of_heads)));
     });
+    group.bench_function("scan", |bencher| {
+        bencher.iter(|| assert_eq!(scan_heads(&snapshot).ok(), Some(sum_of_heads)));
+    });
     Ok(())
 }
 
@@ -43,4 +48,19 @@ fn sum_keys(snapshot: &Snapshot) -> Result<u64> {
 
 fn sum_heads(snapshot: &Snapshot) -> Result<u64> {
     snapshot.iter().try_fold(0_u64, |sum, entry| Ok(sum.wrapping_add(head(&entry?.value()?))))
+}
+
+fn scan_heads(snapshot: &Snapshot) -> Result<u64> {
+    let mut sum = 0_u64;
+    let end = snapshot.scan(|pair| match pair {
+        Ok((_, value)) => {
+            sum = sum.wrapping_add(head(&value));
+            ControlFlow::Continue(())
+        }
+        Err(error) => ControlFlow::Break(error),
+    });
+    match end {
+        ControlFlow::Continue(()) => Ok(sum),
+        ControlFlow::Break(error) => Err(error),
+    }
 }

@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::manifest::{self, Manifest, ShardRecord};
 use crate::shard::{MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{ShardNumber, ShardingSpec};
-use crate::storage::{Access, StorageKind, explain_missing, read_whole};
+use crate::storage::{StorageKind, explain_missing, read_whole};
 use crate::store::{GenerationId, Lease};
 
 /// The name of the file with the specification.
@@ -252,18 +252,22 @@ impl Generation {
         Ok(slot.shard.get_or_init(|| shard))
     }
 
-    /// Opens a shard for one pass over it, apart from those that lookups keep.
-    pub(crate) fn open_shard_sequential(&self, number: ShardNumber) -> Result<Option<Shard>> {
-        let Some(slot) = self.slot(number) else { return Ok(None) };
-        let storage = match self.options.storage {
-            StorageKind::Mapped { permission, max_maps, .. } => {
-                StorageKind::Mapped { permission, max_maps, access: Access::Sequential }
-            }
+    /// A shard for one pass over it: the one that lookups hold in memory, else opened apart from theirs.
+    pub(crate) fn shard_for_pass(&self, number: ShardNumber) -> Result<Option<Shard>> {
+        match self.slot(number).and_then(|slot| slot.shard.get()) {
+            Some(shard) if shard.reader().is_in_memory() => Ok(Some(shard.clone())),
+            _ => self.open_shard_apart(number),
+        }
+    }
+
+    /// Opens a shard apart from those that lookups keep.
+    pub(crate) fn open_shard_apart(&self, number: ShardNumber) -> Result<Option<Shard>> {
+        match (self.slot(number), self.options.storage) {
+            (None, _) => Ok(None),
             // a copy in memory is there already, or made to stay
-            StorageKind::Heap => return self.shard(number).map(|shard| shard.cloned()),
-            StorageKind::Positioned => StorageKind::Positioned,
-        };
-        self.open_slot(slot, storage).map(Some)
+            (_, StorageKind::Heap) => self.shard(number).map(|shard| shard.cloned()),
+            (Some(slot), storage) => self.open_slot(slot, storage).map(Some),
+        }
     }
 
     fn open_slot(&self, slot: &ShardSlot, storage: StorageKind) -> Result<Shard> {

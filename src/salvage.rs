@@ -28,7 +28,7 @@ use crate::info::{self, Info};
 use crate::manifest::Manifest;
 use crate::options::OpenOptions;
 use crate::salvage::shard::ShardSalvage;
-use crate::shard::MinishardCache;
+use crate::shard::{MinishardCache, Pass};
 use crate::spec::{ShardNumber, ShardingSpec};
 use crate::storage::{StorageKind, read_whole};
 use crate::store::{Lease, Store};
@@ -146,8 +146,9 @@ impl Salvage {
         let mut outcome = Outcome { report: SalvageReport::default(), lost: &mut lost };
         self.tell_info(&mut outcome);
         for number in self.shard_numbers() {
-            match self.generation.open_shard_sequential(number) {
+            match self.generation.open_shard_apart(number) {
                 Ok(Some(shard)) => {
+                    let _pass = Pass::new(&shard);
                     let keys = self.keys_of(number);
                     ShardSalvage::new(&self.generation, shard.reader(), keys, loader, &mut outcome).run()?;
                 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::generation::Generation;
-use crate::iter::{Iter, Shards};
 use crate::layout::Layout;
 use crate::shard::{CacheStats, Shard, Value, ValueLocation};
 use crate::spec::{ShardNumber, ShardingSpec};
@@ -83,27 +82,9 @@ impl Snapshot {
         }
     }
 
-    /// All pairs in storage order: shard by shard, minishard by minishard, as they stand in the indexes.
-    ///
-    /// A shard is mapped for the iteration and dropped when it is past. A bad entry, minishard or shard gives one
-    /// `Err` with its place, and the iteration goes on with the rest; it always ends.
-    pub fn iter(&self) -> Iter {
-        Iter::new(self.clone())
-    }
-
-    /// All keys in storage order; like [`iter`](Snapshot::iter) without the values.
-    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
-        self.iter().map(|entry| entry.map(|entry| entry.key()))
-    }
-
-    /// The shards that have a file, in ascending order, each opened for itself.
-    pub fn shards(&self) -> Shards {
-        Shards::new(self.clone())
-    }
-
-    /// The shard of this number, if it has a file; opened for itself.
+    /// The shard of this number, if it has a file: the one that lookups hold in memory, else opened for itself.
     pub fn shard(&self, number: ShardNumber) -> Result<Option<Shard>> {
-        self.generation.open_shard_sequential(number)
+        self.generation.shard_for_pass(number)
     }
 
     /// The number of keys as the manifest states it: O(1); `None` for a data set without a manifest.

@@ -21,6 +21,7 @@ pub use report::VerifyReport;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::generation::Generation;
+use crate::shard::Pass;
 use crate::snapshot::Snapshot;
 use crate::verify::directory::Listing;
 use crate::verify::shard::ShardVerifier;
@@ -99,8 +100,9 @@ fn verify(generation: &Generation, level: VerifyLevel, callback: &mut dyn FnMut(
     let mut progress = Progress { total: lengths.sum(), done: 0, until: 0, callback };
     for number in generation.shard_numbers() {
         progress.begin(passes * listing.shard_len(number));
-        match generation.open_shard_sequential(number) {
+        match generation.open_shard_apart(number) {
             Ok(Some(shard)) => {
+                let _pass = Pass::new(&shard);
                 let data = listing.data_file(generation, shard.reader());
                 let mut advance = |bytes| progress.advance(bytes);
                 ShardVerifier::new(generation, shard.reader(), data, &mut report, &mut advance).verify();

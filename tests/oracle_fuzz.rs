@@ -186,7 +186,7 @@ fn assert_answer<T: AsRef<[u8]>>(mutant: &Mutant, key: u64, result: Result<Optio
     assert_eq!(Answer::of(result), mutant.lenient_answer(key), "{place}: key {key}");
 }
 
-fn assert_listing(mutant: &Mutant, entries: impl Iterator<Item = Result<Entry>>, place: &str) {
+fn assert_listing<'a>(mutant: &Mutant, entries: impl Iterator<Item = Result<Entry<'a>>>, place: &str) {
     let expected = mutant.naive_listing();
     let mut listing = Vec::new();
     for entry in entries.take(expected.len() + 1) {

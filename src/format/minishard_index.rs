@@ -11,7 +11,7 @@
 //! All sums wrap: a value that lies before the one listed ahead of it has a "negative" delta. Whether the
 //! resulting range makes sense is decided when it is resolved against the file.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
@@ -34,7 +34,7 @@ pub(crate) struct Row {
 }
 
 /// A decoded minishard index, viewed in place.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct RawIndex<'a> {
     // INVARIANT: three rows of the same length
     ids: &'a [U64],
@@ -266,55 +266,79 @@ impl Checkpoints {
 
 /// An index decoded once: its rows sorted by id, equal ids in stored order.
 pub(crate) struct DecodedIndex {
-    ids: Box<[u64]>,
-    values: Box<[RelativeRange]>,
-    /// The stored number of each row, where sorting moved any.
-    numbers: Option<Box<[u32]>>,
+    /// Whole rows side by side: who finds the id has its value.
+    rows: Box<[Row]>,
+    buckets: Buckets,
     /// Whether all ranges are possible.
     possible: bool,
 }
 
 impl DecodedIndex {
     pub(crate) fn new(index: RawIndex<'_>) -> DecodedIndex {
-        let mut rows: Vec<Row> = index.rows().collect();
-        let moved = !rows.is_sorted_by_key(|row| row.id);
-        if moved {
+        let mut rows: Box<[Row]> = index.rows().collect();
+        if !rows.is_sorted_by_key(|row| row.id) {
             rows.sort_by_key(|row| row.id); // stable: the first of equal ids stays first
         }
-        // decoded indexes are capped far below 2^32 rows; past it the row number only serves the checks
-        let numbers = moved.then(|| rows.iter().map(|row| u32::try_from(row.number).unwrap_or(u32::MAX)).collect());
-        DecodedIndex {
-            ids: rows.iter().map(|row| row.id).collect(),
-            values: rows.iter().map(|row| row.value).collect(),
-            numbers,
-            possible: index.is_possible(),
-        }
+        DecodedIndex { buckets: Buckets::new(&rows), rows, possible: index.is_possible() }
     }
 
     /// The memory it takes.
     pub(crate) fn size(&self) -> usize {
-        size_of_val(&*self.ids) + size_of_val(&*self.values) + self.numbers.as_deref().map_or(0, size_of_val)
+        size_of_val(&*self.rows) + size_of_val(&*self.buckets.begins)
     }
 
     fn find(&self, id: u64) -> Option<Row> {
-        let at = self.ids.partition_point(|other| *other < id);
-        if *self.ids.get(at)? != id {
-            return None;
+        let bucket = self.rows.get(self.buckets.of(id)?)?;
+        let row = bucket.get(bucket.partition_point(|row| row.id < id))?;
+        (row.id == id).then_some(*row)
+    }
+}
+
+/// Rows sorted by id, divided by the leading bits of the ids: where those of each bucket begin.
+///
+/// Of ids that are spread evenly a bucket has a few, which one or two cache lines hold, however many there are in all;
+/// of others it may have any number, and is searched by halves.
+struct Buckets {
+    first_id: u64,
+    shift: u32,
+    /// And, last, where those of the last bucket end.
+    begins: Box<[usize]>,
+}
+
+impl Buckets {
+    /// Rows that a bucket has on average, at least; less than twice as many.
+    const LEN: usize = 2;
+
+    fn new(sorted: &[Row]) -> Buckets {
+        let first_id = sorted.first().map_or(0, |row| row.id);
+        let span = sorted.last().map_or(0, |row| row.id - first_id);
+        let wanted_bits = (sorted.len() / Self::LEN).max(1).ilog2();
+        let shift = (u64::BITS - span.leading_zeros()).saturating_sub(wanted_bits).min(u64::BITS - 1);
+        let buckets = (span >> shift) + 1; // at most 2^wanted_bits
+        let begin = |bucket: u64| sorted.partition_point(|row| (row.id - first_id) >> shift < bucket);
+        Buckets { first_id, shift, begins: (0..=buckets).map(begin).collect() }
+    }
+
+    /// Where the bucket is that an id belongs to, if there is one.
+    #[inline]
+    fn of(&self, id: u64) -> Option<Range<usize>> {
+        let bucket = usize::try_from(id.checked_sub(self.first_id)? >> self.shift).ok()?;
+        match self.begins.get(bucket..)? {
+            [start, end, ..] => Some(*start..*end),
+            _ => None,
         }
-        let number = self.numbers.as_ref().and_then(|numbers| numbers.get(at)).map_or(at, |number| *number as usize);
-        Some(Row { number, id, value: *self.values.get(at)? })
     }
 }
 
 /// An index in the form in which it is searched.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) enum SearchableIndex<'a> {
     /// A small raw one, scanned in place.
     Scanned(RawIndex<'a>),
     /// A large raw one with ascending ids, scanned in place from a checkpoint.
-    Checkpointed(RawIndex<'a>, Arc<Checkpoints>),
+    Checkpointed(RawIndex<'a>, &'a Checkpoints),
     /// Any other.
-    Decoded(Arc<DecodedIndex>),
+    Decoded(&'a DecodedIndex),
 }
 
 impl SearchableIndex<'_> {
@@ -344,7 +368,7 @@ impl SearchableIndex<'_> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Scanned(index) | Self::Checkpointed(index, _) => index.len(),
-            Self::Decoded(index) => index.ids.len(),
+            Self::Decoded(index) => index.rows.len(),
         }
     }
 }
@@ -451,9 +475,9 @@ mod tests {
             words.truncate(words.len() / 3 * 3);
             let encoded = bytes(&words);
             let index = RawIndex::view(&encoded).unwrap();
-            let mut forms =
-                vec![SearchableIndex::Scanned(index), SearchableIndex::Decoded(Arc::new(DecodedIndex::new(index)))];
-            forms.extend(Checkpoints::new(index).map(|it| SearchableIndex::Checkpointed(index, Arc::new(it))));
+            let (decoded, checkpoints) = (DecodedIndex::new(index), Checkpoints::new(index));
+            let mut forms = vec![SearchableIndex::Scanned(index), SearchableIndex::Decoded(&decoded)];
+            forms.extend(checkpoints.iter().map(|it| SearchableIndex::Checkpointed(index, it)));
             assert!(!ascending || forms.len() == 3);
             let ids: Vec<u64> =
                 index.rows().flat_map(|row| [row.id, row.id.wrapping_add(1)]).chain([0, u64::MAX]).collect();

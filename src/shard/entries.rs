@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{RawIndex, Row, RowsState};
 use crate::format::shard_index::{ENTRY_LEN, ShardIndexEntry};
-use crate::shard::reader::{Shard, ShardReader, Value, ValueLocation};
+use crate::shard::reader::{Shard, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{Location, MinishardNumber};
 use crate::storage::Bytes;
 
-/// Rows taken from a minishard index at a time.
-const ROWS_AT_A_TIME: usize = 256;
+/// Minishard indexes are asked for so far ahead.
+const MINISHARDS_AHEAD: u64 = 8;
 
 /// Walks over the rows of a shard; not an iterator, so that it borrows the shard only for a step.
 ///
@@ -24,10 +24,9 @@ pub(crate) struct Rows {
     block_first: u64,
     block: Vec<ShardIndexEntry>,
     current: Option<CurrentMinishard>,
+    /// The index of the current minishard, unless it is searched where it lies.
     decoded: Option<Vec<u8>>,
     state: RowsState,
-    rows: Vec<Row>,
-    taken: usize,
     cut_short: bool,
 }
 
@@ -40,12 +39,18 @@ pub(crate) struct CurrentMinishard {
     pub(crate) rows: u64,
 }
 
+impl CurrentMinishard {
+    #[inline]
+    fn stored(&self, row: Row) -> Stored {
+        let checks = ChecksPlace { index_end: self.index.end, rows: self.rows };
+        Stored { minishard: self.number, row, checks }
+    }
+}
+
 impl Rows {
     /// Goes to the next minishard with keys.
     pub(crate) fn next_minishard(&mut self, shard: &ShardReader) -> Result<Option<CurrentMinishard>> {
         self.current = None;
-        self.rows.clear();
-        self.taken = 0;
         while !self.cut_short && self.next_minishard < shard.spec.minishards() {
             let number = MinishardNumber(self.next_minishard);
             let Some(entry) = self.entry(shard, number)? else { break };
@@ -63,17 +68,21 @@ impl Rows {
     }
 
     /// The next row of the current minishard.
+    #[inline]
     pub(crate) fn next_row(&mut self, shard: &ShardReader) -> Option<Row> {
-        if self.taken == self.rows.len() {
-            self.take_rows(shard)?;
-        }
-        let row = self.rows.get(self.taken).copied();
-        self.taken += 1;
+        let mut state = self.state;
+        let row = state.next(self.view(shard, self.current?.index).ok()?);
+        self.state = state;
         row
     }
 
-    pub(crate) fn current(&self) -> Option<CurrentMinishard> {
-        self.current
+    /// The index of the current minishard where it lies in memory; an empty one if it does not.
+    fn in_place<'a>(&self, shard: &'a ShardReader) -> RawIndex<'a> {
+        match (&self.decoded, self.current) {
+            (None, Some(current)) => RawIndex::view(shard.in_memory(current.index).unwrap_or_default()),
+            _ => Ok(RawIndex::default()),
+        }
+        .unwrap_or_default()
     }
 
     /// The shard index entry of a minishard, from a block of them.
@@ -91,6 +100,16 @@ impl Rows {
         self.block.extend(bytes.chunks_exact(16).filter_map(ShardIndexEntry::read));
         debug_assert_eq!(ENTRY_LEN, 16);
         Ok(self.block.first().copied())
+    }
+
+    /// Asks for the index of a minishard that is some way ahead: a walk over indexes alone meets them at distances that
+    /// the processor does not foresee.
+    #[inline]
+    fn prefetch(&self, shard: &ShardReader) {
+        let ahead = MinishardNumber(self.next_minishard + MINISHARDS_AHEAD);
+        if let Some(Some(minishard)) = shard.in_place().and_then(|shard| shard.minishard(ahead)) {
+            minishard.prefetch_index();
+        }
     }
 
     fn enter(&mut self, shard: &ShardReader, number: MinishardNumber, index: ByteRange) -> Result<CurrentMinishard> {
@@ -113,49 +132,57 @@ impl Rows {
         }
         .map_err(|error| error.at_offset(index.start))
     }
+}
 
-    fn take_rows(&mut self, shard: &ShardReader) -> Option<()> {
-        let current = self.current?;
-        let mut rows = std::mem::take(&mut self.rows);
-        rows.clear();
-        let mut state = self.state;
-        if let Ok(view) = self.view(shard, current.index) {
-            rows.extend(std::iter::from_fn(|| state.next(view)).take(ROWS_AT_A_TIME));
-        }
-        (self.state, self.rows, self.taken) = (state, rows, 0);
-        (!self.rows.is_empty()).then_some(())
+/// A shard while it is walked through: its file is read ahead.
+pub(crate) struct Pass<'a>(&'a Shard);
+
+impl<'a> Pass<'a> {
+    pub(crate) fn new(shard: &'a Shard) -> Pass<'a> {
+        shard.reader().begin_pass();
+        Pass(shard)
     }
 }
 
-/// The pairs of a shard in storage order; see [`Shard::iter`].
-///
-/// A bad minishard or a bad value gives one `Err` with its place, and the walk goes on; it always ends.
-pub struct ShardEntries {
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.0.reader().end_pass();
+    }
+}
+
+/// The keys of a shard in storage order, with a hold of the shard; see [`Shard::keys`].
+pub(crate) struct ShardKeys {
     shard: Shard,
     rows: Rows,
 }
 
-impl ShardEntries {
-    pub(crate) fn new(shard: Shard) -> ShardEntries {
-        ShardEntries { shard, rows: Rows::default() }
+impl ShardKeys {
+    pub(crate) fn new(shard: Shard) -> ShardKeys {
+        shard.reader().begin_pass();
+        ShardKeys { shard, rows: Rows::default() }
     }
 }
 
-impl Iterator for ShardEntries {
-    type Item = Result<Entry>;
+impl Drop for ShardKeys {
+    fn drop(&mut self) {
+        self.shard.reader().end_pass();
+    }
+}
 
-    fn next(&mut self) -> Option<Result<Entry>> {
+impl Iterator for ShardKeys {
+    type Item = Result<u64>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<u64>> {
         let reader = self.shard.reader();
         loop {
             if let Some(row) = self.rows.next_row(reader)
-                && let Some(minishard) = self.rows.current()
+                && let Some(minishard) = self.rows.current
             {
-                let entry = Entry { shard: self.shard.clone(), minishard, row };
-                let in_file = reader.value_range(row).map_err(|error| reader.at(minishard.number, error));
-                return Some(in_file.map(|_| entry));
+                return Some(reader.check_range(&minishard.stored(row)).map(|()| row.id));
             }
             match self.rows.next_minishard(reader) {
-                Ok(Some(_)) => {}
+                Ok(Some(_)) => self.rows.prefetch(reader),
                 Ok(None) => return None,
                 Err(error) => return Some(Err(error)),
             }
@@ -163,42 +190,145 @@ impl Iterator for ShardEntries {
     }
 }
 
-/// A pair met by iteration: the key is known, the value is read when asked for.
+/// The pairs of a shard in storage order; see [`Shard::iter`].
 ///
-/// Keeps the shard that it came from mapped.
-#[derive(Clone)]
-pub struct Entry {
-    shard: Shard,
-    minishard: CurrentMinishard,
-    row: Row,
+/// A bad minishard or a bad value gives one `Err` with its place, and the walk goes on; it always ends.
+pub struct ShardEntries<'a> {
+    shard: &'a Shard,
+    /// What lies behind the shard index, if values are given as they lie there.
+    behind: Option<&'a [u8]>,
+    rows: Rows,
+    /// Of the current minishard, if it lies in memory.
+    index: RawIndex<'a>,
+    _pass: Pass<'a>,
 }
 
-impl Entry {
+impl<'a> ShardEntries<'a> {
+    pub(crate) fn new(shard: &'a Shard) -> ShardEntries<'a> {
+        ShardEntries {
+            shard,
+            behind: shard.reader().in_place().map(|shard| shard.behind()),
+            rows: Rows::default(),
+            index: RawIndex::default(),
+            _pass: Pass::new(shard),
+        }
+    }
+
+    /// The next key with its value.
+    #[inline]
+    pub(crate) fn next_pair(&mut self) -> Option<Result<(u64, Value<'a>)>> {
+        let stored = match self.next_stored()? {
+            Ok(stored) => stored,
+            Err(error) => return Some(Err(error)),
+        };
+        match self.in_place(&stored) {
+            Some(value) => Some(Ok((stored.row.id, Value::borrowed_from(value)))),
+            None => Some(self.shard.reader().value(&stored).map(|value| (stored.row.id, value))),
+        }
+    }
+
+    #[inline]
+    fn in_place(&self, stored: &Stored) -> Option<&'a [u8]> {
+        stored.row.value.of(self.behind?)
+    }
+
+    #[inline]
+    fn next_stored(&mut self) -> Option<Result<Stored>> {
+        let row = match self.rows.state.next(self.index) {
+            Some(row) => row,
+            None => match self.next_elsewhere()? {
+                Ok(row) => row,
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        Some(Ok(self.rows.current?.stored(row)))
+    }
+
+    /// The next row behind those of `index`: of an index that is not in memory, or of the next minishard.
+    fn next_elsewhere(&mut self) -> Option<Result<Row>> {
+        let reader = self.shard.reader();
+        loop {
+            if self.rows.decoded.is_some()
+                && let Some(row) = self.rows.next_row(reader)
+            {
+                return Some(Ok(row));
+            }
+            self.index = RawIndex::default(); // a minishard that cannot be entered must not show the one before
+            match self.rows.next_minishard(reader) {
+                Ok(Some(_)) => {
+                    self.index = self.rows.in_place(reader);
+                    if let Some(row) = self.rows.state.next(self.index) {
+                        return Some(Ok(row));
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for ShardEntries<'a> {
+    type Item = Result<Entry<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Entry<'a>>> {
+        let stored = match self.next_stored()? {
+            Ok(stored) => stored,
+            Err(error) => return Some(Err(error)),
+        };
+        let in_place = self.in_place(&stored);
+        if in_place.is_none()
+            && let Err(error) = self.shard.reader().check_range(&stored)
+        {
+            return Some(Err(error));
+        }
+        Some(Ok(Entry { shard: self.shard, stored, in_place }))
+    }
+}
+
+/// A pair met by iteration: the key is known, the value is read when asked for.
+///
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    shard: &'a Shard,
+    stored: Stored,
+    /// The value, if it lies in memory as it is.
+    in_place: Option<&'a [u8]>,
+}
+
+impl<'a> Entry<'a> {
     /// The key.
     #[inline]
     pub fn key(&self) -> u64 {
-        self.row.id
+        self.stored.row.id
     }
 
     /// The shard and minishard where it is stored; a misplaced key hashes elsewhere.
     pub fn location(&self) -> Location {
-        Location { shard: self.shard.number(), minishard: self.minishard.number }
+        Location { shard: self.shard.number(), minishard: self.stored.minishard }
     }
 
     /// The stored length in bytes: of the encoded value.
     #[inline]
     pub fn stored_len(&self) -> u64 {
-        self.row.value.end.wrapping_sub(self.row.value.start)
+        let value = self.stored.row.value;
+        value.end.wrapping_sub(value.start)
     }
 
     /// The decoded value, as [`Snapshot::get`](crate::Snapshot::get) gives it.
-    pub fn value(&self) -> Result<Value<'_>> {
-        self.shard.reader().value_of_row(self.row, self.checks()).map_err(|error| self.at(error))
+    #[inline]
+    pub fn value(&self) -> Result<Value<'a>> {
+        match self.in_place {
+            Some(value) => Ok(Value::borrowed_from(value)),
+            // a copy, so that an entry whose address nobody takes can stay in registers
+            None => self.shard.reader().value(&{ self.stored }),
+        }
     }
 
     /// The stored bytes of the value: as they are, or one gzip member.
-    pub fn encoded_value(&self) -> Result<Value<'_>> {
-        let encoded = self.shard.reader().encoded_value(self.row, self.checks());
+    pub fn encoded_value(&self) -> Result<Value<'a>> {
+        let encoded = self.shard.reader().encoded_value(self.stored.row, self.stored.checks);
         encoded.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
@@ -206,28 +336,24 @@ impl Entry {
     ///
     /// Empty without looking where the data set is known to have none. Cost for others: the first call in a shard
     /// reads all its indexes.
-    pub fn prefix(&self) -> Result<Value<'_>> {
-        let prefix = self.shard.reader().whole_prefix(self.row, self.checks());
+    pub fn prefix(&self) -> Result<Value<'a>> {
+        let prefix = self.shard.reader().whole_prefix(self.stored.row, self.stored.checks);
         prefix.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
     /// Where the value is stored.
     pub fn value_location(&self) -> Result<ValueLocation> {
-        self.shard.reader().value_location(self.minishard.number, self.row)
-    }
-
-    fn checks(&self) -> ChecksPlace {
-        ChecksPlace { index_end: self.minishard.index.end, rows: self.minishard.rows }
+        self.shard.reader().value_location(self.stored.minishard, self.stored.row)
     }
 
     /// Adds this entry as the place of an error.
     #[cold]
     fn at(&self, error: Error) -> Error {
-        self.shard.reader().at(self.minishard.number, error).at_key(self.row.id)
+        self.shard.reader().at(self.stored.minishard, error).at_key(self.stored.row.id)
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for Entry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("key", &self.key()).field("stored_len", &self.stored_len()).finish()
     }

@@ -35,6 +35,11 @@ impl<'a> ShardInPlace<'a> {
         Some(ShardInPlace { shard_index, behind })
     }
 
+    /// What relative ranges are of.
+    pub(crate) fn behind(&self) -> &'a [u8] {
+        self.behind
+    }
+
     /// Asks for the shard index entry of a minishard.
     #[inline]
     pub(crate) fn prefetch_entry(&self, number: MinishardNumber) {

@@ -11,6 +11,7 @@ mod writer;
 pub use cache::CacheStats;
 pub(crate) use cache::MinishardCache;
 pub use entries::{Entry, ShardEntries};
+pub(crate) use entries::{Pass, ShardKeys};
 pub(crate) use extents::{Extents, ExtentsBuilder};
 pub(crate) use in_place::{MinishardInPlace, ShardInPlace};
 pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};

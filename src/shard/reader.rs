@@ -12,8 +12,8 @@ use crate::format::encoding;
 use crate::format::minishard_index::{Checkpoints, DecodedIndex, ROW_LEN, RawIndex, Row, SCAN_LIMIT, SearchableIndex};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::layout::Layout;
-use crate::shard::cache::{CachedIndex, MinishardCache};
-use crate::shard::entries::{Rows, ShardEntries};
+use crate::shard::cache::{Cached, CachedIndex, MinishardCache};
+use crate::shard::entries::{Pass, Rows, ShardEntries, ShardKeys};
 use crate::shard::extents::Extents;
 use crate::shard::in_place::{MinishardInPlace, ShardInPlace};
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
@@ -93,7 +93,9 @@ pub(crate) struct Stored {
 
 /// A minishard with keys, ready to be searched.
 struct Minishard<'a> {
-    index: SearchableIndex<'a>,
+    /// Of a small raw index all that it takes, of a large one with what is cached.
+    raw: RawIndex<'a>,
+    cached: Option<Cached>,
     /// The end of the encoded index in the file.
     index_end: u64,
 }
@@ -115,6 +117,11 @@ impl ShardFiles {
 
     fn data(&self) -> &Storage {
         self.data.as_ref().unwrap_or(&self.shard_index)
+    }
+
+    /// Both files of the obsolete pair, else the one.
+    fn all(&self) -> impl Iterator<Item = &Storage> {
+        std::iter::once(&self.shard_index).chain(&self.data)
     }
 
     /// The length of all files.
@@ -182,15 +189,15 @@ impl Shard {
     }
 
     /// All pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
-    pub fn iter(&self) -> ShardEntries {
-        ShardEntries::new(self.clone())
+    pub fn iter(&self) -> ShardEntries<'_> {
+        ShardEntries::new(self)
     }
 
     /// The number of keys, counted: reads all indexes and no values.
     ///
     /// Errors: the first bad minishard.
     pub fn count(&self) -> Result<u64> {
-        let (mut rows, mut count) = (Rows::default(), 0);
+        let (_pass, mut rows, mut count) = (Pass::new(self), Rows::default(), 0);
         while let Some(minishard) = rows.next_minishard(&self.0)? {
             count += minishard.rows;
         }
@@ -204,7 +211,7 @@ impl Shard {
 
     /// All keys in storage order.
     pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
-        self.iter().map(|entry| entry.map(|entry| entry.key()))
+        ShardKeys::new(self.clone())
     }
 }
 
@@ -337,9 +344,13 @@ impl ShardReader {
     /// it needs.
     pub(crate) fn find_in(&self, number: MinishardNumber, key: u64) -> Result<Option<Stored>> {
         let Some(minishard) = self.minishard(number).map_err(|error| error.at_key(key))? else { return Ok(None) };
-        match minishard.index.find(key) {
-            Some(row) => Ok(Some(Stored { minishard: number, row, checks: minishard.checks() })),
-            None if minishard.index.can_tell_absence() => Ok(None),
+        let index = minishard.index();
+        match index.find(key) {
+            Some(row) => {
+                let checks = ChecksPlace { index_end: minishard.index_end, rows: index.len() as u64 };
+                Ok(Some(Stored { minishard: number, row, checks }))
+            }
+            None if index.can_tell_absence() => Ok(None),
             None => Err(self.cannot_tell_absence(number, key)),
         }
     }
@@ -369,40 +380,29 @@ impl ShardReader {
         let from_index = bytes.get(to_usize(range.start)..).unwrap_or_default();
         let index = RawIndex::view(from_index.get(..to_usize(range.len())).unwrap_or_default())
             .map_err(|error| error.at_offset(range.start))?;
-        let index = match index.len() <= SCAN_LIMIT {
-            true => SearchableIndex::Scanned(index),
-            false => self.large_index_in_place(number, index, range.end),
-        };
-        Ok(Some(Minishard { index, index_end: range.end }))
+        let cached = (index.len() > SCAN_LIMIT).then(|| self.large_index_in_place(number, index, range.end));
+        Ok(Some(Minishard { raw: index, cached, index_end: range.end }))
     }
 
     /// A large raw index gets checkpoints, or is sorted if its ids do not ascend.
-    fn large_index_in_place<'a>(
-        &self,
-        number: MinishardNumber,
-        index: RawIndex<'a>,
-        index_end: u64,
-    ) -> SearchableIndex<'a> {
+    fn large_index_in_place(&self, number: MinishardNumber, index: RawIndex<'_>, index_end: u64) -> Cached {
         let location = self.location(number);
-        let cached = self.cache.get(location).unwrap_or_else(|| {
+        self.cache.get(location).unwrap_or_else(|| {
             let new = match Checkpoints::new(index) {
-                Some(checkpoints) => CachedIndex::Checkpoints(Arc::new(checkpoints)),
-                None => CachedIndex::Decoded(Arc::new(DecodedIndex::new(index)), index_end),
+                Some(checkpoints) => CachedIndex::Checkpoints(checkpoints),
+                None => CachedIndex::Decoded(DecodedIndex::new(index), index_end),
             };
-            self.cache.insert(location, new.clone());
-            new
-        });
-        match cached {
-            CachedIndex::Checkpoints(checkpoints) => SearchableIndex::Checkpointed(index, checkpoints),
-            CachedIndex::Decoded(decoded, _) => SearchableIndex::Decoded(decoded),
-        }
+            self.cache.insert(location, new)
+        })
     }
 
     /// A minishard index that has to be read or decoded is kept decoded.
     fn cached_minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'static>>> {
         let location = self.location(number);
-        if let Some(CachedIndex::Decoded(decoded, index_end)) = self.cache.get(location) {
-            return Ok(Some(Minishard { index: SearchableIndex::Decoded(decoded), index_end }));
+        if let Some(cached) = self.cache.get(location)
+            && let Some(CachedIndex::Decoded(_, index_end)) = cached.index()
+        {
+            return Ok(Some(Minishard { raw: RawIndex::default(), index_end: *index_end, cached: Some(cached) }));
         }
         let Some(range) = self.minishard_index_range(number)? else { return Ok(None) };
         let encoded = self.read_minishard_index(range)?;
@@ -412,9 +412,8 @@ impl ShardReader {
         if self.options.verify_on_read {
             self.verify_minishard_index(number, range, &encoded, view.len() as u64)?;
         }
-        let decoded = Arc::new(DecodedIndex::new(view));
-        self.cache.insert(location, CachedIndex::Decoded(decoded.clone(), range.end));
-        Ok(Some(Minishard { index: SearchableIndex::Decoded(decoded), index_end: range.end }))
+        let cached = self.cache.insert(location, CachedIndex::Decoded(DecodedIndex::new(view), range.end));
+        Ok(Some(Minishard { raw: RawIndex::default(), index_end: range.end, cached: Some(cached) }))
     }
 
     /// With `verify_on_read`: small raw indexes are checked each time, others when they are decoded.
@@ -494,6 +493,15 @@ impl ShardReader {
         match row.value.resolve(self.base, self.files.data().len()) {
             Some(range) => Ok(range),
             None => Err(self.bad_value_range(row)),
+        }
+    }
+
+    /// Whether the value lies in the file; an error that says where it does not.
+    #[inline]
+    pub(crate) fn check_range(&self, stored: &Stored) -> Result<()> {
+        match self.value_range(stored.row) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.at(stored.minishard, error)),
         }
     }
 
@@ -708,6 +716,21 @@ impl ShardReader {
         self.files.shard_index.read(ByteRange { start, end: end.max(start) }, 1).map_err(|error| self.at(first, error))
     }
 
+    /// Whether all bytes can be had without reading.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.files.all().all(|storage| storage.in_memory().is_some())
+    }
+
+    /// A pass over the shard begins: what is mapped is read ahead from now on.
+    pub(crate) fn begin_pass(&self) {
+        self.files.all().for_each(Storage::begin_pass);
+    }
+
+    /// A pass over the shard is over.
+    pub(crate) fn end_pass(&self) {
+        self.files.all().for_each(Storage::end_pass);
+    }
+
     /// Where in the file bytes lie that were borrowed from it.
     pub(crate) fn range_of(&self, bytes: &[u8]) -> Option<ByteRange> {
         let file = self.files.data().in_memory()?;
@@ -774,8 +797,12 @@ impl ShardReader {
 
 impl Minishard<'_> {
     #[inline]
-    fn checks(&self) -> ChecksPlace {
-        ChecksPlace { index_end: self.index_end, rows: self.index.len() as u64 }
+    fn index(&self) -> SearchableIndex<'_> {
+        match self.cached.as_ref().and_then(Cached::index) {
+            Some(CachedIndex::Checkpoints(checkpoints)) => SearchableIndex::Checkpointed(self.raw, checkpoints),
+            Some(CachedIndex::Decoded(decoded, _)) => SearchableIndex::Decoded(decoded),
+            None => SearchableIndex::Scanned(self.raw),
+        }
     }
 }
 

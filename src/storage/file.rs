@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::AlignedBytes;
+use crate::storage::read_ahead::ReadAhead;
 
 /// A process keeps at most this many descriptors open for positioned reads; further files are opened for each read.
 const MAX_KEPT: usize = 256;
@@ -19,6 +20,7 @@ pub(crate) struct PositionedFile {
     file: Option<File>,
     path: PathBuf,
     len: u64,
+    read_ahead: ReadAhead,
 }
 
 /// Opens a regular file without waiting for anything else that bears its name.
@@ -54,7 +56,12 @@ impl PositionedFile {
     pub(crate) fn new(file: File, len: u64, path: &Path) -> PositionedFile {
         let room =
             KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| (kept < MAX_KEPT).then_some(kept + 1));
-        PositionedFile { file: room.is_ok().then_some(file), path: path.to_path_buf(), len }
+        PositionedFile {
+            file: room.is_ok().then_some(file),
+            path: path.to_path_buf(),
+            len,
+            read_ahead: ReadAhead::default(),
+        }
     }
 
     #[inline]
@@ -62,8 +69,26 @@ impl PositionedFile {
         self.len
     }
 
-    /// The bytes of a range that lies in the file, read now.
+    /// A pass over the file begins: it is read in blocks until the last one is over.
+    pub(crate) fn begin_pass(&self) {
+        self.read_ahead.begin_pass();
+    }
+
+    /// A pass over the file is over.
+    pub(crate) fn end_pass(&self) {
+        self.read_ahead.end_pass();
+    }
+
+    /// The bytes of a range that lies in the file.
     pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
+        match self.read_ahead.wants(range) {
+            true => self.read_ahead.read(self, range, alignment),
+            false => self.read_now(range, alignment),
+        }
+    }
+
+    /// The bytes of a range that lies in the file, read from there.
+    pub(crate) fn read_now(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         let len = usize::try_from(range.len()).unwrap_or(usize::MAX);
         let mut bytes = AlignedBytes::zeroed(len, alignment)?;
         match &self.file {

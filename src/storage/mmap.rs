@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::byte_range::ByteRange;
 use crate::storage::Access;
@@ -40,7 +41,10 @@ impl MapPermission {
 /// A whole file, mapped read-only.
 pub(crate) struct Mapping {
     map: memmap2::Mmap,
+    /// The advice while nobody walks through the file.
     access: Access,
+    /// Passes over the file under way: the advice is of the map as a whole.
+    passes: Mutex<usize>,
 }
 
 impl Mapping {
@@ -55,9 +59,27 @@ impl Mapping {
         if map.is_err() {
             LIVE.fetch_sub(1, Ordering::Relaxed);
         }
-        let mapping = Mapping { map: map.ok()?, access };
+        let mapping = Mapping { map: map.ok()?, access, passes: Mutex::new(0) };
         mapping.advise(access);
         Some(mapping)
+    }
+
+    /// A pass over the file begins: the system reads ahead until the last one is over.
+    pub(crate) fn begin_pass(&self) {
+        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        if *passes == 0 {
+            self.advise(Access::Sequential);
+        }
+        *passes += 1;
+    }
+
+    /// A pass over the file is over.
+    pub(crate) fn end_pass(&self) {
+        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        *passes -= 1;
+        if *passes == 0 {
+            self.advise(self.access);
+        }
     }
 
     /// Passes advice on; a system that does not take it reads as well without.
@@ -95,9 +117,7 @@ impl Mapping {
     /// the advice of lookups they would come one by one.
     #[cfg(target_os = "linux")]
     pub(crate) fn populate(&self) {
-        self.advise(Access::Sequential);
         let _ = self.map.advise(memmap2::Advice::PopulateRead);
-        self.advise(self.access);
     }
 
     #[cfg(not(target_os = "linux"))]

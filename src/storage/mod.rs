@@ -7,6 +7,7 @@ mod block_reader;
 mod cursor;
 mod file;
 mod mmap;
+mod read_ahead;
 
 use std::ops::Deref;
 use std::path::Path;
@@ -76,6 +77,24 @@ impl Storage {
             Self::Mapped(mapping) => mapping.len() as u64,
             Self::Heap(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
+        }
+    }
+
+    /// A pass over the file begins: until the last one is over it is read ahead, also for lookups meanwhile.
+    pub(crate) fn begin_pass(&self) {
+        match self {
+            Self::Mapped(mapping) => mapping.begin_pass(),
+            Self::File(file) => file.begin_pass(),
+            Self::Heap(_) => {}
+        }
+    }
+
+    /// A pass over the file is over.
+    pub(crate) fn end_pass(&self) {
+        match self {
+            Self::Mapped(mapping) => mapping.end_pass(),
+            Self::File(file) => file.end_pass(),
+            Self::Heap(_) => {}
         }
     }
 

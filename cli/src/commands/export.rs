@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use sharddb::container::{Container, Form, bcolz, zarr};
-use sharddb::{Entry, ShardNumber, Snapshot};
+use sharddb::{Entry, Shard, ShardNumber, Snapshot};
 
 use crate::chunks::Chunks;
 use crate::commands::get_many;
@@ -133,7 +133,18 @@ struct Export<'a> {
 
 impl Export<'_> {
     fn all(&mut self, snapshot: &Snapshot) -> Result<()> {
-        for entry in snapshot.iter() {
+        // not `snapshot.iter()`: that would keep every shard open
+        for shard in snapshot.shards() {
+            match shard {
+                Ok(shard) => self.all_of_shard(&shard)?,
+                Err(error) => self.errors.tell(&error),
+            }
+        }
+        Ok(())
+    }
+
+    fn all_of_shard(&mut self, shard: &Shard) -> Result<()> {
+        for entry in shard.iter() {
             self.context.check_cancel()?;
             match entry {
                 Ok(entry) => self.write(&entry)?,

@@ -93,10 +93,16 @@ impl Reader for SnapshotReader {
     }
 
     fn scan(&mut self, mut f: impl FnMut(u64, &[u8])) -> Result<()> {
-        for entry in self.0.iter() {
-            let entry = entry?;
-            f(entry.key(), &entry.value()?);
+        let failed = self.0.scan(|pair| match pair {
+            Ok((key, value)) => {
+                f(key, &value);
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        });
+        match failed {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(error) => Err(error.into()),
         }
-        Ok(())
     }
 }
