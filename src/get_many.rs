@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use crate::error::Result;
 use crate::prefetch;
-use crate::shard::{MinishardInPlace, ShardInPlace, Value, ValueLocation};
+use crate::shard::{MinishardInPlace, ShardReader, Value, ValueLocation};
 use crate::snapshot::Snapshot;
 use crate::spec::MinishardNumber;
 
@@ -120,18 +120,18 @@ impl Snapshot {
 
     /// Asks for the shard index entry of a key.
     #[inline]
-    fn stage_entry(&self, key: u64) -> Option<(ShardInPlace<'_>, MinishardNumber)> {
+    fn stage_entry(&self, key: u64) -> Option<(&ShardReader, MinishardNumber)> {
         let location = self.generation.spec().locate(key);
-        let shard = self.generation.shard(location.shard).ok()??.reader().in_place()?;
-        shard.prefetch_entry(location.minishard);
+        let shard = self.generation.shard(location.shard).ok()??.reader();
+        shard.in_place()?.prefetch_entry(location.minishard);
         Some((shard, location.minishard))
     }
 }
 
 /// Asks for the index of the minishard, whose entry has come.
 #[inline]
-fn stage_minishard<'a>((shard, number): &(ShardInPlace<'a>, MinishardNumber)) -> InMemory<MinishardInPlace<'a>> {
-    let minishard = shard.minishard(*number)?;
+fn stage_minishard<'a>((shard, number): &(&'a ShardReader, MinishardNumber)) -> InMemory<MinishardInPlace<'a>> {
+    let minishard = shard.in_place()?.minishard(*number)?;
     minishard.iter().for_each(MinishardInPlace::prefetch_index);
     Some(minishard)
 }

@@ -8,10 +8,10 @@ const LINE: usize = 64;
 /// Asks for the cache lines that `bytes` lie in, the first `most` of them.
 #[inline]
 pub(crate) fn lines(bytes: &[u8], most: usize) {
-    let first = bytes.as_ptr();
-    let into_line = first.addr() % LINE;
-    let lines = (into_line + bytes.len()).div_ceil(LINE).min(most);
-    (0..lines).for_each(|line| address(first.wrapping_add(line * LINE).wrapping_sub(into_line)));
+    let into_line = bytes.as_ptr().addr() % LINE;
+    let end = (into_line + bytes.len()).min(most * LINE);
+    let first = bytes.as_ptr().wrapping_sub(into_line);
+    (0..end).step_by(LINE).for_each(|at| address(first.wrapping_add(at)));
 }
 
 /// Asks for `lines` cache lines from the beginning of `bytes` on, also behind their end: a hint may point anywhere.
@@ -19,6 +19,12 @@ pub(crate) fn lines(bytes: &[u8], most: usize) {
 pub(crate) fn lines_from(bytes: &[u8], lines: usize) {
     let start = bytes.as_ptr();
     (0..lines).for_each(|line| address(start.wrapping_add(line * LINE)));
+}
+
+/// Asks for the cache line in which `bytes` begin.
+#[inline]
+pub(crate) fn line(bytes: &[u8]) {
+    address(bytes.as_ptr());
 }
 
 /// Asks for the line at `at`, counted from the beginning of `bytes`.

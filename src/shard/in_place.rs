@@ -44,7 +44,7 @@ impl<'a> ShardInPlace<'a> {
     #[inline]
     pub(crate) fn prefetch_entry(&self, number: MinishardNumber) {
         if let Some(entry) = ShardIndexEntry::position(number).of(self.shard_index) {
-            prefetch::lines(entry, 1);
+            prefetch::line(entry);
         }
     }
 
