@@ -52,6 +52,55 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Many keys, and all of them
+//!
+//! In mapped data a key of a batch costs less than a lookup by itself, since the cache misses of the batch overlap. A
+//! scan reads in storage order, front to back.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc4-{}", std::process::id()));
+//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # loader.insert(42, b"the answer")?;
+//! # loader.insert(7, b"")?;
+//! # loader.finish()?;
+//! use std::ops::ControlFlow;
+//!
+//! let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+//! let keys = [42, 8, 7];
+//!
+//! // in their order, each with a result of its own; without a vector of results: get_many_with
+//! let values = snapshot.get_many(&keys);
+//! assert_eq!(values.len(), 3);
+//!
+//! // the same on several threads, for many thousands of keys
+//! snapshot.read_ahead(&keys); // a hint, for mapped data that is still on a disk
+//! let values = snapshot.get_many_parallel(&keys, std::thread::available_parallelism()?);
+//! assert!(matches!(&values[1], Ok(None)));
+//!
+//! // all pairs; an error is told with its place, and `f` decides whether to go on
+//! let mut bytes = 0;
+//! let outcome = snapshot.scan(|pair| match pair {
+//!     Ok((_key, value)) => {
+//!         bytes += value.len();
+//!         ControlFlow::Continue(())
+//!     }
+//!     Err(error) => ControlFlow::Break(error),
+//! });
+//! assert!(outcome.is_continue());
+//! assert_eq!(bytes, 10);
+//! # std::fs::remove_dir_all(&store).unwrap();
+//! # Ok(()) }
+//! ```
+//!
+//! | walk | gives | shards that are met |
+//! |---|---|---|
+//! | [`Snapshot::scan`] | each key with its value to a closure; the fastest | are closed when they are past |
+//! | [`Snapshot::iter`] | entries; a value is read when it is asked for | stay open, as after a lookup |
+//! | [`Snapshot::keys`] | keys, from the indexes alone | are closed when they are past |
+//! | [`Snapshot::shards`] | shards, each with its own `iter`, `count` and `keys` | are closed with their last handle |
+//! | [`Snapshot::range`] | pairs by ascending key; reads all indexes first | |
+//!
 //! # Replace
 //!
 //! A build publishes a new generation; readers that hold a [`Snapshot`] stay on theirs, [`ShardDb::refresh`] moves the
@@ -77,6 +126,63 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Check and mend
+//!
+//! [`Snapshot::verify`] looks at every rule of the format, every check and every byte. [`Salvage`] takes the pairs that
+//! can still be proved right out of a damaged data set, and names the rest. [`OpenOptions::verify_on_read`] compares the
+//! checks at every read.
+//!
+//! ```
+//! # fn main() -> sharddb::Result<()> {
+//! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc5-{}", std::process::id()));
+//! # let whole = std::env::temp_dir().join(format!("sharddb-lib-doc6-{}", std::process::id()));
+//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # loader.insert(42, b"the answer")?;
+//! # loader.finish()?;
+//! use sharddb::{OpenOptions, Salvage, VerifyLevel};
+//!
+//! let snapshot = OpenOptions::new().verify_on_read(true).open_pread(&store)?.snapshot();
+//! assert!(snapshot.verify(VerifyLevel::Data)?.is_clean());
+//!
+//! let salvage = Salvage::open(&store)?;
+//! let mut loader = salvage.build_options().create(&whole)?;
+//! let report = salvage.write(&mut loader, |lost| eprintln!("{lost}"))?;
+//! loader.finish()?;
+//! assert_eq!((report.kept, report.losses), (1, 0));
+//! # std::fs::remove_dir_all(&store).unwrap();
+//! # std::fs::remove_dir_all(&whole).unwrap();
+//! # Ok(()) }
+//! ```
+//!
+//! # Volumes and other formats
+//!
+//! [`morton`] has the keys of precomputed volumes: the position of a chunk as one number. The trait
+//! [`container::Container`] is what a [`Snapshot`] has in common with Zarr v3 arrays (feature `zarr`), bcolz arrays and
+//! bloscpack files (feature `bcolz`): a key goes in, the bytes of a chunk come out.
+//!
+//! ```
+//! # fn main() -> sharddb::Result<()> {
+//! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc7-{}", std::process::id()));
+//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # loader.insert(42, b"the answer")?;
+//! # loader.finish()?;
+//! use sharddb::container::{Container, Form};
+//!
+//! fn stored_bytes(container: &dyn Container) -> sharddb::Result<usize> {
+//!     let mut bytes = 0;
+//!     for key in container.keys() {
+//!         bytes += container.get(key?, Form::Encoded)?.map_or(0, |chunk| chunk.len());
+//!     }
+//!     Ok(bytes)
+//! }
+//!
+//! let db = sharddb::ShardDb::open_pread(&store)?;
+//! assert_eq!(stored_bytes(&db.snapshot())?, 10);
+//! assert_eq!(sharddb::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
+//! # std::fs::remove_dir_all(&store).unwrap();
+//! # Ok(()) }
+//! ```
+//!
 //! # Which handle
 //!
 //! | for | use | because |
@@ -85,6 +191,11 @@
 //! | a thread that must follow swaps | [`ShardDb::reader`] | one load a get, no shared counter |
 //! | a value that outlives the lookup | [`ShardDb::get`] | it keeps its shard alive |
 //! | bytes of one shard in hand | [`Shard::from_bytes`] | no directory needed |
+//! | files that others edit, a network file system | [`ShardDb::open_pread`] | no map; a file that shrinks is an error |
+//! | data that is read into memory once | [`ShardDb::load`] | borrowed values without a promise |
+//!
+//! For mapped data that fits into memory, [`OpenOptions::populate`] reads a shard whole at its first touch. For data that
+//! does not, [`OpenOptions::read_ahead_index`] asks for the shard indexes when a generation is opened.
 //!
 //! # Features
 //!
@@ -97,7 +208,8 @@
 //! # Quirks
 //!
 //! - There is no insert, update or delete of single keys: data is replaced as a whole.
-//! - Iteration is in storage order, by hash; [`Snapshot::range`] sorts the keys first.
+//! - Iteration is in storage order, by hash; [`Snapshot::range`] sorts the keys first. [`Snapshot::iter`] keeps the
+//!   shards that it meets open: with more of them than a process may map, take [`Snapshot::scan`].
 //! - A kept value or snapshot pins its map, and the disk beneath it, even when the generation was removed.
 //! - A swap needs the disk twice. A page fault blocks its thread: an async executor should read on a blocking one.
 //! - CRC-32 is against accidents, not against tampering.
