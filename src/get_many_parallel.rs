@@ -16,9 +16,9 @@ const BLOCK: usize = 1024;
 impl Snapshot {
     /// The values of many keys, in their order, like [`get_many`](Snapshot::get_many), looked up by so many threads.
     ///
-    /// The calling thread is one of them; the others are started for the occasion, at some 50 microseconds each, so it
-    /// pays from some ten thousand keys on, or where values are decoded or read. Threads that the system does not
-    /// give are done without.
+    /// The calling thread is one of them; the others are started for the occasion, which has to be won back: by many
+    /// keys, or by values that are decoded or read. A thread takes 1024 keys at a time, so fewer keys than that have no
+    /// use for a second one. Threads that the system does not give are done without.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

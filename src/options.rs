@@ -106,8 +106,8 @@ impl OpenOptions {
     /// Whether a mapped shard's pages are read when it is first touched (Linux; elsewhere they are asked for).
     /// Default: false.
     ///
-    /// For data that fits into memory: one read front to back in place of a read for each page. A refresh takes it
-    /// before the swap.
+    /// For data that fits into memory: the pages are read front to back, when the shard is opened and not as lookups
+    /// happen to need them. A refresh takes it before the swap.
     pub fn populate(&mut self, populate: bool) -> &mut OpenOptions {
         self.populate = populate;
         self
@@ -116,8 +116,8 @@ impl OpenOptions {
     /// Whether all shards are opened, and the shard indexes of mapped ones asked for, when a generation is opened.
     /// Default: false.
     ///
-    /// For data that does not fit into memory: 16 bytes a minishard, some 3 bytes a key in the `local` profile, and a
-    /// lookup of a small value waits for one page of the disk instead of two. Nothing waits for the indexes.
+    /// For data that does not fit into memory: 16 bytes a minishard, which are 2 to 4 bytes a key where a minishard holds
+    /// 4 to 8. Once they have come, a lookup finds its minishard without the disk. Opening does not wait for them.
     pub fn read_ahead_index(&mut self, read_ahead: bool) -> &mut OpenOptions {
         self.read_ahead_index = read_ahead;
         self

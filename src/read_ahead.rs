@@ -20,8 +20,8 @@ impl Snapshot {
     /// whose data is not in memory.
     ///
     /// A hint: it changes no result, and what is wrong shows in the lookup. It waits for the indexes of the keys, not for
-    /// their values. Only mapped files have pages to ask for. Cost: some microseconds a key where all is in memory
-    /// already, so it does not pay there; from a disk it makes a batch several times faster. The pages of
+    /// their values. Only mapped files have pages to ask for. Cost: up to three system calls a key, which buy nothing where
+    /// all is in memory already; where it is not, the disk has many reads to do at a time in place of one. The pages of
     /// all keys should fit into memory together: give it some thousand keys at a time.
     ///
     /// ```no_run

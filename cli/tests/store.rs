@@ -5,6 +5,8 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use common::{Place, command, sharddb};
 
@@ -118,6 +120,30 @@ fn what_is_shipped_is_verified() {
     sharddb(["publish", &other, "--from", &from, "--move"]).expect(0);
     assert!(!place.path("good").exists());
     assert_eq!(current(&other), "1");
+}
+
+/// A shard that is far longer than its manifest says takes long to copy; a signal in the midst of it leaves nothing.
+#[cfg(unix)]
+#[test]
+fn a_signal_stops_a_publication() {
+    let place = Place::new();
+    store_of(&place, 1);
+    for (file, bytes) in place.files("store/gen-0000000001") {
+        place.write(&format!("long/{file}"), bytes);
+    }
+    let shard = fs::File::options().write(true).open(place.path("long/0.shard")).unwrap();
+    shard.set_len(1 << 40).unwrap(); // a hole
+    let (other, from) = (place.text("other"), place.text("long"));
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let mut child = command(["publish", &other, "--from", &from]).spawn().unwrap();
+        while !place.path("other").is_dir() || place.names("other").len() < 2 {
+            assert!(child.try_wait().unwrap().is_none(), "it copies");
+            thread::sleep(Duration::from_millis(5));
+        }
+        common::kill(signal, &child);
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(place.names("other"), ["lock"], "{signal}");
+    }
 }
 
 #[test]

@@ -77,8 +77,8 @@ impl BuildOptions {
     /// at most; 1 GiB where the system does not tell (Linux does).
     ///
     /// It counts everything but the slice that the caller holds, and is taken as pairs come. A build whose pairs fit,
-    /// with 60 bytes beside each, writes nothing but its shards; else pairs are spilled, once as a rule, which takes
-    /// about twice the time. The bytes of the generation are the same either way.
+    /// with 60 bytes beside each, writes nothing but its shards; else pairs are spilled, once as a rule: they are then
+    /// written and read once more. The bytes of the generation are the same either way.
     pub fn memory(&mut self, bytes: u64) -> &mut BuildOptions {
         self.memory = bytes;
         self

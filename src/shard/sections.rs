@@ -44,7 +44,8 @@ pub(crate) struct PairHeader {
     pub(crate) prefix_sum: u32,
     /// Which of several sources has its bytes.
     pub(crate) source: u32,
-    /// Bytes of pairs that were dropped, which lie before its own in the source.
+    /// Where its bytes begin in the source: in a run, after so many bytes of pairs that were dropped behind the pair
+    /// before; in memory, so many bytes from the start of the batch.
     pub(crate) skip: u64,
 }
 

@@ -111,10 +111,7 @@ impl Mapping {
     #[cfg(not(unix))]
     pub(crate) fn will_need(&self, _: ByteRange) {}
 
-    /// Reads all pages and maps them.
-    ///
-    /// Read front to back they come in large pieces, most of them as huge pages where the file system has such; with
-    /// the advice of lookups they would come one by one.
+    /// Reads all pages and maps them, front to back, in one call.
     #[cfg(target_os = "linux")]
     pub(crate) fn populate(&self) {
         let _ = self.map.advise(memmap2::Advice::PopulateRead);

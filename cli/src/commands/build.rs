@@ -96,10 +96,14 @@ pub(crate) struct InputOptions {
     /// ndjson: take this member as the key and the whole line as the value
     #[arg(long, value_name = "MEMBER")]
     key_field: Option<String>,
-    /// The memory to use; a line of ndjson may take a quarter of it
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
-    memory: Size,
+    /// The memory to use; a line of ndjson may take a quarter of it. Default: a quarter of what is available, at
+    /// least 256 MiB and at most 4 GiB; a line 256 MiB
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
 }
+
+/// The longest line of ndjson where no memory is given: the same on every machine.
+const LONGEST_LINE: u64 = 256 << 20;
 
 impl InputOptions {
     /// The inputs at these paths.
@@ -116,7 +120,7 @@ impl InputOptions {
 
     pub(crate) fn reading(&self, context: &Context) -> Reading {
         Reading {
-            longest_line: self.memory.0 / 4,
+            longest_line: self.memory.map_or(LONGEST_LINE, |memory| memory.0 / 4),
             key_field: self.key_field.clone(),
             progress: Arc::default(),
             cancel: Arc::clone(context.interrupt.cancel()),
@@ -182,11 +186,14 @@ impl Args {
 
     fn options(&self) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
-        options.memory(self.inputs.memory.0).on_duplicate(match self.on_duplicate {
+        options.on_duplicate(match self.on_duplicate {
             Duplicates::Error => OnDuplicate::Error,
             Duplicates::First => OnDuplicate::KeepFirst,
             Duplicates::Last => OnDuplicate::KeepLast,
         });
+        if let Some(memory) = self.inputs.memory {
+            options.memory(memory.0);
+        }
         options.checks(!self.no_checks).value_alignment(self.value_alignment);
         if let Some(threads) = self.threads {
             options.threads(threads.get());

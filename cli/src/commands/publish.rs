@@ -1,6 +1,7 @@
 //! `publish`: a generation that was built elsewhere becomes the current one of a store.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sharddb::Store;
 
@@ -17,7 +18,11 @@ Examples:
   sharddb publish numbers --from incoming --move
 
 The manifest and the size and checksum of every file are verified before anything changes; readers see
-the old generation or the new one, never a mixture.")]
+the old generation or the new one, never a mixture. A signal in the midst of it leaves the store as it
+was.
+
+Exit codes: 0 published, 2 no generation that ShardDb wrote, 3 corrupt, 4 not found, no space, or another
+writer is at work.")]
 pub(crate) struct Args {
     /// The store; made if there is none
     store: PathBuf,
@@ -33,7 +38,8 @@ impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         self.from.metadata().map_err(|error| Failure::io("open", &self.from, error))?;
         let _cleanup = context.interrupt.cleanup();
-        let writer = Store::create(&self.store)?.writer()?;
+        let mut writer = Store::create(&self.store)?.writer()?;
+        writer.cancel(Arc::clone(context.interrupt.cancel()));
         let id = if self.moving { writer.adopt_by_moving(&self.from) } else { writer.adopt(&self.from) }?;
         context.say(format_args!("published {id}"));
         Ok(Exit::Done)

@@ -47,9 +47,9 @@ pub(crate) struct Args {
     /// The most bytes that a value may have
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_value: Size,
-    /// The memory to use
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
-    memory: Size,
+    /// The memory to use. Default: a quarter of what is available, at least 256 MiB and at most 4 GiB
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
 }
 
 /// A loss, as a line.
@@ -71,7 +71,10 @@ impl Args {
         let mut lines = self.open_lost()?;
         let _cleanup = context.interrupt.cleanup(); // until the loader has removed its files
         let mut options = salvage.build_options();
-        options.memory(self.memory.0).cancel(Arc::clone(context.interrupt.cancel()));
+        options.cancel(Arc::clone(context.interrupt.cancel()));
+        if let Some(memory) = self.memory {
+            options.memory(memory.0);
+        }
         let mut loader = options.create(&self.out)?;
         let mut told = Ok(());
         let report = salvage.write(&mut loader, |lost| {

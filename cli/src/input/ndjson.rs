@@ -59,8 +59,8 @@ fn read_line(stream: &mut Stream, longest: u64, number: u64, buffer: &mut Vec<u8
     let read = read.map_err(|error| stream.failure(error))? as u64;
     if read > longest {
         let message = format!(
-            "expected a line of at most {longest} bytes, a quarter of --memory, found a longer one: \
-             raise --memory, or use --format bin, which streams large values"
+            "expected a line of at most {longest} bytes, found a longer one: give four times its length as \
+             --memory, or use --format bin, which streams large values"
         );
         return Err(Failure::malformed(stream.name(), Place::Line(number), message));
     }
