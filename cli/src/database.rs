@@ -34,6 +34,14 @@ impl Database {
         self.opening.open_any(&self.path)
     }
 
+    /// Opens the table that is there; `None` if there is none.
+    pub(crate) fn open_table(&self) -> Result<Option<BcolzTable>> {
+        if self.opening.is_described() || !BcolzTable::is_at(&self.path) {
+            return Ok(None);
+        }
+        Ok(Some(BcolzTable::open_with(&self.path, &self.opening.container_options())?))
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -47,24 +55,27 @@ pub(crate) enum Opened {
     Container(Box<dyn Container>),
 }
 
+/// Where the help lists the options of [`Opening`]; each names it, since a heading for all of them would hold for what
+/// follows them too.
+const HEADING: &str = "How to open DB";
+
 /// How to open a database.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How to open DB")]
 pub(crate) struct Opening {
     /// How the files are read
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Storage::Mmap)]
+    #[arg(long, help_heading = HEADING, value_enum, value_name = "HOW", default_value_t = Storage::Mmap)]
     storage: Storage,
     /// The sharding specification of a directory without an info: the JSON object, or a file that is or has it
-    #[arg(long, value_name = "FILE|JSON")]
+    #[arg(long, help_heading = HEADING, value_name = "FILE|JSON")]
     sharding: Option<String>,
     /// Where in the info the data set is described: the JSON pointer of the object that has "sharding"
-    #[arg(long, value_name = "POINTER", conflicts_with = "sharding")]
+    #[arg(long, help_heading = HEADING, value_name = "POINTER", conflicts_with = "sharding")]
     sharding_at: Option<String>,
     /// Compare the stored checks at every read
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     verify_on_read: bool,
     /// The most bytes that a compressed value may have when decoded
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    #[arg(long, help_heading = HEADING, value_name = "SIZE", default_value = "1GiB")]
     max_value: Size,
 }
 
@@ -95,7 +106,8 @@ impl Opening {
         if is_container(path) {
             let path = path.display();
             return Err(Failure::usage(format!(
-                "expected a database, found a container of another format: import {path}"
+                "expected a database, found a container of another format: first make a store of it with sharddb \
+                 import {path} STORE"
             )));
         }
         self.open_database(path)
@@ -103,10 +115,24 @@ impl Opening {
 
     /// Opens a container of another format; `None` if there is none.
     fn open_container(&self, path: &Path) -> Result<Option<Box<dyn Container>>> {
-        let described = self.sharding.is_some() || self.sharding_at.is_some(); // then it is a data set of ours
-        if described || !is_container(path) {
+        if self.is_described() || !is_container(path) {
             return Ok(None);
         }
+        let options = self.container_options();
+        let container: Box<dyn Container> = match path {
+            zarr if ZarrArray::is_at(zarr) => Box::new(ZarrArray::open_with(zarr, &options)?),
+            file if Bloscpack::is_at(file) => Box::new(Bloscpack::open_with(file, &options)?),
+            array => Box::new(BcolzArray::open_with(array, &options)?),
+        };
+        Ok(Some(container))
+    }
+
+    /// Whether it is said where or what the sharding is: then it is a data set of ours.
+    fn is_described(&self) -> bool {
+        self.sharding.is_some() || self.sharding_at.is_some()
+    }
+
+    fn container_options(&self) -> ContainerOptions {
         let mut options = ContainerOptions::new();
         options.max_chunk_bytes(self.max_value.0);
         match self.storage {
@@ -114,12 +140,7 @@ impl Opening {
             Storage::Pread => {}
             Storage::Heap => drop(options.load()),
         }
-        let container: Box<dyn Container> = match path {
-            zarr if ZarrArray::is_at(zarr) => Box::new(ZarrArray::open_with(zarr, &options)?),
-            file if Bloscpack::is_at(file) => Box::new(Bloscpack::open_with(file, &options)?),
-            array => Box::new(BcolzArray::open_with(array, &options)?),
-        };
-        Ok(Some(container))
+        options
     }
 
     fn open_database(&self, path: &Path) -> Result<Snapshot> {

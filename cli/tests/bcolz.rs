@@ -35,7 +35,44 @@ fn they_answer_the_verbs_of_a_database() {
     }
     sharddb(["verify", &data("b121_i4_setitem")]).expect(0);
     sharddb(["verify", &data("bloscpack/cs_md5.blp")]).expect(0);
-    sharddb(["info", &data("b121_ctable")]).expect_error(2, &["found a table"]);
+    for verb in ["keys", "verify"] {
+        sharddb([verb, &data("b121_ctable")]).expect_error(2, &["found a table"]);
+    }
+}
+
+#[test]
+fn info_of_a_table_lists_its_columns() {
+    let table = |name: &str| -> Json {
+        serde_json::from_str(sharddb(["info", &data(name), "--json"]).expect(0).text()).unwrap()
+    };
+    let column = |name: &str, dtype: &str, rows: u64, chunk_rows: u64, keys: u64| json!({"name": name, "dtype": dtype, "shape": [rows], "rows": rows, "chunk_rows": chunk_rows, "keys": keys});
+    let columns = [
+        column("id", "int32", 5000, 32768, 1),
+        column("price", "float64", 5000, 16384, 1),
+        column("name", "|S4", 5000, 32768, 1),
+    ];
+    let shipped = json!({"format": "bcolz", "kind": "table", "layout": "shipped", "rows": 5000, "columns": columns});
+    assert_eq!(table("b121_ctable"), shipped);
+    let columns = [column("col1", "int32", 4096, 1024, 4), column("col2", "int32", 5904, 1024, 6)];
+    let nested = json!({"format": "bcolz", "kind": "table", "layout": "superchunks", "rows": 4096, "columns": columns});
+    assert_eq!(table("rfc_nested_cols"), nested);
+
+    let text = sharddb(["info", &data("b121_ctable")]).expect(0);
+    for words in [["kind", "table"], ["price", "float64"]] {
+        let has = |line: &str| line.split_whitespace().take(2).eq(words);
+        assert!(text.text().lines().any(has), "{words:?} in {}", text.text());
+    }
+    let plot = Place::new().text("plot.svg");
+    sharddb(["info", &data("b121_ctable"), "--plot", &plot]).expect_error(2, &["--plot"]);
+}
+
+#[test]
+fn what_needs_a_database_says_how_to_make_one() {
+    let array = data("b121_i4_setitem");
+    let import = format!("sharddb import {array} STORE");
+    for args in [vec!["contains", &array, "0"], vec!["locate", &array, "0"], vec!["plan", &array]] {
+        sharddb(args).expect_error(2, &[&import]);
+    }
 }
 
 #[test]

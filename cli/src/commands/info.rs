@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use sharddb::container::Container;
+use sharddb::container::bcolz::{BcolzArray, BcolzTable};
 use sharddb::{Entry, MinishardNumber, Shard, Snapshot};
 
 use crate::context::{self, Context, Errors};
@@ -25,8 +26,11 @@ Examples:
   sharddb info numbers --json | jq .keys
   sharddb info numbers --plot numbers.svg
 
-Reads all indexes and no values. The overhead is what the files have beyond the stored values: indexes,
-checks, bytes before values, padding.")]
+Reads all indexes and no values. The overhead is what the files have beyond the stored values:
+indexes, checks, bytes before values, padding.
+
+An array or another container is told by what its metadata say; a bcolz table by its columns, each
+of which is an array at the path of the table with the column's name: sharddb info trades/price.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: Database,
@@ -40,6 +44,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        if let Some(table) = self.database.open_table()? {
+            return self.run_on_table(&table);
+        }
         match self.database.open_any()? {
             Opened::Sharded(snapshot) => self.run_on_database(&snapshot, context),
             Opened::Container(container) => self.run_on_container(&*container),
@@ -48,9 +55,7 @@ impl Args {
 
     /// What a container of another format says of itself: one JSON object, or a member a line.
     fn run_on_container(&self, container: &dyn Container) -> Result<Exit> {
-        if self.plot.is_some() {
-            return Err(Failure::usage("--plot is for databases, found a container of another format"));
-        }
+        self.check_no_plot()?;
         let description = container.describe();
         let members: serde_json::Map<String, Value> = serde_json::from_str(&description).unwrap_or_default();
         let mut out = context::stdout();
@@ -64,6 +69,23 @@ impl Args {
         }
         context::flush(out)?;
         Ok(Exit::Done)
+    }
+
+    /// The columns of a table: one JSON object, or a column a line.
+    fn run_on_table(&self, table: &BcolzTable) -> Result<Exit> {
+        self.check_no_plot()?;
+        let mut out = context::stdout();
+        let text = if self.json { table_json(table).to_string() } else { table_text(table) };
+        writeln!(out, "{text}").map_err(Failure::stdout)?;
+        context::flush(out)?;
+        Ok(Exit::Done)
+    }
+
+    fn check_no_plot(&self) -> Result<()> {
+        match self.plot {
+            Some(_) => Err(Failure::usage("--plot is for databases, found a container of another format")),
+            None => Ok(()),
+        }
     }
 
     fn run_on_database(&self, snapshot: &Snapshot, context: &Context) -> Result<Exit> {
@@ -141,6 +163,41 @@ impl Args {
         lines.extend(survey.value_size.lines(Size));
         lines.join("\n")
     }
+}
+
+fn table_json(table: &BcolzTable) -> Value {
+    let column = |(name, column): (&str, &BcolzArray)| {
+        json!({
+            "name": name,
+            "dtype": column.dtype(),
+            "shape": column.shape(),
+            "rows": column.rows(),
+            "chunk_rows": column.chunk_rows(),
+            "keys": column.nchunks(),
+        })
+    };
+    json!({
+        "format": "bcolz",
+        "kind": "table",
+        "layout": table.layout().as_str(),
+        "rows": table.rows(),
+        "columns": table.columns().map(column).collect::<Vec<_>>(),
+    })
+}
+
+fn table_text(table: &BcolzTable) -> String {
+    let mut lines = vec![
+        format!("{:16} bcolz", "format"),
+        format!("{:16} table", "kind"),
+        format!("{:16} {}", "layout", table.layout().as_str()),
+        format!("{:16} {}", "rows", grouped(table.rows())),
+        format!("\n{:16} {:12} {:>15} {:>10}", "column", "dtype", "rows", "chunks"),
+    ];
+    lines.extend(table.columns().map(|(name, column)| {
+        let (rows, chunks) = (grouped(column.rows()), grouped(column.nchunks()));
+        format!("{name:16} {:12} {rows:>15} {chunks:>10}", column.dtype())
+    }));
+    lines.join("\n")
 }
 
 /// What one pass over all indexes finds.
