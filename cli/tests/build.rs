@@ -215,7 +215,8 @@ fn a_line_that_is_too_long_for_the_memory_is_named() {
     let place = Place::new();
     let input = place.write("in.ndjson", format!("{{\"key\":1,\"text\":\"{}\"}}\n", "x".repeat(5 << 20)));
     let store = place.text("store");
-    sharddb(["build", &store, "--input", &input, "--memory", "16MiB"]).expect_error(3, &["line 1", "--memory", "--format bin"]);
+    sharddb(["build", &store, "--input", &input, "--memory", "16MiB"])
+        .expect_error(3, &["line 1", "--memory", "--format bin"]);
     sharddb(["build", &store, "--input", &input, "--memory", "32MiB"]).expect(0);
 }
 

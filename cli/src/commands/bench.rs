@@ -27,19 +27,27 @@ use crate::input::{Directory, Reading};
 #[command(group = clap::ArgGroup::new("data").args(["path", "input"]).required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
-  sharddb bench numbers                     a store: lookups, batches, scan, space
-  sharddb bench --input meshes/             builds a store from the directory, measures both, removes it
-  sharddb bench numbers --input files/      both, with a store that was built from the directory before
+  sharddb bench numbers                   a store: lookups, batches, scan, space
+  sharddb bench --input meshes/           builds a store of the directory, measures both, removes it
+  sharddb bench numbers --input files/    both, with a store that was built of the directory before
   sharddb bench --input meshes/ --cold machine --temp-dir /data
 
-Prints a Markdown table; 'times' is the first column divided by the second. The files are read as
-'sharddb build' reads them: 7, or 7.gz, which is decompressed; of 7 with 7.index the value is 7.index.
+Prints a Markdown table, a column for each of the two; 'times' is the first divided by the second,
+so more than 1 says how much faster or smaller the store is. Times are of one thread. Lookups are
+of keys in no order, and of as many absent ones. A batch is get_many of 256 keys; 'all values' is
+one pass over everything. The median is what half of the lookups stay below, p99 what 99 in 100
+do.
 
 Warm is with everything in memory, cold with nothing of the files in it. Whatever is looked up is
 compared between the two byte by byte before, and by its sum while it is measured; a lookup reads
 every byte of the value. For figures that mean something leave the machine alone meanwhile.
 
-The space of a store is that of one generation.")]
+The files are read as 'sharddb build' reads them: 7, or 7.gz, which is decompressed; of 7 with
+7.index the value is 7.index. The space of a store is that of one generation. DB is only read; a
+store that was made of --input is removed, after SIGINT too.
+
+Exit codes: 0 measured, 2 usage, or nothing to look up, 3 corrupt, or the two differ, 4 not found,
+no space and other I/O, among them no right to --cold machine.")]
 pub(crate) struct Args {
     /// A store, one of its generations, or any directory of shards
     #[arg(value_name = "DB")]

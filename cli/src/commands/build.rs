@@ -36,8 +36,8 @@ Inputs (the format is plain from the name: a directory, .ndjson or .jsonl, .bin,
   dir     one file a key, named by it: 7, or 7.gz, which is decompressed; 7 with 7.index is a value
           (7.index) with bytes that lie before it (7), as mesh fragments before their manifest;
           info, dotfiles, *.spatial and *.labels* are skipped
-  ndjson  {\"key\": 7, \"value_b64\": \"..\"}, or \"text\": \"..\", or \"value\": any JSON, which is kept as it is
-          written, without white space; optional \"prefix_b64\". A key is a number or a string, and
+  ndjson  {\"key\": 7, \"value_b64\": \"..\"}, or \"text\": \"..\", or \"value\": any JSON, which is kept as it
+          is written, without white space; optional \"prefix_b64\". A key is a number or a string, and
           exact up to 2^64-1
   bin     key, length, bytes, again and again; numbers are u64 little endian
   bin2    key, prefix length, length, prefix, bytes

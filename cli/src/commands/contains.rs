@@ -9,7 +9,13 @@ use crate::key::Key;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  sharddb contains numbers 2 && echo there")]
+  sharddb contains numbers 2 && echo there
+
+Reads indexes, never the value. Chunks of an array or another container have to be imported first:
+see sharddb import --help.
+
+Exit codes: 0 there, 1 absent, 2 usage, or an array or container in place of a database, 3 corrupt,
+4 not found and other I/O.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: Database,

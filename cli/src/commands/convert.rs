@@ -15,6 +15,17 @@ use crate::sharding;
 
 /// Make a data set of another format out of one
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sharddb convert zarr-precomputed volume.zarr volume --axes zyx --resolution 8,8,40
+  sharddb convert bcolz-zarr trades/price price.zarr
+
+The result is a data set of the other format, for the tools of that format. To keep the chunks of
+an array in a store, and to give them back as they were, see sharddb import; for other shards of
+the same array, sharddb zarr. The source stays, and the result appears when it is whole.
+
+Exit codes: 0 done, 2 usage, or something is at OUT already, 3 a corrupt chunk, or a type or codec
+that is not supported, 4 not found, no space and other I/O.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     conversion: Conversion,
@@ -33,23 +44,26 @@ Example:
   sharddb convert zarr-precomputed volume.zarr volume --axes zyx --resolution 8,8,40
   sharddb get volume --at 3,0,7 | wc -c
 
-One scale of encoding raw. A key is the compressed Morton code of a chunk; chunks at the edge end with the
-array. Chunks that are absent stay absent where the fill value is zero.")]
+The volume has one scale, with chunks of the array's own shape, encoding raw, and opens in
+Neuroglancer and as DB. Chunks at the edge end with the array. A key is the compressed Morton code
+of a chunk's position; get --at takes the position itself. What is absent stays absent where the
+fill value is zero; else it is written.")]
 struct ZarrPrecomputed {
     /// The directory of the array
     source: PathBuf,
     /// The directory of the volume; nothing may be there yet
     out: PathBuf,
-    /// The axes of the array, in its order: x, y, z, and c for channels
+    /// The axes of the array, a letter each, in its order: x, y, z, and c for channels, such as zyx
     #[arg(long)]
     axes: String,
     /// The size of a voxel along x, y and z, in nanometres
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', default_value = "1,1,1")]
     resolution: Vec<f64>,
-    /// The elements are names of segments
+    /// The elements are the numbers of segments, not intensities
     #[arg(long)]
     segmentation: bool,
-    /// The sharding specification: the JSON object, or a file that is or has it. Default: planned for the grid
+    /// The sharding specification: the JSON object, or a file that is or has it. Default: 8 neighbouring
+    /// chunks to a minishard, 512 minishards to a shard, raw
     #[arg(long, value_name = "FILE|JSON")]
     sharding: Option<String>,
 }
@@ -60,13 +74,15 @@ struct ZarrPrecomputed {
 Example:
   sharddb convert bcolz-zarr trades/price price.zarr
 
-Chunks keep their bytes, but for a last one that is shorter, and those in Snappy: these are compressed anew.")]
+sharddb info trades lists the columns of a table. Chunks keep their bytes. Compressed anew, with
+LZ4, are a last chunk that is shorter than the others, chunks in Snappy, and those of several
+dimensions in Fortran order.")]
 struct BcolzZarr {
     /// The directory of the array; of a column, the table's with the name of the column
     source: PathBuf,
     /// The directory of the new array; nothing may be there yet
     out: PathBuf,
-    /// The chunks of a shard. Default: as many as have 64 MiB when decoded
+    /// How many chunks a shard has. Default: as many as make 64 MiB when decoded
     #[arg(long, value_name = "N")]
     shard_chunks: Option<u64>,
 }

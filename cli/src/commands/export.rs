@@ -25,7 +25,8 @@ use crate::output::{self, Output};
 Examples:
   sharddb export numbers --format ndjson
   sharddb export numbers --format dir --output numbers.d
-  sharddb export numbers --format bin --keys some.txt | ssh host sharddb build some --input - --format bin
+  sharddb export numbers --format ndjson --keys some.txt
+  sharddb export numbers --format bin | ssh host sharddb build numbers --input - --format bin
   sharddb export volume.zarr --format dir --output chunks --decoded
   sharddb export store --format zarr --output volume.zarr            what import took in
 
@@ -33,8 +34,8 @@ Pairs come in storage order. Bytes that belong before a value are exported too: 
 a file 7 beside 7.index, bin cannot hold them and says so. build of an export, with the same options
 and --info, gives the same bytes.
 
-A bad entry is told on standard error, and the rest goes on; the exit code is 3 then. With --keys it is
-1 if some were absent.")]
+A bad entry is told on standard error, and the rest goes on; the exit code is 3 then. With --keys
+it is 1 if some were absent.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: Database,

@@ -29,8 +29,8 @@ A line is one of
   {\"key\":\"2\",\"len\":3,\"sha256\":\"3fc4cc...\"}                     with --values also \"value_b64\":\"dHdv\"
   {\"key\":\"3\",\"absent\":true}
   {\"key\":\"4\",\"error\":\"corrupt: expected ...\"}
-and is written as soon as the lines that have arrived are answered. Exit codes: 0 done, be keys absent
-or not; 3 or 4 if there was an error, after all other keys.")]
+and is written as soon as the lines that have arrived are answered. Exit codes: 0 done, be keys
+absent or not; 3 or 4 if there was an error, after all other keys.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: Database,

@@ -17,7 +17,11 @@ Example:
   sharddb locate numbers 2
   {\"key\":\"2\",\"hash\":\"0x...\",\"shard\":0,\"minishard\":1,\"file\":\"...\",\"offset\":56,\"stored_len\":3}
 
-An absent key has no offset and no stored_len. Exit codes: 0 found, 1 absent.")]
+An absent key has no offset and no stored_len. Chunks of an array or another container have to be
+imported first: see sharddb import --help.
+
+Exit codes: 0 found, 1 absent, 2 usage, or an array or container in place of a database, 3 corrupt,
+4 not found and other I/O.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: Database,

@@ -50,8 +50,8 @@ Try it:
   sharddb info numbers
 
 DB is a store that build made, one of its generations, or any directory of shards with an info
-(or with --sharding). get, get-many, keys, export, info and verify take Zarr v3 arrays too. KEY is
-decimal or 0x hex.
+(or with --sharding). get, get-many, keys, export, info and verify take Zarr v3 and bcolz arrays and
+bloscpack files too; for the other verbs import makes a store of them. KEY is decimal or 0x hex.
 
 Exit codes: 0 done or found, 1 absent, 2 usage, 3 corrupt, unsupported or malformed (or findings of
 verify), 4 not found, no space, locked and other I/O, 130 and 143 on SIGINT and SIGTERM.";
@@ -111,4 +111,34 @@ impl Command {
 fn open_store(path: &Path) -> Result<Store> {
     path.metadata().map_err(|error| Failure::io("open", path, error))?;
     Ok(Store::open(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Lines that are longer would be broken anywhere.
+    #[test]
+    fn what_help_says_after_the_options_fits_its_width() {
+        let mut commands = vec![Cli::command()];
+        while let Some(command) = commands.pop() {
+            for line in command.get_after_help().map(ToString::to_string).unwrap_or_default().lines() {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+    }
+
+    /// A heading is for the options that name it, and for none that stand after them.
+    #[test]
+    fn keys_and_other_options_are_not_listed_as_ways_to_open() {
+        for (verb, argument) in [("contains", "key"), ("bench", "input"), ("plan", "keys"), ("info", "json")] {
+            let command = Cli::command();
+            let argument =
+                command.find_subcommand(verb).and_then(|verb| verb.get_arguments().find(|it| it.get_id() == argument));
+            assert_eq!(argument.map(clap::Arg::get_help_heading), Some(None), "{verb}");
+        }
+    }
 }

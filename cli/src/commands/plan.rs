@@ -21,9 +21,14 @@ use crate::size::Size;
 Examples:
   sharddb plan --keys 10000000 --bytes 1GB
   sharddb plan --input numbers.ndjson --profile remote
-  sharddb plan numbers --json > plan.json && sharddb build again --input numbers.ndjson --sharding plan.json
+  sharddb plan numbers --json > plan.json
+  sharddb build again --input numbers.ndjson --sharding plan.json
 
-With --input or DB the planner looks at the keys themselves, which is better where they are dense.")]
+With --input or DB the planner looks at the keys themselves, which is better where they are dense.
+Chunks of an array or another container have to be imported first: see sharddb import --help.
+
+Exit codes: 0 planned, 2 usage, or an array or container in place of a database, 3 corrupt or
+malformed pairs, 4 not found and other I/O.")]
 pub(crate) struct Args {
     /// Plan for the pairs of this database
     #[arg(group = "pairs")]

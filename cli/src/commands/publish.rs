@@ -17,12 +17,12 @@ Examples:
   sharddb publish numbers --from incoming
   sharddb publish numbers --from incoming --move
 
-The manifest and the size and checksum of every file are verified before anything changes; readers see
-the old generation or the new one, never a mixture. A signal in the midst of it leaves the store as it
-was.
+The manifest and the size and checksum of every file are verified before anything changes; readers
+see the old generation or the new one, never a mixture. A signal in the midst of it leaves the
+store as it was.
 
-Exit codes: 0 published, 2 no generation that ShardDb wrote, 3 corrupt, 4 not found, no space, or another
-writer is at work.")]
+Exit codes: 0 published, 2 no generation that ShardDb wrote, 3 corrupt, 4 not found, no space, or
+another writer is at work.")]
 pub(crate) struct Args {
     /// The store; made if there is none
     store: PathBuf,

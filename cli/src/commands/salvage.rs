@@ -22,12 +22,19 @@ Examples:
   sharddb salvage damaged/gen-0000000007 whole --lost lost.ndjson
   sharddb salvage shards-without-info whole --sharding spec.json
 
-A pair is proved by its check; in a data set without checks by its place and bounds: its key hashes to
-where it stands, its bytes lie in the file and over no index; compressed values must decode. A sound
-manifest or a sound info is enough to open DB. What is lost is told as one JSON object a line:
-{\"shard\": 1, \"minishard\": 7, \"key\": \"42\", \"reason\": \"value-check\", ..}; without a key, all of a minishard or
-shard. zlib in place of gzip, and entries in the wrong slots, as neuroglancer-scripts writes them, are
-understood and told. Exit codes: 0 if nothing is lost, else 3.")]
+DB is only read. sharddb verify tells what is wrong with it; export gives what still reads,
+unproved. A sound manifest or a sound info is enough to open it; without either, give --sharding.
+
+A pair is proved by its check. In a data set without checks its place and bounds must do: its key
+hashes to where it stands, its bytes lie in the file and over no index. Compressed values must
+decode. What neuroglancer-scripts writes is understood, and told: zlib in place of gzip, entries
+in the wrong slots.
+
+What is lost is a line of JSON each; without a key it is all of a minishard or shard:
+  {\"shard\":1,\"minishard\":7,\"key\":\"42\",\"reason\":\"value-check\",\"message\":\"..\",\"file\":\"..\",\"offset\":56}
+
+Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or too little is sound to
+begin, 2 usage, or OUT is there already, 4 not found, no space and other I/O.")]
 pub(crate) struct Args {
     /// The damaged store, one of its generations, or any directory of shards
     #[arg(value_name = "DB")]

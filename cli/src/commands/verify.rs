@@ -22,10 +22,11 @@ Examples:
   sharddb verify numbers --level index
   sharddb verify numbers --json | jq '.findings[] | select(.severity == \"error\")'
 
-A finding a line: severity, what was expected and found, file, shard, minishard, key, and the rule in
-brackets. An error is something that some read fails on; a warning is legal, but another reader may
-stumble over it; a note is worth knowing. An array or another container is checked likewise. Exit codes: 3 with errors, in a store of ours with warnings
-too, else 0.")]
+A finding a line: severity, what was expected and found, file, shard, minishard, key, and the rule
+in brackets. An error is something that some read fails on; a warning is legal, but another reader
+may stumble over it; a note is worth knowing. An array or another container is checked likewise.
+
+Exit codes: 3 with errors, in a store of ours with warnings too, else 0.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: Database,

@@ -20,7 +20,13 @@ Examples:
   sharddb zarr reshard packed.zarr repacked.zarr --shard-shape 256,256,256 --index-location start
   sharddb zarr unpack packed.zarr one-file-a-chunk.zarr
 
-The bytes of the chunks stay as they are: nothing is decoded. The new array appears when it is whole.")]
+A chunk is what is compressed as one; a shard is a file of many chunks with an index. Shapes count
+elements, and chunks divide shards evenly: with chunks of 32,64,64 a shard may be 64,512,512. The
+bytes of the chunks stay as they are: nothing is decoded. The new array appears when it is whole;
+the old one stays. sharddb info shows the shapes that an array has.
+
+Exit codes: 0 done, 2 shapes that do not fit, or something is at OUT already, 3 a corrupt chunk, or
+codecs that are not supported, 4 not found, no space and other I/O.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -48,13 +54,13 @@ struct Places {
 struct Packing {
     #[command(flatten)]
     places: Places,
-    /// Elements of a shard along each axis. Default: as it is, for pack 8 chunks along each axis
+    /// Elements of a shard along each axis. Default: as it is; for pack, 8 chunks along each axis
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     shard_shape: Vec<u64>,
-    /// Elements of a chunk along each axis; must be what the array has, since chunks stay as they are
+    /// Elements of a chunk along each axis, to be sure: must be what the array has, since chunks stay as they are
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     chunk_shape: Vec<u64>,
-    /// Where a shard has its index. Default: as it is, for pack the end
+    /// Where a shard has its index. Default: as it is; for pack, the end
     #[arg(long, value_enum, value_name = "WHERE")]
     index_location: Option<Location>,
 }
