@@ -116,8 +116,8 @@ impl OpenOptions {
     /// Whether all shards are opened, and the shard indexes of mapped ones asked for, when a generation is opened.
     /// Default: false.
     ///
-    /// For data that does not fit into memory: 16 bytes a minishard, which are 2 to 4 bytes a key where a minishard holds
-    /// 4 to 8. Once they have come, a lookup finds its minishard without the disk. Opening does not wait for them.
+    /// For data that does not fit into memory: 16 bytes a minishard, which are 2 to 4 bytes a key where a minishard
+    /// holds 4 to 8. Once they have come, a lookup finds its minishard without the disk. Opening does not wait for them.
     pub fn read_ahead_index(&mut self, read_ahead: bool) -> &mut OpenOptions {
         self.read_ahead_index = read_ahead;
         self

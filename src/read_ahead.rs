@@ -20,9 +20,9 @@ impl Snapshot {
     /// whose data is not in memory.
     ///
     /// A hint: it changes no result, and what is wrong shows in the lookup. It waits for the indexes of the keys, not for
-    /// their values. Only mapped files have pages to ask for. Cost: up to three system calls a key, which buy nothing where
-    /// all is in memory already; where it is not, the disk has many reads to do at a time in place of one. The pages of
-    /// all keys should fit into memory together: give it some thousand keys at a time.
+    /// their values. Only mapped files have pages to ask for. Cost: up to three system calls a key, which buy nothing
+    /// where all is in memory already; where it is not, the disk has many reads to do at a time in place of one. The
+    /// pages of all keys should fit into memory together: give it some thousand keys at a time.
     ///
     /// ```no_run
     /// # fn main() -> sharddb::Result<()> {

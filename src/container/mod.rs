@@ -92,8 +92,8 @@ pub trait Container {
 pub enum Form {
     /// As they are stored.
     Encoded,
-    /// After all codecs of the chunk: the value of a store; of a Zarr array the elements, in C order and little endian; of
-    /// bcolz and bloscpack what Blosc gives back, elements in the order of axes and bytes that the metadata states.
+    /// After all codecs of the chunk: the value of a store; of a Zarr array the elements, in C order and little endian;
+    /// of bcolz and bloscpack what Blosc gives back, elements in the order of axes and bytes that the metadata states.
     Decoded,
 }
 
