@@ -207,7 +207,7 @@ impl<'a> ShardEntries<'a> {
     pub(crate) fn new(shard: &'a Shard) -> ShardEntries<'a> {
         ShardEntries {
             shard,
-            behind: shard.reader().in_place().map(|shard| shard.behind()),
+            behind: shard.reader().values_in_place(),
             rows: Rows::default(),
             index: RawIndex::default(),
             _pass: Pass::new(shard),

@@ -323,12 +323,20 @@ impl ShardReader {
         }
     }
 
-    /// The shard as it lies in memory, if it may be read so.
+    /// The shard as it lies in memory, if it may be read so; not verified.
     #[inline]
     pub(crate) fn in_place(&self) -> Option<ShardInPlace<'_>> {
         match self.in_place {
             true => ShardInPlace::new(self.files.shard_index.in_memory()?, to_usize(self.base)),
             false => None,
+        }
+    }
+
+    /// The bytes behind the shard index, where values are given as they lie: in memory, raw, not to be verified.
+    pub(crate) fn values_in_place(&self) -> Option<&[u8]> {
+        match self.options.verify_on_read {
+            true => None,
+            false => self.in_place().map(|shard| shard.behind()),
         }
     }
 
