@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use common::{Scratch, data, json, name, number, sha256, text};
 use serde_json::Value as Json;
-use sharddb::container::bcolz::{BcolzArray, BcolzTable, ByteOrder, Layout, Order};
+use sharddb::container::bcolz::{BcolzArray, BcolzTable, BcolzWriter, ByteOrder, Layout, Order};
 use sharddb::container::bloscpack::Bloscpack;
 use sharddb::container::{Container, ContainerOptions, Form, KeySpace};
 use sharddb::{ErrorKind, Result, VerifyLevel};
@@ -166,6 +166,31 @@ fn the_layout_of_the_rfc_reads_back_whole() {
         assert_eq!(column.read_rows(0..column.rows()).unwrap().len() as u64, column.rows() * 4);
     }
     assert_eq!(table.attributes().unwrap().names().count(), 2);
+}
+
+#[test]
+fn chunks_that_cut_rows_are_read_as_chunks_only() {
+    // 12,000 numbers as rows of eight: whole rows if nothing is said of the second dimension, or that
+    for (chunk_shape, is_cut) in [("256", false), ("256, 8", false), ("512, 4", true), ("256, 8, 1", true)] {
+        let scratch = copy_of("rfc_flat_i4");
+        edit(&scratch.path().join("meta/sizes"), "(12000,)", "(1500, 8)");
+        edit(&scratch.path().join("meta/storage"), "(2048,)", &format!("({chunk_shape})"));
+        let array = BcolzArray::open(scratch.path()).unwrap();
+        assert_eq!((array.shape(), array.row_bytes()), (vec![1500, 8], 32), "{chunk_shape}");
+        let expected = json(&data("bcolz/rfc_flat_i4/expected.json"));
+        check_chunks(&array, &expected["columns"][""], chunk_shape);
+        assert!(array.verify(VerifyLevel::Data).unwrap().findings().is_empty(), "{chunk_shape}");
+        let (rows, writer) = (array.read_rows(0..1500), BcolzWriter::open(scratch.path()));
+        if !is_cut {
+            assert_eq!((rows.unwrap().len(), writer.is_ok()), (48_000, true), "{chunk_shape}");
+            continue;
+        }
+        for error in [rows.unwrap_err(), array.read_rows(0..0).unwrap_err(), writer.map(drop).unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{chunk_shape}: {error}");
+            assert!(error.message().contains("\"chunkshape\""), "{error}");
+            assert!(error.path().unwrap().ends_with("meta/storage"), "{error}");
+        }
+    }
 }
 
 /// A copy of a data set that a test may break.

@@ -4,6 +4,9 @@
 //! cargo run --example seeds -- ../tests/data work/seeds        in fuzz/, as ./run.sh does
 //! ```
 
+#[path = "seeds/containers.rs"]
+mod containers;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +26,9 @@ fn main() {
     }
     jsons(&data, &out);
     inputs(&out);
+    containers::blosc(&data, &out);
+    containers::bcolz(&data, &out);
+    containers::zarr(&data, &out);
 }
 
 fn write(out: &Path, target: &str, name: &str, bytes: &[u8]) {

@@ -2,6 +2,8 @@
 
 pub mod ask;
 pub mod case;
+pub mod container;
 pub mod generation;
 pub mod naive;
+pub mod naive_zarr;
 pub mod scratch;

@@ -48,6 +48,8 @@ pub struct BcolzArray {
     pub(super) row_len: u64,
     /// Of each chunk but the last.
     pub(super) chunk_rows: u64,
+    /// Whether a chunk has parts of rows: the layout of the RFC can cut every dimension.
+    cuts_rows: bool,
     pub(super) rows: u64,
     pub(super) sizes: Sizes,
     pub(super) storage: MetaFile,
@@ -107,6 +109,7 @@ impl BcolzArray {
             byte_order: dtype.byte_order().unwrap_or(storage.byte_order()?),
             order: storage.order()?,
             chunk_rows: stated_chunk_rows(&storage, &dtype)?,
+            cuts_rows: cuts_rows(&storage, &row_shape)?,
             rows: sizes.rows(),
             chunks: Chunks::Superchunks(Superchunks::none()),
             dtype,
@@ -130,6 +133,11 @@ impl BcolzArray {
         if self.row_len == 0 {
             let dtype = Json::from(self.dtype.name());
             return Err(self.storage.invalid("a type of a known width for superchunks", Some(&dtype)));
+        }
+        if self.cuts_rows {
+            // how many rows there are is told by the sizes alone, where chunks do not hold whole ones
+            self.chunks = Chunks::Superchunks(Superchunks::open(&self.data, 1, self.options.storage)?);
+            return Ok(());
         }
         let superchunks = Superchunks::open(&self.data, self.row_len, self.options.storage)?;
         self.rows = superchunks.rows();
@@ -198,9 +206,10 @@ impl BcolzArray {
     ///
     /// Memory: the rows, and one chunk.
     ///
-    /// Errors: `InvalidInput` if there are no such rows, or rows have no length; `TooLarge` if there is no memory for
-    /// them; as of [`get`](Container::get).
+    /// Errors: `InvalidInput` if there are no such rows, or rows have no length; `Unsupported` if `chunkshape` cuts rows
+    /// into parts; `TooLarge` if there is no memory for them; as of [`get`](Container::get).
     pub fn read_rows(&self, rows: std::ops::Range<u64>) -> Result<Vec<u8>> {
+        self.need_whole_rows()?;
         if rows.start > rows.end || rows.end > self.rows {
             let message = format!("expected rows up to {}, found {}..{}", self.rows, rows.start, rows.end);
             return Err(Error::invalid_input(message).at_path(&self.data));
@@ -224,6 +233,21 @@ impl BcolzArray {
             row = end;
         }
         Ok(bytes)
+    }
+
+    /// Whether every chunk has whole rows.
+    ///
+    /// Errors: `Unsupported` if not.
+    pub(super) fn need_whole_rows(&self) -> Result<()> {
+        if !self.cuts_rows {
+            return Ok(());
+        }
+        let found = self.storage.get("chunkshape").map_or(String::new(), Json::to_string);
+        let message = format!(
+            "expected a \"chunkshape\" that leaves rows of {:?} whole, found {found}: read its chunks",
+            self.row_shape
+        );
+        Err(Error::new(ErrorKind::Unsupported, message).at_path(self.storage.path()))
     }
 
     fn part_of<'a>(&self, chunk: &'a [u8], rows: std::ops::Range<u64>) -> &'a [u8] {
@@ -285,7 +309,7 @@ impl BcolzArray {
         let Some(place) = self.find(key)? else { return Ok(None) };
         let decoded = place.file.decoded(place.number, self.options.max_chunk_bytes);
         let Some(mut decoded) = decoded.map_err(|error| error.at_key(key))? else { return Ok(None) };
-        if self.row_len > 0 {
+        if self.row_len > 0 && !self.cuts_rows {
             self.check_len(key, decoded.len() as u64).map_err(|error| error.at_path(place.file.path()).at_key(key))?;
             decoded.truncate(usize::try_from(self.rows_of(key) * self.row_len).unwrap_or(usize::MAX));
         }
@@ -332,7 +356,7 @@ impl BcolzArray {
                         .add(FindingKind::MissingShard, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
                 }
             }
-            Chunks::Superchunks(superchunks) if superchunks.rows() != self.sizes.rows() => {
+            Chunks::Superchunks(superchunks) if !self.cuts_rows && superchunks.rows() != self.sizes.rows() => {
                 let (stated, found) = (self.sizes.rows(), superchunks.rows());
                 let message = format!("expected {stated} rows in superchunks, as the meta files state, found {found}");
                 report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&self.data));
@@ -481,6 +505,12 @@ fn stated_chunk_rows(storage: &MetaFile, dtype: &Dtype) -> Result<u64> {
         Some(rows @ 1..=0x7fff_ffff) => Ok(rows),
         _ => Err(storage.invalid("from 1 to 2^31 - 1 rows for \"chunklen\"", storage.get("chunklen"))),
     }
+}
+
+/// Whether chunks end within rows: what `chunkshape` says of the dimensions but the first, if anything, is not theirs.
+fn cuts_rows(storage: &MetaFile, row_shape: &[u64]) -> Result<bool> {
+    let shape = storage.numbers("chunkshape")?.unwrap_or_default();
+    Ok(shape.get(1..).is_some_and(|within| !within.is_empty() && within != row_shape))
 }
 
 /// The bytes of a row: from the type, or where its name does not tell, from the sizes.

@@ -63,7 +63,7 @@ impl ToZarrOptions {
     ///
     /// Memory: one chunk, and 16 bytes for each chunk of a shard.
     ///
-    /// Errors: `Unsupported` for a type that Zarr does not have: strings, dates, objects, records; `InvalidInput` if
+    /// Errors: `Unsupported` for a type that Zarr does not have: strings, dates, objects, records, or chunks of parts of rows; `InvalidInput` if
     /// something is at `target`; `Cancelled`; the first chunk that cannot be decoded.
     pub fn convert(
         &self,
@@ -102,6 +102,7 @@ struct Conversion<'a> {
 
 impl<'a> Conversion<'a> {
     fn new(array: &'a BcolzArray) -> Result<Conversion<'a>> {
+        array.need_whole_rows()?;
         let (data_type, itemsize) = data_type(array)?;
         let first = if array.nchunks() > 0 { array.chunk_header(0)? } else { None };
         Ok(Conversion {

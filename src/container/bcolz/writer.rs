@@ -33,7 +33,7 @@ impl BcolzWriter {
     /// Opens an array to change it. Chunks are written as [`BcolzOptions`](super::BcolzOptions) has it by default; superchunks
     /// that are there keep their checksum.
     ///
-    /// Errors: as [`BcolzArray::open`]; `Unsupported` for Python objects and records.
+    /// Errors: as [`BcolzArray::open`]; `Unsupported` for Python objects and records, and chunks of parts of rows.
     pub fn open(path: impl AsRef<Path>) -> Result<BcolzWriter> {
         BcolzWriter::open_encoded(path.as_ref(), Encoding::default())
     }
@@ -232,6 +232,7 @@ impl BcolzTableWriter {
 }
 
 fn refuse_unknown_width(array: &BcolzArray) -> Result<()> {
+    array.need_whole_rows()?;
     match array.dtype.kind() {
         Kind::Object | Kind::Record => Err(Error::new(
             ErrorKind::Unsupported,
