@@ -330,7 +330,7 @@ fn sizes_that_no_disk_could_hold_cost_nothing() {
     fs::write(scratch.path().join("meta/sizes"), sizes).unwrap();
     let array = BcolzArray::open(scratch.path()).unwrap();
     assert_eq!(array.keys().filter(|key| key.is_err()).count(), 1);
-    assert_eq!(array.read_rows(0..array.rows()).unwrap_err().kind(), ErrorKind::TooLarge);
+    assert_eq!(array.read_rows(0..array.rows()).unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(array.get(array.nchunks() - 1, Form::Encoded).unwrap_err().kind(), ErrorKind::Corrupt);
     assert!(!array.verify(VerifyLevel::Data).unwrap().is_clean());
 }

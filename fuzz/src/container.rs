@@ -80,11 +80,16 @@ fn key_agrees(container: &dyn Container, key: u64) {
             assert_eq!(decoded.len(), fill.len(), "key {key}, there and filled");
         }
     }
+    let location = container.locate(key);
+    if let Ok(Some(location)) = &location {
+        let len = location.path().metadata().expect("a file").len();
+        assert!(location.offset() + location.len() <= len, "key {key} beyond its file");
+    }
     let Ok(Some(encoded)) = encoded else { return };
     let space = container.key_space();
     let position = space.position_of(key).expect("what is there has a position");
     assert_eq!(space.key_at(&position).expect("a position that a key has"), key);
-    match container.locate(key) {
+    match location {
         Ok(location) => assert_eq!(bytes_at(&location.expect("what is there has a place")), *encoded, "key {key}"),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}"),
     }

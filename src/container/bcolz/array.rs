@@ -204,7 +204,7 @@ impl BcolzArray {
 
     /// The bytes of the rows of a range, in C order whatever the order of the chunks.
     ///
-    /// Memory: the rows, and one chunk.
+    /// Memory: up to twice the rows that are there, and one chunk.
     ///
     /// Errors: `InvalidInput` if there are no such rows, or rows have no length; `Unsupported` if `chunkshape` cuts rows
     /// into parts; `TooLarge` if there is no memory for them; as of [`get`](Container::get).
@@ -218,18 +218,19 @@ impl BcolzArray {
             let message = format!("expected rows of one length, found the type {}: read its chunks", self.dtype);
             return Err(Error::invalid_input(message).at_path(&self.data));
         }
+        // not reserved ahead: what is there may be far less than the meta files state
         let mut bytes = Vec::new();
-        let len = (rows.end - rows.start).checked_mul(self.row_len).and_then(|len| usize::try_from(len).ok());
-        if len.is_none_or(|len| bytes.try_reserve_exact(len).is_err()) {
-            let message = format!("no memory for {} rows of {} bytes", rows.end - rows.start, self.row_len);
-            return Err(Error::new(ErrorKind::TooLarge, message));
-        }
         let mut row = rows.start;
         while row < rows.end {
             let Some((key, first)) = self.chunk_of_row(row) else { break };
             let chunk = self.decoded_rows(key)?;
             let end = rows.end.min(first + self.rows_of(key).max(1));
-            bytes.extend_from_slice(self.part_of(&chunk, row - first..end - first));
+            let part = self.part_of(&chunk, row - first..end - first);
+            if bytes.try_reserve(part.len()).is_err() {
+                let message = format!("no memory for {} rows of {} bytes", rows.end - rows.start, self.row_len);
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            }
+            bytes.extend_from_slice(part);
             row = end;
         }
         Ok(bytes)

@@ -59,7 +59,7 @@ impl ZarrMetadata {
     /// Reads the text of a `zarr.json`.
     ///
     /// Errors: `InvalidSpec`; `Unsupported` for a codec, a data type or another extension that this build does not have,
-    /// with its name.
+    /// with its name; `InvalidInput` for a group, which has arrays in it.
     pub fn from_json(text: &str) -> Result<ZarrMetadata> {
         let members = json::members(json::parse(text.as_bytes())?)
             .ok_or_else(|| Error::invalid_spec("expected the metadata of an array, a JSON object"))?;
@@ -272,10 +272,10 @@ fn check_kind(members: &[(String, &RawValue)]) -> Result<()> {
     let node = need(members, "node_type")?;
     match json::string(node).as_deref() {
         Some("array") => Ok(()),
-        _ => Err(Error::invalid_input(format!(
-            "expected an array, found a node of type {}: name an array in it",
-            node.get()
-        ))),
+        Some("group") => Err(Error::invalid_input("expected an array, found a group: name an array in it")),
+        _ => {
+            Err(Error::invalid_spec(format!("expected \"array\" or \"group\" for \"node_type\", found {}", node.get())))
+        }
     }
 }
 
@@ -431,6 +431,19 @@ mod tests {
         ] {
             assert!(good.contains(from), "{from}");
             assert!(ZarrMetadata::from_json(&good.replace(from, to)).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn a_group_is_told_from_what_is_no_node() {
+        let good = ARRAY.replace("CODECS", &format!("[{LITTLE}]"));
+        for (node, kind) in [
+            (r#""group""#, ErrorKind::InvalidInput),
+            (r#""arrays""#, ErrorKind::InvalidSpec),
+            ("3", ErrorKind::InvalidSpec),
+        ] {
+            let text = good.replace(r#""node_type": "array""#, &format!(r#""node_type": {node}"#));
+            assert_eq!(ZarrMetadata::from_json(&text).unwrap_err().kind(), kind, "{node}");
         }
     }
 
