@@ -483,7 +483,8 @@ fn case(kind: FindingKind) -> Case {
 
 #[test]
 fn each_rule_has_a_case_that_shows_from_its_level_on_with_its_place() {
-    for kind in FindingKind::ALL {
+    // the index of a Zarr shard is one piece: the case is in cli/tests/zarr.rs
+    for kind in FindingKind::ALL.iter().filter(|kind| **kind != FindingKind::BadShardIndex) {
         let Case { snapshot, level, directory: _kept } = case(*kind);
         for other in LEVELS {
             let report = snapshot.verify(other).unwrap();
