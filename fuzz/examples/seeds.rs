@@ -111,6 +111,10 @@ fn jsons(data: &Path, out: &Path) {
                 &[b"/scales/0\n{\"scales\": [", &info[..], b"]}"].concat(),
             );
             if let Ok(info) = serde_json::from_slice::<Json>(&info) {
+                // a way out of the directory, which is refused
+                let scale = serde_json::json!({"scales": [{"key": "..", "sharding": info["sharding"]}]});
+                let input = [b"/scales/0\n", scale.to_string().as_bytes()].concat();
+                write(out, "info_json", &format!("{name}-key"), &input);
                 write(out, "spec_json", name, info["sharding"].to_string().as_bytes());
             }
         }
