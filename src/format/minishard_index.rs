@@ -150,7 +150,7 @@ impl<'a> SmallIndex<'a> {
     /// not there, or the file ends too soon behind it.
     #[inline]
     pub(crate) fn view(behind: &'a [u8], index: RelativeRange) -> Option<SmallIndex<'a>> {
-        const REACH: usize = 16 * SmallIndex::MOST + 8 * SmallIndex::AT_ONCE;
+        const REACH: usize = 24 * SmallIndex::MOST; // all of the longest, and all that is looked at
         let words: &[u8; REACH] = behind.get(usize::try_from(index.start).ok()?..)?.first_chunk()?;
         let len = usize::try_from(index.end.wrapping_sub(index.start)).ok()?; // large if not in order
         let rows = len / 24;
@@ -449,6 +449,15 @@ mod tests {
         let mut written = Vec::new();
         builder.drain_into(&mut written);
         assert_eq!(written, encoded);
+    }
+
+    #[test]
+    fn a_small_index_lies_in_the_file_whole() {
+        let ids_starts_sizes = [vec![1; 16], vec![0; 16], vec![2; 16]].concat();
+        let encoded = bytes(&ids_starts_sizes);
+        let index = range(0, 16 * ROW_LEN);
+        assert_eq!(SmallIndex::view(&encoded, index).unwrap().find(3).unwrap().value, range(4, 6));
+        assert!((0..encoded.len()).all(|len| SmallIndex::view(&encoded[..len], index).is_none()));
     }
 
     #[test]

@@ -289,7 +289,9 @@ impl ShardReader {
     fn get_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<&[u8]>> {
         let shard = self.in_place()?;
         shard.prefetch_page(number, self.spec.minishard_bits());
-        let Some(minishard) = shard.minishard(number)? else { return self.no_minishard() };
+        let Some(minishard) = shard.minishard(number)? else {
+            return self.is_shard_index_settled().then_some(None);
+        };
         minishard.prefetch();
         match self.options.verify_on_read {
             false => minishard.get(key),
@@ -297,13 +299,10 @@ impl ShardReader {
         }
     }
 
-    /// No keys in the minishard: certain if the shard index is what it was.
+    /// Whether the shard index need not be compared, or has been.
     #[inline]
-    fn no_minishard(&self) -> Option<Option<&[u8]>> {
-        let unverified = self.options.verify_on_read
-            && self.shard_index_crc32.is_some()
-            && self.shard_index_verified.get().is_none();
-        (!unverified).then_some(None)
+    fn is_shard_index_settled(&self) -> bool {
+        !self.options.verify_on_read || self.shard_index_crc32.is_none() || self.shard_index_verified.get().is_some()
     }
 
     /// With `verify_on_read`: what was checked and is right; `None` if anything is not, or is to be checked first.
@@ -314,10 +313,8 @@ impl ShardReader {
         minishard: MinishardInPlace<'a>,
         key: u64,
     ) -> Option<Option<&'a [u8]>> {
-        if self.shard_index_crc32.is_some() {
-            self.shard_index_verified.get()?;
-        }
         match self.layout.is_some_and(|layout| layout.checks) {
+            _ if !self.is_shard_index_settled() => None,
             true => minishard.get_checked(key, self.location(number)),
             false => minishard.get(key),
         }
