@@ -11,7 +11,8 @@ use crate::plan::KeyStats;
 use crate::shard::PairHeader;
 use crate::spec::Encoding;
 
-/// What a pair takes beside its bytes while it is sorted: an entry of its batch, and one of the slice being sorted.
+/// What a pair takes beside its bytes while it is sorted: the number of its slice, and an entry of the slice being
+/// sorted, which may be all.
 const SORT_COST: u64 = 40;
 
 /// Pairs one behind the other: header, prefix, value.
@@ -51,10 +52,14 @@ impl Batch {
     pub(crate) fn new(number: u64, mut memory: Arena, capacity: usize) -> Result<Batch> {
         memory.truncate(0);
         if memory.capacity() < capacity {
-            memory =
-                Arena::with_capacity(capacity).map_err(|error| Error::io("get memory for", Path::new(""), error))?;
+            memory = Batch::memory(capacity)?;
         }
         Ok(Batch { number, bytes: memory, ..Batch::default() })
+    }
+
+    /// Memory for a batch of this capacity, or for a part of one.
+    pub(crate) fn memory(capacity: usize) -> Result<Arena> {
+        Arena::with_capacity(capacity).map_err(|error| Error::io("get memory for", Path::new(""), error))
     }
 
     /// What a pair of these lengths adds to a batch's cost.
@@ -77,6 +82,11 @@ impl Batch {
 
     pub(crate) fn cost(&self) -> usize {
         self.cost
+    }
+
+    /// The bytes of all pairs with their headers.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Adds a pair, whose prefix and value `fill` writes, all of them.
@@ -155,36 +165,38 @@ impl Batch {
         Ok((encoded, seen))
     }
 
-    /// The key of each pair and where its header is, in the order of insertion.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = Result<(u64, usize)>> + '_ {
-        let mut offset = 0;
-        std::iter::from_fn(move || {
-            if offset >= self.bytes.len() {
-                return None;
-            }
-            let pair = Pair::read(&self.bytes, offset);
-            let found = pair.as_ref().map(|pair| (pair.header.key, offset));
-            offset = pair.as_ref().map_or(self.bytes.len(), |pair| pair.end);
-            Some(found.map_err(|_| Error::corrupt("expected a whole pair in a batch")))
-        })
+    /// The key and the bytes of each pair, its header before them, in the order of insertion.
+    pub(crate) fn records(&self) -> Records<'_> {
+        Records::of(&self.bytes)
     }
+}
 
-    /// The pair whose header is at `offset`, and where its prefix and value begin.
+/// Pairs one behind the other, each as it is stored.
+pub(crate) struct Records<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Records<'a> {
+        Records { bytes, offset: 0 }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<(u64, &'a [u8])>;
+
     #[inline]
-    pub(crate) fn pair(&self, offset: usize) -> Result<(PairHeader, usize)> {
-        let (header, len) = record::read(self.bytes_from(offset))?;
-        Ok((header, offset + len))
-    }
-
-    /// The bytes from `offset` on.
-    #[inline]
-    pub(crate) fn bytes_from(&self, offset: usize) -> &[u8] {
-        self.bytes.get(offset..).unwrap_or_default()
-    }
-
-    /// The memory, for another batch.
-    pub(crate) fn into_memory(self) -> Arena {
-        self.bytes
+    fn next(&mut self) -> Option<Result<(u64, &'a [u8])>> {
+        if self.offset >= self.bytes.len() {
+            return None;
+        }
+        let record = Pair::read(self.bytes, self.offset).ok().and_then(|pair| {
+            let record = self.bytes.get(self.offset..pair.end)?;
+            Some((pair.header.key, record))
+        });
+        self.offset = record.map_or(self.bytes.len(), |(_, record)| self.offset + record.len());
+        Some(record.ok_or_else(|| Error::corrupt("expected a whole pair in a batch")))
     }
 }
 

@@ -1,12 +1,16 @@
 //! Pairs of batches in storage order, straight from memory.
 //!
-//! A sort of all at once would miss the cache at every step. So the entries of each batch are first put into the order
-//! of their slices; the entries of one slice, of all batches together, are then sorted when their turn comes.
+//! A sort of all at once would miss the cache at every step. So the pairs of each batch are first put into the order
+//! of their slices; those of one slice, of all batches together, are then sorted when their turn comes.
+//!
+//! Each batch becomes several pieces, which are given back as they are done with: the system can have them for the files
+//! that it writes, rather than memory that was never used, which may be slow to come by.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use crate::bulk::arena::Arena;
-use crate::bulk::batch::Batch;
+use crate::bulk::batch::{Batch, Records};
 use crate::bulk::options::OnDuplicate;
 use crate::bulk::slices::{Slicing, Span};
 use crate::bulk::{Pairs, SortedPairs, record};
@@ -22,29 +26,31 @@ const AHEAD: usize = 16;
 /// A header and the beginning of a value.
 const AHEAD_LINES: usize = 3;
 
-/// Batches whose pairs are known by slice.
+/// A batch becomes up to `2^4` pieces: enough for the threads that write, and each still of more than a huge page.
+const MAX_PIECE_BITS: u8 = 4;
+
+/// Batches whose pairs are in the order of slices.
 pub(crate) struct MemoryPairs {
     spec: ShardingSpec,
     on_duplicate: OnDuplicate,
     slicing: Slicing,
-    batches: Vec<SlicedBatch>,
+    headers_at_most: u64,
+    /// Of the same slices the pieces of all batches, until somebody takes them.
+    pieces: Vec<Mutex<Vec<Piece>>>,
 }
 
-/// A batch with its pairs by slice.
+/// A batch with its pairs in the order of slices.
 pub(crate) struct SlicedBatch {
-    batch: Batch,
-    /// In the order of slices, those of one slice in the order of insertion.
-    entries: Vec<Entry>,
-    /// Where the entries of each slice begin, and where the last end.
-    starts: Vec<usize>,
+    number: u64,
+    pairs: usize,
+    pieces: Vec<Piece>,
 }
 
-/// A pair of a batch.
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    key: u64,
-    /// Of the header in the batch.
-    offset: usize,
+/// The pairs of some neighbouring slices of a batch, those of one slice in the order of insertion.
+struct Piece {
+    bytes: Arena,
+    /// Where the next pair of each slice goes; in the end, where the slice ends.
+    ends: Vec<usize>,
 }
 
 /// A pair of a slice; the order of these is storage order, and of equal keys that of insertion.
@@ -52,114 +58,172 @@ struct Entry {
 struct SortEntry {
     place: u64,
     key: u64,
-    batch: u32,
-    /// Of the header in the batch, which is never so large that this would not do.
+    /// As in [`Held`].
+    source: u32,
+    /// Of the header in its piece, which is never so large that this would not do.
     offset: u32,
 }
 
 impl SlicedBatch {
-    /// Puts the entries of a batch into the order of slices.
-    pub(crate) fn new(batch: Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
+    /// Puts the pairs of a batch into the order of slices.
+    pub(crate) fn new(batch: &Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
         let slicing = Slicing::of(spec);
-        let mut in_order = Vec::with_capacity(batch.pairs());
-        let mut starts = vec![0; slicing.count() + 1];
-        for pair in batch.keys() {
-            let (key, offset) = pair?;
+        let mut lens = vec![0; slicing.count()];
+        let mut slices = Vec::with_capacity(batch.pairs());
+        for record in batch.records() {
+            let (key, bytes) = record?;
             let slice = slicing.slice_of(spec.place(key));
-            in_order.push((slice, Entry { key, offset }));
-            if let Some(count) = starts.get_mut(slice + 1) {
-                *count += 1;
+            slices.push(u16::try_from(slice).unwrap_or(u16::MAX)); // there are 256 at most
+            if let Some(len) = lens.get_mut(slice) {
+                *len += bytes.len();
             }
         }
-        let mut sum = 0;
-        for start in &mut starts {
-            sum += *start;
-            *start = sum;
-        }
-        let mut free = starts.clone();
-        let mut entries = vec![Entry::default(); in_order.len()];
-        for (slice, entry) in in_order {
-            let at = free.get_mut(slice).map(|at| std::mem::replace(at, *at + 1));
-            if let Some(place) = at.and_then(|at| entries.get_mut(at)) {
-                *place = entry;
+        let pieces = lens.chunks(slices_per_piece(slicing)).map(Piece::new);
+        let mut pieces = pieces.collect::<Result<Vec<Piece>>>()?;
+        for (record, slice) in batch.records().zip(slices) {
+            let (piece, slice) = place_of_slice(slice.into(), slicing);
+            if let Some(piece) = pieces.get_mut(piece) {
+                piece.push(slice, record?.1);
             }
         }
-        Ok(SlicedBatch { batch, entries, starts })
+        Ok(SlicedBatch { number: batch.number, pairs: batch.pairs(), pieces })
     }
 
     /// The number of the batch.
     pub(crate) fn number(&self) -> u64 {
-        self.batch.number
+        self.number
+    }
+}
+
+fn piece_bits(slicing: Slicing) -> u8 {
+    slicing.bits.min(MAX_PIECE_BITS)
+}
+
+fn slices_per_piece(slicing: Slicing) -> usize {
+    1 << (slicing.bits - piece_bits(slicing))
+}
+
+/// The number of the piece that has a slice, and which of its slices that is.
+#[inline]
+fn place_of_slice(slice: usize, slicing: Slicing) -> (usize, usize) {
+    let per_piece = slices_per_piece(slicing);
+    (slice / per_piece, slice % per_piece)
+}
+
+impl Piece {
+    /// A piece with room for slices of these lengths.
+    fn new(lens: &[usize]) -> Result<Piece> {
+        let (mut len, mut ends) = (0, Vec::with_capacity(lens.len()));
+        for of_slice in lens {
+            ends.push(len);
+            len += of_slice;
+        }
+        let mut bytes = Batch::memory(len)?;
+        bytes.extend(len);
+        Ok(Piece { bytes, ends })
     }
 
-    fn slice(&self, slice: usize) -> &[Entry] {
-        let bounds = self.starts.get(slice).zip(self.starts.get(slice + 1));
-        bounds.and_then(|(start, end)| self.entries.get(*start..*end)).unwrap_or_default()
+    #[inline]
+    fn push(&mut self, slice: usize, record: &[u8]) {
+        let Some(end) = self.ends.get_mut(slice) else { return };
+        let start = std::mem::replace(end, *end + record.len());
+        if let Some(room) = self.bytes.bytes_mut().get_mut(start..*end) {
+            room.copy_from_slice(record);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Where a slice begins, and its bytes.
+    fn slice(&self, slice: usize) -> (usize, &[u8]) {
+        let start = slice.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(slice).copied().unwrap_or(start);
+        (start, self.bytes.get(start..end).unwrap_or_default())
+    }
+
+    #[inline]
+    fn bytes_from(&self, offset: usize) -> &[u8] {
+        self.bytes.get(offset..).unwrap_or_default()
     }
 }
 
 impl MemoryPairs {
     /// The pairs of batches in the order of insertion, which were sliced by this specification.
+    ///
+    /// They are to be had once: whoever comes to a piece takes it.
     pub(crate) fn new(batches: Vec<SlicedBatch>, spec: ShardingSpec, on_duplicate: OnDuplicate) -> MemoryPairs {
-        MemoryPairs { spec, on_duplicate, slicing: Slicing::of(&spec), batches }
+        let slicing = Slicing::of(&spec);
+        let pairs: usize = batches.iter().map(|batch| batch.pairs).sum();
+        let mut pieces: Vec<Vec<Piece>> = (0..1 << piece_bits(slicing)).map(|_| Vec::new()).collect();
+        for batch in batches {
+            pieces.iter_mut().zip(batch.pieces).for_each(|(of_slices, piece)| of_slices.push(piece));
+        }
+        let pieces = pieces.into_iter().map(Mutex::new).collect();
+        MemoryPairs { spec, on_duplicate, slicing, headers_at_most: (pairs * record::MAX_LEN) as u64, pieces }
     }
 
     /// What the headers of all pairs take at most.
     pub(crate) fn headers_at_most(&self) -> u64 {
-        self.batches.iter().map(|batch| (batch.entries.len() * record::MAX_LEN) as u64).sum()
+        self.headers_at_most
     }
 
-    /// The pairs of one slice in storage order, each key once; the number of those dropped.
-    fn sort_slice(&self, slice: usize, sorted: &mut Vec<SortEntry>) -> Result<u64> {
-        sorted.clear();
-        for (number, batch) in (0..).zip(&self.batches) {
-            sorted.extend(batch.slice(slice).iter().map(|entry| SortEntry {
-                place: self.spec.place(entry.key),
-                key: entry.key,
-                batch: number,
-                offset: u32::try_from(entry.offset).unwrap_or(u32::MAX), // batches are smaller
-            }));
-        }
-        sorted.sort_unstable();
-        let before = sorted.len();
-        match self.on_duplicate {
-            OnDuplicate::Error => {
-                if let Some([first, ..]) = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.key == b.key)) {
-                    return Err(duplicate_key(first.key));
-                }
-            }
-            OnDuplicate::KeepFirst => sorted.dedup_by_key(|entry| entry.key),
-            OnDuplicate::KeepLast => sorted.dedup_by(|later, kept| {
-                let same = later.key == kept.key;
-                if same {
-                    *kept = *later;
-                }
-                same
-            }),
-        }
-        Ok((before - sorted.len()) as u64)
-    }
-
-    #[inline]
-    fn batch(&self, number: u32) -> Result<&Batch> {
-        let batch = self.batches.get(number as usize).map(|sliced| &sliced.batch);
-        batch.ok_or_else(|| Error::corrupt("expected a pair of a batch that there is"))
-    }
-
-    /// The memory, for other batches.
-    pub(crate) fn into_memory(self) -> Vec<Arena> {
-        self.batches.into_iter().map(|sliced| sliced.batch.into_memory()).collect()
+    fn take(&self, number: usize) -> Vec<Piece> {
+        let pieces = self.pieces.get(number);
+        pieces
+            .map(|pieces| std::mem::take(&mut *pieces.lock().unwrap_or_else(PoisonError::into_inner)))
+            .unwrap_or_default()
     }
 }
 
 impl Pairs for MemoryPairs {
     fn max_span_bits(&self) -> u8 {
-        self.slicing.bits
+        piece_bits(self.slicing)
     }
 
     fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>> {
         let slices = span.slices(self.slicing.bits);
-        Ok(Box::new(MemorySpan { pairs: self, slices, sorted: Vec::new(), next: 0, dropped: 0 }))
+        let held = Held::default();
+        Ok(Box::new(MemorySpan { pairs: self, slices, held, sorted: Vec::new(), next: 0, dropped: 0 }))
+    }
+}
+
+/// The pieces at hand and, until the first pair of these is copied, those before: a pair is asked for before the ones
+/// in front of it are copied.
+///
+/// Sources alternate between the two: the piece of batch `n` is source `2n` or `2n + 1`.
+#[derive(Default)]
+struct Held {
+    pieces: [Vec<Piece>; 2],
+    /// Which of the two are at hand.
+    now: u32,
+}
+
+impl Held {
+    fn enter(&mut self, pieces: Vec<Piece>) {
+        self.now ^= 1;
+        self.pieces[self.now as usize & 1] = pieces;
+    }
+
+    /// Gives the pieces before those at hand back.
+    #[inline]
+    fn leave_before(&mut self, source: u32) {
+        let before = &mut self.pieces[(self.now ^ 1) as usize & 1];
+        if source & 1 == self.now && !before.is_empty() {
+            before.clear();
+        }
+    }
+
+    /// The pieces at hand with their sources.
+    fn sources(&self) -> impl Iterator<Item = (u32, &Piece)> {
+        (self.now..).step_by(2).zip(&self.pieces[self.now as usize & 1])
+    }
+
+    #[inline]
+    fn piece(&self, source: u32) -> Result<&Piece> {
+        let piece = self.pieces[source as usize & 1].get(source as usize >> 1);
+        piece.ok_or_else(|| Error::corrupt("expected a pair of a batch that is there"))
     }
 }
 
@@ -168,6 +232,7 @@ struct MemorySpan<'a> {
     pairs: &'a MemoryPairs,
     /// Those still to come.
     slices: Range<usize>,
+    held: Held,
     /// The slice at hand.
     sorted: Vec<SortEntry>,
     next: usize,
@@ -176,19 +241,67 @@ struct MemorySpan<'a> {
 
 impl MemorySpan<'_> {
     fn prefetch(&self, entry: &SortEntry) {
-        if let Ok(batch) = self.pairs.batch(entry.batch) {
-            prefetch::lines(batch.bytes_from(entry.offset as usize), AHEAD_LINES);
+        if let Ok(piece) = self.held.piece(entry.source) {
+            prefetch::lines(piece.bytes_from(entry.offset as usize), AHEAD_LINES);
         }
     }
 
     #[cold]
     fn next_slice(&mut self) -> Result<bool> {
         let Some(slice) = self.slices.next() else { return Ok(false) };
-        self.dropped += self.pairs.sort_slice(slice, &mut self.sorted)?;
+        let (number, slice) = place_of_slice(slice, self.pairs.slicing);
+        if slice == 0 {
+            let pieces = self.pairs.take(number);
+            if pieces.iter().all(Piece::is_empty) {
+                self.slices.start += slices_per_piece(self.pairs.slicing) - 1;
+                self.sorted.clear();
+                return Ok(true);
+            }
+            self.held.enter(pieces);
+        }
+        self.sort_slice(slice)?;
         self.next = 0;
         self.sorted.iter().take(AHEAD).for_each(|entry| self.prefetch(entry));
         Ok(true)
     }
+
+    /// Sorts one slice of the pieces at hand, each key once.
+    fn sort_slice(&mut self, slice: usize) -> Result<()> {
+        let MemorySpan { pairs, sorted, .. } = self;
+        sorted.clear();
+        for (source, piece) in self.held.sources() {
+            let (mut offset, bytes) = piece.slice(slice);
+            for record in Records::of(bytes) {
+                let (key, bytes) = record?;
+                let at = u32::try_from(offset).unwrap_or(u32::MAX); // pieces are smaller
+                sorted.push(SortEntry { place: pairs.spec.place(key), key, source, offset: at });
+                offset += bytes.len();
+            }
+        }
+        sorted.sort_unstable();
+        let before = sorted.len();
+        leave_one_of_each_key(sorted, pairs.on_duplicate)?;
+        self.dropped += (before - sorted.len()) as u64;
+        Ok(())
+    }
+}
+
+fn leave_one_of_each_key(sorted: &mut Vec<SortEntry>, on_duplicate: OnDuplicate) -> Result<()> {
+    match on_duplicate {
+        OnDuplicate::Error => match sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.key == b.key)) {
+            Some([first, ..]) => return Err(duplicate_key(first.key)),
+            _ => {}
+        },
+        OnDuplicate::KeepFirst => sorted.dedup_by_key(|entry| entry.key),
+        OnDuplicate::KeepLast => sorted.dedup_by(|later, kept| {
+            let same = later.key == kept.key;
+            if same {
+                *kept = *later;
+            }
+            same
+        }),
+    }
+    Ok(())
 }
 
 impl SortedPairs for MemorySpan<'_> {
@@ -204,8 +317,9 @@ impl SortedPairs for MemorySpan<'_> {
                 self.prefetch(later);
             }
             self.next += 1;
-            let (header, bytes_start) = self.pairs.batch(entry.batch)?.pair(entry.offset as usize)?;
-            let header = PairHeader { source: entry.batch, skip: bytes_start as u64, ..header };
+            let offset = entry.offset as usize;
+            let (header, len) = record::read(self.held.piece(entry.source)?.bytes_from(offset))?;
+            let header = PairHeader { source: entry.source, skip: (offset + len) as u64, ..header };
             return Ok(Some((entry.place, header)));
         }
     }
@@ -219,7 +333,8 @@ impl PairBytes for MemorySpan<'_> {
     fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
         let start = usize::try_from(pair.skip).unwrap_or(usize::MAX);
         let len = usize::try_from(pair.prefix_len + pair.stored_len).unwrap_or(usize::MAX);
-        let bytes = self.pairs.batch(pair.source)?.bytes_from(start).get(..len);
+        self.held.leave_before(pair.source);
+        let bytes = self.held.piece(pair.source)?.bytes_from(start).get(..len);
         to.write(bytes.ok_or_else(|| Error::corrupt("expected a whole pair in a batch"))?)
     }
 }

@@ -47,8 +47,11 @@ use crate::shard::{PairBytes, PairHeader, ShardSummary};
 use crate::spec::{Encoding, ShardingSpec};
 use crate::store::{GenerationId, PendingGeneration, Store};
 
-/// A batch of more gains nothing; small ones keep all threads busy.
-const MAX_BATCH: usize = 32 << 20;
+/// A batch of more gains nothing, but for its number; small ones keep all threads busy.
+const MAX_BATCH: usize = 64 << 20;
+
+/// Of more batches each is larger: the pieces of each are maps, of which a process may hold some 65,000.
+const MANY_BATCHES: usize = 512;
 
 /// A pair of more goes to the disk by itself, so that an offset within a batch has 32 bits.
 const MAX_PAIR: usize = 1 << 30;
@@ -112,8 +115,9 @@ pub struct BulkLoader {
     encoded: Vec<Batch>,
     /// Batches that are being encoded.
     encoding: usize,
-    /// Memory of spilled batches, for new ones.
-    free: Vec<Arena>,
+    /// Memory for the next batch, and how much of it is on its way.
+    prepared: Vec<Arena>,
+    preparing: usize,
     seen: Seen,
     /// Of the pairs too large for a batch.
     large_stats: KeyStats,
@@ -149,7 +153,9 @@ impl Budget {
         let minishards = memory / 8;
         let batches = memory.saturating_sub(minishards + blocks);
         let merge = (memory / 8 * 6).saturating_sub(blocks);
-        Budget { threads, batches, batch: (batches / 16).min(MAX_BATCH), merge, minishards }
+        // beside all batches, each thread may have the pieces of one
+        let batch = (batches / (8 * threads).max(16)).min(MAX_BATCH).max(batches / MANY_BATCHES).min(MAX_PAIR);
+        Budget { threads, batches, batch, merge, minishards }
     }
 
     /// A pair of more goes to the disk by itself.
@@ -216,7 +222,8 @@ impl BulkLoader {
             next_number: 1,
             encoded: Vec::new(),
             encoding: 0,
-            free: Vec::new(),
+            prepared: Vec::new(),
+            preparing: 0,
             seen: Seen::default(),
             large_stats: KeyStats::new(),
             dropped: 0,
@@ -269,7 +276,9 @@ impl BulkLoader {
             return Ok(None);
         }
         if self.batch.cost() + cost > self.budget.batch {
+            let len = self.batch.len();
             self.next_batch(cost)?;
+            self.prepare(len)?;
         }
         Ok(Some(cost))
     }
@@ -281,9 +290,20 @@ impl BulkLoader {
         self.submit()?;
         let capacity = self.budget.batch.max(cost);
         self.make_room(capacity)?;
-        self.batch = Batch::new(self.next_number, self.free.pop().unwrap_or_default(), capacity)?;
+        self.batch = Batch::new(self.next_number, self.prepared.pop().unwrap_or_default(), capacity)?;
         self.next_number += 1;
         Ok(())
+    }
+
+    /// Has a thread make memory ready for the batch behind this one, if there may be one: what a process takes from
+    /// the system for the first time is cleared, page by page, and may be slow to come by.
+    fn prepare(&mut self, len: usize) -> Result<()> {
+        let is_room = self.in_use + 2 * self.budget.batch <= self.budget.batches;
+        if !is_room || self.preparing + self.prepared.len() > 0 {
+            return Ok(());
+        }
+        self.preparing += 1;
+        self.workers.give(Task::Prepare { capacity: self.budget.batch, len })
     }
 
     /// Gives the batch at hand to the threads.
@@ -321,16 +341,19 @@ impl BulkLoader {
     /// Takes note of what a thread has done.
     fn take(&mut self, done: Done) {
         match done {
+            Done::Prepared(memory) => {
+                self.preparing -= 1;
+                self.prepared.push(memory);
+            }
             Done::Encoded { batch, seen, cost_before } => {
                 self.encoding -= 1;
                 self.in_use = self.in_use - cost_before + batch.cost();
                 self.seen.merge(seen);
                 self.encoded.push(batch);
             }
-            Done::Spilled { number, run, dropped, memory, cost_before } => {
+            Done::Spilled { number, run, dropped, cost_before } => {
                 self.in_use -= cost_before;
                 self.dropped += dropped;
-                self.free.extend(memory);
                 self.runs.push((number, run));
             }
             Done::Sliced(_) => {} // `write_from_memory` takes these itself
@@ -380,9 +403,10 @@ impl BulkLoader {
             return Err(Error::invalid_input(message));
         }
         self.submit()?;
-        while self.encoding > 0 {
+        while self.encoding + self.preparing > 0 {
             self.wait()?;
         }
+        self.prepared.clear();
         let spec = self.options.spec.unwrap_or_else(|| self.planned_spec());
         let written = match self.runs.is_empty() && self.workers.under_way() == 0 {
             true => self.write_from_memory(spec),
@@ -415,7 +439,6 @@ impl BulkLoader {
             self.spill()?;
         }
         self.wait_for_all()?;
-        self.free = Vec::new();
         self.sort_again(spec)?;
         let mut runs = std::mem::take(&mut self.runs);
         runs.sort_unstable_by_key(|(number, _)| *number);

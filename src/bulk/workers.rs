@@ -18,6 +18,8 @@ use crate::spec::{Encoding, ShardingSpec};
 
 /// What a thread is to do.
 pub(crate) enum Task {
+    /// Make memory of this capacity ready to be filled, so many bytes of it.
+    Prepare { capacity: usize, len: usize },
     /// Encode and check the pairs of a batch.
     Encode(Batch),
     /// Sort the pairs of batches and write them as a run.
@@ -30,8 +32,9 @@ pub(crate) enum Task {
 
 /// What a thread has done.
 pub(crate) enum Done {
+    Prepared(Arena),
     Encoded { batch: Batch, seen: Seen, cost_before: usize },
-    Spilled { number: u64, run: Run, dropped: u64, memory: Vec<Arena>, cost_before: usize },
+    Spilled { number: u64, run: Run, dropped: u64, cost_before: usize },
     Sliced(SlicedBatch),
 }
 
@@ -128,6 +131,12 @@ fn locked(stats: &Mutex<KeyStats>) -> std::sync::MutexGuard<'_, KeyStats> {
     stats.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn prepare(capacity: usize, len: usize) -> Result<Done> {
+    let memory = Batch::memory(capacity)?;
+    memory.populate(len);
+    Ok(Done::Prepared(memory))
+}
+
 /// One of the threads.
 struct Worker {
     on_duplicate: OnDuplicate,
@@ -143,9 +152,10 @@ impl Worker {
         loop {
             let task = to_do.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let done = match task {
+                Ok(Task::Prepare { capacity, len }) => prepare(capacity, len),
                 Ok(Task::Encode(batch)) => self.encode(batch),
                 Ok(Task::Spill { batches, order }) => self.spill(batches, order),
-                Ok(Task::Slice(batch, spec)) => SlicedBatch::new(batch, &spec).map(Done::Sliced),
+                Ok(Task::Slice(batch, spec)) => SlicedBatch::new(&batch, &spec).map(Done::Sliced),
                 Ok(Task::Resort { number, run, order, batch_len }) => self.resort(number, &run, order, batch_len),
                 Err(_) => return,
             };
@@ -165,25 +175,22 @@ impl Worker {
     fn spill(&self, batches: Vec<Batch>, order: ShardingSpec) -> Result<Done> {
         let number = batches.first().map_or(0, |batch| batch.number);
         let cost_before = batches.iter().map(Batch::cost).sum();
-        let (run, dropped, memory) = self.write_run(run_path(&self.spill_dir, number), batches, order)?;
-        Ok(Done::Spilled { number, run, dropped, memory, cost_before })
+        let (run, dropped) = self.write_run(run_path(&self.spill_dir, number), batches, order)?;
+        Ok(Done::Spilled { number, run, dropped, cost_before })
     }
 
     fn resort(&self, number: u64, run: &Run, order: ShardingSpec, batch_len: usize) -> Result<Done> {
         let path = run_path(&self.spill_dir, number).with_extension("sorted");
-        let (run, dropped, _) = self.write_run(path, run.read_batches(batch_len)?, order)?;
+        let (run, dropped) = self.write_run(path, run.read_batches(batch_len)?, order)?;
         self.progress.add(run.len());
-        Ok(Done::Spilled { number, run, dropped, memory: Vec::new(), cost_before: 0 })
+        Ok(Done::Spilled { number, run, dropped, cost_before: 0 })
     }
 
-    fn write_run(&self, path: PathBuf, batches: Vec<Batch>, order: ShardingSpec) -> Result<(Run, u64, Vec<Arena>)> {
-        let sliced = batches.into_iter().map(|batch| SlicedBatch::new(batch, &order));
+    fn write_run(&self, path: PathBuf, batches: Vec<Batch>, order: ShardingSpec) -> Result<(Run, u64)> {
+        let sliced = batches.into_iter().map(|batch| SlicedBatch::new(&batch, &order));
         let pairs = MemoryPairs::new(sliced.collect::<Result<_>>()?, order, self.on_duplicate);
-        let (run, dropped) = {
-            let mut sorted = pairs.span(Span::ALL)?;
-            let run = Run::write(path, order, pairs.headers_at_most(), &mut *sorted)?;
-            (run, sorted.dropped())
-        };
-        Ok((run, dropped, pairs.into_memory()))
+        let mut sorted = pairs.span(Span::ALL)?;
+        let run = Run::write(path, order, pairs.headers_at_most(), &mut *sorted)?;
+        Ok((run, sorted.dropped()))
     }
 }
