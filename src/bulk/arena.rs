@@ -23,11 +23,12 @@ impl Arena {
         Ok(Arena { memory: Some(memory), len: 0 })
     }
 
-    /// Takes the pages of the first `len` bytes now, so that whoever fills them need not wait for the system to clear them.
-    pub(crate) fn populate(&self, len: usize) {
-        if let Some(memory) = &self.memory {
-            take_pages(memory, len.min(memory.len()));
-        }
+    /// Touches the first `len` bytes of new memory, so that whoever fills them need not wait for the system to clear them.
+    pub(crate) fn touch(&mut self, len: usize) {
+        const PAGE: usize = 4096;
+        let memory = self.memory.as_deref_mut().unwrap_or_default();
+        let first_bytes = memory.iter_mut().step_by(PAGE).take(len.div_ceil(PAGE));
+        first_bytes.for_each(|byte| *byte = 0);
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -63,15 +64,6 @@ fn ask_for_huge_pages(memory: &MmapMut) {
 #[cfg(not(target_os = "linux"))]
 fn ask_for_huge_pages(_: &MmapMut) {}
 
-/// Without it they are taken one by one, at the first touch of each.
-#[cfg(target_os = "linux")]
-fn take_pages(memory: &MmapMut, len: usize) {
-    _ = memory.advise_range(memmap2::Advice::PopulateWrite, 0, len);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn take_pages(_: &MmapMut, _: usize) {}
-
 impl Deref for Arena {
     type Target = [u8];
 
@@ -88,8 +80,8 @@ mod tests {
     #[test]
     fn takes_what_it_has_room_for_and_no_more() {
         let mut arena = Arena::with_capacity(5).unwrap();
-        arena.populate(3);
-        arena.populate(usize::MAX);
+        arena.touch(3);
+        arena.touch(usize::MAX);
         arena.extend(3).unwrap().copy_from_slice(b"abc");
         assert!(arena.extend(3).is_none() && arena.extend(usize::MAX).is_none());
         arena.extend(2).unwrap().copy_from_slice(b"de");

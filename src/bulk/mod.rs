@@ -115,7 +115,7 @@ pub struct BulkLoader {
     encoded: Vec<Batch>,
     /// Batches that are being encoded.
     encoding: usize,
-    /// Memory for the next batch, and how much of it is on its way.
+    /// Memory for the next batches, touched already, and for how many more it is on its way.
     prepared: Vec<Arena>,
     preparing: usize,
     seen: Seen,
@@ -295,11 +295,13 @@ impl BulkLoader {
         Ok(())
     }
 
-    /// Has a thread make memory ready for the batch behind this one, if there may be one: what a process takes from
-    /// the system for the first time is cleared, page by page, and may be slow to come by.
+    /// Has threads make memory ready for the batches behind this one, if there may be so many. The system clears what a
+    /// process takes for the first time, and what it has to get from a host first is slow to come by.
     fn prepare(&mut self, len: usize) -> Result<()> {
-        let is_room = self.in_use + 2 * self.budget.batch <= self.budget.batches;
-        if !is_room || self.preparing + self.prepared.len() > 0 {
+        const AHEAD: usize = 2;
+        let ahead = self.preparing + self.prepared.len();
+        let with_one_more = self.in_use + (ahead + 2) * self.budget.batch;
+        if ahead >= AHEAD || with_one_more > self.budget.batches {
             return Ok(());
         }
         self.preparing += 1;

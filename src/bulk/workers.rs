@@ -132,8 +132,8 @@ fn locked(stats: &Mutex<KeyStats>) -> std::sync::MutexGuard<'_, KeyStats> {
 }
 
 fn prepare(capacity: usize, len: usize) -> Result<Done> {
-    let memory = Batch::memory(capacity)?;
-    memory.populate(len);
+    let mut memory = Batch::memory(capacity)?;
+    memory.touch(len);
     Ok(Done::Prepared(memory))
 }
 
