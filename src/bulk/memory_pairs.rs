@@ -26,8 +26,14 @@ const AHEAD: usize = 16;
 /// A header and the beginning of a value.
 const AHEAD_LINES: usize = 3;
 
-/// A batch becomes up to `2^4` pieces: enough for the threads that write, and each still of more than a huge page.
-const MAX_PIECE_BITS: u8 = 4;
+/// A batch becomes up to so many pieces, a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pieces {
+    /// One, which takes the fewest page faults.
+    One,
+    /// Enough for the threads that write, each still of a huge page as a rule.
+    Sixteen,
+}
 
 /// Batches whose pairs are in the order of slices.
 pub(crate) struct MemoryPairs {
@@ -35,6 +41,7 @@ pub(crate) struct MemoryPairs {
     on_duplicate: OnDuplicate,
     slicing: Slicing,
     headers_at_most: u64,
+    slices_per_piece: usize,
     /// Of the same slices the pieces of all batches, until somebody takes them.
     pieces: Vec<Mutex<Vec<Piece>>>,
 }
@@ -43,6 +50,7 @@ pub(crate) struct MemoryPairs {
 pub(crate) struct SlicedBatch {
     number: u64,
     pairs: usize,
+    slices_per_piece: usize,
     pieces: Vec<Piece>,
 }
 
@@ -66,7 +74,7 @@ struct SortEntry {
 
 impl SlicedBatch {
     /// Puts the pairs of a batch into the order of slices.
-    pub(crate) fn new(batch: &Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
+    pub(crate) fn new(batch: &Batch, spec: &ShardingSpec, pieces: Pieces) -> Result<SlicedBatch> {
         let slicing = Slicing::of(spec);
         let mut lens = vec![0; slicing.count()];
         let mut slices = Vec::with_capacity(batch.pairs());
@@ -78,15 +86,15 @@ impl SlicedBatch {
                 *len += bytes.len();
             }
         }
-        let pieces = lens.chunks(slices_per_piece(slicing)).map(Piece::new);
-        let mut pieces = pieces.collect::<Result<Vec<Piece>>>()?;
+        let slices_per_piece = pieces.slices_of_each(slicing);
+        let mut pieces = lens.chunks(slices_per_piece).map(Piece::new).collect::<Result<Vec<Piece>>>()?;
         for (record, slice) in batch.records().zip(slices) {
-            let (piece, slice) = place_of_slice(slice.into(), slicing);
-            if let Some(piece) = pieces.get_mut(piece) {
-                piece.push(slice, record?.1);
+            let slice = usize::from(slice);
+            if let Some(piece) = pieces.get_mut(slice / slices_per_piece) {
+                piece.push(slice % slices_per_piece, record?.1);
             }
         }
-        Ok(SlicedBatch { number: batch.number, pairs: batch.pairs(), pieces })
+        Ok(SlicedBatch { number: batch.number, pairs: batch.pairs(), slices_per_piece, pieces })
     }
 
     /// The number of the batch.
@@ -95,19 +103,13 @@ impl SlicedBatch {
     }
 }
 
-fn piece_bits(slicing: Slicing) -> u8 {
-    slicing.bits.min(MAX_PIECE_BITS)
-}
-
-fn slices_per_piece(slicing: Slicing) -> usize {
-    1 << (slicing.bits - piece_bits(slicing))
-}
-
-/// The number of the piece that has a slice, and which of its slices that is.
-#[inline]
-fn place_of_slice(slice: usize, slicing: Slicing) -> (usize, usize) {
-    let per_piece = slices_per_piece(slicing);
-    (slice / per_piece, slice % per_piece)
+impl Pieces {
+    fn slices_of_each(self, slicing: Slicing) -> usize {
+        match self {
+            Pieces::One => slicing.count(),
+            Pieces::Sixteen => (slicing.count() / 16).max(1),
+        }
+    }
 }
 
 impl Piece {
@@ -150,18 +152,20 @@ impl Piece {
 }
 
 impl MemoryPairs {
-    /// The pairs of batches in the order of insertion, which were sliced by this specification.
+    /// The pairs of batches in the order of insertion, which were sliced by this specification, into as many pieces each.
     ///
     /// They are to be had once: whoever comes to a piece takes it.
     pub(crate) fn new(batches: Vec<SlicedBatch>, spec: ShardingSpec, on_duplicate: OnDuplicate) -> MemoryPairs {
         let slicing = Slicing::of(&spec);
         let pairs: usize = batches.iter().map(|batch| batch.pairs).sum();
-        let mut pieces: Vec<Vec<Piece>> = (0..1 << piece_bits(slicing)).map(|_| Vec::new()).collect();
+        let slices_per_piece = batches.first().map_or(slicing.count(), |batch| batch.slices_per_piece);
+        let mut pieces: Vec<Vec<Piece>> = (0..slicing.count() / slices_per_piece).map(|_| Vec::new()).collect();
         for batch in batches {
             pieces.iter_mut().zip(batch.pieces).for_each(|(of_slices, piece)| of_slices.push(piece));
         }
         let pieces = pieces.into_iter().map(Mutex::new).collect();
-        MemoryPairs { spec, on_duplicate, slicing, headers_at_most: (pairs * record::MAX_LEN) as u64, pieces }
+        let headers_at_most = (pairs * record::MAX_LEN) as u64;
+        MemoryPairs { spec, on_duplicate, slicing, headers_at_most, slices_per_piece, pieces }
     }
 
     /// What the headers of all pairs take at most.
@@ -179,7 +183,7 @@ impl MemoryPairs {
 
 impl Pairs for MemoryPairs {
     fn max_span_bits(&self) -> u8 {
-        piece_bits(self.slicing)
+        self.slicing.bits.saturating_sub(u8::try_from(self.slices_per_piece.ilog2()).unwrap_or(u8::MAX))
     }
 
     fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>> {
@@ -249,11 +253,12 @@ impl MemorySpan<'_> {
     #[cold]
     fn next_slice(&mut self) -> Result<bool> {
         let Some(slice) = self.slices.next() else { return Ok(false) };
-        let (number, slice) = place_of_slice(slice, self.pairs.slicing);
+        let per_piece = self.pairs.slices_per_piece;
+        let (number, slice) = (slice / per_piece, slice % per_piece);
         if slice == 0 {
             let pieces = self.pairs.take(number);
             if pieces.iter().all(Piece::is_empty) {
-                self.slices.start += slices_per_piece(self.pairs.slicing) - 1;
+                self.slices.start += per_piece - 1;
                 self.sorted.clear();
                 return Ok(true);
             }

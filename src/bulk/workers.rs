@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use crate::bulk::Pairs;
 use crate::bulk::arena::Arena;
 use crate::bulk::batch::{Batch, Seen};
-use crate::bulk::memory_pairs::{MemoryPairs, SlicedBatch};
+use crate::bulk::memory_pairs::{MemoryPairs, Pieces, SlicedBatch};
 use crate::bulk::options::{BuildOptions, BuildProgress, OnDuplicate};
 use crate::bulk::run::{Run, run_path};
 use crate::bulk::slices::Span;
@@ -155,7 +155,7 @@ impl Worker {
                 Ok(Task::Prepare { capacity, len }) => prepare(capacity, len),
                 Ok(Task::Encode(batch)) => self.encode(batch),
                 Ok(Task::Spill { batches, order }) => self.spill(batches, order),
-                Ok(Task::Slice(batch, spec)) => SlicedBatch::new(&batch, &spec).map(Done::Sliced),
+                Ok(Task::Slice(batch, spec)) => SlicedBatch::new(&batch, &spec, Pieces::Sixteen).map(Done::Sliced),
                 Ok(Task::Resort { number, run, order, batch_len }) => self.resort(number, &run, order, batch_len),
                 Err(_) => return,
             };
@@ -187,7 +187,7 @@ impl Worker {
     }
 
     fn write_run(&self, path: PathBuf, batches: Vec<Batch>, order: ShardingSpec) -> Result<(Run, u64)> {
-        let sliced = batches.into_iter().map(|batch| SlicedBatch::new(&batch, &order));
+        let sliced = batches.into_iter().map(|batch| SlicedBatch::new(&batch, &order, Pieces::One));
         let pairs = MemoryPairs::new(sliced.collect::<Result<_>>()?, order, self.on_duplicate);
         let mut sorted = pairs.span(Span::ALL)?;
         let run = Run::write(path, order, pairs.headers_at_most(), &mut *sorted)?;
