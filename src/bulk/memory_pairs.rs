@@ -293,10 +293,11 @@ impl MemorySpan<'_> {
 
 fn leave_one_of_each_key(sorted: &mut Vec<SortEntry>, on_duplicate: OnDuplicate) -> Result<()> {
     match on_duplicate {
-        OnDuplicate::Error => match sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.key == b.key)) {
-            Some([first, ..]) => return Err(duplicate_key(first.key)),
-            _ => {}
-        },
+        OnDuplicate::Error => {
+            if let Some([first, ..]) = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.key == b.key)) {
+                return Err(duplicate_key(first.key));
+            }
+        }
         OnDuplicate::KeepFirst => sorted.dedup_by_key(|entry| entry.key),
         OnDuplicate::KeepLast => sorted.dedup_by(|later, kept| {
             let same = later.key == kept.key;
