@@ -279,6 +279,16 @@ impl ShardReader {
         }
     }
 
+    /// The same where its minishard and value have been asked for.
+    #[inline]
+    pub(crate) fn get_prefetched(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
+        let value = self.in_place().and_then(|shard| self.get_from(number, shard.minishard(number)?, key));
+        match value {
+            Some(value) => Ok(value.map(Value::borrowed_from)),
+            None => self.get_any(number, key),
+        }
+    }
+
     /// Whether a key is there, in the minishard that it hashes to.
     #[inline]
     pub(crate) fn contains(&self, number: MinishardNumber, key: u64) -> Result<bool> {
@@ -296,15 +306,23 @@ impl ShardReader {
     fn get_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<&[u8]>> {
         let shard = self.in_place()?;
         let asked_for = self.prefetch_minishard(shard, number);
-        let Some(minishard) = shard.minishard(number)? else {
-            return self.is_shard_index_settled().then_some(None);
-        };
-        if !minishard.begins_in(asked_for) {
-            minishard.prefetch();
-        }
-        match self.options.verify_on_read {
-            false => minishard.get(key),
-            true => self.get_verified(number, minishard, key),
+        let minishard = shard.minishard(number)?;
+        minishard.iter().filter(|minishard| !minishard.begins_in(asked_for)).for_each(MinishardInPlace::prefetch);
+        self.get_from(number, minishard, key)
+    }
+
+    /// The value of a key in a minishard as it lies; without a minishard: it has no keys.
+    #[inline]
+    fn get_from<'a>(
+        &'a self,
+        number: MinishardNumber,
+        minishard: Option<MinishardInPlace<'a>>,
+        key: u64,
+    ) -> Option<Option<&'a [u8]>> {
+        match minishard {
+            None => self.is_shard_index_settled().then_some(None),
+            Some(minishard) if self.options.verify_on_read => self.get_verified(number, minishard, key),
+            Some(minishard) => minishard.get(key),
         }
     }
 
