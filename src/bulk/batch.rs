@@ -49,17 +49,22 @@ impl Seen {
 
 impl Batch {
     /// An empty batch with room for pairs of this cost, in the memory given if that is enough.
-    pub(crate) fn new(number: u64, mut memory: Arena, capacity: usize) -> Result<Batch> {
-        memory.truncate(0);
-        if memory.capacity() < capacity {
-            memory = Batch::memory(capacity)?;
-        }
-        Ok(Batch { number, bytes: memory, ..Batch::default() })
+    pub(crate) fn new(number: u64, memory: Arena, capacity: usize) -> Result<Batch> {
+        Ok(Batch { number, bytes: Batch::memory(memory, capacity)?, ..Batch::default() })
     }
 
-    /// Memory for a batch of this capacity, or for a part of one.
-    pub(crate) fn memory(capacity: usize) -> Result<Arena> {
+    /// Memory for a batch of this capacity, or for a part of one: that given if it is enough.
+    pub(crate) fn memory(mut given: Arena, capacity: usize) -> Result<Arena> {
+        given.truncate(0);
+        if given.capacity() >= capacity {
+            return Ok(given);
+        }
         Arena::with_capacity(capacity).map_err(|error| Error::io("get memory for", Path::new(""), error))
+    }
+
+    /// The memory, for another batch.
+    pub(crate) fn into_memory(self) -> Arena {
+        self.bytes
     }
 
     /// What a pair of these lengths adds to a batch's cost.

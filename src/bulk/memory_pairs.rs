@@ -26,14 +26,9 @@ const AHEAD: usize = 16;
 /// A header and the beginning of a value.
 const AHEAD_LINES: usize = 3;
 
-/// A batch becomes up to so many pieces, a power of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pieces {
-    /// One, which takes the fewest page faults.
-    One,
-    /// Enough for the threads that write, each still of a huge page as a rule.
-    Sixteen,
-}
+/// A batch becomes up to so many pieces, a power of two: enough for the threads that write, each still of a huge page as
+/// a rule.
+const PIECES: usize = 16;
 
 /// Batches whose pairs are in the order of slices.
 pub(crate) struct MemoryPairs {
@@ -74,7 +69,17 @@ struct SortEntry {
 
 impl SlicedBatch {
     /// Puts the pairs of a batch into the order of slices.
-    pub(crate) fn new(batch: &Batch, spec: &ShardingSpec, pieces: Pieces) -> Result<SlicedBatch> {
+    pub(crate) fn new(batch: &Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
+        SlicedBatch::of((Slicing::of(spec).count() / PIECES).max(1), batch, spec, Arena::default())
+    }
+
+    /// Puts the pairs of a batch into the order of slices, all in one piece, in the memory given if that is enough.
+    pub(crate) fn in_one_piece(batch: &Batch, spec: &ShardingSpec, memory: Arena) -> Result<SlicedBatch> {
+        SlicedBatch::of(Slicing::of(spec).count(), batch, spec, memory)
+    }
+
+    /// Puts the pairs into pieces of so many slices, the first in the memory given if that is enough.
+    fn of(slices_per_piece: usize, batch: &Batch, spec: &ShardingSpec, mut memory: Arena) -> Result<SlicedBatch> {
         let slicing = Slicing::of(spec);
         let mut lens = vec![0; slicing.count()];
         let mut slices = Vec::with_capacity(batch.pairs());
@@ -86,8 +91,9 @@ impl SlicedBatch {
                 *len += bytes.len();
             }
         }
-        let slices_per_piece = pieces.slices_of_each(slicing);
-        let mut pieces = lens.chunks(slices_per_piece).map(Piece::new).collect::<Result<Vec<Piece>>>()?;
+        let lens_of_pieces = lens.chunks(slices_per_piece);
+        let pieces = lens_of_pieces.map(|lens| Piece::new(lens, std::mem::take(&mut memory)));
+        let mut pieces = pieces.collect::<Result<Vec<Piece>>>()?;
         for (record, slice) in batch.records().zip(slices) {
             let slice = usize::from(slice);
             if let Some(piece) = pieces.get_mut(slice / slices_per_piece) {
@@ -103,24 +109,15 @@ impl SlicedBatch {
     }
 }
 
-impl Pieces {
-    fn slices_of_each(self, slicing: Slicing) -> usize {
-        match self {
-            Pieces::One => slicing.count(),
-            Pieces::Sixteen => (slicing.count() / 16).max(1),
-        }
-    }
-}
-
 impl Piece {
-    /// A piece with room for slices of these lengths.
-    fn new(lens: &[usize]) -> Result<Piece> {
+    /// A piece with room for slices of these lengths, in the memory given if that is enough.
+    fn new(lens: &[usize], memory: Arena) -> Result<Piece> {
         let (mut len, mut ends) = (0, Vec::with_capacity(lens.len()));
         for of_slice in lens {
             ends.push(len);
             len += of_slice;
         }
-        let mut bytes = Batch::memory(len)?;
+        let mut bytes = Batch::memory(memory, len)?;
         bytes.extend(len);
         Ok(Piece { bytes, ends })
     }
@@ -173,6 +170,16 @@ impl MemoryPairs {
         self.headers_at_most
     }
 
+    /// All pairs.
+    pub(crate) fn all(&self) -> MemorySpan<'_> {
+        self.memory_span(Span::ALL)
+    }
+
+    fn memory_span(&self, span: Span) -> MemorySpan<'_> {
+        let slices = span.slices(self.slicing.bits);
+        MemorySpan { pairs: self, slices, held: Held::default(), sorted: Vec::new(), next: 0, dropped: 0 }
+    }
+
     fn take(&self, number: usize) -> Vec<Piece> {
         let pieces = self.pieces.get(number);
         pieces
@@ -187,9 +194,7 @@ impl Pairs for MemoryPairs {
     }
 
     fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>> {
-        let slices = span.slices(self.slicing.bits);
-        let held = Held::default();
-        Ok(Box::new(MemorySpan { pairs: self, slices, held, sorted: Vec::new(), next: 0, dropped: 0 }))
+        Ok(Box::new(self.memory_span(span)))
     }
 }
 
@@ -232,7 +237,7 @@ impl Held {
 }
 
 /// The pairs of one span, slice by slice.
-struct MemorySpan<'a> {
+pub(crate) struct MemorySpan<'a> {
     pairs: &'a MemoryPairs,
     /// Those still to come.
     slices: Range<usize>,
@@ -244,6 +249,11 @@ struct MemorySpan<'a> {
 }
 
 impl MemorySpan<'_> {
+    /// The memory of the last pieces, for batches.
+    pub(crate) fn into_memory(self) -> impl Iterator<Item = Arena> {
+        self.held.pieces.into_iter().flatten().map(|piece| piece.bytes)
+    }
+
     fn prefetch(&self, entry: &SortEntry) {
         if let Ok(piece) = self.held.piece(entry.source) {
             prefetch::lines(piece.bytes_from(entry.offset as usize), AHEAD_LINES);

@@ -115,7 +115,7 @@ pub struct BulkLoader {
     encoded: Vec<Batch>,
     /// Batches that are being encoded.
     encoding: usize,
-    /// Memory for the next batches, touched already, and for how many more it is on its way.
+    /// Memory for the next batches, new or of spilled ones, touched already, and for how many more it is on its way.
     prepared: Vec<Arena>,
     preparing: usize,
     seen: Seen,
@@ -353,9 +353,10 @@ impl BulkLoader {
                 self.seen.merge(seen);
                 self.encoded.push(batch);
             }
-            Done::Spilled { number, run, dropped, cost_before } => {
+            Done::Spilled { number, run, dropped, memory, cost_before } => {
                 self.in_use -= cost_before;
                 self.dropped += dropped;
+                self.prepared.extend(memory);
                 self.runs.push((number, run));
             }
             Done::Sliced(_) => {} // `write_from_memory` takes these itself
@@ -374,7 +375,8 @@ impl BulkLoader {
         let count = of_a_run.count().max(1);
         let batches: Vec<Batch> = self.encoded.drain(..count).collect();
         let order = self.options.spec.unwrap_or_else(|| with_more_bits(self.planned_spec()));
-        self.workers.give(Task::Spill { batches, order })
+        let free = self.prepared.pop().unwrap_or_default();
+        self.workers.give(Task::Spill { batches, order, free })
     }
 
     /// Writes a pair that is too large for a batch as a run of its own, straight from the caller.
@@ -408,7 +410,6 @@ impl BulkLoader {
         while self.encoding + self.preparing > 0 {
             self.wait()?;
         }
-        self.prepared.clear();
         let spec = self.options.spec.unwrap_or_else(|| self.planned_spec());
         let written = match self.runs.is_empty() && self.workers.under_way() == 0 {
             true => self.write_from_memory(spec),
@@ -419,6 +420,7 @@ impl BulkLoader {
     }
 
     fn write_from_memory(&mut self, spec: ShardingSpec) -> Result<Written> {
+        self.prepared.clear();
         let batches = std::mem::take(&mut self.encoded);
         let count = batches.len();
         for batch in batches {
@@ -441,6 +443,7 @@ impl BulkLoader {
             self.spill()?;
         }
         self.wait_for_all()?;
+        self.prepared.clear();
         self.sort_again(spec)?;
         let mut runs = std::mem::take(&mut self.runs);
         runs.sort_unstable_by_key(|(number, _)| *number);
