@@ -11,8 +11,8 @@ use crate::plan::KeyStats;
 use crate::shard::PairHeader;
 use crate::spec::Encoding;
 
-/// What a pair takes beside its bytes while it is sorted: the number of its slice, and an entry of the slice being
-/// sorted, which may be all.
+/// What a pair takes beside its bytes while it is sorted: where it is and in which slice, then an entry of its piece
+/// or of the slice being sorted, which may be all.
 const SORT_COST: u64 = 40;
 
 /// Pairs one behind the other: header, prefix, value.
@@ -49,20 +49,20 @@ impl Seen {
 
 impl Batch {
     /// An empty batch with room for pairs of this cost, in the memory given if that is enough.
-    pub(crate) fn new(number: u64, memory: Arena, capacity: usize) -> Result<Batch> {
-        Ok(Batch { number, bytes: Batch::memory(memory, capacity)?, ..Batch::default() })
+    pub(crate) fn new(number: u64, mut memory: Arena, capacity: usize) -> Result<Batch> {
+        memory.truncate(0);
+        if memory.capacity() < capacity {
+            memory = Batch::memory(capacity)?;
+        }
+        Ok(Batch { number, bytes: memory, ..Batch::default() })
     }
 
-    /// Memory for a batch of this capacity, or for a part of one: that given if it is enough.
-    pub(crate) fn memory(mut given: Arena, capacity: usize) -> Result<Arena> {
-        given.truncate(0);
-        if given.capacity() >= capacity {
-            return Ok(given);
-        }
+    /// Memory for a batch of this capacity, or for a part of one.
+    pub(crate) fn memory(capacity: usize) -> Result<Arena> {
         Arena::with_capacity(capacity).map_err(|error| Error::io("get memory for", Path::new(""), error))
     }
 
-    /// The memory, for another batch.
+    /// The memory with the pairs in it.
     pub(crate) fn into_memory(self) -> Arena {
         self.bytes
     }

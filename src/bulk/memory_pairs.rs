@@ -3,8 +3,9 @@
 //! A sort of all at once would miss the cache at every step. So the pairs of each batch are first put into the order
 //! of their slices; those of one slice, of all batches together, are then sorted when their turn comes.
 //!
-//! Each batch becomes several pieces, which are given back as they are done with: the system can have them for the files
-//! that it writes, rather than memory that was never used, which may be slow to come by.
+//! Before shards are written, each batch becomes several pieces, which are given back as they are done with: the system
+//! can have them for the files that it writes, rather than memory that was never used, which may be slow to come by. A
+//! batch that is spilled stays where it is, since its memory serves the next one: only entries are put into order.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -52,8 +53,18 @@ pub(crate) struct SlicedBatch {
 /// The pairs of some neighbouring slices of a batch, those of one slice in the order of insertion.
 struct Piece {
     bytes: Arena,
-    /// Where the next pair of each slice goes; in the end, where the slice ends.
+    /// In the order of slices, if the pairs themselves are not.
+    entries: Option<Vec<Entry>>,
+    /// Where each slice ends, in the entries or else in the bytes.
     ends: Vec<usize>,
+}
+
+/// A pair of a piece.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    key: u64,
+    /// Of the header in the piece.
+    offset: usize,
 }
 
 /// A pair of a slice; the order of these is storage order, and of equal keys that of insertion.
@@ -68,39 +79,54 @@ struct SortEntry {
 }
 
 impl SlicedBatch {
-    /// Puts the pairs of a batch into the order of slices.
-    pub(crate) fn new(batch: &Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
-        SlicedBatch::of((Slicing::of(spec).count() / PIECES).max(1), batch, spec, Arena::default())
-    }
-
-    /// Puts the pairs of a batch into the order of slices, all in one piece, in the memory given if that is enough.
-    pub(crate) fn in_one_piece(batch: &Batch, spec: &ShardingSpec, memory: Arena) -> Result<SlicedBatch> {
-        SlicedBatch::of(Slicing::of(spec).count(), batch, spec, memory)
-    }
-
-    /// Puts the pairs into pieces of so many slices, the first in the memory given if that is enough.
-    fn of(slices_per_piece: usize, batch: &Batch, spec: &ShardingSpec, mut memory: Arena) -> Result<SlicedBatch> {
+    /// Puts the pairs of a batch into the order of slices, in several pieces.
+    pub(crate) fn in_pieces(batch: &Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
         let slicing = Slicing::of(spec);
         let mut lens = vec![0; slicing.count()];
-        let mut slices = Vec::with_capacity(batch.pairs());
+        let mut records = Vec::with_capacity(batch.pairs());
         for record in batch.records() {
             let (key, bytes) = record?;
             let slice = slicing.slice_of(spec.place(key));
-            slices.push(u16::try_from(slice).unwrap_or(u16::MAX)); // there are 256 at most
+            records.push((slice, bytes));
             if let Some(len) = lens.get_mut(slice) {
                 *len += bytes.len();
             }
         }
-        let lens_of_pieces = lens.chunks(slices_per_piece);
-        let pieces = lens_of_pieces.map(|lens| Piece::new(lens, std::mem::take(&mut memory)));
-        let mut pieces = pieces.collect::<Result<Vec<Piece>>>()?;
-        for (record, slice) in batch.records().zip(slices) {
-            let slice = usize::from(slice);
+        let slices_per_piece = (slicing.count() / PIECES).max(1);
+        let mut pieces = lens.chunks(slices_per_piece).map(Piece::new).collect::<Result<Vec<Piece>>>()?;
+        for (slice, bytes) in records {
             if let Some(piece) = pieces.get_mut(slice / slices_per_piece) {
-                piece.push(slice % slices_per_piece, record?.1);
+                piece.push(slice % slices_per_piece, bytes);
             }
         }
         Ok(SlicedBatch { number: batch.number, pairs: batch.pairs(), slices_per_piece, pieces })
+    }
+
+    /// Puts entries of the pairs into the order of slices; the batch stays as it is, in one piece.
+    pub(crate) fn in_place(batch: Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
+        let slicing = Slicing::of(spec);
+        let (mut lens, mut offset) = (vec![0; slicing.count()], 0);
+        let mut unordered = Vec::with_capacity(batch.pairs());
+        for record in batch.records() {
+            let (key, bytes) = record?;
+            let slice = slicing.slice_of(spec.place(key));
+            unordered.push((slice, Entry { key, offset }));
+            offset += bytes.len();
+            if let Some(len) = lens.get_mut(slice) {
+                *len += 1;
+            }
+        }
+        let mut ends = starts_of(&lens);
+        let mut entries = vec![Entry::default(); unordered.len()];
+        for (slice, entry) in unordered {
+            let at = ends.get_mut(slice).map(|end| std::mem::replace(end, *end + 1));
+            if let Some(place) = at.and_then(|at| entries.get_mut(at)) {
+                *place = entry;
+            }
+        }
+        let (number, pairs) = (batch.number, batch.pairs());
+        let piece = Piece { bytes: batch.into_memory(), entries: Some(entries), ends };
+        Ok(SlicedBatch { number, pairs, slices_per_piece: slicing.count(), pieces: vec![piece] })
     }
 
     /// The number of the batch.
@@ -109,19 +135,22 @@ impl SlicedBatch {
     }
 }
 
+/// Where slices of these lengths start.
+fn starts_of(lens: &[usize]) -> Vec<usize> {
+    let starts = lens.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len)));
+    starts.collect()
+}
+
 impl Piece {
-    /// A piece with room for slices of these lengths, in the memory given if that is enough.
-    fn new(lens: &[usize], memory: Arena) -> Result<Piece> {
-        let (mut len, mut ends) = (0, Vec::with_capacity(lens.len()));
-        for of_slice in lens {
-            ends.push(len);
-            len += of_slice;
-        }
-        let mut bytes = Batch::memory(memory, len)?;
+    /// A piece with room for slices of these lengths, which end where they start until pairs are added.
+    fn new(lens: &[usize]) -> Result<Piece> {
+        let len = lens.iter().sum();
+        let mut bytes = Batch::memory(len)?;
         bytes.extend(len);
-        Ok(Piece { bytes, ends })
+        Ok(Piece { bytes, entries: None, ends: starts_of(lens) })
     }
 
+    /// Adds a pair to a slice.
     #[inline]
     fn push(&mut self, slice: usize, record: &[u8]) {
         let Some(end) = self.ends.get_mut(slice) else { return };
@@ -135,11 +164,22 @@ impl Piece {
         self.bytes.is_empty()
     }
 
-    /// Where a slice begins, and its bytes.
-    fn slice(&self, slice: usize) -> (usize, &[u8]) {
+    /// Visits the pairs of a slice.
+    #[inline]
+    fn visit(&self, slice: usize, mut visit: impl FnMut(Entry)) -> Result<()> {
         let start = slice.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         let end = self.ends.get(slice).copied().unwrap_or(start);
-        (start, self.bytes.get(start..end).unwrap_or_default())
+        if let Some(entries) = &self.entries {
+            entries.get(start..end).unwrap_or_default().iter().for_each(|entry| visit(*entry));
+            return Ok(());
+        }
+        let mut offset = start;
+        for record in Records::of(self.bytes.get(start..end).unwrap_or_default()) {
+            let (key, bytes) = record?;
+            visit(Entry { key, offset });
+            offset += bytes.len();
+        }
+        Ok(())
     }
 
     #[inline]
@@ -285,13 +325,10 @@ impl MemorySpan<'_> {
         let MemorySpan { pairs, sorted, .. } = self;
         sorted.clear();
         for (source, piece) in self.held.sources() {
-            let (mut offset, bytes) = piece.slice(slice);
-            for record in Records::of(bytes) {
-                let (key, bytes) = record?;
-                let at = u32::try_from(offset).unwrap_or(u32::MAX); // pieces are smaller
-                sorted.push(SortEntry { place: pairs.spec.place(key), key, source, offset: at });
-                offset += bytes.len();
-            }
+            piece.visit(slice, |Entry { key, offset }| {
+                let offset = u32::try_from(offset).unwrap_or(u32::MAX); // pieces are smaller
+                sorted.push(SortEntry { place: pairs.spec.place(key), key, source, offset });
+            })?;
         }
         sorted.sort_unstable();
         let before = sorted.len();

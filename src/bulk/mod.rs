@@ -375,8 +375,7 @@ impl BulkLoader {
         let count = of_a_run.count().max(1);
         let batches: Vec<Batch> = self.encoded.drain(..count).collect();
         let order = self.options.spec.unwrap_or_else(|| with_more_bits(self.planned_spec()));
-        let free = self.prepared.pop().unwrap_or_default();
-        self.workers.give(Task::Spill { batches, order, free })
+        self.workers.give(Task::Spill { batches, order })
     }
 
     /// Writes a pair that is too large for a batch as a run of its own, straight from the caller.

@@ -21,8 +21,8 @@ pub(crate) enum Task {
     Prepare { capacity: usize, len: usize },
     /// Encode and check the pairs of a batch.
     Encode(Batch),
-    /// Sort the pairs of batches and write them as a run; `free` is memory for this.
-    Spill { batches: Vec<Batch>, order: ShardingSpec, free: Arena },
+    /// Sort the pairs of batches and write them as a run.
+    Spill { batches: Vec<Batch>, order: ShardingSpec },
     /// Put a batch into slices.
     Slice(Batch, ShardingSpec),
     /// Read a run and write it in another order.
@@ -131,7 +131,7 @@ fn locked(stats: &Mutex<KeyStats>) -> std::sync::MutexGuard<'_, KeyStats> {
 }
 
 fn prepare(capacity: usize, len: usize) -> Result<Done> {
-    let mut memory = Batch::memory(Arena::default(), capacity)?;
+    let mut memory = Batch::memory(capacity)?;
     memory.touch(len);
     Ok(Done::Prepared(memory))
 }
@@ -153,8 +153,8 @@ impl Worker {
             let done = match task {
                 Ok(Task::Prepare { capacity, len }) => prepare(capacity, len),
                 Ok(Task::Encode(batch)) => self.encode(batch),
-                Ok(Task::Spill { batches, order, free }) => self.spill(batches, order, free),
-                Ok(Task::Slice(batch, spec)) => SlicedBatch::new(&batch, &spec).map(Done::Sliced),
+                Ok(Task::Spill { batches, order }) => self.spill(batches, order),
+                Ok(Task::Slice(batch, spec)) => SlicedBatch::in_pieces(&batch, &spec).map(Done::Sliced),
                 Ok(Task::Resort { number, run, order, batch_len }) => self.resort(number, &run, order, batch_len),
                 Err(_) => return,
             };
@@ -171,39 +171,26 @@ impl Worker {
         Ok(Done::Encoded { batch, seen, cost_before })
     }
 
-    fn spill(&self, batches: Vec<Batch>, order: ShardingSpec, free: Arena) -> Result<Done> {
+    fn spill(&self, batches: Vec<Batch>, order: ShardingSpec) -> Result<Done> {
         let number = batches.first().map_or(0, |batch| batch.number);
         let cost_before = batches.iter().map(Batch::cost).sum();
-        let (run, dropped, memory) = self.write_run(run_path(&self.spill_dir, number), batches, order, free)?;
+        let (run, dropped, memory) = self.write_run(run_path(&self.spill_dir, number), batches, order)?;
         Ok(Done::Spilled { number, run, dropped, memory, cost_before })
     }
 
     fn resort(&self, number: u64, run: &Run, order: ShardingSpec, batch_len: usize) -> Result<Done> {
         let path = run_path(&self.spill_dir, number).with_extension("sorted");
-        let (run, dropped, _) = self.write_run(path, run.read_batches(batch_len)?, order, Arena::default())?;
+        let (run, dropped, _) = self.write_run(path, run.read_batches(batch_len)?, order)?;
         self.progress.add(run.len());
         Ok(Done::Spilled { number, run, dropped, memory: Vec::new(), cost_before: 0 })
     }
 
     /// Writes batches as a run; returns how many pairs were dropped and the memory of the batches too.
-    ///
-    /// Each batch but the first is sliced into the memory of the one before it, which no page fault slows down.
-    fn write_run(
-        &self,
-        path: PathBuf,
-        batches: Vec<Batch>,
-        order: ShardingSpec,
-        mut free: Arena,
-    ) -> Result<(Run, u64, Vec<Arena>)> {
-        let mut sliced = Vec::with_capacity(batches.len());
-        for batch in batches {
-            sliced.push(SlicedBatch::in_one_piece(&batch, &order, free)?);
-            free = batch.into_memory();
-        }
-        let pairs = MemoryPairs::new(sliced, order, self.on_duplicate);
+    fn write_run(&self, path: PathBuf, batches: Vec<Batch>, order: ShardingSpec) -> Result<(Run, u64, Vec<Arena>)> {
+        let sliced = batches.into_iter().map(|batch| SlicedBatch::in_place(batch, &order));
+        let pairs = MemoryPairs::new(sliced.collect::<Result<_>>()?, order, self.on_duplicate);
         let mut sorted = pairs.all();
         let run = Run::write(path, order, pairs.headers_at_most(), &mut sorted)?;
-        let dropped = sorted.dropped();
-        Ok((run, dropped, sorted.into_memory().chain([free]).collect()))
+        Ok((run, sorted.dropped(), sorted.into_memory().collect()))
     }
 }
