@@ -458,7 +458,7 @@ impl Container for BcolzArray {
     }
 
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        let mut report = VerifyReport::new(level);
+        let mut report = VerifyReport::of_files(level);
         self.verify_into(&mut report);
         Ok(report)
     }
