@@ -158,18 +158,62 @@ impl ZarrMetadata {
     ///
     /// Errors: `InvalidInput` if the chunks do not divide the shards.
     pub fn sharded(&self, shard_shape: &[u64], index_location: Option<IndexLocation>) -> Result<ZarrMetadata> {
+        self.in_shards(shard_shape, &self.chunk_shape, index_location)
+    }
+
+    /// The same array in chunks of another shape, with the codecs that its chunks have now, in shards of that shape.
+    ///
+    /// The rest is as of [`sharded`](ZarrMetadata::sharded).
+    ///
+    /// Errors: `InvalidInput` if the shape of a chunk does not have a length above 0 for each axis, or chunks do not
+    /// divide the shards; `Unsupported` for nested sharding.
+    pub fn rechunked(
+        &self,
+        chunk_shape: &[u64],
+        shard_shape: &[u64],
+        index_location: Option<IndexLocation>,
+    ) -> Result<ZarrMetadata> {
+        if chunk_shape.len() != self.shape.len() || chunk_shape.contains(&0) {
+            return Err(Error::invalid_input(format!(
+                "expected the shape of a chunk, a length above 0 for each of {} axes, found {chunk_shape:?}",
+                self.shape.len()
+            )));
+        }
+        self.check_encodable()?;
+        self.in_shards(shard_shape, chunk_shape, index_location)
+    }
+
+    /// Errors: `Unsupported` if chunks cannot be encoded, since they are shards themselves.
+    pub(super) fn check_encodable(&self) -> Result<()> {
+        let (codecs, _) = self.chunk_codecs();
+        if self.is_sharded() && matches!(codecs.serializer, Serializer::Sharding(_)) {
+            let message = "expected chunks that are no shards themselves, found nested sharding";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(())
+    }
+
+    fn in_shards(
+        &self,
+        shard_shape: &[u64],
+        chunk_shape: &[u64],
+        index_location: Option<IndexLocation>,
+    ) -> Result<ZarrMetadata> {
         let fits = shard_shape.len() == self.shape.len()
             && !shard_shape.contains(&0)
-            && divide(shard_shape, &self.chunk_shape).is_some();
+            && divide(shard_shape, chunk_shape).is_some();
         if !fits {
             return Err(Error::invalid_input(format!(
-                "expected the shape of a shard that chunks of {:?} divide evenly, found {shard_shape:?}",
-                self.chunk_shape
+                "expected the shape of a shard that chunks of {chunk_shape:?} divide evenly, found {shard_shape:?}"
             )));
         }
         let parts = CodecParts::of(self)?;
         let location = index_location.or(self.sharding().map(|sharding| sharding.index.location()));
-        let chunk_shape = self.sharding().map_or(&self.chunk_shape, |sharding| &sharding.chunk_shape);
+        // as the sharding codec sees it, behind what turns the axes of whole shards
+        let chunk_shape = match self.is_sharded() {
+            true => self.codecs.transpose.apply(chunk_shape),
+            false => chunk_shape.to_vec(),
+        };
         let codecs = format!(
             "[{}{{\"name\": \"sharding_indexed\", \"configuration\": {{\"chunk_shape\": {}, \"codecs\": [{}], \
              \"index_codecs\": {}, \"index_location\": \"{}\"}}}}]",
@@ -177,7 +221,7 @@ impl ZarrMetadata {
                 _ = write!(text, "{codec}, ");
                 text
             }),
-            list(chunk_shape),
+            list(&chunk_shape),
             parts.chunk.join(", "),
             parts.index.as_deref().unwrap_or(INDEX_CODECS),
             location.unwrap_or(IndexLocation::End).as_str(),
@@ -189,11 +233,7 @@ impl ZarrMetadata {
     ///
     /// Errors: `Unsupported` for nested sharding: each file would be a shard again, and the chunks would be others.
     pub fn unsharded(&self) -> Result<ZarrMetadata> {
-        let (codecs, _) = self.chunk_codecs();
-        if self.is_sharded() && matches!(codecs.serializer, Serializer::Sharding(_)) {
-            let message = "expected chunks that are no shards themselves, found nested sharding";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        self.check_encodable()?;
         let parts = CodecParts::of(self)?;
         let codecs = [parts.before, parts.chunk].concat().join(", ");
         self.with(&self.chunk_shape, &format!("[{codecs}]"))
