@@ -140,8 +140,8 @@ impl ZarrMetadata {
 
     /// The bytes of a chunk from its elements: the whole chunk, in C order and little endian.
     ///
-    /// gzip and zstd compress at a level of their own, blosc with LZ4 and byte shuffle; what is told by the bytes
-    /// themselves need not be as the metadata say.
+    /// gzip and zstd compress at a level of their own, blosc with LZ4 and the shuffle that the metadata say; what is told
+    /// by the bytes themselves need not be as they say.
     ///
     /// Errors: `InvalidInput` if there are not as many elements, `Unsupported` for nested sharding.
     pub fn encode_chunk(&self, elements: &[u8]) -> Result<Vec<u8>> {
