@@ -5,6 +5,8 @@
 //! A crash is tried after every operation on the file system, with every kind of loss of what was not synced by then
 //! ([`Loss`]).
 
+#![cfg(all(unix, feature = "zarr", feature = "bcolz"))]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,12 +23,14 @@ use crate::verify::VerifyLevel;
 /// What there is: `None` if nothing is at the place. Reading it checks that all of it fits together.
 type State = Option<Vec<Vec<u8>>>;
 
+type Change = dyn Fn(&Path) -> Result<()>;
+
 /// One change of one data set, at a path.
 struct Case {
     name: String,
     /// Makes what is there before; the scene is empty.
     prepare: Box<dyn Fn(&Path)>,
-    change: Box<dyn Fn(&Path) -> Result<()>>,
+    change: Box<Change>,
     state: fn(&Path) -> State,
     /// The change of the next writer, who finds this state; checks what it makes of it.
     next: fn(&Path, State),
@@ -165,9 +169,9 @@ fn next_of_table(path: &Path, found: State) {
 }
 
 fn bcolz_cases() -> Vec<Case> {
-    type Change = fn(&mut BcolzWriter) -> Result<()>;
+    type ArrayChange = fn(&mut BcolzWriter) -> Result<()>;
     type TableChange = fn(&mut BcolzTableWriter) -> Result<()>;
-    let changes: [(&str, Change); 7] = [
+    let changes: [(&str, ArrayChange); 7] = [
         ("an append to the last chunk", |writer| writer.append(&rows(90, 3))),
         ("an append to many chunks", |writer| writer.append(&rows(90, 58))),
         ("a cut within a chunk", |writer| writer.truncate(12)),

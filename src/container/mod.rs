@@ -10,7 +10,7 @@ pub mod bcolz;
 pub mod blosc;
 #[cfg(feature = "bcolz")]
 pub mod bloscpack;
-#[cfg(all(test, unix, feature = "zarr", feature = "bcolz"))]
+#[cfg(test)]
 mod crash_tests;
 #[cfg(feature = "zarr")]
 mod crc32c;

@@ -1,7 +1,5 @@
 //! `zarr.json` of an array: shape, chunks, codecs, and everything else as it was given.
 
-use std::fmt::Write;
-
 use serde_json::value::RawValue;
 
 use crate::container::zarr::chunk_key::ChunkKeyEncoding;
@@ -154,7 +152,8 @@ impl ZarrMetadata {
 
     /// The same array with the same chunks, in shards of that shape.
     ///
-    /// Compression and checksums of whole shards are left away. `index_location`: `None` keeps it, or takes the end.
+    /// Compression and checksums of whole shards are left away, and what turned their axes turns those of chunks.
+    /// `index_location`: `None` keeps it, or takes the end.
     ///
     /// Errors: `InvalidInput` if the chunks do not divide the shards.
     pub fn sharded(&self, shard_shape: &[u64], index_location: Option<IndexLocation>) -> Result<ZarrMetadata> {
@@ -209,20 +208,13 @@ impl ZarrMetadata {
         }
         let parts = CodecParts::of(self)?;
         let location = index_location.or(self.sharding().map(|sharding| sharding.index.location()));
-        // as the sharding codec sees it, behind what turns the axes of whole shards
-        let chunk_shape = match self.is_sharded() {
-            true => self.codecs.transpose.apply(chunk_shape),
-            false => chunk_shape.to_vec(),
-        };
+        // what turned the axes of whole shards turns those of chunks: to their bytes it is the same, and zarr-python takes
+        // the shape of a chunk for that of an array whose axes are not turned yet
         let codecs = format!(
-            "[{}{{\"name\": \"sharding_indexed\", \"configuration\": {{\"chunk_shape\": {}, \"codecs\": [{}], \
+            "[{{\"name\": \"sharding_indexed\", \"configuration\": {{\"chunk_shape\": {}, \"codecs\": [{}], \
              \"index_codecs\": {}, \"index_location\": \"{}\"}}}}]",
-            parts.before.iter().fold(String::new(), |mut text, codec| {
-                _ = write!(text, "{codec}, ");
-                text
-            }),
-            list(&chunk_shape),
-            parts.chunk.join(", "),
+            list(chunk_shape),
+            [parts.before, parts.chunk].concat().join(", "),
             parts.index.as_deref().unwrap_or(INDEX_CODECS),
             location.unwrap_or(IndexLocation::End).as_str(),
         );
