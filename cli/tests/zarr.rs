@@ -41,7 +41,7 @@ fn an_array_answers_the_verbs_of_a_database() {
     let info: Json = serde_json::from_str(sharddb(["info", &array, "--json"]).expect(0).text()).unwrap();
     assert_eq!((&info["format"], &info["chunk_shape"]), (&json!("zarr_v3"), &json!([16, 16])));
     assert!(sharddb(["info", &array]).expect(0).text().contains("chunk_shape"));
-    assert!(sharddb(["verify", &array]).expect(0).stderr.contains("42 keys"));
+    assert!(sharddb(["verify", &array]).expect(0).stderr.contains("42 chunks"));
 }
 
 #[test]
