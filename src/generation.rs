@@ -188,6 +188,17 @@ impl Generation {
         }
     }
 
+    /// The same where its minishard and value have been asked for.
+    #[inline]
+    pub(crate) fn get_prefetched(&self, key: u64) -> Result<Option<Value<'_>>> {
+        let location = self.spec.locate(key);
+        match self.shard(location.shard) {
+            Ok(Some(shard)) => shard.reader().get_prefetched(location.minishard, key),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.at_key(key)),
+        }
+    }
+
     /// The same with the shard that the value lies in.
     pub(crate) fn get_with_shard(&self, key: u64) -> Result<Option<(&Shard, Value<'_>)>> {
         let location = self.spec.locate(key);

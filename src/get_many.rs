@@ -61,7 +61,7 @@ impl Snapshot {
             for (at, (key, value)) in group.iter().zip(values).enumerate() {
                 let value = match value {
                     Some(value) if !verify => Ok(value.map(Value::borrowed_from)),
-                    _ => self.get(*key),
+                    _ => self.generation.get_prefetched(*key),
                 };
                 f(group_number * GROUP + at, value)?;
             }

@@ -21,6 +21,14 @@ pub(crate) fn lines_from(bytes: &[u8], lines: usize) {
     (0..lines).for_each(|line| address(start.wrapping_add(line * LINE)));
 }
 
+/// Asks for `lines` cache lines from `at` on, counted from the beginning of `bytes`, which will be wanted once: they are
+/// not to drive out what the processor's larger caches hold.
+#[inline]
+pub(crate) fn lines_once(bytes: &[u8], at: usize, lines: usize) {
+    let start = bytes.as_ptr().wrapping_add(at);
+    (0..lines).for_each(|line| address_once(start.wrapping_add(line * LINE)));
+}
+
 /// Asks for the cache line in which `bytes` begin.
 #[inline]
 pub(crate) fn line(bytes: &[u8]) {
@@ -43,6 +51,21 @@ fn address(at: *const u8) {
         _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn address_once(at: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
+    // SAFETY: as above.
+    #[expect(unsafe_code, reason = "the instruction is an intrinsic")]
+    unsafe {
+        _mm_prefetch::<_MM_HINT_NTA>(at.cast());
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn address_once(_: *const u8) {}
 
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]

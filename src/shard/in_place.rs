@@ -8,10 +8,14 @@ use crate::format::checks::{self, ChecksPlace};
 use crate::format::minishard_index::{ROW_LEN, RawIndex, Row, SCAN_LIMIT, SmallIndex};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::prefetch;
+use crate::shard::minishard_lines;
 use crate::spec::{Location, MinishardNumber};
 
 /// Cache lines asked for at the beginning of a minishard: its index at 4 to 8 keys, and the first values.
 const MINISHARD_LINES: usize = 8;
+
+/// The same where the first line is remembered: the index does not begin with it, and asked for early more of them pay.
+const REMEMBERED_LINES: usize = 10;
 
 /// A shard whose bytes are in memory.
 #[derive(Clone, Copy)]
@@ -57,6 +61,13 @@ impl<'a> ShardInPlace<'a> {
         prefetch::line_at(self.behind, usize::try_from(units << UNIT).unwrap_or(0));
     }
 
+    /// Asks for a minishard by where it begins as remembered, to the cache line, before its entry tells. The processor is told
+    /// not to keep these lines, so that what it does keep, such as what is remembered, stays in its caches.
+    #[inline]
+    pub(crate) fn prefetch_at(&self, position: u64) {
+        prefetch::lines_once(self.behind, usize::try_from(position).unwrap_or(0), REMEMBERED_LINES);
+    }
+
     /// A minishard by its shard index entry; `Some(None)` if it has no keys.
     #[inline]
     pub(crate) fn minishard(&self, number: MinishardNumber) -> Option<Option<MinishardInPlace<'a>>> {
@@ -72,6 +83,16 @@ impl<'a> MinishardInPlace<'a> {
         if let Some(from_index) = usize::try_from(self.index.start).ok().and_then(|start| self.behind.get(start..)) {
             prefetch::lines_from(from_index, MINISHARD_LINES);
         }
+    }
+
+    pub(crate) fn index(&self) -> RelativeRange {
+        self.index
+    }
+
+    /// Whether its index begins in the cache line at this position.
+    #[inline]
+    pub(crate) fn begins_in(&self, line: Option<u64>) -> bool {
+        line == Some(minishard_lines::line_of(self.index.start))
     }
 
     /// Asks for the index alone.

@@ -4,6 +4,7 @@ mod cache;
 mod entries;
 mod extents;
 mod in_place;
+mod minishard_lines;
 mod reader;
 mod sections;
 mod writer;

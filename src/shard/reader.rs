@@ -16,6 +16,7 @@ use crate::shard::cache::{Cached, CachedIndex, MinishardCache};
 use crate::shard::entries::{Pass, Rows, ShardEntries, ShardKeys};
 use crate::shard::extents::Extents;
 use crate::shard::in_place::{MinishardInPlace, ShardInPlace};
+use crate::shard::minishard_lines::MinishardLines;
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
 
@@ -76,6 +77,7 @@ pub(crate) struct ShardReader {
     options: ReadOptions,
     /// Raw, in one file: lookups may read it as it lies, if it is in memory.
     in_place: bool,
+    lines: MinishardLines,
     cache: Arc<MinishardCache>,
     /// The CRC-32 that the manifest states for the shard index.
     shard_index_crc32: Option<u32>,
@@ -234,11 +236,16 @@ impl ShardReader {
         let base = if files.data.is_some() { 0 } else { spec.shard_index_len() };
         let raw = spec.minishard_index_encoding() == Encoding::Raw && spec.data_encoding() == Encoding::Raw;
         let in_place = raw && files.data.is_none();
+        let behind = match in_place {
+            true => files.shard_index.in_memory().and_then(|bytes| (bytes.len() as u64).checked_sub(base)),
+            false => None,
+        };
         ShardReader {
             number,
             spec,
             layout,
             in_place,
+            lines: behind.map_or_else(MinishardLines::none, |len| MinishardLines::new(spec.minishards(), len)),
             files,
             base,
             options,
@@ -272,6 +279,16 @@ impl ShardReader {
         }
     }
 
+    /// The same where its minishard and value have been asked for.
+    #[inline]
+    pub(crate) fn get_prefetched(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
+        let value = self.in_place().and_then(|shard| self.get_from(number, shard.minishard(number)?, key));
+        match value {
+            Some(value) => Ok(value.map(Value::borrowed_from)),
+            None => self.get_any(number, key),
+        }
+    }
+
     /// Whether a key is there, in the minishard that it hashes to.
     #[inline]
     pub(crate) fn contains(&self, number: MinishardNumber, key: u64) -> Result<bool> {
@@ -288,15 +305,45 @@ impl ShardReader {
     #[inline]
     fn get_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<&[u8]>> {
         let shard = self.in_place()?;
-        shard.prefetch_page(number, self.spec.minishard_bits());
-        let Some(minishard) = shard.minishard(number)? else {
-            return self.is_shard_index_settled().then_some(None);
-        };
-        minishard.prefetch();
-        match self.options.verify_on_read {
-            false => minishard.get(key),
-            true => self.get_verified(number, minishard, key),
+        let asked_for = self.prefetch_minishard(shard, number);
+        let minishard = shard.minishard(number)?;
+        minishard.iter().filter(|minishard| !minishard.begins_in(asked_for)).for_each(MinishardInPlace::prefetch);
+        self.get_from(number, minishard, key)
+    }
+
+    /// The value of a key in a minishard as it lies; without a minishard: it has no keys.
+    #[inline]
+    fn get_from<'a>(
+        &'a self,
+        number: MinishardNumber,
+        minishard: Option<MinishardInPlace<'a>>,
+        key: u64,
+    ) -> Option<Option<&'a [u8]>> {
+        match minishard {
+            None => self.is_shard_index_settled().then_some(None),
+            Some(minishard) if self.options.verify_on_read => self.get_verified(number, minishard, key),
+            Some(minishard) => minishard.get(key),
         }
+    }
+
+    /// Asks for a minishard before its entry has come: for its lines if they are remembered, else for its page, probably.
+    /// The line asked for, if any.
+    #[inline]
+    fn prefetch_minishard(&self, shard: ShardInPlace<'_>, number: MinishardNumber) -> Option<u64> {
+        let position = self.lines.position(number.0);
+        match position {
+            Some(position) => shard.prefetch_at(position),
+            None => {
+                shard.prefetch_page(number, self.spec.minishard_bits());
+                self.learn_lines(shard, number);
+            }
+        }
+        position
+    }
+
+    #[cold]
+    fn learn_lines(&self, shard: ShardInPlace<'_>, number: MinishardNumber) {
+        self.lines.learn(number.0, |number| Some(shard.minishard(MinishardNumber(number))??.index()));
     }
 
     /// Whether the shard index need not be compared, or has been.
