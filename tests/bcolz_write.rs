@@ -11,12 +11,12 @@ use std::path::Path;
 
 use common::{Scratch, data, directory_bytes, json, xorshift};
 use serde_json::json;
-use sharddb::container::Container;
 use sharddb::container::bcolz::{
     BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, ByteOrder, Layout, Order,
 };
 use sharddb::container::blosc::Shuffle;
 use sharddb::container::bloscpack::{Bloscpack, Checksum, Replaced};
+use sharddb::container::{Container, Form};
 use sharddb::{ErrorKind, VerifyLevel};
 
 const LAYOUTS: [Layout; 2] = [Layout::Shipped, Layout::Superchunks];
@@ -296,27 +296,35 @@ fn tables_grow_and_shrink_as_one() {
     }
 }
 
-/// In the layout as shipped an append is done when the sizes say so: what a writer that died left is not shown, and
-/// the next one goes over it.
+/// An append is done when the sizes say so: what a writer that died left is not shown, and the next one goes over it.
 #[test]
 fn an_append_that_was_not_finished_does_not_show() {
-    let scratch = Scratch::new();
-    let root = scratch.path().join("array");
-    let mut writer = BcolzOptions::new().chunk_rows(100).create_array(&root, "int32", &[]).unwrap();
-    writer.append(&numbers(0, 250)).unwrap();
-    let sizes = fs::read(root.join("meta/sizes")).unwrap();
-    writer.append(&numbers(250, 300)).unwrap();
-    fs::write(root.join("meta/sizes"), sizes).unwrap();
+    for layout in LAYOUTS {
+        let scratch = Scratch::new();
+        let root = scratch.path().join("array");
+        let mut options = BcolzOptions::new();
+        options.layout(layout).chunk_rows(100).superchunk_chunks(4);
+        let mut writer = options.create_array(&root, "int32", &[]).unwrap();
+        writer.append(&numbers(0, 250)).unwrap();
+        let sizes = fs::read(root.join("meta/sizes")).unwrap();
+        writer.append(&numbers(250, 300)).unwrap();
+        fs::write(root.join("meta/sizes"), sizes).unwrap();
 
-    let array = BcolzArray::open(&root).unwrap();
-    assert_eq!((array.rows(), array.nchunks()), (250, 3));
-    assert_eq!(array.read_rows(0..250).unwrap(), numbers(0, 250));
-    assert_eq!(array.get(2, sharddb::container::Form::Decoded).unwrap().unwrap().len(), 200);
-    assert!(!array.verify(VerifyLevel::Data).unwrap().findings().is_empty(), "it is told");
+        let array = BcolzArray::open(&root).unwrap();
+        assert_eq!((array.rows(), array.nchunks()), (250, 3));
+        assert_eq!(array.read_rows(0..250).unwrap(), numbers(0, 250));
+        assert!(array.read_rows(0..251).is_err());
+        let decoded = |key| array.get(key, Form::Decoded).unwrap().map(|chunk| chunk.len());
+        assert_eq!((decoded(2), decoded(3)), (Some(200), None));
+        assert_eq!(array.keys().map(Result::unwrap).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(!array.verify(VerifyLevel::Data).unwrap().findings().is_empty(), "it is told");
 
-    let mut writer = BcolzWriter::open(&root).unwrap();
-    writer.append(&numbers(250, 300)).unwrap();
-    assert_holds(&root, &numbers(0, 550));
+        let mut writer = BcolzWriter::open(&root).unwrap();
+        writer.replace_chunk(2, &numbers(900, 50)).unwrap();
+        assert_holds(&root, &[numbers(0, 200), numbers(900, 50)].concat());
+        writer.append(&numbers(250, 300)).unwrap();
+        assert_holds(&root, &[numbers(0, 200), numbers(900, 50), numbers(250, 300)].concat());
+    }
 }
 
 #[test]
@@ -339,7 +347,11 @@ fn what_cannot_be_made_is_refused_before_anything_is() {
         assert!(!root.exists());
     }
     fs::create_dir(&root).unwrap();
-    assert_eq!(new().create_array(&root, "int32", &[]).map(drop).unwrap_err().kind(), ErrorKind::Io, "there already");
+    assert_eq!(
+        new().create_array(&root, "int32", &[]).map(drop).unwrap_err().kind(),
+        ErrorKind::InvalidInput,
+        "there already"
+    );
 }
 
 /// A copy of a data set that a test may change.

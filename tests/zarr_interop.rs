@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use common::{data, name, sets};
 use serde_json::json;
 use sharddb::container::zarr::{
-    IndexLocation, PrecomputedOptions, ShardUpdate, UpdateStrategy, ZarrArray, ZarrMetadata, ZarrWriter, copy,
+    IndexLocation, PrecomputedOptions, ShardUpdate, UpdateStrategy, ZarrArray, ZarrMetadata, ZarrWriter, copy, rechunk,
 };
 
 const GO_ON: fn(u64, u64) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
@@ -66,11 +66,13 @@ fn writes_data_sets_for_other_readers() {
     }
 }
 
-/// The same chunks in other files.
+/// The same chunks in other files, and other chunks.
 fn repacked(place: &Place, directory: &Path) {
     let source = ZarrArray::open(directory).unwrap();
     let metadata = source.metadata();
     let doubled: Vec<u64> = metadata.chunk_shape().iter().map(|len| len * 2).collect();
+    // slices along the first axis
+    let first: Vec<u64> = doubled.iter().enumerate().map(|(axis, len)| if axis == 0 { 1 } else { *len }).collect();
     let ways = [
         ("unpacked", metadata.unsharded()),
         ("start", metadata.sharded(&doubled, Some(IndexLocation::Start))),
@@ -81,6 +83,15 @@ fn repacked(place: &Place, directory: &Path) {
         let what = json!({"kind": "array", "like": directory.to_str().unwrap()});
         let target = place.set(&format!("{way}-{}", name(directory)), what);
         copy(&source, target, &metadata, GO_ON).unwrap();
+    }
+    let odd: Vec<u64> = metadata.chunk_shape().iter().map(|len| len + 3).collect();
+    for (way, chunk, shard) in
+        [("cut-odd", &odd, &odd), ("cut-larger", &doubled, &doubled), ("cut-first", &first, &doubled)]
+    {
+        let Ok(metadata) = metadata.rechunked(chunk, shard, None) else { continue }; // nested
+        let what = json!({"kind": "array", "like": directory.to_str().unwrap()});
+        let target = place.set(&format!("{way}-{}", name(directory)), what);
+        rechunk(&source, target, &metadata, GO_ON).unwrap();
     }
 }
 

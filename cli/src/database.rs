@@ -29,22 +29,51 @@ impl Database {
         self.opening.open(&self.path)
     }
 
-    /// Opens whatever is there.
-    pub(crate) fn open_any(&self) -> Result<Opened> {
-        self.opening.open_any(&self.path)
-    }
-
-    /// Opens the table that is there; `None` if there is none.
-    pub(crate) fn open_table(&self) -> Result<Option<BcolzTable>> {
-        if self.opening.is_described() || !BcolzTable::is_at(&self.path) {
-            return Ok(None);
-        }
-        Ok(Some(BcolzTable::open_with(&self.path, &self.opening.container_options())?))
-    }
-
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The path of a database or of a container of another format, and how to open it.
+#[derive(Debug, Args)]
+pub(crate) struct AnyDatabase {
+    #[command(flatten)]
+    database: Database,
+    #[command(flatten)]
+    column: Column,
+}
+
+impl AnyDatabase {
+    /// Opens whatever is there; of a table the column that was named.
+    pub(crate) fn open(&self) -> Result<Opened> {
+        self.database.opening.open_any(self.path(), &self.column)
+    }
+
+    /// Opens the table that is there, if all of it is meant; `None` if there is none, or a column was named.
+    pub(crate) fn open_table(&self) -> Result<Option<BcolzTable>> {
+        let opening = &self.database.opening;
+        match self.column.column {
+            None if opening.is_table(self.path()) => opening.open_table(self.path()).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens the database and pins its generation.
+    pub(crate) fn open_database(&self) -> Result<Snapshot> {
+        self.database.open()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.database.path()
+    }
+}
+
+/// Which column of a table.
+#[derive(Debug, Args)]
+pub(crate) struct Column {
+    /// The column, where DB is a bcolz table: its chunks are what the keys stand for. Same as DB/NAME
+    #[arg(long, help_heading = HEADING, value_name = "NAME")]
+    column: Option<String>,
 }
 
 /// What was found at a path.
@@ -91,12 +120,33 @@ enum Storage {
 }
 
 impl Opening {
-    /// Opens whatever is at `path`.
-    pub(crate) fn open_any(&self, path: &Path) -> Result<Opened> {
+    /// Opens whatever is at `path`; of a table the column that was named.
+    ///
+    /// Errors: `Usage` for a table without a column, or a column of something else.
+    pub(crate) fn open_any(&self, path: &Path, column: &Column) -> Result<Opened> {
+        match (&column.column, self.is_table(path)) {
+            (Some(name), true) => {
+                return Ok(Opened::Container(Box::new(self.open_table(path)?.into_column(name)?)));
+            }
+            (Some(_), false) => {
+                let path = path.display();
+                return Err(Failure::usage(format!("--column is for bcolz tables, found something else at {path}")));
+            }
+            (None, true) => return Err(want_column(&self.open_table(path)?)),
+            (None, false) => {}
+        }
         match self.open_container(path)? {
             Some(container) => Ok(Opened::Container(container)),
             None => self.open_database(path).map(Opened::Sharded),
         }
+    }
+
+    fn is_table(&self, path: &Path) -> bool {
+        !self.is_described() && BcolzTable::is_at(path)
+    }
+
+    fn open_table(&self, path: &Path) -> Result<BcolzTable> {
+        Ok(BcolzTable::open_with(path, &self.container_options())?)
     }
 
     /// Opens the database at `path` and pins its generation.
@@ -160,6 +210,11 @@ impl Opening {
         };
         Ok(db.snapshot())
     }
+}
+
+fn want_column(table: &BcolzTable) -> Failure {
+    let names: Vec<_> = table.columns().map(|(name, _)| name).collect();
+    Failure::usage(format!("expected --column with a table of columns: one of {}", names.join(", ")))
 }
 
 fn is_container(path: &Path) -> bool {

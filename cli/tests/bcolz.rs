@@ -35,9 +35,67 @@ fn they_answer_the_verbs_of_a_database() {
     }
     sharddb(["verify", &data("b121_i4_setitem")]).expect(0);
     sharddb(["verify", &data("bloscpack/cs_md5.blp")]).expect(0);
-    for verb in ["keys", "verify"] {
-        sharddb([verb, &data("b121_ctable")]).expect_error(2, &["found a table"]);
+}
+
+/// The keys are those of a column; without one, what concerns all columns is told of all.
+#[test]
+fn tables_answer_by_column() {
+    let place = Place::new();
+    for (table, column, chunks, others) in [("b121_ctable", "price", 1, "id"), ("rfc_nested_cols", "col2", 6, "col1")] {
+        let (table, alone) = (data(table), data(&format!("{table}/{column}")));
+        let same = |verb: &str, more: &[&str]| {
+            let of_table = sharddb([&[verb, &table, "--column", column], more].concat()).expect(0).stdout;
+            assert!(of_table == sharddb([&[verb, &alone], more].concat()).expect(0).stdout, "{verb} {table}");
+            of_table
+        };
+        assert_eq!(String::from_utf8(same("keys", &[])).unwrap().lines().count(), chunks);
+        assert!(!same("get", &["0"]).is_empty());
+        same("get", &["0", "--decoded"]);
+        same("info", &["--json"]);
+        same("export", &["--format", "ndjson"]);
+        let list = place.text("keys.txt");
+        fs::write(&list, "0\n99\n").unwrap();
+        assert!(same("get-many", &["--keys", &list]).ends_with(b"{\"key\":\"99\",\"absent\":true}\n"));
+        let store = place.text(column);
+        sharddb(["import", &table, &store, "--column", column]).expect(0);
+        assert_eq!(sharddb(["keys", &store]).expect(0).text().lines().count(), chunks);
+
+        for args in [&["keys", &table][..], &["get", &table, "0"], &["export", &table, "--format", "bin"]] {
+            sharddb(args).expect_error(2, &["--column", column, others]);
+        }
+        sharddb(["keys", &table, "--column", "absent"]).expect_error(2, &[column, others, "\"absent\""]);
     }
+    sharddb(["keys", &data("b121_i4_setitem"), "--column", "price"]).expect_error(2, &["bcolz tables"]);
+}
+
+/// There are no shards and minishards to count: files and chunks are.
+#[test]
+fn verify_counts_chunks_and_files() {
+    let totals = |args: &[&str]| -> Json {
+        let json = sharddb([&["verify", "--json"], args].concat()).expect(0).stdout;
+        let mut totals: Json = serde_json::from_slice(&json).unwrap();
+        let kept = ["files", "chunks", "chunk_bytes", "shards", "minishards", "keys"];
+        totals.as_object_mut().unwrap().retain(|name, _| kept.contains(&name.as_str()));
+        totals
+    };
+    let stored = |path: &str| -> u64 {
+        let lens = sharddb(["export", path, "--format", "bin"]).expect(0).stdout;
+        let keys = sharddb(["keys", path]).expect(0).text().lines().count() as u64;
+        lens.len() as u64 - 16 * keys // the keys and lengths
+    };
+    for (path, files, chunks) in [("b121_i4_setitem", 12, 12), ("rfc_flat_i4", 2, 6), ("bloscpack/cs_md5.blp", 1, 6)] {
+        let path = data(path);
+        assert_eq!(totals(&[&path]), json!({"files": files, "chunks": chunks, "chunk_bytes": stored(&path)}), "{path}");
+        let words = sharddb(["verify", &path]).expect(0).stderr;
+        let expected = format!("{files} files, {chunks} chunks, {} bytes of chunks: 0 errors", stored(&path));
+        assert!(words.contains(&expected), "{words}");
+    }
+    let table = data("b121_ctable");
+    let columns = ["id", "price", "name"].map(|name| totals(&[&table, "--column", name]));
+    let sum = |count: &str| columns.iter().map(|column| column[count].as_u64().unwrap()).sum::<u64>();
+    let expected = json!({"files": sum("files"), "chunks": sum("chunks"), "chunk_bytes": sum("chunk_bytes")});
+    assert_eq!(totals(&[&table]), expected);
+    assert_eq!(expected["files"], 3);
 }
 
 #[test]

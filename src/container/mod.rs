@@ -10,6 +10,8 @@ pub mod bcolz;
 pub mod blosc;
 #[cfg(feature = "bcolz")]
 pub mod bloscpack;
+#[cfg(test)]
+mod crash_tests;
 #[cfg(feature = "zarr")]
 mod crc32c;
 #[cfg(any(feature = "zarr", feature = "bcolz"))]

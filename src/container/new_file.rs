@@ -1,7 +1,13 @@
 //! A file or directory that takes its name when it is whole: written beside its place, synced, renamed.
 //!
-//! Whoever has the file of before open keeps reading that; whoever opens it later finds one or the other.
+//! Whoever has the file of before open keeps reading that; whoever opens it later finds one or the other. What a writer
+//! that was killed leaves has a name of its own, that no reader looks at and no other writer waits for: [`clear`] removes it.
+//!
+//! An error leaves what was there, but for one that comes when the new name is given already and its directory is synced:
+//! then the new file, whole, may be there, or after a crash the old one.
 
+#[cfg(feature = "bcolz")]
+use std::fs;
 use std::fs::File;
 use std::io;
 #[cfg(feature = "zarr")]
@@ -15,6 +21,9 @@ use crate::store::fs::fsync_dir;
 
 /// Names in one process differ by this.
 static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// What the names of things that are not finished have in them.
+const TEMPORARY: &str = ".tmp-";
 
 /// Bytes are written in pieces of this size.
 const BUFFER: usize = 256 << 10;
@@ -36,8 +45,7 @@ impl NewFile {
     /// Begins the file that will be at `path`, in a directory that is made if it is not there.
     pub(super) fn create(path: &Path) -> Result<NewFile> {
         let changed = create_parents(path)?;
-        let temporary = temporary_beside(path);
-        let file = disk::create_new(&temporary).map_err(|error| Error::io("create", &temporary, error))?;
+        let (temporary, file) = create_beside(path, "create", disk::create_new)?;
         let path = path.to_path_buf();
         Ok(NewFile { path, temporary, file: Some(file), buffer: Vec::new(), position: 0, changed })
     }
@@ -136,8 +144,7 @@ impl NewDirectory {
             return Err(Error::invalid_input(message).at_path(path));
         }
         let changed = create_parents(path)?;
-        let temporary = temporary_beside(path);
-        create_dir(&temporary)?;
+        let (temporary, ()) = create_beside(path, "create the directory", disk::create_dir)?;
         Ok(NewDirectory { path: path.to_path_buf(), temporary, changed })
     }
 
@@ -173,6 +180,12 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
+/// Syncs the names in a directory.
+#[cfg(feature = "bcolz")]
+pub(super) fn sync_dir(path: &Path) -> Result<()> {
+    fsync_dir(path)
+}
+
 /// Makes a directory, which must not exist.
 pub(super) fn create_dir(path: &Path) -> Result<()> {
     disk::create_dir(path).map_err(|error| Error::io("create the directory", path, error))
@@ -204,11 +217,39 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A name in the same directory that no format gives to its files.
-fn temporary_beside(path: &Path) -> PathBuf {
+/// Makes something beside `path`, of a name that no format gives to its files and that was not there.
+fn create_beside<T>(path: &Path, verb: &str, create: impl Fn(&Path) -> io::Result<T>) -> Result<(PathBuf, T)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    path.with_file_name(format!(".{name}.tmp-{}-{number}", std::process::id()))
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_file_name(format!(".{name}{TEMPORARY}{}-{number}", std::process::id()));
+        match create(&temporary) {
+            // of a writer that was killed: numbers of processes come again
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => {
+                return made.map(|made| (temporary.clone(), made)).map_err(|error| Error::io(verb, &temporary, error));
+            }
+        }
+    }
+}
+
+/// Removes from a directory the files that writers left which were killed; for whoever is its only writer.
+#[cfg(feature = "bcolz")]
+pub(super) fn clear(directory: &Path) -> Result<()> {
+    let fail = |error| Error::io("list the directory", directory, error);
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(fail)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(fail)?;
+        let is_temporary = entry.file_name().to_str().is_some_and(|it| it.starts_with('.') && it.contains(TEMPORARY));
+        if is_temporary && entry.file_type().map_err(fail)?.is_file() {
+            let path = entry.path();
+            disk::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -239,6 +280,25 @@ mod tests {
         assert!(!path.exists());
         file.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), [b"012abc6789", &large[..], b"xyendshort"].concat());
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    /// In a container a process has the same number at every start.
+    #[test]
+    fn what_a_dead_writer_left_is_in_nobodys_way() {
+        let place = place("left");
+        let next = NEXT.load(Ordering::Relaxed);
+        for number in next..next + 1000 {
+            fs::write(place.join(format!(".file{TEMPORARY}{}-{number}", std::process::id())), "left").unwrap();
+        }
+        let mut file = NewFile::create(&place.join("file")).unwrap();
+        file.write(b"whole").unwrap();
+        file.finish().unwrap();
+        #[cfg(feature = "bcolz")]
+        clear(&place).unwrap();
+        assert_eq!(fs::read(place.join("file")).unwrap(), b"whole");
+        #[cfg(feature = "bcolz")]
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
         fs::remove_dir_all(place).unwrap();
     }
 

@@ -12,10 +12,17 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+use zerocopy::FromZeros;
+
 use crate::byte_range::RelativeRange;
 
 /// The size of a line; the one of [`prefetch`](crate::prefetch).
 const LINE_BITS: u32 = 6;
+
+/// Memory that is zeros because it is new, and takes none until it is written; none at all if it cannot be had.
+fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
+    usize::try_from(len).ok().and_then(|len| T::new_vec_zeroed(len).ok()).unwrap_or_default().into()
+}
 
 /// Where the line begins that a byte lies in.
 #[inline]
@@ -50,11 +57,8 @@ impl MinishardLines {
         let minishards = if minishards <= MOST { minishards } else { 0 };
         let lines_each = (len >> LINE_BITS).checked_div(minishards).unwrap_or(0).max(1);
         let group_bits = (GROUP_LINES / lines_each).checked_ilog2().unwrap_or(0);
-        MinishardLines {
-            group_bits,
-            bases: (0..minishards.div_ceil(1 << group_bits)).map(|_| AtomicU32::new(0)).collect(),
-            offsets: (0..minishards).map(|_| AtomicU8::new(0)).collect(),
-        }
+        let groups = minishards.div_ceil(1 << group_bits);
+        MinishardLines { group_bits, bases: zeros(groups), offsets: zeros(minishards) }
     }
 
     /// Of a shard that is not read in place.

@@ -17,26 +17,46 @@ const KEPT: u64 = 10_000;
 pub struct VerifyReport {
     /// How much was looked at.
     pub level: VerifyLevel,
-    /// Shards that could be opened.
+    /// Shards that could be opened; of a [container](crate::container) of another format, its files.
     pub shards: u64,
     /// Minishards with keys; 0 in a format that has none.
     pub minishards: u64,
-    /// Keys, in all minishard indexes that could be read; 0 at [`VerifyLevel::Structure`].
+    /// Keys, in all minishard indexes that could be read; 0 at [`VerifyLevel::Structure`]. In another format, chunks.
     pub keys: u64,
     /// Stored bytes of the values of these keys; 0 at [`VerifyLevel::Structure`].
     pub value_bytes: u64,
     /// Bytes of shards that were looked at, from the disk or not; some more than once.
     pub bytes_read: u64,
+    subject: Subject,
     findings: Vec<Finding>,
     notes: u64,
     warnings: u64,
     errors: u64,
 }
 
+/// What was looked at, and so what there is to count.
+#[derive(Debug)]
+enum Subject {
+    Shards,
+    #[cfg_attr(not(any(feature = "zarr", feature = "bcolz")), expect(dead_code, reason = "no other format is built"))]
+    Files,
+}
+
 impl VerifyReport {
     pub(crate) fn new(level: VerifyLevel) -> VerifyReport {
+        VerifyReport::of(Subject::Shards, level)
+    }
+
+    /// Of a container that has no minishards: chunks in files.
+    #[cfg(any(feature = "zarr", feature = "bcolz"))]
+    pub(crate) fn of_files(level: VerifyLevel) -> VerifyReport {
+        VerifyReport::of(Subject::Files, level)
+    }
+
+    fn of(subject: Subject, level: VerifyLevel) -> VerifyReport {
         VerifyReport {
             level,
+            subject,
             shards: 0,
             minishards: 0,
             keys: 0,
@@ -95,9 +115,15 @@ impl VerifyReport {
 impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let VerifyReport { shards, minishards, keys, value_bytes, errors, warnings, notes, .. } = self;
-        write!(f, "{shards} shards, {minishards} minishards")?;
-        if self.level > VerifyLevel::Structure {
-            write!(f, ", {keys} keys, {value_bytes} bytes of values")?;
+        let with_keys = self.level > VerifyLevel::Structure;
+        match self.subject {
+            Subject::Shards => write!(f, "{shards} shards, {minishards} minishards")?,
+            Subject::Files => write!(f, "{shards} files")?,
+        }
+        match self.subject {
+            Subject::Shards if with_keys => write!(f, ", {keys} keys, {value_bytes} bytes of values")?,
+            Subject::Files if with_keys => write!(f, ", {keys} chunks, {value_bytes} bytes of chunks")?,
+            _ => {}
         }
         write!(f, ": {errors} errors, {warnings} warnings, {notes} notes")
     }

@@ -11,7 +11,7 @@ use crate::chunks::Chunks;
 use crate::commands::get_many;
 use crate::commands::zarr::go_on;
 use crate::context::{Context, Errors, warn};
-use crate::database::{Database, Opened};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
@@ -28,6 +28,7 @@ Examples:
   sharddb export numbers --format ndjson --keys some.txt
   sharddb export numbers --format bin | ssh host sharddb build numbers --input - --format bin
   sharddb export volume.zarr --format dir --output chunks --decoded
+  sharddb export trades --column price --format dir --output prices
   sharddb export store --format zarr --output volume.zarr            what import took in
 
 Pairs come in storage order. Bytes that belong before a value are exported too: dir writes them to
@@ -38,7 +39,7 @@ A bad entry is told on standard error, and the rest goes on; the exit code is 3 
 it is 1 if some were absent.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    database: Database,
+    database: AnyDatabase,
     /// How the pairs are written
     #[arg(long, value_enum)]
     format: Target,
@@ -78,7 +79,7 @@ impl Args {
             Target::Bin2 => Format::Bin2,
             Target::Zarr | Target::Bcolz => return self.give_back(context),
         };
-        let opened = self.database.open_any()?;
+        let opened = self.database.open()?;
         let wanted = match &self.keys {
             Some(path) => Some(read_keys(KeyList::new(get_many::open_list(path, context)?))?),
             None => None,
@@ -104,7 +105,7 @@ impl Args {
         if self.keys.is_some() || self.output == Path::new("-") {
             return Err(Failure::usage("expected --output with a new directory, and all keys, for an array"));
         }
-        let snapshot = self.database.open()?;
+        let snapshot = self.database.open_database()?;
         let _cleanup = context.interrupt.cleanup();
         let chunks = match self.format {
             Target::Bcolz => bcolz::export(&snapshot, &self.output, |_, _| go_on(context))?,

@@ -7,7 +7,7 @@ use sharddb::container::{Container, KeySpace};
 
 use crate::chunks::Chunks;
 use crate::context::{self, Context};
-use crate::database::{Database, Opened};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::key::Key;
@@ -21,11 +21,12 @@ Examples:
   sharddb get mesh 720575940 --prefix 18324      the fragments before a mesh manifest
   sharddb get volume --at 3,0,7                  a chunk by its position in the grid
   sharddb get volume.zarr 42 --decoded           the elements of a chunk of an array
+  sharddb get trades 0 --column price --decoded  the first rows of a column of a bcolz table
 
 Exit codes: 0 found (an empty value too), 1 absent.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    database: Database,
+    database: AnyDatabase,
     /// Decimal or 0x hex
     #[arg(required_unless_present = "at")]
     key: Option<Key>,
@@ -44,7 +45,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        match self.database.open_any()? {
+        match self.database.open()? {
             Opened::Sharded(snapshot) => self.run_on_database(&snapshot, context),
             Opened::Container(container) => self.run_on_container(&*container, context),
         }

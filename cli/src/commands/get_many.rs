@@ -12,7 +12,7 @@ use sharddb::{Snapshot, Value};
 
 use crate::chunks::Chunks;
 use crate::context::{self, Context, Errors};
-use crate::database::{Database, Opened};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
 use crate::input::{Reading, Stream};
@@ -24,6 +24,7 @@ use crate::key::KeyList;
 Examples:
   sharddb get-many numbers --keys keys.txt
   sharddb keys numbers | sharddb get-many numbers --keys - --values
+  sharddb get-many trades --column price --keys chunks.txt
 
 A line is one of
   {\"key\":\"2\",\"len\":3,\"sha256\":\"3fc4cc...\"}                     with --values also \"value_b64\":\"dHdv\"
@@ -33,7 +34,7 @@ and is written as soon as the lines that have arrived are answered. Exit codes: 
 absent or not; 3 or 4 if there was an error, after all other keys.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    database: Database,
+    database: AnyDatabase,
     /// The keys, one a line, decimal or 0x hex; - is standard input
     #[arg(long, value_name = "FILE|-")]
     keys: PathBuf,
@@ -66,7 +67,7 @@ enum Answer {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let opened = self.database.open_any()?;
+        let opened = self.database.open()?;
         let mut list = KeyList::new(open_list(&self.keys, context)?);
         let mut lines = Lines { args: self, errors: Errors::new(), out: context::stdout() };
         loop {

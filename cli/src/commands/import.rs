@@ -7,7 +7,7 @@ use sharddb::container::Form;
 use sharddb::{BulkLoader, Encoding};
 
 use crate::context::Context;
-use crate::database::{Opened, Opening};
+use crate::database::{Column, Opened, Opening};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
@@ -15,9 +15,10 @@ use crate::histogram::grouped;
 /// Build a generation from the chunks of an array or another container, byte for byte, and publish it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   sharddb import volume.zarr store
   sharddb export store --format zarr --output again.zarr
+  sharddb import trades prices --column price    of a bcolz table one column
 
 The info of the store keeps what the source says of itself, so that export gives it back with every
 byte of its chunks.")]
@@ -27,12 +28,14 @@ pub(crate) struct Args {
     /// The store; made if there is none
     store: PathBuf,
     #[command(flatten)]
+    column: Column,
+    #[command(flatten)]
     opening: Opening,
 }
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let Opened::Container(source) = self.opening.open_any(&self.source)? else {
+        let Opened::Container(source) = self.opening.open_any(&self.source, &self.column)? else {
             return Err(Failure::usage(format!(
                 "expected an array or another container, found the database {}: use publish, or export and build",
                 self.source.display()

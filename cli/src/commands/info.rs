@@ -10,7 +10,7 @@ use sharddb::container::bcolz::{BcolzArray, BcolzTable};
 use sharddb::{Entry, MinishardNumber, Shard, Snapshot};
 
 use crate::context::{self, Context, Errors};
-use crate::database::{Database, Opened};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::{Histogram, grouped};
@@ -29,11 +29,11 @@ Examples:
 Reads all indexes and no values. The overhead is what the files have beyond the stored values:
 indexes, checks, bytes before values, padding.
 
-An array or another container is told by what its metadata say; a bcolz table by its columns, each
-of which is an array at the path of the table with the column's name: sharddb info trades/price.")]
+An array or another container is told by what its metadata say; a bcolz table by its columns, and
+with --column NAME by that one. A column is also an array by itself, at trades/price.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    database: Database,
+    database: AnyDatabase,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -47,7 +47,7 @@ impl Args {
         if let Some(table) = self.database.open_table()? {
             return self.run_on_table(&table);
         }
-        match self.database.open_any()? {
+        match self.database.open()? {
             Opened::Sharded(snapshot) => self.run_on_database(&snapshot, context),
             Opened::Container(container) => self.run_on_container(&*container),
         }

@@ -5,7 +5,7 @@ use std::io::Write;
 use sharddb::{ShardNumber, Snapshot};
 
 use crate::context::{self, Errors};
-use crate::database::{Database, Opened};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 
@@ -16,11 +16,12 @@ Examples:
   sharddb keys numbers
   sharddb keys numbers --shard 1f | wc -l
   sharddb keys volume.zarr                       the numbers of the chunks that are there
+  sharddb keys trades --column price             of a bcolz table, the chunks of a column
 
 A bad minishard is told on standard error, and the rest goes on; the exit code is 3 then.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    database: Database,
+    database: AnyDatabase,
     /// Only the keys of this shard, by the number in its file's name
     #[arg(long, value_name = "HEX", value_parser = parse_shard)]
     shard: Option<ShardNumber>,
@@ -30,7 +31,7 @@ type Keys<'a> = Box<dyn Iterator<Item = sharddb::Result<u64>> + 'a>;
 
 impl Args {
     pub(crate) fn run(&self) -> Result<Exit> {
-        let opened = self.database.open_any()?;
+        let opened = self.database.open()?;
         let keys: Keys<'_> = match (&opened, self.shard) {
             (Opened::Sharded(snapshot), Some(number)) => keys_of_shard(snapshot, number)?,
             (Opened::Sharded(snapshot), None) => Box::new(snapshot.keys()),

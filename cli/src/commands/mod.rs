@@ -50,8 +50,9 @@ Try it:
   sharddb info numbers
 
 DB is a store that build made, one of its generations, or any directory of shards with an info
-(or with --sharding). get, get-many, keys, export, info and verify take Zarr v3 and bcolz arrays and
-bloscpack files too; for the other verbs import makes a store of them. KEY is decimal or 0x hex.
+(or with --sharding). get, get-many, keys, export, info and verify take Zarr v3 and bcolz arrays,
+bloscpack files and with --column bcolz tables too; for the other verbs import makes a store of
+them. KEY is decimal or 0x hex.
 
 Exit codes: 0 done or found, 1 absent, 2 usage, 3 corrupt, unsupported or malformed (or findings of
 verify), 4 not found, no space, locked and other I/O, 130 and 143 on SIGINT and SIGTERM.";

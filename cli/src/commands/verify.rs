@@ -10,7 +10,7 @@ use sharddb::{Finding, Snapshot, VerifyLevel, VerifyReport};
 
 use crate::bar::{Bar, Status};
 use crate::context::{self, Context};
-use crate::database::{Database, Opened};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 
@@ -24,12 +24,13 @@ Examples:
 
 A finding a line: severity, what was expected and found, file, shard, minishard, key, and the rule
 in brackets. An error is something that some read fails on; a warning is legal, but another reader
-may stumble over it; a note is worth knowing. An array or another container is checked likewise.
+may stumble over it; a note is worth knowing. An array or another container is checked likewise, its
+chunks and files counted; of a bcolz table all columns are, or the one that --column names.
 
 Exit codes: 3 with errors, in a store of ours with warnings too, else 0.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    database: Database,
+    database: AnyDatabase,
     /// How deep to look
     #[arg(long, value_enum, default_value_t = Level::Data)]
     level: Level,
@@ -62,16 +63,22 @@ impl From<Level> for VerifyLevel {
 #[derive(Serialize)]
 struct Report<'a> {
     level: &'a str,
-    shards: u64,
-    minishards: u64,
-    keys: u64,
-    value_bytes: u64,
+    #[serde(flatten)]
+    counts: Counts,
     errors: u64,
     warnings: u64,
     notes: u64,
     /// Counted, and too many to be listed.
     dropped: u64,
     findings: Vec<Found<'a>>,
+}
+
+/// What there was to count.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Counts {
+    Database { shards: u64, minishards: u64, keys: u64, value_bytes: u64 },
+    Container { files: u64, chunks: u64, chunk_bytes: u64 },
 }
 
 #[derive(Serialize)]
@@ -86,15 +93,21 @@ struct Found<'a> {
     offset: Option<u64>,
 }
 
+/// What was looked at, and what of it was found.
+struct Verified {
+    report: VerifyReport,
+    is_container: bool,
+    is_ours: bool,
+}
+
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let (report, ours) = match self.database.open_any()? {
-            Opened::Sharded(snapshot) => (self.verify_database(&snapshot, context)?, snapshot.layout().is_some()),
-            Opened::Container(container) => (container.verify(self.level.into())?, false),
-        };
+        let Verified { report, is_container, is_ours } = self.verify(context)?;
         let mut out = context::stdout();
         if self.json {
-            serde_json::to_writer(&mut out, &Report::of(&report)).map_err(|error| Failure::stdout(error.into()))?;
+            let counts = if is_container { Counts::of_container(&report) } else { Counts::of_database(&report) };
+            let json = Report::of(&report, counts);
+            serde_json::to_writer(&mut out, &json).map_err(|error| Failure::stdout(error.into()))?;
             writeln!(out).map_err(Failure::stdout)?;
         } else {
             for finding in report.findings() {
@@ -107,8 +120,22 @@ impl Args {
         }
         context.say(&report);
         // what another writer may do, ours must not
-        let clean = report.is_clean() && !(ours && report.warnings() > 0);
+        let clean = report.is_clean() && !(is_ours && report.warnings() > 0);
         Ok(if clean { Exit::Done } else { Exit::Corrupt })
+    }
+
+    fn verify(&self, context: &Context) -> Result<Verified> {
+        let of_container = |report| Verified { report, is_container: true, is_ours: false };
+        if let Some(table) = self.database.open_table()? {
+            return Ok(of_container(table.verify(self.level.into())?));
+        }
+        match self.database.open()? {
+            Opened::Sharded(snapshot) => {
+                let (report, is_ours) = (self.verify_database(&snapshot, context)?, snapshot.layout().is_some());
+                Ok(Verified { report, is_container: false, is_ours })
+            }
+            Opened::Container(container) => Ok(of_container(container.verify(self.level.into())?)),
+        }
     }
 
     fn verify_database(&self, snapshot: &Snapshot, context: &Context) -> Result<VerifyReport> {
@@ -118,14 +145,23 @@ impl Args {
     }
 }
 
+impl Counts {
+    fn of_database(report: &VerifyReport) -> Counts {
+        let VerifyReport { shards, minishards, keys, value_bytes, .. } = *report;
+        Counts::Database { shards, minishards, keys, value_bytes }
+    }
+
+    fn of_container(report: &VerifyReport) -> Counts {
+        let VerifyReport { shards: files, keys: chunks, value_bytes: chunk_bytes, .. } = *report;
+        Counts::Container { files, chunks, chunk_bytes }
+    }
+}
+
 impl Report<'_> {
-    fn of(report: &VerifyReport) -> Report<'_> {
+    fn of(report: &VerifyReport, counts: Counts) -> Report<'_> {
         Report {
             level: report.level.as_str(),
-            shards: report.shards,
-            minishards: report.minishards,
-            keys: report.keys,
-            value_bytes: report.value_bytes,
+            counts,
             errors: report.errors(),
             warnings: report.warnings(),
             notes: report.notes(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 use sharddb::container::ContainerOptions;
-use sharddb::container::zarr::{IndexLocation, ZarrArray, ZarrMetadata, copy};
+use sharddb::container::zarr::{IndexLocation, ZarrArray, ZarrMetadata, copy, rechunk};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -18,12 +18,15 @@ use crate::histogram::grouped;
 Examples:
   sharddb zarr pack one-file-a-chunk.zarr packed.zarr --shard-shape 64,512,512
   sharddb zarr reshard packed.zarr repacked.zarr --shard-shape 256,256,256 --index-location start
+  sharddb zarr reshard slices.zarr cubes.zarr --chunk-shape 64,64,64 --shard-shape 512,512,512
   sharddb zarr unpack packed.zarr one-file-a-chunk.zarr
 
 A chunk is what is compressed as one; a shard is a file of many chunks with an index. Shapes count
 elements, and chunks divide shards evenly: with chunks of 32,64,64 a shard may be 64,512,512. The
-bytes of the chunks stay as they are: nothing is decoded. The new array appears when it is whole;
-the old one stays. sharddb info shows the shapes that an array has.
+bytes of the chunks stay as they are: nothing is decoded. With another --chunk-shape they are decoded
+and encoded again by the codecs that the array has, gzip and zstd at a level of their own, blosc with
+LZ4; a new chunk is there where an old one was. The new array appears when it is whole; the old one
+stays. sharddb info shows the shapes that an array has.
 
 Exit codes: 0 done, 2 shapes that do not fit, or something is at OUT already, 3 a corrupt chunk, or
 codecs that are not supported, 4 not found, no space and other I/O.")]
@@ -57,7 +60,7 @@ struct Packing {
     /// Elements of a shard along each axis. Default: as it is; for pack, 8 chunks along each axis
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     shard_shape: Vec<u64>,
-    /// Elements of a chunk along each axis, to be sure: must be what the array has, since chunks stay as they are
+    /// Elements of a chunk along each axis. Default: as it is, and so are the bytes of the chunks
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     chunk_shape: Vec<u64>,
     /// Where a shard has its index. Default: as it is; for pack, the end
@@ -98,24 +101,24 @@ impl Packing {
             let verb = if sharded { "has no shards: use pack" } else { "has shards already: use reshard" };
             return Err(Failure::usage(format!("{} {verb}", self.places.source.display())));
         }
-        if !self.chunk_shape.is_empty() && self.chunk_shape != metadata.chunk_shape() {
-            let (expected, found) = (metadata.chunk_shape(), &self.chunk_shape);
-            let message = format!("expected the chunk shape that the array has, {expected:?}, found {found:?}");
-            return Err(Failure::usage(message));
-        }
         let location = self.index_location.map(|location| match location {
             Location::Start => IndexLocation::Start,
             Location::End => IndexLocation::End,
         });
-        let target = metadata.sharded(&self.shard_shape(metadata), location)?;
-        self.places.copy(context, &source, &target)
+        if self.chunk_shape.is_empty() || self.chunk_shape == metadata.chunk_shape() {
+            let target = metadata.sharded(&self.shard_shape(metadata, metadata.chunk_shape()), location)?;
+            return self.places.copy(context, &source, &target);
+        }
+        let shard_shape = self.shard_shape(metadata, &self.chunk_shape);
+        let target = metadata.rechunked(&self.chunk_shape, &shard_shape, location)?;
+        self.places.rechunk(context, &source, &target)
     }
 
-    fn shard_shape(&self, metadata: &ZarrMetadata) -> Vec<u64> {
+    fn shard_shape(&self, metadata: &ZarrMetadata, chunk_shape: &[u64]) -> Vec<u64> {
         match (self.shard_shape.is_empty(), metadata.is_sharded()) {
             (false, _) => self.shard_shape.clone(),
             (true, true) => metadata.shard_shape().to_vec(),
-            (true, false) => metadata.chunk_shape().iter().map(|len| len.saturating_mul(CHUNKS_PER_SHARD)).collect(),
+            (true, false) => chunk_shape.iter().map(|len| len.saturating_mul(CHUNKS_PER_SHARD)).collect(),
         }
     }
 }
@@ -128,8 +131,18 @@ impl Places {
     fn copy(&self, context: &Context, source: &ZarrArray, metadata: &ZarrMetadata) -> Result<Exit> {
         let _cleanup = context.interrupt.cleanup();
         let chunks = copy(source, &self.out, metadata, |_, _| go_on(context))?;
+        Ok(self.say_done(context, chunks))
+    }
+
+    fn rechunk(&self, context: &Context, source: &ZarrArray, metadata: &ZarrMetadata) -> Result<Exit> {
+        let _cleanup = context.interrupt.cleanup();
+        let chunks = rechunk(source, &self.out, metadata, |_, _| go_on(context))?;
+        Ok(self.say_done(context, chunks))
+    }
+
+    fn say_done(&self, context: &Context, chunks: u64) -> Exit {
         context.say(format_args!("{} chunks in {}", grouped(chunks), self.out.display()));
-        Ok(Exit::Done)
+        Exit::Done
     }
 }
 

@@ -22,9 +22,9 @@ const MAX_DIMENSIONS: usize = 64;
 
 /// An array of rows in compressed chunks: a carray, or a column of a table. A key is the number of a chunk.
 ///
-/// Decoded chunks and rows are the bytes that were compressed: in the byte order that the type states. In the layout as
-/// shipped the meta files say how many rows there are, and what a chunk holds beyond is not shown; in superchunks their
-/// headers do.
+/// Decoded chunks and rows are the bytes that were compressed: in the byte order that the type states. The meta files say
+/// how many rows there are, and what chunks hold beyond is not shown: it was appended by somebody who did not finish. Of
+/// superchunks that hold fewer, what they hold is there.
 ///
 /// ```no_run
 /// use sharddb::container::bcolz::BcolzArray;
@@ -139,7 +139,8 @@ impl BcolzArray {
             self.chunks = Chunks::Superchunks(Superchunks::open(&self.data, 1, self.options.storage)?);
             return Ok(());
         }
-        let superchunks = Superchunks::open(&self.data, self.row_len, self.options.storage)?;
+        let mut superchunks = Superchunks::open(&self.data, self.row_len, self.options.storage)?;
+        superchunks.show(self.sizes.rows());
         self.rows = superchunks.rows();
         if let [first, rest @ ..] = superchunks.parts()
             && (first.file.len() > 1 || !rest.is_empty())
@@ -317,14 +318,13 @@ impl BcolzArray {
         Ok(Some(decoded))
     }
 
-    /// Whether a chunk has its rows. The last one of the shipped layout may have more: rows that were being appended when
-    /// the writer stopped, before the meta files told of them.
+    /// Whether a chunk has its rows. The last one may have more: rows that were being appended when the writer stopped,
+    /// before the meta files told of them.
     fn check_len(&self, key: u64, found: u64) -> Result<()> {
         let expected = self.rows_of(key) * self.row_len;
-        let is_last = self.layout == Layout::Shipped && key + 1 == self.nchunks();
-        let may_be_longer = is_last
+        let may_be_longer = key + 1 == self.nchunks()
             && found > expected
-            && found <= self.chunk_rows * self.row_len
+            && (found <= self.chunk_rows * self.row_len || self.layout == Layout::Superchunks)
             && found.is_multiple_of(self.row_len);
         if found == expected || may_be_longer {
             return Ok(());
@@ -357,8 +357,8 @@ impl BcolzArray {
                         .add(FindingKind::MissingShard, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
                 }
             }
-            Chunks::Superchunks(superchunks) if !self.cuts_rows && superchunks.rows() != self.sizes.rows() => {
-                let (stated, found) = (self.sizes.rows(), superchunks.rows());
+            Chunks::Superchunks(superchunks) if !self.cuts_rows && superchunks.stored_rows() != self.sizes.rows() => {
+                let (stated, found) = (self.sizes.rows(), superchunks.stored_rows());
                 let message = format!("expected {stated} rows in superchunks, as the meta files state, found {found}");
                 report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&self.data));
             }
@@ -458,7 +458,7 @@ impl Container for BcolzArray {
     }
 
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        let mut report = VerifyReport::new(level);
+        let mut report = VerifyReport::of_files(level);
         self.verify_into(&mut report);
         Ok(report)
     }

@@ -30,9 +30,12 @@ pub(super) struct ChunkFiles {
     files: BTreeMap<u64, OnceLock<Superchunk>>,
 }
 
-/// Several chunks a file, all of them open; what their headers say counts, not the meta files.
+/// Several chunks a file, all of them open; what their headers say counts, up to the rows that the meta files tell of.
 pub(super) struct Superchunks {
     parts: Vec<Part>,
+    /// The rows that are shown, and the chunks that they are in; behind them may be what was appended and not finished.
+    rows: u64,
+    nchunks: u64,
 }
 
 /// One superchunk among the others.
@@ -58,7 +61,7 @@ impl Chunks {
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Shipped(files) => files.nchunks,
-            Self::Superchunks(superchunks) => superchunks.parts.last().map_or(0, Part::end_key),
+            Self::Superchunks(superchunks) => superchunks.nchunks,
         }
     }
 
@@ -136,24 +139,40 @@ impl Superchunks {
             let (first_key, first_row) = parts.last().map_or((0, 0), |part| (part.end_key(), part.end_row()));
             parts.push(Part::new(file, first_key, first_row, row_len).map_err(|error| error.at_path(&path))?);
         }
-        Ok(Superchunks { parts })
+        let (rows, nchunks) = parts.last().map_or((0, 0), |part| (part.end_row(), part.end_key()));
+        Ok(Superchunks { parts, rows, nchunks })
     }
 
     pub(super) fn none() -> Superchunks {
-        Superchunks { parts: Vec::new() }
+        Superchunks { parts: Vec::new(), rows: 0, nchunks: 0 }
+    }
+
+    /// Shows no more than so many rows.
+    pub(super) fn show(&mut self, rows: u64) {
+        if rows < self.rows {
+            let last = rows.checked_sub(1).and_then(|row| self.chunk_of_row(row));
+            self.nchunks = last.map_or(0, |(key, _)| key + 1);
+            self.rows = rows;
+        }
     }
 
     pub(super) fn parts(&self) -> &[Part] {
         &self.parts
     }
 
+    /// The rows that are shown.
     pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The rows that are there, shown or not.
+    pub(super) fn stored_rows(&self) -> u64 {
         self.parts.last().map_or(0, Part::end_row)
     }
 
-    pub(super) fn part_of_key(&self, key: u64) -> Option<&Part> {
+    fn part_of_key(&self, key: u64) -> Option<&Part> {
         let part = self.parts.get(self.parts.partition_point(|part| part.end_key() <= key))?;
-        (part.first_key <= key).then_some(part)
+        (part.first_key <= key && key < self.nchunks).then_some(part)
     }
 
     /// The key of the chunk with a row, and the first row of that chunk.
@@ -163,10 +182,12 @@ impl Superchunks {
         Some((part.first_key + number, part.first_row + number * part.chunk_rows))
     }
 
-    /// The rows of a chunk.
+    /// The rows of a chunk, as far as they are shown.
     pub(super) fn rows_of(&self, key: u64) -> Option<u64> {
         let part = self.part_of_key(key)?;
-        Some(part.rows_of(key - part.first_key))
+        let number = key - part.first_key;
+        let first = part.first_row + number * part.chunk_rows;
+        Some(part.rows_of(number).min(self.rows.saturating_sub(first)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value as Json, json};
 
 use crate::container::bcolz::array::BcolzArray;
-use crate::container::bcolz::chunks::{Chunks, chunk_file_name, superchunk_file_name};
+use crate::container::bcolz::chunks::{Chunks, Part, chunk_file_name, superchunk_file_name};
 use crate::container::bcolz::meta::{Layout, MetaFile, STORAGE, meta_path};
 use crate::container::bloscpack::{BloscpackOptions, Checksum, INFO_MEMBER as FILE_MEMBER, Metadata, encode_one_chunk};
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
@@ -30,8 +30,11 @@ pub(super) fn preserved_array(array: &BcolzArray) -> String {
         storage.insert("dtype".to_string(), Json::from(array.dtype()));
         sizes.insert("shape".to_string(), Json::from(array.shape()));
         sizes.insert("nbytes".to_string(), Json::from(array.rows.saturating_mul(array.row_len)));
-        let file = |file: &crate::container::bloscpack::Superchunk| json!({"nchunks": file.len(), "checksum": file.header().checksum().as_str()});
-        files = superchunks.parts().iter().map(|part| file(&part.file)).collect();
+        // as far as they are shown
+        let nchunks = |part: &Part| array.nchunks().saturating_sub(part.first_key).min(part.file.len());
+        let parts = superchunks.parts().iter().filter(|part| nchunks(part) > 0);
+        let checksum = |part: &Part| part.file.header().checksum().as_str();
+        files = parts.map(|part| json!({"nchunks": nchunks(part), "checksum": checksum(part)})).collect();
     }
     let attributes = array.attributes().map(|attributes| attributes.to_json());
     let attributes: Json =

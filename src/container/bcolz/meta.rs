@@ -21,6 +21,9 @@ const SHIPPED_ATTRIBUTES: &str = "__attrs__";
 /// The names of a table's columns, as shipped.
 pub(super) const ROOTDIRS: &str = "__rootdirs__";
 
+/// The directory of the files that say what the data is.
+pub(super) const META: &str = "meta";
+
 /// Of the directory `meta`: types, chunks, how they are compressed.
 pub(super) const STORAGE: &str = "storage";
 
@@ -219,7 +222,7 @@ impl Sizes {
 }
 
 pub(super) fn meta_path(root: &Path, name: &str) -> PathBuf {
-    root.join("meta").join(name)
+    root.join(META).join(name)
 }
 
 /// Whether a name can be that of a directory within another: one component, and not on the way up.

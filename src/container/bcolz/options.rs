@@ -5,11 +5,13 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 
 use crate::container::bcolz::dtype::{ByteOrder, Dtype};
-use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, is_plain_name, meta_path};
+use crate::container::bcolz::meta::{
+    Layout, META, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, is_plain_name, meta_path,
+};
 use crate::container::bcolz::writer::{BcolzTableWriter, BcolzWriter};
 use crate::container::blosc::Shuffle;
 use crate::container::bloscpack::Checksum;
-use crate::container::new_file::create_dir;
+use crate::container::new_file::{NewDirectory, create_dir, sync_dir};
 use crate::error::{Error, Result};
 
 /// A chunk of about this length suits most disks and caches.
@@ -131,16 +133,17 @@ impl BcolzOptions {
         self
     }
 
-    /// A new, empty array. `row_shape` has the lengths of the dimensions but the first: none for a plain column.
+    /// A new, empty array, which appears when it is whole. `row_shape` has the lengths of the dimensions but the first:
+    /// none for a plain column.
     ///
-    /// Errors: `Io`, also if there is something at `path`; `InvalidSpec` for a type that NumPy does not have or whose
-    /// width it does not tell; `InvalidInput` for options that do not fit each other.
+    /// Errors: `Io`; `InvalidSpec` for a type that NumPy does not have or whose width it does not tell; `InvalidInput` if
+    /// there is something at `path`, and for options that do not fit each other.
     pub fn create_array(&self, path: impl AsRef<Path>, dtype: &str, row_shape: &[u64]) -> Result<BcolzWriter> {
         let root = path.as_ref();
         let storage = self.storage_of(&[("", dtype)], row_shape)?;
-        create_dir(root)?;
-        create_dir(&root.join("data"))?;
-        self.write_meta(root, storage, row_shape)?;
+        let directory = NewDirectory::create(root)?;
+        self.write_array(directory.temporary(), storage, row_shape)?;
+        directory.finish()?;
         BcolzWriter::open_encoded(root, self.encoding)
     }
 
@@ -156,32 +159,36 @@ impl BcolzOptions {
             return Err(Error::invalid_input("expected one or more columns, found none"));
         }
         let storage = self.storage_of(columns, &[])?;
-        create_dir(root)?;
+        let directory = NewDirectory::create(root)?;
         match self.layout {
-            Layout::Shipped => self.create_shipped_table(root, columns)?,
+            Layout::Shipped => self.write_shipped_table(directory.temporary(), columns)?,
             Layout::Superchunks => {
-                create_dir(&root.join("data"))?;
-                for (name, _) in columns {
-                    create_dir(&root.join("data").join(name))?;
-                }
-                self.write_meta(root, storage, &[])?;
+                self.write_array(directory.temporary(), storage, &[])?;
+                let data = directory.temporary().join("data");
+                columns.iter().try_for_each(|(name, _)| create_dir(&data.join(name)))?;
+                sync_dir(&data)?;
             }
         }
+        directory.finish()?;
         BcolzTableWriter::open_encoded(root, self.encoding)
     }
 
-    fn create_shipped_table(&self, root: &Path, columns: &[(&str, &str)]) -> Result<()> {
+    fn write_shipped_table(&self, root: &Path, columns: &[(&str, &str)]) -> Result<()> {
         for (name, dtype) in columns {
-            self.create_array(root.join(name), dtype, &[])?;
+            let column = root.join(name);
+            create_dir(&column)?;
+            self.write_array(&column, self.storage_of(&[("", dtype)], &[])?, &[])?;
+            sync_dir(&column)?;
         }
         MetaFile::new(self.layout.attributes_path(root)).write()?;
         let mut rootdirs = MetaFile::new(root.join(ROOTDIRS));
         rootdirs.set("names", columns.iter().map(|(name, _)| *name).collect());
-        rootdirs.write() // last: it makes a table of the directory
+        rootdirs.write()
     }
 
-    fn write_meta(&self, root: &Path, storage: Map<String, Json>, row_shape: &[u64]) -> Result<()> {
-        create_dir(&root.join("meta"))?;
+    fn write_array(&self, root: &Path, storage: Map<String, Json>, row_shape: &[u64]) -> Result<()> {
+        create_dir(&root.join("data"))?;
+        create_dir(&root.join(META))?;
         let mut file = MetaFile::new(meta_path(root, STORAGE));
         for (name, value) in storage {
             file.set(&name, value);

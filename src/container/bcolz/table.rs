@@ -9,6 +9,7 @@ use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::meta::{Layout, MetaFile, ROOTDIRS, STORAGE, is_plain_name, meta_path};
 use crate::error::{Error, Result};
+use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
 /// Columns that are nested deeper are refused.
 const MAX_DEPTH: usize = 32;
@@ -91,6 +92,25 @@ impl BcolzTable {
     /// The number of rows: of the shortest column, should they differ.
     pub fn rows(&self) -> u64 {
         self.columns().map(|(_, column)| column.rows()).min().unwrap_or_default()
+    }
+
+    /// Looks at every column up to a level, and whether all have as many rows.
+    ///
+    /// Errors: as [`Container::verify`](crate::container::Container::verify). Whatever else is wrong is a finding.
+    pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
+        let (mut report, rows) = (VerifyReport::of_files(level), self.rows());
+        for (name, column) in self.columns() {
+            column.verify_into(&mut report);
+            if column.rows() != rows {
+                let message = format!(
+                    "expected {rows} rows in every column, found {} in \"{name}\": truncating the table to {rows} rows \
+                     makes them equal",
+                    column.rows()
+                );
+                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&column.data));
+            }
+        }
+        Ok(report)
     }
 
     /// What the table's user says of it.

@@ -1,8 +1,20 @@
 //! Changing what is there: rows appended and cut off, chunks replaced, attributes set.
 //!
-//! Every change of a file makes a new one that takes its place, so that a reader finds the one or the other. A change of
-//! several files ends with the one that shows it: in the layout as shipped that is `meta/sizes`, so that a writer which
-//! died left no rows behind. Superchunks show their rows as soon as they are there, in order.
+//! Every change of a file makes a new one that takes its place, so that a reader finds the one or the other. Of a change
+//! of several files one shows it, `meta/sizes`, which says how many rows there are:
+//!
+//! ```text
+//! append     chunks or superchunks, which hold more rows then than are shown | meta/sizes
+//! truncate   meta/sizes | chunks or superchunks, of which some are not shown any more | meta/sizes, for the lengths in it
+//! replace    the chunk or superchunk | meta/sizes, for the lengths in it
+//! ```
+//!
+//! So a writer that dies leaves the rows of before or those of after, and perhaps bytes that nobody is shown; the first
+//! change of the next writer removes them or goes over them. The columns of a table as shipped have sizes of their own:
+//! what is shown of the table is what all columns have, and a writer that dies between two leaves longer ones, until the
+//! table is truncated to what it shows. In superchunks a table has one `meta/sizes`, and its columns change at once.
+//!
+//! An error leaves the rows of before as well, and those of after if it comes when these are shown.
 //!
 //! One writer at a time: nothing guards against a second. Readers that are open see the change when they are opened anew.
 
@@ -14,12 +26,12 @@ use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::chunks::{Chunks, Part, Superchunks, chunk_file_name, superchunk_file_name};
 use crate::container::bcolz::dtype::Kind;
-use crate::container::bcolz::meta::{Layout, Order, Sizes};
+use crate::container::bcolz::meta::{Layout, META, Order, Sizes};
 use crate::container::bcolz::options::Encoding;
 use crate::container::bcolz::table::BcolzTable;
 use crate::container::blosc::{Encoder, Shuffle};
 use crate::container::bloscpack::{BloscpackOptions, Replaced, encode_one_chunk, replace_chunk, rewrite};
-use crate::container::new_file::{NewFile, remove_file};
+use crate::container::new_file::{NewFile, clear, remove_file};
 use crate::container::{KeySpace, blosc};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -27,6 +39,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct BcolzWriter {
     array: BcolzArray,
     encoding: Encoding,
+    /// Somebody may have begun a change and not finished it: a writer before this one, or this one.
+    unfinished: bool,
 }
 
 impl BcolzWriter {
@@ -41,7 +55,7 @@ impl BcolzWriter {
     pub(super) fn open_encoded(root: &Path, encoding: Encoding) -> Result<BcolzWriter> {
         let array = BcolzArray::open_with(root, &ContainerOptions::new())?;
         refuse_unknown_width(&array)?;
-        Ok(BcolzWriter { array, encoding })
+        Ok(BcolzWriter { array, encoding, unfinished: true })
     }
 
     /// The array as it is now.
@@ -70,34 +84,37 @@ impl BcolzWriter {
     ///
     /// Errors: `InvalidInput` if these are not whole rows; `Io`; `Corrupt` if the last chunk cannot be read.
     pub fn append(&mut self, rows: &[u8]) -> Result<()> {
-        append(&self.array, self.encoding, rows)?;
-        self.reopen()?;
-        self.write_sizes(self.array.rows + self.appended_to_shipped(rows))?;
-        self.reopen()
+        self.change(|writer| {
+            let shown = writer.array.rows + whole_rows(&writer.array, rows)?;
+            append(&writer.array, writer.encoding, rows)?;
+            writer.reopen()?;
+            writer.write_sizes(shown)
+        })
     }
 
     /// Keeps the first `rows` rows.
     ///
     /// Errors: `InvalidInput` if there are fewer; `Io`; `Corrupt` if the chunk that is cut cannot be read.
     pub fn truncate(&mut self, rows: u64) -> Result<()> {
-        check_truncation(&self.array, rows)?;
-        if self.array.layout == Layout::Shipped {
-            self.write_sizes(rows)?; // first: what lies beyond no longer counts
-        }
-        truncate(&self.array, self.encoding, rows)?;
-        self.reopen()?;
-        self.write_sizes(rows)?;
-        self.reopen()
+        self.change(|writer| {
+            check_truncation(&writer.array, rows)?;
+            writer.write_sizes(rows)?; // first: what lies beyond no longer counts
+            truncate(&writer.array, writer.encoding, rows)?;
+            writer.reopen()?;
+            writer.write_sizes(rows)
+        })
     }
 
     /// Replaces the rows of a chunk by as many others, in C order.
     ///
     /// Errors: `InvalidInput` if there is no such chunk, or it has another number of rows; `Io`.
     pub fn replace_chunk(&mut self, key: u64, rows: &[u8]) -> Result<Replaced> {
-        let replaced = replace(&self.array, self.encoding, key, rows)?;
-        self.reopen()?;
-        self.write_sizes(self.array.rows)?;
-        Ok(replaced)
+        self.change(|writer| {
+            let replaced = replace(&writer.array, writer.encoding, key, rows)?;
+            writer.reopen()?;
+            writer.write_sizes(writer.array.rows)?;
+            Ok(replaced)
+        })
     }
 
     /// Gives an attribute a value, which is the text of JSON: `23.5`, `"text"`, `{"value": [1, 3], "dtype": "int32"}`.
@@ -112,12 +129,20 @@ impl BcolzWriter {
         remove_attribute(self.array.layout, &self.array.root, name)
     }
 
-    /// The rows that are written, but that the array as shipped does not show yet.
-    fn appended_to_shipped(&self, rows: &[u8]) -> u64 {
-        match self.array.layout {
-            Layout::Shipped => rows.len() as u64 / self.array.row_len.max(1),
-            Layout::Superchunks => 0,
+    /// Makes a change, after what one that was not finished has left is out of the way.
+    fn change<T>(&mut self, change: impl FnOnce(&mut BcolzWriter) -> Result<T>) -> Result<T> {
+        if self.unfinished {
+            self.reopen()?;
+            clear(&self.array.root)?;
+            clear(&self.array.root.join(META))?;
+            recover(&self.array, self.encoding)?;
+            self.reopen()?;
         }
+        self.unfinished = true;
+        let changed = change(self)?;
+        self.reopen()?;
+        self.unfinished = false;
+        Ok(changed)
     }
 
     fn reopen(&mut self) -> Result<()> {
@@ -135,6 +160,8 @@ pub struct BcolzTableWriter {
     root: PathBuf,
     table: BcolzTable,
     encoding: Encoding,
+    /// As of [`BcolzWriter`].
+    unfinished: bool,
 }
 
 impl BcolzTableWriter {
@@ -148,7 +175,7 @@ impl BcolzTableWriter {
         for (_, column) in table.columns() {
             refuse_unknown_width(column)?;
         }
-        Ok(BcolzTableWriter { root: root.to_path_buf(), table, encoding })
+        Ok(BcolzTableWriter { root: root.to_path_buf(), table, encoding, unfinished: true })
     }
 
     /// The table as it is now.
@@ -159,19 +186,44 @@ impl BcolzTableWriter {
     /// Appends rows, given column by column in the order of [`BcolzTable::columns`].
     ///
     /// Errors: `InvalidInput` if there is not one part for each column, all of as many rows; as
-    /// [`BcolzWriter::append`]. A column that was appended before the error keeps its rows.
+    /// [`BcolzWriter::append`]. Rows that some columns have got by then are cut off again, as far as that can be done.
     pub fn append(&mut self, columns: &[&[u8]]) -> Result<()> {
-        self.check_rows(columns)?;
-        for ((_, column), rows) in self.table.columns().zip(columns) {
-            match self.table.layout() {
-                Layout::Superchunks => append(column, self.encoding, rows)?,
-                Layout::Shipped => BcolzWriter::open_encoded(&column.root, self.encoding)?.append(rows)?,
+        self.change(|writer| {
+            let (before, count) = (writer.table.rows(), writer.count_rows(columns)?);
+            match writer.table.layout() {
+                Layout::Shipped => writer.append_to_each(columns).inspect_err(|_| writer.cut_back(before)),
+                Layout::Superchunks => {
+                    for ((_, column), rows) in writer.table.columns().zip(columns) {
+                        append(column, writer.encoding, rows)?;
+                    }
+                    writer.reopen()?;
+                    writer.write_sizes(before + count)
+                }
             }
-        }
-        self.reopen_and_write_sizes()
+        })
     }
 
-    fn check_rows(&self, columns: &[&[u8]]) -> Result<()> {
+    /// To columns as shipped, each of which shows its rows for itself.
+    fn append_to_each(&self, columns: &[&[u8]]) -> Result<()> {
+        self.table
+            .columns()
+            .zip(columns)
+            .try_for_each(|((_, column), rows)| BcolzWriter::open_encoded(&column.root, self.encoding)?.append(rows))
+    }
+
+    /// Cuts columns as shipped that became longer, as far as the disk lets us.
+    fn cut_back(&self, rows: u64) {
+        for (_, column) in self.table.columns() {
+            let cut = |mut writer: BcolzWriter| match writer.array.rows > rows {
+                true => writer.truncate(rows),
+                false => Ok(()),
+            };
+            _ = BcolzWriter::open_encoded(&column.root, self.encoding).and_then(cut);
+        }
+    }
+
+    /// How many rows these are.
+    fn count_rows(&self, columns: &[&[u8]]) -> Result<u64> {
         let expected = self.table.columns().count();
         if let Some((name, column)) = self.table.columns().find(|(_, column)| column.rows != self.table.rows()) {
             let message = format!(
@@ -188,23 +240,29 @@ impl BcolzTableWriter {
                 format!("expected {expected} columns of as many rows, found {} with {counts:?} rows", columns.len());
             return Err(Error::invalid_input(message).at_path(&self.root));
         }
-        Ok(())
+        Ok(counts.first().copied().unwrap_or_default())
     }
 
     /// Keeps the first `rows` rows of every column.
     ///
     /// Errors: as [`BcolzWriter::truncate`].
     pub fn truncate(&mut self, rows: u64) -> Result<()> {
-        for (_, column) in self.table.columns() {
-            check_truncation(column, rows)?;
-        }
-        for (_, column) in self.table.columns() {
-            match self.table.layout() {
-                Layout::Superchunks => truncate(column, self.encoding, rows)?,
-                Layout::Shipped => BcolzWriter::open_encoded(&column.root, self.encoding)?.truncate(rows)?,
+        self.change(|writer| {
+            writer.table.columns().try_for_each(|(_, column)| check_truncation(column, rows))?;
+            let mut columns = writer.table.columns();
+            match writer.table.layout() {
+                Layout::Shipped => columns.try_for_each(|(_, column)| {
+                    BcolzWriter::open_encoded(&column.root, writer.encoding)?.truncate(rows)
+                }),
+                Layout::Superchunks => {
+                    writer.write_sizes(rows)?; // first: what lies beyond no longer counts
+                    columns.try_for_each(|(_, column)| truncate(column, writer.encoding, rows))?;
+                    drop(columns);
+                    writer.reopen()?;
+                    writer.write_sizes(rows)
+                }
             }
-        }
-        self.reopen_and_write_sizes()
+        })
     }
 
     /// Gives an attribute a value; see [`BcolzWriter::set_attribute`].
@@ -217,16 +275,37 @@ impl BcolzTableWriter {
         remove_attribute(self.table.layout(), &self.root, name)
     }
 
-    fn reopen_and_write_sizes(&mut self) -> Result<()> {
+    /// As of [`BcolzWriter`]; columns as shipped look to it themselves.
+    fn change<T>(&mut self, change: impl FnOnce(&mut BcolzTableWriter) -> Result<T>) -> Result<T> {
+        if self.unfinished {
+            self.reopen()?;
+            clear(&self.root)?;
+            if self.table.layout() == Layout::Superchunks {
+                clear(&self.root.join(META))?;
+                self.table.columns().try_for_each(|(_, column)| recover(column, self.encoding))?;
+            }
+            self.reopen()?;
+        }
+        self.unfinished = true;
+        let changed = change(self)?;
+        self.reopen()?;
+        self.unfinished = false;
+        Ok(changed)
+    }
+
+    fn reopen(&mut self) -> Result<()> {
         self.table = BcolzTable::open(&self.root)?;
-        let rows = self.table.rows();
+        Ok(())
+    }
+
+    /// The sizes that all columns in superchunks have together.
+    fn write_sizes(&self, rows: u64) -> Result<()> {
         let (mut row_len, mut stored, mut sizes) = (0, 0, None);
-        for (_, column) in self.table.columns().filter(|(_, column)| column.layout == Layout::Superchunks) {
+        for (_, column) in self.table.columns() {
             row_len += column.row_len;
             stored += stored_bytes(column, rows)?;
             sizes = Some(&column.sizes);
         }
-        // columns as shipped have sizes of their own
         sizes.map_or(Ok(()), |sizes| write_sizes(sizes, rows, row_len, stored))
     }
 }
@@ -243,6 +322,15 @@ fn refuse_unknown_width(array: &BcolzArray) -> Result<()> {
             Err(Error::invalid_input("expected rows of one byte or more, found none").at_path(&array.root))
         }
         _ => Ok(()),
+    }
+}
+
+/// Removes what a writer has left in the data of an array that did not finish.
+fn recover(array: &BcolzArray, encoding: Encoding) -> Result<()> {
+    clear(&array.data)?;
+    match &array.chunks {
+        Chunks::Superchunks(there) if there.stored_rows() == there.rows() => Ok(()),
+        _ => truncate(array, encoding, array.rows),
     }
 }
 

@@ -139,7 +139,7 @@ impl Container for Bloscpack {
     }
 
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        let mut report = VerifyReport::new(level);
+        let mut report = VerifyReport::of_files(level);
         self.superchunk.verify(0, self.max_chunk_bytes, &mut report);
         Ok(report)
     }

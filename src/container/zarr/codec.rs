@@ -2,11 +2,12 @@
 
 use serde_json::value::RawValue;
 
+use crate::container::blosc::{self, Shuffle};
 use crate::container::zarr::data_type::DataType;
 use crate::container::zarr::extension::{Extension, numbers};
 use crate::container::zarr::nd::{self, Permutation, to_usize};
 use crate::container::zarr::sharding::Sharding;
-use crate::container::{blosc, crc32c, zstd};
+use crate::container::{crc32c, zstd};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::encoding::{self, GzipEncoder};
 use crate::json;
@@ -54,7 +55,7 @@ pub(super) enum Endian {
 pub(super) enum Compressor {
     Gzip,
     Zstd,
-    Blosc,
+    Blosc(Shuffle),
     Crc32c,
 }
 
@@ -267,7 +268,7 @@ impl Compressor {
         match codec.name.as_str() {
             "gzip" => Ok(Self::Gzip),
             "zstd" => Ok(Self::Zstd),
-            "blosc" => Ok(Self::Blosc),
+            "blosc" => Ok(Self::Blosc(shuffle_of(codec)?)),
             "crc32c" => codec.allow(&[]).map(|()| Self::Crc32c),
             _ => Err(codec.unknown(KNOWN)),
         }
@@ -279,7 +280,7 @@ impl Compressor {
         let decoded = match self {
             Self::Gzip => encoding::decode(encoded, bound),
             Self::Zstd => zstd::decode(encoded, bound),
-            Self::Blosc => blosc::decode(encoded, bound),
+            Self::Blosc(_) => blosc::decode(encoded, bound),
             Self::Crc32c => without_crc32c(encoded).map(<[u8]>::to_vec),
         };
         let decoded = decoded.map_err(|error| match (error.kind(), expected) {
@@ -305,13 +306,22 @@ impl Compressor {
                 Ok(encoded)
             }
             Self::Zstd => Ok(zstd::encode(&bytes)),
-            Self::Blosc => blosc::Encoder::new().typesize(data_type.size()).encode(&bytes),
+            Self::Blosc(shuffle) => blosc::Encoder::new().typesize(data_type.size()).shuffle(shuffle).encode(&bytes),
             Self::Crc32c => {
                 bytes.extend_from_slice(&crc32c::of(&bytes).to_le_bytes());
                 Ok(bytes)
             }
         }
     }
+}
+
+/// How chunks are to be shuffled before Blosc compresses them; those that are read tell it themselves.
+fn shuffle_of(codec: &Extension<'_>) -> Result<Shuffle> {
+    Ok(match codec.get("shuffle")?.and_then(json::string).as_deref() {
+        Some("noshuffle") => Shuffle::None,
+        Some("bitshuffle") => Shuffle::Bits,
+        _ => Shuffle::Bytes,
+    })
 }
 
 /// The bytes before a checksum, which must match.

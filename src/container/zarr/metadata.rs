@@ -1,7 +1,5 @@
 //! `zarr.json` of an array: shape, chunks, codecs, and everything else as it was given.
 
-use std::fmt::Write;
-
 use serde_json::value::RawValue;
 
 use crate::container::zarr::chunk_key::ChunkKeyEncoding;
@@ -140,8 +138,8 @@ impl ZarrMetadata {
 
     /// The bytes of a chunk from its elements: the whole chunk, in C order and little endian.
     ///
-    /// gzip and zstd compress at a level of their own, blosc with LZ4 and byte shuffle; what is told by the bytes
-    /// themselves need not be as the metadata say.
+    /// gzip and zstd compress at a level of their own, blosc with LZ4 and the shuffle that the metadata say; what is told
+    /// by the bytes themselves need not be as they say.
     ///
     /// Errors: `InvalidInput` if there are not as many elements, `Unsupported` for nested sharding.
     pub fn encode_chunk(&self, elements: &[u8]) -> Result<Vec<u8>> {
@@ -154,31 +152,69 @@ impl ZarrMetadata {
 
     /// The same array with the same chunks, in shards of that shape.
     ///
-    /// Compression and checksums of whole shards are left away. `index_location`: `None` keeps it, or takes the end.
+    /// Compression and checksums of whole shards are left away, and what turned their axes turns those of chunks.
+    /// `index_location`: `None` keeps it, or takes the end.
     ///
     /// Errors: `InvalidInput` if the chunks do not divide the shards.
     pub fn sharded(&self, shard_shape: &[u64], index_location: Option<IndexLocation>) -> Result<ZarrMetadata> {
+        self.in_shards(shard_shape, &self.chunk_shape, index_location)
+    }
+
+    /// The same array in chunks of another shape, with the codecs that its chunks have now, in shards of that shape.
+    ///
+    /// The rest is as of [`sharded`](ZarrMetadata::sharded).
+    ///
+    /// Errors: `InvalidInput` if the shape of a chunk does not have a length above 0 for each axis, or chunks do not
+    /// divide the shards; `Unsupported` for nested sharding.
+    pub fn rechunked(
+        &self,
+        chunk_shape: &[u64],
+        shard_shape: &[u64],
+        index_location: Option<IndexLocation>,
+    ) -> Result<ZarrMetadata> {
+        if chunk_shape.len() != self.shape.len() || chunk_shape.contains(&0) {
+            return Err(Error::invalid_input(format!(
+                "expected the shape of a chunk, a length above 0 for each of {} axes, found {chunk_shape:?}",
+                self.shape.len()
+            )));
+        }
+        self.check_encodable()?;
+        self.in_shards(shard_shape, chunk_shape, index_location)
+    }
+
+    /// Errors: `Unsupported` if chunks cannot be encoded, since they are shards themselves.
+    pub(super) fn check_encodable(&self) -> Result<()> {
+        let (codecs, _) = self.chunk_codecs();
+        if self.is_sharded() && matches!(codecs.serializer, Serializer::Sharding(_)) {
+            let message = "expected chunks that are no shards themselves, found nested sharding";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(())
+    }
+
+    fn in_shards(
+        &self,
+        shard_shape: &[u64],
+        chunk_shape: &[u64],
+        index_location: Option<IndexLocation>,
+    ) -> Result<ZarrMetadata> {
         let fits = shard_shape.len() == self.shape.len()
             && !shard_shape.contains(&0)
-            && divide(shard_shape, &self.chunk_shape).is_some();
+            && divide(shard_shape, chunk_shape).is_some();
         if !fits {
             return Err(Error::invalid_input(format!(
-                "expected the shape of a shard that chunks of {:?} divide evenly, found {shard_shape:?}",
-                self.chunk_shape
+                "expected the shape of a shard that chunks of {chunk_shape:?} divide evenly, found {shard_shape:?}"
             )));
         }
         let parts = CodecParts::of(self)?;
         let location = index_location.or(self.sharding().map(|sharding| sharding.index.location()));
-        let chunk_shape = self.sharding().map_or(&self.chunk_shape, |sharding| &sharding.chunk_shape);
+        // what turned the axes of whole shards turns those of chunks: to their bytes it is the same, and zarr-python takes
+        // the shape of a chunk for that of an array whose axes are not turned yet
         let codecs = format!(
-            "[{}{{\"name\": \"sharding_indexed\", \"configuration\": {{\"chunk_shape\": {}, \"codecs\": [{}], \
+            "[{{\"name\": \"sharding_indexed\", \"configuration\": {{\"chunk_shape\": {}, \"codecs\": [{}], \
              \"index_codecs\": {}, \"index_location\": \"{}\"}}}}]",
-            parts.before.iter().fold(String::new(), |mut text, codec| {
-                _ = write!(text, "{codec}, ");
-                text
-            }),
             list(chunk_shape),
-            parts.chunk.join(", "),
+            [parts.before, parts.chunk].concat().join(", "),
             parts.index.as_deref().unwrap_or(INDEX_CODECS),
             location.unwrap_or(IndexLocation::End).as_str(),
         );
@@ -189,11 +225,7 @@ impl ZarrMetadata {
     ///
     /// Errors: `Unsupported` for nested sharding: each file would be a shard again, and the chunks would be others.
     pub fn unsharded(&self) -> Result<ZarrMetadata> {
-        let (codecs, _) = self.chunk_codecs();
-        if self.is_sharded() && matches!(codecs.serializer, Serializer::Sharding(_)) {
-            let message = "expected chunks that are no shards themselves, found nested sharding";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        self.check_encodable()?;
         let parts = CodecParts::of(self)?;
         let codecs = [parts.before, parts.chunk].concat().join(", ");
         self.with(&self.chunk_shape, &format!("[{codecs}]"))

@@ -2,7 +2,7 @@
 //!
 //! A key is the number of a chunk in C order. Reading decodes the codecs bytes, gzip, zstd, blosc, crc32c, transpose and nested
 //! sharding, in shards and around them. Writing moves encoded chunks as they are: [`ZarrWriter`] and
-//! [`ZarrShardWriter`] stream an array or one shard, [`copy`] packs, reshards and unpacks, [`export`] gives an imported array back, [`ShardUpdate`]
+//! [`ZarrShardWriter`] stream an array or one shard, [`copy`] packs, reshards and unpacks, [`rechunk`] cuts other chunks, [`export`] gives an imported array back, [`ShardUpdate`]
 //! replaces chunks of a shard, and [`PrecomputedOptions`] makes a volume of an array. What is on disk is replaced by rename, never edited.
 //!
 //! Not here: Zarr v2, groups, other chunk grids than the regular one, and remote stores.
@@ -17,6 +17,8 @@ mod grid;
 mod metadata;
 mod nd;
 mod precomputed;
+mod rechunk;
+mod region;
 mod shard;
 mod shard_index;
 mod sharding;
@@ -29,6 +31,7 @@ pub use array::ZarrArray;
 pub use copy::{INFO_MEMBER, copy, export};
 pub use metadata::ZarrMetadata;
 pub use precomputed::PrecomputedOptions;
+pub use rechunk::rechunk;
 pub use shard_index::IndexLocation;
 pub use update::{ShardUpdate, UpdateStrategy};
 pub use writer::{ZarrShardWriter, ZarrWriter};

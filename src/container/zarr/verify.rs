@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
 pub(super) fn verify(array: &ZarrArray, level: VerifyLevel) -> Result<VerifyReport> {
-    let mut report = VerifyReport::new(level);
+    let mut report = VerifyReport::of_files(level);
     for number in array.shard_numbers()? {
         match array.open_shard(number) {
             Ok(Some(shard)) => {
