@@ -23,10 +23,10 @@ Examples:
 
 A chunk is what is compressed as one; a shard is a file of many chunks with an index. Shapes count
 elements, and chunks divide shards evenly: with chunks of 32,64,64 a shard may be 64,512,512. The
-bytes of the chunks stay as they are: nothing is decoded. With another --chunk-shape they are decoded
-and encoded again by the codecs that the array has, gzip and zstd at a level of their own, blosc with
-LZ4; a new chunk is there where an old one was. The new array appears when it is whole; the old one
-stays. sharddb info shows the shapes that an array has.
+bytes of the chunks stay as they are: nothing is decoded. With another --chunk-shape they are
+decoded and encoded again by the codecs that the array has, gzip and zstd at a level of their own,
+blosc with LZ4; a new chunk is there where an old one was. The new array appears when it is whole;
+the old one stays. sharddb info shows the shapes that an array has.
 
 Exit codes: 0 done, 2 shapes that do not fit, or something is at OUT already, 3 a corrupt chunk, or
 codecs that are not supported, 4 not found, no space and other I/O.")]
