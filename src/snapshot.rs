@@ -29,7 +29,7 @@ impl Snapshot {
     ///
     /// Borrowed from the map or the memory when stored raw, decoded when stored as gzip, read with positioned
     /// reads. Cost for raw values in small minishards (the `local` profile): two cache misses, one after the other; at the same
-    /// time once lookups have come by and the place is remembered, which takes a byte or two a minishard.
+    /// time once lookups have come by and the place is remembered, which takes one to five bytes a minishard.
     ///
     /// Errors: `Corrupt`, `TooLarge`, `Io`, `GenerationGone`; never a wrong value, as far as docs/trust.md says.
     ///

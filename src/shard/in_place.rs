@@ -85,11 +85,12 @@ impl<'a> MinishardInPlace<'a> {
         }
     }
 
+    /// Where its index lies.
     pub(crate) fn index(&self) -> RelativeRange {
         self.index
     }
 
-    /// Whether its index begins in the cache line at this position.
+    /// Whether its index begins in this cache line, if any.
     #[inline]
     pub(crate) fn begins_in(&self, line: Option<u64>) -> bool {
         line == Some(minishard_lines::line_of(self.index.start))

@@ -19,17 +19,6 @@ use crate::byte_range::RelativeRange;
 /// The size of a line; the one of [`prefetch`](crate::prefetch).
 const LINE_BITS: u32 = 6;
 
-/// Memory that is zeros because it is new, and takes none until it is written; none at all if it cannot be had.
-fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
-    usize::try_from(len).ok().and_then(|len| T::new_vec_zeroed(len).ok()).unwrap_or_default().into()
-}
-
-/// Where the line begins that a byte lies in.
-#[inline]
-pub(crate) fn line_of(position: u64) -> u64 {
-    position >> LINE_BITS << LINE_BITS
-}
-
 /// Lines that the minishards of a group should have together: with room up to [`FAR`], for they are not all of a length.
 const GROUP_LINES: u64 = 160;
 
@@ -42,7 +31,7 @@ const LEARNED_AT_ONCE: u64 = 256;
 /// More minishards than this in one shard are not remembered.
 const MOST: u64 = 1 << 24;
 
-/// See the top of this file.
+/// Where the minishards of one shard begin, as far as lookups have come by.
 pub(crate) struct MinishardLines {
     group_bits: u32,
     bases: Box<[AtomicU32]>,
@@ -75,7 +64,7 @@ impl MinishardLines {
         Some((u64::from(base) + u64::from(offset)) << LINE_BITS)
     }
 
-    /// Learns where the minishards around this one begin, from what their entries say; once, if it is new to this one.
+    /// Learns where the minishards around this one begin, from what their entries say.
     pub(crate) fn learn(&self, minishard: u64, index_of: impl Fn(u64) -> Option<RelativeRange>) {
         let first = minishard - minishard % LEARNED_AT_ONCE;
         for group in first >> self.group_bits..(first + LEARNED_AT_ONCE) >> self.group_bits {
@@ -99,6 +88,17 @@ impl MinishardLines {
         }
         base.store(u32::try_from(first_line).map_or(1, |line| line.saturating_add(1)), Ordering::Relaxed);
     }
+}
+
+/// Memory that is zeros because it is new, and takes none until it is written; none at all if it cannot be had.
+fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
+    usize::try_from(len).ok().and_then(|len| T::new_vec_zeroed(len).ok()).unwrap_or_default().into()
+}
+
+/// Where the line begins that a byte lies in.
+#[inline]
+pub(crate) fn line_of(position: u64) -> u64 {
+    position >> LINE_BITS << LINE_BITS
 }
 
 #[cfg(test)]

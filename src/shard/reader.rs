@@ -77,6 +77,7 @@ pub(crate) struct ShardReader {
     options: ReadOptions,
     /// Raw, in one file: lookups may read it as it lies, if it is in memory.
     in_place: bool,
+    /// For lookups in place, and no answer depends on it.
     lines: MinishardLines,
     cache: Arc<MinishardCache>,
     /// The CRC-32 that the manifest states for the shard index.
