@@ -61,19 +61,17 @@ impl ChecksPlace {
 /// The check of an encoded minishard index, to be fed with its bytes.
 pub(crate) fn index_hasher(location: Location) -> crc32fast::Hasher {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&location.shard.0.to_le_bytes());
-    hasher.update(&location.minishard.0.to_le_bytes());
+    let place: [u8; 16] = zerocopy::transmute!([location.shard.0.to_le(), location.minishard.0.to_le()]);
+    hasher.update(&place);
     hasher
 }
 
 /// The check of an encoded minishard index.
+#[inline]
 pub(crate) fn of_index(location: Location, encoded: &[u8]) -> u32 {
-    let place: [u8; 16] = zerocopy::transmute!([location.shard.0.to_le(), location.minishard.0.to_le()]);
-    short_crc32(&place, encoded).unwrap_or_else(|| {
-        let mut hasher = index_hasher(location);
-        hasher.update(encoded);
-        hasher.finalize()
-    })
+    let mut hasher = index_hasher(location);
+    hasher.update(encoded);
+    hasher.finalize()
 }
 
 /// The check of an encoded value, to be fed with its bytes.
@@ -86,32 +84,9 @@ pub(crate) fn value_hasher(key: u64) -> crc32fast::Hasher {
 /// The check of an encoded value.
 #[inline]
 pub(crate) fn of_value(key: u64, encoded: &[u8]) -> u32 {
-    short_crc32(&key.to_le_bytes(), encoded).unwrap_or_else(|| {
-        let mut hasher = value_hasher(key);
-        hasher.update(encoded);
-        hasher.finalize()
-    })
-}
-
-/// The CRC-32 of a head and a body, if both together are short; four times as fast as by pieces.
-///
-/// The sum is computed fast from 128 bytes on and in whole blocks of 16. Zeros in front do not change the sum of a register
-/// that begins with zeros, and a register that begins with ones is the same as one of zeros with the first four bytes
-/// inverted: so a short message is put at the end of such a block.
-#[inline]
-fn short_crc32(head: &[u8], body: &[u8]) -> Option<u32> {
-    const MOST: usize = 256;
-    let mut block = [0; MOST];
-    let len = head.len() + body.len();
-    let message = block.get_mut(..len.next_multiple_of(16).max(128))?;
-    let start = message.len() - len;
-    let (to_head, to_body) = message.get_mut(start..)?.split_at_mut_checked(head.len())?;
-    to_head.copy_from_slice(head);
-    to_body.copy_from_slice(body);
-    to_head.first_chunk_mut::<4>()?.iter_mut().for_each(|byte| *byte = !*byte);
-    let mut hasher = crc32fast::Hasher::new_with_initial(u32::MAX);
-    hasher.update(message);
-    Some(hasher.finalize())
+    let mut hasher = value_hasher(key);
+    hasher.update(encoded);
+    hasher.finalize()
 }
 
 /// The check of a prefix.
@@ -131,18 +106,6 @@ mod tests {
         let location = Location { shard: ShardNumber(1), minishard: MinishardNumber(2) };
         assert_eq!(of_index(location, b"index"), 0xf8d3_6342);
         assert_eq!(of_prefix(b""), 0);
-    }
-
-    #[test]
-    fn short_sums_are_those_of_the_pieces() {
-        let body: Vec<u8> = (0..=255).map(|byte: u8| byte.wrapping_mul(167)).collect();
-        for len in 0..body.len() {
-            let mut hasher = value_hasher(42);
-            hasher.update(&body[..len]);
-            let sum = hasher.finalize();
-            assert_eq!(of_value(42, &body[..len]), sum, "{len} bytes");
-            assert_eq!(short_crc32(&42u64.to_le_bytes(), &body[..len]).is_some(), len <= 248);
-        }
     }
 
     #[test]
