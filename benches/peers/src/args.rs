@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::bench::Effort;
 use crate::data::DataSet;
 use crate::engine::Peer;
-use crate::engines::{PEERS, REFERENCE};
+use crate::engines::{PEERS, REFERENCE, sharddb};
 use crate::reader::Result;
 use crate::workloads::cold::Evict;
 
@@ -14,10 +14,10 @@ Measures ShardDb beside LMDB, redb, cdb64, SQLite, hashbrown and one file a key.
 
 Usage: cargo run --release -- [OPTIONS]
 
-  --quick             One set (1Mx100), one load, without files and sorted-load: about a minute
+  --quick             One set (1Mx100), one load, without files, sharddb-ahead and sorted-load: about a minute
   --sets LIST         Sets of pairs, KEYSxVALUE_BYTES [default: 1Mx8,1Mx100,1Mx4096,1Mxlognormal,10Mx8,10Mx100]
-  --engines LIST      Of sharddb, sharddb-verify, sharddb-unchecked, lmdb, redb, cdb64, sqlite, hashbrown, files;
-                      lmdb is always among them [default: all; files up to 1M keys]
+  --engines LIST      Of sharddb, sharddb-verify, sharddb-ahead, sharddb-unchecked, lmdb, redb, cdb64, sqlite,
+                      hashbrown, files; lmdb is always among them [default: all; files up to 1M keys]
   --workloads LIST    Of sorted-load, open, hit, dependent, miss, zipf, batch, whole, scan, threads, service,
                       cold; loading pairs in no order is always among them [default: all]
   --rounds N          Rounds in which the engines take turns, at least 1 [default: 7]
@@ -98,7 +98,7 @@ impl Arguments {
 
     fn make_quick(&mut self) -> Result<()> {
         self.sets = vec!["1Mx100".parse()?];
-        self.engines.retain(|engine| engine != "files");
+        self.engines.retain(|engine| !["files", sharddb::READING_AHEAD.name].contains(&engine.as_str()));
         self.workloads.retain(|workload| workload != "sorted-load");
         self.effort = Effort { rounds: 7, slice: 100_000, cold: 100, loads: 1 };
         Ok(())

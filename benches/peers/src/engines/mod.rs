@@ -15,9 +15,10 @@ use crate::engine::Peer;
 pub const REFERENCE: &str = lmdb::PEER.name;
 
 /// All engines, in the order of the report.
-pub static PEERS: [Peer; 9] = [
+pub static PEERS: [Peer; 10] = [
     sharddb::PEER,
     sharddb::VERIFYING,
+    sharddb::READING_AHEAD,
     sharddb::UNCHECKED,
     lmdb::PEER,
     redb::PEER,

@@ -1,4 +1,4 @@
-//! ShardDb with its defaults: checks stored, not compared when reading; also with comparing, and without storing.
+//! ShardDb with its defaults: checks stored, not compared when reading; and with other options.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,6 +15,9 @@ pub const PEER: Peer = Peer::new("sharddb", load, open);
 /// Every check compared on every read. On files of its own: what the one read would be in the processor's cache for
 /// the other.
 pub const VERIFYING: Peer = Peer::new("sharddb-verify", load, open_verifying);
+
+/// The shard indexes asked for when the files are opened, which pays when they are cold.
+pub const READING_AHEAD: Peer = Peer::new("sharddb-ahead", load, open_reading_ahead);
 
 /// Files without checks: what they cost on disk.
 pub const UNCHECKED: Peer = Peer { open: None, memory: |_| 0, ..Peer::new("sharddb-unchecked", load_unchecked, open) };
@@ -45,6 +48,10 @@ fn open(directory: &Path) -> Result<Box<dyn Engine>> {
 
 fn open_verifying(directory: &Path) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Opened(mapped(directory, OpenOptions::new().verify_on_read(true))?)))
+}
+
+fn open_reading_ahead(directory: &Path) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Opened(mapped(directory, OpenOptions::new().read_ahead_index(true))?)))
 }
 
 #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
