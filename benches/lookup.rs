@@ -1,14 +1,16 @@
-//! Lookups in a mapped store that does not fit into the processor's caches: find, get, get_many.
+//! Lookups in a mapped store that does not fit into the processor's caches: find, get, get_many, alone and on all processors.
 //!
 //! Keys come in no order and none comes twice before all have come, so that every lookup pays for its cache misses.
 
 mod common;
 
+use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::thread;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput};
-use sharddb::{Reader, Result, ShardDb, Snapshot};
+use sharddb::{Reader, Result, ShardDb, Snapshot, Value};
 
 use common::{Scratch, expected_sum, head, load, scramble};
 
@@ -43,6 +45,12 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     each_window(&mut group, "get, reader", &present, expected_sum, |keys| get_by_reader(&mut reader, keys));
     each_window(&mut group, "get, owned", &present, expected_sum, |keys| get_owned(&db, keys));
     each_window(&mut group, "get_many", &present, expected_sum, |keys| get_many(&snapshot, keys));
+    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let get_parallel = |keys: &[u64]| sum(snapshot.get_many_parallel(keys, threads));
+    each_window(&mut group, "get_many_parallel", &present, expected_sum, get_parallel);
+    each_window(&mut group, "get_many_parallel, one thread", &present, expected_sum, |keys| {
+        sum(snapshot.get_many_parallel(keys, NonZero::<usize>::MIN))
+    });
     Ok(())
 }
 
@@ -80,6 +88,11 @@ fn get_by_reader(reader: &mut Reader, keys: &[u64]) -> Result<u64> {
 
 fn get_owned(db: &ShardDb, keys: &[u64]) -> Result<u64> {
     keys.iter().try_fold(0_u64, |sum, key| Ok(sum.wrapping_add(db.get(*key)?.as_deref().map_or(0, head))))
+}
+
+/// The sum over values that have been looked up.
+fn sum(values: Vec<Result<Option<Value<'_>>>>) -> Result<u64> {
+    values.into_iter().try_fold(0_u64, |sum, value| Ok(sum.wrapping_add(value?.as_deref().map_or(0, head))))
 }
 
 fn get_many(snapshot: &Snapshot, keys: &[u64]) -> Result<u64> {

@@ -23,6 +23,11 @@ use crate::verify::VerifyLevel;
 /// What there is: `None` if nothing is at the place. Reading it checks that all of it fits together.
 type State = Option<Vec<Vec<u8>>>;
 
+/// A place in directories that are not there.
+fn below(path: &Path) -> PathBuf {
+    path.join("new").join("set")
+}
+
 type Change = dyn Fn(&Path) -> Result<()>;
 
 /// One change of one data set, at a path.
@@ -140,6 +145,9 @@ fn make_filled_table(path: &Path, layout: Layout) {
 fn table_state(path: &Path) -> State {
     path.exists().then(|| {
         let table = BcolzTable::open(path).unwrap();
+        if table.layout() == Layout::Superchunks {
+            table.columns().for_each(|(name, _)| assert!(path.join("data").join(name).is_dir(), "{name}"));
+        }
         table.columns().map(|(_, column)| column.read_rows(0..table.rows()).unwrap()).collect()
     })
 }
@@ -209,6 +217,13 @@ fn bcolz_cases() -> Vec<Case> {
             next: next_of_array,
         });
         cases.push(Case {
+            name: name("a new array in new directories"),
+            prepare: Box::new(|_| {}),
+            change: Box::new(move |path| bcolz_options(layout).create_array(below(path), "int32", &[]).map(drop)),
+            state: |path| array_state(&below(path)),
+            next: |path, found| next_of_array(&below(path), found),
+        });
+        cases.push(Case {
             name: name("a new table"),
             prepare: Box::new(|_| {}),
             change: Box::new(move |path| {
@@ -250,7 +265,18 @@ fn bloscpack_cases() -> Vec<Case> {
         state: file_state,
         next: next_of_file,
     };
-    vec![case("a new file", |_| {}), case("a file in the place of another", |path| write_file(path, 0).unwrap())]
+    let in_new_directories = Case {
+        name: "bloscpack: a new file in new directories".into(),
+        prepare: Box::new(|_| {}),
+        change: Box::new(|path| write_file(&below(path), 5000)),
+        state: |path| file_state(&below(path)),
+        next: |path, found| next_of_file(&below(path), found),
+    };
+    vec![
+        case("a new file", |_| {}),
+        case("a file in the place of another", |path| write_file(path, 0).unwrap()),
+        in_new_directories,
+    ]
 }
 
 // ---- Zarr ----
@@ -337,6 +363,18 @@ fn zarr_cases() -> Vec<Case> {
             shard.put(0, &chunk(array.metadata(), 77))?;
             shard.finish()
         }));
+        let (empty, filled) = (of.clone(), of.clone());
+        cases.push(Case {
+            name: format!("{files}: the first shard"),
+            prepare: Box::new(move |path| ZarrWriter::create(path, &empty).unwrap().finish().unwrap()),
+            change: Box::new(move |path| {
+                let mut shard = ZarrShardWriter::create(path, &filled, 0)?;
+                shard.put(0, &chunk(&filled, 77))?;
+                shard.finish()
+            }),
+            state: zarr_state,
+            next: next_of_zarr,
+        });
         cases.push(case(format!("{files}: a shard without chunks"), &of, |path| {
             let array = ZarrArray::open(path)?;
             let mut update = ShardUpdate::new(&array, array.metadata().shard_of(6).unwrap());

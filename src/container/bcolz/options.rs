@@ -178,7 +178,6 @@ impl BcolzOptions {
             let column = root.join(name);
             create_dir(&column)?;
             self.write_array(&column, self.storage_of(&[("", dtype)], &[])?, &[])?;
-            sync_dir(&column)?;
         }
         MetaFile::new(self.layout.attributes_path(root)).write()?;
         let mut rootdirs = MetaFile::new(root.join(ROOTDIRS));
