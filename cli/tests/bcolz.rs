@@ -9,6 +9,7 @@ use std::path::Path;
 
 use common::{Place, sharddb};
 use serde_json::{Value as Json, json};
+use sharddb::container::bcolz::{BcolzArray, BcolzOptions, BcolzWriter, Layout};
 
 fn data(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/bcolz").join(path);
@@ -156,6 +157,34 @@ fn an_import_is_given_back_byte_for_byte() {
     sharddb(["import", &data("bloscpack/maxapp_20.blp"), &store]).expect(0);
     sharddb(["export", &store, "--format", "bcolz", "--output", &again]).expect(0);
     assert!(fs::read(data("bloscpack/maxapp_20.blp")).unwrap() == fs::read(&again).unwrap());
+}
+
+/// What a writer that died left behind the rows that are shown is not imported.
+#[test]
+fn an_array_with_an_unfinished_append_is_imported_as_it_shows() {
+    let place = Place::new();
+    let numbers = |count: u32| -> Vec<u8> { (0..count).flat_map(u32::to_le_bytes).collect() };
+    for layout in [Layout::Shipped, Layout::Superchunks] {
+        let root = |name: &str| place.path(&format!("{}-{name}", layout.as_str()));
+        let source = root("source");
+        let mut options = BcolzOptions::new();
+        options.layout(layout).chunk_rows(100).superchunk_chunks(4);
+        let mut writer = options.create_array(&source, "int32", &[]).unwrap();
+        writer.append(&numbers(250)).unwrap();
+        let sizes = fs::read(source.join("meta/sizes")).unwrap();
+        writer.append(&numbers(500)).unwrap();
+        fs::write(source.join("meta/sizes"), sizes).unwrap();
+
+        let text = |path: &Path| path.to_str().unwrap().to_string();
+        let (store, again) = (root("store"), root("again"));
+        sharddb(["import", &text(&source), &text(&store)]).expect(0);
+        sharddb(["export", &text(&store), "--format", "bcolz", "--output", &text(&again)]).expect(0);
+        let array = BcolzArray::open(&again).unwrap();
+        assert_eq!((array.rows(), array.nchunks()), (250, 3));
+        assert_eq!(array.read_rows(0..250).unwrap(), numbers(250));
+        BcolzWriter::open(&again).unwrap().append(&numbers(500)).unwrap();
+        sharddb(["verify", &text(&again)]).expect(0);
+    }
 }
 
 #[test]
