@@ -23,11 +23,6 @@ use crate::verify::VerifyLevel;
 /// What there is: `None` if nothing is at the place. Reading it checks that all of it fits together.
 type State = Option<Vec<Vec<u8>>>;
 
-/// A place in directories that are not there.
-fn below(path: &Path) -> PathBuf {
-    path.join("new").join("set")
-}
-
 type Change = dyn Fn(&Path) -> Result<()>;
 
 /// One change of one data set, at a path.
@@ -65,6 +60,11 @@ impl Scene {
     fn set(&self) -> PathBuf {
         self.0.path().join("set")
     }
+}
+
+/// A place in directories that are not there.
+fn below(path: &Path) -> PathBuf {
+    path.join("new").join("set")
 }
 
 /// Rows of four bytes.
