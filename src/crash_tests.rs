@@ -92,9 +92,9 @@ impl Scene {
     }
 }
 
-/// Four shards of two minishards each.
+/// Four shards of so many minishards that where they begin is written too.
 fn spec() -> ShardingSpec {
-    ShardingSpec::new(HashFunction::Identity, 0, 1, 2).unwrap()
+    ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 9, 2).unwrap()
 }
 
 fn value(label: u64, key: u64) -> Vec<u8> {

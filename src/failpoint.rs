@@ -7,13 +7,14 @@
 
 /// Every failpoint, in the order in which a build, then an adoption, then a gc reach them.
 #[cfg(feature = "failpoints")]
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 25] = [
     "begin: after clearing",
     "begin: after temporary directory",
     "begin: after spill directory",
     "bulk: after run",
     "bulk: after shard",
     "bulk: after shard syncs",
+    "bulk: after minishard pages",
     "publish: after removing spills",
     "publish: after info",
     "publish: after lease",

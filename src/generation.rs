@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::info::{self, Info};
 use crate::layout::Layout;
 use crate::manifest::{self, Manifest, ShardRecord};
+use crate::shard::minishard_pages::{MinishardPages, PagesOfShard, Sections};
 use crate::shard::{MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{ShardNumber, ShardingSpec};
 use crate::storage::{StorageKind, explain_missing, read_whole};
@@ -46,6 +47,7 @@ pub(crate) struct Generation {
     manifest: Option<Manifest>,
     /// In ascending order of their numbers.
     slots: Box<[ShardSlot]>,
+    minishard_pages: Option<Arc<MinishardPages>>,
     options: GenerationOptions,
     cache: Arc<MinishardCache>,
     leased: Option<Leased>,
@@ -55,6 +57,8 @@ pub(crate) struct Generation {
 struct ShardSlot {
     number: ShardNumber,
     obsolete_pair: bool,
+    /// What tells of it in the file of the minishard pages.
+    pages: Option<Sections>,
     shard: OnceLock<Shard>,
 }
 
@@ -77,11 +81,14 @@ impl Generation {
         };
         let shards_directory = directory.join(&info.shards);
         let slots = match &manifest {
-            Some(manifest) => manifest.shards.iter().map(|record| ShardSlot::new(record.number)).collect(),
+            Some(manifest) => slots_of(manifest),
             None => list_shards(&shards_directory, &info.spec)?,
         };
+        let pages = manifest.as_ref().and_then(|manifest| manifest.minishard_pages);
+        let pages = pages.and_then(|stated| MinishardPages::open(directory, stated.bytes, options.storage));
         let generation = Generation {
             directory: directory.to_path_buf(),
+            minishard_pages: pages.map(Arc::new),
             shards_directory,
             spec: info.spec,
             // the manifest is checked as a whole, so it is the better witness
@@ -129,6 +136,7 @@ impl Generation {
         let generation = Generation {
             directory: directory.to_path_buf(),
             slots: list_shards(&shards_directory, &info.spec)?,
+            minishard_pages: None,
             shards_directory,
             spec: info.spec,
             layout: info.layout,
@@ -298,7 +306,8 @@ impl Generation {
                 format!("expected a file of {} bytes as the manifest says, found {}", record.bytes, files.len());
             return Err(Error::corrupt(message).at_shard(slot.number).at_path(&path("shard")));
         }
-        let shard = Shard::new(ShardReader::new(
+        let pages = self.minishard_pages.clone().zip(slot.pages);
+        let shard = ShardReader::new(
             slot.number,
             self.spec,
             self.layout,
@@ -306,7 +315,8 @@ impl Generation {
             self.options.read,
             self.cache.clone(),
             record.map(|record: &ShardRecord| record.shard_index_crc32),
-        ));
+        );
+        let shard = Shard::new(shard.with_pages(pages.map(|(file, sections)| PagesOfShard::new(file, sections))));
         if self.options.read_ahead_index {
             shard.reader().will_need_shard_index();
         }
@@ -352,7 +362,7 @@ impl<'a> Found<'a> {
 
 impl ShardSlot {
     fn new(number: ShardNumber) -> ShardSlot {
-        ShardSlot { number, obsolete_pair: false, shard: OnceLock::new() }
+        ShardSlot { number, obsolete_pair: false, pages: None, shard: OnceLock::new() }
     }
 }
 
@@ -384,6 +394,17 @@ fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<
         .and_then(|()| manifest.check_sharding(&info.spec))
         .map_err(|error| error.at_path(&path))?;
     Ok((info, Some(manifest)))
+}
+
+/// The shards that a manifest lists.
+fn slots_of(manifest: &Manifest) -> Box<[ShardSlot]> {
+    let mut position = 0;
+    let slot = |record: &ShardRecord| {
+        let pages = Sections::new(position, manifest.sharding, record.bytes);
+        position = pages.end;
+        ShardSlot { pages: Some(pages), ..ShardSlot::new(record.number) }
+    };
+    manifest.shards.iter().map(slot).collect()
 }
 
 /// The shards that have files, by the names that the format gives them; other files are ignored.

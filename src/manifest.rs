@@ -12,6 +12,7 @@
 //! "value_alignment": 16,
 //! "keys": 3,
 //! "value_bytes": 31,                       as stored: encoded, without prefixes, padding and indexes
+//! "minishard_pages": [1280,3735928559],   bytes of the file of that name and its crc32, if there is one
 //! "shards": [
 //! [0,120,2,4023233417,305419896],          number, bytes of the file, keys, crc32 of the file, crc32 of its shard index
 //! [28,96,1,1432778632,2596996162]
@@ -64,8 +65,18 @@ pub(crate) struct Manifest {
     pub(crate) keys: u64,
     /// The bytes of all values as stored: encoded; prefixes, padding and indexes not counted.
     pub(crate) value_bytes: u64,
+    pub(crate) minishard_pages: Option<MinishardPagesRecord>,
     /// The shards that have a file, ascending.
     pub(crate) shards: Vec<ShardRecord>,
+}
+
+/// What the file `minishard_pages` must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MinishardPagesRecord {
+    /// The length of the file.
+    pub(crate) bytes: u64,
+    /// The crc32 of the file.
+    pub(crate) crc32: u32,
 }
 
 /// What the file of one shard must be.
@@ -92,7 +103,7 @@ impl Manifest {
         let mut text = format!(
             "{{\n\"format_version\": {FORMAT_VERSION},\n\"writer\": {},\n\"gzip_backend\": {},\n\"sharding\": {},\n\
              \"info_crc32\": {},\n\"checks\": {checks},\n\"prefixes\": {prefixes},\n\"value_alignment\": {},\n\
-             \"keys\": {},\n\"value_bytes\": {},\n\"shards\": [\n",
+             \"keys\": {},\n\"value_bytes\": {},\n",
             json::quote(writer),
             json::quote(GZIP_BACKEND),
             self.sharding.to_json(),
@@ -101,6 +112,10 @@ impl Manifest {
             self.keys,
             self.value_bytes,
         );
+        if let Some(MinishardPagesRecord { bytes, crc32 }) = self.minishard_pages {
+            text += &format!("\"minishard_pages\": [{bytes},{crc32}],\n");
+        }
+        text += "\"shards\": [\n";
         let rows: Vec<String> = self.shards.iter().copied().map(ShardRecord::to_row).collect();
         text += &rows.join(",\n");
         text += if rows.is_empty() { "],\n" } else { "\n],\n" };
@@ -130,6 +145,9 @@ impl Manifest {
             },
             keys: members.required("keys")?,
             value_bytes: members.required("value_bytes")?,
+            minishard_pages: members
+                .optional("minishard_pages")?
+                .map(|(bytes, crc32)| MinishardPagesRecord { bytes, crc32 }),
             shards: members.required::<Vec<Row>>("shards")?.into_iter().map(ShardRecord::from_row).collect(),
         };
         manifest.check_shards()?;
@@ -205,10 +223,14 @@ struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {
     fn required<T: Deserialize<'a>>(&self, name: &str) -> Result<T> {
-        let Some(value) = json::member(&self.0, name).map_err(corrupt)? else {
-            return Err(Error::corrupt(format!("expected a member \"{name}\" in the manifest, found none")));
-        };
+        self.optional(name)?
+            .ok_or_else(|| Error::corrupt(format!("expected a member \"{name}\" in the manifest, found none")))
+    }
+
+    fn optional<T: Deserialize<'a>>(&self, name: &str) -> Result<Option<T>> {
+        let Some(value) = json::member(&self.0, name).map_err(corrupt)? else { return Ok(None) };
         serde_json::from_str(value.get())
+            .map(Some)
             .map_err(|error| Error::corrupt(format!("the manifest's member \"{name}\" is malformed: {error}")))
     }
 }
@@ -294,6 +316,13 @@ mod tests {
 }
 "#;
 
+    /// With a file of the minishard pages.
+    fn golden_with_pages() -> (Manifest, String) {
+        let record = MinishardPagesRecord { bytes: 1280, crc32: 3_735_928_559 };
+        let text = resealed(&GOLDEN.replace("\"shards\"", "\"minishard_pages\": [1280,3735928559],\n\"shards\""));
+        (Manifest { minishard_pages: Some(record), ..golden() }, text)
+    }
+
     fn golden() -> Manifest {
         let sharding = ShardingSpec::new(HashFunction::Identity, 0, 1, 5).unwrap();
         Manifest {
@@ -302,6 +331,7 @@ mod tests {
             layout: Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::Sixteen },
             keys: 3,
             value_bytes: 31,
+            minishard_pages: None,
             shards: vec![
                 ShardRecord {
                     number: ShardNumber(0),
@@ -328,6 +358,7 @@ mod tests {
             layout: Layout::default(),
             keys: 0,
             value_bytes: 0,
+            minishard_pages: None,
             shards: Vec::new(),
         }
     }
@@ -340,7 +371,8 @@ mod tests {
 
     #[test]
     fn golden_text_both_ways() {
-        for (manifest, text) in [(golden(), GOLDEN), (empty(), GOLDEN_EMPTY)] {
+        let cases = [(golden(), GOLDEN.to_string()), (empty(), GOLDEN_EMPTY.to_string()), golden_with_pages()];
+        for (manifest, text) in cases {
             assert_eq!(manifest.to_json_by("sharddb 0.1.0"), text);
             assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
             assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).unwrap(), manifest);
@@ -451,6 +483,8 @@ mod tests {
             ("[28,", "[0,", "ascending"),
             ("[0,120", "[29,120", "ascending"),
             ("\"shards\": [", "\"shards\": {}, \"rows\": [", "shards"),
+            ("\"shards\": [", "\"minishard_pages\": 7, \"shards\": [", "minishard_pages"),
+            ("\"shards\": [", "\"minishard_pages\": [1,4294967296], \"shards\": [", "minishard_pages"),
         ];
         for (from, to, named) in cases {
             let text = resealed(&GOLDEN.replacen(from, to, 1));

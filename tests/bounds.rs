@@ -368,6 +368,26 @@ fn files_of_a_generation_that_are_no_files_are_errors_at_once() {
     }
 }
 
+/// Without the hint that it is meant to hold, lookups are as right.
+#[test]
+fn minishard_pages_that_are_no_file_change_no_answer() {
+    let store = Scratch::new();
+    let spec = ShardingSpec::new(HashFunction::Identity, 0, 9, 0).unwrap();
+    let mut loader = BulkLoader::options().spec(spec).create(store.path()).unwrap();
+    (0..600).for_each(|key| loader.insert(key, &key.to_le_bytes()).unwrap());
+    let generation = store.path().join(loader.finish().unwrap().generation.to_string());
+    for (what, make) in NO_FILES {
+        let bare = in_short_place(|path| copy(&generation, path));
+        fs::remove_file(bare.path().join("minishard_pages")).unwrap();
+        make(&bare.path().join("minishard_pages"));
+        let (snapshot, peak) = peak_of(|| Storage::Mapped.open(&OpenOptions::new(), bare.path()).unwrap().snapshot());
+        assert!(peak <= SMALL, "{what}: {peak}");
+        (0..600).for_each(|key| assert_eq!(snapshot.get(key).unwrap().unwrap(), key.to_le_bytes(), "{what}"));
+        let report = snapshot.verify(VerifyLevel::Structure).unwrap();
+        assert_eq!(report.findings()[0].kind(), FindingKind::MinishardPages, "{what}");
+    }
+}
+
 /// A socket's path may have some hundred bytes only.
 fn in_short_place(fill: impl FnOnce(&Path)) -> Short {
     let at = std::env::temp_dir().join(format!("sharddb-{:x}", std::ptr::from_ref(&fill).addr() ^ unique()));

@@ -418,6 +418,31 @@ fn every_byte_of_a_large_minishard() {
     }
 }
 
+/// What is written of where minishards begin is a hint: whatever becomes of it, every key is found, and verification tells.
+#[test]
+fn every_bit_and_length_of_the_minishard_pages() {
+    const NAME: &str = "minishard_pages";
+    let store = Store::new(Features { minishard_bits: 9, keys: 40, ..SMALL });
+    let sound = &store.files[NAME];
+    let check = |damage: &dyn Fn() -> String| {
+        store.check_damaged(damage);
+        let db = store.open(Storage::Mapped, false).unwrap();
+        for (key, (_, value)) in &store.pairs {
+            assert_eq!(db.snapshot().get(*key).unwrap().unwrap(), value, "{key}, {}", damage());
+        }
+    };
+    for bit in 0..8 * sound.len() {
+        let mut changed = sound.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        store.with(NAME, &changed, || check(&|| format!("bit {bit} of {NAME}")));
+    }
+    for len in (0..sound.len()).step_by(7) {
+        store.with(NAME, &sound[..len], || check(&|| format!("{NAME} cut to {len} bytes")));
+    }
+    fs::remove_file(store.generation.join(NAME)).unwrap();
+    check(&|| format!("without {NAME}"));
+}
+
 /// A shard of others has neither manifest nor checks, yet what is cut off it is missed: never another value or none.
 #[test]
 fn every_length_of_a_shard_without_a_manifest() {

@@ -2,7 +2,7 @@
 //! formats exactly the pairs that a naive parser finds.
 
 #![no_main]
-#![allow(dead_code, reason = "the command's modules are compiled as they are, for their readers")]
+#![allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are, for their readers")]
 
 #[path = "../../cli/src/context.rs"]
 mod context;

@@ -51,7 +51,7 @@ impl Build {
         let encoding = |gzip| if gzip { Encoding::Gzip } else { Encoding::Raw };
         let hash = if self.murmur { HashFunction::MurmurHash3X86_128 } else { HashFunction::Identity };
         let spec =
-            ShardingSpec::new(hash, self.preshift_bits % 65, self.minishard_bits % 6, self.shard_bits % 4).unwrap();
+            ShardingSpec::new(hash, self.preshift_bits % 65, self.minishard_bits % 10, self.shard_bits % 4).unwrap();
         spec.with_minishard_index_encoding(encoding(self.gzip_index)).with_data_encoding(encoding(self.gzip_data))
     }
 

@@ -157,7 +157,7 @@ impl DescribedShard {
             body.resize(body.len() + usize::from(pair.gap % 16), 0xaa);
             let start = pair.start.unwrap_or(body.len() as u64);
             body.extend_from_slice(&encoded(&pair.value, self.gzip_data));
-            let behind = usize::from(if pair.behind < 240 { 0 } else { pair.behind - 240 });
+            let behind = usize::from(pair.behind.saturating_sub(240));
             body.resize(body.len() + behind, 0);
             let size = pair.size.unwrap_or((body.len() as u64).wrapping_sub(start));
             columns[0].push(pair.key.get().wrapping_sub(id));

@@ -13,25 +13,26 @@ pub type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
 /// The files of a generation and what they hold.
 pub struct Template {
-    /// By name, in order: shards, `info`, `lease`, `manifest.json`.
+    /// By name, in order: shards, `info`, `lease`, `manifest.json`, where there are many minishards `minishard_pages`.
     pub files: Vec<(String, Vec<u8>)>,
     pub pairs: Pairs,
 }
 
 impl Template {
-    /// One for each combination of encodings, each with another layout.
+    /// One for each combination of encodings, each with another layout; then one of many minishards.
     pub fn all() -> Vec<Template> {
         use Encoding::{Gzip, Raw};
         vec![
-            Template::new(Raw, Raw, false, ValueAlignment::One),
-            Template::new(Gzip, Raw, true, ValueAlignment::Eight),
-            Template::new(Raw, Gzip, true, ValueAlignment::One),
-            Template::new(Gzip, Gzip, false, ValueAlignment::Sixteen),
+            Template::new(1, Raw, Raw, false, ValueAlignment::One),
+            Template::new(1, Gzip, Raw, true, ValueAlignment::Eight),
+            Template::new(1, Raw, Gzip, true, ValueAlignment::One),
+            Template::new(1, Gzip, Gzip, false, ValueAlignment::Sixteen),
+            Template::new(9, Raw, Raw, false, ValueAlignment::One),
         ]
     }
 
-    fn new(index: Encoding, data: Encoding, prefixes: bool, alignment: ValueAlignment) -> Template {
-        let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 1, 1).unwrap();
+    fn new(minishard_bits: u8, index: Encoding, data: Encoding, prefixes: bool, alignment: ValueAlignment) -> Template {
+        let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 1).unwrap();
         let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
         let store = scratch::directory("template");
         let mut options = BulkLoader::options();

@@ -38,12 +38,13 @@ use crate::bulk::shards::{ShardsJob, Written};
 use crate::bulk::slices::Span;
 use crate::bulk::workers::{Done, Task, Workers};
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::hash::HashFunction;
 use crate::info::Info;
 use crate::layout::Layout;
-use crate::manifest::{Manifest, ShardRecord};
+use crate::manifest::{Manifest, MinishardPagesRecord, ShardRecord};
 use crate::plan::{KeyStats, PlanOptions};
-use crate::shard::{PairBytes, PairHeader, ShardSummary};
+use crate::shard::{PairBytes, PairHeader, ShardSummary, minishard_pages};
 use crate::spec::{Encoding, ShardingSpec};
 use crate::store::{GenerationId, PendingGeneration, Store};
 
@@ -545,6 +546,8 @@ impl BulkLoader {
         self.options.progress.begin(BuildPhase::Publish, 0);
         let layout = self.layout();
         let info = Info::compose(self.options.info.as_deref(), &spec, &layout)?;
+        let pages = minishard_pages::write(self.pending.path(), spec, summaries)?;
+        failpoint::reach("bulk: after minishard pages");
         let sum = |of: fn(&ShardSummary) -> u64| summaries.iter().map(of).sum();
         let manifest = Manifest {
             sharding: spec,
@@ -552,6 +555,7 @@ impl BulkLoader {
             layout,
             keys: sum(|shard| shard.keys),
             value_bytes: sum(|shard| shard.value_bytes),
+            minishard_pages: pages.map(|(bytes, crc32)| MinishardPagesRecord { bytes, crc32 }),
             shards: summaries.iter().map(shard_record).collect(),
         };
         let generation = self.pending.publish(info.as_bytes(), &manifest)?;

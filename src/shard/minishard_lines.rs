@@ -26,10 +26,10 @@ const GROUP_LINES: u64 = 160;
 const FAR: u8 = u8::MAX;
 
 /// Minishards that are learned at once: those whose entries share a page, which is being read anyhow.
-const LEARNED_AT_ONCE: u64 = 256;
+pub(crate) const LEARNED_AT_ONCE: u64 = 256;
 
 /// More minishards than this in one shard are not remembered.
-const MOST: u64 = 1 << 24;
+pub(crate) const MOST: u64 = 1 << 24;
 
 /// Where the minishards of one shard begin, as far as lookups have come by.
 pub(crate) struct MinishardLines {

@@ -5,6 +5,7 @@ mod entries;
 mod extents;
 mod in_place;
 mod minishard_lines;
+pub(crate) mod minishard_pages;
 mod reader;
 mod sections;
 mod writer;

@@ -17,6 +17,7 @@ use crate::shard::entries::{Pass, Rows, ShardEntries, ShardKeys};
 use crate::shard::extents::Extents;
 use crate::shard::in_place::{MinishardInPlace, ShardInPlace};
 use crate::shard::minishard_lines::MinishardLines;
+use crate::shard::minishard_pages::PagesOfShard;
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
 
@@ -79,6 +80,7 @@ pub(crate) struct ShardReader {
     in_place: bool,
     /// For lookups in place, and no answer depends on it.
     lines: MinishardLines,
+    pages: Option<PagesOfShard>,
     cache: Arc<MinishardCache>,
     /// The CRC-32 that the manifest states for the shard index.
     shard_index_crc32: Option<u32>,
@@ -247,6 +249,7 @@ impl ShardReader {
             layout,
             in_place,
             lines: behind.map_or_else(MinishardLines::none, |len| MinishardLines::new(spec.minishards(), len)),
+            pages: None,
             files,
             base,
             options,
@@ -255,6 +258,11 @@ impl ShardReader {
             shard_index_verified: OnceLock::new(),
             extents: OnceLock::new(),
         }
+    }
+
+    /// The same with what is written of where its minishards begin.
+    pub(crate) fn with_pages(self, pages: Option<PagesOfShard>) -> ShardReader {
+        ShardReader { pages, ..self }
     }
 
     /// The minishard that a key hashes to, if that is in this shard.
@@ -342,8 +350,11 @@ impl ShardReader {
         position
     }
 
+    /// Reads a page of the shard index, from a disk maybe: the minishard is asked for meanwhile.
     #[cold]
     fn learn_lines(&self, shard: ShardInPlace<'_>, number: MinishardNumber) {
+        let pages = self.pages.as_ref().and_then(|pages| pages.of(number));
+        pages.into_iter().for_each(|pages| self.files.shard_index.will_need(pages));
         self.lines.learn(number.0, |number| Some(shard.minishard(MinishardNumber(number))??.index()));
     }
 

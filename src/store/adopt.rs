@@ -8,6 +8,7 @@ use crate::failpoint;
 use crate::info;
 use crate::json;
 use crate::manifest::{self, Manifest, ShardRecord};
+use crate::shard::minishard_pages;
 use crate::spec::ShardingSpec;
 use crate::storage::read_whole;
 use crate::store::cancel::Cancel;
@@ -57,6 +58,10 @@ impl Foreign {
             check(shard, fs::copy_new(&path, &to, &self.cancel)?, &path)?;
             failpoint::reach("adopt: after shard");
         }
+        if let Some((path, stated)) = self.minishard_pages() {
+            let to = pending.path().join(minishard_pages::FILE_NAME);
+            check_file(stated, fs::copy_new(&path, &to, &self.cancel)?, &path)?;
+        }
         pending.publish_text(&self.info, &self.manifest, &self.manifest_text)
     }
 
@@ -69,6 +74,9 @@ impl Foreign {
         for shard in &self.manifest.shards {
             let path = self.path_of(shard);
             check(shard, fs::checksum(&path, &self.cancel)?, &path)?;
+        }
+        if let Some((path, stated)) = self.minishard_pages() {
+            check_file(stated, fs::checksum(&path, &self.cancel)?, &path)?;
         }
         failpoint::reach("adopt: after verification");
         self.complete()?;
@@ -133,7 +141,15 @@ impl Foreign {
     /// The files that make the generation; the lease is not one of them.
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         let shards = self.manifest.shards.iter().map(|shard| self.path_of(shard));
-        shards.chain([INFO, manifest::FILE_NAME].map(|name| self.directory.join(name)))
+        let pages = self.minishard_pages().map(|(path, _)| path);
+        shards.chain(pages).chain([INFO, manifest::FILE_NAME].map(|name| self.directory.join(name)))
+    }
+
+    /// The file of the minishard pages and what it must be, if the manifest lists it.
+    fn minishard_pages(&self) -> Option<(PathBuf, Checksum)> {
+        let stated = self.manifest.minishard_pages?;
+        let path = self.directory.join(minishard_pages::FILE_NAME);
+        Some((path, Checksum { bytes: stated.bytes, crc32: stated.crc32 }))
     }
 
     fn name_of(&self, shard: &ShardRecord) -> String {
@@ -154,13 +170,17 @@ fn sharding(info: &[u8]) -> Result<ShardingSpec> {
 }
 
 fn check(shard: &ShardRecord, found: Checksum, path: &Path) -> Result<()> {
-    let expected = Checksum { bytes: shard.bytes, crc32: shard.crc32 };
-    if found != expected {
+    let stated = Checksum { bytes: shard.bytes, crc32: shard.crc32 };
+    check_file(stated, found, path).map_err(|error| error.at_shard(shard.number))
+}
+
+fn check_file(stated: Checksum, found: Checksum, path: &Path) -> Result<()> {
+    if found != stated {
         let message = format!(
-            "expected a shard file of {} bytes with the crc32 {}, found {} bytes with the crc32 {}",
-            expected.bytes, expected.crc32, found.bytes, found.crc32
+            "expected a file of {} bytes with the crc32 {}, found {} bytes with the crc32 {}",
+            stated.bytes, stated.crc32, found.bytes, found.crc32
         );
-        return Err(Error::corrupt(message).at_path(path).at_shard(shard.number));
+        return Err(Error::corrupt(message).at_path(path));
     }
     Ok(())
 }

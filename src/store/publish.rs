@@ -1,7 +1,7 @@
 //! From a temporary directory to the current generation, so that a crash at any moment leaves the old one or the new.
 //!
 //! ```text
-//! shard files         written and synced by the caller
+//! shard files         written and synced by the caller, minishard_pages too
 //! info, lease         written, synced          all files 0444
 //! manifest.json       written last, synced     from here on the directory is a generation
 //! the directory       synced
@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::manifest::{self, Manifest};
+use crate::shard::minishard_pages;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
@@ -81,6 +82,9 @@ impl PendingGeneration {
         failpoint::reach("publish: after info");
         fs::write_new(&self.path.join(lease::FILE_NAME), b"")?;
         failpoint::reach("publish: after lease");
+        if manifest.minishard_pages.is_some() {
+            fs::set_read_only(&self.path.join(minishard_pages::FILE_NAME))?;
+        }
         for shard in &manifest.shards {
             fs::set_read_only(&self.path.join(manifest.sharding.shard_file_name(shard.number)))?;
         }
@@ -165,12 +169,12 @@ fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
     for shard in &manifest.shards {
         let name = manifest.sharding.shard_file_name(shard.number);
         let path = directory.join(&name);
-        let len = fs::file_len(&path)?;
-        if len != shard.bytes {
-            let message = format!("expected a shard file of {} bytes by the manifest, found {len}", shard.bytes);
-            return Err(Error::corrupt(message).at_path(&path).at_shard(shard.number));
-        }
+        check_file_len(&path, shard.bytes).map_err(|error| error.at_shard(shard.number))?;
         found.remove(&name);
+    }
+    if let Some(pages) = &manifest.minishard_pages {
+        check_file_len(&directory.join(minishard_pages::FILE_NAME), pages.bytes)?;
+        found.remove(minishard_pages::FILE_NAME);
     }
     match found.first() {
         Some(name) => {
@@ -178,4 +182,13 @@ fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+fn check_file_len(path: &Path, stated: u64) -> Result<()> {
+    let len = fs::file_len(path)?;
+    if len != stated {
+        let message = format!("expected a file of {stated} bytes by the manifest, found {len}");
+        return Err(Error::corrupt(message).at_path(path));
+    }
+    Ok(())
 }

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crc32fast::Hasher;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::generation::{Generation, INFO};
 use crate::info;
-use crate::manifest::{self, Manifest};
-use crate::shard::ShardReader;
+use crate::manifest::{self, Manifest, MinishardPagesRecord};
+use crate::shard::{ShardReader, minishard_pages};
 use crate::spec::{ShardNumber, ShardingSpec};
-use crate::storage::read_whole;
+use crate::storage::{BLOCK, BlockReader, open_regular, read_whole};
 use crate::store::LEASE;
 use crate::verify::finding::FindingKind;
 use crate::verify::report::VerifyReport;
@@ -125,9 +128,13 @@ impl Listing {
     fn verify_own(&self, generation: &Generation, manifest: &Manifest, report: &mut VerifyReport) {
         verify_json(generation, manifest, report);
         verify_lease(generation, report);
+        let pages = manifest.minishard_pages.map(|stated| {
+            verify_minishard_pages(generation, stated, report);
+            minishard_pages::FILE_NAME
+        });
         for path in &self.others {
             let known = [INFO, manifest::FILE_NAME, LEASE];
-            if !known.iter().any(|name| path.file_name().is_some_and(|own| own == *name)) {
+            if !known.iter().chain(&pages).any(|name| path.file_name().is_some_and(|own| own == *name)) {
                 let message = "expected info, manifest, lease and shards, found another file: not read";
                 report.add(FindingKind::UnknownFile, Error::corrupt(message).at_path(path));
             }
@@ -212,6 +219,37 @@ fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
         Err(_) => "expected an empty file that readers lock, found none: a collection may remove what is being read",
     };
     report.add(FindingKind::BadLease, Error::corrupt(message).at_path(&path));
+}
+
+/// The file is short, so it is read at every level.
+fn verify_minishard_pages(generation: &Generation, stated: MinishardPagesRecord, report: &mut VerifyReport) {
+    let path = generation.directory().join(minishard_pages::FILE_NAME);
+    let compared = crc32_of(&path).and_then(|found| match found == (stated.bytes, stated.crc32) {
+        true => Ok(()),
+        false => Err(Error::corrupt(format!(
+            "expected a file of {} bytes with CRC-32 {:08x} as the manifest says, found {} bytes with {:08x}",
+            stated.bytes, stated.crc32, found.0, found.1
+        ))),
+    });
+    if let Err(error) = compared {
+        report.add(FindingKind::MinishardPages, error.at_path(&path));
+    }
+}
+
+/// The length and the CRC-32 of a file.
+fn crc32_of(path: &Path) -> Result<(u64, u32)> {
+    let (file, len) = open_regular(path)?;
+    let mut reader = BlockReader::new(Arc::new(file), path, 0, len, BLOCK);
+    let mut sum = Hasher::new();
+    loop {
+        let bytes = reader.fill()?;
+        if bytes.is_empty() {
+            return Ok((len, sum.finalize()));
+        }
+        sum.update(bytes);
+        let len = bytes.len();
+        reader.consume(len);
+    }
 }
 
 fn path(generation: &Generation, number: ShardNumber, extension: &str) -> PathBuf {
