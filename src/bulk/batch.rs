@@ -133,7 +133,7 @@ impl Batch {
         while offset < self.bytes.len() {
             let mut pair = Pair::read(&self.bytes, offset)?;
             pair.header.value_check = checks::of_value(pair.header.key, pair.value(&self.bytes));
-            pair.header.prefix_sum = crc32fast::hash(pair.prefix(&self.bytes));
+            pair.header.prefix_sum = checks::of_prefix(pair.prefix(&self.bytes));
             pair.rewrite_sums(self.bytes.bytes_mut());
             seen.see(&pair.header);
             count(&mut stats, &pair.header);
@@ -155,7 +155,7 @@ impl Batch {
             let header = PairHeader {
                 stored_len: value.len() as u64,
                 value_check: checks::of_value(pair.header.key, &value),
-                prefix_sum: crc32fast::hash(prefix),
+                prefix_sum: checks::of_prefix(prefix),
                 ..pair.header
             };
             let cost = Batch::cost_of(header.prefix_len, header.stored_len, Encoding::Raw);

@@ -108,7 +108,7 @@ impl ShardWriter {
             prefix_len: prefix.len() as u64,
             stored_len: stored.len() as u64,
             value_check: checks::of_value(key, stored),
-            prefix_sum: crc32fast::hash(prefix),
+            prefix_sum: checks::of_prefix(prefix),
             source: 0,
             skip: 0,
         });
