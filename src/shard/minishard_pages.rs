@@ -152,8 +152,11 @@ impl MinishardPages {
         let StorageKind::Mapped { permission, max_maps, .. } = shards else { return None };
         let kind = StorageKind::Mapped { permission, max_maps, access: Access::Normal };
         let file = Storage::open(&directory.join(FILE_NAME), kind).ok()?;
+        if file.len() != stated_len || stated_len > LONGEST || file.in_memory().is_none() {
+            return None;
+        }
         file.will_need(ByteRange { start: 0, end: ASKED_AT_OPEN });
-        (file.len() == stated_len && stated_len <= LONGEST).then_some(MinishardPages(file))
+        Some(MinishardPages(file))
     }
 }
 
