@@ -57,8 +57,8 @@ pub(crate) struct Generation {
 struct ShardSlot {
     number: ShardNumber,
     obsolete_pair: bool,
-    /// What tells of it in the file of the minishard pages.
-    pages: Option<Sections>,
+    /// Where in the file of the minishard pages it is told of, if there is one.
+    pages_at: u64,
     shard: OnceLock<Shard>,
 }
 
@@ -306,7 +306,8 @@ impl Generation {
                 format!("expected a file of {} bytes as the manifest says, found {}", record.bytes, files.len());
             return Err(Error::corrupt(message).at_shard(slot.number).at_path(&path("shard")));
         }
-        let pages = self.minishard_pages.clone().zip(slot.pages);
+        let sections = Sections::new(slot.pages_at, self.spec, files.len());
+        let pages = self.minishard_pages.clone().map(|file| PagesOfShard::new(file, sections));
         let shard = ShardReader::new(
             slot.number,
             self.spec,
@@ -316,7 +317,7 @@ impl Generation {
             self.cache.clone(),
             record.map(|record: &ShardRecord| record.shard_index_crc32),
         );
-        let shard = Shard::new(shard.with_pages(pages.map(|(file, sections)| PagesOfShard::new(file, sections))));
+        let shard = Shard::new(shard.with_pages(pages));
         if self.options.read_ahead_index {
             shard.reader().will_need_shard_index();
         }
@@ -362,7 +363,7 @@ impl<'a> Found<'a> {
 
 impl ShardSlot {
     fn new(number: ShardNumber) -> ShardSlot {
-        ShardSlot { number, obsolete_pair: false, pages: None, shard: OnceLock::new() }
+        ShardSlot { number, obsolete_pair: false, pages_at: 0, shard: OnceLock::new() }
     }
 }
 
@@ -400,9 +401,9 @@ fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<
 fn slots_of(manifest: &Manifest) -> Box<[ShardSlot]> {
     let mut position = 0;
     let slot = |record: &ShardRecord| {
-        let pages = Sections::new(position, manifest.sharding, record.bytes);
-        position = pages.end;
-        ShardSlot { pages: Some(pages), ..ShardSlot::new(record.number) }
+        let pages_at = position;
+        position = Sections::new(position, manifest.sharding, record.bytes).end;
+        ShardSlot { pages_at, ..ShardSlot::new(record.number) }
     };
     manifest.shards.iter().map(slot).collect()
 }

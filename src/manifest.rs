@@ -12,7 +12,7 @@
 //! "value_alignment": 16,
 //! "keys": 3,
 //! "value_bytes": 31,                       as stored: encoded, without prefixes, padding and indexes
-//! "minishard_pages": [1280,3735928559],   bytes of the file of that name and its crc32, if there is one
+//! "minishard_pages": [1280,3735928559],    bytes of the file of that name and its crc32, if there is one
 //! "shards": [
 //! [0,120,2,4023233417,305419896],          number, bytes of the file, keys, crc32 of the file, crc32 of its shard index
 //! [28,96,1,1432778632,2596996162]
