@@ -36,13 +36,13 @@ use std::sync::{Arc, Mutex};
 use crate::error::{Error, Result};
 use crate::manifest;
 
+pub(crate) use self::cancel::Cancel;
 pub use self::gc::GcReport;
 pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{FILE_NAME as LEASE, Lease, LeasedGeneration};
 pub(crate) use self::publish::PendingGeneration;
 
 use self::adopt::Foreign;
-use self::cancel::Cancel;
 use self::lock::Lock;
 use self::publish::SharedLock;
 

@@ -60,7 +60,7 @@ impl Foreign {
         }
         if let Some((path, stated)) = self.minishard_pages() {
             let to = pending.path().join(minishard_pages::FILE_NAME);
-            check_file(stated, fs::copy_new(&path, &to, &self.cancel)?, &path)?;
+            stated.check(fs::copy_new(&path, &to, &self.cancel)?).map_err(|error| error.at_path(&path))?;
         }
         pending.publish_text(&self.info, &self.manifest, &self.manifest_text)
     }
@@ -76,7 +76,7 @@ impl Foreign {
             check(shard, fs::checksum(&path, &self.cancel)?, &path)?;
         }
         if let Some((path, stated)) = self.minishard_pages() {
-            check_file(stated, fs::checksum(&path, &self.cancel)?, &path)?;
+            stated.check(fs::checksum(&path, &self.cancel)?).map_err(|error| error.at_path(&path))?;
         }
         failpoint::reach("adopt: after verification");
         self.complete()?;
@@ -171,16 +171,5 @@ fn sharding(info: &[u8]) -> Result<ShardingSpec> {
 
 fn check(shard: &ShardRecord, found: Checksum, path: &Path) -> Result<()> {
     let stated = Checksum { bytes: shard.bytes, crc32: shard.crc32 };
-    check_file(stated, found, path).map_err(|error| error.at_shard(shard.number))
-}
-
-fn check_file(stated: Checksum, found: Checksum, path: &Path) -> Result<()> {
-    if found != stated {
-        let message = format!(
-            "expected a file of {} bytes with the crc32 {}, found {} bytes with the crc32 {}",
-            stated.bytes, stated.crc32, found.bytes, found.crc32
-        );
-        return Err(Error::corrupt(message).at_path(path));
-    }
-    Ok(())
+    stated.check(found).map_err(|error| error.at_path(path).at_shard(shard.number))
 }

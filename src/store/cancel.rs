@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Whether to go on; never cancelled by default.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cancel(Arc<AtomicBool>);
+pub(crate) struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
     pub(super) fn by(flag: Arc<AtomicBool>) -> Cancel {

@@ -21,9 +21,22 @@ const LONGEST_LINK: u64 = 1 << 16;
 
 /// The length and the crc32 of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Checksum {
-    pub(super) bytes: u64,
-    pub(super) crc32: u32,
+pub(crate) struct Checksum {
+    pub(crate) bytes: u64,
+    pub(crate) crc32: u32,
+}
+
+impl Checksum {
+    /// Errors: `Corrupt` unless what was found is this.
+    pub(crate) fn check(self, found: Checksum) -> Result<()> {
+        if found != self {
+            return Err(Error::corrupt(format!(
+                "expected a file of {} bytes with the crc32 {} as the manifest says, found {} bytes with the crc32 {}",
+                self.bytes, self.crc32, found.bytes, found.crc32
+            )));
+        }
+        Ok(())
+    }
 }
 
 pub(super) fn create_dir(path: &Path) -> Result<()> {
@@ -120,7 +133,7 @@ pub(super) fn copy_new(from: &Path, to: &Path, cancel: &Cancel) -> Result<Checks
 /// The checksum of a file, by reading all of it.
 ///
 /// Errors: `Io`; `Cancelled` in the midst of it.
-pub(super) fn checksum(path: &Path, cancel: &Cancel) -> Result<Checksum> {
+pub(crate) fn checksum(path: &Path, cancel: &Cancel) -> Result<Checksum> {
     pour(path, io::sink(), cancel)
 }
 

@@ -1,11 +1,7 @@
 //! The directory of a generation: which files there are, and which there should be.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use crc32fast::Hasher;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::generation::{Generation, INFO};
@@ -13,8 +9,9 @@ use crate::info;
 use crate::manifest::{self, Manifest, MinishardPagesRecord};
 use crate::shard::{ShardReader, minishard_pages};
 use crate::spec::{ShardNumber, ShardingSpec};
-use crate::storage::{BLOCK, BlockReader, open_regular, read_whole};
-use crate::store::LEASE;
+use crate::storage::read_whole;
+use crate::store::fs::{self, Checksum};
+use crate::store::{Cancel, LEASE};
 use crate::verify::finding::FindingKind;
 use crate::verify::report::VerifyReport;
 
@@ -49,7 +46,7 @@ impl Listing {
             let message = "the generation was deleted while it was in use: refresh to follow the store";
             return Err(Error::new(ErrorKind::GenerationGone, message).at_path(directory));
         }
-        for entry in fs::read_dir(directory).map_err(fail)? {
+        for entry in std::fs::read_dir(directory).map_err(fail)? {
             listing.enter(generation.spec(), &entry.map_err(fail)?.path());
         }
         listing.misnamed.sort_unstable();
@@ -224,31 +221,10 @@ fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
 /// The file is short, so it is read at every level.
 fn verify_minishard_pages(generation: &Generation, stated: MinishardPagesRecord, report: &mut VerifyReport) {
     let path = generation.directory().join(minishard_pages::FILE_NAME);
-    let compared = crc32_of(&path).and_then(|found| match found == (stated.bytes, stated.crc32) {
-        true => Ok(()),
-        false => Err(Error::corrupt(format!(
-            "expected a file of {} bytes with CRC-32 {:08x} as the manifest says, found {} bytes with {:08x}",
-            stated.bytes, stated.crc32, found.0, found.1
-        ))),
-    });
-    if let Err(error) = compared {
+    let MinishardPagesRecord { bytes, crc32 } = stated;
+    let found = fs::checksum(&path, &Cancel::default());
+    if let Err(error) = found.and_then(|found| Checksum { bytes, crc32 }.check(found)) {
         report.add(FindingKind::MinishardPages, error.at_path(&path));
-    }
-}
-
-/// The length and the CRC-32 of a file.
-fn crc32_of(path: &Path) -> Result<(u64, u32)> {
-    let (file, len) = open_regular(path)?;
-    let mut reader = BlockReader::new(Arc::new(file), path, 0, len, BLOCK);
-    let mut sum = Hasher::new();
-    loop {
-        let bytes = reader.fill()?;
-        if bytes.is_empty() {
-            return Ok((len, sum.finalize()));
-        }
-        sum.update(bytes);
-        let len = bytes.len();
-        reader.consume(len);
     }
 }
 
