@@ -2,8 +2,9 @@
 # Writes data sets with ShardDb and has TensorStore and CloudVolume read them, then arrays for zarr-python and TensorStore.
 # Last come arrays, tables and files for bcolz and bloscpack.
 #
-# usage: scripts/interop.sh
+# usage: scripts/interop.sh [--prepare]
 #
+# --prepare             makes the Python environments and no more
 # SHARDDB_VENV          the Python environment with both readers; made if it is not there (default: below target/)
 # SHARDDB_BCOLZ_VENV    the same with bcolz and bloscpack
 # SHARDDB_INTEROP_DIR   where the data sets go, others beside it with -zarr and -bcolz (default: below target/)
@@ -14,6 +15,7 @@ cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 venv=${SHARDDB_VENV:-$target/interop-venv}
+bcolz_venv=${SHARDDB_BCOLZ_VENV:-$target/bcolz-venv}
 sets=${SHARDDB_INTEROP_DIR:-$target/interop}
 
 readers_are_there() {
@@ -28,6 +30,11 @@ if ! readers_are_there; then
     exit 1
 fi
 
+# bcolz and bloscpack want an environment of their own
+[ -x "$bcolz_venv/bin/python" ] || python3 -m venv "$bcolz_venv"
+"$bcolz_venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements-bcolz.txt
+[ "${1:-}" != --prepare ] || exit 0
+
 mkdir -p "$sets"
 sets=$(cd "$sets" && pwd)
 SHARDDB_INTEROP_DIR=$sets cargo test --release --test interop -- --ignored
@@ -37,10 +44,6 @@ mkdir -p "$sets-zarr"
 SHARDDB_INTEROP_DIR=$sets-zarr cargo test --release --features zarr --test zarr_interop -- --ignored
 "$venv/bin/python" scripts/check_zarr.py --self-test "$sets-zarr"
 
-# bcolz and bloscpack want an environment of their own
-bcolz_venv=${SHARDDB_BCOLZ_VENV:-$target/bcolz-venv}
-[ -x "$bcolz_venv/bin/python" ] || python3 -m venv "$bcolz_venv"
-"$bcolz_venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements-bcolz.txt
 mkdir -p "$sets-bcolz"
 SHARDDB_INTEROP_DIR=$sets-bcolz cargo test --release --features bcolz --test bcolz_interop -- --ignored
 "$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets-bcolz"

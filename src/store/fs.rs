@@ -328,7 +328,7 @@ fn not_a_file(path: &Path) -> Error {
 fn pour(from: &Path, mut to: impl Write, cancel: &Cancel) -> Result<Checksum> {
     let fail = |error| Error::io("copy", from, error);
     let source = open_file(from)?;
-    let (mut hasher, mut bytes, mut chunk) = (crc32fast::Hasher::new(), 0, Vec::with_capacity(CHUNK));
+    let (mut hasher, mut bytes, mut chunk) = (crc32fast::Hasher::new(), 0, Vec::new());
     loop {
         cancel.check()?;
         chunk.clear();
