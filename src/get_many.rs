@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use crate::error::Result;
 use crate::prefetch;
-use crate::shard::{MinishardInPlace, ShardReader, Value, ValueLocation};
+use crate::shard::{InMemory, MinishardInPlace, ShardReader, Value, ValueLocation};
 use crate::snapshot::Snapshot;
 use crate::spec::MinishardNumber;
 
@@ -16,9 +16,6 @@ const GROUP: usize = 16;
 
 /// Cache lines of a value asked for ahead; the processor's own prefetcher takes over behind them.
 const VALUE_LINES: usize = 4;
-
-/// What a lookup finds at a step, if it may be read as it lies in memory; the inner `None`: the key is not there.
-type InMemory<T> = Option<Option<T>>;
 
 impl Snapshot {
     /// The values of many keys, in their order; a key may be repeated.

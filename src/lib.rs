@@ -248,6 +248,7 @@ mod spec;
 mod storage;
 mod store;
 mod verify;
+mod words;
 
 pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
 pub use db::{Reader, ShardDb};

@@ -18,6 +18,7 @@ use zerocopy::little_endian::U64;
 
 use crate::byte_range::RelativeRange;
 use crate::error::{Error, Result};
+use crate::words::EightWords;
 
 /// Bytes of a decoded index for one key.
 pub(crate) const ROW_LEN: u64 = 24;
@@ -119,31 +120,14 @@ fn bad_length(len: usize) -> Error {
 pub(crate) struct SmallIndex<'a> {
     // INVARIANT: the first `rows` of each, or all if that is more, are of the index; what follows is whatever follows it
     rows: usize,
-    ids: &'a [U64; SmallIndex::AT_ONCE],
-    starts: &'a [U64; SmallIndex::AT_ONCE],
-    sizes: &'a [U64; SmallIndex::AT_ONCE],
+    ids: &'a [U64; EightWords::LEN],
+    starts: &'a [U64; EightWords::LEN],
+    sizes: &'a [U64; EightWords::LEN],
 }
 
-/// For each number of rows, a mask for so many: for the sum of what lies before a row, and for all rows.
-const FIRST_ROWS: [[u64; SmallIndex::AT_ONCE]; SmallIndex::AT_ONCE + 1] = {
-    let mut masks = [[0; SmallIndex::AT_ONCE]; SmallIndex::AT_ONCE + 1];
-    let mut rows = 0;
-    while rows <= SmallIndex::AT_ONCE {
-        let mut row = 0;
-        while row < rows {
-            masks[rows][row] = u64::MAX;
-            row += 1;
-        }
-        rows += 1;
-    }
-    masks
-};
-
 impl<'a> SmallIndex<'a> {
-    /// The rows that are searched at once; in the `local` profile a minishard seldom has more.
-    const AT_ONCE: usize = 8;
-
-    /// The most keys. A key may be behind the rows that are searched at once.
+    /// The most keys. In the `local` profile a minishard seldom has more than the eight that are searched at once; a key
+    /// may be behind them.
     const MOST: usize = 16;
 
     /// Views the index that a shard index entry names in the bytes behind the shard index; `None` if it has more keys, is
@@ -152,51 +136,31 @@ impl<'a> SmallIndex<'a> {
     pub(crate) fn view(behind: &'a [u8], index: RelativeRange) -> Option<SmallIndex<'a>> {
         const REACH: usize = 24 * SmallIndex::MOST; // all of the longest, and all that is looked at
         let words: &[u8; REACH] = behind.get(usize::try_from(index.start).ok()?..)?.first_chunk()?;
-        let len = usize::try_from(index.end.wrapping_sub(index.start)).ok()?; // large if not in order
-        let rows = len / 24;
-        if len > 24 * Self::MOST || 24 * rows != len {
+        let len = u16::try_from(index.end.wrapping_sub(index.start)).ok()?; // large if not in order
+        let rows = usize::from(len / 24);
+        if rows > Self::MOST || 24 * rows != usize::from(len) {
             return None;
         }
-        let row = |from: usize| <[U64; SmallIndex::AT_ONCE]>::ref_from_prefix(words.get(from..)?).ok();
+        let row = |from: usize| <[U64; EightWords::LEN]>::ref_from_prefix(words.get(from..)?).ok();
         Some(SmallIndex { rows, ids: row(0)?.0, starts: row(8 * rows)?.0, sizes: row(16 * rows)?.0 })
     }
 
     /// The first row with this id, if it is among those that are searched at once.
     #[inline(always)]
     pub(crate) fn find(&self, id: u64) -> Option<Row> {
-        let number = self.number_of(id)?;
-        let mut start = 0u64;
-        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(FIRST_ROWS.get(number)?) {
-            start = start.wrapping_add(before.get().wrapping_add(size.get()) & mask);
-        }
-        let start = start.wrapping_add(self.starts.get(number)?.get());
+        let number = EightWords::of(self.ids).running_sums().first_equal(id, self.rows)?;
+        let lens = EightWords::of(self.starts).plus(EightWords::of(self.sizes)); // each with the gap before it
+        let start = lens.first(number)?.sum().wrapping_add(self.starts.get(number)?.get());
         let end = start.wrapping_add(self.sizes.get(number)?.get());
         Some(Row { number, id, value: RelativeRange { start, end } })
     }
 
     /// Whether all rows were searched at once, and no number is so large that a range could be impossible: see
     /// [`SearchableIndex::can_tell_absence`].
-    #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        let Some(mask) = FIRST_ROWS.get(self.rows) else { return false };
-        let mut all = 0;
-        for ((before, size), mask) in self.starts.iter().zip(self.sizes).zip(mask) {
-            all |= (before.get() | size.get()) & mask;
-        }
-        all < 1 << 58 // the sum of 16 of them is below 2^62
-    }
-
-    /// The number of the first row with this id.
     #[inline(always)]
-    fn number_of(&self, id: u64) -> Option<usize> {
-        let (mut difference, mut hits) = (0u64.wrapping_sub(id), 0u32);
-        for delta in self.ids {
-            difference = difference.wrapping_add(delta.get());
-            hits = hits + hits + u32::from(difference == 0);
-        }
-        let hits = hits >> Self::AT_ONCE.saturating_sub(self.rows); // the first row is the highest bit
-        let last = hits.checked_ilog2()? as usize;
-        Some(self.rows.min(Self::AT_ONCE) - 1 - last)
+    pub(crate) fn is_plain(&self) -> bool {
+        let numbers = EightWords::of(self.starts).or(EightWords::of(self.sizes)).first(self.rows);
+        numbers.is_some_and(|numbers| numbers.any() < 1 << 58) // the sum of 16 of them is below 2^62
     }
 }
 

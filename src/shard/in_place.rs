@@ -17,6 +17,9 @@ const MINISHARD_LINES: usize = 8;
 /// The same where the first line is remembered: the index does not begin with it, and asked for early more of them pay.
 const REMEMBERED_LINES: usize = 10;
 
+/// What is found, if it lies in memory and is as usual; the inner `None`: it is not there.
+pub(crate) type InMemory<T> = Option<Option<T>>;
+
 /// A shard whose bytes are in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct ShardInPlace<'a> {
@@ -68,9 +71,9 @@ impl<'a> ShardInPlace<'a> {
         prefetch::lines_once(self.behind, usize::try_from(position).unwrap_or(0), REMEMBERED_LINES);
     }
 
-    /// A minishard by its shard index entry; `Some(None)` if it has no keys.
+    /// A minishard by its shard index entry.
     #[inline]
-    pub(crate) fn minishard(&self, number: MinishardNumber) -> Option<Option<MinishardInPlace<'a>>> {
+    pub(crate) fn minishard(&self, number: MinishardNumber) -> InMemory<MinishardInPlace<'a>> {
         let entry = ShardIndexEntry::read(ShardIndexEntry::position(number).of(self.shard_index)?)?;
         Some(entry.minishard_index().map(|index| MinishardInPlace { behind: self.behind, index }))
     }
@@ -104,30 +107,20 @@ impl<'a> MinishardInPlace<'a> {
         }
     }
 
-    /// The row of a key; `Some(None)` if it is not there.
+    /// The row of a key.
     #[inline(always)]
-    pub(crate) fn find(&self, key: u64) -> Option<Option<Row>> {
-        let Some(index) = SmallIndex::view(self.behind, self.index) else { return self.scan(key) };
+    pub(crate) fn find(&self, key: u64) -> InMemory<Row> {
+        let Some(index) = SmallIndex::view(self.behind, self.index) else { return scan(self.behind, self.index, key) };
         match index.find(key) {
             Some(row) => Some(Some(row)),
             None if index.is_plain() => Some(None),
-            None => self.scan(key),
+            None => scan(self.behind, self.index, key),
         }
     }
 
-    /// The same row by row.
-    #[inline(never)]
-    fn scan(&self, key: u64) -> Option<Option<Row>> {
-        let index = RawIndex::view(self.index.of(self.behind)?).ok().filter(|index| index.len() <= SCAN_LIMIT)?;
-        match index.find(key) {
-            Some(row) => Some(Some(row)),
-            None => index.is_possible().then_some(None),
-        }
-    }
-
-    /// The value of a key; `Some(None)` if it is not there.
+    /// The value of a key.
     #[inline]
-    pub(crate) fn get(&self, key: u64) -> Option<Option<&'a [u8]>> {
+    pub(crate) fn get(&self, key: u64) -> InMemory<&'a [u8]> {
         match self.find(key)? {
             Some(row) => Some(Some(row.value.of(self.behind)?)),
             None => Some(None),
@@ -136,7 +129,7 @@ impl<'a> MinishardInPlace<'a> {
 
     /// The value of a key, if the checks of its index and of itself say that both are as they were written.
     #[inline]
-    pub(crate) fn get_checked(&self, key: u64, location: Location) -> Option<Option<&'a [u8]>> {
+    pub(crate) fn get_checked(&self, key: u64, location: Location) -> InMemory<&'a [u8]> {
         let index = self.index.of(self.behind)?;
         let place = ChecksPlace { index_end: self.index.end, rows: index.len() as u64 / ROW_LEN };
         self.is_stated(place.of_index()?, checks::of_index(location, index))?;
@@ -149,5 +142,24 @@ impl<'a> MinishardInPlace<'a> {
     #[inline]
     fn is_stated(&self, place: ByteRange, check: u32) -> Option<()> {
         (place.of(self.behind)? == check.to_le_bytes()).then_some(())
+    }
+}
+
+/// The value of a key in its minishard, which may have no keys.
+#[inline]
+pub(crate) fn value(minishard: Option<MinishardInPlace<'_>>, key: u64) -> InMemory<&[u8]> {
+    match minishard {
+        Some(minishard) => minishard.get(key),
+        None => Some(None),
+    }
+}
+
+/// The row of a key in an index of the bytes behind the shard index, row by row.
+#[inline(never)]
+fn scan(behind: &[u8], index: RelativeRange, key: u64) -> InMemory<Row> {
+    let index = RawIndex::view(index.of(behind)?).ok().filter(|index| index.len() <= SCAN_LIMIT)?;
+    match index.find(key) {
+        Some(row) => Some(Some(row)),
+        None => index.is_possible().then_some(None),
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use cache::MinishardCache;
 pub use entries::{Entry, ShardEntries};
 pub(crate) use entries::{Pass, ShardKeys};
 pub(crate) use extents::{Extents, ExtentsBuilder};
-pub(crate) use in_place::MinishardInPlace;
+pub(crate) use in_place::{InMemory, MinishardInPlace};
 pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};
 pub use reader::{Shard, Value, ValueLocation};
 pub use sections::ShardSummary;

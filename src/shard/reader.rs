@@ -15,7 +15,7 @@ use crate::layout::Layout;
 use crate::shard::cache::{Cached, CachedIndex, MinishardCache};
 use crate::shard::entries::{Pass, Rows, ShardEntries, ShardKeys};
 use crate::shard::extents::Extents;
-use crate::shard::in_place::{MinishardInPlace, ShardInPlace};
+use crate::shard::in_place::{self, InMemory, MinishardInPlace, ShardInPlace};
 use crate::shard::minishard_lines::MinishardLines;
 use crate::shard::minishard_pages::PagesOfShard;
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
@@ -282,20 +282,15 @@ impl ShardReader {
     /// The value of a key, in the minishard that it hashes to: the read path.
     #[inline]
     pub(crate) fn get(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
-        match self.get_in_place(number, key) {
-            Some(value) => Ok(value.map(Value::borrowed_from)),
-            None => self.get_any(number, key),
-        }
+        let minishard = self.minishard_asked_for(number);
+        self.get_from(minishard, number, key)
     }
 
     /// The same where its minishard and value have been asked for.
     #[inline]
     pub(crate) fn get_prefetched(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
-        let value = self.in_place().and_then(|shard| self.get_from(number, shard.minishard(number)?, key));
-        match value {
-            Some(value) => Ok(value.map(Value::borrowed_from)),
-            None => self.get_any(number, key),
-        }
+        let minishard = self.in_place().and_then(|shard| shard.minishard(number));
+        self.get_from(minishard, number, key)
     }
 
     /// Whether a key is there, in the minishard that it hashes to.
@@ -303,7 +298,7 @@ impl ShardReader {
     pub(crate) fn contains(&self, number: MinishardNumber, key: u64) -> Result<bool> {
         let value = match self.options.verify_on_read {
             true => None, // would be verified, and for that read
-            false => self.get_in_place(number, key),
+            false => self.minishard_asked_for(number).and_then(|minishard| in_place::value(minishard, key)),
         };
         match value {
             Some(value) => Ok(value.is_some()),
@@ -311,27 +306,30 @@ impl ShardReader {
         }
     }
 
+    /// A minishard as it lies in memory, asked for before its shard index entry has come.
     #[inline]
-    fn get_in_place(&self, number: MinishardNumber, key: u64) -> Option<Option<&[u8]>> {
+    fn minishard_asked_for(&self, number: MinishardNumber) -> InMemory<MinishardInPlace<'_>> {
         let shard = self.in_place()?;
         let asked_for = self.prefetch_minishard(shard, number);
         let minishard = shard.minishard(number)?;
         minishard.iter().filter(|minishard| !minishard.begins_in(asked_for)).for_each(MinishardInPlace::prefetch);
-        self.get_from(number, minishard, key)
+        Some(minishard)
     }
 
-    /// The value of a key in a minishard as it lies; without a minishard: it has no keys.
+    /// The value of a key in a minishard as it lies.
     #[inline]
     fn get_from<'a>(
         &'a self,
+        minishard: InMemory<MinishardInPlace<'a>>,
         number: MinishardNumber,
-        minishard: Option<MinishardInPlace<'a>>,
         key: u64,
-    ) -> Option<Option<&'a [u8]>> {
-        match minishard {
-            None => self.is_shard_index_settled().then_some(None),
-            Some(minishard) if self.options.verify_on_read => self.get_verified(number, minishard, key),
-            Some(minishard) => minishard.get(key),
+    ) -> Result<Option<Value<'a>>> {
+        if self.options.verify_on_read {
+            return self.get_verified(number, key);
+        }
+        match minishard.and_then(|minishard| in_place::value(minishard, key)) {
+            Some(value) => Ok(value.map(Value::borrowed_from)),
+            None => self.get_any(number, key),
         }
     }
 
@@ -344,7 +342,7 @@ impl ShardReader {
             Some(position) => shard.prefetch_at(position),
             None => {
                 shard.prefetch_page(number, self.spec.minishard_bits());
-                self.learn_lines(shard, number);
+                self.learn_lines(number);
             }
         }
         position
@@ -352,31 +350,37 @@ impl ShardReader {
 
     /// Reads a page of the shard index, from a disk maybe: the minishard is asked for meanwhile.
     #[cold]
-    fn learn_lines(&self, shard: ShardInPlace<'_>, number: MinishardNumber) {
+    fn learn_lines(&self, number: MinishardNumber) {
         let pages = self.pages.as_ref().and_then(|pages| pages.of(number));
         pages.into_iter().for_each(|pages| self.files.shard_index.will_need(pages));
-        self.lines.learn(number.0, |number| Some(shard.minishard(MinishardNumber(number))??.index()));
+        let index_of = |number| Some(self.in_place()?.minishard(MinishardNumber(number))??.index());
+        self.lines.learn(number.0, index_of);
+    }
+
+    /// With `verify_on_read`: what was checked and is right in memory; else by the other path, which checks as well.
+    #[inline(never)]
+    fn get_verified(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
+        match self.checked_in_place(number, key) {
+            Some(value) => Ok(value.map(Value::borrowed_from)),
+            None => self.get_any(number, key),
+        }
+    }
+
+    fn checked_in_place(&self, number: MinishardNumber, key: u64) -> InMemory<&[u8]> {
+        if !self.is_shard_index_settled() {
+            return None;
+        }
+        match (self.in_place()?.minishard(number)?, self.layout) {
+            (None, _) => Some(None),
+            (Some(minishard), Some(Layout { checks: true, .. })) => minishard.get_checked(key, self.location(number)),
+            (Some(minishard), _) => minishard.get(key),
+        }
     }
 
     /// Whether the shard index need not be compared, or has been.
     #[inline]
     fn is_shard_index_settled(&self) -> bool {
         !self.options.verify_on_read || self.shard_index_crc32.is_none() || self.shard_index_verified.get().is_some()
-    }
-
-    /// With `verify_on_read`: what was checked and is right; `None` if anything is not, or is to be checked first.
-    #[inline(never)]
-    fn get_verified<'a>(
-        &'a self,
-        number: MinishardNumber,
-        minishard: MinishardInPlace<'a>,
-        key: u64,
-    ) -> Option<Option<&'a [u8]>> {
-        match self.layout.is_some_and(|layout| layout.checks) {
-            _ if !self.is_shard_index_settled() => None,
-            true => minishard.get_checked(key, self.location(number)),
-            false => minishard.get(key),
-        }
     }
 
     /// The shard as it lies in memory, if it may be read so; not verified.
