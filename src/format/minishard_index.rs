@@ -138,7 +138,7 @@ impl<'a> SmallIndex<'a> {
         let words: &[u8; REACH] = behind.get(usize::try_from(index.start).ok()?..)?.first_chunk()?;
         let len = u16::try_from(index.end.wrapping_sub(index.start)).ok()?; // large if not in order
         let rows = usize::from(len / 24);
-        if rows > Self::MOST || 24 * rows != usize::from(len) {
+        if len > 24 * 16 || 24 * rows != usize::from(len) {
             return None;
         }
         let row = |from: usize| <[U64; EightWords::LEN]>::ref_from_prefix(words.get(from..)?).ok();

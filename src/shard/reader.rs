@@ -310,10 +310,11 @@ impl ShardReader {
     #[inline]
     fn minishard_asked_for(&self, number: MinishardNumber) -> InMemory<MinishardInPlace<'_>> {
         let shard = self.in_place()?;
-        let asked_for = self.prefetch_minishard(shard, number);
-        let minishard = shard.minishard(number)?;
-        minishard.iter().filter(|minishard| !minishard.begins_in(asked_for)).for_each(MinishardInPlace::prefetch);
-        Some(minishard)
+        match self.lines.position(number.0) {
+            Some(position) => shard.prefetch_at(position),
+            None => self.learn_lines(number),
+        }
+        shard.minishard(number)
     }
 
     /// The value of a key in a minishard as it lies.
@@ -333,28 +334,16 @@ impl ShardReader {
         }
     }
 
-    /// Asks for a minishard before its entry has come: for its lines if they are remembered, else for its page, probably.
-    /// The line asked for, if any.
-    #[inline]
-    fn prefetch_minishard(&self, shard: ShardInPlace<'_>, number: MinishardNumber) -> Option<u64> {
-        let position = self.lines.position(number.0);
-        match position {
-            Some(position) => shard.prefetch_at(position),
-            None => {
-                shard.prefetch_page(number, self.spec.minishard_bits());
-                self.learn_lines(number);
-            }
-        }
-        position
-    }
-
-    /// Reads a page of the shard index, from a disk maybe: the minishard is asked for meanwhile.
+    /// Learns where minishards lie, reading a page of the shard index, from a disk maybe: meanwhile the system is asked for the
+    /// page of this minishard, and the processor for what is probably it. At last, for its lines.
     #[cold]
     fn learn_lines(&self, number: MinishardNumber) {
+        let Some(shard) = self.in_place() else { return };
+        shard.prefetch_page(number, self.spec.minishard_bits());
         let pages = self.pages.as_ref().and_then(|pages| pages.of(number));
         pages.into_iter().for_each(|pages| self.files.shard_index.will_need(pages));
-        let index_of = |number| Some(self.in_place()?.minishard(MinishardNumber(number))??.index());
-        self.lines.learn(number.0, index_of);
+        self.lines.learn(number.0, |number| Some(shard.minishard(MinishardNumber(number))??.index()));
+        shard.minishard(number).flatten().iter().for_each(MinishardInPlace::prefetch);
     }
 
     /// With `verify_on_read`: what was checked and is right in memory; else by the other path, which checks as well.
