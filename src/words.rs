@@ -14,7 +14,7 @@ use sse2 as chosen;
 use portable as chosen;
 
 /// For each number of words, all bits of so many.
-const FIRST: [Aligned; EightWords::LEN + 1] = {
+static FIRST: [Aligned; EightWords::LEN + 1] = {
     let mut masks = [const { Aligned([0; EightWords::LEN]) }; EightWords::LEN + 1];
     let mut count = 0;
     while count <= EightWords::LEN {

@@ -356,20 +356,14 @@ impl ShardReader {
     }
 
     fn checked_in_place(&self, number: MinishardNumber, key: u64) -> InMemory<&[u8]> {
-        if !self.is_shard_index_settled() {
-            return None;
+        if self.shard_index_crc32.is_some() && self.shard_index_verified.get().is_none() {
+            return None; // to be compared first
         }
         match (self.in_place()?.minishard(number)?, self.layout) {
             (None, _) => Some(None),
             (Some(minishard), Some(Layout { checks: true, .. })) => minishard.get_checked(key, self.location(number)),
             (Some(minishard), _) => minishard.get(key),
         }
-    }
-
-    /// Whether the shard index need not be compared, or has been.
-    #[inline]
-    fn is_shard_index_settled(&self) -> bool {
-        !self.options.verify_on_read || self.shard_index_crc32.is_none() || self.shard_index_verified.get().is_some()
     }
 
     /// The shard as it lies in memory, if it may be read so; not verified.

@@ -47,7 +47,7 @@ pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
         let message = format!("expected a file of at most {cap} bytes, found {len}");
         return Err(Error::new(ErrorKind::TooLarge, message).at_path(path));
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0)); // at most `cap`
     file.take(cap).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
     Ok(bytes)
 }
