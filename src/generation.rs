@@ -196,12 +196,11 @@ impl Generation {
         }
     }
 
-    /// The same where its minishard and value have been asked for.
-    #[inline]
-    pub(crate) fn get_prefetched(&self, key: u64) -> Result<Option<Value<'_>>> {
+    /// The same where its minishard has been asked for, and is to be verified or does not lie in memory as usual.
+    pub(crate) fn get_staged(&self, key: u64) -> Result<Option<Value<'_>>> {
         let location = self.spec.locate(key);
         match self.shard(location.shard) {
-            Ok(Some(shard)) => shard.reader().get_prefetched(location.minishard, key),
+            Ok(Some(shard)) => shard.reader().get_staged(location.minishard, key),
             Ok(None) => Ok(None),
             Err(error) => Err(error.at_key(key)),
         }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use crate::error::Result;
 use crate::prefetch;
-use crate::shard::{InMemory, MinishardInPlace, ShardReader, Value, ValueLocation};
+use crate::shard::{InMemory, MinishardInPlace, ShardReader, Value, ValueLocation, in_place};
 use crate::snapshot::Snapshot;
 use crate::spec::MinishardNumber;
 
@@ -58,7 +58,7 @@ impl Snapshot {
             for (at, (key, value)) in group.iter().zip(values).enumerate() {
                 let value = match value {
                     Some(value) if !verify => Ok(value.map(Value::borrowed_from)),
-                    _ => self.generation.get_prefetched(*key),
+                    _ => self.generation.get_staged(*key),
                 };
                 f(group_number * GROUP + at, value)?;
             }
@@ -136,8 +136,7 @@ fn stage_minishard<'a>((shard, number): &(&'a ShardReader, MinishardNumber)) -> 
 /// Finds the key in its minishard, which has come, and asks for the value.
 #[inline]
 fn stage_value<'a>(minishard: &Option<MinishardInPlace<'a>>, key: u64, lines: usize) -> InMemory<&'a [u8]> {
-    let Some(minishard) = minishard else { return Some(None) };
-    let value = minishard.get(key)?;
+    let value = in_place::value(*minishard, key)?;
     value.iter().for_each(|value| prefetch::lines(value, lines));
     Some(value)
 }

@@ -418,6 +418,24 @@ fn every_byte_of_a_large_minishard() {
     }
 }
 
+/// Up to eight rows are searched at once where 384 bytes can be looked at from the index on: in the first minishards here.
+#[test]
+fn every_byte_of_a_minishard_that_is_searched_at_once() {
+    let alignment = ValueAlignment::SixtyFour;
+    let store = Store::new(Features { minishard_bits: 2, shard_bits: 0, keys: 18, alignment, ..SMALL });
+    let sound = &store.files["0.shard"];
+    let (shard_index, behind) = sound.split_at(4 * 16);
+    for entry in shard_index[..2 * 16].chunks(16) {
+        let [start, end] = [0, 8].map(|at| u64::from_le_bytes(entry[at..at + 8].try_into().unwrap()));
+        assert!((1..=8 * 24).contains(&(end - start)) && start + 384 <= behind.len() as u64);
+    }
+    for at in 0..sound.len() {
+        let mut changed = sound.clone();
+        changed[at] ^= 1 << (at % 8);
+        store.with("0.shard", &changed, || store.check_damaged(&|| format!("byte {at} of 0.shard")));
+    }
+}
+
 /// What is written of where minishards begin is a hint: whatever becomes of it, every key is found, and verification tells.
 #[test]
 fn every_bit_and_length_of_the_minishard_pages() {

@@ -17,5 +17,5 @@ fuzz_target!(|input: &[u8]| {
     let naive =
         naive::Spec { murmur: false, preshift_bits: 0, minishard_bits: 0, shard_bits: 0, gzip_index, gzip_data: false };
     let entry = [0, stored.len() as u64].map(u64::to_le_bytes).concat();
-    ask::agreement(&ShardCase::new(naive, [entry, stored, vec![0x55; 64]].concat()));
+    ask::agreement(&ShardCase::new(naive, [entry, stored, vec![0x55; 512]].concat()));
 });

@@ -8,6 +8,7 @@ use crate::format::checks::{self, ChecksPlace};
 use crate::format::minishard_index::{ROW_LEN, RawIndex, Row, SCAN_LIMIT, SmallIndex};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::prefetch;
+use crate::shard::minishard_lines;
 use crate::spec::{Location, MinishardNumber};
 
 /// Cache lines asked for at the beginning of a minishard: its index at 4 to 8 keys, and the first values.
@@ -90,6 +91,12 @@ impl<'a> MinishardInPlace<'a> {
     /// Where its index lies.
     pub(crate) fn index(&self) -> RelativeRange {
         self.index
+    }
+
+    /// Whether its index begins in this cache line, if any.
+    #[inline]
+    pub(crate) fn begins_in(&self, line: Option<u64>) -> bool {
+        line == Some(minishard_lines::line_of(self.index.start))
     }
 
     /// Asks for the index alone.

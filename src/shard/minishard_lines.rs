@@ -95,6 +95,12 @@ fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
     usize::try_from(len).ok().and_then(|len| T::new_vec_zeroed(len).ok()).unwrap_or_default().into()
 }
 
+/// Where the line begins that a byte lies in.
+#[inline]
+pub(crate) fn line_of(position: u64) -> u64 {
+    position >> LINE_BITS << LINE_BITS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,11 +120,7 @@ mod tests {
             for minishard in minishards.saturating_sub(256)..minishards {
                 let position = lines.position(minishard).unwrap();
                 if let Some(index) = index_of(minishard) {
-                    assert_eq!(
-                        position,
-                        index.start >> LINE_BITS << LINE_BITS,
-                        "{minishard} of {minishards}, {len} bytes"
-                    );
+                    assert_eq!(position, line_of(index.start), "{minishard} of {minishards}, {len} bytes");
                 }
             }
             assert!((0..minishards.saturating_sub(256)).all(|minishard| lines.position(minishard).is_none()));

@@ -3,7 +3,7 @@
 mod cache;
 mod entries;
 mod extents;
-mod in_place;
+pub(crate) mod in_place;
 mod minishard_lines;
 pub(crate) mod minishard_pages;
 mod reader;

@@ -283,14 +283,21 @@ impl ShardReader {
     #[inline]
     pub(crate) fn get(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
         let minishard = self.minishard_asked_for(number);
-        self.get_from(minishard, number, key)
+        if self.options.verify_on_read {
+            return self.get_verified(number, key);
+        }
+        match minishard.and_then(|minishard| in_place::value(minishard, key)) {
+            Some(value) => Ok(value.map(Value::borrowed_from)),
+            None => self.get_any(number, key),
+        }
     }
 
-    /// The same where its minishard and value have been asked for.
-    #[inline]
-    pub(crate) fn get_prefetched(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
-        let minishard = self.in_place().and_then(|shard| shard.minishard(number));
-        self.get_from(minishard, number, key)
+    /// The same where its minishard has been asked for, and is to be verified or does not lie in memory as usual.
+    pub(crate) fn get_staged(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
+        match self.options.verify_on_read {
+            true => self.get_verified(number, key),
+            false => self.get_any(number, key),
+        }
     }
 
     /// Whether a key is there, in the minishard that it hashes to.
@@ -310,43 +317,37 @@ impl ShardReader {
     #[inline]
     fn minishard_asked_for(&self, number: MinishardNumber) -> InMemory<MinishardInPlace<'_>> {
         let shard = self.in_place()?;
-        match self.lines.position(number.0) {
-            Some(position) => shard.prefetch_at(position),
-            None => self.learn_lines(number),
-        }
-        shard.minishard(number)
+        let asked_for = self.prefetch_minishard(shard, number);
+        let minishard = shard.minishard(number)?;
+        minishard.iter().filter(|minishard| !minishard.begins_in(asked_for)).for_each(MinishardInPlace::prefetch);
+        Some(minishard)
     }
 
-    /// The value of a key in a minishard as it lies.
+    /// Asks for a minishard before its entry has come: for its lines if they are remembered, else for its page, probably.
+    /// The line asked for, if any.
     #[inline]
-    fn get_from<'a>(
-        &'a self,
-        minishard: InMemory<MinishardInPlace<'a>>,
-        number: MinishardNumber,
-        key: u64,
-    ) -> Result<Option<Value<'a>>> {
-        if self.options.verify_on_read {
-            return self.get_verified(number, key);
+    fn prefetch_minishard(&self, shard: ShardInPlace<'_>, number: MinishardNumber) -> Option<u64> {
+        let position = self.lines.position(number.0);
+        match position {
+            Some(position) => shard.prefetch_at(position),
+            None => {
+                shard.prefetch_page(number, self.spec.minishard_bits());
+                self.learn_lines(number);
+            }
         }
-        match minishard.and_then(|minishard| in_place::value(minishard, key)) {
-            Some(value) => Ok(value.map(Value::borrowed_from)),
-            None => self.get_any(number, key),
-        }
+        position
     }
 
-    /// Learns where minishards lie, reading a page of the shard index, from a disk maybe: meanwhile the system is asked for the
-    /// page of this minishard, and the processor for what is probably it. At last, for its lines.
+    /// Reads a page of the shard index, from a disk maybe: the minishard is asked for meanwhile.
     #[cold]
     fn learn_lines(&self, number: MinishardNumber) {
-        let Some(shard) = self.in_place() else { return };
-        shard.prefetch_page(number, self.spec.minishard_bits());
         let pages = self.pages.as_ref().and_then(|pages| pages.of(number));
         pages.into_iter().for_each(|pages| self.files.shard_index.will_need(pages));
-        self.lines.learn(number.0, |number| Some(shard.minishard(MinishardNumber(number))??.index()));
-        shard.minishard(number).flatten().iter().for_each(MinishardInPlace::prefetch);
+        let index_of = |number| Some(self.in_place()?.minishard(MinishardNumber(number))??.index());
+        self.lines.learn(number.0, index_of);
     }
 
-    /// With `verify_on_read`: what was checked and is right in memory; else by the other path, which checks as well.
+    /// With `verify_on_read`: from memory if it is as its checks say, or has none; else by the other path, which checks as well.
     #[inline(never)]
     fn get_verified(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
         match self.checked_in_place(number, key) {

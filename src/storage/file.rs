@@ -47,7 +47,8 @@ pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
         let message = format!("expected a file of at most {cap} bytes, found {len}");
         return Err(Error::new(ErrorKind::TooLarge, message).at_path(path));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0)); // at most `cap`
+    let mut bytes = Vec::new();
+    let _ = bytes.try_reserve_exact(usize::try_from(len).unwrap_or(0)); // what cannot be had is told by the read
     file.take(cap).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
     Ok(bytes)
 }
