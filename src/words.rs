@@ -1,7 +1,7 @@
 //! Eight words at once: what the search of a small minishard index does with each of its rows.
 //!
-//! They are words that memory has yet to give. As instructions on vectors what is done with them is less, and waits in queues
-//! of its own: the processor has room left for the next lookup, which it begins meanwhile.
+//! They are words that memory has yet to give. As vectors they take fewer instructions, which wait apart from others: the
+//! processor has room left for the next lookup, which it begins meanwhile.
 
 use zerocopy::little_endian::U64;
 
