@@ -73,6 +73,8 @@ pub enum ErrorKind {
     GenerationGone,
     /// The operation was cancelled by the caller.
     Cancelled,
+    /// ShardDb broke a promise of its own, or a thread of it panicked: a bug, worth a report. Nothing was published.
+    Internal,
 }
 
 impl ErrorKind {
@@ -90,6 +92,7 @@ impl ErrorKind {
             Self::Locked => "locked",
             Self::GenerationGone => "generation-gone",
             Self::Cancelled => "cancelled",
+            Self::Internal => "internal",
         }
     }
 }
@@ -151,6 +154,12 @@ impl Error {
     #[cold]
     pub(crate) fn invalid_input(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::InvalidInput, message)
+    }
+
+    /// A state that no input can cause: a bug of this crate, or a panic in one of its threads.
+    #[cold]
+    pub(crate) fn internal(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Internal, message)
     }
 
     /// An I/O error on `path` while doing `what` ("open", "rename to gen-0000000003").

@@ -106,7 +106,7 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
         ErrorKind::InvalidInput => Exit::Usage,
         ErrorKind::Io | ErrorKind::Locked | ErrorKind::GenerationGone => Exit::Io,
         ErrorKind::Cancelled => Exit::Interrupted,
-        // Corrupt, TooLarge, InvalidSpec, Unsupported, DuplicateKey, OutOfOrder, and what later versions add
+        // Corrupt, TooLarge, InvalidSpec, Unsupported, DuplicateKey, OutOfOrder, Internal, and kinds of later versions
         _ => Exit::Corrupt,
     }
 }
@@ -188,6 +188,7 @@ mod tests {
             (ErrorKind::OutOfOrder, 3),
             (ErrorKind::InvalidInput, 2),
             (ErrorKind::Cancelled, 130),
+            (ErrorKind::Internal, 3),
         ];
         for (kind, code) in cases {
             assert_eq!(exit_of(kind).code(), code, "{kind}");

@@ -105,7 +105,7 @@ impl Written {
 
 #[cold]
 fn panicked() -> Error {
-    Error::corrupt("a thread that writes shards panicked")
+    Error::internal("a thread that writes shards panicked")
 }
 
 /// Writes the shards of a span one after another.
@@ -303,6 +303,6 @@ impl Syncer {
 
     fn finish(self) -> Result<()> {
         drop(self.files);
-        self.thread.join().unwrap_or_else(|_| Err(Error::corrupt("the thread that syncs files panicked")))
+        self.thread.join().unwrap_or_else(|_| Err(Error::internal("the thread that syncs files panicked")))
     }
 }
