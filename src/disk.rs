@@ -56,6 +56,19 @@ fn perform<T>(_: Operation<'_>, call: impl FnOnce() -> io::Result<T>) -> io::Res
     call()
 }
 
+/// The number of files that the process may have open: its soft limit.
+#[cfg(unix)]
+pub(crate) fn open_files_limit() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// The number of files that the process may have open, where it is not known: few.
+#[cfg(not(unix))]
+pub(crate) fn open_files_limit() -> usize {
+    512
+}
+
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     perform(Operation::CreateDir(path), || fs::create_dir(path))
 }

@@ -7,11 +7,12 @@
 
 /// Every failpoint, in the order in which a build, then an adoption, then a gc reach them.
 #[cfg(feature = "failpoints")]
-pub const NAMES: [&str; 25] = [
+pub const NAMES: [&str; 26] = [
     "begin: after clearing",
     "begin: after temporary directory",
     "begin: after spill directory",
     "bulk: after run",
+    "bulk: after large pairs",
     "bulk: after shard",
     "bulk: after shard syncs",
     "bulk: after minishard pages",

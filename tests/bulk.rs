@@ -235,6 +235,104 @@ fn duplicates_are_an_error_or_resolved_by_insertion_order() {
     }
 }
 
+/// A pair too large for a batch keeps its place in the order of insertion, in any memory.
+#[test]
+fn large_duplicates_are_resolved_by_insertion_order() {
+    const KEYS: u64 = 3;
+    let value =
+        |key: u64, round: usize, large: bool| vec![(10 * round) as u8 + key as u8; if large { 3 << 20 } else { 50 }];
+    for large_rounds in [[false, true, false], [true, false, true]] {
+        let insertions = || (0..3).flat_map(|round| (0..KEYS).map(move |key| (key, round)));
+        for (policy, survivor) in [(OnDuplicate::KeepFirst, 0), (OnDuplicate::KeepLast, 2)] {
+            for given in [true, false] {
+                let mut files = Vec::new();
+                for memory in [LITTLE, 1 << 30] {
+                    let directory = Scratch::new();
+                    let mut options = options();
+                    options.memory(memory).threads(2).on_duplicate(policy);
+                    if given {
+                        options.spec(spec(1, 1));
+                    }
+                    let mut loader = options.create(directory.path()).unwrap();
+                    for (key, round) in insertions() {
+                        loader.insert(key, &value(key, round, large_rounds[round])).unwrap();
+                        // enough between the rounds that batches are spilled
+                        let fill = |n: u64| 1000 + n + 10 * (key + KEYS * round as u64);
+                        (0..2).for_each(|n| loader.insert(fill(n), &vec![1; 900_000]).unwrap());
+                    }
+                    let published = loader.finish().unwrap();
+                    assert_eq!(published.dropped, 2 * KEYS);
+                    let db = ShardDb::load(directory.path()).unwrap();
+                    for key in 0..KEYS {
+                        let found = db.get(key).unwrap().unwrap();
+                        assert!(
+                            found == value(key, survivor, large_rounds[survivor]),
+                            "{policy:?} {large_rounds:?} {memory}"
+                        );
+                    }
+                    files.push(directory_bytes(&directory.path().join(published.generation.to_string())));
+                }
+                assert!(files[0] == files[1], "{policy:?} {large_rounds:?}: the bytes depend on the memory");
+            }
+        }
+    }
+}
+
+/// A caller that catches the panic of its reader cannot publish the half of a pair.
+#[test]
+fn a_reader_that_panics_spoils_the_build() {
+    struct Panics;
+    impl std::io::Read for Panics {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            into[0] = 7;
+            std::panic::resume_unwind(Box::new("the reader gave up"))
+        }
+    }
+    for len in [32, 20_000_000] {
+        let directory = Scratch::new();
+        let mut loader = options().spec(spec(1, 0)).memory(LITTLE).create(directory.path()).unwrap();
+        loader.insert(1, b"one").unwrap();
+        let panicked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| loader.insert_reader(7, 0, len, &mut Panics)));
+        assert!(panicked.is_err());
+        assert_eq!(loader.insert(8, b"eight").map_err(|error| error.kind()), Ok(()));
+        assert_eq!(loader.finish().unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(Store::create(directory.path()).unwrap().current().unwrap(), None);
+    }
+}
+
+/// What readers refuse by default is not written: nothing of the value is read.
+#[test]
+fn a_gzip_value_beyond_the_cap_of_readers_is_refused() {
+    let directory = Scratch::new();
+    let spec = spec(1, 0).with_data_encoding(Encoding::Gzip);
+    let mut loader = options().spec(spec).memory(LITTLE).create(directory.path()).unwrap();
+    let error = loader.insert_reader(7, 0, (1 << 30) + 1, &mut std::io::empty()).unwrap_err();
+    assert_eq!((error.kind(), error.key()), (ErrorKind::TooLarge, Some(7)));
+    assert!(error.to_string().contains("raw data encoding"), "{error}");
+}
+
+/// A specification of 32 minishard bits makes a file of 64 GiB for any data: it is refused unless allowed.
+#[test]
+fn shard_indexes_that_outweigh_the_data_are_refused_unless_allowed() {
+    let pairs: Vec<Pair> = (0..40).map(|key| (key, vec![], vec![1; 100])).collect(); // in both of two shards
+    for (minishard_bits, shard_bits, refused) in [(22, 0, false), (23, 0, true), (22, 1, true), (32, 0, true)] {
+        let spec = spec(minishard_bits, shard_bits);
+        let directory = Scratch::new();
+        let built = build(directory.path(), options().spec(spec), &pairs);
+        match refused {
+            true => {
+                let error = built.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+                assert!(error.to_string().contains("fewer minishard bits"), "{error}");
+                let published = build(directory.path(), options().spec(spec).allow_sparse(true), &pairs).unwrap();
+                assert!(published.file_bytes > 16 << minishard_bits);
+            }
+            false => assert_eq!(built.unwrap().keys, 40),
+        }
+    }
+}
+
 #[test]
 fn a_reader_that_ends_early_spoils_the_build() {
     for len in [5, 20_000_000] {

@@ -30,6 +30,9 @@ const PUBLISHED: &str = "published ";
 /// Larger than a batch of the least memory, so that it goes to disk at once.
 const BEYOND_A_BATCH: usize = 5 << 20;
 
+/// A value that is a pair of a batch in the same build.
+const WITHIN_A_BATCH: usize = 900_000;
+
 /// What the children work on: a store with a generation of label 1, and a place for spills beside it.
 struct Scene {
     directory: Scratch,
@@ -99,17 +102,22 @@ fn build(directory: &Path, label: u64, spilling: bool) -> Published {
     let mut options = generation::options(label);
     options.temp_dir(spills(directory)).on_duplicate(OnDuplicate::KeepLast);
     let mut loader = options.create(store(directory)).unwrap();
-    for key in 0..if spilling { 3 } else { 0 } {
-        loader.insert(key, &vec![0xee; BEYOND_A_BATCH]).unwrap(); // replaced below
+    if spilling {
+        // all replaced below: large pairs, and more bytes of others than the memory holds
+        (0..3).for_each(|key| loader.insert(key, &vec![0xee; BEYOND_A_BATCH]).unwrap());
+        (0..20).for_each(|round| loader.insert(round % 3, &vec![0xee; WITHIN_A_BATCH]).unwrap());
     }
     generation::insert_all(&mut loader, label);
     loader.finish().unwrap()
 }
 
+/// The failpoints of a build that spills.
+const SPILLING: [&str; 2] = ["bulk: after run", "bulk: after large pairs"];
+
 /// The failpoints that a child comes by, and the generation that is current there, where it is the same each time.
 fn failpoints(spilling: bool) -> impl Iterator<Item = (&'static str, Option<u64>)> {
     let mut names: Vec<_> = FAILPOINTS.into_iter().collect();
-    names.retain(|name| !name.starts_with("adopt") && (spilling || *name != "bulk: after run"));
+    names.retain(|name| !name.starts_with("adopt") && (spilling || !SPILLING.contains(name)));
     names.into_iter().map(|name| match name.split_once(':') {
         Some(("bulk" | "publish", _)) => (name, Some(1)),
         Some(("gc", _)) => (name, Some(2)),

@@ -13,7 +13,7 @@ use crate::spec::Encoding;
 
 /// What a pair takes beside its bytes while it is sorted: where it is and in which slice, then an entry of its piece
 /// or of the slice being sorted, which may be all.
-const SORT_COST: u64 = 40;
+const SORT_COST: usize = 40;
 
 /// Pairs one behind the other: header, prefix, value.
 #[derive(Default)]
@@ -67,6 +67,9 @@ impl Batch {
         self.bytes
     }
 
+    /// What the header of a large pair adds to a batch's cost.
+    pub(crate) const LARGE_COST: usize = record::MAX_LEN + SORT_COST;
+
     /// What a pair of these lengths adds to a batch's cost.
     pub(crate) fn cost_of(prefix_len: u64, value_len: u64, data_encoding: Encoding) -> u64 {
         let own = (record::MAX_LEN as u64).saturating_add(prefix_len).saturating_add(value_len);
@@ -74,7 +77,7 @@ impl Batch {
             Encoding::Raw => 0,
             Encoding::Gzip => own.saturating_add(max_encoded_len(value_len) - value_len),
         };
-        own.saturating_add(encoded).saturating_add(SORT_COST)
+        own.saturating_add(encoded).saturating_add(SORT_COST as u64)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -94,9 +97,10 @@ impl Batch {
         self.bytes.len()
     }
 
-    /// Adds a pair, whose prefix and value `fill` writes, all of them.
+    /// Adds a pair, whose prefix and value `fill` writes, all of them; nothing for a large pair.
     ///
-    /// Errors: those of `fill`; `InvalidInput` if there is no room, which a batch within its capacity has.
+    /// Errors: those of `fill`; `Internal` if there is no room, which a batch within its capacity has. If `fill` panics,
+    /// the batch holds a pair of arbitrary bytes.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -107,7 +111,7 @@ impl Batch {
         let before = self.bytes.len();
         self.header.clear();
         record::write(header, &mut self.header);
-        let len = usize::try_from(header.prefix_len + header.stored_len).unwrap_or(usize::MAX);
+        let len = usize::try_from(header.inline_len()).unwrap_or(usize::MAX);
         let room = self.bytes.extend(self.header.len().saturating_add(len));
         let (head, rest) = room.and_then(|room| room.split_at_mut_checked(self.header.len())).ok_or_else(no_room)?;
         head.copy_from_slice(&self.header);
@@ -132,9 +136,11 @@ impl Batch {
         let (mut seen, mut offset) = (Seen::default(), 0);
         while offset < self.bytes.len() {
             let mut pair = Pair::read(&self.bytes, offset)?;
-            pair.header.value_check = checks::of_value(pair.header.key, pair.value(&self.bytes));
-            pair.header.prefix_sum = checks::of_prefix(pair.prefix(&self.bytes));
-            pair.rewrite_sums(self.bytes.bytes_mut());
+            if pair.header.large.is_none() {
+                pair.header.value_check = checks::of_value(pair.header.key, pair.value(&self.bytes));
+                pair.header.prefix_sum = checks::of_prefix(pair.prefix(&self.bytes));
+                pair.rewrite_sums(self.bytes.bytes_mut());
+            }
             seen.see(&pair.header);
             count(&mut stats, &pair.header);
             offset = pair.end;
@@ -149,25 +155,38 @@ impl Batch {
         let mut value = Vec::new();
         while offset < self.bytes.len() {
             let pair = Pair::read(&self.bytes, offset)?;
-            let prefix = pair.prefix(&self.bytes);
-            value.clear();
-            encoder.encode(pair.value(&self.bytes), &mut value);
-            let header = PairHeader {
-                stored_len: value.len() as u64,
-                value_check: checks::of_value(pair.header.key, &value),
-                prefix_sum: checks::of_prefix(prefix),
-                ..pair.header
+            let header = match pair.header.large {
+                Some(_) => {
+                    encoded.push(&pair.header, Batch::LARGE_COST, |_| Ok(()))?;
+                    pair.header
+                }
+                None => {
+                    value.clear();
+                    encoder.encode(pair.value(&self.bytes), &mut value);
+                    encoded.push_encoded(&pair.header, pair.prefix(&self.bytes), &value)?
+                }
             };
-            let cost = Batch::cost_of(header.prefix_len, header.stored_len, Encoding::Raw);
-            encoded.push(&header, usize::try_from(cost).unwrap_or(usize::MAX), |to| {
-                copy_both(prefix, &value, to);
-                Ok(())
-            })?;
             seen.see(&header);
             count(&mut stats, &header);
             offset = pair.end;
         }
         Ok((encoded, seen))
+    }
+
+    /// Adds a pair with its value encoded; returns the header that says so.
+    fn push_encoded(&mut self, raw: &PairHeader, prefix: &[u8], value: &[u8]) -> Result<PairHeader> {
+        let header = PairHeader {
+            stored_len: value.len() as u64,
+            value_check: checks::of_value(raw.key, value),
+            prefix_sum: checks::of_prefix(prefix),
+            ..*raw
+        };
+        let cost = Batch::cost_of(header.prefix_len, header.stored_len, Encoding::Raw);
+        self.push(&header, usize::try_from(cost).unwrap_or(usize::MAX), |to| {
+            copy_both(prefix, value, to);
+            Ok(())
+        })?;
+        Ok(header)
     }
 
     /// The key and the bytes of each pair, its header before them, in the order of insertion.
@@ -216,7 +235,7 @@ pub(crate) fn copy_both(prefix: &[u8], value: &[u8], to: &mut [u8]) {
 
 #[cold]
 fn no_room() -> Error {
-    Error::invalid_input("expected a pair for which its batch has room")
+    Error::internal("a pair does not fit into the batch that made room for it")
 }
 
 #[inline]
@@ -241,8 +260,8 @@ impl Pair {
         let (header, header_len) = record::read(bytes.get(start..).unwrap_or_default())?;
         let to_usize = |len: u64| usize::try_from(len).unwrap_or(usize::MAX);
         let prefix_start = start + header_len;
-        let value_start = prefix_start.saturating_add(to_usize(header.prefix_len));
-        let end = value_start.saturating_add(to_usize(header.stored_len));
+        let end = prefix_start.saturating_add(to_usize(header.inline_len()));
+        let value_start = prefix_start.saturating_add(to_usize(header.prefix_len)).min(end);
         Ok(Pair { header, start, prefix_start, value_start, end })
     }
 

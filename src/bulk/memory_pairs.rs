@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::bulk::arena::Arena;
 use crate::bulk::batch::{Batch, Records};
 use crate::bulk::options::OnDuplicate;
+use crate::bulk::run::MAX_HEADER;
 use crate::bulk::slices::{Slicing, Span};
 use crate::bulk::{Pairs, SortedPairs, record};
 use crate::error::{Error, Result};
@@ -38,6 +39,8 @@ pub(crate) struct MemoryPairs {
     slicing: Slicing,
     headers_at_most: u64,
     slices_per_piece: usize,
+    /// The numbers of the batches, in order.
+    numbers: Vec<u64>,
     /// Of the same slices the pieces of all batches, until somebody takes them.
     pieces: Vec<Mutex<Vec<Piece>>>,
 }
@@ -196,16 +199,17 @@ impl MemoryPairs {
         let slicing = Slicing::of(&spec);
         let pairs: usize = batches.iter().map(|batch| batch.pairs).sum();
         let slices_per_piece = batches.first().map_or(slicing.count(), |batch| batch.slices_per_piece);
+        let numbers = batches.iter().map(|batch| batch.number).collect();
         let mut pieces: Vec<Vec<Piece>> = (0..slicing.count() / slices_per_piece).map(|_| Vec::new()).collect();
         for batch in batches {
             pieces.iter_mut().zip(batch.pieces).for_each(|(of_slices, piece)| of_slices.push(piece));
         }
         let pieces = pieces.into_iter().map(Mutex::new).collect();
-        let headers_at_most = (pairs * record::MAX_LEN) as u64;
-        MemoryPairs { spec, on_duplicate, slicing, headers_at_most, slices_per_piece, pieces }
+        let headers_at_most = (pairs * MAX_HEADER) as u64;
+        MemoryPairs { spec, on_duplicate, slicing, headers_at_most, slices_per_piece, numbers, pieces }
     }
 
-    /// What the headers of all pairs take at most.
+    /// The most bytes that the headers of all pairs take in a run.
     pub(crate) fn headers_at_most(&self) -> u64 {
         self.headers_at_most
     }
@@ -218,6 +222,13 @@ impl MemoryPairs {
     fn memory_span(&self, span: Span) -> MemorySpan<'_> {
         let slices = span.slices(self.slicing.bits);
         MemorySpan { pairs: self, slices, held: Held::default(), sorted: Vec::new(), next: 0, dropped: 0 }
+    }
+
+    /// The number of the batch that a source is a piece of.
+    #[inline]
+    fn number_of(&self, source: u32) -> Result<u64> {
+        let number = self.numbers.get(source as usize >> 1).copied();
+        number.ok_or_else(|| Error::internal("a pair is of a batch that is not there"))
     }
 
     fn take(&self, number: usize) -> Vec<Piece> {
@@ -272,7 +283,7 @@ impl Held {
     #[inline]
     fn piece(&self, source: u32) -> Result<&Piece> {
         let piece = self.pieces[source as usize & 1].get(source as usize >> 1);
-        piece.ok_or_else(|| Error::corrupt("expected a pair of a batch that is there"))
+        piece.ok_or_else(|| Error::internal("a pair is of a piece that was given back"))
     }
 }
 
@@ -372,7 +383,8 @@ impl SortedPairs for MemorySpan<'_> {
             self.next += 1;
             let offset = entry.offset as usize;
             let (header, len) = record::read(self.held.piece(entry.source)?.bytes_from(offset))?;
-            let header = PairHeader { source: entry.source, skip: (offset + len) as u64, ..header };
+            let batch = self.pairs.number_of(entry.source)?;
+            let header = PairHeader { batch, source: entry.source, skip: (offset + len) as u64, ..header };
             return Ok(Some((entry.place, header)));
         }
     }
@@ -385,9 +397,9 @@ impl SortedPairs for MemorySpan<'_> {
 impl PairBytes for MemorySpan<'_> {
     fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
         let start = usize::try_from(pair.skip).unwrap_or(usize::MAX);
-        let len = usize::try_from(pair.prefix_len + pair.stored_len).unwrap_or(usize::MAX);
+        let len = usize::try_from(pair.inline_len()).unwrap_or(usize::MAX);
         self.held.leave_before(pair.source);
         let bytes = self.held.piece(pair.source)?.bytes_from(start).get(..len);
-        to.write(bytes.ok_or_else(|| Error::corrupt("expected a whole pair in a batch"))?)
+        to.write(bytes.ok_or_else(|| Error::internal("a pair ends beyond its piece"))?)
     }
 }

@@ -7,7 +7,7 @@ use std::collections::binary_heap::PeekMut;
 use crate::bulk::SortedPairs;
 use crate::bulk::options::OnDuplicate;
 use crate::bulk::run::RunReader;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::shard::{PairBytes, PairHeader, duplicate_key};
 use crate::spec::ShardingSpec;
 use crate::storage::Cursor;
@@ -22,14 +22,14 @@ pub(crate) struct Merge {
     dropped: u64,
 }
 
-/// A run's next pair, ordered by place, key, run.
+/// A run's next pair, ordered by place, key, then insertion: the number of its batch, which at most one run has of a key.
 struct Head {
     place: u64,
     header: PairHeader,
 }
 
 impl Merge {
-    /// Merges sources that come in the order of insertion.
+    /// Merges sources in any order.
     pub(crate) fn new(
         sources: impl Iterator<Item = RunReader>,
         spec: ShardingSpec,
@@ -54,7 +54,7 @@ impl Merge {
     fn pop(&mut self) -> Result<Option<Head>> {
         let Some(mut top) = self.heads.peek_mut() else { return Ok(None) };
         let source = top.0.header.source;
-        let next = self.runs.get_mut(source as usize).map_or(Ok(None), RunReader::next)?;
+        let next = self.runs.get_mut(source as usize).ok_or_else(no_source)?.next()?;
         Ok(Some(match next {
             Some(header) => {
                 let place = self.spec.place(header.key);
@@ -65,11 +65,14 @@ impl Merge {
         }))
     }
 
-    fn drop_pair(&mut self, header: &PairHeader) {
+    fn drop_pair(&mut self, header: &PairHeader) -> Result<()> {
         self.dropped += 1;
-        if let Some(run) = self.runs.get_mut(header.source as usize) {
-            run.drop_pair(header);
-        }
+        self.run(header)?.drop_pair(header);
+        Ok(())
+    }
+
+    fn run(&mut self, header: &PairHeader) -> Result<&mut RunReader> {
+        self.runs.get_mut(header.source as usize).ok_or_else(no_source)
     }
 
     fn next_is(&self, head: &Head) -> bool {
@@ -88,12 +91,11 @@ impl SortedPairs for Merge {
                 OnDuplicate::KeepFirst => later,
                 OnDuplicate::KeepLast => std::mem::replace(&mut head, later),
             };
-            self.drop_pair(&dropped.header);
+            self.drop_pair(&dropped.header)?;
         }
-        if let Some(run) = self.runs.get_mut(head.header.source as usize) {
-            run.keep_pair(&mut head.header);
-        }
-        Ok(Some((head.place, head.header)))
+        let mut header = head.header;
+        self.run(&header)?.keep_pair(&mut header);
+        Ok(Some((head.place, header)))
     }
 
     fn dropped(&self) -> u64 {
@@ -103,13 +105,18 @@ impl SortedPairs for Merge {
 
 impl PairBytes for Merge {
     fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
-        self.runs.get_mut(pair.source as usize).map_or(Ok(()), |run| run.copy(pair, to))
+        self.run(pair)?.copy(pair, to)
     }
 }
 
+#[cold]
+fn no_source() -> Error {
+    Error::internal("a pair of a merge is of none of its sources")
+}
+
 impl Head {
-    fn order(&self) -> (u64, u64, u32) {
-        (self.place, self.header.key, self.header.source)
+    fn order(&self) -> (u64, u64, u64, u32) {
+        (self.place, self.header.key, self.header.batch, self.header.source)
     }
 }
 

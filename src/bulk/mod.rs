@@ -3,6 +3,7 @@
 //! ```text
 //! insert   pairs gather in batches; threads encode and check them; while they fit into memory they stay there
 //!          when they do not: batches are sorted and spilled as a run, a quarter of the memory at once
+//!          a pair too large for a batch goes to a file of its own kind; the batch has its header
 //! finish   without a specification: plan one from statistics gathered on the way
 //!          nothing was spilled: threads write shards straight from memory
 //!          else: threads merge the runs into shards
@@ -11,9 +12,13 @@
 //!
 //! Everything on disk is written and read front to back in large blocks. To sort by a specification that is yet to be
 //! planned, a run is sorted by a guess, with some bits more than it selects; `run_pairs` says what that is good for.
+//!
+//! The order of insertion is (batch number, position in the batch). It is part of every merge: headers in runs carry the
+//! number of their batch, so it does not matter which batches a run is made of.
 
 mod arena;
 mod batch;
+mod large;
 mod memory_pairs;
 mod merge;
 mod options;
@@ -31,20 +36,20 @@ pub use options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
 
 use crate::bulk::arena::Arena;
 use crate::bulk::batch::{Batch, Seen};
+use crate::bulk::large::{LargeBytes, LargePairs};
 use crate::bulk::memory_pairs::{MemoryPairs, SlicedBatch};
 use crate::bulk::run::{Run, run_path};
-use crate::bulk::run_pairs::RunPairs;
-use crate::bulk::shards::{ShardsJob, Written};
+use crate::bulk::run_pairs::{FanIn, RunPairs};
+use crate::bulk::shards::{ShardIndexes, ShardsJob, Written};
 use crate::bulk::slices::Span;
 use crate::bulk::workers::{Done, Task, Workers};
 use crate::error::{Error, Result};
 use crate::failpoint;
-use crate::hash::HashFunction;
 use crate::info::Info;
 use crate::layout::Layout;
 use crate::manifest::{Manifest, MinishardPagesRecord, ShardRecord};
-use crate::plan::{KeyStats, PlanOptions};
-use crate::shard::{PairBytes, PairHeader, ShardSummary, minishard_pages};
+use crate::plan::PlanOptions;
+use crate::shard::{PairBytes, PairHeader, ShardSummary, check_value_len, minishard_pages};
 use crate::spec::{Encoding, ShardingSpec};
 use crate::store::{GenerationId, PendingGeneration, Store};
 
@@ -54,7 +59,7 @@ const MAX_BATCH: usize = 64 << 20;
 /// Of more batches each is larger: the pieces of each are maps, of which a process may hold some 65,000.
 const MANY_BATCHES: usize = 512;
 
-/// A pair of more goes to the disk by itself, so that an offset within a batch has 32 bits.
+/// A larger pair goes to the file of large pairs, so that an offset within a batch has 32 bits.
 const MAX_PAIR: usize = 1 << 30;
 
 /// A thread of less memory does not pay.
@@ -120,15 +125,14 @@ pub struct BulkLoader {
     prepared: Vec<Arena>,
     preparing: usize,
     seen: Seen,
-    /// Of the pairs too large for a batch.
-    large_stats: KeyStats,
     dropped: u64,
-    /// An insertion failed, so that a pair may be missing.
+    /// An insertion failed or panicked, so that a pair may be missing or broken.
     failed: bool,
     // in the order in which they must be dropped: the threads write files into what `pending` removes
     workers: Workers,
-    /// By the number of their first batch.
-    runs: Vec<(u64, Run)>,
+    runs: Vec<Run>,
+    /// The file of the pairs too large for a batch, once there are any.
+    large: Option<LargePairs>,
     pending: PendingGeneration,
 }
 
@@ -159,7 +163,7 @@ impl Budget {
         Budget { threads, batches, batch, merge, minishards }
     }
 
-    /// A pair of more goes to the disk by itself.
+    /// A larger pair goes to the file of large pairs.
     fn pair(&self) -> usize {
         (self.batches / 8).min(MAX_PAIR)
     }
@@ -213,7 +217,7 @@ impl BulkLoader {
             None => options.data_encoding.unwrap_or_default(),
         };
         let budget = Budget::new(options.memory, options.threads);
-        let workers = Workers::start(&options, budget.threads, data_encoding, pending.spill_dir().to_path_buf());
+        let workers = Workers::start(&options, budget.threads, data_encoding, pending.spill_dir());
         options.progress.begin(BuildPhase::Insert, 0);
         Ok(BulkLoader {
             data_encoding,
@@ -226,11 +230,11 @@ impl BulkLoader {
             prepared: Vec::new(),
             preparing: 0,
             seen: Seen::default(),
-            large_stats: KeyStats::new(),
             dropped: 0,
             failed: false,
             workers,
             runs: Vec::new(),
+            large: None,
             pending,
             options,
         })
@@ -239,7 +243,8 @@ impl BulkLoader {
     /// Adds a pair.
     ///
     /// Errors: `Io` from spilling, also of pairs before; `DuplicateKey`, at the latest from
-    /// [`finish`](BulkLoader::finish); `Cancelled`. After an error the build cannot be finished any more.
+    /// [`finish`](BulkLoader::finish); `TooLarge` for a gzip value of more than 1 GiB, which readers refuse by default;
+    /// `Cancelled`; `Internal`. After an error the build cannot be finished any more.
     pub fn insert(&mut self, key: u64, value: &[u8]) -> Result<()> {
         self.insert_with_prefix(key, &[], value)
     }
@@ -253,35 +258,58 @@ impl BulkLoader {
 
     /// Adds a pair whose prefix and then value are read from `reader`: constant memory for any length.
     ///
-    /// Errors: as [`insert`](BulkLoader::insert), and `Io` if the reader fails or ends early.
+    /// Errors: as [`insert`](BulkLoader::insert), and `Io` if the reader fails or ends early. If the reader panics, the
+    /// build cannot be finished either.
     pub fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
         self.add(key, (prefix_len, value_len), Source::Reader(reader))
     }
 
     fn add(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
-        let added = self.cost_in_batch(lens).and_then(|cost| match (cost, source) {
-            (Some(cost), source) => self.batch.push(&header(key, lens), cost, |to| source.fill(to, key)),
-            (None, Source::Slices(prefix, value)) => self.insert_large(key, lens, &mut prefix.chain(value)),
-            (None, Source::Reader(reader)) => self.insert_large(key, lens, reader),
-        });
-        self.failed |= added.is_err();
+        let failed_before = std::mem::replace(&mut self.failed, true); // stays so if the source panics
+        let added = self.add_pair(key, lens, source);
+        self.failed = failed_before || added.is_err();
         self.options.progress.add(lens.0 + lens.1);
         added
     }
 
-    /// The cost of a pair in the batch, which has room for it then; `None` if it is too large for a batch.
     #[inline]
-    fn cost_in_batch(&mut self, (prefix_len, value_len): (u64, u64)) -> Result<Option<usize>> {
-        let cost = usize::try_from(Batch::cost_of(prefix_len, value_len, self.data_encoding)).unwrap_or(usize::MAX);
+    fn add_pair(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
+        let cost = Batch::cost_of(lens.0, lens.1, self.data_encoding);
+        let cost = usize::try_from(cost).unwrap_or(usize::MAX);
         if cost > self.budget.pair() {
-            return Ok(None);
+            return self.add_large_pair(key, lens, source);
         }
+        self.make_room_in_batch(cost)?;
+        self.batch.push(&header(key, lens), cost, |to| source.fill(to, key))
+    }
+
+    /// Writes the bytes of a pair straight from the caller to the file of large pairs; its header goes into the batch.
+    #[cold]
+    fn add_large_pair(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
+        self.options.check_cancel()?;
+        check_value_len(key, lens.1, self.data_encoding)?;
+        let large = match &mut self.large {
+            Some(large) => large,
+            none => none.insert(LargePairs::create(self.pending.spill_dir())?),
+        };
+        let header = match source {
+            Source::Slices(prefix, value) => large.write(key, lens, &mut prefix.chain(value), self.data_encoding),
+            Source::Reader(reader) => large.write(key, lens, reader, self.data_encoding),
+        };
+        let header = header.map_err(|error| error.at_key(key))?;
+        self.make_room_in_batch(Batch::LARGE_COST)?;
+        self.batch.push(&header, Batch::LARGE_COST, |_| Ok(()))
+    }
+
+    /// Begins another batch unless this one has room for a pair of this cost.
+    #[inline]
+    fn make_room_in_batch(&mut self, cost: usize) -> Result<()> {
         if self.batch.cost() + cost > self.budget.batch {
             let len = self.batch.len();
             self.next_batch(cost)?;
             self.prepare(len)?;
         }
-        Ok(Some(cost))
+        Ok(())
     }
 
     /// Gives the batch to the threads and begins another, with room for a pair of this cost.
@@ -354,11 +382,11 @@ impl BulkLoader {
                 self.seen.merge(seen);
                 self.encoded.push(batch);
             }
-            Done::Spilled { number, run, dropped, memory, cost_before } => {
+            Done::Spilled { run, dropped, memory, cost_before } => {
                 self.in_use -= cost_before;
                 self.dropped += dropped;
                 self.prepared.extend(memory);
-                self.runs.push((number, run));
+                self.runs.push(run);
             }
             Done::Sliced(_) => {} // `write_from_memory` takes these itself
         }
@@ -366,7 +394,6 @@ impl BulkLoader {
 
     /// Gives the first of the encoded batches to the threads, as many as make a run.
     fn spill(&mut self) -> Result<()> {
-        // no batch is on its way, so those at hand have consecutive numbers
         self.encoded.sort_unstable_by_key(|batch| batch.number);
         let mut cost = 0;
         let of_a_run = self.encoded.iter().take_while(|batch| {
@@ -377,23 +404,6 @@ impl BulkLoader {
         let batches: Vec<Batch> = self.encoded.drain(..count).collect();
         let order = self.options.spec.unwrap_or_else(|| with_more_bits(self.planned_spec()));
         self.workers.give(Task::Spill { batches, order })
-    }
-
-    /// Writes a pair that is too large for a batch as a run of its own, straight from the caller.
-    fn insert_large(&mut self, key: u64, lens: (u64, u64), reader: &mut dyn Read) -> Result<()> {
-        self.next_batch(0)?;
-        // the batch at hand is empty, so its number is free for the run, which comes before what follows
-        let number = std::mem::replace(&mut self.batch.number, self.next_number);
-        self.next_number += 1;
-        let path = run_path(self.pending.spill_dir(), number);
-        let any = || ShardingSpec::new(HashFunction::Identity, 0, 0, 0); // a single pair is in every order
-        let order = self.options.spec.map_or_else(any, Ok)?;
-        let (run, header) =
-            Run::write_single(path, order, key, lens, reader, self.data_encoding).map_err(|error| error.at_key(key))?;
-        self.seen.see(&header);
-        self.large_stats.insert(header.key, header.prefix_len, header.stored_len);
-        self.runs.push((number, run));
-        Ok(())
     }
 
     /// Sorts, writes, syncs and publishes; the new generation is current when this returns.
@@ -411,15 +421,16 @@ impl BulkLoader {
             self.wait()?;
         }
         let spec = self.options.spec.unwrap_or_else(|| self.planned_spec());
+        let large = self.large.take().map(LargePairs::finish).transpose()?;
         let written = match self.runs.is_empty() && self.workers.under_way() == 0 {
-            true => self.write_from_memory(spec),
-            false => self.write_from_runs(spec),
+            true => self.write_from_memory(spec, large.as_ref()),
+            false => self.write_from_runs(spec, large.as_ref()),
         }?;
         self.dropped += written.dropped;
         self.publish(spec, &written.shards)
     }
 
-    fn write_from_memory(&mut self, spec: ShardingSpec) -> Result<Written> {
+    fn write_from_memory(&mut self, spec: ShardingSpec, large: Option<&LargeBytes>) -> Result<Written> {
         self.prepared.clear();
         let batches = std::mem::take(&mut self.encoded);
         let count = batches.len();
@@ -435,23 +446,22 @@ impl BulkLoader {
         }
         sliced.sort_unstable_by_key(SlicedBatch::number);
         let pairs = MemoryPairs::new(sliced, spec, self.options.on_duplicate);
-        self.write_shards(spec, &pairs, self.budget.threads)
+        self.write_shards(spec, &pairs, large, self.budget.threads)
     }
 
-    fn write_from_runs(&mut self, spec: ShardingSpec) -> Result<Written> {
+    fn write_from_runs(&mut self, spec: ShardingSpec, large: Option<&LargeBytes>) -> Result<Written> {
         while !self.encoded.is_empty() {
             self.spill()?;
         }
         self.wait_for_all()?;
         self.prepared.clear();
         self.sort_again(spec)?;
-        let mut runs = std::mem::take(&mut self.runs);
-        runs.sort_unstable_by_key(|(number, _)| *number);
-        let runs = self.merge_levels(spec, runs.into_iter().map(|(_, run)| run).collect())?;
-        let sources: usize = runs.iter().filter_map(|run| run_pairs::parts_of(run, &spec)).sum();
-        let threads = self.budget.threads.min(run_pairs::fan_in(self.budget.merge) / sources.max(1)).max(1);
-        let pairs = RunPairs::new(&runs, spec, self.options.on_duplicate, self.budget.merge / threads);
-        self.write_shards(spec, &pairs, threads)
+        let fan_in = FanIn::new(self.budget.merge);
+        self.merge_levels(spec, fan_in)?;
+        let sources = run_pairs::sources_of(&self.runs, &spec);
+        let threads = self.budget.threads.min(fan_in.sources / sources.max(1)).max(1);
+        let pairs = RunPairs::open(&self.runs, spec, self.options.on_duplicate, self.budget.merge / threads)?;
+        self.write_shards(spec, &pairs, large, threads)
     }
 
     fn wait_for_all(&mut self) -> Result<()> {
@@ -463,8 +473,7 @@ impl BulkLoader {
 
     /// The specification for all pairs so far.
     fn planned_spec(&self) -> ShardingSpec {
-        let mut stats = self.workers.stats();
-        stats.merge(&self.large_stats);
+        let stats = self.workers.stats();
         let mut planner = PlanOptions::new();
         planner.layout(self.layout()).data_encoding(self.data_encoding);
         if let Some(encoding) = self.options.minishard_index_encoding {
@@ -477,58 +486,63 @@ impl BulkLoader {
     fn sort_again(&mut self, spec: ShardingSpec) -> Result<()> {
         /// Each takes as much memory as when it was spilled.
         const AT_ONCE: usize = 3;
-        self.options.progress.begin(BuildPhase::Sort, self.seen.stored_bytes);
-        for (number, run) in std::mem::take(&mut self.runs) {
-            let run = run.reordered_if_single(spec);
+        self.options.progress.begin(BuildPhase::Sort, self.runs.iter().map(Run::len).sum());
+        for run in std::mem::take(&mut self.runs) {
             if run_pairs::parts_of(&run, &spec).is_some() {
                 self.options.progress.add(run.len());
-                self.runs.push((number, run));
+                self.runs.push(run);
                 continue;
             }
             self.options.check_cancel()?;
             while self.workers.under_way() >= AT_ONCE {
                 self.wait()?;
             }
-            self.workers.give(Task::Resort { number, run, order: spec, batch_len: self.budget.batch })?;
+            self.workers.give(Task::Resort { run, order: spec, batch_len: self.budget.batch })?;
         }
         self.wait_for_all()
     }
 
-    /// Merges neighbouring runs until so few sources are left that they can be merged at once.
-    fn merge_levels(&mut self, spec: ShardingSpec, mut runs: Vec<Run>) -> Result<Vec<Run>> {
-        let fan_in = run_pairs::fan_in(self.budget.merge);
-        let sources = |runs: &[Run]| runs.iter().filter_map(|run| run_pairs::parts_of(run, &spec)).sum::<usize>();
-        while sources(&runs) > fan_in {
-            self.options.progress.begin(BuildPhase::Merge, self.seen.stored_bytes);
-            let mut merged = Vec::new();
+    /// Merges runs until so few are left that they can be merged at once.
+    fn merge_levels(&mut self, spec: ShardingSpec, fan_in: FanIn) -> Result<()> {
+        while !fan_in.has_room_for(&self.runs, &spec) {
+            self.options.progress.begin(BuildPhase::Merge, self.runs.iter().map(Run::len).sum());
             let mut group = Vec::new();
-            for run in runs {
+            for run in std::mem::take(&mut self.runs) {
                 group.push(run);
-                if sources(&group) > fan_in / 2 {
-                    merged.push(self.merge_group(spec, &group)?);
-                    group.clear();
+                if fan_in.is_filled_by(&group, &spec) {
+                    let merged = self.merge_group(spec, std::mem::take(&mut group))?;
+                    self.runs.push(merged);
                 }
             }
-            merged.extend(group);
-            runs = merged;
+            self.runs.append(&mut group);
         }
-        Ok(runs)
+        Ok(())
     }
 
-    fn merge_group(&mut self, spec: ShardingSpec, group: &[Run]) -> Result<Run> {
+    fn merge_group(&mut self, spec: ShardingSpec, group: Vec<Run>) -> Result<Run> {
         self.options.check_cancel()?;
         let headers_at_most = group.iter().map(Run::headers_len).sum();
         let path = run_path(self.pending.spill_dir(), self.next_number);
         self.next_number += 1;
-        let pairs = RunPairs::new(group, spec, self.options.on_duplicate, self.budget.merge);
+        let on_duplicate = self.options.on_duplicate;
+        let pairs = RunPairs::open(&group, spec, on_duplicate, self.budget.merge)?;
         let mut merge = pairs.span(Span::ALL)?;
-        let run = Run::write(path, spec, headers_at_most, &mut *merge)?;
+        let run = Run::write(path, spec, on_duplicate, headers_at_most, &mut *merge)?;
         self.options.progress.add(run.len());
         self.dropped += merge.dropped();
+        drop(merge);
+        drop(pairs);
+        group.into_iter().try_for_each(Run::remove)?;
         Ok(run)
     }
 
-    fn write_shards(&self, spec: ShardingSpec, pairs: &dyn Pairs, threads: usize) -> Result<Written> {
+    fn write_shards(
+        &self,
+        spec: ShardingSpec,
+        pairs: &dyn Pairs,
+        large: Option<&LargeBytes>,
+        threads: usize,
+    ) -> Result<Written> {
         self.options.progress.begin(BuildPhase::Write, self.seen.stored_bytes);
         let job = ShardsJob {
             directory: self.pending.path(),
@@ -536,6 +550,8 @@ impl BulkLoader {
             spec,
             layout: self.layout(),
             options: &self.options,
+            large,
+            shard_indexes: ShardIndexes::allowed(&self.options, self.seen.stored_bytes),
             threads,
             memory: self.budget.minishards,
         };
@@ -616,5 +632,15 @@ impl Source<'_> {
 
 /// The header of a pair that is not encoded yet.
 fn header(key: u64, (prefix_len, value_len): (u64, u64)) -> PairHeader {
-    PairHeader { key, prefix_len, stored_len: value_len, value_check: 0, prefix_sum: 0, source: 0, skip: 0 }
+    PairHeader {
+        key,
+        prefix_len,
+        stored_len: value_len,
+        value_check: 0,
+        prefix_sum: 0,
+        batch: 0,
+        large: None,
+        source: 0,
+        skip: 0,
+    }
 }

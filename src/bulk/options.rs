@@ -42,6 +42,7 @@ pub struct BuildOptions {
     pub(crate) checks: bool,
     pub(crate) value_alignment: ValueAlignment,
     pub(crate) spec: Option<ShardingSpec>,
+    pub(crate) allow_sparse: bool,
     pub(crate) profile: Profile,
     pub(crate) data_encoding: Option<Encoding>,
     pub(crate) minishard_index_encoding: Option<Encoding>,
@@ -60,6 +61,7 @@ impl Default for BuildOptions {
             checks: true,
             value_alignment: ValueAlignment::default(),
             spec: None,
+            allow_sparse: false,
             profile: Profile::Local,
             data_encoding: None,
             minishard_index_encoding: None,
@@ -117,6 +119,14 @@ impl BuildOptions {
     /// The sharding specification, used as it is. Default: planned from the pairs by the profile.
     pub fn spec(&mut self, spec: ShardingSpec) -> &mut BuildOptions {
         self.spec = Some(spec);
+        self
+    }
+
+    /// Whether shard indexes may take more bytes than the data, as a specification of too many minishard bits makes them.
+    ///
+    /// Otherwise, with more than 64 MiB of them, [`finish`](BulkLoader::finish) fails with `InvalidSpec`. Default: false.
+    pub fn allow_sparse(&mut self, allow: bool) -> &mut BuildOptions {
+        self.allow_sparse = allow;
         self
     }
 

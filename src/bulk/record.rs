@@ -1,33 +1,52 @@
 //! How a pair's header is stored while the loader holds it: in a batch's memory and in runs on disk.
 //!
 //! ```text
-//! key u64le | check of the stored value u32le | varint: stored length * 2, + 1 with a prefix
+//! key u64le | check of the stored value u32le | varint: stored length * 4 + 2 if large + 1 with a prefix
 //!           | with a prefix: varint: its length | its CRC-32 u32le
+//!           | if large: varint: position in the file of large pairs
 //! ```
 
 use crate::error::{Error, Result};
 use crate::shard::PairHeader;
 
-/// The longest header.
-pub(crate) const MAX_LEN: usize = 8 + 4 + 10 + 10 + 4;
+/// The longest varint.
+pub(crate) const MAX_VARINT: usize = 10;
 
-/// Appends a header; `source` and `skip` are not part of it.
+/// The longest header.
+pub(crate) const MAX_LEN: usize = 8 + 4 + MAX_VARINT + MAX_VARINT + 4 + MAX_VARINT;
+
+const HAS_PREFIX: u64 = 1;
+const IS_LARGE: u64 = 2;
+const FLAG_BITS: u32 = 2;
+
+/// Offset of the value's check in a header.
+const CHECK: std::ops::Range<usize> = 8..12;
+
+/// Appends a header; `batch`, `source` and `skip` are not part of it.
 pub(crate) fn write(header: &PairHeader, to: &mut Vec<u8>) {
     to.extend_from_slice(&header.key.to_le_bytes());
     to.extend_from_slice(&header.value_check.to_le_bytes());
-    let has_prefix = u64::from(header.prefix_len > 0);
-    write_varint(header.stored_len << 1 | has_prefix, to); // no value has 2^63 bytes
+    let has_prefix = if header.prefix_len > 0 { HAS_PREFIX } else { 0 };
+    let is_large = if header.large.is_some() { IS_LARGE } else { 0 };
+    write_varint(header.stored_len << FLAG_BITS | is_large | has_prefix, to); // no value has 2^62 bytes
     if header.prefix_len > 0 {
         write_varint(header.prefix_len, to);
         to.extend_from_slice(&header.prefix_sum.to_le_bytes());
+    }
+    if let Some(position) = header.large {
+        write_varint(position, to);
     }
 }
 
 /// The header at the beginning of `bytes`, and its length.
 #[inline]
 pub(crate) fn read(bytes: &[u8]) -> Result<(PairHeader, usize)> {
-    read_header(bytes)
-        .ok_or_else(|| Error::corrupt("expected a pair in a spill file, found it cut short: run it again"))
+    read_header(bytes).ok_or_else(cut_short)
+}
+
+#[cold]
+pub(crate) fn cut_short() -> Error {
+    Error::corrupt("expected a whole pair in a spill file, found it cut short: run the build again")
 }
 
 #[inline]
@@ -38,24 +57,29 @@ fn read_header(bytes: &[u8]) -> Option<(PairHeader, usize)> {
     let mut header = PairHeader {
         key: u64::from_le_bytes(*key),
         value_check: u32::from_le_bytes(*check),
-        stored_len: length >> 1,
+        stored_len: length >> FLAG_BITS,
         prefix_len: 0,
         prefix_sum: 0,
+        batch: 0,
+        large: None,
         source: 0,
         skip: 0,
     };
-    if length & 1 == 1 {
+    if length & HAS_PREFIX != 0 {
         header.prefix_len = read_varint(&mut rest)?;
-        let (sum, behind) = rest.split_first_chunk::<4>()?;
+        let (sum, after) = rest.split_first_chunk::<4>()?;
         header.prefix_sum = u32::from_le_bytes(*sum);
-        rest = behind;
+        rest = after;
+    }
+    if length & IS_LARGE != 0 {
+        header.large = Some(read_varint(&mut rest)?);
     }
     Some((header, bytes.len() - rest.len()))
 }
 
-/// Puts the sums into a header that was written without them.
+/// Puts the checksums into the header of an inline pair that was written without them.
 pub(crate) fn set_sums(header: &mut [u8], sums: &PairHeader) {
-    if let Some(check) = header.get_mut(8..12) {
+    if let Some(check) = header.get_mut(CHECK) {
         check.copy_from_slice(&sums.value_check.to_le_bytes());
     }
     if sums.prefix_len > 0
@@ -95,13 +119,22 @@ mod tests {
 
     #[test]
     fn round_trips_at_the_extremes() {
-        for (stored_len, prefix_len) in [(0, 0), (63, 0), (64, 1), (u64::MAX >> 1, u64::MAX), (1 << 40, 127)] {
+        let cases = [
+            (0, 0, None),
+            (63, 0, Some(0)),
+            (64, 1, None),
+            (u64::MAX >> 2, u64::MAX, Some(u64::MAX)),
+            (1 << 40, 127, Some(1 << 35)),
+        ];
+        for (stored_len, prefix_len, large) in cases {
             let header = PairHeader {
                 key: u64::MAX - stored_len,
                 value_check: 0x1234_5678,
                 stored_len,
                 prefix_len,
                 prefix_sum: if prefix_len > 0 { 0x9abc_def0 } else { 0 },
+                batch: 0,
+                large,
                 source: 0,
                 skip: 0,
             };

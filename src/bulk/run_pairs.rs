@@ -8,30 +8,59 @@ use std::ops::Range;
 
 use crate::bulk::merge::Merge;
 use crate::bulk::options::OnDuplicate;
-use crate::bulk::run::Run;
+use crate::bulk::run::{OpenRun, Run};
 use crate::bulk::slices::{Slicing, Span, place_bits};
 use crate::bulk::{Pairs, SortedPairs};
+use crate::disk;
 use crate::error::Result;
 use crate::spec::ShardingSpec;
 
 /// The smallest block in which a source of a merge is read.
 const MIN_BLOCK: usize = 24 << 10;
 
-/// The largest; more does not make a disk faster.
+/// The largest; larger ones do not make a disk faster.
 const MAX_BLOCK: usize = 4 << 20;
 
-/// Runs in the order of insertion, each in the order of the specification at least part by part.
+/// The most runs that a merge has open.
+const MAX_RUNS: usize = 512;
+
+/// Open runs, each in the order of the specification at least part by part.
 pub(crate) struct RunPairs<'a> {
-    runs: &'a [Run],
+    runs: Vec<OpenRun<'a>>,
     spec: ShardingSpec,
     on_duplicate: OnDuplicate,
-    /// Of what reads one span.
+    /// Bytes for what reads one span.
     memory: usize,
 }
 
-/// How many sources can be merged at once in so much memory.
-pub(crate) fn fan_in(memory: usize) -> usize {
-    (memory / MIN_BLOCK).max(2)
+/// What can be merged at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FanIn {
+    /// Each source has a block in memory.
+    pub(crate) sources: usize,
+    /// Each run has a descriptor.
+    pub(crate) runs: usize,
+}
+
+impl FanIn {
+    /// The fan-in for this much memory and the descriptors that the process may open.
+    pub(crate) fn new(memory: usize) -> FanIn {
+        FanIn { sources: (memory / MIN_BLOCK).max(2), runs: (disk::open_files_limit() / 4).clamp(2, MAX_RUNS) }
+    }
+
+    pub(crate) fn has_room_for(self, runs: &[Run], spec: &ShardingSpec) -> bool {
+        runs.len() <= self.runs && sources_of(runs, spec) <= self.sources
+    }
+
+    /// Whether a group is large enough for an intermediate merge: it leaves room for one more run of many parts.
+    pub(crate) fn is_filled_by(self, runs: &[Run], spec: &ShardingSpec) -> bool {
+        runs.len() >= self.runs || sources_of(runs, spec) > self.sources / 2
+    }
+}
+
+/// The number of sources that runs are in a merge; runs of another order count nothing.
+pub(crate) fn sources_of(runs: &[Run], spec: &ShardingSpec) -> usize {
+    runs.iter().filter_map(|run| parts_of(run, spec)).sum()
 }
 
 /// The number of parts of a run in storage order; `None` if it was sorted otherwise.
@@ -46,13 +75,21 @@ fn part_bits(order: &ShardingSpec, spec: &ShardingSpec) -> Option<u8> {
 }
 
 impl<'a> RunPairs<'a> {
-    /// The pairs of runs that have parts by this specification; reading one span takes so much memory.
-    pub(crate) fn new(runs: &'a [Run], spec: ShardingSpec, on_duplicate: OnDuplicate, memory: usize) -> RunPairs<'a> {
-        RunPairs { runs, spec, on_duplicate, memory }
+    /// Opens runs that have parts by this specification; reading one span takes `memory` bytes.
+    ///
+    /// Takes one descriptor per run, whatever the number of threads.
+    pub(crate) fn open(
+        runs: &'a [Run],
+        spec: ShardingSpec,
+        on_duplicate: OnDuplicate,
+        memory: usize,
+    ) -> Result<RunPairs<'a>> {
+        let runs = runs.iter().map(Run::open).collect::<Result<_>>()?;
+        Ok(RunPairs { runs, spec, on_duplicate, memory })
     }
 
     /// Each run with its number of bits that make parts, and of those that make slices of a part.
-    fn bits(&self) -> impl Iterator<Item = (&'a Run, u8, u8)> {
+    fn bits(&self) -> impl Iterator<Item = (&OpenRun<'a>, u8, u8)> {
         self.runs.iter().map(|run| {
             let part_bits = part_bits(run.order(), &self.spec).unwrap_or_default();
             (run, part_bits, Slicing::of(run.order()).bits - part_bits)
@@ -73,7 +110,7 @@ impl Pairs for RunPairs<'_> {
             };
             (0..1 << part_bits).map(move |part| (run, of_part(part)))
         });
-        let parts: Vec<(&Run, Range<usize>)> = parts.collect();
+        let parts: Vec<(&OpenRun<'_>, Range<usize>)> = parts.collect();
         let block = (self.memory / parts.len().max(1)).min(MAX_BLOCK);
         let readers = parts.into_iter().map(|(run, slices)| run.read(slices, block));
         Ok(Box::new(Merge::new(readers, self.spec, self.on_duplicate)?))

@@ -1,24 +1,28 @@
 //! From pairs in storage order to the shards of a generation.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::bulk::large::LargeBytes;
 use crate::bulk::options::{BuildOptions, BuildProgress};
 use crate::bulk::slices::Span;
+use crate::bulk::workers::panicked;
 use crate::bulk::{Pairs, SortedPairs, record};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::layout::Layout;
-use crate::shard::{PairHeader, ShardSections, ShardSummary};
+use crate::shard::{PairBytes, PairHeader, ShardSections, ShardSummary};
 use crate::spec::{Location, ShardNumber, ShardingSpec};
 use crate::storage::{BlockReader, Cursor, create_new};
 
 /// What a pair takes while its minishard is in memory: its header, its place, its rows.
-const PAIR_COST: usize = 160;
+const PAIR_COST: usize = 200;
 
 /// Blocks in which the headers of a large minishard are put aside.
 const HEADERS_BLOCK: usize = 256 << 10;
@@ -30,9 +34,46 @@ pub(crate) struct ShardsJob<'a> {
     pub(crate) spec: ShardingSpec,
     pub(crate) layout: Layout,
     pub(crate) options: &'a BuildOptions,
+    /// The bytes of pairs too large for a batch.
+    pub(crate) large: Option<&'a LargeBytes>,
+    pub(crate) shard_indexes: ShardIndexes,
     pub(crate) threads: usize,
     /// For the headers of minishards, for all threads.
     pub(crate) memory: usize,
+}
+
+/// The bytes of all shard indexes, which a specification of too many minishard bits makes larger than the data.
+///
+/// They are holes on most disks, but every reader that walks them, and every copy to a bucket, takes their full length.
+pub(crate) struct ShardIndexes {
+    written: AtomicU64,
+    most: u64,
+}
+
+impl ShardIndexes {
+    /// Shard indexes of less are fine for any data.
+    const ALWAYS_ALLOWED: u64 = 64 << 20;
+
+    /// No more bytes than the data has, unless the options allow it.
+    pub(crate) fn allowed(options: &BuildOptions, stored_bytes: u64) -> ShardIndexes {
+        let most = if options.allow_sparse { u64::MAX } else { stored_bytes.max(Self::ALWAYS_ALLOWED) };
+        ShardIndexes { written: AtomicU64::new(0), most }
+    }
+
+    /// Errors: `InvalidSpec` if the index of one more shard is too much.
+    fn add(&self, spec: &ShardingSpec) -> Result<()> {
+        let len = spec.shard_index_len();
+        let total = self.written.fetch_add(len, Ordering::Relaxed).saturating_add(len);
+        if total <= self.most {
+            return Ok(());
+        }
+        Err(Error::invalid_spec(format!(
+            "expected shard indexes of at most {} bytes for this data, found that they take {len} bytes per shard, \
+             {total} so far: choose fewer minishard bits than {}, or allow sparse shards",
+            self.most,
+            spec.minishard_bits()
+        )))
+    }
 }
 
 /// What was written.
@@ -45,15 +86,20 @@ pub(crate) struct Written {
 }
 
 impl ShardsJob<'_> {
-    /// Writes and syncs all shards; each thread takes one span of shards after another.
+    /// Writes and syncs all shards; each thread, the caller's too, takes one span of shards after another.
+    ///
+    /// Works with fewer threads if the process can have no more.
     pub(crate) fn write(&self, pairs: &dyn Pairs) -> Result<Written> {
         let syncer = Syncer::start();
         let span_bits = pairs.max_span_bits().min(self.spec.shard_bits());
         let spans = Mutex::new(Span::all(span_bits));
         let written = std::thread::scope(|scope| {
             let work = || self.write_spans(pairs, &spans, &syncer);
-            let threads: Vec<_> = (0..self.threads.min(1 << span_bits)).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect::<Vec<_>>()
+            let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+            let threads: Vec<_> = (1..self.threads.min(1 << span_bits)).map_while(spawn).collect();
+            let own = work();
+            let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
+            std::iter::once(own).chain(joined).collect::<Vec<_>>()
         });
         let synced = syncer.finish();
         let mut all = Written::default();
@@ -75,7 +121,9 @@ impl ShardsJob<'_> {
         let mut written = Written::default();
         let next = || spans.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(span) = next() {
-            written.add(self.write_span(span, pairs, syncer).inspect_err(|_| while next().is_some() {})?);
+            let of_span = catch_unwind(AssertUnwindSafe(|| self.write_span(span, pairs, syncer)));
+            let of_span = of_span.unwrap_or_else(|panic| Err(panicked(&*panic)));
+            written.add(of_span.inspect_err(|_| while next().is_some() {})?);
         }
         Ok(written)
     }
@@ -103,9 +151,20 @@ impl Written {
     }
 }
 
-#[cold]
-fn panicked() -> Error {
-    Error::internal("a thread that writes shards panicked")
+/// Pairs in storage order, with the bytes of large ones from their file.
+struct WithLarge<'a> {
+    pairs: &'a mut dyn SortedPairs,
+    large: Option<&'a LargeBytes>,
+}
+
+impl PairBytes for WithLarge<'_> {
+    fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
+        match (pair.large, self.large) {
+            (None, _) => self.pairs.copy(pair, to),
+            (Some(position), Some(large)) => large.copy(position, pair.prefix_len + pair.stored_len, to),
+            (Some(_), None) => Err(Error::internal("a large pair is in no file").at_key(pair.key)),
+        }
+    }
 }
 
 /// Writes the shards of a span one after another.
@@ -157,9 +216,9 @@ impl ShardsWriter<'_> {
     }
 
     fn write_collected(&mut self, location: Location, pairs: &mut dyn SortedPairs) -> Result<()> {
-        let Some(shard) = &mut self.current else { return Ok(()) };
+        let shard = self.current.as_mut().ok_or_else(no_shard)?;
         report(&self.job.options.progress, &self.pairs);
-        shard.write_minishard(location.minishard, &self.pairs, pairs)
+        shard.write_minishard(location.minishard, &self.pairs, &mut WithLarge { pairs, large: self.job.large })
     }
 
     /// Puts the headers of a minishard aside until their number is known, then writes it; the pair behind it.
@@ -189,10 +248,12 @@ impl ShardsWriter<'_> {
         let count = headers.count;
         let progress = self.job.options.progress.clone();
         let mut read = headers.read()?.inspect(|pair| pair.iter().for_each(|pair| report(&progress, &[*pair])));
-        if let Some(shard) = &mut self.current {
-            let scratch = self.scratch.with_extension("rows");
-            shard.write_large_minishard(location.minishard, count, &mut read, pairs, &scratch)?;
-        }
+        let shard = self.current.as_mut().ok_or_else(no_shard)?;
+        let scratch = self.scratch.with_extension("rows");
+        let mut bytes = WithLarge { pairs, large: self.job.large };
+        shard.write_large_minishard(location.minishard, count, &mut read, &mut bytes, &scratch)?;
+        drop(read);
+        headers.remove()?;
         Ok(next)
     }
 
@@ -201,6 +262,7 @@ impl ShardsWriter<'_> {
             return Ok(());
         }
         self.finish_shard()?;
+        self.job.shard_indexes.add(&self.job.spec)?;
         let ShardsJob { directory, spec, layout, .. } = self.job;
         let path = directory.join(spec.shard_file_name(number));
         self.current = Some(ShardSections::create(&path, *spec, number, *layout)?);
@@ -211,9 +273,13 @@ impl ShardsWriter<'_> {
         let Some(mut shard) = self.current.take() else { return Ok(()) };
         self.written.push(shard.finish()?);
         failpoint::reach("bulk: after shard");
-        self.syncer.sync(shard.file(), shard.path());
-        Ok(())
+        self.syncer.sync(shard.file(), shard.path())
     }
+}
+
+#[cold]
+fn no_shard() -> Error {
+    Error::internal("a minishard is to be written to a shard that was not begun")
 }
 
 fn report(progress: &BuildProgress, pairs: &[PairHeader]) {
@@ -245,64 +311,64 @@ impl HeaderFile {
         self.cursor.write(&self.bytes)
     }
 
-    fn read(mut self) -> Result<impl Iterator<Item = Result<PairHeader>>> {
+    fn read(&mut self) -> Result<impl Iterator<Item = Result<PairHeader>> + use<>> {
         self.cursor.finish()?;
         let end = self.cursor.position();
         let mut reader = BlockReader::new(self.file.clone(), &self.path, 0, end, HEADERS_BLOCK);
-        Ok(std::iter::from_fn(move || {
-            let _keep_until_read = &self;
-            next_header(&mut reader).transpose()
-        }))
+        Ok(std::iter::from_fn(move || next_header(&mut reader).transpose()))
     }
-}
 
-impl Drop for HeaderFile {
-    fn drop(&mut self) {
-        let _ = disk::remove_file(&self.path);
+    /// Removes the file. One that is not removed goes with its spill directory.
+    fn remove(self) -> Result<()> {
+        disk::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, error))
     }
 }
 
 fn next_header(reader: &mut BlockReader) -> Result<Option<PairHeader>> {
-    const TWO_VARINTS: usize = 20;
-    let bytes = reader.fill_at_least(record::MAX_LEN + TWO_VARINTS)?;
+    let bytes = reader.fill_at_least(record::MAX_LEN + 2 * record::MAX_VARINT)?;
     if bytes.is_empty() {
         return Ok(None);
     }
     let (mut pair, len) = record::read(bytes)?;
     let mut rest = bytes.get(len..).unwrap_or_default();
-    let (source, skip) = (record::read_varint(&mut rest), record::read_varint(&mut rest));
+    let source = record::read_varint(&mut rest).and_then(|source| u32::try_from(source).ok());
+    pair.source = source.ok_or_else(record::cut_short)?;
+    pair.skip = record::read_varint(&mut rest).ok_or_else(record::cut_short)?;
     let consumed = bytes.len() - rest.len();
-    if let (Some(source), Some(skip)) = (source, skip) {
-        (pair.source, pair.skip) = (u32::try_from(source).unwrap_or(u32::MAX), skip);
-    }
     reader.consume(consumed);
     Ok(Some(pair))
 }
 
-/// Brings finished files to the disk while the next ones are written.
+/// Syncs finished files while the next ones are written; without a thread for it, the caller syncs each.
 struct Syncer {
-    files: Sender<(Arc<File>, PathBuf)>,
-    thread: JoinHandle<Result<()>>,
+    files: SyncSender<(Arc<File>, PathBuf)>,
+    thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Syncer {
+    /// Files that wait to be synced are open, so there are few.
+    const WAITING: usize = 16;
+
     fn start() -> Syncer {
-        let (files, to_sync) = channel::<(Arc<File>, PathBuf)>();
-        let thread = std::thread::spawn(move || {
-            to_sync.into_iter().try_for_each(|(file, path)| {
-                disk::sync_file(&file, &path).map_err(|error| Error::io("bring to the disk", &path, error))
-            })
-        });
-        Syncer { files, thread }
+        let (files, to_sync) = sync_channel::<(Arc<File>, PathBuf)>(Self::WAITING);
+        let sync_all = move || to_sync.into_iter().try_for_each(|(file, path)| sync_file(&file, &path));
+        Syncer { files, thread: std::thread::Builder::new().spawn(sync_all).ok() }
     }
 
-    fn sync(&self, file: Arc<File>, path: &Path) {
-        // a thread that ended has an error to tell, which `finish` gives
-        let _ = self.files.send((file, path.to_path_buf()));
+    fn sync(&self, file: Arc<File>, path: &Path) -> Result<()> {
+        match self.thread {
+            Some(_) => _ = self.files.send((file, path.to_path_buf())), // fails if the thread has an error for `finish`
+            None => sync_file(&file, path)?,
+        }
+        Ok(())
     }
 
     fn finish(self) -> Result<()> {
         drop(self.files);
-        self.thread.join().unwrap_or_else(|_| Err(Error::internal("the thread that syncs files panicked")))
+        self.thread.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))))
     }
+}
+
+fn sync_file(file: &File, path: &Path) -> Result<()> {
+    disk::sync_file(file, path).map_err(|error| Error::io("sync", path, error))
 }

@@ -1,6 +1,12 @@
 //! The threads that encode, check and spill batches while the caller fills the next one.
+//!
+//! Where the process can have no more threads, fewer work; without any the caller does the tasks itself. Every task has
+//! one outcome, also one that panics, so nobody waits for ever.
 
-use std::path::PathBuf;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,7 +17,7 @@ use crate::bulk::batch::{Batch, Seen};
 use crate::bulk::memory_pairs::{MemoryPairs, SlicedBatch};
 use crate::bulk::options::{BuildOptions, BuildProgress, OnDuplicate};
 use crate::bulk::run::{Run, run_path};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::plan::KeyStats;
 use crate::spec::{Encoding, ShardingSpec};
 
@@ -26,14 +32,16 @@ pub(crate) enum Task {
     /// Put a batch into slices.
     Slice(Batch, ShardingSpec),
     /// Read a run and write it in another order.
-    Resort { number: u64, run: Run, order: ShardingSpec, batch_len: usize },
+    Resort { run: Run, order: ShardingSpec, batch_len: usize },
+    #[cfg(test)]
+    Panic,
 }
 
 /// What a thread has done.
 pub(crate) enum Done {
     Prepared(Arena),
     Encoded { batch: Batch, seen: Seen, cost_before: usize },
-    Spilled { number: u64, run: Run, dropped: u64, memory: Vec<Arena>, cost_before: usize },
+    Spilled { run: Run, dropped: u64, memory: Vec<Arena>, cost_before: usize },
     Sliced(SlicedBatch),
 }
 
@@ -43,33 +51,38 @@ pub(crate) struct Workers {
     done: Receiver<Result<Done>>,
     threads: Vec<JoinHandle<()>>,
     under_way: usize,
-    /// Each thread counts the keys that it encodes.
+    /// Does the tasks of the caller, if there are no threads.
+    own: Worker,
+    /// What the caller has done itself.
+    own_done: VecDeque<Result<Done>>,
+    /// The keys that each thread and the caller have encoded.
     stats: Vec<Arc<Mutex<KeyStats>>>,
 }
 
 impl Workers {
-    pub(crate) fn start(
-        options: &BuildOptions,
-        threads: usize,
-        data_encoding: Encoding,
-        spill_dir: PathBuf,
-    ) -> Workers {
+    /// Starts up to `threads` threads, fewer if the process can have no more.
+    pub(crate) fn start(options: &BuildOptions, threads: usize, data_encoding: Encoding, spill_dir: &Path) -> Workers {
         let (tasks, to_do) = channel();
         let (tell, done) = channel();
         let to_do = Arc::new(Mutex::new(to_do));
-        let stats: Vec<Arc<Mutex<KeyStats>>> = (0..threads).map(|_| Arc::default()).collect();
-        let threads = stats.iter().map(|stats| {
-            let worker = Worker {
-                on_duplicate: options.on_duplicate,
-                data_encoding,
-                spill_dir: spill_dir.clone(),
-                progress: options.progress.clone(),
-                stats: options.spec.is_none().then(|| stats.clone()),
-            };
-            let (to_do, tell) = (to_do.clone(), tell.clone());
-            std::thread::spawn(move || worker.work(&to_do, &tell))
-        });
-        Workers { tasks: Some(tasks), done, threads: threads.collect(), under_way: 0, stats }
+        let own_stats = Arc::default();
+        let worker = |stats: &Arc<Mutex<KeyStats>>| Worker {
+            on_duplicate: options.on_duplicate,
+            data_encoding,
+            spill_dir: spill_dir.to_path_buf(),
+            progress: options.progress.clone(),
+            stats: options.spec.is_none().then(|| stats.clone()),
+        };
+        let own = worker(&own_stats);
+        let spawn = |_| {
+            let stats = Arc::default();
+            let (worker, to_do, tell) = (worker(&stats), to_do.clone(), tell.clone());
+            let thread = std::thread::Builder::new().spawn(move || worker.work(&to_do, &tell)).ok()?;
+            Some((thread, stats))
+        };
+        let (threads, mut stats): (Vec<_>, Vec<_>) = (0..threads).map_while(spawn).unzip();
+        stats.push(own_stats);
+        Workers { tasks: Some(tasks), done, threads, under_way: 0, own, own_done: VecDeque::new(), stats }
     }
 
     /// Tasks that are not done yet.
@@ -77,29 +90,36 @@ impl Workers {
         self.under_way
     }
 
+    /// The number of threads, or 1 for the caller.
     pub(crate) fn count(&self) -> usize {
-        self.threads.len()
+        self.threads.len().max(1)
     }
 
-    /// Gives a task to the threads.
+    /// Gives a task to the threads; without any the caller does it now.
     pub(crate) fn give(&mut self, task: Task) -> Result<()> {
         self.under_way += 1;
-        match &self.tasks {
-            Some(tasks) if tasks.send(task).is_ok() => Ok(()),
-            _ => Err(ended()),
+        if self.threads.is_empty() {
+            self.own_done.push_back(self.own.perform(task));
+            return Ok(());
         }
+        let sent = self.tasks.as_ref().is_some_and(|tasks| tasks.send(task).is_ok());
+        if sent { Ok(()) } else { Err(ended()) }
     }
 
     /// What was done, if anything is; does not wait.
     pub(crate) fn try_wait(&mut self) -> Result<Option<Done>> {
-        let Ok(done) = self.done.try_recv() else { return Ok(None) };
+        let Some(done) = self.own_done.pop_front().or_else(|| self.done.try_recv().ok()) else { return Ok(None) };
         self.under_way -= 1;
         done.map(Some)
     }
 
-    /// Waits for a task to be done.
+    /// Waits for a task to be done; one must be under way.
     pub(crate) fn wait(&mut self) -> Result<Done> {
-        let done = self.done.recv().map_err(|_| ended())?;
+        let done = match self.own_done.pop_front() {
+            Some(done) => done,
+            None if self.threads.is_empty() => return Err(ended()),
+            None => self.done.recv().map_err(|_| ended())?,
+        };
         self.under_way -= 1;
         done
     }
@@ -123,7 +143,7 @@ impl Drop for Workers {
 
 #[cold]
 fn ended() -> Error {
-    Error::new(ErrorKind::Cancelled, "a thread of the loader ended early")
+    Error::internal("the threads of the loader ended early")
 }
 
 fn locked(stats: &Mutex<KeyStats>) -> std::sync::MutexGuard<'_, KeyStats> {
@@ -136,7 +156,14 @@ fn prepare(capacity: usize, len: usize) -> Result<Done> {
     Ok(Done::Prepared(memory))
 }
 
-/// One of the threads.
+/// The error that a panic in a thread of the loader becomes.
+#[cold]
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::internal(format!("a thread of the loader panicked: {}", text.unwrap_or("no message")))
+}
+
+/// What does tasks, on a thread or for the caller.
 struct Worker {
     on_duplicate: OnDuplicate,
     data_encoding: Encoding,
@@ -150,18 +177,25 @@ impl Worker {
     fn work(&self, to_do: &Mutex<Receiver<Task>>, tell: &Sender<Result<Done>>) {
         loop {
             let task = to_do.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let done = match task {
-                Ok(Task::Prepare { capacity, len }) => prepare(capacity, len),
-                Ok(Task::Encode(batch)) => self.encode(batch),
-                Ok(Task::Spill { batches, order }) => self.spill(batches, order),
-                Ok(Task::Slice(batch, spec)) => SlicedBatch::in_pieces(&batch, &spec).map(Done::Sliced),
-                Ok(Task::Resort { number, run, order, batch_len }) => self.resort(number, &run, order, batch_len),
-                Err(_) => return,
-            };
-            if tell.send(done).is_err() {
+            let Ok(task) = task else { return };
+            if tell.send(self.perform(task)).is_err() {
                 return;
             }
         }
+    }
+
+    /// Does a task; a panic is its error.
+    fn perform(&self, task: Task) -> Result<Done> {
+        let performed = catch_unwind(AssertUnwindSafe(|| match task {
+            Task::Prepare { capacity, len } => prepare(capacity, len),
+            Task::Encode(batch) => self.encode(batch),
+            Task::Spill { batches, order } => self.spill(batches, order),
+            Task::Slice(batch, spec) => SlicedBatch::in_pieces(&batch, &spec).map(Done::Sliced),
+            Task::Resort { run, order, batch_len } => self.resort(run, order, batch_len),
+            #[cfg(test)]
+            Task::Panic => panic!("of a test"),
+        }));
+        performed.unwrap_or_else(|panic| Err(panicked(&*panic)))
     }
 
     fn encode(&self, batch: Batch) -> Result<Done> {
@@ -175,14 +209,16 @@ impl Worker {
         let number = batches.first().map_or(0, |batch| batch.number);
         let cost_before = batches.iter().map(Batch::cost).sum();
         let (run, dropped, memory) = self.write_run(run_path(&self.spill_dir, number), batches, order)?;
-        Ok(Done::Spilled { number, run, dropped, memory, cost_before })
+        Ok(Done::Spilled { run, dropped, memory, cost_before })
     }
 
-    fn resort(&self, number: u64, run: &Run, order: ShardingSpec, batch_len: usize) -> Result<Done> {
-        let path = run_path(&self.spill_dir, number).with_extension("sorted");
-        let (run, dropped, _) = self.write_run(path, run.read_batches(batch_len)?, order)?;
+    fn resort(&self, unsorted: Run, order: ShardingSpec, batch_len: usize) -> Result<Done> {
+        let path = unsorted.path().with_extension("sorted");
+        let batches = unsorted.open()?.read_batches(batch_len)?;
+        let (run, dropped, _) = self.write_run(path, batches, order)?;
+        unsorted.remove()?;
         self.progress.add(run.len());
-        Ok(Done::Spilled { number, run, dropped, memory: Vec::new(), cost_before: 0 })
+        Ok(Done::Spilled { run, dropped, memory: Vec::new(), cost_before: 0 })
     }
 
     /// Writes batches as a run; returns how many pairs were dropped and the memory of the batches too.
@@ -190,7 +226,44 @@ impl Worker {
         let sliced = batches.into_iter().map(|batch| SlicedBatch::in_place(batch, &order));
         let pairs = MemoryPairs::new(sliced.collect::<Result<_>>()?, order, self.on_duplicate);
         let mut sorted = pairs.all();
-        let run = Run::write(path, order, pairs.headers_at_most(), &mut sorted)?;
+        let run = Run::write(path, order, self.on_duplicate, pairs.headers_at_most(), &mut sorted)?;
         Ok((run, sorted.dropped(), sorted.into_memory().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn workers(threads: usize) -> Workers {
+        Workers::start(&BuildOptions::default(), threads, Encoding::Raw, Path::new("no spill directory"))
+    }
+
+    /// Every task has one outcome, with threads and without.
+    #[test]
+    fn a_panic_is_an_error_and_the_next_task_is_done() {
+        for threads in [0, 1, 3] {
+            let mut workers = workers(threads);
+            for _ in 0..5 {
+                workers.give(Task::Panic).unwrap();
+                workers.give(Task::Prepare { capacity: 5, len: 5 }).unwrap();
+            }
+            assert_eq!(workers.under_way(), 10);
+            let (mut panics, mut prepared) = (0, 0);
+            while workers.under_way() > 0 {
+                match workers.wait() {
+                    Ok(Done::Prepared(_)) => prepared += 1,
+                    Ok(_) => unreachable!("no such task was given"),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Internal);
+                        assert!(error.to_string().contains("of a test"), "{error}");
+                        panics += 1;
+                    }
+                }
+            }
+            assert_eq!((panics, prepared), (5, 5), "{threads} threads");
+            assert!(workers.try_wait().unwrap().is_none());
+        }
     }
 }

@@ -19,6 +19,6 @@ pub(crate) use in_place::{InMemory, MinishardInPlace};
 pub(crate) use reader::{ReadOptions, ShardFiles, ShardReader, Stored};
 pub use reader::{Shard, Value, ValueLocation};
 pub use sections::ShardSummary;
-pub(crate) use sections::{MINISHARD_ALIGNMENT, PairBytes, PairHeader, ShardSections};
+pub(crate) use sections::{MINISHARD_ALIGNMENT, PairBytes, PairHeader, ShardSections, check_value_len};
 pub use writer::ShardWriter;
 pub(crate) use writer::duplicate_key;

@@ -24,6 +24,12 @@ use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
 /// The shard index is read in blocks of this size where all of it is read.
 const SHARD_INDEX_BLOCK: u64 = 64 << 10;
 
+/// The most bytes that readers decode a gzip value to by default; writers store none of more.
+pub(crate) const DEFAULT_MAX_VALUE_BYTES: u64 = 1 << 30;
+
+/// The most bytes that readers decode a gzip minishard index to by default; writers store none of more.
+pub(crate) const DEFAULT_MAX_INDEX_BYTES: u64 = 256 << 20;
+
 /// What bounds a read and how far it is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadOptions {
@@ -34,7 +40,11 @@ pub(crate) struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> ReadOptions {
-        ReadOptions { max_value_bytes: 1 << 30, max_index_bytes: 256 << 20, verify_on_read: false }
+        ReadOptions {
+            max_value_bytes: DEFAULT_MAX_VALUE_BYTES,
+            max_index_bytes: DEFAULT_MAX_INDEX_BYTES,
+            verify_on_read: false,
+        }
     }
 }
 

@@ -17,12 +17,13 @@ use crc32fast::Hasher;
 
 use crate::byte_range::{ByteRange, RelativeRange};
 use crate::disk;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::{self, ChecksPlace};
 use crate::format::encoding::GzipEncoder;
 use crate::format::minishard_index::{IndexBuilder, ROW_LEN};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::layout::{Layout, ValueAlignment};
+use crate::shard::reader::{DEFAULT_MAX_INDEX_BYTES, DEFAULT_MAX_VALUE_BYTES};
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 use crate::storage::{BLOCK, BlockReader, Cursor, create_new, zeros_sum};
 
@@ -42,11 +43,38 @@ pub(crate) struct PairHeader {
     pub(crate) value_check: u32,
     /// The CRC-32 of the prefix.
     pub(crate) prefix_sum: u32,
-    /// Which of several sources has its bytes.
+    /// The number of the batch that it was inserted in: orders the pairs of one key by insertion.
+    pub(crate) batch: u64,
+    /// Position of its bytes in the loader's file of large pairs; `None` if its source has them.
+    pub(crate) large: Option<u64>,
+    /// The number of the source that has its bytes.
     pub(crate) source: u32,
-    /// Where its bytes begin in the source: in a run, after so many bytes of pairs that were dropped behind the pair
-    /// before; in memory, so many bytes from the start of the batch.
+    /// Offset of its bytes in the source. In a run: the bytes of dropped pairs after the previous pair. In memory: the
+    /// bytes from the start of the piece.
     pub(crate) skip: u64,
+}
+
+impl PairHeader {
+    /// The bytes that its source has of it: prefix and stored value, or none if they are in the file of large pairs.
+    #[inline]
+    pub(crate) fn inline_len(&self) -> u64 {
+        match self.large {
+            Some(_) => 0,
+            None => self.prefix_len + self.stored_len,
+        }
+    }
+}
+
+/// Errors: `TooLarge` for a value to be compressed that readers would refuse to decode by default.
+pub(crate) fn check_value_len(key: u64, len: u64, data_encoding: Encoding) -> Result<()> {
+    if data_encoding == Encoding::Raw || len <= DEFAULT_MAX_VALUE_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "expected a value of at most {DEFAULT_MAX_VALUE_BYTES} bytes for gzip, the most that readers decode by default, \
+         found {len}: choose the raw data encoding"
+    );
+    Err(Error::new(ErrorKind::TooLarge, message).at_key(key))
 }
 
 /// Gives the bytes of pairs in the order in which they are written.
@@ -187,8 +215,9 @@ impl ShardSections {
         pairs: &[PairHeader],
         bytes: &mut dyn PairBytes,
     ) -> Result<()> {
-        self.align_minishard()?;
         let rows = pairs.len() as u64;
+        self.check_index_len(minishard, rows)?;
+        self.align_minishard()?;
         let index = match self.spec.minishard_index_encoding() {
             Encoding::Raw => {
                 let values = self.body.position() + ROW_LEN * rows + self.checks_len(rows);
@@ -263,6 +292,7 @@ impl ShardSections {
         bytes: &mut dyn PairBytes,
         scratch: &Path,
     ) -> Result<()> {
+        self.check_index_len(minishard, rows)?;
         self.align_minishard()?;
         let start = self.body.position();
         let index = match self.spec.minishard_index_encoding() {
@@ -361,6 +391,19 @@ impl ShardSections {
             crc32: sum.finalize(),
             shard_index_crc32,
         })
+    }
+
+    /// Errors: `TooLarge` for a gzip index that readers would refuse to decode by default.
+    fn check_index_len(&self, minishard: MinishardNumber, rows: u64) -> Result<()> {
+        let decoded = rows.saturating_mul(ROW_LEN);
+        if self.spec.minishard_index_encoding() == Encoding::Raw || decoded <= DEFAULT_MAX_INDEX_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "expected a gzip minishard index of at most {DEFAULT_MAX_INDEX_BYTES} bytes, the most that readers decode by \
+             default, found {rows} keys that need {decoded}: choose more minishard bits or a raw minishard index"
+        );
+        Err(Error::new(ErrorKind::TooLarge, message).at_shard(self.number).at_minishard(minishard))
     }
 
     fn align_minishard(&mut self) -> Result<()> {

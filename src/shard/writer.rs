@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks;
 use crate::format::encoding::GzipEncoder;
 use crate::layout::Layout;
-use crate::shard::sections::{PairHeader, ShardSections, ShardSummary};
+use crate::shard::sections::{PairHeader, ShardSections, ShardSummary, check_value_len};
 use crate::spec::{Encoding, MinishardNumber, ShardNumber, ShardingSpec};
 
 /// Writes one shard from pairs in storage order.
@@ -87,6 +87,7 @@ impl ShardWriter {
     ///
     /// Errors: as [`insert`](ShardWriter::insert); `InvalidInput` for a prefix where the layout says there are none.
     pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
+        check_value_len(key, value.len() as u64, self.sections.spec().data_encoding())?;
         let minishard = self.check_order(key)?;
         if !prefix.is_empty() && !self.sections.layout().prefixes {
             let message = "expected no prefix, since the layout has none: create the writer with `prefixes`";
@@ -109,6 +110,8 @@ impl ShardWriter {
             stored_len: stored.len() as u64,
             value_check: checks::of_value(key, stored),
             prefix_sum: checks::of_prefix(prefix),
+            batch: 0,
+            large: None,
             source: 0,
             skip: 0,
         });
@@ -275,6 +278,8 @@ mod tests {
                         stored_len: values[i].len() as u64,
                         value_check: checks::of_value(2 * i as u64, &values[i]),
                         prefix_sum: crc32fast::hash(prefix(i)),
+                        batch: 0,
+                        large: None,
                         source: 0,
                         skip: 0,
                     })
