@@ -13,7 +13,7 @@ use crate::options::OpenOptions;
 use crate::owned_value::OwnedValue;
 use crate::shard::{MinishardCache, Shard, Value};
 use crate::snapshot::Snapshot;
-use crate::store::{GenerationId, Lease, LeasedGeneration, Store};
+use crate::store::{self, GenerationId, Lease, LeasedGeneration, Store};
 
 /// An open database: a store, one generation, or a bare directory of shards.
 ///
@@ -21,6 +21,13 @@ use crate::store::{GenerationId, Lease, LeasedGeneration, Store};
 /// [`open_pread`](ShardDb::open_pread) reads them, [`load`](ShardDb::load) takes them into memory;
 /// [`OpenOptions`] has the rest. For loops use a [`snapshot`](ShardDb::snapshot) or a
 /// [`reader`](ShardDb::reader): they share nothing between threads on the way.
+///
+/// # Fork
+///
+/// A forked child may read its copy and drop it; neither changes anything for the parent. But the generation is held
+/// against removal by the process that opened it, and only as long as that serves it: a child that reads for longer calls
+/// [`refresh`](ShardDb::refresh) first, which opens the current generation for the child itself, or opens the database anew.
+/// As with any lock, fork while no other thread is in `refresh` or `open_generations`.
 #[derive(Clone)]
 pub struct ShardDb {
     shared: Arc<Shared>,
@@ -123,29 +130,34 @@ impl ShardDb {
         self.snapshot().contains(key)
     }
 
-    /// Follows the store's `current`, forwards or back; tells the generation if it is another one.
+    /// Follows the store's `current`, forwards or back; returns the generation if it is another one: of another number,
+    /// or another directory of the same number, where the path of the store leads to another store now.
     ///
     /// The new generation is opened, checked and its shards touched before the swap; on `Err` the old one stays.
     /// Readers never wait. Generations that nobody reads any more are unmapped here, not by a reader: call it again
     /// after the last snapshot or value of an old one is gone, or drop the database. A bare directory never changes.
     ///
-    /// Cost: where `current` is the same, reading a link.
+    /// Cost: where `current` is the same, reading a link and a look at the lease, or else the directory, that it leads to.
     ///
     /// Errors: those of [`open`](ShardDb::open) and of every shard's presence and length, with a path in the
     /// generation that they are about; `GenerationGone` if `current` names one that is not there.
     pub fn refresh(&self) -> Result<Option<GenerationId>> {
         let mut retired = self.retired();
         retired.release_unread();
-        let Some(served) = self.shared.current.load().id() else { return Ok(None) };
-        let path = &self.shared.absolute;
-        if Store::open(path)?.current()? == Some(served) {
+        let served = self.shared.current.load_full();
+        if served.id().is_none() {
             return Ok(None);
         }
-        let leased = LeasedGeneration::acquire_current(&resolved(path))?;
+        let path = resolved(&self.shared.absolute);
+        if store::read_current(&path)?.is_some_and(|id| served.is_still(id, &path)) {
+            return Ok(None);
+        }
+        let leased = LeasedGeneration::acquire_current(&path)?;
         let id = leased.id;
-        if id == served {
+        if served.is_still(id, &path) {
             return Ok(None); // rolled back in between
         }
+        drop(served); // it is retired here, and not by a reader
         let new = self.shared.opener.open_leased(leased)?;
         new.touch_all()?;
         // a reader that is inside the old one counts as an owner of it from here on (arc-swap pays its debt)

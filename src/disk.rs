@@ -32,7 +32,7 @@ enum Operation<'a> {
         offset: u64,
         bytes: &'a [u8],
     },
-    SetReadOnly(&'a Path),
+    SetMode(&'a Path),
     SyncFile(&'a Path),
     SyncDir(&'a Path),
     Rename {
@@ -45,6 +45,7 @@ enum Operation<'a> {
         link: &'a Path,
     },
     RemoveFile(&'a Path),
+    RemoveDir(&'a Path),
     RemoveDirAll(&'a Path),
     Lock(&'a Path),
 }
@@ -79,10 +80,16 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     perform(Operation::CreateFile(path), open)
 }
 
-/// A file for reading and writing in place; created if it is not there.
+/// A file for reading and writing in place; created if it is not there. Never waits, and follows no link.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
-    let open = || File::options().read(true).write(true).create(true).truncate(false).open(path);
-    perform(Operation::CreateFile(path), open)
+    let mut options = File::options();
+    in_place(options.read(true).write(true));
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            perform(Operation::CreateFile(path), || options.create(true).truncate(false).open(path))
+        }
+        opened => opened,
+    }
 }
 
 /// Writes all bytes at a position of an open file.
@@ -92,11 +99,16 @@ pub(crate) fn write_all_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) 
 
 /// Takes the permission to write (0644 becomes 0444; what the umask took stays taken).
 pub(crate) fn set_read_only(path: &Path) -> io::Result<()> {
-    perform(Operation::SetReadOnly(path), || {
+    perform(Operation::SetMode(path), || {
         let mut permissions = path.metadata()?.permissions();
         permissions.set_readonly(true);
         fs::set_permissions(path, permissions)
     })
+}
+
+/// Gives an open file the permissions of another.
+pub(crate) fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
+    perform(Operation::SetMode(path), || to.set_permissions(from.metadata()?.permissions()))
 }
 
 /// Brings the bytes and the length of an open file to the disk.
@@ -122,6 +134,11 @@ pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
 /// Removes a file or a link.
 pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     perform(Operation::RemoveFile(path), || fs::remove_file(path))
+}
+
+/// Removes a directory, which must be empty.
+pub(crate) fn remove_dir(path: &Path) -> io::Result<()> {
+    perform(Operation::RemoveDir(path), || fs::remove_dir(path))
 }
 
 /// Removes a directory with all that is in it; of links only themselves.
@@ -162,6 +179,20 @@ impl Write for Output<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Options that open the very file at a path: no link is followed, a FIFO or a terminal is not waited for.
+#[cfg(unix)]
+pub(crate) fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use rustix::fs::OFlags;
+    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
+    options
 }
 
 fn taken(lock: Result<(), TryLockError>) -> io::Result<bool> {

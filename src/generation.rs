@@ -173,6 +173,14 @@ impl Generation {
         self.leased.as_ref().and_then(|leased| leased.id)
     }
 
+    /// Whether this is the generation of this number that is in the store now, held by this process. What was removed
+    /// there has nothing in its place.
+    pub(crate) fn is_still(&self, id: GenerationId, store: &Path) -> bool {
+        let directory = store.join(id.to_string());
+        let is_of = |lease: &Lease| lease.is_own() && lease.is_of(&directory) || !directory.exists();
+        self.id() == Some(id) && self.lease().is_some_and(is_of)
+    }
+
     pub(crate) fn lease(&self) -> Option<&Lease> {
         self.leased.as_ref().map(|leased| &leased.lease)
     }

@@ -239,6 +239,7 @@ mod options;
 mod owned_value;
 mod plan;
 mod prefetch;
+mod process;
 mod range;
 mod read_ahead;
 mod salvage;
@@ -268,5 +269,5 @@ pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWrite
 pub use snapshot::{LeaseState, Snapshot, Stats};
 pub use spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 pub use storage::Access;
-pub use store::{GcReport, GenerationId, Store, StoreWriter, StoredGeneration};
+pub use store::{GcFailure, GcReport, GenerationId, Store, StoreWriter, StoredGeneration};
 pub use verify::{Finding, FindingKind, Severity, VerifyLevel, VerifyReport};

@@ -31,7 +31,7 @@ use crate::salvage::shard::ShardSalvage;
 use crate::shard::{MinishardCache, Pass};
 use crate::spec::{ShardNumber, ShardingSpec};
 use crate::storage::{StorageKind, read_whole};
-use crate::store::{Lease, Store};
+use crate::store::{self, Lease, Store};
 use crate::verify::{Finding, FindingKind};
 
 /// A damaged data set, opened for taking out what is left.
@@ -92,8 +92,7 @@ impl Salvage {
         let path = path.as_ref();
         let mut directory = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
         if Store::is_at(&directory) {
-            let store = Store::open(&directory)?;
-            let current = store.current()?.ok_or_else(|| {
+            let current = store::read_current(&directory)?.ok_or_else(|| {
                 Error::invalid_input("expected a store with a current generation, found none").at_path(&directory)
             })?;
             directory.push(current.to_string());

@@ -138,7 +138,7 @@ impl Snapshot {
             lease: match self.generation.lease() {
                 None => LeaseState::None,
                 Some(Lease::Held(_)) => LeaseState::Held,
-                Some(Lease::Unavailable(why)) => LeaseState::Unavailable(why.clone()),
+                Some(Lease::Unavailable { why, .. }) => LeaseState::Unavailable(why.clone()),
             },
         }
     }

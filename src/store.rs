@@ -8,12 +8,15 @@
 //!   tmp-..                        a writer's; removed by the next one if that writer died
 //! ```
 //!
-//! [`Store`] looks; [`StoreWriter`] has the lock and publishes, rolls back and collects. What stands in a shard is
-//! nobody's business here.
+//! [`Store`] looks; [`StoreWriter`] has the lock and publishes, rolls back and collects. What is in a shard is not known
+//! here. Nothing is changed before a directory is recognised as a store (`place`), and nothing is removed but what has a
+//! name and contents that only this program makes (`contents`, `scratch`).
 
 mod adopt;
 mod cancel;
+mod contents;
 mod current;
+mod current_copy;
 pub(crate) mod fs;
 mod gc;
 mod generation_id;
@@ -22,6 +25,7 @@ mod generation_id;
 mod kill_tests;
 mod lease;
 mod lock;
+mod place;
 mod publish;
 mod scratch;
 #[cfg(test)]
@@ -30,20 +34,22 @@ pub(crate) mod testing;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
 use crate::manifest;
 
 pub(crate) use self::cancel::Cancel;
-pub use self::gc::GcReport;
+pub(crate) use self::current::read as read_current;
+pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{FILE_NAME as LEASE, Lease, LeasedGeneration};
 pub(crate) use self::publish::PendingGeneration;
 
 use self::adopt::Foreign;
 use self::lock::Lock;
+use self::place::Made;
 use self::publish::SharedLock;
 
 /// The name of the file in a generation that makes it a data set.
@@ -68,6 +74,8 @@ const INFO: &str = "info";
 #[derive(Clone, Debug)]
 pub struct Store {
     path: PathBuf,
+    /// What was made for it; `None` if it must be there.
+    made: Option<Made>,
 }
 
 /// A generation as [`Store::generations`] lists it.
@@ -88,34 +96,31 @@ impl Store {
         fs::exists(&path.as_ref().join(current::FILE_NAME))
     }
 
-    /// Opens the store at `path`, making an empty one if there is none.
+    /// Opens the store at `path`, making an empty one if there is nothing or an empty directory.
     ///
-    /// Errors: `InvalidInput` if the directory is a bare generation: a store would hide what is in it. `Io`.
+    /// What was made is removed again when a [`writer`](Self::writer) of it is dropped that published nothing, and nothing
+    /// else is there; the directories on the way to it stay. `lost+found` and names that begin with a dot do not count.
+    ///
+    /// Cost: reading a link; without a current generation, the names in the directory.
+    ///
+    /// Errors: `InvalidInput` if the directory is not empty and not a store: a data set, an array, or any other files. `Io`.
     pub fn create(path: impl AsRef<Path>) -> Result<Store> {
         let path = fs::absolute(path.as_ref())?;
-        if is_store(&path) {
-            return Ok(Store { path });
-        }
-        if fs::exists(&path.join(INFO)) {
-            let message = "expected a store or a place for one, found a data set: adopt it into a store elsewhere";
-            return Err(Error::invalid_input(message).at_path(&path));
-        }
-        fs::create_dir_all(&path)?;
-        fs::open_or_create(&path.join(lock::FILE_NAME))?;
-        fs::fsync_dir(&path)?;
-        Ok(Store { path })
+        let made = Made::make(&path)?;
+        Ok(Store { path, made: Some(made) })
     }
 
     /// Opens the store at `path`.
     ///
+    /// A directory is a store if its `current` names a generation, or if it has a `lock` of a store and nothing but names
+    /// that a store has. So a `current` that is damaged can be repaired by [`rollback`](StoreWriter::rollback), and one of
+    /// somebody else is left alone.
+    ///
     /// Errors: `InvalidInput` if there is none.
     pub fn open(path: impl AsRef<Path>) -> Result<Store> {
         let path = fs::absolute(path.as_ref())?;
-        if !is_store(&path) {
-            let message = "expected a store, a directory with the link current, found none";
-            return Err(Error::invalid_input(message).at_path(&path));
-        }
-        Ok(Store { path })
+        place::check_store(&path)?;
+        Ok(Store { path, made: None })
     }
 
     /// The directory.
@@ -140,21 +145,37 @@ impl Store {
         Ok(generations(&self.path)?.into_iter().map(stored).collect())
     }
 
-    /// Locks the store for writing, without waiting, and removes what writers that died left.
+    /// Locks the store for writing, without waiting, and removes what writers that died left: exactly the names that
+    /// a writer makes, where they hold nothing else than what a writer puts there.
     ///
     /// Readers do not notice. The lock lasts until the writer and its generations in the making are dropped.
     ///
-    /// Errors: `Locked` if there is another writer.
+    /// Errors: `Locked` if there is another writer; `InvalidInput` if there is no store any more, or `lock` is a file of
+    /// something else.
     pub fn writer(&self) -> Result<StoreWriter> {
-        let lock = Lock::acquire(&self.path)?;
+        let lock = Lock::acquire(&self.path, || self.prepare())?;
         scratch::clear(&self.path)?;
-        Ok(StoreWriter { path: self.path.clone(), lock: Arc::new(Mutex::new(lock)), cancel: Cancel::default() })
+        Ok(StoreWriter { path: self.path.clone(), lock: SharedLock::new(&self.path, lock), cancel: Cancel::default() })
+    }
+
+    /// Checks that the store is there; one that was created is made again if a writer of it has removed it.
+    fn prepare(&self) -> Result<Made> {
+        match self.made {
+            Some(made) => Ok(made.and(Made::make(&self.path)?)),
+            None => place::check_store(&self.path).map(|()| Made::default()),
+        }
     }
 }
 
 /// The one writer of a store: publishes, rolls back, collects.
 ///
 /// Readers that have a generation open keep it; those that follow `current` see the old or the new one, whole.
+///
+/// # Fork
+///
+/// The lock belongs to the process that took it. A forked child may drop its copy of a writer, which changes nothing, but
+/// not use it: every operation is `Locked`. As long as the child has the copy, and the parent dies without dropping the
+/// writer, the store stays locked.
 #[derive(Debug)]
 pub struct StoreWriter {
     path: PathBuf,
@@ -171,7 +192,7 @@ impl StoreWriter {
 
     /// A generation in the making. Its spills go under `temp_root`, else into the store.
     ///
-    /// Errors: `Corrupt` if `current` is; `Io`.
+    /// Errors: `Corrupt` if `current` is; `InvalidInput` if there is no number left for it; `Io`.
     pub(crate) fn begin(&self, temp_root: Option<&Path>) -> Result<PendingGeneration> {
         PendingGeneration::begin(&self.path, &self.lock, temp_root)
     }
@@ -188,27 +209,30 @@ impl StoreWriter {
 
     /// Publishes a generation that was built elsewhere by moving its directory into the store.
     ///
-    /// Costs reading all of it once. The files become read-only. On another file system it is copied as by
-    /// [`adopt`](Self::adopt) and stays where it is.
+    /// Costs reading all of it once. The files become read-only, hard links to them too; `lease` becomes a new file. On
+    /// another file system it is copied as by [`adopt`](Self::adopt) and stays where it is.
     ///
-    /// Errors: as of [`adopt`](Self::adopt), and `InvalidInput` if it is a generation of a store or has links for files.
+    /// Errors: those of [`adopt`](Self::adopt), and `InvalidInput` if it is a generation of a store, has links for files,
+    /// or has anything that no generation has; then nothing of it has changed.
     pub fn adopt_by_moving(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
         Foreign::open(directory.as_ref(), self.cancel.clone())?.publish_moved(&self.path, &self.lock)
     }
 
     /// Makes another generation current: `to`, or the newest complete one before the current one.
     ///
-    /// Goes forward too. Also what repairs a `current` that is missing or corrupt, given a generation.
+    /// Goes forward too. Given a generation, it repairs a `current` that is missing or corrupt: a text of something else,
+    /// or the copy of a generation that is also here under its name, as copying without links leaves it.
     ///
-    /// Errors: `InvalidInput` if there is no such generation or it is not complete.
+    /// Errors: `InvalidInput` if there is no such generation or it is not complete, or if `current` is anything that would
+    /// be lost.
     pub fn rollback(&self, to: Option<GenerationId>) -> Result<GenerationId> {
-        let _turn = publish::locked(&self.lock);
+        let _turn = self.lock.turn()?;
         let id = to.map_or_else(|| self.previous(), Ok)?;
         if !is_complete(&self.path, id) {
             let message = format!("expected a complete generation to roll back to, found no {id}/manifest.json");
             return Err(Error::invalid_input(message).at_path(&self.path));
         }
-        current::swap(&self.path, id)?;
+        current_copy::swap(&self.path, id)?;
         Ok(id)
     }
 
@@ -216,11 +240,12 @@ impl StoreWriter {
     ///
     /// The current one counts among the newest if it is, and is kept anyway. A generation that someone reads is
     /// skipped and reported. Incomplete ones do not count; they are removed if they are older than the current one.
+    /// One that cannot be removed is reported with the error ([`GcReport::failed`]), and the others are removed all the
+    /// same: one that holds anything that no generation has, or where leases cannot be locked. Remove it by hand.
     ///
-    /// Errors: `Corrupt` if `current` names no generation that is there: then it is not known what is in use; `Io`,
-    /// also where leases cannot be locked: remove generations by hand there.
+    /// Errors: `Corrupt` if `current` names no generation that is there: then it is not known what is in use; `Io`.
     pub fn gc(&self, keep: usize) -> Result<GcReport> {
-        let _turn = publish::locked(&self.lock);
+        let _turn = self.lock.turn()?;
         gc::gc(&self.path, keep)
     }
 
@@ -233,11 +258,6 @@ impl StoreWriter {
             Error::invalid_input(message).at_path(&self.path)
         })
     }
-}
-
-/// Whether the directory is a store, be it an empty one.
-fn is_store(path: &Path) -> bool {
-    fs::is_dir(path) && (fs::exists(&path.join(current::FILE_NAME)) || fs::is_file(&path.join(lock::FILE_NAME)))
 }
 
 /// All generations of a store, complete or not, ascending.

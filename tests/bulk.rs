@@ -223,7 +223,7 @@ fn duplicates_are_an_error_or_resolved_by_insertion_order() {
         let error = build(directory.path(), &options, &pairs).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DuplicateKey);
         assert!(error.key().is_some_and(|key| key < 40), "the error names the key");
-        assert_eq!(Store::open(directory.path()).unwrap().current().unwrap(), None, "nothing was published");
+        assert_eq!(directory_bytes(directory.path()).len(), 0, "nothing was published");
         for (policy, survivor) in [(OnDuplicate::KeepFirst, 0), (OnDuplicate::KeepLast, 3)] {
             let published = build(directory.path(), options.clone().on_duplicate(policy), &pairs).unwrap();
             assert_eq!((published.keys, published.dropped), (40, 120));
@@ -367,7 +367,7 @@ fn a_dropped_loader_leaves_nothing_and_the_next_one_works() {
     assert_eq!(error.kind(), ErrorKind::Locked, "a second writer is told at once");
     drop(loader);
     let left: Vec<_> = directory_bytes(directory.path()).into_keys().collect();
-    assert_eq!(left, ["lock"]);
+    assert_eq!(left, [""; 0]);
     build(directory.path(), &options(), &[(1, vec![], vec![1])]).unwrap();
 }
 

@@ -546,3 +546,48 @@ fn refreshes_at_once_swap_once() {
         serves(&db, label);
     }
 }
+
+/// The usual way to ship a store: beside the old one, then a link is turned. The numbers are the same.
+#[cfg(unix)]
+#[test]
+fn a_link_that_is_turned_to_another_store_is_followed() {
+    let place = Scratch::new();
+    let stores = [1, 1 + generation::SPECS, 2].map(|label| (label, place.path().join(label.to_string())));
+    stores.iter().for_each(|(label, store)| assert_eq!(publish(store, *label).generation, id(1)));
+    for lease in [true, false] {
+        if !lease {
+            stores.iter().for_each(|(_, store)| fs::remove_file(directory_of(store, 1).join("lease")).unwrap());
+        }
+        let link = place.path().join("link");
+        let turn_to = |label: u64| {
+            _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(label.to_string(), &link).unwrap();
+        };
+        turn_to(1);
+        let databases = open_all(&link);
+        for label in [1 + generation::SPECS, 2, 1] {
+            turn_to(label);
+            for db in &databases {
+                assert_eq!(db.refresh().unwrap(), Some(id(1)), "lease: {lease}, label {label}");
+                generation::check(&db.snapshot(), label);
+                assert_eq!(db.refresh().unwrap(), None);
+            }
+        }
+    }
+}
+
+/// A generation that is replaced under its name, as by a copy from elsewhere, is another one.
+#[test]
+fn a_directory_that_is_replaced_is_followed() {
+    let store = Scratch::new();
+    publish(store.path(), 1);
+    let db = Storage::Loaded.open(&OpenOptions::new(), store.path()).unwrap();
+    let other = Scratch::new();
+    publish(other.path(), 2);
+    fs::rename(directory_of(store.path(), 1), store.path().join("gen-0000000009")).unwrap();
+    assert_eq!(db.refresh().unwrap(), None, "nothing is in its place");
+    assert_eq!(label_of(0, &db.get(0).unwrap().unwrap()), 1);
+    fs::rename(directory_of(other.path(), 1), directory_of(store.path(), 1)).unwrap();
+    assert_eq!(db.refresh().unwrap(), Some(id(1)));
+    generation::check(&db.snapshot(), 2);
+}

@@ -142,8 +142,65 @@ fn a_signal_stops_a_publication() {
         }
         common::kill(signal, &child);
         assert_eq!(child.wait().unwrap().code(), Some(code));
-        assert_eq!(place.names("other"), ["lock"], "{signal}");
+        assert!(!place.path("other").exists(), "{signal}");
     }
+}
+
+/// A generation that cannot be removed is named, and keeps no other from being removed.
+#[test]
+fn gc_names_what_it_cannot_remove_and_goes_on() {
+    let place = Place::new();
+    let store = store_of(&place, 4);
+    place.write("store/gen-0000000001/notes.txt", "mine");
+    let run = sharddb(["gc", &store]).expect_error(4, &["gen-0000000001", "notes.txt", "removed gen-0000000002"]);
+    assert!(run.stderr.contains("removed gen-0000000003"), "{}", run.stderr);
+    assert_eq!(fs::read(place.path("store/gen-0000000001/notes.txt")).unwrap(), b"mine");
+    let input = place.write("in.ndjson", "{\"key\":1,\"text\":\"x\"}\n");
+    let run = sharddb(["build", &store, "--input", &input, "--keep", "1"]).expect_error(4, &["gen-0000000001"]);
+    assert!(run.stderr.contains("published gen-0000000005") && run.stderr.contains("removed gen-0000000004"));
+}
+
+/// What has files of somebody else in it is not made a store, by no verb that makes one.
+#[test]
+fn no_store_is_made_where_something_else_is() {
+    let place = Place::new();
+    store_of(&place, 1);
+    let (good, input) = (place.text("store/gen-0000000001"), place.write("in.ndjson", "{\"key\":1,\"text\":\"x\"}\n"));
+    for (directory, file, named) in [
+        ("zarr", "zarr.json", "found an array"),
+        ("bcolz", "meta/sizes", "found an array"),
+        ("home", "tmp-thesis/1.tex", "tmp-thesis"),
+    ] {
+        place.write(&format!("{directory}/{file}"), "mine");
+        let path = place.text(directory);
+        sharddb(["build", &path, "--input", &input]).expect_error(2, &[named]);
+        sharddb(["publish", &path, "--from", &good]).expect_error(2, &[named]);
+        for verb in ["gc", "rollback", "generations"] {
+            sharddb([verb, &path]).expect_error(2, &["expected a store"]);
+        }
+        assert_eq!(fs::read(place.path(&format!("{directory}/{file}"))).unwrap(), b"mine");
+        assert_eq!(place.names(directory).len(), 1);
+    }
+}
+
+/// A killed writer may leave a store without a generation; the next one takes it.
+#[test]
+fn a_store_without_a_generation_is_as_good_as_none() {
+    let place = Place::new();
+    store_of(&place, 1);
+    let input = place.write("in.ndjson", "{\"key\":1,\"text\":\"x\"}\n");
+    for verb in ["build", "publish", "salvage"] {
+        place.write(&format!("{verb}/lock"), "");
+        let path = place.text(verb);
+        match verb {
+            "build" => sharddb(["build", &path, "--input", &input]),
+            "publish" => sharddb(["publish", &path, "--from", &place.text("store/gen-0000000001")]),
+            _ => sharddb(["salvage", &place.text("store"), &path]),
+        }
+        .expect(0);
+        assert_eq!(sharddb(["generations", &path]).expect(0).text(), "gen-0000000001  current\n", "{verb}");
+    }
+    sharddb(["salvage", &place.text("store"), &place.text("build")]).expect_error(2, &["expected a new store"]);
 }
 
 #[test]

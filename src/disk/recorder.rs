@@ -128,10 +128,11 @@ impl Operation<'_> {
             Operation::CreateDir(path)
             | Operation::CreateFile(path)
             | Operation::Write { path, .. }
-            | Operation::SetReadOnly(path)
+            | Operation::SetMode(path)
             | Operation::SyncFile(path)
             | Operation::SyncDir(path)
             | Operation::RemoveFile(path)
+            | Operation::RemoveDir(path)
             | Operation::RemoveDirAll(path)
             | Operation::Lock(path) => path,
             Operation::Rename { to, .. } => to,
@@ -171,13 +172,13 @@ impl Operation<'_> {
             Operation::Rename { from, to } => vec![Step::Rename { from: of(from), to: of(to) }],
             #[cfg(unix)]
             Operation::Symlink { target, link } => vec![Step::Symlink { target: target.into(), link: of(link) }],
-            Operation::RemoveFile(path) => vec![Step::Remove(of(path))],
+            Operation::RemoveFile(path) | Operation::RemoveDir(path) => vec![Step::Remove(of(path))],
             Operation::RemoveDirAll(path) => {
                 let mut paths = Vec::new();
                 list_inside_out(path, &mut paths);
                 paths.iter().map(|path| Step::Remove(of(path))).collect()
             }
-            Operation::SetReadOnly(_) | Operation::Lock(_) => vec![],
+            Operation::SetMode(_) | Operation::Lock(_) => vec![],
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::store::cancel::Cancel;
 use crate::store::fs::{self, Checksum};
 use crate::store::generation_id::GenerationId;
 use crate::store::publish::{self, PendingGeneration, SharedLock};
-use crate::store::{INFO, current, lease, lock};
+use crate::store::{INFO, contents, current, lease, lock};
 
 const SHARD_EXTENSION: &str = ".shard";
 
@@ -69,8 +69,8 @@ impl Foreign {
     /// the one place or the other. Across file systems it is copied and left where it is.
     pub(super) fn publish_moved(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
         self.check_no_store()?;
-        self.check_no_links()?;
-        current::read(store)?;
+        self.check_own_files()?;
+        publish::check_room(store, lock)?;
         for shard in &self.manifest.shards {
             let path = self.path_of(shard);
             check(shard, fs::checksum(&path, &self.cancel)?, &path)?;
@@ -80,7 +80,7 @@ impl Foreign {
         }
         failpoint::reach("adopt: after verification");
         self.complete()?;
-        let published = publish::install(store, &mut publish::locked(lock), &self.directory); // and unlocked again
+        let published = publish::install(store, &mut *lock.turn()?, &self.directory); // and unlocked again
         match published {
             Err(error) if fs::crosses_devices(&error) => self.publish_copy(store, lock),
             published => published,
@@ -88,11 +88,12 @@ impl Foreign {
     }
 
     /// What [`PendingGeneration::publish`] does with files that are not known to be synced.
+    ///
+    /// The lease is a new file in any case: one that is a hard link would be shared with another generation.
     fn complete(&self) -> Result<()> {
         let lease = self.directory.join(lease::FILE_NAME);
-        if !fs::exists(&lease) {
-            fs::write_new(&lease, b"")?;
-        }
+        fs::remove(&lease)?;
+        fs::write_new(&lease, b"")?;
         for path in self.files() {
             fs::fsync_file(&path)?;
             fs::set_read_only(&path)?;
@@ -127,15 +128,17 @@ impl Foreign {
         Ok(())
     }
 
-    /// What a link names stays in somebody else's hands, and is not ours to make read-only.
-    fn check_no_links(&self) -> Result<()> {
-        match self.files().chain([self.directory.join(lease::FILE_NAME)]).find(|path| fs::is_link(path)) {
-            Some(path) => {
-                let message = "expected files of its own in what is to be moved, found a link: adopt a copy of it";
-                Err(Error::invalid_input(message).at_path(&path))
+    /// What a link names stays in somebody else's hands, and is not to be made read-only. What no generation has could
+    /// never be collected.
+    fn check_own_files(&self) -> Result<()> {
+        let Some(path) = contents::foreign_in_generation(&self.directory)? else { return Ok(()) };
+        let message = match fs::is_link(&path) {
+            true => "expected files of its own in what is to be moved, found a link: adopt a copy of it",
+            false => {
+                "expected only the files of a generation in what is to be moved, found another: adopt a copy of it"
             }
-            None => Ok(()),
-        }
+        };
+        Err(Error::invalid_input(message).at_path(&path))
     }
 
     /// The files that make the generation; the lease is not one of them.

@@ -4,14 +4,11 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::failpoint;
-use crate::store::fs;
 use crate::store::generation_id::GenerationId;
+use crate::store::{fs, scratch};
 
 /// The name of the link.
 pub(crate) const FILE_NAME: &str = "current";
-
-/// The next link, before it is renamed to [`FILE_NAME`].
-const TEMPORARY_NAME: &str = "tmp-current";
 
 /// The generation that `current` names; `None` if nothing was published.
 ///
@@ -45,8 +42,8 @@ pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
 }
 
 fn replace(store: &Path, id: GenerationId) -> Result<()> {
-    let temporary = store.join(TEMPORARY_NAME);
-    fs::remove(&temporary)?; // of a swap that failed
+    let temporary = store.join(scratch::TEMPORARY_LINK);
+    scratch::remove_native(&temporary)?; // of a swap that failed
     fs::write_link(Path::new(&id.to_string()), &temporary)?;
     failpoint::reach("current: after temporary link");
     fs::rename(&temporary, &store.join(FILE_NAME))
@@ -97,10 +94,22 @@ mod tests {
 
     #[test]
     fn what_a_failed_swap_left_does_not_matter() {
+        for torn in ["", "gen-00", "gen-0000000007", "\0\0", "gen-0000000007\n"] {
+            let store = TempDir::new();
+            write(store.path().join("tmp-current"), torn).unwrap();
+            swap(store.path(), id(1)).unwrap();
+            assert_eq!(read(store.path()).unwrap(), Some(id(1)));
+            assert_eq!(store.names(), ["current"]);
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_way_and_not_of_a_swap_stays() {
         let store = TempDir::new();
-        write(store.path().join(TEMPORARY_NAME), "x").unwrap();
-        swap(store.path(), id(1)).unwrap();
-        assert_eq!(read(store.path()).unwrap(), Some(id(1)));
+        write(store.path().join("tmp-current"), "notes").unwrap();
+        let error = swap(store.path(), id(1)).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*store.path().join("tmp-current"))));
+        assert_eq!(store.names(), ["tmp-current"]);
     }
 
     /// One case for each way out of the store; the message names what was found.

@@ -3,6 +3,7 @@
 //! Nothing here knows what a generation is. Where a platform lacks something (syncing of directories, symbolic
 //! links), the difference is settled here. What changes something goes through [`disk`], where tests stand in between.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Deref;
@@ -11,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::disk::{self, Output};
 use crate::error::{Error, Result};
+use crate::process::Owner;
 use crate::store::cancel::Cancel;
 
 /// Files are read and copied in pieces of this size.
@@ -43,15 +45,16 @@ pub(super) fn create_dir(path: &Path) -> Result<()> {
     disk::create_dir(path).map_err(|error| Error::io("create the directory", path, error))
 }
 
-/// Creates a directory and those on the way to it, which survive a crash from here on; fine if it is there.
-pub(super) fn create_dir_all(path: &Path) -> Result<()> {
-    let Some(parent) = path.parent().filter(|_| !is_dir(path)) else { return Ok(()) };
+/// Creates a directory and those on the way to it, which survive a crash from here on; false if it is there.
+pub(super) fn create_dir_all(path: &Path) -> Result<bool> {
+    let Some(parent) = path.parent().filter(|_| !is_dir(path)) else { return Ok(false) };
     create_dir_all(parent)?;
-    match disk::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_dir(path) => Ok(()), // somebody was faster
-        created => created.map_err(|error| Error::io("create the directory", path, error)),
-    }?;
-    fsync_dir(parent)
+    let created = match disk::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_dir(path) => false, // somebody was faster
+        created => created.map(|()| true).map_err(|error| Error::io("create the directory", path, error))?,
+    };
+    fsync_dir(parent)?;
+    Ok(created)
 }
 
 /// A new directory in `parent` whose name begins with `prefix` and was not there before.
@@ -78,6 +81,21 @@ pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// The path of the first entry of a directory for which `is_wanted` holds, in no particular order.
+pub(super) fn find_entry(
+    directory: &Path,
+    mut is_wanted: impl FnMut(&OsStr, &Path) -> bool,
+) -> Result<Option<PathBuf>> {
+    let fail = |error| Error::io("list the directory", directory, error);
+    for entry in fs::read_dir(directory).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        if is_wanted(&entry.file_name(), &entry.path()) {
+            return Ok(Some(entry.path()));
+        }
+    }
+    Ok(None)
+}
+
 /// Whether anything of that name is there, be it a dangling link.
 pub(super) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
@@ -96,6 +114,11 @@ pub(super) fn is_real_dir(path: &Path) -> bool {
 /// Whether it is a regular file or a link to one.
 pub(super) fn is_file(path: &Path) -> bool {
     path.is_file()
+}
+
+/// Whether it is a regular file itself, not a link to one.
+pub(super) fn is_real_file(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
 /// Whether it is a symbolic link, be it a dangling one.
@@ -217,7 +240,7 @@ pub(super) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
         return Err(Error::corrupt("expected a symbolic link or a text file, found something else").at_path(link));
     }
     let mut text = Vec::new();
-    let read = File::open(link).and_then(|file| file.take(LONGEST_LINK).read_to_end(&mut text));
+    let read = open_real_file(link)?.take(LONGEST_LINK).read_to_end(&mut text);
     read.map_err(|error| Error::io("read the link", link, error))?;
     let text = String::from_utf8_lossy(&text);
     let line = text.strip_suffix('\n').unwrap_or(&text);
@@ -236,28 +259,74 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Opens a file to be locked and written in place; it is created if it is not there.
+/// Removes a directory, which must be empty.
+pub(super) fn remove_dir(path: &Path) -> Result<()> {
+    disk::remove_dir(path).map_err(|error| Error::io("remove the directory", path, error))
+}
+
+/// Opens a regular file to be locked and written in place; it is created if it is not there. Follows no link.
 pub(super) fn open_or_create(path: &Path) -> Result<File> {
-    disk::open_or_create(path).map_err(|error| Error::io("open", path, error))
+    let file = disk::open_or_create(path).map_err(|error| Error::io("open", path, error))?;
+    regular(file, path)
+}
+
+/// Creates an empty file to be locked and written in place; false if something of that name is there.
+pub(super) fn create_if_absent(path: &Path) -> Result<bool> {
+    match disk::create_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        created => created.map(|_| true).map_err(|error| Error::io("create", path, error)),
+    }
+}
+
+/// Opens the very file at a path for reading: no link to one, and nothing that would have to be waited for.
+pub(super) fn open_real_file(path: &Path) -> Result<File> {
+    let file = disk::in_place(File::options().read(true)).open(path).map_err(|error| Error::io("open", path, error))?;
+    regular(file, path)
+}
+
+/// A new file of these bytes, synced, with the permissions of another, to be locked and written in place.
+pub(super) fn create_like(model: &File, path: &Path, bytes: &[u8]) -> Result<File> {
+    let file = disk::create_new(path).map_err(|error| Error::io("create", path, error))?;
+    disk::copy_mode(model, &file, path).map_err(|error| Error::io("set the permissions", path, error))?;
+    overwrite(&file, 0, bytes, path)?;
+    Ok(file)
+}
+
+fn regular(file: File, path: &Path) -> Result<File> {
+    let metadata = file.metadata().map_err(|error| Error::io("open", path, error))?;
+    if metadata.is_file() { Ok(file) } else { Err(not_a_file(path)) }
 }
 
 /// A file that is locked for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct LockedFile(File);
+pub(crate) struct LockedFile {
+    file: File,
+    owner: Owner,
+}
+
+impl LockedFile {
+    /// Whether the lock was acquired by this process, and not by the parent that it was forked from.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner.is_this_process()
+    }
+}
 
 impl Deref for LockedFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.0
+        &self.file
     }
 }
 
 impl Drop for LockedFile {
     /// To close the file is not enough: a child process that another thread is just starting has a copy of it, and
-    /// with it the lock, until it runs its own program.
+    /// with it the lock, until it runs its own program. A forked child that runs on must not unlock: the lock is of the
+    /// open file, which it shares with the parent.
     fn drop(&mut self) {
-        _ = self.0.unlock();
+        if self.is_own() {
+            _ = self.file.unlock();
+        }
     }
 }
 
@@ -271,15 +340,55 @@ pub(super) fn try_lock_shared(file: File, path: &Path) -> Result<Option<LockedFi
     locked(disk::try_lock_shared(&file, path), file, path)
 }
 
+/// What tells a file or directory from any other that is there at the same time.
+#[cfg(unix)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+#[cfg(unix)]
+impl Identity {
+    fn new(metadata: &fs::Metadata) -> Identity {
+        use std::os::unix::fs::MetadataExt;
+        Identity { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+/// What tells a file or directory from any other: its path without links, for want of numbers.
+#[cfg(not(unix))]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(PathBuf);
+
+/// The identity of what a path leads to; `None` if there is nothing.
+#[cfg(unix)]
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    path.metadata().ok().map(|metadata| Identity::new(&metadata))
+}
+
+#[cfg(not(unix))]
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    path.canonicalize().ok().map(Identity)
+}
+
 /// Whether `path` names the very file that is open, not one that took its place.
 #[cfg(unix)]
 pub(super) fn is_same_file(file: &File, path: &Path) -> bool {
+    let opened = file.metadata().ok().map(|metadata| Identity::new(&metadata));
+    opened.is_some() && opened == identity(path)
+}
+
+/// Whether the file has other names beside the one that it was opened by.
+#[cfg(unix)]
+pub(super) fn has_other_names(file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    match (file.metadata(), path.metadata()) {
-        (Ok(opened), Ok(named)) => identity(opened) == identity(named),
-        _ => false,
-    }
+    file.metadata().is_ok_and(|metadata| metadata.nlink() > 1)
+}
+
+#[cfg(not(unix))]
+pub(super) fn has_other_names(_file: &File) -> bool {
+    false
 }
 
 /// Whether `path` names a file: here a directory cannot be renamed away while a file in it is open.
@@ -310,7 +419,7 @@ fn seal(file: &File, path: &Path) -> Result<()> {
 
 fn locked(lock: io::Result<bool>, file: File, path: &Path) -> Result<Option<LockedFile>> {
     match lock {
-        Ok(true) => Ok(Some(LockedFile(file))),
+        Ok(true) => Ok(Some(LockedFile { file, owner: Owner::this_process() })),
         Ok(false) => Ok(None),
         Err(error) => Err(Error::io("lock", path, error)),
     }

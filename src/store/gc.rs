@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::failpoint;
@@ -17,15 +18,40 @@ pub struct GcReport {
     pub removed: Vec<GenerationId>,
     /// The generations that were to be removed but that someone reads, ascending.
     pub in_use: Vec<GenerationId>,
+    /// The generations that were to be removed but could not be, ascending. They are as they were, or removed in part
+    /// and not listed any more; the next writer tries again.
+    pub failed: Vec<GcFailure>,
 }
+
+/// A generation that [`StoreWriter::gc`](crate::StoreWriter::gc) could not remove.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GcFailure {
+    /// Which generation.
+    pub id: GenerationId,
+    /// Why: `Io`, or `InvalidInput` if it holds something that no generation has.
+    pub error: Arc<Error>,
+}
+
+impl PartialEq for GcFailure {
+    /// Compares what the errors say.
+    fn eq(&self, other: &GcFailure) -> bool {
+        self.id == other.id
+            && self.error.kind() == other.error.kind()
+            && self.error.to_string() == other.error.to_string()
+    }
+}
+
+impl Eq for GcFailure {}
 
 /// Removes all generations but the current one and the `keep` newest complete ones.
 pub(super) fn gc(store: &Path, keep: usize) -> Result<GcReport> {
     let mut report = GcReport::default();
     for id in removable(store, keep)? {
-        match remove(store, id)? {
-            true => report.removed.push(id),
-            false => report.in_use.push(id),
+        match remove(store, id) {
+            Ok(true) => report.removed.push(id),
+            Ok(false) => report.in_use.push(id),
+            Err(error) => report.failed.push(GcFailure { id, error: Arc::new(error) }),
         }
     }
     Ok(report)
@@ -50,10 +76,14 @@ fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
 }
 
 /// Removes a generation; false if it is leased.
+///
+/// Errors: `InvalidInput` if it holds something that no generation has, `Io`.
 fn remove(store: &Path, id: GenerationId) -> Result<bool> {
     let name = id.to_string();
     let (generation, doomed) = (store.join(&name), store.join(scratch::name_for_deletion(&name)));
+    scratch::check_generation(&generation)?;
     let Some(claim) = Claim::acquire(&generation)? else { return Ok(false) };
+    scratch::remove_native(&doomed)?; // else a rename could replace what is in the way
     failpoint::reach("gc: after lease lock");
     // Windows renames no directory while a file in it is open, be it a reader's or this one
     let claim = (!cfg!(windows)).then_some(claim);

@@ -98,6 +98,6 @@ fn publish(writer: &StoreWriter, temp_root: &Path) {
     let sample = Sample::new(10);
     let pending = writer.begin(Some(temp_root)).unwrap();
     sample.write_shards(pending.path());
-    std::fs::write(pending.spill_dir().join("run"), "x").unwrap();
+    std::fs::write(pending.spill_dir().join("00000001.run"), "x").unwrap();
     pending.publish(&sample.info, &sample.manifest).unwrap();
 }

@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::fs::{self, LockedFile};
+use crate::store::fs::{self, Identity, LockedFile};
 use crate::store::generation_id::GenerationId;
 use crate::store::{current, no_current};
 
@@ -28,7 +28,11 @@ pub(crate) enum Lease {
     /// gc will not remove the generation.
     Held(LockedFile),
     /// There is no lock to be had, and why: gc elsewhere may remove the generation.
-    Unavailable(String),
+    Unavailable {
+        why: String,
+        /// The directory of the generation, if it is there.
+        directory: Option<Identity>,
+    },
 }
 
 impl Lease {
@@ -44,7 +48,7 @@ impl Lease {
         let lease = match lock_shared(&generation.join(FILE_NAME)) {
             Ok(Some(file)) => Lease::Held(file),
             Ok(None) => return Err(gone(generation)), // gc alone locks exclusively
-            Err(error) => Lease::Unavailable(error.to_string()),
+            Err(error) => Lease::Unavailable { why: error.to_string(), directory: fs::identity(generation) },
         };
         match lease.is_of(generation) {
             true => Ok(lease),
@@ -52,11 +56,19 @@ impl Lease {
         }
     }
 
-    /// Whether this is a lease of what stands in this directory now. If it is and it is held, this stays so.
+    /// Whether this is a lease of the generation that is in this directory now. If it is and it is held, this stays so.
     pub(crate) fn is_of(&self, generation: &Path) -> bool {
         match self {
             Lease::Held(file) => fs::is_same_file(file, &generation.join(FILE_NAME)),
-            Lease::Unavailable(_) => fs::is_dir(generation),
+            Lease::Unavailable { directory, .. } => directory.is_some() && *directory == fs::identity(generation),
+        }
+    }
+
+    /// Whether it was acquired by this process; the parent of a forked child may release what the child has a copy of.
+    pub(crate) fn is_own(&self) -> bool {
+        match self {
+            Lease::Held(file) => file.is_own(),
+            Lease::Unavailable { .. } => true,
         }
     }
 }

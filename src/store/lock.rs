@@ -1,10 +1,13 @@
 //! `lock`: one writer of a store at a time, and the last number that a generation was given.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::fs::{self, LockedFile};
 use crate::store::generation_id::GenerationId;
+use crate::store::place::Made;
+use crate::store::scratch;
 
 /// The name of the file.
 pub(super) const FILE_NAME: &str = "lock";
@@ -12,32 +15,53 @@ pub(super) const FILE_NAME: &str = "lock";
 /// The length of a line of the file: the name of a generation and a line feed.
 const LINE: usize = 15;
 
+/// The length of the file at most.
+const MAX_LEN: u64 = 2 * LINE as u64;
+
+/// A line with each digit as 0.
+const PATTERN: &[u8; LINE] = b"gen-0000000000\n";
+
+/// More files in the place of the lock than this, one after another, are no coincidence.
+const MAX_ATTEMPTS: usize = 100;
+
 /// The file `lock`, locked until it is dropped or the process ends.
 ///
 /// It has up to two lines, each the name of a generation; the greater is the last one. The other is overwritten with
-/// the next, so that a torn write takes nothing away. What is no such line does not count: then the generations
-/// that are there have to tell.
+/// the next, so that a torn write loses nothing. A line that is not whole does not count: then the generations that are
+/// there decide. Anything else is not a lock of a store, and is never written to.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: LockedFile,
     path: PathBuf,
+    made: Made,
 }
 
 impl Lock {
     /// Locks a store for writing, without waiting.
     ///
-    /// Errors: `Locked` if another writer has it, in this process or another.
-    pub(super) fn acquire(store: &Path) -> Result<Lock> {
+    /// `prepare` checks that the directory is a store, or makes it one; what it made is removed again when the lock is
+    /// dropped and nothing was published.
+    ///
+    /// Errors: `Locked` if another writer has it, in this process or another; `InvalidInput` if the file is not a lock.
+    pub(super) fn acquire(store: &Path, mut prepare: impl FnMut() -> Result<Made>) -> Result<Lock> {
         let path = store.join(FILE_NAME);
-        if let Some(file) = fs::try_lock(fs::open_or_create(&path)?, &path)? {
-            return Ok(Lock { file, path });
+        for _ in 0..MAX_ATTEMPTS {
+            let made = prepare()?;
+            check(&path)?;
+            let Some(file) = fs::try_lock(fs::open_or_create(&path)?, &path)? else { return Err(locked(&path)) };
+            // a writer that published nothing may have removed it in between
+            if fs::is_same_file(&file, &path) {
+                check_content(&file, &path)?;
+                let file = with_one_name(file, store, &path)?;
+                return Ok(Lock { file, path, made });
+            }
         }
-        let message = "expected to be the only writer of the store, found another that holds its lock: \
-                       wait until it ends, or look who has this file open (lslocks or fuser on Linux)";
+        let message =
+            "expected the lock of the store, found another file in its place again and again: try again later";
         Err(Error::new(ErrorKind::Locked, message).at_path(&path))
     }
 
-    /// The last number given, as far as the file tells.
+    /// The last number given, as far as the file has it.
     pub(super) fn last(&self) -> Result<Option<GenerationId>> {
         let (first, second) = self.lines()?;
         Ok(first.max(second))
@@ -51,10 +75,82 @@ impl Lock {
     }
 
     fn lines(&self) -> Result<(Option<GenerationId>, Option<GenerationId>)> {
-        let bytes = fs::read_head(&self.file, 2 * LINE as u64, &self.path)?;
+        let bytes = fs::read_head(&self.file, MAX_LEN, &self.path)?;
         let (first, second) = bytes.split_at_checked(LINE).unwrap_or((&bytes, &[]));
         Ok((line(first), line(second)))
     }
+
+    fn is_unused(&self) -> bool {
+        fs::is_same_file(&self.file, &self.path)
+            && fs::read_head(&self.file, 1, &self.path).is_ok_and(|bytes| bytes.is_empty())
+    }
+}
+
+impl Drop for Lock {
+    /// Removes the store that was made for this writer if nothing became of it: still locked, so that no other writer
+    /// can have begun.
+    fn drop(&mut self) {
+        if self.made.has_lock() && self.file.is_own() && self.is_unused() {
+            _ = self.made.remove(&self.path);
+        }
+    }
+}
+
+/// Checks that a path names a lock of a store, or nothing. Writes nothing and never waits.
+///
+/// Errors: `InvalidInput` if it is not a regular file, or has other content than a lock; `Io`.
+pub(super) fn check(path: &Path) -> Result<()> {
+    if !fs::exists(path) {
+        return Ok(());
+    }
+    if !fs::is_real_file(path) {
+        return Err(not_a_lock(path, "something else than a regular file"));
+    }
+    check_content(&fs::open_real_file(path)?, path)
+}
+
+/// Whether a file is empty, or has whole or torn lines or zeros; what a crash leaves of it included.
+pub(super) fn has_lines_only(file: &File, path: &Path) -> Result<bool> {
+    let bytes = fs::read_head(file, MAX_LEN + 1, path)?;
+    let fits = |(byte, pattern): (&u8, &u8)| match pattern {
+        b'0' => byte.is_ascii_digit() || *byte == 0,
+        _ => byte == pattern || *byte == 0,
+    };
+    Ok(bytes.len() as u64 <= MAX_LEN && bytes.iter().zip(PATTERN.iter().cycle()).all(fits))
+}
+
+fn check_content(file: &File, path: &Path) -> Result<()> {
+    if has_lines_only(file, path)? { Ok(()) } else { Err(not_a_lock(path, "a file of something else")) }
+}
+
+fn not_a_lock(path: &Path, found: &str) -> Error {
+    let message = format!(
+        "expected the lock of a store, empty or with names of generations, found {found}: it was left as it is; \
+         choose another directory, or move it away"
+    );
+    Error::invalid_input(message).at_path(path)
+}
+
+fn locked(path: &Path) -> Error {
+    let message = "expected to be the only writer of the store, found another that holds its lock: \
+                   wait until it ends, or look who has this file open (lslocks or fuser on Linux)";
+    Error::new(ErrorKind::Locked, message).at_path(path)
+}
+
+/// Replaces a file that has other names, hard links of a backup, by a copy: what is written to it would change them too.
+///
+/// Who has the old file open finds, once it gets the lock, that it is not in its place any more.
+fn with_one_name(file: LockedFile, store: &Path, path: &Path) -> Result<LockedFile> {
+    if !fs::has_other_names(&file) {
+        return Ok(file);
+    }
+    let temporary = store.join(scratch::TEMPORARY_LOCK);
+    scratch::remove_native(&temporary)?;
+    let copy = fs::create_like(&file, &temporary, &fs::read_head(&file, MAX_LEN, path)?)?;
+    let Some(copy) = fs::try_lock(copy, &temporary)? else { return Err(locked(&temporary)) };
+    fs::rename(&temporary, path)?;
+    fs::fsync_dir(store)?;
+    Ok(copy)
 }
 
 /// The generation on a line, if it is a whole one.
@@ -69,6 +165,10 @@ mod tests {
     use super::*;
     use crate::store::testing::TempDir;
 
+    fn acquire(store: &Path) -> Result<Lock> {
+        Lock::acquire(store, || Ok(Made::default()))
+    }
+
     fn id(number: u64) -> GenerationId {
         GenerationId::new(number).unwrap()
     }
@@ -76,29 +176,29 @@ mod tests {
     #[test]
     fn the_second_writer_is_told_at_once_where_to_look() {
         let store = TempDir::new();
-        let first = Lock::acquire(store.path()).unwrap();
-        let error = Lock::acquire(store.path()).unwrap_err();
+        let first = acquire(store.path()).unwrap();
+        let error = acquire(store.path()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Locked);
         assert_eq!(error.path(), Some(&*store.path().join("lock")));
         assert!(error.message().contains("another"), "{error}");
         drop(first);
-        Lock::acquire(store.path()).unwrap();
+        acquire(store.path()).unwrap();
     }
 
     /// For a moment a process that is being started has a copy of every open file.
     #[test]
     fn is_free_when_dropped_though_a_copy_of_the_file_is_open() {
         let store = TempDir::new();
-        let lock = Lock::acquire(store.path()).unwrap();
+        let lock = acquire(store.path()).unwrap();
         let _copy = lock.file.try_clone().unwrap();
         drop(lock);
-        Lock::acquire(store.path()).unwrap();
+        acquire(store.path()).unwrap();
     }
 
     #[test]
     fn remembers_the_last_number_in_two_lines() {
         let store = TempDir::new();
-        let mut lock = Lock::acquire(store.path()).unwrap();
+        let mut lock = acquire(store.path()).unwrap();
         assert_eq!(lock.last().unwrap(), None);
         let mut text_after = |number| {
             lock.set_last(id(number)).unwrap();
@@ -111,7 +211,7 @@ mod tests {
         assert_eq!(text_after(9), "gen-0000000003\ngen-0000000009\n", "the greater line stays, whichever it is");
         assert_eq!(text_after(10), "gen-0000000010\ngen-0000000009\n");
         drop(lock);
-        assert_eq!(Lock::acquire(store.path()).unwrap().last().unwrap(), Some(id(10)));
+        assert_eq!(acquire(store.path()).unwrap().last().unwrap(), Some(id(10)));
     }
 
     /// A write cut short anywhere leaves the number before it or the new one.
@@ -122,7 +222,7 @@ mod tests {
             let new = "gen-0000000012\n";
             let torn = new[..cut].to_string() + &"gen-0000000010\n"[cut..] + "gen-0000000011\n";
             write(store.path().join("lock"), torn).unwrap();
-            let mut lock = Lock::acquire(store.path()).unwrap();
+            let mut lock = acquire(store.path()).unwrap();
             assert!([Some(id(11)), Some(id(12))].contains(&lock.last().unwrap()), "cut at {cut}");
             lock.set_last(id(13)).unwrap();
             assert_eq!(lock.last().unwrap(), Some(id(13)));
@@ -130,17 +230,62 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_does_not_block() {
+    fn what_a_crash_leaves_does_not_block() {
         let zeros = "\0".repeat(30);
-        for garbage in
-            ["", "\n", "7", "gen-0000000001", "gen-000000000", &zeros, "any other text of some length, no number"]
+        for torn in ["", "\0", "g", "gen-0000000001", "gen-000000000", "gen-00\0\0", &zeros] {
+            let store = TempDir::new();
+            write(store.path().join("lock"), torn).unwrap();
+            let mut lock = acquire(store.path()).unwrap();
+            assert_eq!(lock.last().unwrap(), None, "{torn:?}");
+            lock.set_last(id(5)).unwrap();
+            assert_eq!(lock.last().unwrap(), Some(id(5)), "{torn:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused_and_left_as_it_is() {
+        let third = "gen-0000000001\ngen-0000000002\ngen-0000000003\n";
+        let zeros = "\0".repeat(31);
+        for foreign in
+            ["\n", "7", "pid=4711", "gen-0000000001\r\n", "gen-000000000a\n", "gen-0000000001\nx", third, &zeros]
         {
             let store = TempDir::new();
-            write(store.path().join("lock"), garbage).unwrap();
-            let mut lock = Lock::acquire(store.path()).unwrap();
-            assert_eq!(lock.last().unwrap(), None, "{garbage:?}");
-            lock.set_last(id(5)).unwrap();
-            assert_eq!(lock.last().unwrap(), Some(id(5)), "{garbage:?}");
+            let path = store.path().join("lock");
+            write(&path, foreign).unwrap();
+            let error = acquire(store.path()).unwrap_err();
+            assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*path)), "{foreign:?}");
+            assert_eq!(read_to_string(&path).unwrap(), foreign);
         }
+    }
+
+    /// A backup by hard links (cp -al) keeps its numbers, and a writer of the backup is another writer.
+    #[cfg(unix)]
+    #[test]
+    fn a_hard_link_is_replaced_by_a_file_of_its_own() {
+        let (store, backup) = (TempDir::new(), TempDir::new());
+        let (path, other) = (store.path().join("lock"), backup.path().join("lock"));
+        acquire(store.path()).unwrap().set_last(id(1)).unwrap();
+        std::fs::hard_link(&path, &other).unwrap();
+        let mut lock = acquire(store.path()).unwrap();
+        let _of_the_backup = acquire(backup.path()).unwrap();
+        assert_eq!(lock.last().unwrap(), Some(id(1)));
+        lock.set_last(id(2)).unwrap();
+        assert_eq!(read_to_string(&other).unwrap(), "gen-0000000001\n");
+        assert_eq!(acquire(store.path()).unwrap_err().kind(), ErrorKind::Locked);
+        assert_eq!(store.names(), ["lock"]);
+    }
+
+    /// A file that was removed after it was opened is not the lock, though nobody else holds it.
+    #[test]
+    fn a_lock_that_is_removed_meanwhile_is_not_held() {
+        let store = TempDir::new();
+        let path = store.path().join("lock");
+        let mut first = Some(acquire(store.path()).unwrap());
+        drop(first.take());
+        let file = fs::open_or_create(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let file = fs::try_lock(file, &path).unwrap().unwrap();
+        acquire(store.path()).unwrap();
+        assert!(!fs::is_same_file(&file, &path));
     }
 }

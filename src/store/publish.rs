@@ -17,19 +17,48 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::manifest::{self, Manifest};
+use crate::process::Owner;
 use crate::shard::minishard_pages;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
 use crate::store::{INFO, current, fs, generations, lease, scratch};
 
-/// The lock of a store, shared by its writer and the generations in the making: who publishes, rolls back or
-/// collects has it for that long.
-pub(super) type SharedLock = Arc<Mutex<Lock>>;
+/// The lock of a store, shared by its writer and the generations in the making.
+#[derive(Clone, Debug)]
+pub(super) struct SharedLock {
+    owner: Owner,
+    store: PathBuf,
+    lock: Arc<Mutex<Lock>>,
+}
+
+impl SharedLock {
+    pub(super) fn new(store: &Path, lock: Lock) -> SharedLock {
+        SharedLock { owner: Owner::this_process(), store: store.to_path_buf(), lock: Arc::new(Mutex::new(lock)) }
+    }
+
+    /// The lock for one operation, which publishes, rolls back or collects; operations through one writer take turns.
+    ///
+    /// Errors: `Locked` in a forked child, since the parent holds the lock.
+    pub(super) fn turn(&self) -> Result<MutexGuard<'_, Lock>> {
+        if !self.is_own() {
+            let message = "expected the process that locked the store, found a forked child of it: \
+                           take a writer in the child, once that of the parent is dropped";
+            return Err(Error::new(ErrorKind::Locked, message).at_path(&self.store));
+        }
+        Ok(self.lock.lock().unwrap_or_else(PoisonError::into_inner)) // it holds no state that a panic could break
+    }
+
+    /// Whether this process took the lock, and not the parent that it was forked from.
+    fn is_own(&self) -> bool {
+        self.owner.is_this_process()
+    }
+}
 
 /// A generation in the making: a temporary directory that becomes a generation or is removed.
 ///
-/// Holds the lock of the store. Dropped without [`publish`](Self::publish), everything of it is removed.
+/// Holds the lock of the store. Dropped without [`publish`](Self::publish), everything of it is removed, unless it is
+/// the copy of a forked child.
 #[derive(Debug)]
 pub(crate) struct PendingGeneration {
     store: PathBuf,
@@ -40,10 +69,10 @@ pub(crate) struct PendingGeneration {
 
 impl PendingGeneration {
     pub(super) fn begin(store: &Path, lock: &SharedLock, temp_root: Option<&Path>) -> Result<PendingGeneration> {
-        current::read(store)?; // not only after hours of loading
+        check_room(store, lock)?; // not only after hours of loading
         let path = scratch::create(store)?;
         failpoint::reach("begin: after temporary directory");
-        let (store, lock) = (store.to_path_buf(), Arc::clone(lock));
+        let (store, lock) = (store.to_path_buf(), lock.clone());
         let mut pending = PendingGeneration { store, lock, path, spill_dir: PathBuf::new() };
         pending.spill_dir = scratch::create_spill(&pending.path, temp_root)?;
         failpoint::reach("begin: after spill directory");
@@ -73,6 +102,7 @@ impl PendingGeneration {
 
     /// The same with the text of the manifest as given.
     pub(super) fn publish_text(self, info: &[u8], manifest: &Manifest, text: &[u8]) -> Result<GenerationId> {
+        drop(self.lock.turn()?); // a forked child changes nothing
         scratch::remove_spill(&self.path)?;
         failpoint::reach("publish: after removing spills");
         manifest.check_info(info)?;
@@ -93,15 +123,26 @@ impl PendingGeneration {
         failpoint::reach("publish: after manifest");
         fs::fsync_dir(&self.path)?;
         failpoint::reach("publish: after directory sync");
-        install(&self.store, &mut locked(&self.lock), &self.path)
+        install(&self.store, &mut *self.lock.turn()?, &self.path)
     }
 }
 
 impl Drop for PendingGeneration {
     /// Removes what was not published; where that fails, the next writer tries again.
     fn drop(&mut self) {
-        _ = scratch::remove(&self.path);
+        if self.lock.is_own() {
+            _ = scratch::remove(&self.path);
+        }
     }
+}
+
+/// Checks that a generation could be published now.
+///
+/// Errors: `Corrupt` if `current` is; `InvalidInput` if there is no number left, or something in the way; `Locked`.
+pub(super) fn check_room(store: &Path, lock: &SharedLock) -> Result<()> {
+    current::read(store)?;
+    next_id(store, &*lock.turn()?)?;
+    scratch::check_native(&store.join(scratch::TEMPORARY_LINK))
 }
 
 /// Makes a complete directory, synced, the next generation and the current one.
@@ -141,15 +182,22 @@ fn withdraw(store: &Path, id: GenerationId, directory: &Path) -> Result<()> {
     fs::fsync_dir(store)
 }
 
-/// The lock for one operation; operations through one writer take turns.
-pub(super) fn locked(lock: &SharedLock) -> MutexGuard<'_, Lock> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner) // it holds no state that a panic could break
-}
-
-/// The number after all that were ever given, as far as anything tells of them.
+/// The number after all that were ever given, as far as `lock`, the directories and `current` have them.
+///
+/// Errors: `InvalidInput` if the last number is taken.
 fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
-    let last = [lock.last()?, generations(store)?.pop(), current::read(store)?].into_iter().flatten().max();
-    last.map_or_else(|| GenerationId::new(1), GenerationId::next)
+    let taken = [lock.last()?, generations(store)?.pop(), current::read(store)?];
+    let Some(last) = taken.into_iter().flatten().max() else { return GenerationId::new(1) };
+    last.next().map_err(|_| {
+        let by = taken.into_iter().zip(["the file lock", "a directory of that name", "current"]);
+        let by: Vec<_> = by.filter(|(id, _)| *id == Some(last)).map(|(_, by)| by).collect();
+        let message = format!(
+            "expected a free number for the next generation, found the last one, {last}, taken by {}: remove that, if \
+             nothing is in it, before anything is published",
+            by.join(" and ")
+        );
+        Error::invalid_input(message).at_path(&store.join(last.to_string()))
+    })
 }
 
 /// Errors: `TooLarge` if no reader would take the manifest.

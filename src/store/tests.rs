@@ -40,7 +40,7 @@ fn spills_are_gone_when_published_and_all_is_when_dropped() {
     for temp_root in [None, Some(temp_root.path())] {
         let pending = writer.begin(temp_root).unwrap();
         sample.write_shards(pending.path());
-        fs::write(pending.spill_dir().join("run"), "x").unwrap();
+        fs::write(pending.spill_dir().join("00000001.run"), "x").unwrap();
         let spill_dir = pending.spill_dir().to_path_buf();
         let id = pending.publish(&sample.info, &sample.manifest).unwrap();
         assert_eq!(version_of(&directory.path().join(id.to_string())), 2);
@@ -49,7 +49,7 @@ fn spills_are_gone_when_published_and_all_is_when_dropped() {
     let before = directory.names();
     for temp_root in [None, Some(temp_root.path())] {
         let pending = writer.begin(temp_root).unwrap();
-        fs::write(pending.spill_dir().join("run"), "x").unwrap();
+        fs::write(pending.spill_dir().join("00000001.run"), "x").unwrap();
         fs::write(pending.path().join("03.shard"), "x").unwrap();
         drop(pending);
     }
@@ -94,8 +94,8 @@ fn numbers_never_repeat() {
     assert_eq!(store.writer().unwrap().gc(0).unwrap().removed, [id(2), id(3)]);
     assert_eq!(next(4), 4, "the lock remembers");
 
-    fs::write(&lock, "garbage").unwrap();
-    assert_eq!(next(5), 5, "the directories tell");
+    fs::write(&lock, "\0".repeat(15)).unwrap();
+    assert_eq!(next(5), 5, "the directories are enough");
 
     fs::create_dir(directory.path().join("gen-0000000008")).unwrap();
     assert_eq!(next(6), 9, "an incomplete generation has a number too");
@@ -146,7 +146,7 @@ fn the_next_writer_clears_what_a_dead_one_left() {
     let writer = store.writer().unwrap();
     for temp_root in [None, Some(temp_root.path())] {
         let pending = writer.begin(temp_root).unwrap();
-        fs::write(pending.spill_dir().join("run"), "x").unwrap();
+        fs::write(pending.spill_dir().join("00000001.run"), "x").unwrap();
         leave_as_if_killed(pending);
     }
     drop(writer);
@@ -275,7 +275,7 @@ fn a_lease_is_not_needed_to_read() {
     let store = store_of(directory.path(), 1);
     fs::remove_file(directory.path().join("current/lease")).unwrap();
     let leased = LeasedGeneration::acquire_current(store.path()).unwrap();
-    let Lease::Unavailable(why) = &leased.lease else { panic!("leased without a file") };
+    let Lease::Unavailable { why, .. } = &leased.lease else { panic!("leased without a file") };
     assert!(why.contains("lease"), "{why}");
     let writer = store.writer().unwrap();
     Sample::new(2).publish(&writer);
@@ -509,6 +509,247 @@ fn adopts_no_directory_or_fifo_as_a_shard() {
         fs::remove_file(built.path().join("03.shard")).unwrap();
         make(&built.path().join("03.shard"));
         assert_eq!(writer.adopt(built.path()).unwrap_err().kind(), ErrorKind::Io);
+    }
+}
+
+/// What was made for a writer that published nothing is gone with it; what was there stays.
+#[test]
+fn a_new_store_is_removed_if_nothing_is_published() {
+    let directory = TempDir::new();
+    let (new, there) = (directory.path().join("on/the/way"), directory.path().join("there"));
+    fs::create_dir(&there).unwrap();
+    let empty = |path: &Path| path.is_dir() && names(path).is_empty();
+    for (path, kept) in [(&new, false), (&there, true)] {
+        let store = Store::create(path).unwrap();
+        assert_eq!(Store::open(path).unwrap().current().unwrap(), None);
+        let again = Store::create(path).unwrap();
+        drop(again.writer().unwrap());
+        assert_eq!(names(path), ["lock"], "another made it");
+        let writer = store.writer().unwrap();
+        let pending = writer.begin(None).unwrap();
+        drop(writer);
+        assert!(path.join("lock").exists(), "a generation is in the making");
+        drop(pending);
+        assert_eq!((path.exists(), empty(path)), (kept, kept));
+        drop(store.writer().unwrap()); // makes it again
+        assert_eq!((path.exists(), empty(path)), (kept, kept));
+        Sample::new(1).publish(&store.writer().unwrap());
+        assert_eq!(version_of(&path.join("current")), 1);
+        drop(store.writer().unwrap());
+        assert_eq!(names(path), ["current", "gen-0000000001", "lock"]);
+    }
+    assert!(directory.path().join("on/the").exists(), "others may have begun to use it");
+}
+
+/// With a file of somebody else in it, or of a writer that has published since, it stays.
+#[test]
+fn a_new_store_with_anything_in_it_stays() {
+    for name in ["notes", "tmp-gen-1-a", "gen-0000000001"] {
+        let directory = TempDir::new();
+        let path = directory.path().join("new");
+        let writer = Store::create(&path).unwrap().writer().unwrap();
+        fs::create_dir(path.join(name)).unwrap();
+        drop(writer);
+        assert_eq!(names(&path), if name < "lock" { [name, "lock"] } else { ["lock", name] });
+    }
+}
+
+/// Writers that make, lock, publish nothing and remove, all at once: each has the store to itself, or is told why not.
+#[test]
+fn new_stores_are_made_and_removed_at_once() {
+    let directory = TempDir::new();
+    let path = directory.path().join("new");
+    let owners = std::sync::atomic::AtomicUsize::new(0);
+    let locked = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    match Store::create(&path).and_then(|store| store.writer()) {
+                        Ok(writer) => {
+                            assert_eq!(owners.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0, "two writers");
+                            assert!(path.join("lock").is_file());
+                            owners.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                            locked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                            drop(writer);
+                        }
+                        // the directory went away between two steps, or somebody has it
+                        Err(error) => assert!(matches!(error.kind(), ErrorKind::Locked | ErrorKind::Io), "{error}"),
+                    }
+                }
+            });
+        }
+    });
+    assert!(locked.into_inner() > 0);
+    // one may have made the store and another have locked it: then the lock is left
+    assert!(!path.exists() || names(&path).iter().all(|name| name == "lock"));
+    assert_eq!(Sample::new(1).publish(&Store::create(&path).unwrap().writer().unwrap()), id(1));
+}
+
+#[test]
+fn the_last_number_is_found_out_before_loading() {
+    type Take = fn(&Path);
+    let cases: [(&str, Take); 3] = [
+        ("a directory of that name", |store| fs::create_dir(store.join("gen-9999999999")).unwrap()),
+        ("the file lock", |store| fs::write(store.join("lock"), "gen-9999999999\n").unwrap()),
+        ("current", |store| {
+            fs::remove_file(store.join("current")).unwrap();
+            fs::write(store.join("current"), "gen-9999999999").unwrap();
+        }),
+    ];
+    for (named, take) in cases {
+        let (directory, built) = (TempDir::new(), TempDir::new());
+        let store = store_of(directory.path(), 1);
+        Sample::new(2).write_all(built.path());
+        take(directory.path());
+        let writer = store.writer().unwrap();
+        let errors = [writer.begin(None).map(drop), writer.adopt(built.path()).map(drop)];
+        for error in errors.into_iter().chain([writer.adopt_by_moving(built.path()).map(drop)]) {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(&format!("taken by {named}")), "{error}");
+        }
+        assert!(!built.path().join("lease").exists(), "nothing has changed");
+    }
+}
+
+/// One case for each way in which a generation cannot be removed; the others are.
+#[test]
+fn gc_goes_on_after_a_generation_that_it_cannot_remove() {
+    type Spoil = fn(&Path);
+    let cases: [(&str, Spoil); 6] = [
+        ("gen-0000000002/lease", |store| {
+            fs::remove_file(store.join("gen-0000000002/lease")).unwrap();
+            fs::create_dir(store.join("gen-0000000002/lease")).unwrap();
+        }),
+        ("gen-0000000002/notes", |store| fs::write(store.join("gen-0000000002/notes"), "mine").unwrap()),
+        ("gen-0000000002/.hidden", |store| fs::create_dir(store.join("gen-0000000002/.hidden")).unwrap()),
+        ("gen-0000000002", |store| {
+            fs::remove_dir_all(store.join("gen-0000000002")).unwrap();
+            fs::write(store.join("gen-0000000002"), "mine").unwrap();
+        }),
+        ("gen-0000000002", |store| {
+            fs::remove_dir_all(store.join("gen-0000000002")).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(store.join("gen-0000000002")).status().unwrap().success());
+        }),
+        ("tmp-gc-gen-0000000002", |store| fs::write(store.join("tmp-gc-gen-0000000002"), "mine").unwrap()),
+    ];
+    for (named, spoil) in cases {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 4);
+        spoil(directory.path());
+        let left = directory.path().join(named);
+        for _ in 0..2 {
+            let report = store.writer().unwrap().gc(1).unwrap();
+            let [failed] = &report.failed[..] else { panic!("{named}: {report:?}") };
+            assert_eq!((failed.id, failed.error.path()), (id(2), Some(&*left)), "{}", failed.error);
+            assert_eq!(report.in_use, []);
+            assert!(left.exists());
+        }
+        assert_eq!(numbers(&store), [2, 4], "{named}");
+    }
+}
+
+/// Of a staging directory by `cp -al`, one generation was published by moving it and another from its copy: each has a
+/// lease of its own.
+#[cfg(unix)]
+#[test]
+fn a_moved_generation_has_a_lease_of_its_own() {
+    use std::os::unix::fs::MetadataExt;
+    let (directory, built) = (TempDir::new(), TempDir::new());
+    let writer = Store::create(directory.path()).unwrap().writer().unwrap();
+    let staged = ["a", "b"].map(|name| built.path().join(name));
+    for path in &staged {
+        fs::create_dir(path).unwrap();
+        Sample::new(1).write_all(path);
+    }
+    fs::write(staged[0].join("lease"), "").unwrap();
+    fs::hard_link(staged[0].join("lease"), staged[1].join("lease")).unwrap();
+    let inode = staged[0].join("lease").metadata().unwrap().ino();
+    let inodes = staged.map(|path| {
+        let id = writer.adopt_by_moving(path).unwrap();
+        directory.path().join(id.to_string()).join("lease").metadata().unwrap().ino()
+    });
+    assert!(inodes[0] != inodes[1] && inodes[0] != inode, "{inode} {inodes:?}");
+}
+
+/// Refused before anything of it has changed, modes included.
+#[test]
+fn moves_nothing_that_no_generation_has() {
+    for name in ["lease", "notes", "spill"] {
+        let (directory, built) = (TempDir::new(), TempDir::new());
+        let writer = store_of(directory.path(), 1).writer().unwrap();
+        Sample::new(2).write_all(built.path());
+        fs::create_dir(built.path().join(name)).unwrap();
+        let before = built.names();
+        let error = writer.adopt_by_moving(built.path()).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*built.path().join(name))));
+        assert_eq!(built.names(), before);
+        assert!(!built.path().join("info").metadata().unwrap().permissions().readonly());
+        assert_eq!(writer.adopt(built.path()).unwrap(), id(2));
+    }
+}
+
+/// `cp -rL` makes a directory of `current`.
+#[test]
+fn rollback_replaces_a_copy_of_a_generation_and_nothing_else() {
+    let directory = TempDir::new();
+    let store = store_of(directory.path(), 2);
+    let current = directory.path().join("current");
+    let copy = |version| {
+        fs::remove_file(&current).unwrap();
+        fs::create_dir(&current).unwrap();
+        Sample::new(version).write_all(&current);
+        fs::write(current.join("lease"), "").unwrap();
+    };
+    copy(2);
+    assert_eq!(Store::open(directory.path()).unwrap().writer().unwrap().rollback(Some(id(1))).unwrap(), id(1));
+    assert_eq!(version_of(&current), 1);
+    assert_eq!(directory.names(), ["current", "gen-0000000001", "gen-0000000002", "lock"]);
+    type Spoil = fn(&Path);
+    let cases: [Spoil; 4] = [
+        |current| fs::write(current.join("notes"), "mine").unwrap(),
+        |current| fs::remove_file(current.join("manifest.json")).unwrap(),
+        |current| fs::write(current.join("03.shard"), "other").unwrap(),
+        |current| Sample::new(3).write_all(current),
+    ];
+    for spoil in cases {
+        copy(2);
+        spoil(&current);
+        let before = names(&current);
+        let error = store.writer().unwrap().rollback(Some(id(1))).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*current)));
+        assert_eq!(names(&current), before);
+        fs::remove_dir_all(&current).unwrap();
+        store.writer().unwrap().rollback(Some(id(1))).unwrap();
+    }
+}
+
+/// A forked child may drop its copy of a generation in the making: the files stay, and the parent publishes them.
+#[cfg(unix)]
+#[test]
+#[expect(unsafe_code, reason = "std has no fork")]
+fn a_forked_child_removes_nothing() {
+    let (directory, temp_root) = (TempDir::new(), TempDir::new());
+    let writer = store_of(directory.path(), 1).writer().unwrap();
+    for root in [None, Some(temp_root.path())] {
+        let sample = Sample::new(2);
+        let mut pending = Some(writer.begin(root).unwrap());
+        sample.write_shards(pending.as_ref().unwrap().path());
+        let spill = pending.as_ref().unwrap().spill_dir().join("00000001.run");
+        fs::write(&spill, "x").unwrap();
+        // SAFETY: the child drops a value and ends by _exit; the parent waits for it.
+        let (pid, mut status) = (unsafe { libc::fork() }, 0);
+        if pid == 0 {
+            let refused = pending.take().unwrap().publish(&sample.info, &sample.manifest).is_err();
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!((status, spill.exists()), (0, true));
+        let id = pending.take().unwrap().publish(&sample.info, &sample.manifest).unwrap();
+        assert_eq!(version_of(&directory.path().join(id.to_string())), 2);
     }
 }
 

@@ -15,6 +15,7 @@ use sharddb::{
 };
 
 use crate::bar::{Bar, Status};
+use crate::commands::gc;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
@@ -242,9 +243,7 @@ impl Args {
 
     fn collect(&self, context: &Context) -> Result<Exit> {
         if let Some(keep) = self.keep {
-            let report = Store::open(&self.store)?.writer()?.gc(keep)?;
-            report.removed.iter().for_each(|id| context.say(format_args!("removed {id}")));
-            report.in_use.iter().for_each(|id| context.say(format_args!("kept {id}: somebody reads it")));
+            return Ok(gc::say(context, &Store::open(&self.store)?.writer()?.gc(keep)?));
         }
         Ok(Exit::Done)
     }

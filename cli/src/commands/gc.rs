@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use sharddb::GcReport;
+
 use crate::commands::open_store;
-use crate::context::Context;
+use crate::context::{Context, warn};
 use crate::exit::Exit;
 use crate::failure::Result;
 
@@ -14,7 +16,11 @@ Examples:
   sharddb gc numbers
   sharddb gc numbers --keep 3                    so that a rollback stays possible
 
-The current generation is never removed, nor one that some process has open.")]
+The current generation is never removed, nor one that some process has open. One that cannot be
+removed does not keep the others: it is named, and the exit code is 4.
+
+Exit codes: 0 done, 2 no store, 3 current names no generation that is there, 4 a generation could not
+be removed, not found, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store
     store: PathBuf,
@@ -25,9 +31,17 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let report = open_store(&self.store)?.writer()?.gc(self.keep)?;
-        report.removed.iter().for_each(|id| context.say(format_args!("removed {id}")));
-        report.in_use.iter().for_each(|id| context.say(format_args!("kept {id}: somebody reads it")));
-        Ok(Exit::Done)
+        Ok(say(context, &open_store(&self.store)?.writer()?.gc(self.keep)?))
     }
+}
+
+/// Says what was removed and what was not, and returns the exit code for it.
+pub(crate) fn say(context: &Context, report: &GcReport) -> Exit {
+    report.removed.iter().for_each(|id| context.say(format_args!("removed {id}")));
+    report.in_use.iter().for_each(|id| context.say(format_args!("kept {id}: somebody reads it")));
+    report
+        .failed
+        .iter()
+        .for_each(|failed| warn(format_args!("sharddb: cannot remove {}: {}", failed.id, failed.error)));
+    if report.failed.is_empty() { Exit::Done } else { Exit::Io }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use sharddb::{Finding, OpenOptions, Salvage};
+use sharddb::{Finding, OpenOptions, Salvage, Store};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// The damaged store, one of its generations, or any directory of shards
     #[arg(value_name = "DB")]
     damaged: PathBuf,
-    /// The new store: there must be nothing of that name yet
+    /// The new store: there must be nothing of that name yet, or a store without a generation
     #[arg(value_name = "OUT")]
     out: PathBuf,
     /// Where to write what is lost; - is standard output
@@ -96,10 +96,14 @@ impl Args {
         Ok(if report.losses == 0 { Exit::Done } else { Exit::Corrupt })
     }
 
+    /// A run that was killed leaves a store without a generation.
     fn check_out(&self) -> Result<()> {
+        let is_empty = || Store::open(&self.out).and_then(|store| store.generations()).is_ok_and(|all| all.is_empty());
         match fs::symlink_metadata(&self.out) {
-            Ok(_) => Err(Failure::usage(format!("expected a new store, found {} there already", self.out.display()))),
-            Err(_) => Ok(()),
+            Ok(_) if !is_empty() => {
+                Err(Failure::usage(format!("expected a new store, found {} there already", self.out.display())))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -146,8 +146,18 @@ pub(crate) struct File {
     inode: u64,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(u64);
+
 #[derive(Debug)]
 pub(crate) struct LockedFile(File);
+
+impl LockedFile {
+    /// Nobody forks here.
+    pub(crate) fn is_own(&self) -> bool {
+        true
+    }
+}
 
 impl Deref for LockedFile {
     type Target = File;
@@ -178,6 +188,16 @@ pub(super) fn try_lock_shared(file: File, path: &Path) -> Result<Option<LockedFi
             None => Some(Some(1)),
             Some(Some(others)) => Some(Some(others + 1)),
             Some(None) => None,
+        })
+    })
+}
+
+/// Of a directory, that of its first file.
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    step(|disk| {
+        disk.names.iter().filter(|(name, _)| name.starts_with(path)).find_map(|(_, node)| match node {
+            Node::File { inode, .. } => Some(Identity(*inode)),
+            Node::Link(_) => None,
         })
     })
 }

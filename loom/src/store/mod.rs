@@ -10,10 +10,25 @@ pub mod generation_id;
 #[path = "../../../src/store/lease.rs"]
 pub(crate) mod lease;
 
-/// Of `store/scratch.rs`, the one line that gc needs.
+/// Of `store/scratch.rs`, what gc and a swap need; nothing foreign is in this store.
 pub(crate) mod scratch {
+    use std::path::Path;
+
+    use crate::error::Result;
+    use crate::store::fs;
+
+    pub(crate) const TEMPORARY_LINK: &str = "tmp-current";
+
     pub(crate) fn name_for_deletion(generation: &str) -> String {
         format!("tmp-gc-{generation}")
+    }
+
+    pub(crate) fn remove_native(temporary: &Path) -> Result<()> {
+        fs::remove(temporary)
+    }
+
+    pub(crate) fn check_generation(_: &Path) -> Result<()> {
+        Ok(())
     }
 }
 

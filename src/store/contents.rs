@@ -1,0 +1,79 @@
+//! The names that this program makes in a store, and what is in them: only what has both is ever removed.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Result;
+use crate::manifest;
+use crate::shard::minishard_pages;
+use crate::store::fs;
+use crate::store::{INFO, lease};
+
+const SHARD_EXTENSION: &str = "shard";
+
+/// The most hexadecimal digits that the number of a shard has.
+const SHARD_DIGITS: usize = 16;
+
+/// The extensions of spill files.
+const SPILL_EXTENSIONS: [&str; 5] = ["run", "sorted", "headers", "rows", "large"];
+
+/// An entry of a directory that no generation has, if there is one: all files of a generation are regular files.
+///
+/// Errors: `Io`, also if it is not a directory.
+pub(super) fn foreign_in_generation(directory: &Path) -> Result<Option<PathBuf>> {
+    fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_generation_name) || !fs::is_real_file(path))
+}
+
+/// Whether a directory, not a link to one, holds nothing but what a generation has.
+pub(super) fn is_native_generation(directory: &Path) -> bool {
+    fs::is_real_dir(directory) && foreign_in_generation(directory).is_ok_and(|foreign| foreign.is_none())
+}
+
+/// Whether a directory, not a link to one, holds nothing but spill files.
+pub(super) fn is_native_spill(directory: &Path) -> bool {
+    let foreign =
+        || fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_spill_name) || !fs::is_real_file(path));
+    fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
+}
+
+/// Whether a file of a generation, finished or not, has this name.
+pub(super) fn is_generation_name(name: &str) -> bool {
+    [INFO, lease::FILE_NAME, manifest::FILE_NAME, minishard_pages::FILE_NAME].contains(&name)
+        || name.rsplit_once('.').is_some_and(|(stem, extension)| {
+            extension == SHARD_EXTENSION && stem.len() <= SHARD_DIGITS && is_lowercase_hex(stem)
+        })
+}
+
+fn is_spill_name(name: &str) -> bool {
+    name.rsplit_once('.')
+        .is_some_and(|(stem, extension)| SPILL_EXTENSIONS.contains(&extension) && is_lowercase_hex(stem))
+}
+
+/// Whether it is a number as `{:x}` or `{:08}` writes it.
+pub(super) fn is_lowercase_hex(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_exact() {
+        for name in
+            ["info", "lease", "manifest.json", "minishard_pages", "0.shard", "1c.shard", "ffffffffffffffff.shard"]
+        {
+            assert!(is_generation_name(name), "{name}");
+        }
+        for name in
+            ["", ".shard", "1C.shard", "x.shard", "00000000000000000.shard", "0.shard~", "info.txt", "Info", "spill"]
+        {
+            assert!(!is_generation_name(name), "{name}");
+        }
+        for name in ["00000001.run", "00000001.sorted", "00000002.large", "1f.headers", "0.rows"] {
+            assert!(is_spill_name(name), "{name}");
+        }
+        for name in ["run", ".run", "x.run", "0.runs", "0.run.txt", "1F.rows", "notes.rows"] {
+            assert!(!is_spill_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A directory in the place of the link `current`, as a copy that followed links makes it (`cp -rL`, an archive).
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::manifest;
+use crate::storage::read_whole;
+use crate::store::generation_id::GenerationId;
+use crate::store::{contents, current, fs, generations, scratch};
+
+/// The longest text file that may be replaced as a `current`.
+const LONGEST_TEXT: u64 = 4096;
+
+/// Makes `current` name `id`, whatever is in its place, as long as nothing is lost with it.
+///
+/// Errors: `InvalidInput` if it is neither a link, nor a short text, nor a copy of a generation that is there; `Io`.
+pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
+    let path = store.join(current::FILE_NAME);
+    if !fs::is_real_dir(&path) {
+        check_replaceable(&path)?;
+        return current::swap(store, id);
+    }
+    let original = original_of(store, &path)?.ok_or_else(|| irreplaceable(&path, "a directory of something else"))?;
+    let doomed = store.join(scratch::name_for_deletion(&original.to_string()));
+    scratch::remove_native(&doomed)?;
+    fs::rename(&path, &doomed)?;
+    if let Err(error) = current::swap(store, id) {
+        _ = fs::rename(&doomed, &path);
+        return Err(error);
+    }
+    scratch::remove(&doomed)
+}
+
+/// The generation that a directory is a copy of: the same manifest, and files of the same names and lengths.
+fn original_of(store: &Path, copy: &Path) -> Result<Option<GenerationId>> {
+    if !contents::is_native_generation(copy) || !fs::is_file(&copy.join(manifest::FILE_NAME)) {
+        return Ok(None);
+    }
+    for id in generations(store)?.into_iter().rev() {
+        if is_copy_of(&store.join(id.to_string()), copy)? {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
+fn is_copy_of(generation: &Path, copy: &Path) -> Result<bool> {
+    let len = |directory: &Path, name: &str| fs::file_len(&directory.join(name)).ok();
+    let names = fs::names(copy)?;
+    let same = names.iter().all(|name| len(copy, name).is_some() && len(copy, name) == len(generation, name));
+    let manifest = |directory: &Path| read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES);
+    Ok(same && manifest(copy)? == manifest(generation)?)
+}
+
+/// Errors: `InvalidInput` if it is a file that was never a `current`.
+fn check_replaceable(path: &Path) -> Result<()> {
+    let is_text = || fs::is_real_file(path) && fs::file_len(path).is_ok_and(|len| len <= LONGEST_TEXT);
+    if fs::exists(path) && !fs::is_link(path) && !is_text() {
+        return Err(irreplaceable(path, "something else"));
+    }
+    Ok(())
+}
+
+fn irreplaceable(path: &Path, found: &str) -> Error {
+    let message = format!(
+        "expected a link, a line of text or a copy of a generation of this store, found {found}: move it away, then \
+         roll back"
+    );
+    Error::invalid_input(message).at_path(path)
+}

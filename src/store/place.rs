@@ -1,0 +1,261 @@
+//! What a directory is before anything in it is changed: a store, room for one, or something else.
+//!
+//! There is no marker file. A directory is a store if `current` names a generation, or if it has a `lock` of a store and
+//! nothing but names that a store has. `lost+found` and names that begin with a dot belong to the file system or a file
+//! manager, and count for nothing.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::store::generation_id::GenerationId;
+use crate::store::{INFO, current, fs, lock, scratch};
+
+/// Files that make a directory a Zarr or a bcolz array, or a group or table of such.
+const ARRAY_FILES: [&str; 7] =
+    ["zarr.json", ".zarray", ".zgroup", ".zmetadata", "__rootdirs__", "meta/sizes", "meta/storage"];
+
+/// Names of a store in later versions.
+const HISTORY: &str = "history";
+const PARTS_PREFIX: &str = "parts-";
+
+/// What is at a path where a store may be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A store, be it an empty one.
+    Store,
+    /// Nothing, an empty directory, or generations without `current` and `lock`: a store can be made of it.
+    Room,
+    /// Something else, and what.
+    Foreign(String),
+}
+
+impl Place {
+    /// Looks at a path; changes nothing. Reads the names of the directory up to the first foreign one.
+    ///
+    /// Errors: `InvalidInput` if it would be a store but for what is called `lock`; `Io`.
+    pub(super) fn of(path: &Path) -> Result<Place> {
+        if !fs::exists(path) {
+            return Ok(Place::Room);
+        }
+        if !fs::is_dir(path) {
+            return Ok(Place::Foreign("something else than a directory".to_string()));
+        }
+        if matches!(current::read(path), Ok(Some(_))) {
+            return Ok(Place::Store);
+        }
+        if let Some(name) = ARRAY_FILES.into_iter().find(|name| fs::exists(&path.join(name))) {
+            return Ok(Place::Foreign(format!("an array ({name})")));
+        }
+        if fs::exists(&path.join(INFO)) {
+            return Ok(Place::Foreign("a data set (info)".to_string()));
+        }
+        Place::by_names(path)
+    }
+
+    /// Looks at all names of a directory where `current` is missing or damaged.
+    fn by_names(path: &Path) -> Result<Place> {
+        let (mut native, mut generations) = (false, false);
+        let foreign = fs::find_entry(path, |name, path| {
+            let Some(name) = name.to_str() else { return !is_ignored(name) };
+            generations |= GenerationId::from_name(name).is_some() && fs::is_dir(path);
+            native |= is_native(name);
+            !is_native(name) && !is_ignored(OsStr::new(name))
+        })?;
+        if let Some(foreign) = foreign {
+            let name = foreign.file_name().unwrap_or_default();
+            return Ok(Place::Foreign(format!("{name:?}, and no current that names a generation")));
+        }
+        let lock = path.join(lock::FILE_NAME);
+        lock::check(&lock)?;
+        let current = fs::exists(&path.join(current::FILE_NAME));
+        match fs::exists(&lock) || current && generations {
+            true => Ok(Place::Store),
+            false if generations || !native => Ok(Place::Room),
+            false => Ok(Place::Foreign("names of a store, but no lock and no generation".to_string())),
+        }
+    }
+}
+
+/// What was made for a store that was not there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Made {
+    directory: bool,
+    lock: bool,
+}
+
+impl Made {
+    /// Whether the lock was not there.
+    pub(super) fn has_lock(self) -> bool {
+        self.lock
+    }
+
+    /// What this and a later attempt made.
+    pub(super) fn and(self, later: Made) -> Made {
+        Made { directory: self.directory || later.directory, lock: self.lock || later.lock }
+    }
+
+    /// Makes an empty store, on disk when this returns, unless there is one.
+    ///
+    /// Errors: `InvalidInput` if there is something else.
+    pub(super) fn make(store: &Path) -> Result<Made> {
+        match Place::of(store)? {
+            Place::Store => return Ok(Made::default()),
+            Place::Room => {}
+            Place::Foreign(found) => {
+                let message = format!(
+                    "expected a store or an empty directory to make one in, found {found}: choose another directory"
+                );
+                return Err(Error::invalid_input(message).at_path(store));
+            }
+        }
+        let directory = fs::create_dir_all(store)?;
+        let lock = store.join(lock::FILE_NAME);
+        let made = fs::create_if_absent(&lock).and_then(|made| fs::fsync_dir(store).map(|()| made));
+        match made {
+            Ok(made) => Ok(Made { directory, lock: made }),
+            Err(error) => {
+                _ = Made { directory, lock: true }.remove(&lock);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what was made if nothing else is there; the directories on the way to it stay, for they may be others'.
+    ///
+    /// Whoever calls it has the lock, and knows that it is empty.
+    pub(super) fn remove(self, lock: &Path) -> Result<()> {
+        let Some(store) = lock.parent().filter(|_| self.lock) else { return Ok(()) };
+        if fs::find_entry(store, |name, _| name != lock::FILE_NAME && !is_ignored(name))?.is_some() {
+            return Ok(());
+        }
+        fs::remove(lock)?;
+        if self.directory { fs::remove_dir(store) } else { Ok(()) }
+    }
+}
+
+/// Errors: `InvalidInput` unless there is a store.
+pub(super) fn check_store(path: &Path) -> Result<()> {
+    let found = match Place::of(path)? {
+        Place::Store => return Ok(()),
+        Place::Room => "none".to_string(),
+        Place::Foreign(found) => found,
+    };
+    let message = format!("expected a store, a directory with the link current, found {found}");
+    Err(Error::invalid_input(message).at_path(path))
+}
+
+fn is_native(name: &str) -> bool {
+    [current::FILE_NAME, lock::FILE_NAME, HISTORY].contains(&name)
+        || GenerationId::from_name(name).is_some()
+        || scratch::is_temporary_name(name)
+        || name.starts_with(PARTS_PREFIX)
+}
+
+fn is_ignored(name: &OsStr) -> bool {
+    name == "lost+found" || name.as_encoded_bytes().first() == Some(&b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir, create_dir_all, write};
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::store::testing::TempDir;
+
+    /// One case for each way to be one of the three; `/` at the end of a name makes a directory, `=` gives content.
+    #[test]
+    fn tells_a_store_from_room_and_both_from_anything_else() {
+        let store: [&[&str]; 10] = [
+            &["current=gen-0000000001"],
+            &["current=gen-0000000001\n", "notes.txt="],
+            &["lock="],
+            &["lock=gen-0000000001\n", "gen-0000000001/"],
+            &["lock=\0\0", ".DS_Store=", "lost+found/"],
+            &["lock=", "tmp-gen-12-ab/", "tmp-current=gen-00", "history/", "parts-3/"],
+            &["current/", "gen-0000000001/", "lock=gen-0000000001\n"],
+            &["current/", "gen-0000000001/"],
+            &["current=gen-1", "gen-0000000001/"],
+            &["current=", "lock="],
+        ];
+        let room: [&[&str]; 4] = [&[], &["lost+found/"], &[".hidden="], &["gen-0000000001/"]];
+        let foreign: [(&[&str], &str); 14] = [
+            (&["notes.txt="], "notes.txt"),
+            (&["lock=", "notes.txt="], "notes.txt"),
+            (&["current=releases/3", "releases/", "lock="], "releases"),
+            (&["current/", "gen-0000000001/", "other/"], "other"),
+            (&["current/"], "no generation"),
+            (&["current=gen-0000000001x"], "no generation"),
+            (&["gen-1/"], "gen-1"),
+            (&["gen-0000000001="], "no generation"),
+            (&["tmp-thesis/", "lock="], "tmp-thesis"),
+            (&["history="], "no generation"),
+            (&["info=", "lock="], "data set"),
+            (&[".zarray=", "lock="], "an array"),
+            (&["meta/", "meta/sizes=", "data/"], "an array"),
+            (&["\u{1b}[31m="], "u{1b}"),
+        ];
+        for names in store {
+            assert_eq!(of(names).unwrap(), Place::Store, "{names:?}");
+        }
+        for names in room {
+            assert_eq!(of(names).unwrap(), Place::Room, "{names:?}");
+        }
+        for (names, named) in foreign {
+            let Place::Foreign(found) = of(names).unwrap() else { panic!("{names:?}") };
+            assert!(found.contains(named), "{found}");
+        }
+        assert_eq!(of(&["lock=7"]).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(of(&["lock/"]).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    fn of(names: &[&str]) -> Result<Place> {
+        let directory = TempDir::new();
+        for name in names {
+            match name.split_once('=') {
+                Some((name, content)) => write(directory.path().join(name), content).unwrap(),
+                None => create_dir(directory.path().join(name)).unwrap(),
+            }
+        }
+        Place::of(directory.path())
+    }
+
+    #[test]
+    fn nothing_is_room_and_a_file_is_not() {
+        let directory = TempDir::new();
+        assert_eq!(Place::of(&directory.path().join("none")).unwrap(), Place::Room);
+        write(directory.path().join("file"), "").unwrap();
+        assert!(matches!(Place::of(&directory.path().join("file")).unwrap(), Place::Foreign(_)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_name_that_is_no_text_is_foreign() {
+        use std::os::unix::ffi::OsStrExt;
+        let directory = TempDir::new();
+        write(directory.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
+        assert!(matches!(Place::of(directory.path()).unwrap(), Place::Foreign(_)));
+    }
+
+    #[test]
+    fn removes_what_it_made_and_nothing_else() {
+        let directory = TempDir::new();
+        let (new, there) = (directory.path().join("a/new"), directory.path().join("there"));
+        create_dir_all(&there).unwrap();
+        for (store, stays) in [(&new, false), (&there, true)] {
+            let lock = store.join("lock");
+            let made = Made::make(store).unwrap();
+            assert!(!Made::make(store).unwrap().lock, "it is there");
+            write(store.join("notes"), "").unwrap();
+            made.remove(&lock).unwrap();
+            assert!(lock.exists());
+            std::fs::remove_file(store.join("notes")).unwrap();
+            Made::default().remove(&lock).unwrap();
+            assert!(lock.exists(), "another made it");
+            made.remove(&lock).unwrap();
+            assert_eq!((lock.exists(), store.exists()), (false, stays));
+        }
+        assert!(directory.path().join("a").exists());
+    }
+}

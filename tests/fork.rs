@@ -1,0 +1,144 @@
+//! After `fork` the locks of a database and of a writer stay with the parent: what a child drops changes nothing for it.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::thread;
+use std::time::Duration;
+
+use common::generations::{self as generation, id, publish, store_of};
+use common::{Scratch, Storage};
+use sharddb::{ErrorKind, OpenOptions, ShardDb, Store};
+
+/// What a child ends with where a check failed.
+const FAILED: i32 = 1;
+
+/// Longer than any child takes.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Runs `child` in a forked child, which ends without running anything else, and returns its exit code; `None` if it was
+/// killed, by the watchdog too.
+#[expect(unsafe_code, reason = "std has no fork")]
+fn forked(child: impl FnOnce() -> bool) -> Option<i32> {
+    // SAFETY: the child runs the closure and ends by _exit; glibc and musl keep their allocator usable after fork.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "{}", std::io::Error::last_os_error());
+    if pid == 0 {
+        let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if passed { 0 } else { FAILED }) };
+    }
+    let (mut status, step) = (0, Duration::from_millis(5));
+    for _ in 0..WATCHDOG.as_millis() / step.as_millis() {
+        // SAFETY: a child of this process, waited for once.
+        match unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } {
+            0 => thread::sleep(step),
+            found => {
+                assert_eq!(found, pid);
+                return libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+            }
+        }
+    }
+    // SAFETY: the child of this process.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    None
+}
+
+fn open(path: &std::path::Path) -> ShardDb {
+    Storage::Mapped.open(&OpenOptions::new(), path).unwrap()
+}
+
+#[test]
+fn a_child_that_drops_its_database_leaves_the_lease_to_the_parent() {
+    let store = Scratch::new();
+    store_of(store.path(), 1);
+    let db = open(store.path());
+    let mut copy = Some(db.clone());
+    let mut original = Some(db);
+    assert_eq!(
+        forked(|| {
+            drop(copy.take());
+            drop(original.take());
+            true
+        }),
+        Some(0)
+    );
+    publish(store.path(), 2);
+    let writer = Store::open(store.path()).unwrap().writer().unwrap();
+    assert_eq!(writer.gc(1).unwrap().in_use, [id(1)]);
+    let db = original.take().unwrap();
+    generation::check(&db.snapshot(), 1);
+    drop((db, copy));
+    assert_eq!(generation::collect(&writer), [1]);
+}
+
+/// The child of a server with several processes: it retires the copy and holds what it serves itself.
+#[test]
+fn a_child_that_refreshes_holds_a_lease_of_its_own() {
+    let store = Scratch::new();
+    store_of(store.path(), 1);
+    let db = open(store.path());
+    let path = store.path();
+    let child = || {
+        let mut right = db.refresh().unwrap() == Some(id(1)) && db.refresh().unwrap().is_none();
+        generation::check(&db.snapshot(), 1);
+        let writer = publish_and_lock(path, 2);
+        right &= writer.gc(1).unwrap().in_use == [id(1)];
+        right &= db.refresh().unwrap() == Some(id(2));
+        right && writer.gc(1).unwrap().in_use == [id(1)] // of the parent
+    };
+    assert_eq!(forked(child), Some(0));
+    generation::check(&db.snapshot(), 1);
+    assert_eq!(db.refresh().unwrap(), Some(id(2)));
+    assert_eq!(generation::collect(&Store::open(path).unwrap().writer().unwrap()), [1]);
+}
+
+fn publish_and_lock(path: &std::path::Path, label: u64) -> sharddb::StoreWriter {
+    let store = Store::open(path).unwrap();
+    let built = Scratch::new();
+    publish(built.path(), label);
+    let writer = store.writer().unwrap();
+    writer.adopt(built.path().join("current")).unwrap();
+    writer
+}
+
+#[test]
+fn a_child_that_drops_its_writer_leaves_the_lock_to_the_parent() {
+    let directory = Scratch::new();
+    let store = store_of(directory.path(), 2);
+    let mut writer = Some(store.writer().unwrap());
+    let child = || {
+        let copy = writer.take().unwrap();
+        let locked = |error: sharddb::Error| error.kind() == ErrorKind::Locked;
+        let mut right = copy.gc(0).is_err_and(locked) && copy.rollback(None).is_err_and(locked);
+        right &= copy.adopt(directory.path().join("current")).is_err_and(locked);
+        drop(copy);
+        right && store.writer().is_err_and(locked)
+    };
+    assert_eq!(forked(child), Some(0));
+    assert_eq!(store.writer().unwrap_err().kind(), ErrorKind::Locked);
+    assert_eq!(writer.as_ref().unwrap().rollback(None).unwrap(), id(1));
+    drop(writer);
+    store.writer().unwrap();
+}
+
+/// A new store is removed by the writer that made it, not by the copy of a child.
+#[test]
+fn a_child_that_drops_its_writer_leaves_a_new_store() {
+    let directory = Scratch::new();
+    let path = directory.path().join("new");
+    let mut writer = Some(Store::create(&path).unwrap().writer().unwrap());
+    assert_eq!(
+        forked(|| {
+            drop(writer.take());
+            true
+        }),
+        Some(0)
+    );
+    assert!(path.join("lock").is_file());
+    drop(writer);
+    assert!(!path.exists());
+}
