@@ -1,7 +1,7 @@
 //! After `fork` the locks of a database and of a writer stay with the parent: what a child drops changes nothing for it.
 
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
 
 mod common;
 
@@ -43,6 +43,7 @@ fn forked(child: impl FnOnce() -> bool) -> Option<i32> {
     }
     // SAFETY: the child of this process.
     unsafe { libc::kill(pid, libc::SIGKILL) };
+    // SAFETY: a child of this process, which no other thread waits for.
     unsafe { libc::waitpid(pid, &raw mut status, 0) };
     None
 }
@@ -141,4 +142,29 @@ fn a_child_that_drops_its_writer_leaves_a_new_store() {
     assert!(path.join("lock").is_file());
     drop(writer);
     assert!(!path.exists());
+}
+
+/// The threads of a loader are the parent's: a child neither waits for them nor removes what they wrote.
+#[test]
+fn a_child_that_drops_its_loader_leaves_the_build_to_the_parent() {
+    let directory = Scratch::new();
+    let mut options = sharddb::BulkLoader::options();
+    options.memory(16 << 20).threads(2);
+    let value = |key: u64| vec![key as u8; if key == 7 { 3 << 20 } else { 600_000 }];
+    let keys = 0..40; // more than the memory holds, and one larger than a batch
+    let mut loader = Some(options.create(directory.path()).unwrap());
+    for key in keys.clone() {
+        loader.as_mut().unwrap().insert(key, &value(key)).unwrap();
+    }
+    let dropped = forked(|| {
+        drop(loader.take());
+        true
+    });
+    let finished = forked(|| loader.take().unwrap().finish().is_err());
+    assert_eq!((dropped, finished), (Some(0), Some(0)));
+    assert_eq!(loader.take().unwrap().finish().unwrap().keys, 40);
+    let db = open(directory.path());
+    for key in keys {
+        assert!(db.get(key).unwrap().unwrap() == value(key), "key {key}");
+    }
 }

@@ -35,7 +35,7 @@ pub(crate) struct LargeBytes {
 impl LargePairs {
     /// Creates the file in a loader's spill directory.
     pub(crate) fn create(spill_dir: &Path) -> Result<LargePairs> {
-        let path = spill_dir.join("pairs.large");
+        let path = spill_dir.join("0.large");
         let file = create_new(&path)?;
         let cursor = Cursor::new(file.clone(), path.as_path().into(), 0, BLOCK);
         Ok(LargePairs { path, file, cursor })

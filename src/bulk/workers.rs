@@ -19,6 +19,7 @@ use crate::bulk::options::{BuildOptions, BuildProgress, OnDuplicate};
 use crate::bulk::run::{Run, run_path};
 use crate::error::{Error, Result};
 use crate::plan::KeyStats;
+use crate::process::Owner;
 use crate::spec::{Encoding, ShardingSpec};
 
 /// What a thread is to do.
@@ -47,9 +48,10 @@ pub(crate) enum Done {
 
 /// Threads at work.
 pub(crate) struct Workers {
-    tasks: Option<Sender<Task>>,
-    done: Receiver<Result<Done>>,
+    /// `None` only while it is dropped.
+    channels: Option<Channels>,
     threads: Vec<JoinHandle<()>>,
+    owner: Owner,
     under_way: usize,
     /// Does the tasks of the caller, if there are no threads.
     own: Worker,
@@ -57,6 +59,12 @@ pub(crate) struct Workers {
     own_done: VecDeque<Result<Done>>,
     /// The keys that each thread and the caller have encoded.
     stats: Vec<Arc<Mutex<KeyStats>>>,
+}
+
+/// How the threads get tasks and give back what they have done.
+struct Channels {
+    tasks: Sender<Task>,
+    done: Receiver<Result<Done>>,
 }
 
 impl Workers {
@@ -82,7 +90,8 @@ impl Workers {
         };
         let (threads, mut stats): (Vec<_>, Vec<_>) = (0..threads).map_while(spawn).unzip();
         stats.push(own_stats);
-        Workers { tasks: Some(tasks), done, threads, under_way: 0, own, own_done: VecDeque::new(), stats }
+        let (channels, owner) = (Some(Channels { tasks, done }), Owner::this_process());
+        Workers { channels, threads, owner, under_way: 0, own, own_done: VecDeque::new(), stats }
     }
 
     /// Tasks that are not done yet.
@@ -96,32 +105,52 @@ impl Workers {
     }
 
     /// Gives a task to the threads; without any the caller does it now.
+    ///
+    /// Errors: `InvalidInput` in a forked child, which has no threads.
     pub(crate) fn give(&mut self, task: Task) -> Result<()> {
+        self.check_owner()?;
         self.under_way += 1;
         if self.threads.is_empty() {
             self.own_done.push_back(self.own.perform(task));
             return Ok(());
         }
-        let sent = self.tasks.as_ref().is_some_and(|tasks| tasks.send(task).is_ok());
-        if sent { Ok(()) } else { Err(ended()) }
+        self.channels()?.tasks.send(task).map_err(|_| ended())
     }
 
     /// What was done, if anything is; does not wait.
     pub(crate) fn try_wait(&mut self) -> Result<Option<Done>> {
-        let Some(done) = self.own_done.pop_front().or_else(|| self.done.try_recv().ok()) else { return Ok(None) };
+        let own = self.own_done.pop_front();
+        let done = || self.channels.as_ref()?.done.try_recv().ok();
+        let Some(done) = own.or_else(done) else { return Ok(None) };
         self.under_way -= 1;
         done.map(Some)
     }
 
     /// Waits for a task to be done; one must be under way.
+    ///
+    /// Errors: that of the task; `InvalidInput` in a forked child, which has no threads.
     pub(crate) fn wait(&mut self) -> Result<Done> {
+        self.check_owner()?;
         let done = match self.own_done.pop_front() {
             Some(done) => done,
             None if self.threads.is_empty() => return Err(ended()),
-            None => self.done.recv().map_err(|_| ended())?,
+            None => self.channels()?.done.recv().map_err(|_| ended())?,
         };
         self.under_way -= 1;
         done
+    }
+
+    fn check_owner(&self) -> Result<()> {
+        match self.owner.is_this_process() {
+            true => Ok(()),
+            false => Err(Error::invalid_input(
+                "expected the process that began the build, found a forked child of it: begin another build",
+            )),
+        }
+    }
+
+    fn channels(&self) -> Result<&Channels> {
+        self.channels.as_ref().ok_or_else(ended)
     }
 
     /// The statistics of all pairs that were encoded.
@@ -133,9 +162,15 @@ impl Workers {
 }
 
 impl Drop for Workers {
+    /// Ends the threads. A forked child has none of them: there a join, or a lock of a channel, may wait for ever.
     fn drop(&mut self) {
-        self.tasks = None; // the threads end when there is nothing more to do
-        for thread in self.threads.drain(..) {
+        let (channels, threads) = (self.channels.take(), std::mem::take(&mut self.threads));
+        if !self.owner.is_this_process() {
+            std::mem::forget((channels, threads));
+            return;
+        }
+        drop(channels); // without tasks to come the threads end
+        for thread in threads {
             let _ = thread.join();
         }
     }

@@ -206,7 +206,7 @@ fn is_native_link(link: &Path) -> bool {
     let Ok(Some(target)) = fs::read_link(link) else { return false };
     let Some(target) = target.to_str() else { return false };
     let name = b"gen-0000000000";
-    let is_torn = || target.len() <= name.len() && target.bytes().zip(name).all(|pair| is_of_name(pair));
+    let is_torn = || target.len() <= name.len() && target.bytes().zip(name).all(is_of_name);
     GenerationId::from_name(target).is_some() || fs::is_real_file(link) && is_torn()
 }
 
