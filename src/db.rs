@@ -72,6 +72,11 @@ impl ShardDb {
     /// Nobody truncates or edits the published files, of this or any generation reached later by
     /// [`refresh`](ShardDb::refresh), for as long as they are mapped. ShardDb itself never does: files are written once,
     /// made read-only, and removed only as a whole. To delete files is safe.
+    ///
+    /// Reading a mapped page that the kernel cannot provide ends the process with SIGBUS. This happens after a
+    /// truncation, and on an I/O error: a bad sector, a disk or network file system that is gone. A server that must
+    /// survive those opens with [`open_pread`](ShardDb::open_pread), where they are an `Io` error of that one read, or
+    /// with [`load`](ShardDb::load), where they are an error of opening.
     #[expect(unsafe_code, reason = "the promise of the face")]
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<ShardDb> {
         // SAFETY: the caller promises the same.

@@ -192,6 +192,7 @@
 //! | a value that outlives the lookup | [`ShardDb::get`] | it keeps its shard alive |
 //! | bytes of one shard in hand | [`Shard::from_bytes`] | no directory needed |
 //! | files that others edit, a network file system | [`ShardDb::open_pread`] | no map; a file that shrinks is an error |
+//! | a server that must survive a bad sector | [`ShardDb::open_pread`] or [`ShardDb::load`] | an I/O error on a map is SIGBUS |
 //! | data that is read into memory once | [`ShardDb::load`] | borrowed values without a promise |
 //!
 //! For mapped data that fits into memory, [`OpenOptions::populate`] reads a shard whole at its first touch. For data that
@@ -212,6 +213,8 @@
 //!   shards that it meets open: with more of them than a process may map, take [`Snapshot::scan`].
 //! - A kept value or snapshot pins its map, and the disk beneath it, even when the generation was removed.
 //! - A swap needs the disk twice. A page fault blocks its thread: an async executor should read on a blocking one.
+//! - Reading a map ends the process with SIGBUS where the file was truncated, or its disk has an I/O error. Positioned
+//!   reads return an `Io` error.
 //! - CRC-32 is against accidents, not against tampering.
 //! - Without `verify_on_read`, damage inside raw bytes is noticed only where it breaks a rule of the format.
 

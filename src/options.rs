@@ -134,7 +134,9 @@ impl OpenOptions {
     ///
     /// # Safety
     ///
-    /// That of [`ShardDb::open`].
+    /// That of [`ShardDb::open`]. A truncation, and also an I/O error (a bad sector, a network file system that is
+    /// gone), ends the process with SIGBUS; [`open_pread`](OpenOptions::open_pread) and [`load`](OpenOptions::load)
+    /// return an `Io` error instead.
     #[expect(unsafe_code, reason = "the promise of the face")]
     pub unsafe fn open(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
         // SAFETY: the caller promises what the permission stands for.

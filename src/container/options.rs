@@ -44,7 +44,9 @@ impl ContainerOptions {
     /// # Safety
     ///
     /// Nobody truncates or edits the files of a container that is opened with these options, for as long as it is
-    /// open. To replace a file by rename, as the writers of this crate do, is safe.
+    /// open. To replace a file by rename, as the writers of this crate do, is safe. Reading a mapped page after a
+    /// truncation or with an I/O error (a bad sector) ends the process with SIGBUS; the default, positioned reads,
+    /// returns an `Io` error.
     #[expect(unsafe_code, reason = "the promise of the face")]
     pub unsafe fn map(&mut self) -> &mut ContainerOptions {
         // SAFETY: the caller promises what the permission stands for.
