@@ -75,12 +75,19 @@ impl Info {
     }
 
     /// Whether a given text can be composed with.
+    ///
+    /// Errors: `TooLarge`; `InvalidSpec` if it is no JSON object; `InvalidInput` if it has "sharding" in nested objects
+    /// only: the composed text would describe their shards in the old places, beside the new ones.
     pub(crate) fn check(given: &str) -> Result<()> {
         if given.len() as u64 > MAX_GIVEN_BYTES {
             let message = format!("expected an info of at most {MAX_GIVEN_BYTES} bytes, found {}", given.len());
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        given_members(given).map(drop)
+        let members = given_members(given)?;
+        match json::member(&members, "sharding")? {
+            Some(_) => Ok(()),
+            None => check_not_nested(given),
+        }
     }
 
     /// The text of an `info` with our specification and member, and all other members of `given` as they are.
@@ -119,6 +126,19 @@ fn has_sharding(root: &RawValue) -> Result<bool> {
 fn given_members(given: &str) -> Result<Vec<(String, &RawValue)>> {
     json::members(json::parse(given.as_bytes())?)
         .ok_or_else(|| Error::invalid_spec("expected an info that is a JSON object"))
+}
+
+fn check_not_nested(given: &str) -> Result<()> {
+    let mut pointers = Vec::new();
+    find_nested(json::parse(given.as_bytes())?, String::new(), &mut pointers);
+    if pointers.is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid_input(format!(
+        "expected an info with \"sharding\" at the top or without, found it at {}: a volume of several data sets cannot \
+         be built; give an info without these members",
+        pointers.join(" and ")
+    )))
 }
 
 /// The pointers of all objects with a member "sharding" below `value`.
@@ -208,6 +228,18 @@ mod tests {
         assert!(info(r#"{"sharding": null}"#, None).is_err());
         assert!(info("{}", None).is_err());
         assert!(info("[]", None).is_err());
+    }
+
+    #[test]
+    fn a_given_info_must_not_have_the_specification_elsewhere() {
+        let check = |text: &str| Info::check(&text.replace("SHARDING", SHARDING));
+        let volume = r#"{"type": "image", "scales": [{"key": "s0", "sharding": SHARDING}, {"sharding": null}]}"#;
+        let error = check(volume).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.message().contains("/scales/0 and /scales/1"), "{error}");
+        for fine in ["{}", r#"{"sharding": null}"#, r#"{"scales": [{"sharding": SHARDING}], "sharding": SHARDING}"#] {
+            check(fine).unwrap();
+        }
     }
 
     #[test]
