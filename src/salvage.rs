@@ -119,6 +119,19 @@ impl Salvage {
         self.generation.directory()
     }
 
+    /// The directory of the shards: the same, or the one below it that the member "key" of a nested object names.
+    pub fn shards_directory(&self) -> &Path {
+        self.generation.shards_directory()
+    }
+
+    /// Whether [`build_options`](Salvage::build_options) has the foreign members of `info`.
+    ///
+    /// False where there is no readable `info`, and where its member "sharding" is nested, as in a volume: the members
+    /// describe the volume, and the new store is none.
+    pub fn keeps_info(&self) -> bool {
+        self.info.is_some()
+    }
+
     /// Options for a store of the same specification, alignment and foreign members of `info`, with checks.
     ///
     /// Of a key that comes from two places the first pair is kept.
