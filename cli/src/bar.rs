@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::printable;
 use crate::size::Size;
 
 const REDRAW: Duration = Duration::from_millis(150);
@@ -75,7 +76,7 @@ fn draw_until(stop: &AtomicBool, status: &dyn Fn() -> Status) {
         if status.phase != phase {
             (phase, since) = (status.phase, Instant::now());
         }
-        show(&format!("\r{}\x1b[K", Line { status, elapsed: since.elapsed() }));
+        show(&format!("\r{}\x1b[K", printable::line(Line { status, elapsed: since.elapsed() })));
         thread::park_timeout(REDRAW);
     }
     show("\r\x1b[K");

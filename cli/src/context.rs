@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
 use crate::interrupt::Interrupt;
+use crate::printable::{self, Printable};
 
 /// The circumstances of a run.
 pub(crate) struct Context {
@@ -29,9 +30,20 @@ impl Context {
     }
 }
 
-/// A word to the user in any case. Where standard error is closed, there is nobody to tell.
+/// A word to the user in any case: one line. Where standard error is closed, there is nobody to tell.
 pub(crate) fn warn(words: impl fmt::Display) {
-    let _ = writeln!(io::stderr(), "{words}");
+    tell(printable::line(words));
+}
+
+/// Like [`warn`], for a text of several lines.
+pub(crate) fn warn_lines(words: impl fmt::Display) {
+    tell(printable::lines(words));
+}
+
+/// Writes to standard error, all at once.
+fn tell<T: fmt::Display>(words: Printable<T>) {
+    let text = format!("{words}\n");
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Standard output, locked and buffered; flush it at the end with [`flush`].

@@ -16,6 +16,7 @@ mod interrupt;
 mod key;
 mod output;
 mod plot;
+mod printable;
 mod sharding;
 mod size;
 
@@ -30,7 +31,10 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse(); // a mistake on the command line ends here, with 2
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return reject(&error),
+    };
     match run(cli) {
         Ok(exit) => exit.into(),
         Err(Failure::BrokenPipe) => Exit::Done.into(),
@@ -39,6 +43,20 @@ fn main() -> ExitCode {
             failure.exit().into()
         }
     }
+}
+
+/// Ends a run whose command line is a mistake, with 2, or asks for help, with 0.
+fn reject(error: &clap::Error) -> ExitCode {
+    // clap repeats arguments as they are, between colors of its own: so the message is that for escaped arguments
+    let escaped = std::env::args_os().map(|arg| printable::line(arg.to_string_lossy()).to_string());
+    match Cli::try_parse_from(escaped) {
+        Err(harmless) => {
+            let _ = harmless.print(); // nobody is left to tell
+        }
+        // only an argument that is not UTF-8 is better escaped
+        Ok(_) => context::warn_lines(error.render().to_string().trim_end()),
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage.code()))
 }
 
 fn run(cli: Cli) -> Result<Exit> {

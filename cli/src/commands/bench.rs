@@ -21,6 +21,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 use crate::input::{Directory, Reading};
+use crate::printable;
 
 /// Measure lookups on your own data: a store, or a directory with one file a key beside a store made from it
 #[derive(Debug, clap::Args)]
@@ -98,7 +99,7 @@ impl Args {
         let mut out = context::stdout();
         let notes = [self.title(all, &keys, built.as_ref()), method(), format!("Cold: {cold}.")];
         let table = table(&sources, &figures, &usages, built.as_ref());
-        writeln!(out, "{table}\n{}", notes.join("\n")).map_err(Failure::stdout)?;
+        writeln!(out, "{table}\n{}", printable::lines(notes.join("\n"))).map_err(Failure::stdout)?;
         context::flush(out)?;
         Ok(Exit::Done)
     }
@@ -162,7 +163,7 @@ impl Args {
     }
 
     fn title(&self, all: u64, keys: &Keys, built: Option<&Built>) -> String {
-        let place = self.input.as_ref().or(self.path.as_ref()).map(|path| path.display().to_string());
+        let place = self.input.as_ref().or(self.path.as_ref()).map(|path| printable::line(path.display()).to_string());
         let values = built.map_or_else(String::new, |built| {
             format!(" with values of {} bytes on average", grouped(built.published.value_bytes / all.max(1)))
         });

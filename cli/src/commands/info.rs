@@ -16,6 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::histogram::{Histogram, grouped};
 use crate::output::Partial;
 use crate::plot::Plot;
+use crate::printable;
 use crate::size::Size;
 
 /// Show what a database is and how it is filled
@@ -64,7 +65,8 @@ impl Args {
         } else {
             for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-                writeln!(out, "{name:16} {text}").map_err(Failure::stdout)?;
+                writeln!(out, "{:16} {}", printable::line(name).to_string(), printable::line(text))
+                    .map_err(Failure::stdout)?;
             }
         }
         context::flush(out)?;
@@ -135,7 +137,7 @@ impl Args {
     }
 
     fn text(&self, snapshot: &Snapshot, survey: &Survey) -> String {
-        let place = self.database.path().display();
+        let place = printable::line(self.database.path().display());
         let from = snapshot.generation().map_or(format!("{place}"), |id| format!("{place}, {id}"));
         let overhead = survey.overhead().map_or("-".to_string(), |bytes| format!("{bytes:.1} B a key"));
         let layout = snapshot.layout().map_or("as others write it".to_string(), |layout| {
@@ -195,7 +197,11 @@ fn table_text(table: &BcolzTable) -> String {
     ];
     lines.extend(table.columns().map(|(name, column)| {
         let (rows, chunks) = (grouped(column.rows()), grouped(column.nchunks()));
-        format!("{name:16} {:12} {rows:>15} {chunks:>10}", column.dtype())
+        format!(
+            "{:16} {:12} {rows:>15} {chunks:>10}",
+            printable::line(name).to_string(),
+            printable::line(column.dtype()).to_string()
+        )
     }));
     lines.join("\n")
 }

@@ -13,6 +13,7 @@ use crate::context::{self, Context};
 use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::printable;
 
 /// Check a database against every rule of the format, and against its manifest
 #[derive(Debug, clap::Args)]
@@ -111,7 +112,7 @@ impl Args {
             writeln!(out).map_err(Failure::stdout)?;
         } else {
             for finding in report.findings() {
-                writeln!(out, "{finding}").map_err(Failure::stdout)?;
+                writeln!(out, "{}", printable::line(finding)).map_err(Failure::stdout)?;
             }
         }
         context::flush(out)?;
