@@ -2,6 +2,9 @@
 //!
 //! A run that has nothing to remove ends at once. One that holds a [`Cleanup`] gets a grace period, in which its
 //! work sees the flag, returns, and drops its files; a second signal, or the end of the period, ends the process.
+//!
+//! SIGXFSZ (a file would grow beyond the limit of `ulimit -f`) ends nothing: the write that caused it fails, and its
+//! error names the file.
 
 use std::io;
 use std::sync::Arc;
@@ -25,14 +28,15 @@ struct State {
 pub(crate) struct Cleanup(Arc<State>);
 
 impl Interrupt {
-    /// Takes over SIGINT and SIGTERM.
+    /// Takes over SIGINT and SIGTERM, and SIGXFSZ, which then does not end the process.
     ///
     /// Errors: the operating system refuses a handler or a thread.
     #[cfg(unix)]
     pub(crate) fn install() -> io::Result<Interrupt> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
+        use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
         let interrupt = Interrupt::default();
+        signal_hook::flag::register(SIGXFSZ, Arc::default())?; // nobody reads the flag
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
         let state = Arc::clone(&interrupt.0);
         std::thread::Builder::new().name("signals".to_string()).spawn(move || {

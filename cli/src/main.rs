@@ -14,6 +14,7 @@ mod histogram;
 mod input;
 mod interrupt;
 mod key;
+mod limits;
 mod output;
 mod plot;
 mod printable;
@@ -31,6 +32,7 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 
 fn main() -> ExitCode {
+    limits::raise_open_files();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return reject(&error),
