@@ -1,6 +1,5 @@
 //! `info`: what a database is and how it is filled.
 
-use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -14,7 +13,7 @@ use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::{Histogram, grouped};
-use crate::output::Partial;
+use crate::output::{Sources, Target};
 use crate::plot::Plot;
 use crate::printable;
 use crate::size::Size;
@@ -91,13 +90,16 @@ impl Args {
     }
 
     fn run_on_database(&self, snapshot: &Snapshot, context: &Context) -> Result<Exit> {
+        if let Some(path) = &self.plot {
+            Sources::of([self.database.path(), snapshot.shards_directory()]).refuse(path)?;
+        }
         let mut errors = Errors::new();
         let survey = Survey::take(snapshot, &mut errors);
         if let Some(path) = &self.plot {
             let _cleanup = context.interrupt.cleanup();
-            let partial = Partial::beside(path)?;
-            fs::write(partial.path(), survey.plot().svg()).map_err(|error| Failure::io("write", path, error))?;
-            partial.keep()?;
+            let mut target = Target::open(path)?;
+            target.write_all(survey.plot().svg().as_bytes())?;
+            target.finish()?;
         }
         let mut out = context::stdout();
         let text = if self.json { self.json(snapshot, &survey).to_string() } else { self.text(snapshot, &survey) };

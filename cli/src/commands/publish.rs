@@ -8,6 +8,7 @@ use sharddb::Store;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::output::Sources;
 
 /// Publish a generation that was built elsewhere
 #[derive(Debug, clap::Args)]
@@ -37,6 +38,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         self.from.metadata().map_err(|error| Failure::io("open", &self.from, error))?;
+        Sources::of([&self.from]).refuse(&self.store)?;
         let _cleanup = context.interrupt.cleanup();
         let mut writer = Store::create(&self.store)?.writer()?;
         writer.cancel(Arc::clone(context.interrupt.cancel()));

@@ -1,16 +1,16 @@
 //! `salvage`: what is left of a damaged data set, as a new store.
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
 use sharddb::{Finding, OpenOptions, Salvage, Store};
 
-use crate::context::Context;
+use crate::context::{Context, warn};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::output::{Sources, Target};
 use crate::sharding;
 use crate::size::Size;
 
@@ -30,8 +30,15 @@ hashes to where it stands, its bytes lie in the file and over no index. Compress
 decode. What neuroglancer-scripts writes is understood, and told: zlib in place of gzip, entries
 in the wrong slots.
 
+OUT is a store with the specification of DB. The other members of an info with \"sharding\" at the
+top are kept. A volume's info, with \"sharding\" at /scales/0 or so, is not, and a message says so: it
+describes the volume, which OUT is not.
+
 What is lost is a line of JSON each; without a key it is all of a minishard or shard:
   {\"shard\":1,\"minishard\":7,\"key\":\"42\",\"reason\":\"value-check\",\"message\":\"..\",\"file\":\"..\",\"offset\":56}
+
+FILE is written when OUT is published, in the place of a file of that name, which keeps its mode. OUT
+and FILE must not be in DB. A salvage that was interrupted can be repeated.
 
 Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or too little is sound to
 begin, 2 usage, or OUT is there already, 4 not found, no space and other I/O.")]
@@ -75,8 +82,15 @@ impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         self.check_out()?;
         let salvage = Salvage::open_with(&self.damaged, &self.opening()?)?;
-        let mut lines = self.open_lost()?;
+        let sources = Sources::of([&self.damaged, salvage.directory(), salvage.shards_directory()]);
+        sources.refuse(&self.out)?;
+        sources.refuse(&self.lost)?;
+        self.check_lost()?;
+        if !salvage.keeps_info() && salvage.directory().join("info").exists() {
+            self.warn_of_info(&salvage);
+        }
         let _cleanup = context.interrupt.cleanup(); // until the loader has removed its files
+        let mut lines = Target::open(&self.lost)?;
         let mut options = salvage.build_options();
         options.cancel(Arc::clone(context.interrupt.cancel()));
         if let Some(memory) = self.memory {
@@ -86,11 +100,12 @@ impl Args {
         let mut told = Ok(());
         let report = salvage.write(&mut loader, |lost| {
             if told.is_ok() {
-                told = write_line(&mut lines, &Lost::of(lost));
+                told = Lost::of(lost).to_line().and_then(|line| lines.write_all(&line));
             }
         })?;
-        told.and_then(|()| lines.flush()).map_err(|error| self.lost_failure(error))?;
+        unless_unread(told.and_then(|()| lines.sync()))?;
         let published = loader.finish()?;
+        unless_unread(lines.finish())?;
         context.say(report);
         context.say(format_args!("published {} of {} keys", published.generation, published.keys));
         Ok(if report.losses == 0 { Exit::Done } else { Exit::Corrupt })
@@ -107,6 +122,25 @@ impl Args {
         }
     }
 
+    /// OUT is not there yet, so that only the names can be compared.
+    fn check_lost(&self) -> Result<()> {
+        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Failure::io("find", path, error));
+        match absolute(&self.lost)?.starts_with(absolute(&self.out)?) {
+            true => Err(Failure::usage(format!("expected --lost outside of OUT, found {} in it", self.lost.display()))),
+            false => Ok(()),
+        }
+    }
+
+    fn warn_of_info(&self, salvage: &Salvage) {
+        let info = salvage.directory().join("info");
+        warn(format_args!(
+            "sharddb: of {} only the sharding is kept in {}: it is the info of a volume, with \"sharding\" nested, or \
+             cannot be read",
+            info.display(),
+            self.out.display()
+        ));
+    }
+
     fn opening(&self) -> Result<OpenOptions> {
         let mut options = OpenOptions::new();
         options.max_value_bytes(self.max_value.0);
@@ -118,18 +152,11 @@ impl Args {
         }
         Ok(options)
     }
+}
 
-    fn open_lost(&self) -> Result<BufWriter<Box<dyn Write>>> {
-        if self.lost == Path::new("-") {
-            return Ok(BufWriter::new(Box::new(io::stdout().lock())));
-        }
-        let file = fs::File::create(&self.lost).map_err(|error| Failure::io("create", &self.lost, error))?;
-        Ok(BufWriter::new(Box::new(file)))
-    }
-
-    fn lost_failure(&self, error: io::Error) -> Failure {
-        if self.lost == Path::new("-") { Failure::stdout(error) } else { Failure::io("write", &self.lost, error) }
-    }
+/// The store is what was asked for: it is written also when nobody reads the losses to their end.
+fn unless_unread(told: Result<()>) -> Result<()> {
+    if let Err(Failure::BrokenPipe) = told { Ok(()) } else { told }
 }
 
 impl Lost<'_> {
@@ -145,9 +172,10 @@ impl Lost<'_> {
             offset: location.offset,
         }
     }
-}
 
-fn write_line(to: &mut dyn Write, lost: &Lost<'_>) -> io::Result<()> {
-    serde_json::to_writer(&mut *to, lost)?;
-    writeln!(to)
+    fn to_line(&self) -> Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(self).map_err(|error| Failure::stdout(error.into()))?;
+        line.push(b'\n');
+        Ok(line)
+    }
 }

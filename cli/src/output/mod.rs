@@ -1,17 +1,20 @@
-//! Outputs of `export`: the formats of the inputs, written so that `build` reads the same pairs again.
+//! Outputs: files that are replaced when they are complete, and the formats of `export`, which are those of the inputs,
+//! written so that `build` reads the same pairs again.
 
 mod binary;
 mod dir;
 mod ndjson;
 mod partial;
+mod sources;
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
 use crate::input::Format;
-pub(crate) use crate::output::partial::Partial;
+use crate::output::partial::Partial;
+pub(crate) use crate::output::sources::Sources;
 
 const BUFFER: usize = 256 << 10;
 
@@ -38,39 +41,76 @@ pub(crate) fn open(path: &Path, format: Format) -> Result<Box<dyn Output>> {
     })
 }
 
-/// Where the bytes of a format that is one file go.
+/// A file that is written, or standard output.
+///
+/// A regular file is replaced when [`finish`](Target::finish) is called, and only then: until it is complete and on
+/// the disk, the old file is there. What is no regular file (a FIFO, a device) is written to as it is.
 pub(crate) struct Target {
-    writer: BufWriter<Box<dyn Write>>,
+    writer: BufWriter<Destination>,
     /// `None` = standard output, or something else that is no regular file.
     partial: Option<Partial>,
     path: PathBuf,
 }
 
+enum Destination {
+    Stdout(StdoutLock<'static>),
+    File(File),
+}
+
 impl Target {
-    fn open(path: &Path) -> Result<Target> {
+    /// Opens a path, or standard output for `-`.
+    ///
+    /// Errors: `Usage` if the path names no file; `Io`.
+    pub(crate) fn open(path: &Path) -> Result<Target> {
         if path == Path::new("-") {
-            return Ok(Target::new(Box::new(io::stdout().lock()), None, path));
+            return Ok(Target::new(Destination::Stdout(io::stdout().lock()), None, path));
         }
-        let create = |path: &Path| File::create(path).map_err(|error| Failure::io("create", path, error));
         if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-            return Ok(Target::new(Box::new(create(path)?), None, path)); // a FIFO, a device
+            let file = File::create(path).map_err(|error| Failure::io("create", path, error))?;
+            return Ok(Target::new(Destination::File(file), None, path));
         }
-        let partial = Partial::beside(path)?;
-        Ok(Target::new(Box::new(create(partial.path())?), Some(partial), path))
+        let (partial, file) = Partial::file(path)?;
+        Ok(Target::new(Destination::File(file), Some(partial), path))
     }
 
-    fn new(writer: Box<dyn Write>, partial: Option<Partial>, path: &Path) -> Target {
-        Target { writer: BufWriter::with_capacity(BUFFER, writer), partial, path: path.to_path_buf() }
+    fn new(destination: Destination, partial: Option<Partial>, path: &Path) -> Target {
+        Target { writer: BufWriter::with_capacity(BUFFER, destination), partial, path: path.to_path_buf() }
     }
 
-    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Errors: `Io`; `BrokenPipe`.
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
         self.writer.write_all(bytes).map_err(|error| failure(&self.path, error))
     }
 
-    fn finish(mut self) -> Result<()> {
+    /// Hands everything on, and brings a regular file to the disk.
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.writer.flush().map_err(|error| failure(&self.path, error))?;
-        drop(self.writer);
+        match (self.writer.get_ref(), &self.partial) {
+            (Destination::File(file), Some(_)) => file.sync_all().map_err(|error| failure(&self.path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Like [`sync`](Target::sync), and gives a regular file its name.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.sync()?;
         self.partial.map_or(Ok(()), Partial::keep)
+    }
+}
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Destination::Stdout(stdout) => stdout.write(bytes),
+            Destination::File(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Destination::Stdout(stdout) => stdout.flush(),
+            Destination::File(file) => file.flush(),
+        }
     }
 }
 

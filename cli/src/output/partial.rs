@@ -1,29 +1,62 @@
 //! A file or directory that gets its name when it is complete, and is removed if it never is.
 
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
 
-/// What is being written under a name of its own: `.<name>.partial-<process>`, in the same directory.
+/// What is being written under a name of its own: `.<name>.partial-<process>`, in the directory of its target.
+///
+/// A target that is a symbolic link stays one: what it leads to is replaced.
 pub(crate) struct Partial {
     path: PathBuf,
     target: PathBuf,
     kept: bool,
 }
 
+/// How many links the name of an output may lead through, as in Linux.
+const MOST_LINKS: usize = 40;
+
+/// How many names are tried: others may be left from processes of the same number.
+const MOST_NAMES: u32 = 100;
+
 impl Partial {
-    /// A partial beside `target`; creates nothing.
+    /// Creates a file beside `target`, with the mode of the file that is there, and its owner if that is allowed.
     ///
-    /// Errors: `Usage` if `target` names no file.
-    pub(crate) fn beside(target: &Path) -> Result<Partial> {
-        let Some(name) = target.file_name() else {
-            return Err(Failure::usage(format!("expected the name of an output, found {}", target.display())));
-        };
-        let mut own = std::ffi::OsString::from(".");
-        own.push(name);
-        own.push(format!(".partial-{}", std::process::id()));
-        Ok(Partial { path: target.with_file_name(own), target: target.to_path_buf(), kept: false })
+    /// Errors: `Usage` if `target` names no file; `Io`.
+    pub(crate) fn file(target: &Path) -> Result<(Partial, File)> {
+        Partial::create(target, |path, target| create_like(path, target.metadata().ok().as_ref()))
+    }
+
+    /// Creates a directory beside `target`.
+    ///
+    /// Errors: as of [`file`](Partial::file).
+    pub(crate) fn directory(target: &Path) -> Result<Partial> {
+        Partial::create(target, |path, _| fs::create_dir(path)).map(|(partial, ())| partial)
+    }
+
+    fn create<T>(target: &Path, create: impl Fn(&Path, &Path) -> io::Result<T>) -> Result<(Partial, T)> {
+        let no_name = || Failure::usage(format!("expected the name of an output, found {}", target.display()));
+        target.file_name().ok_or_else(no_name)?;
+        let resolved = follow_links(target).map_err(|error| Failure::io("find", target, error))?;
+        let name = resolved.file_name().ok_or_else(no_name)?;
+        for number in 0..MOST_NAMES {
+            let mut own = OsString::from(".");
+            own.push(name);
+            own.push(format!(".partial-{}", std::process::id()));
+            if number > 0 {
+                own.push(format!("-{number}"));
+            }
+            let path = resolved.with_file_name(own);
+            match create(&path, &resolved) {
+                Ok(created) => return Ok((Partial { path, target: resolved, kept: false }, created)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Failure::io("create", &path, error)),
+            }
+        }
+        Err(Failure::io("create a file beside", target, io::ErrorKind::AlreadyExists.into()))
     }
 
     /// Where to write.
@@ -31,48 +64,141 @@ impl Partial {
         &self.path
     }
 
-    /// Gives it its name, in the place of a file or an empty directory of that name.
+    /// Gives it its name, in the place of a file or an empty directory of that name, and brings the name to the disk.
+    ///
+    /// What it holds must be on the disk already.
     pub(crate) fn keep(mut self) -> Result<()> {
         fs::rename(&self.path, &self.target).map_err(|error| Failure::io("create", &self.target, error))?;
         self.kept = true;
-        Ok(())
+        let parent = self.target.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        sync_directory(parent).map_err(|error| Failure::io("sync", parent, error))
     }
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.kept {
-            // it may never have been created, and there is nobody left to tell
+            // nobody is left to tell
             let _ = fs::remove_file(&self.path).or_else(|_| fs::remove_dir_all(&self.path));
         }
     }
+}
+
+/// What a path leads to when the links at its end are followed; there may be nothing yet.
+pub(super) fn follow_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        if !path.is_symlink() {
+            return Ok(path);
+        }
+        let link = fs::read_link(&path)?;
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    Err(io::Error::other(format!("expected at most {MOST_LINKS} symbolic links, found more")))
+}
+
+/// Creates a file with the permissions of another one; of a new one they are the usual ones.
+#[cfg(unix)]
+fn create_like(path: &Path, old: Option<&Metadata>) -> io::Result<File> {
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+    use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
+
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    let Some(old) = old else { return options.open(path) };
+    let file = options.mode(0o600).open(path)?; // nobody else may look into it before it has its mode
+    let new = file.metadata()?;
+    let (owner, group) = (old.uid(), old.gid());
+    // whoever may not give files away keeps what is allowed
+    if new.uid() != owner {
+        let _ = fchown(&file, Some(Uid::from_raw(owner)), None);
+    }
+    let group_is_kept = new.gid() == group || fchown(&file, None, Some(Gid::from_raw(group))).is_ok();
+    // another group is not given what the old one was allowed
+    let mode = if group_is_kept { old.mode() & 0o777 } else { old.mode() & 0o707 };
+    fchmod(&file, Mode::from_raw_mode(mode))?;
+    Ok(file)
+}
+
+#[cfg(not(unix))]
+fn create_like(path: &Path, _old: Option<&Metadata>) -> io::Result<File> {
+    File::options().write(true).create_new(true).open(path)
+}
+
+/// Brings the names in a directory to the disk. Some file systems have nothing to do for that and say so.
+#[cfg(unix)]
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    match File::open(directory)?.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        done => done,
+    }
+}
+
+/// A directory cannot be opened here; the system brings its names to the disk.
+#[cfg(not(unix))]
+fn sync_directory(_directory: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn names(directory: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
     #[test]
     fn what_is_kept_has_its_name_and_what_is_not_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("a.bin");
-        let partial = Partial::beside(&target).unwrap();
+        let (partial, _) = Partial::file(&target).unwrap();
         fs::write(partial.path(), b"x").unwrap();
         assert!(!target.exists());
         partial.keep().unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"x");
 
-        let partial = Partial::beside(&target).unwrap();
-        fs::create_dir(partial.path()).unwrap();
+        let partial = Partial::directory(&target).unwrap();
         fs::write(partial.path().join("1"), b"y").unwrap();
         drop(partial);
-        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["a.bin"]);
+        assert_eq!(names(dir.path()), ["a.bin"]);
         assert_eq!(fs::read(&target).unwrap(), b"x");
     }
 
     #[test]
     fn a_target_needs_a_name() {
-        assert!(matches!(Partial::beside(Path::new("..")), Err(Failure::Usage(_))));
+        assert!(matches!(Partial::directory(Path::new("..")), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn a_file_that_is_left_by_another_process_is_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = format!(".a.partial-{}", std::process::id());
+        fs::write(dir.path().join(&left), b"left").unwrap();
+        let (partial, _) = Partial::file(&dir.path().join("a")).unwrap();
+        partial.keep().unwrap();
+        assert_eq!(names(dir.path()), [OsString::from(&left), OsString::from("a")]);
+        assert_eq!(fs::read(dir.path().join(&left)).unwrap(), b"left");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_to_where_nothing_is_yet() {
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("b")).unwrap();
+        symlink("b/second", dir.path().join("first")).unwrap();
+        symlink("../target", dir.path().join("b/second")).unwrap();
+        let (partial, _) = Partial::file(&dir.path().join("first")).unwrap();
+        partial.keep().unwrap();
+        assert_eq!(names(dir.path()), ["b", "first", "target"]);
+        assert!(dir.path().join("first").is_symlink());
+
+        symlink("loop", dir.path().join("loop")).unwrap();
+        assert!(matches!(Partial::file(&dir.path().join("loop")), Err(Failure::Io { .. })));
     }
 }

@@ -1,0 +1,152 @@
+//! What a run reads: an output must not be inside of it, nor replace a file of it.
+
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Result};
+use crate::output::partial::follow_links;
+
+/// The files and directories that a run reads.
+///
+/// They are known by device and inode, so that links and other ways to write a path make no difference.
+pub(crate) struct Sources(Vec<PathBuf>);
+
+impl Sources {
+    pub(crate) fn of<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Sources {
+        Sources(paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect())
+    }
+
+    /// Refuses an output that is one of the sources, or inside of one, or a link to a file of one. `-` is standard
+    /// output, and never refused.
+    ///
+    /// Costs a look at every file of the sources only where the output is there and has several names.
+    ///
+    /// Errors: `Usage`; `Io` for links in a circle.
+    pub(crate) fn refuse(&self, output: &Path) -> Result<()> {
+        if output == Path::new("-") {
+            return Ok(());
+        }
+        let target = follow_links(output).map_err(|error| Failure::io("find", output, error))?;
+        let found = self.holding(&target).or_else(|| self.file_linked_as(&target));
+        found.map_or(Ok(()), |source| {
+            let (output, source) = (output.display(), source.display());
+            Err(Failure::usage(format!(
+                "expected an output outside of what is read, found that {output} is in {source}: choose another place"
+            )))
+        })
+    }
+
+    /// The source that is the target, or a directory above it.
+    fn holding(&self, target: &Path) -> Option<PathBuf> {
+        let absolute = std::path::absolute(target).ok()?;
+        // where the target is not there yet, it is the deepest directory that is
+        let there = absolute.ancestors().find_map(|path| path.canonicalize().ok())?;
+        let above: Vec<Metadata> = there.ancestors().filter_map(|path| path.metadata().ok()).collect();
+        let holds = |source: &&PathBuf| {
+            source.metadata().is_ok_and(|source| above.iter().any(|directory| is_same(directory, &source)))
+        };
+        self.0.iter().find(holds).cloned()
+    }
+
+    /// The file of a source that the target is another name of.
+    fn file_linked_as(&self, target: &Path) -> Option<PathBuf> {
+        let target = target.metadata().ok().filter(has_several_names)?;
+        self.0.iter().find_map(|source| file_below(source, &target))
+    }
+}
+
+/// The file below a directory that is the same as another one.
+fn file_below(directory: &Path, file: &Metadata) -> Option<PathBuf> {
+    let mut directories = vec![directory.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            // not through links: whatever they lead to is not below
+            match fs::symlink_metadata(entry.path()) {
+                Ok(metadata) if metadata.is_dir() => directories.push(entry.path()),
+                Ok(metadata) if is_same(&metadata, file) => return Some(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+#[cfg(unix)]
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(unix)]
+fn has_several_names(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    metadata.is_file() && metadata.nlink() > 1
+}
+
+/// Nothing stable tells here: files are the same if all that is known of them is.
+#[cfg(not(unix))]
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    let known = |of: &Metadata| (of.file_type(), of.len(), of.created().ok(), of.modified().ok());
+    known(one) == known(other)
+}
+
+#[cfg(not(unix))]
+fn has_several_names(_metadata: &Metadata) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_refused(sources: &Sources, output: &Path) -> bool {
+        match sources.refuse(output) {
+            Ok(()) => false,
+            Err(Failure::Usage(_)) => true,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_source_and_all_below_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("db/gen")).unwrap();
+        fs::write(at("db/gen/0.shard"), b"x").unwrap();
+        let sources = Sources::of([at("db")]);
+        for inside in ["db", "db/gen/0.shard", "db/new", "db/new/deep/er", "db/../db/x"] {
+            assert!(is_refused(&sources, &at(inside)), "{inside}");
+        }
+        for outside in ["x", "db2", "db2/x", "db/../x", "db.x"] {
+            assert!(!is_refused(&sources, &at(outside)), "{outside}");
+        }
+        assert!(!is_refused(&Sources::of([Path::new("/")]), Path::new("-")), "standard output");
+        assert!(!is_refused(&Sources::of([at("none")]), &at("x")), "a source that is not there");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_make_no_difference() {
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("db/gen")).unwrap();
+        fs::write(at("db/gen/0.shard"), b"x").unwrap();
+        fs::write(at("other"), b"x").unwrap();
+        fs::hard_link(at("other"), at("another")).unwrap();
+        fs::hard_link(at("db/gen/0.shard"), at("hard")).unwrap();
+        symlink("db/gen", at("directory")).unwrap();
+        symlink("directory/0.shard", at("soft")).unwrap();
+        symlink("db/gen/new", at("dangling")).unwrap();
+        for sources in [Sources::of([at("db")]), Sources::of([at("directory")]), Sources::of([at("x"), at("db")])] {
+            for inside in ["hard", "directory", "directory/x", "soft", "dangling"] {
+                assert!(is_refused(&sources, &at(inside)), "{inside}");
+            }
+            assert!(!is_refused(&sources, &at("another")));
+        }
+        assert!(is_refused(&Sources::of([at("other")]), &at("another")), "a source that is a file");
+    }
+}
