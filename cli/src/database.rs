@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 use sharddb::container::bcolz::{BcolzArray, BcolzTable};
 use sharddb::container::bloscpack::Bloscpack;
 use sharddb::container::zarr::ZarrArray;
@@ -14,7 +14,7 @@ use crate::sharding;
 use crate::size::Size;
 
 /// The path of a database and how to open it.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Database {
     /// A store, one of its generations, or any directory of shards
     #[arg(value_name = "DB")]
@@ -35,7 +35,7 @@ impl Database {
 }
 
 /// The path of a database or of a container of another format, and how to open it.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct AnyDatabase {
     #[command(flatten)]
     database: Database,
@@ -63,13 +63,20 @@ impl AnyDatabase {
         self.database.open()
     }
 
+    /// The same database, opened so that every read compares the stored checks, or not.
+    pub(crate) fn verifying(&self, verify: bool) -> AnyDatabase {
+        let mut same = self.clone();
+        same.database.opening.verify_on_read = verify;
+        same
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.database.path()
     }
 }
 
 /// Which column of a table.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Column {
     /// The column, where DB is a bcolz table: its chunks are what the keys stand for. Same as DB/NAME
     #[arg(long, help_heading = HEADING, value_name = "NAME")]
@@ -89,9 +96,13 @@ pub(crate) enum Opened {
 const HEADING: &str = "How to open DB";
 
 /// How to open a database.
-#[derive(Debug, Args)]
+///
+/// Verbs that look up values map the files. Verbs that walk through all of a database read them, with
+/// `#[command(mut_arg("storage", by_reading))]`: they are what one runs on damaged data, and just as fast.
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Opening {
-    /// How the files are read
+    /// How the files are read. An I/O error on a mapped file, such as a bad sector, ends the process with SIGBUS; with
+    /// pread and heap it is an error message. A server that must not end so opens with open_pread or load
     #[arg(long, help_heading = HEADING, value_enum, value_name = "HOW", default_value_t = Storage::Mmap)]
     storage: Storage,
     /// The sharding specification of a directory without an info: the JSON object, or a file that is or has it
@@ -111,12 +122,17 @@ pub(crate) struct Opening {
 /// Where bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Storage {
-    /// Mapped: nothing is copied; the files must not be edited meanwhile
+    /// Mapped: nothing is copied; the files must not be edited meanwhile, and their disk must be sound
     Mmap,
-    /// Positioned reads: for network file systems, and for files that change
+    /// Positioned reads: for damaged disks, network file systems, and files that change
     Pread,
     /// All in memory
     Heap,
+}
+
+/// Makes positioned reads the default of an argument `--storage`.
+pub(crate) fn by_reading(storage: Arg) -> Arg {
+    storage.default_value("pread")
 }
 
 impl Opening {

@@ -9,7 +9,7 @@ use sharddb::container::bcolz::{BcolzArray, BcolzTable};
 use sharddb::{Entry, MinishardNumber, Shard, Snapshot};
 
 use crate::context::{self, Context, Errors};
-use crate::database::{AnyDatabase, Opened};
+use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::{Histogram, grouped};
@@ -20,6 +20,7 @@ use crate::size::Size;
 
 /// Show what a database is and how it is filled
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb info numbers

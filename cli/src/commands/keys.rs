@@ -5,12 +5,13 @@ use std::io::Write;
 use sharddb::{ShardNumber, Snapshot};
 
 use crate::context::{self, Errors};
-use crate::database::{AnyDatabase, Opened};
+use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 
 /// Print all keys, decimal, one a line, in storage order
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb keys numbers

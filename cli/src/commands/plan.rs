@@ -9,7 +9,7 @@ use sharddb::{KeyStats, Plan, PlanOptions, Profile};
 use crate::bar::{Bar, Status};
 use crate::commands::build::InputOptions;
 use crate::context::{self, Context, Errors};
-use crate::database::Opening;
+use crate::database::{Opening, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::input::{InputProgress, Sink};
@@ -17,7 +17,7 @@ use crate::size::Size;
 
 /// Print the sharding specification that fits the pairs, and what a store with it will be like
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("pairs").required(true), after_help = "\
+#[command(mut_arg("storage", by_reading), group = clap::ArgGroup::new("pairs").required(true), after_help = "\
 Examples:
   sharddb plan --keys 10000000 --bytes 1GB
   sharddb plan --input numbers.ndjson --profile remote

@@ -10,13 +10,14 @@ use sharddb::{Finding, Snapshot, VerifyLevel, VerifyReport};
 
 use crate::bar::{Bar, Status};
 use crate::context::{self, Context};
-use crate::database::{AnyDatabase, Opened};
+use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::printable;
 
 /// Check a database against every rule of the format, and against its manifest
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb verify numbers
