@@ -123,7 +123,9 @@ fn read_keys(mut list: KeyList) -> Result<Vec<u64>> {
         if batch.is_empty() {
             return Ok(keys);
         }
-        keys.extend(batch);
+        for line in batch {
+            keys.push(line.map_err(|bad| Failure::Malformed(bad.malformed))?);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
 use crate::input::{Reading, Stream};
-use crate::key::KeyList;
+use crate::key::{BadLine, KeyList};
 
 /// Look up many keys: a line of JSON for each, in the order of the list
 #[derive(Debug, clap::Args)]
@@ -30,6 +30,7 @@ A line is one of
   {\"key\":\"2\",\"len\":3,\"sha256\":\"3fc4cc...\"}                     with --values also \"value_b64\":\"dHdv\"
   {\"key\":\"3\",\"absent\":true}
   {\"key\":\"4\",\"error\":\"corrupt: expected ...\"}
+  {\"key\":\"x\",\"error\":\"malformed: expected a key ...\"}              of a line that is no key
 and is written as soon as the lines that have arrived are answered. Exit codes: 0 done, be keys
 absent or not; 3 or 4 if there was an error, after all other keys.")]
 pub(crate) struct Args {
@@ -71,17 +72,15 @@ impl Args {
         let mut list = KeyList::new(open_list(&self.keys, context)?);
         let mut lines = Lines { args: self, errors: Errors::new(), out: context::stdout() };
         loop {
-            let keys = list.next_batch()?;
-            if keys.is_empty() {
+            let batch = list.next_batch()?;
+            if batch.is_empty() {
                 return Ok(lines.errors.exit());
             }
-            match &opened {
-                Opened::Sharded(snapshot) => lines.of_database(snapshot, &keys)?,
-                Opened::Container(container) => {
-                    for key in keys {
-                        lines.write(key.to_string(), container.get(key, self.chunks.form()))?;
-                    }
-                }
+            // keys between two bad lines are looked up together
+            for run in batch.chunk_by(|one, next| one.is_ok() && next.is_ok()) {
+                let keys: Vec<u64> = run.iter().filter_map(|line| line.as_ref().ok().copied()).collect();
+                lines.of_keys(&opened, &keys)?;
+                run.iter().filter_map(|line| line.as_ref().err()).try_for_each(|bad| lines.of_bad_line(bad))?;
             }
             lines.out.flush().map_err(Failure::stdout)?;
         }
@@ -109,6 +108,22 @@ struct Lines<'a, W> {
 }
 
 impl<W: Write> Lines<'_, W> {
+    fn of_keys(&mut self, opened: &Opened, keys: &[u64]) -> Result<()> {
+        match opened {
+            Opened::Sharded(snapshot) => self.of_database(snapshot, keys),
+            Opened::Container(container) => {
+                let form = self.args.chunks.form();
+                keys.iter().try_for_each(|key| self.write(key.to_string(), container.get(*key, form)))
+            }
+        }
+    }
+
+    fn of_bad_line(&mut self, bad: &BadLine) -> Result<()> {
+        self.errors.note(Exit::Corrupt);
+        let answer = Answer::Failed { key: bad.text.clone(), error: format!("malformed: {}", bad.malformed) };
+        write_line(&mut self.out, &answer)
+    }
+
     fn of_database(&mut self, snapshot: &Snapshot, keys: &[u64]) -> Result<()> {
         let mut remaining = keys.iter();
         let written = snapshot.get_many_with(keys, |_, value| {
