@@ -108,12 +108,37 @@ fn get_many_answers_who_waits_for_an_answer() {
     assert!(child.wait().unwrap().success());
 }
 
+/// Each line is answered, in order; what is wrong with one is said in its place.
 #[test]
-fn a_line_that_is_no_key_is_named() {
+fn a_line_that_is_no_key_is_answered_in_its_place() {
+    let place = Place::new();
+    let long = "1".repeat(5000);
+    let list = format!("\u{feff}5\nfive\n\n8\n-1\n{long}\n0\n9");
+    let keys = place.write("keys.txt", &list);
+    let db = foreign(&place);
+    let from_file = sharddb(["get-many", &db, "--keys", &keys]).expect(3);
+    assert_eq!(from_file.stderr, "");
+    let answers = from_file.json_lines();
+    let keys: Vec<&str> = answers.iter().map(|answer| answer["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["5", "five", "8", "-1", &long[..4096], "0", "9"]);
+    let error = |at: usize| answers[at]["error"].as_str().unwrap_or("").to_string();
+    assert!(error(1).starts_with("malformed: expected a key") && error(1).contains("keys.txt, line 2"), "{}", error(1));
+    assert!(error(3).contains("found \"-1\"") && error(3).contains("line 5"), "{}", error(3));
+    assert!(error(4).contains("4096 bytes") && error(4).contains("line 6"), "{}", error(4));
+    let lens: Vec<_> = answers.iter().map(|answer| answer["len"].as_u64()).collect();
+    assert_eq!(lens, [Some(3), None, Some(2), None, None, Some(3), None]);
+    assert_eq!(answers[6]["absent"], true);
+
+    let from_pipe = sharddb_with_input(["get-many", &db, "--keys", "-"], list.as_bytes()).expect(3);
+    assert_eq!(from_pipe.text().lines().count(), 7);
+}
+
+#[test]
+fn an_export_of_a_list_that_is_no_list_of_keys_is_refused() {
     let place = Place::new();
     let keys = place.write("keys.txt", "5\nfive\n");
-    let run = sharddb(["get-many", &foreign(&place), "--keys", &keys]).expect(3);
-    assert!(run.stderr.contains("found \"five\"") && run.stderr.contains("keys.txt, line 2"), "{}", run.stderr);
+    sharddb(["export", &foreign(&place), "--format", "ndjson", "--keys", &keys])
+        .expect_error(3, &["found \"five\"", "keys.txt, line 2"]);
 }
 
 #[test]
@@ -158,6 +183,72 @@ fn export_writes_every_format() {
     assert!(!place.path("out.bin").exists());
     sharddb(["export", &db, "--format", "dir"]).expect_error(2, &["--output"]);
     sharddb(["export", &db, "--format", "dir", "--output", &place.text("out")]).expect_error(2, &["new or empty"]);
+}
+
+/// A build of an export would give new checks to whatever it holds.
+#[test]
+fn export_compares_checks() {
+    let place = Place::new();
+    let lines: String = (0..300).map(|key| format!("{{\"key\":{key},\"text\":\"value {key}\"}}\n")).collect();
+    let (store, input) = (place.text("store"), place.write("in.ndjson", lines));
+    sharddb(["build", &store, "--input", &input]).expect(0);
+    let path = place.path("store/gen-0000000001/0.shard");
+    let shard = fs::read(&path).unwrap();
+    let at = shard.windows(9).position(|bytes| bytes == b"value 123").unwrap();
+    let mut damaged = shard;
+    damaged[at] ^= 1;
+    fs::remove_file(&path).unwrap(); // read-only
+    fs::write(&path, damaged).unwrap();
+
+    let list = place.write("keys.txt", "5\n123\n");
+    for (more, left) in [(&[][..], 299), (&["--storage", "mmap"], 299), (&["--keys", &list], 1)] {
+        let run = sharddb([&["export", &store, "--format", "ndjson"], more].concat()).expect(3);
+        assert_eq!(run.json_lines().len(), left, "{more:?}");
+        assert!(run.json_lines().iter().all(|line| line["key"] != "123"));
+        assert!(run.stderr.contains("key 123") && run.stderr.contains("sharddb salvage"), "{}", run.stderr);
+    }
+    let run = sharddb(["export", &store, "--format", "ndjson", "--no-verify"]).expect(0);
+    assert_eq!((run.json_lines().len(), run.stderr.as_str()), (300, ""));
+    sharddb(["export", &store, "--format", "ndjson", "--no-verify", "--verify-on-read"]).expect(2);
+}
+
+/// A bad sector under a mapped file ends the process; those that are for damaged files read.
+#[test]
+fn verbs_that_walk_through_everything_read_by_default() {
+    for (verb, default) in [
+        ("verify", "pread"),
+        ("export", "pread"),
+        ("keys", "pread"),
+        ("info", "pread"),
+        ("plan", "pread"),
+        ("import", "pread"),
+        ("get", "mmap"),
+        ("get-many", "mmap"),
+        ("bench", "mmap"),
+    ] {
+        let help = sharddb([verb, "--help"]).expect(0);
+        let storage = help.text().split("--storage").nth(1).unwrap().split("--sharding").next().unwrap();
+        assert!(storage.contains(&format!("[default: {default}]")) && storage.contains("SIGBUS"), "{verb}: {storage}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_export_maps_no_shard_by_default() {
+    let place = Place::new();
+    let store = place.text("store");
+    place.write("in/7", vec![b'x'; 1 << 20]); // more than any pipe holds
+    sharddb(["build", &store, "--input", &place.text("in")]).expect(0);
+    for (more, mapped) in [(&[][..], false), (&["--storage", "mmap"], true)] {
+        let mut child = command([&["export", &store, "--format", "bin"], more].concat()).spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut stdout, &mut byte).unwrap(); // now it waits for room in the pipe
+        let maps = fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+        assert_eq!(maps.contains("0.shard"), mapped, "{more:?}");
+        drop(stdout);
+        child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -4,23 +4,24 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use sharddb::container::{Container, Form, bcolz, zarr};
-use sharddb::{Entry, Shard, ShardNumber, Snapshot};
+use sharddb::container::{Container, bcolz, zarr};
+use sharddb::{Entry, ErrorKind, Shard, ShardNumber, Snapshot, Value};
 
-use crate::chunks::Chunks;
+use crate::chunks::{self, Chunks};
 use crate::commands::get_many;
 use crate::commands::zarr::go_on;
 use crate::context::{Context, Errors, warn};
-use crate::database::{AnyDatabase, Opened};
+use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 use crate::input::Format;
 use crate::key::KeyList;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Sources};
 
 /// Write the pairs out again, in a format that build reads
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb export numbers --format ndjson
@@ -35,8 +36,12 @@ Pairs come in storage order. Bytes that belong before a value are exported too: 
 a file 7 beside 7.index, bin cannot hold them and says so. build of an export, with the same options
 and --info, gives the same bytes.
 
-A bad entry is told on standard error, and the rest goes on; the exit code is 3 then. With --keys
-it is 1 if some were absent.")]
+Every stored check is compared, and every chunk of an array decoded: a build of the export would give
+new checks to damaged bytes. --no-verify leaves that out. A bad entry is left out and named on standard
+error, and the rest goes on; the exit code is 3 then. With --keys it is 1 if some were absent.
+
+A file at --output is replaced when all is written, and keeps its mode; a link is followed. It must not
+be in DB.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
@@ -49,6 +54,9 @@ pub(crate) struct Args {
     /// Only these keys, one a line, decimal or 0x hex; - is standard input
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
+    /// Do not compare the stored checks, nor decode the chunks of an array
+    #[arg(long, conflicts_with = "verify_on_read")]
+    no_verify: bool,
     #[command(flatten)]
     chunks: Chunks,
 }
@@ -79,7 +87,8 @@ impl Args {
             Target::Bin2 => Format::Bin2,
             Target::Zarr | Target::Bcolz => return self.give_back(context),
         };
-        let opened = self.database.open()?;
+        let opened = self.database.verifying(!self.no_verify).open()?;
+        self.sources(&opened).refuse(&self.output)?;
         let wanted = match &self.keys {
             Some(path) => Some(read_keys(KeyList::new(get_many::open_list(path, context)?))?),
             None => None,
@@ -90,14 +99,37 @@ impl Args {
             (Opened::Sharded(snapshot), Some(wanted)) => export.some(snapshot, wanted)?,
             (Opened::Sharded(snapshot), None) => export.all(snapshot)?,
             (Opened::Container(container), Some(wanted)) => {
-                export.chunks(&**container, self.chunks.form(), &mut wanted.into_iter().map(Ok))?;
+                export.chunks(&|key| self.chunk(&**container, key), &mut wanted.into_iter().map(Ok))?;
             }
             (Opened::Container(container), None) => {
-                export.chunks(&**container, self.chunks.form(), &mut container.keys())?;
+                export.chunks(&|key| self.chunk(&**container, key), &mut container.keys())?;
             }
         }
         export.output.finish()?;
+        if let (Opened::Sharded(_), Exit::Corrupt) = (&opened, export.errors.exit()) {
+            self.suggest_salvage();
+        }
         Ok(export.errors.exit())
+    }
+
+    fn sources(&self, opened: &Opened) -> Sources {
+        let shards = match opened {
+            Opened::Sharded(snapshot) => Some(snapshot.shards_directory()),
+            Opened::Container(_) => None,
+        };
+        Sources::of(shards.into_iter().chain([self.database.path()]))
+    }
+
+    fn chunk<'a>(&self, container: &'a dyn Container, key: u64) -> sharddb::Result<Option<Value<'a>>> {
+        match self.no_verify {
+            true => container.get(key, self.chunks.form()),
+            false => chunks::get_verified(container, key, self.chunks.form()),
+        }
+    }
+
+    fn suggest_salvage(&self) {
+        let db = self.database.path().display();
+        warn(format_args!("sharddb: some of {db} is damaged: sharddb salvage {db} OUT saves all that can be proved"));
     }
 
     /// The array that was imported into the store.
@@ -105,11 +137,22 @@ impl Args {
         if self.keys.is_some() || self.output == Path::new("-") {
             return Err(Failure::usage("expected --output with a new directory, and all keys, for an array"));
         }
-        let snapshot = self.database.open_database()?;
+        let snapshot = self.database.verifying(!self.no_verify).open_database()?;
+        Sources::of([self.database.path(), snapshot.shards_directory()]).refuse(&self.output)?;
         let _cleanup = context.interrupt.cleanup();
-        let chunks = match self.format {
-            Target::Bcolz => bcolz::export(&snapshot, &self.output, |_, _| go_on(context))?,
-            _ => zarr::export(&snapshot, &self.output, |_, _| go_on(context))?,
+        let written = match self.format {
+            Target::Bcolz => bcolz::export(&snapshot, &self.output, |_, _| go_on(context)),
+            _ => zarr::export(&snapshot, &self.output, |_, _| go_on(context)),
+        };
+        let chunks = match written {
+            Ok(chunks) => chunks,
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                let mut errors = Errors::new();
+                errors.tell(&error);
+                self.suggest_salvage();
+                return Ok(errors.exit());
+            }
+            Err(error) => return Err(error.into()),
         };
         context.say(format_args!("{} chunks in {}", grouped(chunks), self.output.display()));
         Ok(Exit::Done)
@@ -159,16 +202,15 @@ impl Export<'_> {
     }
 
     /// The chunks of a container, those that are there.
-    fn chunks(
+    fn chunks<'a>(
         &mut self,
-        container: &dyn Container,
-        form: Form,
+        get: &dyn Fn(u64) -> sharddb::Result<Option<Value<'a>>>,
         keys: &mut dyn Iterator<Item = sharddb::Result<u64>>,
     ) -> Result<()> {
         let mut absent = 0;
         for key in keys {
             self.context.check_cancel()?;
-            match key.and_then(|key| Ok((key, container.get(key, form)?))) {
+            match key.and_then(|key| Ok((key, get(key)?))) {
                 Ok((key, Some(chunk))) => self.output.write(key, &[], &chunk)?,
                 Ok((_, None)) => absent += 1,
                 Err(error) => self.errors.tell(&error),

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sharddb::container::Form;
-use sharddb::{BulkLoader, Encoding};
+use sharddb::container::{Container, Form};
+use sharddb::{BulkLoader, Encoding, Value};
 
+use crate::chunks::get_verified;
 use crate::context::Context;
-use crate::database::{Column, Opened, Opening};
+use crate::database::{Column, Opened, Opening, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
+use crate::output::Sources;
 
 /// Build a generation from the chunks of an array or another container, byte for byte, and publish it
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb import volume.zarr store
@@ -21,12 +24,19 @@ Examples:
   sharddb import trades prices --column price    of a bcolz table one column
 
 The info of the store keeps what the source says of itself, so that export gives it back with every
-byte of its chunks.")]
+byte of its chunks. Each chunk is decoded, so that a damaged one is an error; one in a codec that is
+not supported is taken as it is, and with --no-verify all are.
+
+Exit codes: 0 published, 2 usage, 3 a corrupt chunk, 4 not found,
+no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The array or other container
     source: PathBuf,
     /// The store; made if there is none
     store: PathBuf,
+    /// Do not decode the chunks
+    #[arg(long)]
+    no_verify: bool,
     #[command(flatten)]
     column: Column,
     #[command(flatten)]
@@ -41,17 +51,19 @@ impl Args {
                 self.source.display()
             )));
         };
+        Sources::of([&self.source]).refuse(&self.store)?;
         let mut options = BulkLoader::options();
         options.data_encoding(Encoding::Raw).cancel(Arc::clone(context.interrupt.cancel()));
         if let Some((member, metadata)) = source.preserved() {
-            options.info(format!("{{\"{member}\": {metadata}}}"));
+            // the sharding is at the top: what has that name in the metadata is none
+            options.info(format!("{{\"{member}\": {metadata}, \"sharding\": null}}"));
         }
         let _cleanup = context.interrupt.cleanup();
         let mut loader = options.create(&self.store)?;
         for key in source.keys() {
             context.check_cancel()?;
             let key = key?;
-            if let Some(encoded) = source.get(key, Form::Encoded)? {
+            if let Some(encoded) = self.chunk(&*source, key)? {
                 loader.insert(key, &encoded)?;
             }
         }
@@ -59,5 +71,12 @@ impl Args {
         let (keys, generation) = (grouped(published.keys), published.generation);
         context.say(format_args!("{keys} chunks in {}, {generation}", self.store.display()));
         Ok(Exit::Done)
+    }
+
+    fn chunk<'a>(&self, source: &'a dyn Container, key: u64) -> sharddb::Result<Option<Value<'a>>> {
+        match self.no_verify {
+            true => source.get(key, Form::Encoded),
+            false => get_verified(source, key, Form::Encoded),
+        }
     }
 }
