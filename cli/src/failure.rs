@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// An input breaks a rule of its format.
     Malformed(Malformed),
+    /// The inputs have no pairs, and the store has some.
+    NoPairs(String),
     /// A file or stream could not be read or written.
     Io {
         /// What was tried and on what: "read a.bin".
@@ -91,7 +93,7 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Failure::Usage(_) => Exit::Usage,
-            Failure::Malformed(_) => Exit::Corrupt,
+            Failure::Malformed(_) | Failure::NoPairs(_) => Exit::Corrupt,
             Failure::Io { .. } => Exit::Io,
             Failure::BrokenPipe => Exit::Done,
             Failure::Cancelled => Exit::Interrupted,
@@ -114,7 +116,7 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(message) => f.write_str(message),
+            Failure::Usage(message) | Failure::NoPairs(message) => f.write_str(message),
             Failure::Malformed(malformed) => malformed.fmt(f),
             Failure::Io { what, source } => write!(f, "cannot {what}: {source}"),
             Failure::BrokenPipe => f.write_str("the reader of the output has gone"),
@@ -164,6 +166,7 @@ mod tests {
         let cases = [
             (Failure::usage("x"), Exit::Usage),
             (Failure::malformed("a.bin", Place::Byte(3), "x"), Exit::Corrupt),
+            (Failure::NoPairs("x".to_string()), Exit::Corrupt),
             (Failure::io("open", Path::new("a.bin"), source()), Exit::Io),
             (Failure::stdout(source()), Exit::Io),
             (Failure::stdout(io::ErrorKind::BrokenPipe.into()), Exit::Done),

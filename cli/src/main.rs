@@ -2,6 +2,7 @@
 //!
 //! Data goes to standard output, words to standard error. What a run ends with is an [`Exit`].
 
+mod allow_empty;
 mod bar;
 mod bench;
 mod chunks;

@@ -164,6 +164,81 @@ fn an_empty_input_publishes_an_empty_generation() {
     assert_eq!(sharddb(["generations", &place.text("store")]).expect(0).text().lines().count(), 3);
 }
 
+/// A pipe whose writer failed, an empty directory, a closed standard input: none of them is a reason to drop all pairs.
+#[test]
+fn nothing_replaces_something_only_when_allowed() {
+    let place = Place::new();
+    let (store, input) = (place.text("store"), place.write("in.ndjson", PAIRS));
+    fs::create_dir(place.path("none")).unwrap();
+    sharddb(["build", &store, "--input", &input]).expect(0);
+    let before = place.files("store/gen-0000000001");
+    let (empty, none) = (place.write("empty.bin", ""), place.text("none"));
+    let cases: [(&[&str], &str); 3] = [
+        (&["--input", "-", "--format", "bin"], "standard input"),
+        (&["--input", &empty, "-", "--format", "bin2"], "standard input"),
+        (&["--input", &none], "none"),
+    ];
+    for (args, name) in cases {
+        let args = [&["build", &store, "--keep", "1"], args].concat();
+        sharddb(&args).expect_error(3, &["found none", name, "--allow-empty"]);
+        sharddb_with_input(&args, b"").expect_error(3, &["found none", name, "--allow-empty"]);
+    }
+    assert_eq!(sharddb(["generations", &store]).expect(0).text(), "gen-0000000001  current\n");
+    assert!(place.files("store/gen-0000000001") == before);
+    assert_eq!(sharddb(["get", &store, "7"]).expect(0).text(), "seven");
+
+    let run = sharddb(["build", &store, "--input", &none, "--allow-empty"]).expect(0);
+    assert!(run.stderr.contains("0 keys") && run.stderr.contains("no pairs in"), "{}", run.stderr);
+    sharddb(["get", &store, "7"]).expect(1);
+    // there is nothing to lose now
+    sharddb(["build", &store, "--input", &none]).expect(0);
+    assert_eq!(sharddb(["generations", &store]).expect(0).text().lines().count(), 3);
+}
+
+#[test]
+fn what_is_closed_is_as_empty() {
+    let place = Place::new();
+    let (store, input) = (place.text("store"), place.write("in.ndjson", PAIRS));
+    sharddb(["build", &store, "--input", &input]).expect(0);
+    let script = "exec \"$@\" <&-";
+    let args = ["-c", script, "sh", env!("CARGO_BIN_EXE_sharddb"), "build", &store, "--input", "-", "--format", "bin"];
+    let run: common::Run = std::process::Command::new("sh").args(args).output().unwrap().into();
+    assert!(matches!(run.code, Some(3 | 4)), "{run:?}");
+    assert_eq!(sharddb(["generations", &store]).expect(0).text(), "gen-0000000001  current\n");
+}
+
+/// A generation that cannot be read may have pairs; one whose shards are damaged has what its manifest says.
+#[test]
+fn nothing_does_not_replace_something_damaged() {
+    let place = Place::new();
+    let (store, input) = (place.text("store"), place.write("in.ndjson", PAIRS));
+    sharddb(["build", &store, "--input", &input]).expect(0);
+    let info = place.path("store/gen-0000000001/info");
+    fs::remove_file(&info).unwrap();
+    fs::write(&info, "{").unwrap();
+    sharddb(["build", &store, "--input", "-", "--format", "bin"]).expect_error(3, &["--allow-empty"]);
+    sharddb(["build", &store, "--input", "-", "--format", "bin", "--allow-empty"]).expect(0);
+}
+
+/// The new shards would not be where such an info says.
+#[test]
+fn the_info_of_a_volume_is_refused() {
+    let place = Place::new();
+    let input = place.write("in.ndjson", PAIRS);
+    let scale = |key: &str| format!("{{\"key\": \"{key}\", \"sharding\": {SHARDING}}}");
+    let one = place.write("one", format!("{{\"type\": \"image\", \"scales\": [{}]}}", scale("s0")));
+    let two = place.write("two", format!("{{\"a/b\": {}, \"scales\": [{{}}, {}]}}", scale("s0"), scale("s1")));
+    let store = place.text("store");
+    for (info, members) in [(&one, &["/scales/0"][..]), (&two, &["/a~1b", "/scales/1"])] {
+        for more in [&[][..], &["--sharding", SHARDING], &["--profile", "remote"]] {
+            let args = [&["build", &store, "--input", &input, "--info", info], more].concat();
+            let run = sharddb(args).expect_error(2, members);
+            assert!(run.stderr.contains("volume") && run.stderr.contains("\"sharding\""), "{}", run.stderr);
+            assert!(!place.path("store").exists());
+        }
+    }
+}
+
 #[test]
 fn a_key_that_comes_twice() {
     let place = Place::new();

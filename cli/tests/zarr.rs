@@ -183,3 +183,89 @@ fn verbs_that_want_a_database_say_so() {
     sharddb(["get", &plain(), "1", "--prefix", "4"]).expect_error(2, &["--prefix is for databases"]);
     sharddb(["keys", &plain(), "--shard", "0"]).expect_error(2, &["--shard is for databases"]);
 }
+
+/// A copy of an array, with the metadata changed by `edit`.
+fn copy_of(place: &Place, array: &str, edit: impl Fn(&mut Json)) -> String {
+    let copy = place.text("copy.zarr");
+    for entry in walk(Path::new(array)) {
+        let name = entry.strip_prefix(array).unwrap();
+        place.write(&format!("copy.zarr/{}", name.display()), fs::read(&entry).unwrap());
+    }
+    let mut metadata = serde_json::from_slice(&fs::read(place.path("copy.zarr/zarr.json")).unwrap()).unwrap();
+    edit(&mut metadata);
+    place.write("copy.zarr/zarr.json", metadata.to_string());
+    copy
+}
+
+fn walk(directory: &Path) -> Vec<std::path::PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
+
+/// The chunks of a gzip array have the CRC-32 of gzip.
+#[test]
+fn import_and_export_decode_what_they_copy() {
+    let place = Place::new();
+    let array = copy_of(&place, &data("arrays/zp_2d_u16_gzip_start.zarr"), |_| {});
+    let key = sharddb(["keys", &array]).expect(0).text().lines().next().unwrap().to_string();
+    let located = sharddb(["get", &array, &key]).expect(0).stdout;
+    let shard = walk(&place.path("copy.zarr/c")).into_iter().find_map(|path| {
+        let bytes = fs::read(&path).unwrap();
+        let at = bytes.windows(located.len()).position(|window| window == located)?;
+        Some((path, bytes, at))
+    });
+    let (path, mut bytes, at) = shard.unwrap();
+    bytes[at + located.len() - 8] ^= 1; // RFC 1952: the CRC-32 is the first half of the last eight bytes
+    fs::write(path, bytes).unwrap();
+
+    let store = place.text("store");
+    sharddb(["import", &array, &store]).expect_error(3, &[&format!("key {key}")]);
+    sharddb(["import", &array, &store, "--no-verify"]).expect(0);
+    let all = sharddb(["keys", &array]).expect(0).text().lines().count();
+    let run = sharddb(["export", &array, "--format", "ndjson"]).expect(3);
+    assert_eq!(run.json_lines().len(), all - 1);
+    assert!(run.stderr.contains(&format!("key {key}")), "{}", run.stderr);
+    let run = sharddb(["export", &array, "--format", "ndjson", "--no-verify"]).expect(0);
+    assert_eq!(run.json_lines().len(), all);
+}
+
+#[test]
+fn an_array_may_have_an_attribute_of_any_name() {
+    let place = Place::new();
+    let spec = serde_json::from_str::<Json>(common::SHARDING).unwrap();
+    let array =
+        copy_of(&place, &plain(), |metadata| metadata["attributes"] = json!({"sharding": spec, "x": {"sharding": 1}}));
+    let (store, again) = (place.text("store"), place.text("again.zarr"));
+    sharddb(["import", &array, &store]).expect(0);
+    let keys = |path: &str| sharddb(["keys", path]).expect(0).text().lines().count();
+    assert_eq!(keys(&store), keys(&array));
+    sharddb(["export", &store, "--format", "zarr", "--output", &again]).expect(0);
+    let read = |path: &str| serde_json::from_slice::<Json>(&fs::read(place.path(path)).unwrap()).unwrap();
+    assert_eq!(read("again.zarr/zarr.json")["attributes"], read("copy.zarr/zarr.json")["attributes"]);
+}
+
+#[test]
+fn an_array_without_chunks_does_not_replace_one_with_chunks() {
+    let place = Place::new();
+    let store = place.text("store");
+    sharddb(["import", &plain(), &store]).expect(0);
+    fs::create_dir(place.path("empty.zarr")).unwrap();
+    fs::copy(Path::new(&plain()).join("zarr.json"), place.path("empty.zarr/zarr.json")).unwrap();
+    let empty = place.text("empty.zarr");
+    sharddb(["import", &empty, &store]).expect_error(3, &["empty.zarr", "--allow-empty"]);
+    assert_ne!(sharddb(["keys", &store]).expect(0).text(), "");
+    sharddb(["import", &empty, &store, "--allow-empty"]).expect(0);
+    assert_eq!(sharddb(["keys", &store]).expect(0).text(), "");
+    sharddb(["import", &empty, &store]).expect(0);
+}
+
+#[test]
+fn an_array_is_not_imported_into_itself() {
+    let place = Place::new();
+    let array = copy_of(&place, &plain(), |_| {});
+    let before = place.files("copy.zarr");
+    for store in ["copy.zarr", "copy.zarr/store", "copy.zarr/c/x/y"] {
+        sharddb(["import", &array, &place.text(store)]).expect_error(2, &["outside"]);
+    }
+    assert!(place.files("copy.zarr") == before);
+}

@@ -14,6 +14,7 @@ use sharddb::{
     Store, ValueAlignment,
 };
 
+use crate::allow_empty::AllowEmpty;
 use crate::bar::{Bar, Status};
 use crate::commands::gc;
 use crate::context::Context;
@@ -21,6 +22,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 use crate::input::{Format, Input, InputProgress, Reading, Sink, Skipped};
+use crate::output::Sources;
 use crate::sharding;
 use crate::size::Size;
 
@@ -44,7 +46,14 @@ Inputs (the format is plain from the name: a directory, .ndjson or .jsonl, .bin,
   bin2    key, prefix length, length, prefix, bytes
 
 A malformed record is an error that names its place, and nothing is published. Readers see the old
-generation or the new one. The same pairs and options give the same bytes.")]
+generation or the new one. The same pairs and options give the same bytes.
+
+Inputs without a pair are an error where the store has pairs: a pipe whose writer failed looks like
+an empty input. --allow-empty publishes them all the same. STORE must not be inside of an input, and
+an info that is of a volume (its \"sharding\" is nested, as at /scales/0) cannot be given.
+
+Exit codes: 0 published, 2 usage, 3 malformed or corrupt, or no pairs where the store has some, 4 not
+found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store; made if there is none
     store: PathBuf,
@@ -56,7 +65,8 @@ pub(crate) struct Args {
     /// The sharding specification: the JSON object, or a file that is or has it. Default: planned for the pairs
     #[arg(long, value_name = "FILE|JSON", conflicts_with = "profile")]
     sharding: Option<String>,
-    /// An info whose other members are kept; its "sharding" holds unless --sharding or --profile is given
+    /// An info whose other members are kept; its "sharding", a member at the top, holds unless --sharding or
+    /// --profile is given
     #[arg(long, value_name = "FILE")]
     info: Option<PathBuf>,
     /// What the reads will be like, to plan for: local, remote or cloudvolume. Default: local
@@ -86,6 +96,8 @@ pub(crate) struct Args {
     /// Afterwards remove all generations but the N newest that nobody reads
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
+    #[command(flatten)]
+    allow_empty: AllowEmpty,
 }
 
 /// How inputs are read.
@@ -162,6 +174,7 @@ impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let begun = Instant::now();
         let inputs = self.inputs.resolve(&self.input)?;
+        Sources::of(inputs.iter().filter_map(Input::directory)).refuse(&self.store)?;
         let reading = self.inputs.reading(context);
         let progress = Progress::new(&reading);
         let mut options = self.options()?;
@@ -170,14 +183,21 @@ impl Args {
         let _cleanup = context.interrupt.cleanup(); // until the loader has removed its files
         let bar = if context.quiet { Bar::hidden() } else { progress.bar() };
         let mut loader = options.create(&self.store)?;
+        let mut counted = Counted { loader: &mut loader, pairs: 0 };
         let mut skipped = Skipped::default();
         for input in &inputs {
-            skipped.files += input.read(&reading, &mut loader)?.files;
+            skipped.files += input.read(&reading, &mut counted)?.files;
         }
+        let pairs = counted.pairs;
         progress.all_read();
+        let names = inputs.iter().map(Input::name).collect::<Vec<_>>().join(", ");
+        self.allow_empty.check(pairs, &names, &self.store)?;
         let published = loader.finish()?;
         drop(bar);
 
+        if pairs == 0 {
+            context.say(format_args!("found no pairs in {names}"));
+        }
         context.say(summary(&published, begun));
         if skipped.files > 0 {
             context.say(format_args!("skipped {} files that hold no pair", grouped(skipped.files)));
@@ -302,6 +322,24 @@ fn name_of(phase: BuildPhase) -> &'static str {
         BuildPhase::Merge => "merge",
         BuildPhase::Write => "write",
         BuildPhase::Publish => "publish",
+    }
+}
+
+/// A loader, and how many pairs it was given.
+struct Counted<'a> {
+    loader: &'a mut BulkLoader,
+    pairs: u64,
+}
+
+impl Sink for Counted<'_> {
+    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
+        self.pairs += 1;
+        Sink::insert(self.loader, key, prefix, value)
+    }
+
+    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        self.pairs += 1;
+        Sink::insert_reader(self.loader, key, prefix_len, value_len, reader)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sharddb::container::{Container, Form};
 use sharddb::{BulkLoader, Encoding, Value};
 
+use crate::allow_empty::AllowEmpty;
 use crate::chunks::get_verified;
 use crate::context::Context;
 use crate::database::{Column, Opened, Opening, by_reading};
@@ -27,7 +28,7 @@ The info of the store keeps what the source says of itself, so that export gives
 byte of its chunks. Each chunk is decoded, so that a damaged one is an error; one in a codec that is
 not supported is taken as it is, and with --no-verify all are.
 
-Exit codes: 0 published, 2 usage, 3 a corrupt chunk, 4 not found,
+Exit codes: 0 published, 2 usage, 3 a corrupt chunk, or no chunk where the store has some, 4 not found,
 no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The array or other container
@@ -37,6 +38,8 @@ pub(crate) struct Args {
     /// Do not decode the chunks
     #[arg(long)]
     no_verify: bool,
+    #[command(flatten)]
+    allow_empty: AllowEmpty,
     #[command(flatten)]
     column: Column,
     #[command(flatten)]
@@ -60,13 +63,16 @@ impl Args {
         }
         let _cleanup = context.interrupt.cleanup();
         let mut loader = options.create(&self.store)?;
+        let mut chunks = 0;
         for key in source.keys() {
             context.check_cancel()?;
             let key = key?;
             if let Some(encoded) = self.chunk(&*source, key)? {
                 loader.insert(key, &encoded)?;
+                chunks += 1;
             }
         }
+        self.allow_empty.check(chunks, &self.source.display().to_string(), &self.store)?;
         let published = loader.finish()?;
         let (keys, generation) = (grouped(published.keys), published.generation);
         context.say(format_args!("{keys} chunks in {}, {generation}", self.store.display()));

@@ -171,6 +171,16 @@ impl Input {
         Ok(Input { path: Some(path.to_path_buf()), format })
     }
 
+    /// What messages call it: its path as the user wrote it.
+    pub(crate) fn name(&self) -> String {
+        self.path.as_ref().map_or_else(|| "standard input".to_string(), |path| path.display().to_string())
+    }
+
+    /// Its path if it is a directory.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.path.as_deref().filter(|_| self.format == Format::Dir)
+    }
+
     /// How the input is written.
     pub(crate) fn format(&self) -> Format {
         self.format
