@@ -35,7 +35,10 @@ pub(crate) fn canonical(text: &str) -> Option<u64> {
 pub(crate) struct KeyList {
     stream: Stream,
     line: u64,
+    /// The line, or the beginning of one that is too long.
     buffer: Vec<u8>,
+    /// The line has not ended where the buffer does.
+    is_cut: bool,
 }
 
 /// A line of a list that is no key.
@@ -57,7 +60,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 impl KeyList {
     pub(crate) fn new(stream: Stream) -> KeyList {
-        KeyList { stream, line: 0, buffer: Vec::new() }
+        KeyList { stream, line: 0, buffer: Vec::new(), is_cut: false }
     }
 
     /// The next lines, as many as have arrived: a caller that writes a key and waits for its answer gets it.
@@ -80,6 +83,7 @@ impl KeyList {
         let read = (&mut self.stream).take(LONGEST_LINE).read_until(b'\n', &mut self.buffer);
         let read = read.map_err(|error| self.stream.failure(error))?;
         self.line += 1;
+        self.is_cut = read as u64 == LONGEST_LINE && !self.buffer.ends_with(b"\n");
         if self.line == 1 && self.buffer.starts_with(BYTE_ORDER_MARK) {
             self.buffer.drain(..BYTE_ORDER_MARK.len());
         }
@@ -88,7 +92,7 @@ impl KeyList {
 
     /// The key of the line that was read; `None` of white space.
     fn parse_line(&mut self) -> Result<Option<Listed>> {
-        if self.buffer.len() as u64 == LONGEST_LINE && !self.buffer.ends_with(b"\n") && self.skip_line()? {
+        if self.is_cut && self.skip_line()? {
             let message = format!("expected one key a line, found a line of more than {LONGEST_LINE} bytes");
             return Ok(Some(Err(self.bad_line(message))));
         }
@@ -169,12 +173,14 @@ mod tests {
     #[test]
     fn a_bad_line_is_named_and_the_rest_is_read() {
         let long = format!("1\n{}\n2", "1".repeat(5000));
+        let marked = format!("\u{feff}{}\n2", "1".repeat(5000));
         let cases = [
             ("x", "x", 1, 0),
             ("1\n\n2 3\n4", "2 3", 3, 2),
             ("1\n\u{feff}2\n3", "\u{feff}2", 2, 2),
             ("\u{feff}\u{feff}1\n3", "\u{feff}1", 1, 1),
             (&long, &"1".repeat(4096), 2, 2),
+            (&marked, &"1".repeat(4093), 1, 1),
         ];
         for (text, bad, at, good) in cases {
             let (found, rest): (Vec<_>, Vec<_>) = lines(text).into_iter().partition(Result::is_err);

@@ -49,11 +49,11 @@ A malformed record is an error that names its place, and nothing is published. R
 generation or the new one. The same pairs and options give the same bytes.
 
 Inputs without a pair are an error where the store has pairs: a pipe whose writer failed looks like
-an empty input. --allow-empty publishes them all the same. STORE must not be inside of an input, and
-an info that is of a volume (its \"sharding\" is nested, as at /scales/0) cannot be given.
+an empty input. --allow-empty publishes them all the same. STORE must not be inside of an input,
+and the info of a volume (its \"sharding\" is nested, as at /scales/0) cannot be given.
 
-Exit codes: 0 published, 2 usage, 3 malformed or corrupt, or no pairs where the store has some, 4 not
-found, no space, or another writer is at work.")]
+Exit codes: 0 published, 2 usage, 3 malformed or corrupt, or no pairs where the store has some,
+4 not found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store; made if there is none
     store: PathBuf,

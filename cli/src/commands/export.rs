@@ -36,12 +36,13 @@ Pairs come in storage order. Bytes that belong before a value are exported too: 
 a file 7 beside 7.index, bin cannot hold them and says so. build of an export, with the same options
 and --info, gives the same bytes.
 
-Every stored check is compared, and every chunk of an array decoded: a build of the export would give
-new checks to damaged bytes. --no-verify leaves that out. A bad entry is left out and named on standard
-error, and the rest goes on; the exit code is 3 then. With --keys it is 1 if some were absent.
+Every stored check is compared, and every chunk of an array decoded: a build of the export would
+give new checks to damaged bytes. --no-verify skips that. A bad entry is left out and named on
+standard error, and the rest goes on; the exit code is 3 then. With --keys it is 1 if some were
+absent.
 
-A file at --output is replaced when all is written, and keeps its mode; a link is followed. It must not
-be in DB.")]
+A file at --output is replaced when all is written, and keeps its mode; a link is followed. It must
+not be in DB.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,

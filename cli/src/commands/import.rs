@@ -25,11 +25,11 @@ Examples:
   sharddb import trades prices --column price    of a bcolz table one column
 
 The info of the store keeps what the source says of itself, so that export gives it back with every
-byte of its chunks. Each chunk is decoded, so that a damaged one is an error; one in a codec that is
-not supported is taken as it is, and with --no-verify all are.
+byte of its chunks. Each chunk is decoded, so that a damaged one is an error; one in a codec that
+is not supported is taken as it is, and with --no-verify all are.
 
-Exit codes: 0 published, 2 usage, 3 a corrupt chunk, or no chunk where the store has some, 4 not found,
-no space, or another writer is at work.")]
+Exit codes: 0 published, 2 usage, 3 a corrupt chunk, or no chunk where the store has some, 4 not
+found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The array or other container
     source: PathBuf,

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Draw the histograms into this file
+    /// Draw the histograms into this file, which must not be in DB; - is standard output
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }

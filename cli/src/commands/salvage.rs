@@ -37,8 +37,8 @@ describes the volume, which OUT is not.
 What is lost is a line of JSON each; without a key it is all of a minishard or shard:
   {\"shard\":1,\"minishard\":7,\"key\":\"42\",\"reason\":\"value-check\",\"message\":\"..\",\"file\":\"..\",\"offset\":56}
 
-FILE is written when OUT is published, in the place of a file of that name, which keeps its mode. OUT
-and FILE must not be in DB. A salvage that was interrupted can be repeated.
+FILE is replaced when OUT is published, and keeps its mode. OUT and FILE must not be in DB. A
+salvage that was interrupted can be repeated.
 
 Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or too little is sound to
 begin, 2 usage, or OUT is there already, 4 not found, no space and other I/O.")]

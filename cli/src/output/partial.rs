@@ -85,11 +85,17 @@ impl Drop for Partial {
 }
 
 /// What a path leads to when the links at its end are followed; there may be nothing yet.
+///
+/// Errors: `Io` for links in a circle, and for one that the kernel does not follow: in /tmp, one of another user.
 pub(super) fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..MOST_LINKS {
         if !path.is_symlink() {
             return Ok(path);
+        }
+        match path.metadata() {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
         let link = fs::read_link(&path)?;
         path = path.parent().unwrap_or(Path::new("")).join(link);
