@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     Corrupt = 3,
     /// The operating system said no: not found, no space, locked.
     Io = 4,
+    /// A bug in this program, not in the data: `EX_SOFTWARE` of sysexits.h.
+    Internal = 70,
     /// SIGINT.
     Interrupted = 130,
     /// SIGTERM.

@@ -108,7 +108,8 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
         ErrorKind::InvalidInput => Exit::Usage,
         ErrorKind::Io | ErrorKind::Locked | ErrorKind::GenerationGone => Exit::Io,
         ErrorKind::Cancelled => Exit::Interrupted,
-        // Corrupt, TooLarge, InvalidSpec, Unsupported, DuplicateKey, OutOfOrder, Internal, and kinds of later versions
+        ErrorKind::Internal => Exit::Internal,
+        // Corrupt, TooLarge, InvalidSpec, Unsupported, DuplicateKey, OutOfOrder, and kinds of later versions
         _ => Exit::Corrupt,
     }
 }
@@ -191,7 +192,7 @@ mod tests {
             (ErrorKind::OutOfOrder, 3),
             (ErrorKind::InvalidInput, 2),
             (ErrorKind::Cancelled, 130),
-            (ErrorKind::Internal, 3),
+            (ErrorKind::Internal, 70),
         ];
         for (kind, code) in cases {
             assert_eq!(exit_of(kind).code(), code, "{kind}");

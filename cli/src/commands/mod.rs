@@ -55,7 +55,8 @@ bloscpack files and with --column bcolz tables too; for the other verbs import m
 them. KEY is decimal or 0x hex.
 
 Exit codes: 0 done or found, 1 absent, 2 usage, 3 corrupt, unsupported or malformed (or findings of
-verify), 4 not found, no space, locked and other I/O, 130 and 143 on SIGINT and SIGTERM.";
+verify), 4 not found, no space, locked and other I/O, 70 a bug in sharddb, 130 and 143 on SIGINT and
+SIGTERM.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
