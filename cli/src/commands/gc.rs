@@ -19,8 +19,8 @@ Examples:
 The current generation is never removed, nor one that some process has open. One that cannot be
 removed does not keep the others: it is named, and the exit code is 4.
 
-Exit codes: 0 done, 2 no store, 3 current names no generation that is there, 4 a generation could not
-be removed, not found, or another writer is at work.")]
+Exit codes: 0 done, 2 no store, 3 current names no generation that is there, 4 a generation could
+not be removed, not found, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store
     store: PathBuf,
