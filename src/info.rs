@@ -3,6 +3,7 @@
 //! Where the specification stands in it (at the top, or nested where a JSON pointer finds it), where the shards
 //! then lie, and what our own member "sharddb" says. All other members are somebody else's and kept as given.
 
+use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::value::RawValue;
@@ -17,6 +18,9 @@ pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
 /// A given one is refused that would leave no room for what is added: our members, and white space.
 const MAX_GIVEN_BYTES: u64 = MAX_BYTES / 2;
+
+/// Nested specifications that a message names.
+const NAMED: usize = 8;
 
 /// What an `info` says about one sharded data set.
 #[derive(Clone, Debug)]
@@ -37,7 +41,10 @@ impl Info {
         match pointer {
             Some(pointer) => match json::pointer(root, pointer)? {
                 Some(parent) => Info::of_parent(parent, pointer),
-                None => Err(Error::invalid_spec(format!("expected a value at {pointer} of the info, found none"))),
+                None => {
+                    let place = json::excerpt(pointer);
+                    Err(Error::invalid_spec(format!("expected a value at {place} of the info, found none")))
+                }
             },
             None if has_sharding(root)? => Info::of_parent(root, ""),
             None => Info::of_only_nested(root),
@@ -45,25 +52,29 @@ impl Info {
     }
 
     fn of_only_nested(root: &RawValue) -> Result<Info> {
-        let mut pointers = Vec::new();
-        find_nested(root, String::new(), &mut pointers);
-        match pointers.as_slice() {
+        let found = json::objects_with(root, "sharding", NAMED)?;
+        match found.first.as_slice() {
             [] => Err(Error::invalid_spec("expected a member \"sharding\" in the info, found none")),
-            [only] => {
-                let parent = json::pointer(root, only)?;
-                parent.map_or_else(|| Err(Error::invalid_spec("found no parent")), |it| Info::of_parent(it, only))
+            [only] => Info::of_parent(only.value, &only.pointer),
+            several => {
+                let pointers: Vec<_> = several.iter().map(|nested| json::excerpt(&nested.pointer)).collect();
+                let more = match found.count.saturating_sub(several.len() as u64) {
+                    0 => String::new(),
+                    more => format!(" or {more} more"),
+                };
+                let pointers = pointers.join(" or ");
+                Err(Error::invalid_spec(format!(
+                    "expected one member \"sharding\" in the info, found several: choose one by its JSON pointer, \
+                     {pointers}{more}"
+                )))
             }
-            several => Err(Error::invalid_spec(format!(
-                "expected one member \"sharding\" in the info, found several: choose one by its JSON pointer, {}",
-                several.join(" or ")
-            ))),
         }
     }
 
     fn of_parent(parent: &RawValue, pointer: &str) -> Result<Info> {
         let members = json::members(parent).unwrap_or_default();
         let Some(sharding) = json::member(&members, "sharding")? else {
-            let place = if pointer.is_empty() { "the info" } else { pointer };
+            let place = if pointer.is_empty() { Cow::Borrowed("the info") } else { json::excerpt(pointer) };
             return Err(Error::invalid_spec(format!("expected a member \"sharding\" in {place}, found none")));
         };
         let shards = match json::member(&members, "key")? {
@@ -129,11 +140,11 @@ fn given_members(given: &str) -> Result<Vec<(String, &RawValue)>> {
 }
 
 fn check_not_nested(given: &str) -> Result<()> {
-    let mut pointers = Vec::new();
-    find_nested(json::parse(given.as_bytes())?, String::new(), &mut pointers);
-    if pointers.is_empty() {
+    let found = json::objects_with(json::parse(given.as_bytes())?, "sharding", NAMED)?;
+    if found.first.is_empty() {
         return Ok(());
     }
+    let pointers: Vec<_> = found.first.iter().map(|nested| json::excerpt(&nested.pointer)).collect();
     Err(Error::invalid_input(format!(
         "expected an info with \"sharding\" at the top or without, found it at {}: a volume of several data sets cannot \
          be built; give an info without these members",
@@ -141,25 +152,13 @@ fn check_not_nested(given: &str) -> Result<()> {
     )))
 }
 
-/// The pointers of all objects with a member "sharding" below `value`.
-fn find_nested(value: &RawValue, pointer: String, found: &mut Vec<String>) {
-    for (name, child) in json::members(value).unwrap_or_default() {
-        match name.as_str() {
-            "sharding" if !pointer.is_empty() => found.push(pointer.clone()),
-            _ => find_nested(child, format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")), found),
-        }
-    }
-    for (at, child) in json::elements(value).unwrap_or_default().into_iter().enumerate() {
-        find_nested(child, format!("{pointer}/{at}"), found);
-    }
-}
-
 /// The directory that a member "key" names: below the info's own.
 fn subdirectory(key: &RawValue) -> Result<PathBuf> {
     let name = json::string(key).filter(|name| !name.is_empty());
     let below = |name: &String| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     name.filter(below).map(PathBuf::from).ok_or_else(|| {
-        Error::invalid_spec(format!("expected \"key\" to name a directory below that of the info, found {}", key.get()))
+        let found = json::excerpt(key.get());
+        Error::invalid_spec(format!("expected \"key\" to name a directory below that of the info, found {found}"))
     })
 }
 
@@ -211,6 +210,32 @@ mod tests {
         let several = r#"{"by_id": {"sharding": SHARDING}, "spatial": [{"key": "s", "sharding": SHARDING}]}"#;
         let error = info(several, None).unwrap_err();
         assert!(error.message().contains("/by_id or /spatial/0"), "{error}");
+    }
+
+    #[test]
+    fn a_repeated_or_hidden_specification_is_found_as_what_it_is() {
+        let twice = r#"{"a": {"sharding": SHARDING, "sharding": SHARDING}}"#;
+        assert!(info(twice, None).unwrap_err().message().contains("more than once"));
+        let within = r#"{"a": {"sharding": {"b": {"sharding": 1}}}, "c": "{\"sharding\": {"}"#;
+        assert!(
+            info(within, None).unwrap_err().message().contains("unknown member \"b\""),
+            "the outer one is the only one"
+        );
+        let escaped = r#"{"a/b~": {"\u0073harding": SHARDING, "key": "k"}}"#;
+        assert_eq!(info(escaped, None).unwrap().shards, Path::new("k"));
+        assert_eq!(info(escaped, Some("/a~1b~0")).unwrap().shards, Path::new("k"));
+        let outer_and_inner = r#"{"a": [{"b": {"sharding": 1}, "sharding": 2}, {"sharding": 3}]}"#;
+        let error = info(outer_and_inner, None).unwrap_err();
+        assert!(error.message().ends_with("/a/0 or /a/0/b or /a/1"), "{error}");
+    }
+
+    #[test]
+    fn a_message_names_a_few_nested_specifications_and_cuts_long_names() {
+        let objects: Vec<String> = (0..5000).map(|at| format!("\"{at}\": {{\"sharding\": 1}}")).collect();
+        let text = format!("{{\"{}\": {{{}}}}}", "a".repeat(100_000), objects.join(","));
+        let error = info(&text, None).unwrap_err();
+        assert!(error.message().len() < 4000, "{} bytes of message", error.message().len());
+        assert!(error.message().contains("more bytes") && error.message().ends_with("or 4992 more"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! `serde_json` parses; this module adds what the format needs on top: members given twice stay visible,
 //! foreign values keep their exact text, nesting is bounded, and a pointer finds its way (RFC 6901).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -69,7 +70,8 @@ pub(crate) fn pointer<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'
         return Ok(Some(root));
     }
     let Some(path) = pointer.strip_prefix('/') else {
-        return Err(Error::invalid_spec(format!("expected a JSON pointer like /scales/0, found \"{pointer}\"")));
+        let message = format!("expected a JSON pointer like /scales/0, found \"{}\"", excerpt(pointer));
+        return Err(Error::invalid_spec(message));
     };
     let mut value = root;
     for token in path.split('/') {
@@ -82,6 +84,161 @@ pub(crate) fn pointer<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'
         value = next;
     }
     Ok(Some(value))
+}
+
+/// An object below the top of a document.
+pub(crate) struct Nested<'a> {
+    /// The object's source text.
+    pub(crate) value: &'a RawValue,
+    /// Its JSON pointer (RFC 6901).
+    pub(crate) pointer: String,
+}
+
+/// The objects below the top of a document that have a member of some name.
+pub(crate) struct NestedObjects<'a> {
+    /// The first ones in document order.
+    pub(crate) first: Vec<Nested<'a>>,
+    /// How many there are in all.
+    pub(crate) count: u64,
+}
+
+/// Finds the objects below the top of `root` that have a member `name`, without looking into those members.
+///
+/// Keeps the first `most` of them and counts the rest. Cost: one pass over the text, whatever its nesting, and memory for
+/// the pointers that are kept.
+///
+/// Errors: `InvalidSpec` if the name of a member is not a valid string.
+pub(crate) fn objects_with<'a>(root: &'a RawValue, name: &str, most: usize) -> Result<NestedObjects<'a>> {
+    let mut scan = Scan { text: root.get(), name, most, containers: Vec::new(), open_hits: Vec::new(), count: 0 };
+    let mut found = Vec::new();
+    let (mut in_string, mut escaped, mut string_start) = (false, false, 0);
+    for (at, byte) in scan.text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' if in_string => {
+                in_string = false;
+                scan.string(string_start, at + 1)?;
+            }
+            _ if in_string => {}
+            b'"' => (in_string, string_start) = (true, at),
+            b'[' | b'{' => scan.containers.push(Container::new(at, byte == b'{')),
+            b']' | b'}' => found.extend(scan.close(at + 1)?),
+            b':' => scan.top(|top| top.expects_name = false),
+            b',' => scan.top(Container::next),
+            _ => {}
+        }
+    }
+    found.sort_by_key(|(start, _)| *start);
+    Ok(NestedObjects { first: found.into_iter().map(|(_, nested)| nested).collect(), count: scan.count })
+}
+
+/// The state of [`objects_with`]: the text is valid JSON, so brackets match and names precede colons.
+struct Scan<'a, 'b> {
+    text: &'a str,
+    name: &'b str,
+    most: usize,
+    /// The containers that are open, outermost first; at most [`MAX_DEPTH`].
+    containers: Vec<Container<'a>>,
+    /// Of the open objects, those with the member, and their pointers.
+    open_hits: Vec<(usize, String)>,
+    count: u64,
+}
+
+/// An open object or array, and how far it has been read.
+struct Container<'a> {
+    start: usize,
+    is_object: bool,
+    /// The next string is the name of a member.
+    expects_name: bool,
+    /// The name of the current member as it is quoted in the source.
+    name: &'a str,
+    /// The index of the current element.
+    element: u64,
+    /// The current member is the one that is looked for: its value is not searched.
+    is_hidden: bool,
+    is_hit: bool,
+}
+
+impl Container<'_> {
+    fn new(start: usize, is_object: bool) -> Container<'static> {
+        Container { start, is_object, expects_name: is_object, name: "", element: 0, is_hidden: false, is_hit: false }
+    }
+
+    fn next(&mut self) {
+        self.element += 1;
+        self.expects_name = self.is_object;
+        self.is_hidden = false;
+    }
+}
+
+impl<'a> Scan<'a, '_> {
+    fn top(&mut self, change: impl FnMut(&mut Container<'a>)) {
+        self.containers.last_mut().into_iter().for_each(change);
+    }
+
+    /// Takes in a string: if it is a member's name, it may be the one that is looked for.
+    fn string(&mut self, start: usize, end: usize) -> Result<()> {
+        let Some((top, above)) = self.containers.split_last_mut().filter(|(top, _)| top.expects_name) else {
+            return Ok(());
+        };
+        top.name = self.text.get(start..end).unwrap_or_default();
+        if above.iter().any(|container| container.is_hidden) || unquote(top.name)? != self.name {
+            return Ok(());
+        }
+        top.is_hidden = !above.is_empty();
+        if above.is_empty() || std::mem::replace(&mut top.is_hit, true) {
+            return Ok(());
+        }
+        self.count += 1;
+        if self.count <= self.most as u64 {
+            let hit = (top.start, pointer_to(above)?);
+            self.open_hits.push(hit);
+        }
+        Ok(())
+    }
+
+    /// Closes the innermost container, which ends at `end`; gives it if it is one of those that are kept.
+    fn close(&mut self, end: usize) -> Result<Option<(usize, Nested<'a>)>> {
+        let closed = self.containers.pop();
+        let is_kept = |(start, _): &mut (usize, String)| closed.as_ref().is_some_and(|closed| closed.start == *start);
+        let Some((start, pointer)) = self.open_hits.pop_if(is_kept) else { return Ok(None) };
+        let value = serde_json::from_str(self.text.get(start..end).unwrap_or_default());
+        let value =
+            value.map_err(|error| Error::internal(format!("an object of valid JSON does not parse: {error}")))?;
+        Ok(Some((start, Nested { value, pointer })))
+    }
+}
+
+/// The pointer to what is being read in the last of some containers, each in the one before.
+fn pointer_to(containers: &[Container<'_>]) -> Result<String> {
+    let mut pointer = String::new();
+    for container in containers {
+        pointer.push('/');
+        match container.is_object {
+            true => pointer.push_str(&unquote(container.name)?.replace('~', "~0").replace('/', "~1")),
+            false => pointer.push_str(&container.element.to_string()),
+        }
+    }
+    Ok(pointer)
+}
+
+/// The text of a string as it is quoted in the source.
+fn unquote(quoted: &str) -> Result<Cow<'_, str>> {
+    if !quoted.contains('\\') {
+        let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        return Ok(Cow::Borrowed(inner.unwrap_or(quoted)));
+    }
+    serde_json::from_str(quoted).map(Cow::Owned).map_err(|error| Error::invalid_spec(format!("expected JSON: {error}")))
+}
+
+/// The beginning of a text for a message, with the number of bytes that are left out.
+pub(crate) fn excerpt(text: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 200;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => Cow::Owned(format!("{}... ({} more bytes)", &text[..end], text.len() - end)),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// `text` as a JSON string, quoted and escaped.

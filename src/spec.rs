@@ -229,7 +229,8 @@ impl ShardingSpec {
             "data_encoding",
         ];
         if let Some((name, _)) = members.iter().find(|(name, _)| !KNOWN.contains(&name.as_str())) {
-            return Err(Error::invalid_spec(format!("unknown member {} in \"sharding\"", json::quote(name))));
+            let name = json::quote(&json::excerpt(name));
+            return Err(Error::invalid_spec(format!("unknown member {name} in \"sharding\"")));
         }
         let required = |name: &str| {
             json::member(&members, name)?
