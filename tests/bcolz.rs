@@ -270,6 +270,16 @@ fn names_of_columns_do_not_lead_out_of_the_table() {
 }
 
 #[test]
+fn a_column_named_more_than_once_is_an_error() {
+    let scratch = copy_of("b121_ctable");
+    edit(&scratch.path().join("__rootdirs__"), "\"price\"", "\"id\"");
+    let error = BcolzTable::open(scratch.path()).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.message().contains("found \"id\" more than once"), "{error}");
+    assert!(error.path().unwrap().ends_with("__rootdirs__"), "{error}");
+}
+
+#[test]
 fn a_missing_or_broken_chunk_is_an_error_for_itself_alone() {
     let scratch = copy_of("b121_i4_setitem");
     fs::remove_file(scratch.path().join("data/__3.blp")).unwrap();

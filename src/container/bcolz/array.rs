@@ -1,6 +1,7 @@
 //! One column of rows, in either layout.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
@@ -52,7 +53,8 @@ pub struct BcolzArray {
     cuts_rows: bool,
     pub(super) rows: u64,
     pub(super) sizes: Sizes,
-    pub(super) storage: MetaFile,
+    /// Shared by the columns of a table.
+    pub(super) storage: Arc<MetaFile>,
     pub(super) chunks: Chunks,
     pub(super) options: ContainerOptions,
 }
@@ -81,7 +83,7 @@ impl BcolzArray {
                 found => storage.invalid("the name of a type for \"dtype\"", found),
             });
         };
-        BcolzArray::open_column(root, root.join("data"), &dtype, storage, options)
+        BcolzArray::open_column(root, root.join("data"), &dtype, Arc::new(storage), options)
     }
 
     /// Whether there is something at `path` that looks like an array, or like a column of a table.
@@ -95,7 +97,7 @@ impl BcolzArray {
         root: &Path,
         data: PathBuf,
         dtype: &str,
-        storage: MetaFile,
+        storage: Arc<MetaFile>,
         options: &ContainerOptions,
     ) -> Result<BcolzArray> {
         let dtype = Dtype::parse(dtype).map_err(|error| error.at_path(storage.path()))?;

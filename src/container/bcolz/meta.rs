@@ -9,7 +9,7 @@ use crate::container::bcolz::dtype::ByteOrder;
 use crate::container::bcolz::yaml;
 use crate::container::new_file::NewFile;
 use crate::error::{Error, ErrorKind, Result};
-use crate::json;
+use crate::json::{self, excerpt};
 use crate::storage::open_regular;
 
 /// Longer meta files are refused.
@@ -136,7 +136,7 @@ impl MetaFile {
 
     pub(super) fn invalid(&self, expected: &str, found: Option<&Value>) -> Error {
         let found = found.map_or("nothing".to_string(), Value::to_string);
-        Error::invalid_spec(format!("expected {expected}, found {found}")).at_path(&self.path)
+        Error::invalid_spec(format!("expected {expected}, found {}", excerpt(&found))).at_path(&self.path)
     }
 
     /// A member that is a natural number.

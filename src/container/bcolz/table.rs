@@ -1,6 +1,7 @@
 //! Several columns of one length.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
@@ -9,6 +10,7 @@ use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::meta::{Layout, MetaFile, ROOTDIRS, STORAGE, is_plain_name, meta_path};
 use crate::error::{Error, Result};
+use crate::json::excerpt;
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
 /// Columns that are nested deeper are refused.
@@ -127,6 +129,13 @@ fn shipped_columns(root: &Path, rootdirs: MetaFile, options: &ContainerOptions) 
     let Some(names) = names.and_then(|names| names.iter().map(Json::as_str).collect::<Option<Vec<_>>>()) else {
         return Err(rootdirs.invalid("the names of columns for \"names\"", rootdirs.get("names")));
     };
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    if let Some([name, ..]) = sorted.chunk_by(|name, next| name == next).find(|same| same.len() > 1) {
+        let name = excerpt(name);
+        let message = format!("expected each column once in \"names\", found \"{name}\" more than once");
+        return Err(Error::corrupt(message).at_path(&root.join(ROOTDIRS)));
+    }
     let column = |name: &&str| {
         if !is_plain_name(name) {
             return Err(rootdirs.invalid("names of directories within the table's", rootdirs.get("names")));
@@ -138,7 +147,7 @@ fn shipped_columns(root: &Path, rootdirs: MetaFile, options: &ContainerOptions) 
 
 /// The columns that the type in `meta/storage` names, in directories below `data`.
 fn nested_columns(root: &Path, options: &ContainerOptions) -> Result<Vec<(String, BcolzArray)>> {
-    let storage = MetaFile::read(meta_path(root, STORAGE))?;
+    let storage = Arc::new(MetaFile::read(meta_path(root, STORAGE))?);
     let Some(Json::Object(dtypes)) = storage.get("dtype") else {
         let message = "expected a table, found an array: open it as one";
         return Err(Error::invalid_input(message).at_path(root));
