@@ -122,7 +122,7 @@ pub(crate) fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
     let cap = usize::try_from(cap).unwrap_or(usize::MAX);
     // what the trailer states is a hint only: never more than deflate could make of these bytes
     let likely = (stated_len as usize).min(deflated.len().saturating_mul(MAX_RATIO)).min(cap);
-    let (decoded, taken) = inflate(Inflate::new(false, WINDOW_BITS), deflated, likely, cap)?;
+    let (decoded, taken) = inflate(&mut Inflate::new(false, WINDOW_BITS), deflated, likely, cap)?;
 
     let behind = deflated.len() - taken;
     if behind < TRAILER_LEN {
@@ -146,10 +146,15 @@ pub(crate) fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
 }
 
 /// The length of the gzip member that `encoded` begins with, whatever follows; its sums are not compared.
-pub(crate) fn member_len(encoded: &[u8], cap: u64) -> Result<usize> {
+///
+/// Adds to `work` how many bytes were inflated and made, also where that ends with an error.
+pub(crate) fn member_len(encoded: &[u8], cap: u64, work: &mut u64) -> Result<usize> {
     let header = header_len(encoded)?;
     let cap = usize::try_from(cap).unwrap_or(usize::MAX);
-    let (_, taken) = inflate(Inflate::new(false, WINDOW_BITS), encoded.get(header..).unwrap_or_default(), 0, cap)?;
+    let mut state = Inflate::new(false, WINDOW_BITS);
+    let inflated = inflate(&mut state, encoded.get(header..).unwrap_or_default(), 0, cap);
+    *work = work.saturating_add(state.total_in()).saturating_add(state.total_out());
+    let (_, taken) = inflated?;
     Ok(header + taken + TRAILER_LEN)
 }
 
@@ -159,7 +164,7 @@ pub(crate) fn member_len(encoded: &[u8], cap: u64) -> Result<usize> {
 pub(crate) fn decode_zlib(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
     let cap = usize::try_from(cap).unwrap_or(usize::MAX);
     let likely = encoded.len().saturating_mul(4).min(cap);
-    let (decoded, taken) = inflate(Inflate::new(true, WINDOW_BITS), encoded, likely, cap)?; // compares the Adler-32
+    let (decoded, taken) = inflate(&mut Inflate::new(true, WINDOW_BITS), encoded, likely, cap)?; // compares the Adler-32
     match encoded.len() - taken {
         0 => Ok(decoded),
         extra => Err(Error::corrupt(format!("expected one zlib stream, found {extra} bytes behind it"))),
@@ -172,7 +177,7 @@ pub(crate) fn is_zlib(encoded: &[u8]) -> bool {
 }
 
 /// Inflates a deflate stream; gives the bytes and how much of the input they took.
-fn inflate(mut inflate: Inflate, deflated: &[u8], likely: usize, cap: usize) -> Result<(Vec<u8>, usize)> {
+fn inflate(inflate: &mut Inflate, deflated: &[u8], likely: usize, cap: usize) -> Result<(Vec<u8>, usize)> {
     let mut decoded = zeroed(likely)?;
     loop {
         let (taken, made) = (to_usize(inflate.total_in()), to_usize(inflate.total_out()));
@@ -366,8 +371,8 @@ mod tests {
     #[test]
     fn the_first_member_is_told_from_what_follows() {
         let one = encoded(b"one");
-        assert_eq!(member_len(&[&one[..], b"more"].concat(), CAP).unwrap(), one.len());
-        assert!(member_len(&one[..one.len() - TRAILER_LEN - 1], CAP).is_err());
+        assert_eq!(member_len(&[&one[..], b"more"].concat(), CAP, &mut 0).unwrap(), one.len());
+        assert!(member_len(&one[..one.len() - TRAILER_LEN - 1], CAP, &mut 0).is_err());
     }
 
     #[test]

@@ -13,8 +13,14 @@ use crate::format::minishard_index::{ROW_LEN, RawIndex};
 use crate::shard::{MINISHARD_ALIGNMENT, ShardReader};
 use crate::spec::{Encoding, Location, MinishardNumber};
 
+/// Lengths that are tried in one gap for each of its bytes, so that the time is linear in the gap.
+const TRIES_PER_BYTE: u64 = 32;
+
 /// Lengths that are tried in one gap: seconds at most, also where there is nothing to find.
 const MAX_TRIES: u64 = 1 << 26;
+
+/// Bytes that are inflated in one gap for each of its bytes: what deflate can make of them, and some in vain.
+const INFLATED_PER_BYTE: u64 = 2048;
 
 /// A larger gap is not searched.
 const MAX_GAP: u64 = 1 << 30;
@@ -35,9 +41,10 @@ pub(super) fn minishards(shard: &ShardReader, gap: ByteRange, cap: u64) -> Vec<(
 }
 
 fn raw(shard: &ShardReader, gap_start: u64, bytes: &[u8]) -> Vec<(MinishardNumber, ByteRange)> {
-    let (mut found, mut tries) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut tries = MAX_TRIES.min((bytes.len() as u64).saturating_mul(TRIES_PER_BYTE));
     let mut at = gap_start.next_multiple_of(MINISHARD_ALIGNMENT) - gap_start;
-    while tries < MAX_TRIES
+    while tries > 0
         && let Some(rest) = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).filter(|rest| !rest.is_empty())
     {
         let start = gap_start + at;
@@ -56,15 +63,19 @@ fn raw(shard: &ShardReader, gap_start: u64, bytes: &[u8]) -> Vec<(MinishardNumbe
 /// The minishard whose raw index `bytes` begin with, and the length of that.
 fn raw_index(shard: &ShardReader, bytes: &[u8], tries: &mut u64) -> Option<(MinishardNumber, u64)> {
     let location = location(shard, bytes)?;
-    let mut sum = checks::index_hasher(location);
+    let (mut sum, mut id) = (checks::index_hasher(location), 0u64);
     let row_len = usize::try_from(ROW_LEN).ok()?;
-    for (number, row) in bytes.chunks_exact(row_len).enumerate() {
-        *tries += 1;
+    let (deltas, _) = bytes.as_chunks();
+    for ((number, row), delta) in bytes.chunks_exact(row_len).enumerate().zip(deltas) {
+        *tries = tries.checked_sub(1)?;
+        // of an index with so many rows, this is the next id: ids ascend, and all are of one minishard
+        let next = id.checked_add(u64::from_le_bytes(*delta)).filter(|next| number == 0 || *next > id)?;
+        if shard.spec.locate(next) != location {
+            return None;
+        }
+        id = next;
         sum.update(row);
         let len = (number + 1) * row_len;
-        if *tries > MAX_TRIES {
-            break;
-        }
         if is_check(sum.clone().finalize(), bytes.get(len..)?) {
             return Some((location.minishard, len as u64));
         }
@@ -74,12 +85,15 @@ fn raw_index(shard: &ShardReader, bytes: &[u8], tries: &mut u64) -> Option<(Mini
 
 fn gzip(shard: &ShardReader, gap_start: u64, bytes: &[u8], cap: u64) -> Vec<(MinishardNumber, ByteRange)> {
     let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+    let (mut at, mut work) = (0, 0);
+    let most = (bytes.len() as u64).saturating_mul(INFLATED_PER_BYTE);
+    while work <= most
+        && let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty())
+    {
         let Some(next) = rest.windows(GZIP_HEADER.len()).position(|window| window == GZIP_HEADER) else { break };
         at += next;
         let member = bytes.get(at..).unwrap_or_default();
-        at += match gzip_index(shard, member, cap) {
+        at += match gzip_index(shard, member, cap, &mut work) {
             Some((number, len)) => {
                 let start = gap_start + at as u64;
                 found.push((number, ByteRange { start, end: start + len as u64 }));
@@ -92,8 +106,8 @@ fn gzip(shard: &ShardReader, gap_start: u64, bytes: &[u8], cap: u64) -> Vec<(Min
 }
 
 /// The minishard whose gzip index `bytes` begin with, and the length of that.
-fn gzip_index(shard: &ShardReader, bytes: &[u8], cap: u64) -> Option<(MinishardNumber, usize)> {
-    let len = encoding::member_len(bytes, cap).ok()?;
+fn gzip_index(shard: &ShardReader, bytes: &[u8], cap: u64, work: &mut u64) -> Option<(MinishardNumber, usize)> {
+    let len = encoding::member_len(bytes, cap, work).ok()?;
     let (member, behind) = bytes.split_at_checked(len)?;
     let decoded = encoding::decode(member, cap).ok()?;
     RawIndex::view(&decoded).ok()?;

@@ -11,7 +11,7 @@ use crate::format::minishard_index::Row;
 use crate::generation::Generation;
 use crate::salvage::Outcome;
 use crate::salvage::survey::{ReadIndex, Survey, misplaced};
-use crate::shard::ShardReader;
+use crate::shard::{ShardReader, ValueBudget};
 use crate::spec::{Encoding, Location, MinishardNumber};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
@@ -25,6 +25,7 @@ pub(super) struct ShardSalvage<'a, 'b> {
     keys: Option<u64>,
     loader: &'a mut BulkLoader,
     outcome: &'a mut Outcome<'b>,
+    budget: ValueBudget,
 }
 
 /// The minishard at hand.
@@ -54,7 +55,8 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     ) -> ShardSalvage<'a, 'b> {
         let caps = generation.options().read;
         let (max_value_bytes, max_index_bytes) = (caps.max_value_bytes, caps.max_index_bytes);
-        ShardSalvage { shard, max_value_bytes, max_index_bytes, keys, loader, outcome }
+        let budget = ValueBudget::default();
+        ShardSalvage { shard, max_value_bytes, max_index_bytes, keys, loader, outcome, budget }
     }
 
     /// Errors: those of the loader.
@@ -110,9 +112,10 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     }
 
     /// The pair of a row, if everything speaks for it.
-    fn prove(&self, survey: &Survey, minishard: &Minishard, row: Row) -> Result<Pair<'a>, Broken> {
+    fn prove(&mut self, survey: &Survey, minishard: &Minishard, row: Row) -> Result<Pair<'a>, Broken> {
         let range = self.shard.value_range(row).map_err(|error| (FindingKind::BadValueRange, error))?;
         self.shard.check_cap(range).map_err(|error| (FindingKind::OverCap, error))?;
+        self.take_bytes(range)?;
         let encoded = self.shard.read(range).map_err(|error| (FindingKind::UnreadableShard, error))?;
         match self.shard.layout.is_some_and(|layout| layout.checks) {
             true => {
@@ -139,6 +142,17 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         Ok(())
     }
 
+    /// Takes what reading bytes costs; of values that share too many bytes, the first are kept.
+    fn take_bytes(&mut self, range: ByteRange) -> Result<(), Broken> {
+        if self.budget.take(self.shard, range.len()) {
+            return Ok(());
+        }
+        let most = ValueBudget::most(self.shard);
+        let message =
+            format!("expected at most {most} bytes of values in a shard of that length, found more: they share bytes");
+        Err((FindingKind::OverCap, Error::corrupt(message).at_offset(range.start)))
+    }
+
     fn decode(&self, encoded: Bytes<'_>) -> Result<(Vec<u8>, bool)> {
         match self.shard.spec.data_encoding() {
             Encoding::Raw => Ok((encoded.to_vec(), false)),
@@ -150,12 +164,19 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     }
 
     /// The bytes before the value that nothing names, proved by their check where there is one.
-    fn prefix(&self, survey: &Survey, minishard: &Minishard, row: Row, range: ByteRange) -> Result<Bytes<'a>, Broken> {
+    fn prefix(
+        &mut self,
+        survey: &Survey,
+        minishard: &Minishard,
+        row: Row,
+        range: ByteRange,
+    ) -> Result<Bytes<'a>, Broken> {
         if self.shard.layout.is_some_and(|layout| !layout.prefixes) {
             return Ok(Bytes::Borrowed(&[]));
         }
         let gap = ByteRange { start: survey.named.gap_start(range), end: range.start };
         self.shard.check_cap(gap).map_err(|error| (FindingKind::OverCap, error))?;
+        self.take_bytes(gap)?;
         if self.shard.layout.is_some_and(|layout| layout.checks) {
             let verified = self.shard.verify_prefix(row, minishard.checks, gap);
             verified.map_err(|error| (FindingKind::PrefixCheck, error))?;

@@ -8,10 +8,13 @@ use crate::format::encoding;
 use crate::format::minishard_index::RawIndex;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::salvage::{Outcome, search};
-use crate::shard::{Extents, ExtentsBuilder, ShardReader};
+use crate::shard::{EntryBlocks, Extents, ExtentsBuilder, IndexBudget, ShardReader};
 use crate::spec::{Encoding, Location, MinishardNumber};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
+
+/// A minishard whose entry leads into the file, and where its index is.
+type Named = (MinishardNumber, ByteRange);
 
 /// A minishard index that was read, however it was wrapped.
 pub(super) struct ReadIndex<'a> {
@@ -61,7 +64,8 @@ impl Survey {
     /// `keys` is how many there should be, if that is known.
     pub(super) fn of(shard: &ShardReader, keys: Option<u64>, cap: u64, outcome: &mut Outcome<'_>) -> Survey {
         let mut surveyor = Surveyor::new(shard, cap);
-        for (number, range) in surveyor.entries() {
+        let named = surveyor.entries();
+        for (number, range) in surveyor.choose(named) {
             surveyor.enter(number, range);
         }
         surveyor.search(keys);
@@ -99,27 +103,60 @@ impl<'a> Surveyor<'a> {
     }
 
     /// The minishards whose entries lead into the file.
-    fn entries(&mut self) -> Vec<(MinishardNumber, ByteRange)> {
-        let mut found = Vec::new();
-        let mut next = MinishardNumber(0);
-        while next.0 < self.shard.spec.minishards() {
-            let block = match self.shard.shard_index_block(next) {
-                Ok(block) => block,
+    fn entries(&mut self) -> Vec<Named> {
+        let (mut found, mut blocks) = (Vec::new(), EntryBlocks::default());
+        loop {
+            let (first, block) = match blocks.next(self.shard) {
+                Ok(Some(block)) => block,
+                Ok(None) => return found,
                 Err(error) => {
-                    self.lost.push((next, FindingKind::ShortShardIndex, error));
-                    break;
+                    self.lost.push((blocks.position(), FindingKind::ShortShardIndex, error));
+                    return found;
                 }
             };
-            for entry in block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {
-                match self.shard.resolve_minishard_index(next, entry) {
-                    Ok(Some(range)) => found.push((next, range)),
+            let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
+            for (number, entry) in (first.0..).map(MinishardNumber).zip(entries) {
+                match self.shard.resolve_minishard_index(number, entry) {
+                    Ok(Some(range)) => found.push((number, range)),
                     Ok(None) => {}
-                    Err(error) => self.lost.push((next, FindingKind::BadShardIndexEntry, error)),
+                    Err(error) => self.lost.push((number, FindingKind::BadShardIndexEntry, error)),
                 }
-                next.0 += 1;
             }
         }
-        found
+    }
+
+    /// Of entries whose indexes share bytes, those that are read: of several that name one index, the one of the minishard
+    /// that its keys hash to; of others the short ones, until twice the length of the file is read. The rest is lost.
+    fn choose(&mut self, mut named: Vec<Named>) -> Vec<Named> {
+        named.sort_unstable_by_key(|(number, range)| (range.len(), range.start, *number));
+        let (mut chosen, mut budget) = (Vec::new(), IndexBudget::default());
+        for same in named.chunk_by(|(_, range), (_, next)| range == next) {
+            let [first, ..] = same else { continue };
+            if let Err(error) = budget.take(self.shard, first.0, first.1) {
+                let message = error.message().to_string();
+                same.iter().for_each(|(number, range)| self.lose_shared(*number, *range, &message));
+                continue;
+            }
+            let owner = if same.len() == 1 { *first } else { self.owner(same).unwrap_or(*first) };
+            let others = same.iter().filter(|other| **other != owner);
+            let message = format!("expected an index of its own, found that of minishard {}", owner.0.0);
+            others.for_each(|(number, range)| self.lose_shared(*number, *range, &message));
+            chosen.push(owner);
+        }
+        chosen.sort_unstable_by_key(|(number, _)| *number);
+        chosen
+    }
+
+    /// Of entries that name one index, the one of the minishard that its keys hash to.
+    fn owner(&self, same: &[Named]) -> Option<Named> {
+        let (_, range) = same.first()?;
+        let place = ReadIndex::read(self.shard, *range, self.cap).ok()?.common_place(self.shard)?;
+        same.iter().find(|(number, _)| *number == place.minishard && self.shard.number == place.shard).copied()
+    }
+
+    fn lose_shared(&mut self, number: MinishardNumber, range: ByteRange, message: &str) {
+        self.slots.broken = true;
+        self.lost.push((number, FindingKind::IndexOverlap, Error::corrupt(message).at_offset(range.start)));
     }
 
     /// Takes a minishard in; an index that fails its check names no bytes, for its rows may be anything.
@@ -131,10 +168,13 @@ impl<'a> Surveyor<'a> {
             Ok((_, Err(error))) => return self.lose(number, range, error),
             Err(_) => return index.err().into_iter().for_each(|error| self.lose(number, range, error)),
         };
+        let count = rows.len() as u64;
+        if let Err(error) = self.named.reserve(count, shard) {
+            return self.lose(number, range, error);
+        }
         self.slots.enter(shard, number, index.common_place(shard));
         self.indexes.push_value(range);
         self.minishards.insert(number, range);
-        let count = rows.len() as u64;
         if shard.verify_minishard_index(number, range, &index.encoded, count).is_ok() {
             self.proved.insert(number);
             self.proved_keys += count;

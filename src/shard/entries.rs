@@ -6,7 +6,9 @@ use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{RawIndex, Row, RowsState};
-use crate::format::shard_index::{ENTRY_LEN, ShardIndexEntry};
+use crate::format::shard_index::ShardIndexEntry;
+use crate::shard::budget::IndexBudget;
+use crate::shard::entry_blocks::EntryBlocks;
 use crate::shard::reader::{Shard, ShardReader, Stored, Value, ValueLocation};
 use crate::spec::{Location, MinishardNumber};
 use crate::storage::Bytes;
@@ -17,17 +19,19 @@ const MINISHARDS_AHEAD: u64 = 8;
 /// Walks over the rows of a shard; not an iterator, so that it borrows the shard only for a step.
 ///
 /// `next_minishard` goes to the next minishard with keys, `next_row` through its rows. A bad minishard is one
-/// error; the walk goes on behind it. It always ends.
+/// error; the walk goes on behind it. It always ends, and reads at most twice as many bytes of indexes as the file has:
+/// indexes beyond that overlap others, and each is an error.
 #[derive(Default)]
 pub(crate) struct Rows {
+    blocks: EntryBlocks,
     next_minishard: u64,
     block_first: u64,
     block: Vec<ShardIndexEntry>,
+    budget: IndexBudget,
     current: Option<CurrentMinishard>,
     /// The index of the current minishard, unless it is searched where it lies.
     decoded: Option<Vec<u8>>,
     state: RowsState,
-    cut_short: bool,
 }
 
 /// The minishard that a walk is in.
@@ -51,10 +55,7 @@ impl Rows {
     /// Goes to the next minishard with keys.
     pub(crate) fn next_minishard(&mut self, shard: &ShardReader) -> Result<Option<CurrentMinishard>> {
         self.current = None;
-        while !self.cut_short && self.next_minishard < shard.spec.minishards() {
-            let number = MinishardNumber(self.next_minishard);
-            let Some(entry) = self.entry(shard, number)? else { break };
-            self.next_minishard += 1;
+        while let Some((number, entry)) = self.next_entry(shard)? {
             let entered = shard.resolve_minishard_index(number, entry).and_then(|range| match range {
                 Some(index) => self.enter(shard, number, index).map(Some),
                 None => Ok(None),
@@ -85,21 +86,33 @@ impl Rows {
         .unwrap_or_default()
     }
 
-    /// The shard index entry of a minishard, from a block of them.
-    fn entry(&mut self, shard: &ShardReader, number: MinishardNumber) -> Result<Option<ShardIndexEntry>> {
-        let in_block = |first: u64| usize::try_from(number.0.wrapping_sub(first)).unwrap_or(usize::MAX);
-        if let Some(entry) = self.block.get(in_block(self.block_first)) {
-            return Ok(Some(*entry));
+    /// The next entry of the shard index that is not in a hole, with its minishard.
+    fn next_entry(&mut self, shard: &ShardReader) -> Result<Option<(MinishardNumber, ShardIndexEntry)>> {
+        loop {
+            let in_block = usize::try_from(self.next_minishard - self.block_first).unwrap_or(usize::MAX);
+            if let Some(entry) = self.block.get(in_block) {
+                let number = MinishardNumber(self.next_minishard);
+                self.next_minishard += 1;
+                return Ok(Some((number, *entry)));
+            }
+            if !self.next_block(shard)? {
+                return Ok(None);
+            }
         }
+    }
+
+    /// Goes to the next block of entries; whether there is one.
+    fn next_block(&mut self, shard: &ShardReader) -> Result<bool> {
         // a shard index that is not as it was written may name no keys where there are some: nothing of it is used
-        let verified = shard.verify_shard_index().map_err(|error| shard.at(number, error));
-        let block = verified.and_then(|()| shard.shard_index_block(number));
-        let bytes = block.inspect_err(|_| self.cut_short = true)?;
-        self.block_first = number.0;
+        if let Err(error) = shard.verify_shard_index() {
+            self.blocks.end();
+            return Err(shard.at(MinishardNumber(self.next_minishard), error));
+        }
+        let Some((first, block)) = self.blocks.next(shard)? else { return Ok(false) };
+        (self.block_first, self.next_minishard) = (first.0, first.0);
         self.block.clear();
-        self.block.extend(bytes.chunks_exact(16).filter_map(ShardIndexEntry::read));
-        debug_assert_eq!(ENTRY_LEN, 16);
-        Ok(self.block.first().copied())
+        self.block.extend(block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read));
+        Ok(true)
     }
 
     /// Asks for the index of a minishard that is some way ahead: a walk over indexes alone meets them at distances that
@@ -113,6 +126,7 @@ impl Rows {
     }
 
     fn enter(&mut self, shard: &ShardReader, number: MinishardNumber, index: ByteRange) -> Result<CurrentMinishard> {
+        self.budget.take(shard, number, index)?;
         let encoded = shard.read_minishard_index(index)?;
         self.decoded = match (shard.decode_minishard_index(&encoded)?, encoded) {
             (None, Bytes::Owned(bytes)) => Some(bytes.to_vec()),

@@ -9,6 +9,7 @@ use crate::byte_range::ByteRange;
 use crate::error::{ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::layout::Layout;
+use crate::shard::budget::reserve_rows;
 use crate::shard::entries::Rows;
 use crate::shard::reader::ShardReader;
 use crate::shard::sections::MINISHARD_ALIGNMENT;
@@ -33,6 +34,11 @@ impl ExtentsBuilder {
         let mut new = ExtentsBuilder { layout, aligns_minishards, extents: Vec::new() };
         new.push(0, shard.base());
         new
+    }
+
+    /// Makes room for an index and its rows. Errors: `TooLarge`.
+    pub(crate) fn reserve(&mut self, rows: u64, shard: &ShardReader) -> Result<()> {
+        reserve_rows(&mut self.extents, rows.saturating_add(1), shard)
     }
 
     /// An encoded minishard index of so many rows, with its checks.
@@ -61,7 +67,9 @@ impl ExtentsBuilder {
 }
 
 impl Extents {
-    /// Reads all indexes of a shard; bad entries name nothing. Errors: `Io`.
+    /// Reads all indexes of a shard; bad entries name nothing.
+    ///
+    /// Errors: `Io`; `TooLarge` if the shard has more rows than can be kept.
     ///
     /// Cost: 16 bytes of memory a key.
     pub(crate) fn of(shard: &ShardReader) -> Result<Extents> {
@@ -70,6 +78,7 @@ impl Extents {
         loop {
             match rows.next_minishard(shard) {
                 Ok(Some(minishard)) => {
+                    extents.reserve(minishard.rows, shard)?;
                     extents.push_index(minishard.index, minishard.rows);
                     while let Some(row) = rows.next_row(shard) {
                         if let Ok(value) = shard.value_range(row) {

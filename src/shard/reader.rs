@@ -14,12 +14,13 @@ use crate::format::shard_index::ShardIndexEntry;
 use crate::layout::Layout;
 use crate::shard::cache::{Cached, CachedIndex, MinishardCache};
 use crate::shard::entries::{Pass, Rows, ShardEntries, ShardKeys};
+use crate::shard::entry_blocks::EntryBlocks;
 use crate::shard::extents::Extents;
 use crate::shard::in_place::{self, InMemory, MinishardInPlace, ShardInPlace};
 use crate::shard::minishard_lines::MinishardLines;
 use crate::shard::minishard_pages::PagesOfShard;
 use crate::spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
-use crate::storage::{AlignedBytes, Bytes, Storage, StorageKind};
+use crate::storage::{AlignedBytes, Bytes, Holes, Storage, StorageKind, zeros_sum};
 
 /// The shard index is read in blocks of this size where all of it is read.
 const SHARD_INDEX_BLOCK: u64 = 64 << 10;
@@ -137,6 +138,17 @@ impl ShardFiles {
     /// Both files of the obsolete pair, else the one.
     fn all(&self) -> impl Iterator<Item = &Storage> {
         std::iter::once(&self.shard_index).chain(&self.data)
+    }
+
+    /// The length of the file with the data.
+    pub(crate) fn data_len(&self) -> u64 {
+        self.data().len()
+    }
+
+    /// The holes of the file with the shard index; none that could be skipped in the obsolete pair, or in memory.
+    pub(crate) fn shard_index_holes(&self) -> Holes {
+        let path = if self.data.is_some() { Path::new("") } else { &self.path };
+        Holes::of(path, self.shard_index.len())
     }
 
     /// The length of all files.
@@ -701,13 +713,15 @@ impl ShardReader {
 
     /// The CRC-32 of the shard index.
     pub(crate) fn compute_shard_index_crc32(&self) -> Result<u32> {
-        let mut hasher = crc32fast::Hasher::new();
-        let mut start = 0;
-        while start < self.spec.shard_index_len() {
-            let end = (start + SHARD_INDEX_BLOCK).min(self.spec.shard_index_len());
-            hasher.update(&self.files.shard_index.read(ByteRange { start, end }, 1)?);
-            start = end;
+        let (mut hasher, mut end) = (crc32fast::Hasher::new(), 0);
+        let mut blocks = EntryBlocks::default();
+        while let Some((first, block)) = blocks.next(self)? {
+            let start = ShardIndexEntry::position(first).start;
+            hasher.combine(&zeros_sum(start - end));
+            hasher.update(&block);
+            end = start + block.len() as u64;
         }
+        hasher.combine(&zeros_sum(self.spec.shard_index_len().saturating_sub(end)));
         Ok(hasher.finalize())
     }
 

@@ -6,6 +6,7 @@ mod aligned;
 mod block_reader;
 mod cursor;
 mod file;
+mod holes;
 mod mmap;
 mod read_ahead;
 
@@ -16,6 +17,7 @@ pub(crate) use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
 pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
 pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_whole};
+pub(crate) use holes::Holes;
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
 
 use crate::byte_range::ByteRange;

@@ -12,9 +12,9 @@
 use std::fmt;
 
 use crate::byte_range::ByteRange;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::shard::MINISHARD_ALIGNMENT;
+use crate::shard::{MINISHARD_ALIGNMENT, ShardReader, reserve_rows};
 use crate::spec::{Encoding, MinishardNumber};
 use crate::verify::VerifyLevel;
 use crate::verify::finding::FindingKind;
@@ -55,6 +55,11 @@ struct Gap {
 }
 
 impl Extents {
+    /// Makes room for an index and its rows. Errors: `TooLarge`.
+    pub(super) fn reserve(&mut self, rows: u64, shard: &ShardReader) -> Result<()> {
+        reserve_rows(&mut self.0, rows.saturating_add(1), shard)
+    }
+
     pub(super) fn push_index(&mut self, minishard: MinishardNumber, range: ByteRange) {
         self.0.push(Extent::new(Named::Index, minishard, 0, range));
     }

@@ -108,7 +108,8 @@ finding_kinds! {
     BadMinishardIndex, "bad-minishard-index", Error;
     /// A minishard index does not match its check.
     IndexCheck, "index-check", Error;
-    /// A minishard index or a value is larger than the caps of [`OpenOptions`](crate::OpenOptions) allow.
+    /// A minishard index or a value is larger than the caps of [`OpenOptions`](crate::OpenOptions) allow, or values share so
+    /// many bytes that not all are looked at.
     OverCap, "over-cap", Error;
     /// The ids of a minishard do not ascend.
     UnorderedIds, "unordered-ids", Warning;

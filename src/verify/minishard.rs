@@ -1,7 +1,7 @@
 //! One minishard: its index, the order and place of its ids, its rows and their values.
 
 use crate::byte_range::ByteRange;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::{self, ChecksPlace};
 use crate::format::encoding;
 use crate::format::minishard_index::{RawIndex, Row};
@@ -14,6 +14,9 @@ use crate::verify::shard::ShardVerifier;
 impl ShardVerifier<'_> {
     /// Verifies the minishard whose encoded index lies at `range`.
     pub(super) fn verify_minishard(&mut self, number: MinishardNumber, range: ByteRange) {
+        if let Err(error) = self.index_budget.take(self.shard, number, range) {
+            return self.found_unknown(FindingKind::IndexOverlap, error.at_minishard(number));
+        }
         self.has_read(range.len());
         let shard = self.shard;
         let read = || {
@@ -30,6 +33,10 @@ impl ShardVerifier<'_> {
             Err(error) => return self.found_bad_index(number, range, error),
         };
         let rows = index.len() as u64;
+        let ids = match self.extents.reserve(rows, shard).and_then(|()| ids(index)) {
+            Ok(ids) => ids,
+            Err(error) => return self.found_bad_index(number, range, error),
+        };
         self.keys += rows;
         self.report.keys += rows;
         if let Err(error) = shard.verify_minishard_index(number, range, &encoded, rows) {
@@ -43,7 +50,7 @@ impl ShardVerifier<'_> {
                 end: range.end + ChecksPlace::total_len(rows, self.shard.layout.unwrap_or_default()),
             },
         );
-        self.verify_ids(number, index.rows().map(|row| row.id).collect());
+        self.verify_ids(number, ids);
         index.rows().for_each(|row| self.verify_row(number, row, checks));
     }
 
@@ -114,14 +121,26 @@ impl ShardVerifier<'_> {
         self.report.value_bytes = self.report.value_bytes.saturating_add(range.len()); // they may overlap
         self.extents.push_value(number, row.id, range);
         self.verify_alignment(number, row, range);
-        if self.reaches(VerifyLevel::Data) {
+        if self.reaches(VerifyLevel::Data) && self.may_read(row, range) {
             self.verify_bytes(number, row, range, checks);
         }
     }
 
+    /// Whether the bytes of a value are still to be read; if values share many, they are not.
+    fn may_read(&mut self, row: Row, range: ByteRange) -> bool {
+        let prefix = if self.has_prefix_checks() { self.shard.gap_before(row).map_or(0, ByteRange::len) } else { 0 };
+        let may = self.value_budget.take(self.shard, range.len().saturating_add(prefix));
+        self.unread_values += u64::from(!may);
+        may
+    }
+
+    fn has_prefix_checks(&self) -> bool {
+        self.shard.layout.is_some_and(|layout| layout.checks && layout.prefixes)
+    }
+
     /// Verifies the bytes of a value and, as they lie before it, first those of its prefix.
     fn verify_bytes(&mut self, number: MinishardNumber, row: Row, range: ByteRange, checks: ChecksPlace) {
-        if self.shard.layout.is_some_and(|layout| layout.checks && layout.prefixes)
+        if self.has_prefix_checks()
             && let Err(error) = self.verify_prefix(row, checks)
         {
             self.found(FindingKind::PrefixCheck, error.at_minishard(number).at_key(row.id));
@@ -168,6 +187,15 @@ impl ShardVerifier<'_> {
             self.found(FindingKind::MisalignedValue, error);
         }
     }
+}
+
+/// The ids of an index, in stored order. Errors: `TooLarge` if there is no memory for them.
+fn ids(index: RawIndex<'_>) -> Result<Vec<u64>> {
+    let mut ids = Vec::new();
+    let no_memory = |_| Error::new(ErrorKind::TooLarge, format!("no memory for {} ids", index.len()));
+    ids.try_reserve_exact(index.len()).map_err(no_memory)?;
+    ids.extend(index.rows().map(|row| row.id));
+    Ok(ids)
 }
 
 fn compare(what: &str, stated: u32, found: u32) -> Result<()> {

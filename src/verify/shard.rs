@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::generation::Generation;
 use crate::manifest::ShardRecord;
-use crate::shard::ShardReader;
+use crate::shard::{EntryBlocks, IndexBudget, ShardReader, ValueBudget};
 use crate::spec::MinishardNumber;
-use crate::storage::{BlockReader, open_regular};
+use crate::storage::{BlockReader, Holes, open_regular, zeros_sum};
 use crate::verify::VerifyLevel;
 use crate::verify::directory::DataFile;
 use crate::verify::extents::Extents;
@@ -34,6 +34,10 @@ pub(super) struct ShardVerifier<'a> {
     /// Every index was read and every range lies in the file: then it is known what no index names.
     pub(super) is_whole: bool,
     pub(super) keys: u64,
+    pub(super) index_budget: IndexBudget,
+    pub(super) value_budget: ValueBudget,
+    /// Values that the budget did not suffice for.
+    pub(super) unread_values: u64,
     pub(super) data: DataFile,
     record: Option<ShardRecord>,
     /// Told of bytes that are done.
@@ -57,6 +61,9 @@ impl<'a> ShardVerifier<'a> {
             extents: Extents::default(),
             is_whole: true,
             keys: 0,
+            index_budget: IndexBudget::default(),
+            value_budget: ValueBudget::default(),
+            unread_values: 0,
             data,
             record: generation.manifest().and_then(|manifest| manifest.shard(shard.number)).copied(),
             progress,
@@ -71,6 +78,7 @@ impl<'a> ShardVerifier<'a> {
         self.verify_shard_index();
         if self.reaches(VerifyLevel::Index) {
             self.verify_extents();
+            self.verify_all_were_read();
             self.verify_key_count();
         }
     }
@@ -131,25 +139,36 @@ impl<'a> ShardVerifier<'a> {
 
     /// The CRC-32 of the whole file, front to back; afterwards much of it is in the system's cache.
     fn file_crc32(&mut self) -> Result<u32> {
-        let whole = ByteRange { start: 0, end: self.shard.files().len() };
-        let mut sum = Hasher::new();
-        match self.shard.in_memory(whole) {
-            Some(bytes) => bytes.chunks(BLOCK).for_each(|block| self.add_block(block, &mut sum)),
-            None => {
-                let (file, _) = open_regular(&self.data.path)?;
-                let mut blocks = BlockReader::new(Arc::new(file), &self.data.path, whole.start, whole.end, BLOCK);
-                loop {
-                    let block = blocks.fill()?;
-                    if block.is_empty() {
-                        break;
-                    }
-                    let len = block.len();
-                    self.add_block(block, &mut sum);
-                    blocks.consume(len);
-                }
-            }
+        let (len, mut sum) = (self.shard.files().len(), Hasher::new());
+        let holes = Holes::of(&self.data.path, len);
+        let mut start = 0;
+        while start < len {
+            let data = holes.next_data(start).min(len);
+            sum.combine(&zeros_sum(data - start));
+            (self.progress)(data - start);
+            let end = holes.next_hole(data).min(len);
+            self.add_data(ByteRange { start: data, end }, &mut sum)?;
+            start = end;
         }
         Ok(sum.finalize())
+    }
+
+    fn add_data(&mut self, data: ByteRange, sum: &mut Hasher) -> Result<()> {
+        if let Some(bytes) = self.shard.in_memory(data) {
+            bytes.chunks(BLOCK).for_each(|block| self.add_block(block, sum));
+            return Ok(());
+        }
+        let (file, _) = open_regular(&self.data.path)?;
+        let mut blocks = BlockReader::new(Arc::new(file), &self.data.path, data.start, data.end, BLOCK);
+        loop {
+            let block = blocks.fill()?;
+            if block.is_empty() {
+                return Ok(());
+            }
+            let len = block.len();
+            self.add_block(block, sum);
+            blocks.consume(len);
+        }
     }
 
     fn add_block(&mut self, block: &[u8], sum: &mut Hasher) {
@@ -159,17 +178,17 @@ impl<'a> ShardVerifier<'a> {
     }
 
     fn verify_shard_index(&mut self) {
-        let mut next = MinishardNumber(0);
-        while next.0 < self.shard.spec.minishards() {
-            let block = match self.shard.shard_index_block(next) {
-                Ok(block) => block,
+        let mut blocks = EntryBlocks::default();
+        loop {
+            let (first, block) = match blocks.next(self.shard) {
+                Ok(Some(block)) => block,
+                Ok(None) => return,
                 Err(error) => return self.found_unknown(FindingKind::ShortShardIndex, error),
             };
             self.has_read(block.len() as u64);
-            // at least one, and none beyond the last: else the block were an error
-            for entry in block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {
-                self.verify_entry(next, entry);
-                next.0 += 1;
+            let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
+            for (number, entry) in (first.0..).map(MinishardNumber).zip(entries) {
+                self.verify_entry(number, entry);
             }
         }
     }
@@ -194,6 +213,18 @@ impl<'a> ShardVerifier<'a> {
             let message = format!("expected an empty entry as 0..0, found {offset}..{offset}, outside of the file");
             let error = Error::corrupt(message).at_minishard(number).at_offset(ShardIndexEntry::position(number).start);
             self.found(FindingKind::OddEmptyEntry, error);
+        }
+    }
+
+    /// Values that share so many bytes that reading all of them would take longer than their file is worth.
+    fn verify_all_were_read(&mut self) {
+        if self.unread_values > 0 {
+            let message = format!(
+                "expected at most {} bytes of values, found more: they share bytes, and {} of them were not looked at",
+                ValueBudget::most(self.shard),
+                self.unread_values
+            );
+            self.found(FindingKind::OverCap, Error::corrupt(message));
         }
     }
 
