@@ -134,10 +134,10 @@ impl Salvage {
 
     /// Options for a store of the same specification, alignment and foreign members of `info`, with checks.
     ///
-    /// Of a key that comes from two places the first pair is kept.
+    /// Of a key that comes from two places the first pair is kept. Sparse shards are allowed: the data may be what is lost.
     pub fn build_options(&self) -> BuildOptions {
         let mut options = BulkLoader::options();
-        options.spec(*self.spec()).checks(true).on_duplicate(OnDuplicate::KeepFirst);
+        options.spec(*self.spec()).checks(true).on_duplicate(OnDuplicate::KeepFirst).allow_sparse(true);
         if let Some(layout) = self.generation.layout() {
             options.value_alignment(layout.value_alignment);
         }

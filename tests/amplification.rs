@@ -3,7 +3,7 @@
 //!
 //! Everything here is counted: rows, bytes, and memory by the allocator. Shards are laid out by hand, from the format's text.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::cast_possible_truncation, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod common;
 #[path = "common/peak.rs"]

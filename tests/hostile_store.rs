@@ -135,8 +135,11 @@ fn mkfifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
+/// Puts something of a kind at a path.
+type Put = fn(&Scene, &Path);
+
 /// Each way in which a name can be something else than what a store has under it.
-const KINDS: [(&str, fn(&Scene, &Path)); 10] = [
+const KINDS: [(&str, Put); 10] = [
     ("a link to a file", |scene, path| symlink(scene.path("outside/victim"), path).unwrap()),
     ("a link to an empty file", |scene, path| symlink(scene.path("outside/empty"), path).unwrap()),
     ("a link to a directory", |scene, path| symlink(scene.path("outside"), path).unwrap()),

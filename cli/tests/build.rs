@@ -383,3 +383,19 @@ fn a_signal_removes_what_was_begun() {
         assert_eq!(place.names("temp"), [""; 0]);
     }
 }
+
+/// A specification with too many minishard bits makes a file of 64 GiB for three keys.
+#[test]
+fn shard_indexes_that_outweigh_the_data_need_force() {
+    let place = Place::new();
+    let (store, input) = (place.text("store"), place.write("in.ndjson", PAIRS));
+    let sharding = r#"{"@type":"neuroglancer_uint64_sharded_v1","hash":"identity","preshift_bits":0,"minishard_bits":32,"shard_bits":0}"#;
+    let run = sharddb(["build", &store, "--input", &input, "--sharding", sharding]).expect(3);
+    assert!(run.stderr.contains("68719476736 bytes per shard") && run.stderr.contains("--force"), "{}", run.stderr);
+    assert!(!std::path::Path::new(&store).exists(), "nothing is left of the store");
+    sharddb(["build", &store, "--input", &input, "--sharding", sharding, "--force"]).expect(0);
+    assert_eq!(sharddb(["get", &store, "7"]).expect(0).stdout, b"seven");
+    let mut keys: Vec<String> = sharddb(["keys", &store]).expect(0).text().lines().map(str::to_string).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["0", "18446744073709551615", "5", "7", "9007199254740993"]);
+}

@@ -69,7 +69,7 @@ impl ShardIndexes {
         }
         Err(Error::invalid_spec(format!(
             "expected shard indexes of at most {} bytes for this data, found that they take {len} bytes per shard, \
-             {total} so far: choose fewer minishard bits than {}, or allow sparse shards",
+             {total} so far: choose fewer minishard bits than {}, or allow sparse shards (`allow_sparse`, `--force`)",
             self.most,
             spec.minishard_bits()
         )))

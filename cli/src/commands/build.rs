@@ -98,6 +98,9 @@ pub(crate) struct Args {
     keep: Option<usize>,
     #[command(flatten)]
     allow_empty: AllowEmpty,
+    /// Build even if the shard indexes take more bytes than the data (and more than 64 MiB)
+    #[arg(long)]
+    force: bool,
 }
 
 /// How inputs are read.
@@ -207,6 +210,7 @@ impl Args {
 
     fn options(&self) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
+        options.allow_sparse(self.force);
         options.on_duplicate(match self.on_duplicate {
             Duplicates::Error => OnDuplicate::Error,
             Duplicates::First => OnDuplicate::KeepFirst,
