@@ -14,7 +14,12 @@ impl Snapshot {
     /// always ends. Entries and their values borrow the snapshot, so shards that are met stay open like those that lookups
     /// meet; [`scan`](Snapshot::scan) and [`shards`](Snapshot::shards) close each when it is past.
     ///
-    /// Cost: reading front to back; for mapped raw values next to nothing beside it.
+    /// Minishard indexes that share bytes are read up to twice the length of their shard; each one beyond is an `Err`.
+    /// Values may share bytes, and each key is given its own: all values together may be larger than the files by any
+    /// factor, so a program that copies those of a file it does not trust should count.
+    ///
+    /// Cost: reading front to back; for mapped raw values next to nothing beside it. Holes of a sparse shard index are
+    /// skipped where the file system knows them.
     pub fn iter(&self) -> Iter<'_> {
         let numbers: Vec<_> = self.generation.shard_numbers().collect();
         Iter { snapshot: self, numbers: numbers.into_iter(), entries: None }

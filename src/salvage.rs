@@ -153,6 +153,10 @@ impl Salvage {
     /// be read, whose keys are not known, that much. Memory: 16 bytes a key of one shard, one minishard index, one value;
     /// where a shard with checks is searched for lost minishards, also what lies in a row that nothing leads to.
     ///
+    /// Time, memory and output are linear in the length of the files, whatever their indexes state: of entries that name one
+    /// minishard index, that of the minishard its keys hash to is kept; of other indexes that share bytes, short ones come
+    /// first, up to twice the length of the shard; of values and prefixes that share bytes, 64 times its length is kept.
+    ///
     /// Errors: those of the loader. What is wrong with the data set is a loss.
     pub fn write(&self, loader: &mut BulkLoader, mut lost: impl FnMut(&Finding)) -> Result<SalvageReport> {
         let mut outcome = Outcome { report: SalvageReport::default(), lost: &mut lost };

@@ -64,6 +64,10 @@ impl Snapshot {
     /// Memory: one minishard index, and 32 bytes for each key of one shard (48 in a data set with prefixes); with gzip or
     /// positioned reads also one value, and some blocks.
     ///
+    /// Time and memory are linear in the length of the files, whatever their indexes state. Of each shard, minishard indexes
+    /// are read up to twice its length, values up to 64 times its length, and keys are kept up to one per byte and 2^19;
+    /// what is beyond shares bytes with others, is not looked at, and is a finding. Holes of sparse files are skipped.
+    ///
     /// Errors: `Io` if the directory cannot be listed, `GenerationGone`. Whatever else is wrong, also a file that
     /// cannot be read, is a finding.
     ///

@@ -1,13 +1,8 @@
-//! A shard that was laid out as the text says and then edited: the library and a naive reader agree on every answer.
+//! The target [`differential`](sharddb_fuzz::targets::differential).
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sharddb_fuzz::ask;
-use sharddb_fuzz::case::DescribedShard;
+use sharddb_fuzz::targets::differential;
 
-fuzz_target!(|described: DescribedShard| {
-    let case = described.lay_out();
-    ask::everything(&case.shard(), &case.keys());
-    ask::agreement(&case);
-});
+fuzz_target!(|input: &[u8]| differential::run(input));

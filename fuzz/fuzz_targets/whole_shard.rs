@@ -1,13 +1,8 @@
-//! Any bytes as a shard, with every call on it: no panic, no walk without end, and the naive reader's answers.
+//! The target [`whole_shard`](sharddb_fuzz::targets::whole_shard).
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sharddb_fuzz::ask;
-use sharddb_fuzz::case::ShardCase;
+use sharddb_fuzz::targets::whole_shard;
 
-fuzz_target!(|input: &[u8]| {
-    let Some(case) = ShardCase::of_bytes(input) else { return };
-    ask::everything(&case.shard(), &case.keys());
-    ask::agreement(&case);
-});
+fuzz_target!(|input: &[u8]| whole_shard::run(input));

@@ -53,14 +53,22 @@ impl Spec {
         }
     }
 
+    /// The stored index of a minishard; empty if it has no keys.
+    pub fn index<'a>(&self, shard: &'a [u8], minishard: u64) -> Result<&'a [u8], Broken> {
+        let entry = slice(shard, u128::from(minishard) * 16, u128::from(minishard) * 16 + 16)?;
+        match (word(entry, 0), word(entry, 1)) {
+            (start, end) if start == end => Ok(&[]),
+            (start, end) => self.stored(shard, start, end),
+        }
+    }
+
     /// The rows of a minishard in stored order.
     pub fn rows(&self, shard: &[u8], minishard: u64) -> Result<Vec<Row>, Broken> {
-        let entry = slice(shard, u128::from(minishard) * 16, u128::from(minishard) * 16 + 16)?;
-        let (start, end) = (word(entry, 0), word(entry, 1));
-        if start == end {
+        let stored = self.index(shard, minishard)?;
+        if stored.is_empty() {
             return Ok(Vec::new());
         }
-        let index = decode(self.stored(shard, start, end)?, self.gzip_index)?;
+        let index = decode(stored, self.gzip_index)?;
         if index.len() % 24 != 0 {
             return Err(Broken);
         }

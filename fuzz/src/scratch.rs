@@ -5,10 +5,19 @@ use std::path::{Path, PathBuf};
 
 /// An empty directory, made anew.
 pub fn directory(name: &str) -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    let root = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-    let path = root.join(format!("sharddb-fuzz-{}", std::process::id())).join(name);
+    let path = root().join(name);
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).unwrap();
     path
+}
+
+fn root() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let root = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+    root.join(format!("sharddb-fuzz-{}", std::process::id()))
+}
+
+/// Removes the directories of this process.
+pub fn remove() {
+    let _ = fs::remove_dir_all(root());
 }

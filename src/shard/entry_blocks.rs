@@ -57,3 +57,43 @@ impl EntryBlocks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::HashFunction;
+    use crate::layout::Layout;
+    use crate::shard::cache::MinishardCache;
+    use crate::shard::reader::{ReadOptions, ShardFiles};
+    use crate::shard::writer::ShardWriter;
+    use crate::spec::{ShardNumber, ShardingSpec};
+    use crate::storage::StorageKind;
+
+    /// 64 MiB of shard index with three entries, and a hole or not, as the file system has it.
+    #[test]
+    fn reads_every_entry_and_the_checksum_is_that_of_the_bytes() {
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 22, 0).unwrap();
+        let path = std::env::temp_dir().join(format!("sharddb-entry-blocks-{}.shard", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let mut writer = ShardWriter::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
+        let keys = [5000, 2_000_001, (1 << 22) - 1];
+        keys.iter().for_each(|key| writer.insert(*key, b"value").unwrap());
+        writer.finish().unwrap();
+        let files = ShardFiles::open(&path, StorageKind::Positioned).unwrap();
+        let cache = MinishardCache::with_capacity(0).into();
+        let shard = ShardReader::new(ShardNumber(0), spec, None, files, ReadOptions::default(), cache, None);
+
+        let (mut blocks, mut found, mut read) = (EntryBlocks::default(), Vec::new(), 0);
+        while let Some((first, block)) = blocks.next(&shard).unwrap() {
+            let entries = (first.0..).zip(block.chunks_exact(16));
+            found.extend(entries.filter(|(_, entry)| entry.iter().any(|byte| *byte != 0)).map(|(number, _)| number));
+            read += block.len();
+        }
+        assert_eq!(found, keys);
+        #[cfg(target_os = "linux")]
+        assert!(read < 4 << 20, "read {read} bytes");
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(shard.compute_shard_index_crc32().unwrap(), crc32fast::hash(&bytes[..16 << 22]));
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -69,16 +69,18 @@ impl ExtentsBuilder {
 impl Extents {
     /// Reads all indexes of a shard; bad entries name nothing.
     ///
-    /// Errors: `Io`; `TooLarge` if the shard has more rows than can be kept.
+    /// `None` if the shard has more rows than may be kept. Errors: `Io`.
     ///
     /// Cost: 16 bytes of memory a key.
-    pub(crate) fn of(shard: &ShardReader) -> Result<Extents> {
+    pub(crate) fn of(shard: &ShardReader) -> Result<Option<Extents>> {
         let mut extents = ExtentsBuilder::new(shard);
         let mut rows = Rows::default();
         loop {
             match rows.next_minishard(shard) {
                 Ok(Some(minishard)) => {
-                    extents.reserve(minishard.rows, shard)?;
+                    if extents.reserve(minishard.rows, shard).is_err() {
+                        return Ok(None);
+                    }
                     extents.push_index(minishard.index, minishard.rows);
                     while let Some(row) = rows.next_row(shard) {
                         if let Ok(value) = shard.value_range(row) {
@@ -86,7 +88,7 @@ impl Extents {
                         }
                     }
                 }
-                Ok(None) => return Ok(extents.finish()),
+                Ok(None) => return Ok(Some(extents.finish())),
                 Err(error) if error.kind() == ErrorKind::Io => return Err(error), // it may be read the next time
                 Err(_) => {}
             }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::byte_range::ByteRange;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::{self, ChecksPlace};
 use crate::format::encoding;
 use crate::format::minishard_index::{Checkpoints, DecodedIndex, ROW_LEN, RawIndex, Row, SCAN_LIMIT, SearchableIndex};
@@ -96,7 +96,8 @@ pub(crate) struct ShardReader {
     /// The CRC-32 that the manifest states for the shard index.
     shard_index_crc32: Option<u32>,
     shard_index_verified: OnceLock<()>,
-    extents: OnceLock<Extents>,
+    /// `None` inside: there are too many to be kept.
+    extents: OnceLock<Option<Extents>>,
 }
 
 /// Where a key is stored: its row, with what it takes to read and check the value.
@@ -546,7 +547,7 @@ impl ShardReader {
         let cap = self.options.max_index_bytes;
         if data.in_memory().is_none() && range.len() > cap {
             return Err(Error::new(
-                crate::ErrorKind::TooLarge,
+                ErrorKind::TooLarge,
                 format!("expected a minishard index of at most {cap} bytes, found {}: raise the cap", range.len()),
             ));
         }
@@ -627,7 +628,7 @@ impl ShardReader {
         };
         if range.len() > cap && self.files.data().in_memory().is_none() {
             let message = format!("expected at most {cap} bytes to read at once, found {}: raise the cap", range.len());
-            return Err(Error::new(crate::ErrorKind::TooLarge, message).at_offset(range.start));
+            return Err(Error::new(ErrorKind::TooLarge, message).at_offset(range.start));
         }
         Ok(())
     }
@@ -693,7 +694,13 @@ impl ShardReader {
                 self.extents.get_or_init(|| new)
             }
         };
-        Ok(ByteRange { start: extents.gap_start(value), end: value.start })
+        match extents {
+            Some(extents) => Ok(ByteRange { start: extents.gap_start(value), end: value.start }),
+            None => Err(Error::new(
+                ErrorKind::TooLarge,
+                "expected fewer keys in a shard of that length, found too many to know what is before a value",
+            )),
+        }
     }
 
     /// With `verify_on_read`, and a manifest: the shard index, once.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::byte_range::ByteRange;
 use crate::container::bcolz::attributes::Attributes;
@@ -418,8 +418,15 @@ impl BcolzArray {
             self.chunk_rows,
             json::quote(self.byte_order.as_str()),
             json::quote(self.order.as_str()),
-            Json::Object(self.storage.members().clone()),
+            Json::Object(self.own_storage()),
         )
+    }
+
+    /// The members of the storage file, but for the types of a table's columns: each column would repeat them all.
+    fn own_storage(&self) -> Map<String, Json> {
+        let members = self.storage.members().iter();
+        let own = members.filter(|(name, value)| *name != "dtype" || !value.is_object());
+        own.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 }
 

@@ -86,7 +86,8 @@ impl BcolzTable {
         let names: Vec<_> = self.columns().map(|(name, _)| name.to_string()).collect();
         let column = self.columns.into_iter().find(|(other, _)| other == name);
         column.map(|(_, column)| column).ok_or_else(|| {
-            let message = format!("expected one of the columns {}, found \"{name}\"", names.join(", "));
+            let message =
+                format!("expected one of the columns {}, found \"{}\"", excerpt(&names.join(", ")), excerpt(name));
             Error::invalid_input(message).at_path(&self.root)
         })
     }

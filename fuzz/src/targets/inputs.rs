@@ -1,0 +1,87 @@
+//! Any bytes as an input of `build`, in each format that is one file: pairs or an error with its place; for the binary
+//! formats exactly the pairs that a naive parser finds.
+
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use crate::failure::{self, Failure};
+use crate::input::{Format, Input, Reading, Sink};
+use crate::scratch;
+
+/// Key, prefix, value.
+type Pair = (u64, Vec<u8>, Vec<u8>);
+
+#[derive(Default)]
+struct Pairs(Vec<Pair>);
+
+impl Sink for Pairs {
+    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> failure::Result<()> {
+        self.0.push((key, prefix.to_vec(), value.to_vec()));
+        Ok(())
+    }
+
+    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, from: &mut dyn Read) -> failure::Result<()> {
+        let (mut prefix, mut value) = (Vec::new(), Vec::new());
+        from.take(prefix_len).read_to_end(&mut prefix).expect("a file reads");
+        from.take(value_len).read_to_end(&mut value).expect("a file reads");
+        self.0.push((key, prefix, value));
+        Ok(())
+    }
+}
+
+fn path() -> &'static PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| scratch::directory("inputs").join("input"))
+}
+
+/// The records of a binary format; `None` if the last one is cut short.
+fn naive(mut bytes: &[u8], has_prefixes: bool) -> Option<Vec<Pair>> {
+    let mut pairs = Vec::new();
+    let mut take = |len: u64| {
+        let (taken, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
+        bytes = rest;
+        Some((taken.to_vec(), rest.is_empty()))
+    };
+    let word = |bytes: Vec<u8>| u64::from_le_bytes(bytes.try_into().unwrap());
+    let mut is_empty = take(0)?.1;
+    while !is_empty {
+        let key = word(take(8)?.0);
+        let prefix_len = if has_prefixes { word(take(8)?.0) } else { 0 };
+        let value_len = word(take(8)?.0);
+        let prefix = take(prefix_len)?.0;
+        let (value, at_end) = take(value_len)?;
+        pairs.push((key, prefix, value));
+        is_empty = at_end;
+    }
+    Some(pairs)
+}
+
+/// Runs the target on an input.
+pub fn run(input: &[u8]) {
+    let Some((how, bytes)) = input.split_first() else { return };
+    let (format, key_field) = match how % 4 {
+        0 => (Format::Ndjson, None),
+        1 => (Format::Ndjson, Some("id".to_string())),
+        2 => (Format::Bin, None),
+        _ => (Format::Bin2, None),
+    };
+    fs::write(path(), bytes).unwrap();
+    let reading = Reading { longest_line: 1 << 10, key_field, progress: Arc::default(), cancel: Arc::default() };
+    let inputs = Input::resolve_all(&[path().clone()], Some(format)).expect("there is such a file");
+    let mut pairs = Pairs::default();
+    let read = inputs[0].read(&reading, &mut pairs);
+    if let Err(error) = &read {
+        assert!(matches!(error, Failure::Malformed(_)), "{error}");
+        assert!(error.to_string().contains("input"), "a malformed input says which: {error}");
+    }
+    match format {
+        Format::Bin | Format::Bin2 => {
+            let expected = naive(bytes, format == Format::Bin2);
+            assert_eq!(read.is_ok(), expected.is_some());
+            assert!(expected.is_none_or(|expected| expected == pairs.0));
+        }
+        _ => assert!(pairs.0.len() <= bytes.split(|byte| *byte == b'\n').count()),
+    }
+}
