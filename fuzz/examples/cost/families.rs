@@ -62,22 +62,22 @@ families! {
     described: differential, 32, noise;
     damage: directory, 2, noise;
     set_entries_of_one_index: data_set, 32, |n| entries_of_one(n, false);
-    set_entries_of_one_gzip: data_set, 32, |n| entries_of_one(n, true);
+    set_entries_of_one_gzip: data_set, 8, |n| entries_of_one(n, true);
     set_entries_nested: data_set, 32, |n| {
         let bits = (n / 32).ilog2();
         data_set(bits, false, "", |at| (at * 24, 24 << bits), &vec![0; 24 << bits])
     };
-    set_rows_of_one_value: data_set, 64, |n| {
+    set_rows_of_one_value: data_set, 24, |n| {
         let half = rounded(n / 2);
         let rows = index(0, 1, &vec![(half, 2 * half); half as usize / 24]);
         data_set(0, false, "", |_| (0, half), &[rows, noise(half as usize)].concat())
     };
-    set_rows_behind_one_gap: data_set, 64, |n| {
+    set_rows_behind_one_gap: data_set, 24, |n| {
         let half = rounded(n / 2);
         let rows = index(0, 1, &vec![(2 * half, 2 * half + 8); half as usize / 24]);
         data_set(0, false, "", |_| (0, half), &[rows, noise(half as usize + 8)].concat())
     };
-    set_rows_checked: data_set, 64, |n| {
+    set_rows_checked: data_set, 24, |n| {
         let half = rounded(n / 2);
         let rows = index(0, 1, &vec![(half, 2 * half); half as usize / 24]);
         data_set(0, false, CHECKS, |_| (0, half), &[rows, noise(half as usize)].concat())
@@ -86,8 +86,8 @@ families! {
         let rows = index(0, 0, &vec![(0, 0); n / 24]);
         data_set(0, false, "", |_| (0, rows.len() as u64), &rows)
     };
-    set_gap_of_ids: data_set, 64, |n| data_set(0, false, CHECKS, |_| (0, 8), &words(std::iter::repeat_n(1, n / 8)));
-    set_gap_of_gzip_heads: data_set, 64, |n| {
+    set_gap_of_ids: data_set, 16, |n| data_set(0, false, CHECKS, |_| (0, 8), &words(std::iter::repeat_n(1, n / 8)));
+    set_gap_of_gzip_heads: data_set, 16, |n| {
         // each begins a member whose first block has to be inflated to its end
         let member = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255][..], &[0, 6, 0, 0xf9, 0xff], b"stored"].concat();
         data_set(0, true, CHECKS, |_| (0, 8), &member.repeat(n / member.len()))
