@@ -218,6 +218,9 @@
 //! - CRC-32 is against accidents, not against tampering.
 //! - Without `verify_on_read`, damage inside raw bytes is noticed only where it breaks a rule of the format.
 
+#[cfg(test)]
+extern crate self as sharddb; // for what the fuzz targets share with the unit tests
+
 mod bulk;
 mod byte_range;
 pub mod container;

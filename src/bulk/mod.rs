@@ -21,6 +21,8 @@ mod batch;
 mod large;
 mod memory_pairs;
 mod merge;
+#[cfg(test)]
+mod model_tests;
 mod options;
 mod record;
 mod run;
@@ -38,6 +40,7 @@ use crate::bulk::arena::Arena;
 use crate::bulk::batch::{Batch, Seen};
 use crate::bulk::large::{LargeBytes, LargePairs};
 use crate::bulk::memory_pairs::{MemoryPairs, SlicedBatch};
+use crate::bulk::options::MIN_MEMORY;
 use crate::bulk::run::{Run, run_path};
 use crate::bulk::run_pairs::{FanIn, RunPairs};
 use crate::bulk::shards::{ShardIndexes, ShardsJob, Written};
@@ -152,9 +155,11 @@ struct Budget {
 
 impl Budget {
     fn new(memory: u64, threads: usize) -> Budget {
+        // tests set less than the minimum: they want the thresholds, not the bound on memory
+        let (min_per_thread, overhead) = if memory < MIN_MEMORY { (1, 0) } else { (MIN_PER_THREAD, THREAD_OVERHEAD) };
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-        let threads = threads.min(memory / MIN_PER_THREAD).max(1);
-        let blocks = threads * THREAD_OVERHEAD;
+        let threads = threads.min(memory / min_per_thread).max(1);
+        let blocks = threads * overhead;
         let minishards = memory / 8;
         let batches = memory.saturating_sub(minishards + blocks);
         let merge = (memory / 8 * 6).saturating_sub(blocks);

@@ -1,0 +1,308 @@
+//! A case for the loader, drawn from a stream of numbers: options, two settings of memory and threads, and pairs.
+//!
+//! The bytes of a pair follow from its numbers, so a case of many MiB is drawn from a few bytes of a fuzz input.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+
+use sharddb::{BuildOptions, BulkLoader, Encoding, HashFunction, OnDuplicate, Profile, ShardingSpec, ValueAlignment};
+
+/// How large the cases are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size<'a> {
+    /// The memory of the first build; the second has at least as much.
+    pub(crate) memory: u64,
+    /// Lengths at which the loader changes its ways: what a batch, a pair, a run and all batches take for one to four
+    /// threads, and blocks. Lengths of pairs are often drawn around them.
+    pub(crate) thresholds: &'a [u64],
+    /// No case has pairs of more bytes together.
+    pub(crate) most_bytes: u64,
+}
+
+/// Small cases, with memory that only this crate's tests and fuzz targets may set. Blocks: those in which runs are read.
+pub(crate) const SMALL: Size = Size {
+    memory: 256 << 10,
+    thresholds: &[7 << 10, (28 << 10) / 3, 14 << 10, 28 << 10, 56 << 10, 224 << 10, 8 << 10, 24 << 10],
+    most_bytes: 1 << 20,
+};
+
+/// Lengths are drawn up to this far from a threshold: a pair takes up to 76 bytes beside its own.
+const AROUND: u64 = 128;
+
+/// More than enough to have several minishards that are too large to be collected in memory.
+const MAX_PAIRS: usize = 4000;
+
+/// Where the numbers of a case come from.
+pub(crate) trait Draw {
+    /// A number below `n`, which is at least 1.
+    fn below(&mut self, n: u64) -> u64;
+
+    /// Whether the stream has ended. All further numbers are 0.
+    fn ended(&self) -> bool;
+}
+
+/// Pseudo-random numbers without end (SplitMix64).
+pub(crate) struct Random(pub(crate) u64);
+
+/// The numbers of a fuzz input, each of as few bytes as it needs.
+#[cfg_attr(test, expect(dead_code, reason = "for the fuzz target, which includes this file"))]
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
+
+/// Pairs in the order of insertion, and how they are built.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) on_duplicate: OnDuplicate,
+    /// `None`: planned.
+    pub(crate) spec: Option<ShardingSpec>,
+    pub(crate) profile: Profile,
+    pub(crate) data_encoding: Encoding,
+    pub(crate) index_encoding: Encoding,
+    pub(crate) checks: bool,
+    pub(crate) alignment: u64,
+    /// Memory and threads of two builds whose files must have equal bytes.
+    pub(crate) settings: [(u64, usize); 2],
+    pub(crate) pairs: Vec<Pair>,
+}
+
+/// A pair, described.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair {
+    pub(crate) key: u64,
+    pub(crate) prefix_len: usize,
+    pub(crate) value_len: usize,
+    /// Different for every pair of a case. Even: the bytes repeat, so they compress.
+    pub(crate) content: u64,
+    pub(crate) how: How,
+}
+
+/// How a pair is inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// By `insert` if it has no prefix, else by `insert_with_prefix`.
+    Slices,
+    /// By `insert_reader`, from a reader that gives so many bytes at a time.
+    Reader { piece: usize },
+}
+
+/// Keys of a case: few distinct ones meet each other often.
+struct Keys {
+    distinct: u64,
+    /// No key comes again.
+    unique: bool,
+    next: u64,
+    spread: u64,
+}
+
+impl Draw for Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0) % n
+    }
+
+    fn ended(&self) -> bool {
+        false
+    }
+}
+
+impl Draw for Input<'_> {
+    fn below(&mut self, n: u64) -> u64 {
+        let mut number = 0;
+        let mut largest = n - 1;
+        while largest > 0 {
+            let Some((byte, rest)) = self.0.split_first() else { return 0 };
+            self.0 = rest;
+            number = number << 8 | u64::from(*byte);
+            largest >>= 8;
+        }
+        number % n
+    }
+
+    fn ended(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Case {
+    /// Draws a case of this size.
+    pub(crate) fn draw(draw: &mut dyn Draw, size: &Size) -> Case {
+        let on_duplicate = one_of(draw, &[OnDuplicate::KeepFirst, OnDuplicate::KeepLast, OnDuplicate::Error]);
+        let encoding = |draw: &mut dyn Draw| one_of(draw, &[Encoding::Raw, Encoding::Raw, Encoding::Gzip]);
+        let (data_encoding, index_encoding) = (encoding(draw), encoding(draw));
+        let spec = (draw.below(2) == 0)
+            .then(|| draw_spec(draw).with_data_encoding(data_encoding).with_minishard_index_encoding(index_encoding));
+        let threads = |draw: &mut dyn Draw| draw.below(4) as usize + 1;
+        let settings = [(size.memory, threads(draw)), (size.memory * one_of(draw, &[1, 1, 2, 3, 256]), threads(draw))];
+        let mut case = Case {
+            on_duplicate,
+            spec,
+            profile: one_of(draw, &[Profile::Local, Profile::Remote]),
+            data_encoding,
+            index_encoding,
+            checks: draw.below(4) != 3,
+            alignment: one_of(draw, &[1, 1, 8, 16, 64, 4096]),
+            settings,
+            pairs: Vec::new(),
+        };
+        case.draw_pairs(draw, size);
+        case
+    }
+
+    /// Draws pairs in groups of equal lengths.
+    fn draw_pairs(&mut self, draw: &mut dyn Draw, size: &Size) {
+        let mut keys = Keys {
+            distinct: one_of(draw, &[3, 1, 8, 60, 1000, u64::MAX]),
+            unique: self.on_duplicate == OnDuplicate::Error && draw.below(3) != 0,
+            next: 0,
+            spread: one_of(draw, &[1, 1 << 7, 1 << 40, 0x9e37_79b9_7f4a_7c15, u64::MAX]),
+        };
+        let with_prefixes = draw.below(2) == 0;
+        let most_bytes = size.most_bytes / one_of(draw, &[1, 2, 3, 4, 16]);
+        let most_groups = 1 + draw.below(48);
+        let mut bytes = 0;
+        for _ in 0..most_groups {
+            let prefix_len = if with_prefixes { draw_prefix_len(draw, size.thresholds) } else { 0 };
+            let value_len = draw_len(draw, size.thresholds);
+            let count = draw_count(draw, value_len + prefix_len);
+            let (content, piece) = (draw.below(1 << 16), draw.below(1 << 13) as usize);
+            let how = if piece % 2 == 0 { How::Slices } else { How::Reader { piece } };
+            let mut random = Random(draw.below(1 << 16));
+            for _ in 0..count {
+                bytes += prefix_len + value_len + 76;
+                if bytes > most_bytes || self.pairs.len() == MAX_PAIRS {
+                    return;
+                }
+                let content = content & 1 | (self.pairs.len() as u64) << 1;
+                let (prefix_len, value_len) = (prefix_len as usize, value_len as usize);
+                let key = keys.draw(&mut random);
+                self.pairs.push(Pair { key, prefix_len, value_len, content, how });
+            }
+            if draw.ended() {
+                return;
+            }
+        }
+    }
+
+    /// The options of the build with the first or the second setting.
+    pub(crate) fn options(&self, (memory, threads): (u64, usize)) -> BuildOptions {
+        let mut options = BulkLoader::options();
+        options.memory(memory).threads(threads).on_duplicate(self.on_duplicate).checks(self.checks);
+        options.value_alignment(ValueAlignment::new(self.alignment).unwrap()).profile(self.profile);
+        match self.spec {
+            Some(spec) => options.spec(spec),
+            None => options.data_encoding(self.data_encoding).minishard_index_encoding(self.index_encoding),
+        };
+        options
+    }
+
+    /// The pair that should survive, by key. Where the policy is an error, it is the first.
+    pub(crate) fn expected(&self) -> BTreeMap<u64, Pair> {
+        let mut expected = BTreeMap::new();
+        for pair in &self.pairs {
+            match (expected.entry(pair.key), self.on_duplicate) {
+                (Entry::Vacant(place), _) => drop(place.insert(*pair)),
+                (Entry::Occupied(mut place), OnDuplicate::KeepLast) => drop(place.insert(*pair)),
+                (Entry::Occupied(_), OnDuplicate::KeepFirst | OnDuplicate::Error) => {}
+            }
+        }
+        expected
+    }
+}
+
+/// The options, then one line for each pair, so that a case of a failure can be read and built again.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case { on_duplicate, profile, data_encoding, index_encoding, checks, alignment, settings, .. } = self;
+        match &self.spec {
+            Some(spec) => writeln!(f, "given {spec}")?,
+            None => writeln!(f, "planned for {profile:?}, data {data_encoding:?}, index {index_encoding:?}")?,
+        }
+        writeln!(f, "{on_duplicate:?}, checks: {checks}, alignment {alignment}, memory and threads {settings:?}")?;
+        self.pairs.iter().try_for_each(|pair| writeln!(f, "{pair:?}"))
+    }
+}
+
+impl Keys {
+    fn draw(&mut self, random: &mut Random) -> u64 {
+        let number = match self.unique {
+            true => {
+                self.next += 1;
+                self.next
+            }
+            false => random.below(self.distinct),
+        };
+        number.wrapping_mul(self.spread) // odd, or too small to lose a bit of a unique number
+    }
+}
+
+impl Pair {
+    pub(crate) fn prefix(&self) -> Vec<u8> {
+        bytes(!self.content, self.content, self.prefix_len)
+    }
+
+    pub(crate) fn value(&self) -> Vec<u8> {
+        bytes(self.content, self.content, self.value_len)
+    }
+}
+
+/// Bytes that begin with `tag`; noise if `kind` is odd, else eight of them again and again.
+fn bytes(tag: u64, kind: u64, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 8);
+    let mut state = tag;
+    while bytes.len() < len {
+        bytes.extend_from_slice(&state.to_le_bytes());
+        state = if kind & 1 == 1 { mix(state.wrapping_add(1)) } else { state };
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+fn draw_spec(draw: &mut dyn Draw) -> ShardingSpec {
+    let hash = one_of(draw, &[HashFunction::MurmurHash3X86_128, HashFunction::Identity]);
+    let preshift_bits = one_of(draw, &[0, 0, 1, 7, 40, 64]);
+    let (minishard_bits, shard_bits) = one_of(draw, &[(0, 0), (1, 1), (3, 0), (0, 3), (4, 2), (9, 1)]);
+    ShardingSpec::new(hash, preshift_bits, minishard_bits, shard_bits).unwrap()
+}
+
+fn draw_len(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
+    match draw.below(8) {
+        0..3 => draw.below(100),
+        3 => draw.below(1000),
+        4 => around(draw, &[8, 16, 64, 4096]),
+        _ => around(draw, thresholds) / (1 + draw.below(8) / 6), // with gzip a pair counts about twice
+    }
+}
+
+fn draw_prefix_len(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
+    match draw.below(8) {
+        0..3 => 0,
+        3..6 => draw.below(100),
+        6 => around(draw, &[8, 16, 64, 4096]),
+        _ => around(draw, thresholds),
+    }
+}
+
+/// Many small pairs, few large ones.
+fn draw_count(draw: &mut dyn Draw, len: u64) -> u64 {
+    let most = match len {
+        0..100 => one_of(draw, &[1, 4, 30, 600, 3000]),
+        100..5000 => one_of(draw, &[1, 4, 60]),
+        _ => one_of(draw, &[1, 1, 1, 4]),
+    };
+    1 + draw.below(most)
+}
+
+fn around(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
+    (one_of(draw, thresholds) + draw.below(2 * AROUND)).saturating_sub(AROUND)
+}
+
+fn one_of<T: Copy>(draw: &mut dyn Draw, choices: &[T]) -> T {
+    choices[draw.below(choices.len() as u64) as usize]
+}
+
+/// The output function of SplitMix64.
+fn mix(mut number: u64) -> u64 {
+    number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
