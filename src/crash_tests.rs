@@ -18,10 +18,13 @@ use crate::store::testing::TempDir;
 use crate::store::{GenerationId, Store};
 use crate::{BulkLoader, OnDuplicate, OpenOptions, VerifyLevel};
 
-/// More than a batch of the least memory takes, so that it goes to disk at once.
+/// A value that is larger than a batch, so that it goes to the file of large pairs.
 const BEYOND_A_BATCH: usize = 4 << 20;
 
 const KEYS: u64 = 60;
+
+/// Memory for some of the pairs, so that the others are spilled as several runs.
+const TOO_LITTLE: u64 = 8 << 10;
 
 /// A directory with a store in it, or room for one, a place for spills, and a generation built elsewhere.
 struct Scene(TempDir);
@@ -78,9 +81,9 @@ impl Scene {
 
     fn build_by(&self, label: u64, spilling: bool) -> Result<GenerationId> {
         let mut options = BulkLoader::options();
-        options.spec(spec()).memory(16 << 20).threads(1).on_duplicate(OnDuplicate::KeepLast);
+        options.spec(spec()).threads(1).on_duplicate(OnDuplicate::KeepLast);
         if spilling {
-            options.temp_dir(self.path("spills"));
+            options.memory(TOO_LITTLE).temp_dir(self.path("spills"));
         }
         let mut loader = options.create(self.path("store"))?;
         if spilling {
