@@ -102,7 +102,6 @@ impl Made {
         match Place::of(store)? {
             Place::Store => return Ok(Made::default()),
             Place::Room => {}
-            Place::Foreign(_) if !fs::is_dir(store) => {} // to create the directory fails, and says why
             Place::Foreign(found) => {
                 let message = format!(
                     "expected a store or an empty directory to make one in, found {found}: choose another directory"
