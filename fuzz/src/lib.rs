@@ -29,3 +29,6 @@ mod interrupt;
 #[allow(dead_code, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/key.rs"]
 mod key;
+#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/printable.rs"]
+mod printable;

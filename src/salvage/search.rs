@@ -13,8 +13,9 @@ use crate::format::minishard_index::{ROW_LEN, RawIndex};
 use crate::shard::{MINISHARD_ALIGNMENT, ShardReader};
 use crate::spec::{Encoding, Location, MinishardNumber};
 
-/// Lengths that are tried in one gap for each of its bytes, so that the time is linear in the gap.
-const TRIES_PER_BYTE: u64 = 32;
+/// Lengths that are tried in one gap for each of its bytes, so that the time is linear in the gap; an index takes a try
+/// for each of its rows of 24 bytes.
+const TRIES_PER_BYTE: u64 = 4;
 
 /// Lengths that are tried in one gap: seconds at most, also where there is nothing to find.
 const MAX_TRIES: u64 = 1 << 26;

@@ -42,9 +42,9 @@ families! {
     info_brackets: info_json, 256, |n| repeated("\n", "{\"a\":", n, "");
     entries_of_one_index: whole_shard, 16, |n| shard(6, false, |_| (0, rounded(n)), &vec![0; rounded(n) as usize]);
     entries_nested: whole_shard, 16, |n| shard(6, false, |at| (at * 24, rounded(n)), &vec![0; rounded(n) as usize]);
-    entries_of_one_gzip: whole_shard, 1, |n| {
-        let index = gzip(&index(0, 1, &vec![(0, 0); n]));
-        shard(6, true, |_| (0, index.len() as u64), &[index.clone(), noise(n)].concat())
+    entries_of_one_gzip: whole_shard, 16, |n| {
+        let index = gzip(&[noise(n), vec![0; 2 * n]].concat());
+        shard(6, true, |_| (0, index.len() as u64), &index)
     };
     entries_descending: shard_index, 32, |n| {
         let each = rounded(n / 64);
