@@ -5,10 +5,11 @@
 
 mod common;
 
+use std::fs;
 use std::ops::ControlFlow;
 
 use common::{Scratch, Storage, name, sets};
-use sharddb::{BulkLoader, Encoding, Entry, OpenOptions, Result, ShardingSpec, Snapshot};
+use sharddb::{BulkLoader, Encoding, Entry, OpenOptions, Result, ShardNumber, ShardingSpec, Snapshot};
 
 /// A key with its value, or an error; the order counts.
 type Told = Vec<Result<(u64, Vec<u8>), String>>;
@@ -106,6 +107,30 @@ fn of_every_encoding_and_size_of_minishards() {
                 assert!(told.into_iter().eq((0..2000).map(|key| (key, value_of(key)))), "{place} {storage:?}");
             }
         }
+    }
+}
+
+/// An error that comes again whenever a shard is read must not come for ever.
+#[test]
+fn every_walk_ends_after_a_shard_index_that_fails_its_check() {
+    let (store, _) = sets_of_ours().remove(1);
+    let shard = store.path().join("gen-0000000001/0.shard");
+    let mut bytes = fs::read(&shard).unwrap();
+    bytes[0] ^= 1;
+    fs::remove_file(&shard).unwrap(); // it is read-only
+    fs::write(&shard, bytes).unwrap();
+    for storage in Storage::ALL {
+        let snapshot = storage.open(OpenOptions::new().verify_on_read(true), store.path()).unwrap().snapshot();
+        let of_shard = snapshot.shard(ShardNumber(0)).unwrap().unwrap();
+        assert_eq!(of_shard.iter().take(10).filter(Result::is_err).count(), 1, "{storage:?}");
+        assert_eq!(snapshot.iter().take(2000).filter(Result::is_err).count(), 1, "{storage:?}");
+        assert_eq!(snapshot.keys().take(2000).filter(Result::is_err).count(), 1, "{storage:?}");
+        let mut errors = 0;
+        _ = snapshot.scan(|pair| {
+            errors += u32::from(pair.is_err());
+            if errors == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!(errors, 1, "{storage:?}");
     }
 }
 

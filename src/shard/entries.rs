@@ -102,7 +102,12 @@ impl Rows {
     }
 
     /// Goes to the next block of entries; whether there is one.
+    ///
+    /// Errors: `Corrupt` with `verify_on_read` and a damaged shard index, `Io`. There is no block after an error.
     fn next_block(&mut self, shard: &ShardReader) -> Result<bool> {
+        if self.blocks.is_over() {
+            return Ok(false);
+        }
         // a shard index that is not as it was written may name no keys where there are some: nothing of it is used
         if let Err(error) = shard.verify_shard_index() {
             self.blocks.end();

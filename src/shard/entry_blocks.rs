@@ -44,6 +44,11 @@ impl EntryBlocks {
         MinishardNumber(self.next)
     }
 
+    /// Whether the walk was ended, by [`end`](Self::end) or an error.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Ends the walk.
     pub(crate) fn end(&mut self) {
         self.is_over = true;
