@@ -33,6 +33,9 @@ const AROUND: u64 = 128;
 /// More than enough to have several minishards that are too large to be collected in memory.
 const MAX_PAIRS: usize = 4000;
 
+/// A failure shows this many pairs.
+const MAX_SHOWN: usize = 50;
+
 /// Where the numbers of a case come from.
 pub(crate) trait Draw {
     /// A number below `n`, which is at least 1.
@@ -85,6 +88,16 @@ pub(crate) enum How {
     Reader { piece: usize },
 }
 
+/// Lengths of the values of a case.
+#[derive(Clone, Copy)]
+enum Lengths {
+    Mixed,
+    /// Many pairs, so that there are several runs.
+    Small,
+    /// Many pairs that do not fit into a batch.
+    Large,
+}
+
 /// Keys of a case: few distinct ones meet each other often.
 struct Keys {
     distinct: u64,
@@ -127,7 +140,8 @@ impl Case {
     /// Draws a case of this size.
     pub(crate) fn draw(draw: &mut dyn Draw, size: &Size) -> Case {
         let on_duplicate = one_of(draw, &[OnDuplicate::KeepFirst, OnDuplicate::KeepLast, OnDuplicate::Error]);
-        let encoding = |draw: &mut dyn Draw| one_of(draw, &[Encoding::Raw, Encoding::Raw, Encoding::Gzip]);
+        let encoding =
+            |draw: &mut dyn Draw| one_of(draw, &[Encoding::Raw, Encoding::Raw, Encoding::Raw, Encoding::Gzip]);
         let (data_encoding, index_encoding) = (encoding(draw), encoding(draw));
         let spec = (draw.below(2) == 0)
             .then(|| draw_spec(draw).with_data_encoding(data_encoding).with_minishard_index_encoding(index_encoding));
@@ -140,7 +154,7 @@ impl Case {
             data_encoding,
             index_encoding,
             checks: draw.below(4) != 3,
-            alignment: one_of(draw, &[1, 1, 8, 16, 64, 4096]),
+            alignment: one_of(draw, &[1, 1, 1, 8, 8, 16, 64, 4096]),
             settings,
             pairs: Vec::new(),
         };
@@ -154,25 +168,29 @@ impl Case {
             distinct: one_of(draw, &[3, 1, 8, 60, 1000, u64::MAX]),
             unique: self.on_duplicate == OnDuplicate::Error && draw.below(3) != 0,
             next: 0,
-            spread: one_of(draw, &[1, 1 << 7, 1 << 40, 0x9e37_79b9_7f4a_7c15, u64::MAX]),
+            spread: 1,
         };
+        let spread = |draw: &mut dyn Draw| one_of(draw, &[1, 1 << 7, 1 << 40, 0x9e37_79b9_7f4a_7c15, u64::MAX]);
+        let spreads = [spread(draw), spread(draw)]; // where both are used, a plan of the first pairs may be a wrong guess
         let with_prefixes = draw.below(2) == 0;
-        let most_bytes = size.most_bytes / one_of(draw, &[1, 2, 3, 4, 16]);
-        let most_groups = 1 + draw.below(48);
+        let lengths = one_of(draw, &[Lengths::Mixed, Lengths::Mixed, Lengths::Small, Lengths::Large]);
+        let most_bytes = size.most_bytes / one_of(draw, &[1, 1, 2, 3, 16]);
+        let most_groups = 1 + draw.below(64);
         let mut bytes = 0;
         for _ in 0..most_groups {
             let prefix_len = if with_prefixes { draw_prefix_len(draw, size.thresholds) } else { 0 };
-            let value_len = draw_len(draw, size.thresholds);
+            let value_len = lengths.draw(draw, size.thresholds);
             let count = draw_count(draw, value_len + prefix_len);
-            let (content, piece) = (draw.below(1 << 16), draw.below(1 << 13) as usize);
+            let (content, piece) = (draw.below(2), draw.below(1 << 13) as usize);
             let how = if piece % 2 == 0 { How::Slices } else { How::Reader { piece } };
             let mut random = Random(draw.below(1 << 16));
+            keys.spread = one_of(draw, &spreads);
             for _ in 0..count {
                 bytes += prefix_len + value_len + 76;
                 if bytes > most_bytes || self.pairs.len() == MAX_PAIRS {
                     return;
                 }
-                let content = content & 1 | (self.pairs.len() as u64) << 1;
+                let content = content | (self.pairs.len() as u64) << 1;
                 let (prefix_len, value_len) = (prefix_len as usize, value_len as usize);
                 let key = keys.draw(&mut random);
                 self.pairs.push(Pair { key, prefix_len, value_len, content, how });
@@ -218,7 +236,11 @@ impl fmt::Display for Case {
             None => writeln!(f, "planned for {profile:?}, data {data_encoding:?}, index {index_encoding:?}")?,
         }
         writeln!(f, "{on_duplicate:?}, checks: {checks}, alignment {alignment}, memory and threads {settings:?}")?;
-        self.pairs.iter().try_for_each(|pair| writeln!(f, "{pair:?}"))
+        self.pairs.iter().take(MAX_SHOWN).try_for_each(|pair| writeln!(f, "{pair:?}"))?;
+        match self.pairs.len().saturating_sub(MAX_SHOWN) {
+            0 => Ok(()),
+            more => writeln!(f, "and {more} more pairs"),
+        }
     }
 }
 
@@ -232,6 +254,22 @@ impl Keys {
             false => random.below(self.distinct),
         };
         number.wrapping_mul(self.spread) // odd, or too small to lose a bit of a unique number
+    }
+}
+
+impl Lengths {
+    fn draw(self, draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
+        let class = match self {
+            Lengths::Mixed => draw.below(8),
+            Lengths::Small => draw.below(5),
+            Lengths::Large => 7,
+        };
+        match class {
+            0..3 => draw.below(100),
+            3 => draw.below(1000),
+            4 => around(draw, &[8, 16, 64, 4096]),
+            _ => around(draw, thresholds) / one_of(draw, &[1, 1, 1, 2]), // with gzip a pair counts about twice
+        }
     }
 }
 
@@ -264,15 +302,6 @@ fn draw_spec(draw: &mut dyn Draw) -> ShardingSpec {
     ShardingSpec::new(hash, preshift_bits, minishard_bits, shard_bits).unwrap()
 }
 
-fn draw_len(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
-    match draw.below(8) {
-        0..3 => draw.below(100),
-        3 => draw.below(1000),
-        4 => around(draw, &[8, 16, 64, 4096]),
-        _ => around(draw, thresholds) / (1 + draw.below(8) / 6), // with gzip a pair counts about twice
-    }
-}
-
 fn draw_prefix_len(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
     match draw.below(8) {
         0..3 => 0,
@@ -285,8 +314,8 @@ fn draw_prefix_len(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
 /// Many small pairs, few large ones.
 fn draw_count(draw: &mut dyn Draw, len: u64) -> u64 {
     let most = match len {
-        0..100 => one_of(draw, &[1, 4, 30, 600, 3000]),
-        100..5000 => one_of(draw, &[1, 4, 60]),
+        0..100 => one_of(draw, &[1, 4, 30, 600, 600, 3000]),
+        100..5000 => one_of(draw, &[1, 4, 60, 300]),
         _ => one_of(draw, &[1, 1, 1, 4]),
     };
     1 + draw.below(most)
