@@ -131,14 +131,15 @@ pub(crate) fn assert_has_place(error: &Error) {
     assert!(error.path().is_some() || error.location().shard.is_some() || error.key().is_some(), "{error}");
 }
 
-/// A directory for one test, removed in the end.
+/// A directory for one test, removed in the end: in `$TMPDIR`, else in cargo's directory for tests.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}", std::process::id()));
+        let parent = std::env::var_os("TMPDIR").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let path = Path::new(&parent).join(format!("{}-{number}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Scratch(path)

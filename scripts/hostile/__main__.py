@@ -1,0 +1,67 @@
+"""Runs the loader, the store and the command in hostile environments; started by scripts/hostile.sh."""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ENVIRONMENTS = [
+    "limits",
+    "descriptors",
+    "full_disk",
+    "bad_sectors",
+    "failing_writes",
+    "foreign_content",
+    "odd_files",
+    "fork",
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/hostile.sh")
+    parser.add_argument("--binaries", required=True, help="what cargo test --no-run --message-format=json printed")
+    parser.add_argument("--disk", required=True, help="a directory on a disk, for what is too large for memory")
+    parser.add_argument("environment", nargs="*", choices=[[], *ENVIRONMENTS])
+    args = parser.parse_args()
+
+    from report import Report
+    from stage import Stage, remove
+
+    report = Report()
+    os.umask(0o022)
+    work = tempfile.mkdtemp(prefix="sharddb-hostile-")
+    os.chmod(work, 0o755)
+    os.makedirs(args.disk, exist_ok=True)
+    try:
+        stage = Stage(read_binaries(args.binaries), work, args.disk)
+        for name in args.environment or ENVIRONMENTS:
+            begun = time.monotonic()
+            report.begin(name.replace("_", " "))
+            importlib.import_module(name).run(stage, report)
+            report.end(time.monotonic() - begun)
+    finally:
+        remove(args.disk)
+        remove(work)
+    return 0 if report.totals() else 1
+
+
+def read_binaries(path):
+    """The test programs by name, and the command, from the messages of cargo."""
+    binaries = {}
+    for line in Path(path).read_text().splitlines():
+        message = json.loads(line) if line.startswith("{") else {}
+        if message.get("executable"):
+            target, is_test = message["target"], message["profile"]["test"]
+            is_ours = is_test and not message["manifest_path"].endswith("cli/Cargo.toml")
+            if is_ours or (target["name"] == "sharddb" and not is_test):
+                name = target["name"] if not is_test or target["kind"] != ["lib"] else "lib"
+                binaries[name] = message["executable"]
+    return binaries
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""A disk that cannot be written: a loop device whose backing file has no room, and errors in every n-th system call."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pairs as pair
+from outcome import run as run_command
+from stage import ERRORS, IO, remove
+
+MIB = 1 << 20
+OLD = pair.random_pairs(51, 20, 100)
+SMALL = pair.random_pairs(52, 50, 300)
+LARGE = pair.random_pairs(53, 24_000, 1000)
+
+# What may fail, and how. Opening and reading fail while the program is loaded, too; those have environments of their own.
+CALLS = {
+    "fsync": "EIO",
+    "pwrite64": "EIO",
+    "write": "EIO",
+    "rename": "EIO",
+    "mkdir": "ENOSPC",
+    "symlink": "ENOSPC",
+    "unlink": "EIO",
+    "unlinkat": "EIO",
+    "ftruncate": "EIO",
+    "fchmod": "EIO",
+    "chmod": "EIO",
+    "flock": "EIO",
+    "copy_file_range": "EIO",
+    "getdents64": "EIO",
+    "pread64": "EIO",
+    "clone3": "EAGAIN",
+}
+FATAL = ("fsync", "pwrite64", "rename", "mkdir", "symlink", "ftruncate")  # no success without these
+MOST = 40  # calls of a kind and thread that are tried
+
+
+def run(stage, report):
+    """Writes to a disk that fails at writeback, then fails each call of each verb that writes."""
+    if stage.can_mount:
+        writeback(stage, report)
+    else:
+        report.cannot("a loop device", "mounting needs root")
+    if can_inject(stage):
+        injected(stage, report)
+    else:
+        report.cannot("errors in system calls", "strace --inject is missing, or tracing is forbidden")
+
+
+# ---- writeback ----
+
+
+def writeback(stage, report):
+    """The file system takes the bytes, and learns only when it syncs them that the device cannot hold them."""
+    sources = stage.directory("writeback")
+    small, large = sources / "small", sources / "large"
+    stage.build(small, SMALL)
+    stage.build(large, LARGE)
+    for name, new, memory, rooms in (
+        ("small", SMALL, "1GiB", [kib << 10 for kib in range(0, 96, 8)]),
+        ("large", LARGE, "16MiB", [mib * MIB for mib in range(0, 64, 8)]),
+    ):
+        source = stage.input(new)
+        built = sources / name
+        for room in rooms:
+            for verb, words in {
+                "build": ["build", "STORE", "--input", source, "--memory", memory, "-q"],
+                "publish": ["publish", "STORE", "--from", built / "gen-0000000001"],
+            }.items():
+                problems = wrong_writeback(stage, verb, words, room, new)
+                report.case(f"{verb} of {name} data on a device with room for {room} bytes", problems)
+        source.unlink()
+    remove(sources)
+
+
+def wrong_writeback(stage, verb, words, room, new):
+    """Runs the verb on a device that can take `room` bytes more; then looks, on a device that works, what is there."""
+    with stage.tmpfs("backing", "size=128m") as backing:
+        image = backing / "image"
+        with open(image, "wb") as file:
+            file.truncate(112 * MIB)
+        format = ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "^has_journal", "-E", "lazy_itable_init=0", image]
+        subprocess.run(format, check=True)
+        with stage.mounted("failing", "-o", "loop", image) as disk:
+            stage.build(disk / "store", OLD)
+        with stage.mounted("failing", "-o", "loop", image) as disk, single_pages(disk):
+            with open(backing / "ballast", "wb") as file:
+                status = os.statvfs(backing)
+                os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize - room)
+            expect_bad(disk, room)
+            words = [str(disk / "store") if word == "STORE" else word for word in words]
+            outcome = stage.sharddb(*words, name=verb)
+            problems = outcome.problems((0, IO), names=[disk])
+            left = {path.name for path in (disk / "store").iterdir()} - {"current", "lock", "gen-0000000001"}
+            if outcome.code and left:
+                problems.append(f"expected nothing left behind, found {sorted(left)}")
+            (backing / "ballast").unlink()
+        with stage.mounted("failing", "-o", "loop,ro", image) as disk:
+            return problems + stage.wrong_in(disk / "store", OLD if outcome.code else new)
+
+
+@contextlib.contextmanager
+def single_pages(disk):
+    """Has the loop device write page by page: of a request that is written in part it says that all was."""
+    device = next(line.split()[0] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[1] == str(disk))
+    limit = Path("/sys/block") / Path(device).name / "queue/max_sectors_kb"
+    before = limit.read_text()
+    limit.write_text("4")
+    try:
+        yield
+    finally:
+        limit.write_text(before)
+
+
+def expect_bad(disk, room):
+    """Shows that the device fails: more than its room cannot be synced."""
+    probe = disk / "probe"
+    with open(probe, "wb") as file:
+        file.write(bytes(room + MIB))
+        file.flush()
+        try:
+            os.fsync(file.fileno())
+        except OSError:
+            return
+        finally:
+            probe.unlink()
+    raise RuntimeError(f"expected a device with room for {room} bytes, found one that takes more")
+
+
+# ---- system calls ----
+
+
+def can_inject(stage):
+    probe = ["strace", "-f", "-o", "/dev/null", "-e", "inject=fsync:error=EIO:when=1", "sync", stage.work / "sharddb"]
+    try:
+        return run_command(probe).code == 1
+    except OSError:
+        return False
+
+
+def injected(stage, report):
+    """Each call of a kind that a verb makes fails once, and once from there on."""
+    sources = stage.directory("injected")
+    source = sources / "new.bin"
+    pair.write_bin(source, SMALL)
+    stage.build(sources / "new", SMALL)
+    stage.build(sources / "store", SMALL)
+    stage.build(sources / "store", OLD)
+    verbs = {
+        "build": (["build", "STORE", "--input", source, "-q", "--threads", "2"], SMALL),
+        "publish": (["publish", "STORE", "--from", sources / "new/gen-0000000001"], SMALL),
+        "rollback": (["rollback", "STORE"], SMALL),
+        "gc": (["gc", "STORE"], OLD),
+        "salvage": (["salvage", sources / "new", "OUT"], SMALL),
+        "export": (["export", sources / "new", "--format", "bin", "--output", "OUT"], SMALL),
+    }
+    cases = []
+    for verb, (words, new) in verbs.items():
+        for call, count in calls_of(stage, sources, words).items():
+            for number in range(1, min(count, MOST) + 1):
+                cases += [(verb, words, new, call, f"{number}"), (verb, words, new, call, f"{number}+")]
+    stage.each(lambda case: check_injected(stage, report, sources, *case), cases)
+    remove(sources)
+
+
+def place(stage, sources, words):
+    """A store to write into and the words of a verb for it."""
+    base = stage.directory(f"place-{os.urandom(8).hex()}", sources)
+    shutil.copytree(sources / "store", base / "store", symlinks=True)
+    return base, [{"STORE": base / "store", "OUT": base / "out"}.get(word, word) for word in words]
+
+
+def calls_of(stage, sources, words):
+    """How often a thread makes each call at most, in a run without errors."""
+    base, words = place(stage, sources, words)
+    log = base / "log"
+    run_command(["strace", "-f", "-o", log, "-e", "trace=" + ",".join(CALLS), stage.command, *words])
+    counts = {}
+    for task, call in re.findall(r"^(\d+) +(\w+)\(", log.read_text(), re.MULTILINE):
+        counts[call, task] = counts.get((call, task), 0) + 1
+    remove(base)
+    return {call: max((n for (name, _), n in counts.items() if name == call), default=0) for call in CALLS}
+
+
+def check_injected(stage, report, sources, verb, words, new, call, when):
+    base, words = place(stage, sources, words)
+    inject = f"inject={call}:error={CALLS[call]}:when={when}"
+    log = base / "log"
+    traced = ["strace", "-f", "--seccomp-bpf", "-o", log, "-e", f"trace={call}", "-e", inject]
+    outcome = run_command([*traced, stage.command, *words], name=verb)
+    if outcome.code == 127 and "loading shared libraries" in outcome.err:
+        remove(base)
+        return  # it did not even begin
+    problems = outcome.problems(ERRORS if call in FATAL else (0, *ERRORS))
+    if "INJECTED" not in log.read_text():
+        problems.append("expected an error to be injected, found none: the case tests nothing")
+    if verb in ("salvage", "export"):
+        problems += wrong_output(stage, verb, base / "out", outcome, new)
+    else:
+        problems += wrong_store(stage, base / "store", outcome, new)
+    report.case(f"{verb} with {CALLS[call]} from {call} number {when}", problems)
+    remove(base)
+
+
+def wrong_output(stage, verb, out, outcome, new):
+    if outcome.code:
+        return []
+    return stage.wrong_in(out, new) if verb == "salvage" else pair.wrong_in_file(out, new)
+
+
+def wrong_store(stage, store, outcome, new):
+    """After success the new pairs; after an error the old ones, or where it came too late to go back, the new ones."""
+    after_new, after_old = stage.wrong_in(store, new), stage.wrong_in(store, OLD)
+    if outcome.code == 0 or not after_new:
+        return after_new
+    return after_old

@@ -1,0 +1,134 @@
+"""A file system that is full at every n-th page, in the way of each verb that writes."""
+
+import os
+import shutil
+
+import pairs as pair
+from stage import IO
+
+PAGE = 4096
+MIB = 1 << 20
+OLD = pair.random_pairs(31, 20, 100)
+VERBS = {
+    "build": ["build", "{disk}/store", "--input", "{source}", "--memory", "{memory}", "-q"],
+    "build of a new store": ["build", "{disk}/new", "--input", "{source}", "--memory", "{memory}", "-q"],
+    "publish": ["publish", "{disk}/store", "--from", "{built}/current/"],
+    "salvage": ["salvage", "{built}", "{disk}/new"],
+    "export": ["export", "{built}", "--format", "bin", "--output", "{disk}/new"],
+    "export to a directory": ["export", "{built}", "--format", "dir", "--output", "{disk}/new"],
+}
+
+
+def run(stage, report):
+    """Small data with room from 0 bytes on, page by page; large data, with spills, in steps of 2 MiB."""
+    if not stage.can_mount:
+        report.cannot("a full tmpfs", "mounting needs root")
+        return
+    small = Scene(stage, report, "small", pair.random_pairs(32, 60, 700), "1GiB", PAGE)
+    large = Scene(stage, report, "large", pair.random_pairs(33, 24_000, 1000), "16MiB", 2 * MIB)
+    stage.each(lambda case: case[0].fill(case[1]), [(scene, verb) for scene in (large, small) for verb in VERBS])
+    large.spill_elsewhere()
+
+
+class Scene:
+    """Data to write, in all the forms that the verbs take."""
+
+    def __init__(self, stage, report, name, new, memory, step):
+        self.stage = stage
+        self.report = report
+        self.name = name
+        self.new = new
+        self.memory = memory
+        self.step = step
+        base = stage.directory(f"sources-{name}")
+        self.source = base / "new.bin"
+        pair.write_bin(self.source, new)
+        self.built = base / "new"
+        stage.build(self.built, new, "--memory", memory)
+        self.old = base / "old"
+        stage.build(self.old, OLD)
+
+    def fill(self, verb):
+        """Gives a disk more and more room until the verb succeeds."""
+        with self.stage.tmpfs(f"full-{self.name}-{verb}".replace(" ", "-"), "size=96m") as disk:
+            for room in range(0, 80 * MIB, self.step):
+                if self.check(disk, verb, room):
+                    return
+        self.report.case(f"{verb} of {self.name} data", ["expected success with 80 MiB, found errors"])
+
+    def check(self, disk, verb, room):
+        """Runs the verb with `room` bytes free; returns whether it succeeded."""
+        clear(disk)
+        shutil.copytree(self.old, disk / "store", symlinks=True)
+        occupy(disk, room)
+        words = [word.format(disk=disk, built=self.built, source=self.source, memory=self.memory) for word in VERBS[verb]]
+        outcome = self.stage.sharddb(*words, name=verb)
+        problems = outcome.problems((0, IO), names=[disk]) + self.wrong_after(disk, verb, outcome)
+        if outcome.code == IO:
+            (disk / "ballast").unlink()
+            again = self.stage.sharddb(*words, name=f"{verb}, repeated with room")
+            problems += again.problems((0,)) + self.wrong_after(disk, verb, again)
+        self.report.case(f"{verb} of {self.name} data with {room} bytes free", problems)
+        return outcome.code == 0
+
+    def wrong_after(self, disk, verb, outcome):
+        """What is wrong on the disk after a verb."""
+        store, new = disk / "store", disk / "new"
+        failed = outcome.code != 0
+        if verb in ("build", "publish"):
+            left = {path.name for path in store.iterdir()} - {"current", "lock", "gen-0000000001"}
+            problems = [f"expected nothing left behind, found {sorted(left)}"] if failed and left else []
+            return problems + self.stage.wrong_in(store, OLD if failed else self.new)
+        if failed:
+            left = sorted(path.name for path in disk.iterdir() if path.name not in ("store", "ballast"))
+            return [f"expected nothing left behind, found {left}"] if left else []
+        if verb == "export":
+            return pair.wrong_in_file(new, self.new)
+        if verb == "export to a directory":
+            return pair.wrong_pairs(((int(path.name), path.read_bytes()) for path in new.iterdir()), self.new)
+        return self.stage.wrong_in(new, self.new)
+
+    def spill_elsewhere(self):
+        """The store has room, and the directory of the spills has not."""
+        with self.stage.tmpfs("full-spills", "size=96m") as disk:
+            for room in range(0, 32 * MIB, 4 * MIB):
+                self.report.case(f"build with {room} bytes for spills", self.wrong_with_spills(disk, room))
+
+    def wrong_with_spills(self, disk, room):
+        store = self.stage.directory("full-store") / "store"
+        shutil.copytree(self.old, store, symlinks=True)
+        occupy(disk, room)
+        outcome = self.stage.sharddb(
+            *("build", store, "--input", self.source, "--memory", self.memory, "--temp-dir", disk, "-q"),
+            name="build with spills elsewhere",
+        )
+        problems = outcome.problems((0, IO), names=[disk])
+        problems += self.stage.wrong_in(store, OLD if outcome.code else self.new)
+        left = {path.name for path in disk.iterdir()} - {"ballast"}
+        left |= {path.name for path in store.iterdir()} - {"current", "lock", "gen-0000000001", "gen-0000000002"}
+        return problems + ([f"expected nothing left behind, found {left}"] if left else [])
+
+
+def clear(disk):
+    """Removes all that is on the disk."""
+    for entry in disk.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def occupy(disk, room):
+    """Fills the disk up to `room` bytes with a file `ballast`, and shows that it is full."""
+    ballast = disk / "ballast"
+    ballast.unlink(missing_ok=True)
+    with open(ballast, "wb") as file:
+        status = os.statvfs(disk)
+        os.posix_fallocate(file.fileno(), 0, max(1, status.f_bavail * status.f_frsize - room))
+    status = os.statvfs(disk)
+    found = status.f_bavail * status.f_frsize
+    if not room <= found + PAGE <= room + 2 * PAGE:
+        raise RuntimeError(f"expected {room} bytes free on {disk}, found {found}")
+    try:
+        with open(disk / "probe", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, found + PAGE)
+        raise RuntimeError(f"expected a full disk at {disk}, found room")
+    except OSError:
+        (disk / "probe").unlink()

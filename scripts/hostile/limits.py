@@ -1,0 +1,160 @@
+"""The tests and the command under limits of the process: descriptors, threads, memory, length of files."""
+
+import re
+import shutil
+
+import pairs as pair
+from stage import IO, USER
+
+MIB = 1 << 20
+TESTS = [  # a test program, and the names that its tests begin with
+    ("lib", ["bulk::", "store::"]),
+    ("bulk", []),
+    ("refresh", []),
+    ("store_v1", []),
+]
+TOO_LARGE = {"store::tests::adopts_no_manifest_or_info_of_a_gigabyte": "makes a file of 1 GiB itself"}
+RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (\w+)", re.MULTILINE)
+
+
+def run(stage, report):
+    """The Rust tests under each limit, then builds at each amount of what is limited."""
+    tests_under(stage, report, "64 descriptors", ["--nofile", "64"])
+    tests_under(stage, report, "files of 64 MiB", ["--fsize", 64 * MIB, "--ignore-xfsz"], cannot=TOO_LARGE)
+    tests_under(stage, report, "1280 MiB of memory", ["--memory", 1280 * MIB])
+    if stage.is_root:
+        tests_under(stage, report, "an unprivileged user", ["--user", USER])
+        tests_under(stage, report, "6 threads", ["--user", USER, "--nproc", "6"])
+        few_threads(stage, report)
+    else:
+        report.cannot("few threads", "needs root, to become a user that runs nothing else")
+    little_memory(stage, report)
+    short_files(stage, report)
+
+
+# ---- Rust tests ----
+
+
+def tests_under(stage, report, name, limits, cannot={}):
+    for test, why in cannot.items():
+        report.cannot(f"{test} with {name}", why)
+    for program, names in TESTS:
+        rust_tests(stage, report, program, names, limits, f"with {name}", cannot)
+
+
+def rust_tests(stage, report, program, names, limits, where, cannot=()):
+    """Runs tests of a program under limits, each a case; returns how many there were."""
+    copy = stage.work / program  # where every user may run it
+    if not copy.exists():
+        shutil.copy(stage.binaries[program], copy)
+    temporary = stage.directory("tmp")
+    outcome = stage.limited(
+        [str(limit) for limit in limits],
+        copy,
+        *names,
+        *(word for test in cannot for word in ("--skip", test)),
+        "--test-threads=2",
+        env={"TMPDIR": str(temporary)},
+        name=f"{program} {where}",
+    )
+    results = RESULT.findall(outcome.out.decode(errors="replace"))
+    for test, result in results:
+        if result == "ignored":
+            continue
+        problems = [] if result == "ok" else [f"{result}: {reason(outcome, test)}"]
+        report.case(f"{program}: {test} {where}", problems)
+    ended = outcome.problems((0, 101)) if any(result == "FAILED" for _, result in results) else outcome.problems((0,))
+    report.case(f"{program} {where} comes to its end", [problem for problem in ended if "panicked" not in problem])
+    return len(results)
+
+
+def reason(outcome, test):
+    """The lines that a test printed, cut."""
+    _, _, text = outcome.out.decode(errors="replace").partition(f"---- {test} stdout ----\n")
+    return " | ".join(text.split("\n\n")[0].splitlines())[:300]
+
+
+# ---- builds ----
+
+
+def few_threads(stage, report):
+    """A build that spills wants threads that it cannot have; with two it must succeed, with one the command may refuse."""
+    expected = pair.random_pairs(21, 24_000, 1000)
+    source = stage.input(expected)
+    for tasks in range(1, 13):
+        for memory in ("16MiB", "1GiB"):
+            store = stage.directory("few-threads") / "store"
+            limits = ["--user", USER, "--nproc", tasks]
+            outcome = stage.limited(
+                [str(limit) for limit in limits],
+                stage.command,
+                *("build", store, "--input", source, "--memory", memory, "--threads", "8", "-q"),
+                name="build",
+            )
+            problems = outcome.problems((0,) if tasks > 1 else (0, IO), names=["thread", "signals"])
+            if outcome.code == 0:
+                problems += stage.wrong_in(store, expected)
+            report.case(f"build in {memory} with {tasks} tasks", problems)
+    source.unlink()
+
+
+def little_memory(stage, report):
+    """A budget and 256 MiB of address space are enough for a build."""
+    expected = pair.random_pairs(22, 100_000, 1000)
+    source = stage.input(expected)
+    for memory in (16, 64, 256):
+        for threads in (1, 2, 4):
+            store = stage.directory("little-memory") / "store"
+            outcome = stage.limited(
+                ["--memory", str((memory + 256) * MIB)],
+                stage.command,
+                *("build", store, "--input", source, "--memory", f"{memory}MiB", "--threads", threads, "-q"),
+                name="build",
+            )
+            problems = outcome.problems((0,))
+            if outcome.code == 0:
+                problems += stage.wrong_in(store, expected)
+            report.case(f"build --memory {memory}MiB --threads {threads} in {memory} + 256 MiB", problems)
+    source.unlink()
+
+
+def short_files(stage, report):
+    """Where files may not be as long as they must be, the command says so and leaves the old generation."""
+    old, new = pair.random_pairs(23, 20, 100), pair.random_pairs(24, 24_000, 1000)
+    source = stage.input(new)
+    base = stage.directory("short-files")
+    stage.build(base / "old", old)
+    stage.build(base / "new", new)
+    record = sum(len(value) + 16 for value in new.values())
+    for limit in (0, 1, 15, 4096, MIB, 4 * MIB, 20 * MIB, record, 4 * record):
+        for name, arguments in {
+            "build in 16 MiB": ["build", base / "place/store", "--input", source, "--memory", "16MiB", "-q"],
+            "build in 1 GiB": ["build", base / "place/store", "--input", source, "--memory", "1GiB", "-q"],
+            "publish": ["publish", base / "place/store", "--from", base / "new/current/"],
+            "export": ["export", base / "new", "--format", "bin", "--output", base / "place/out"],
+            "salvage": ["salvage", base / "new", base / "place/out"],
+        }.items():
+            stage.directory("place", base)
+            shutil.copytree(base / "old", base / "place/store", symlinks=True)
+            outcome = stage.limited(["--fsize", str(limit)], stage.command, *arguments, name=name)
+            problems = outcome.problems((0, IO), names=[base / "place"])
+            problems += after_write(stage, base / "place", name, outcome, old, new)
+            report.case(f"{name} with files of at most {limit} bytes", problems)
+    source.unlink()
+
+
+def after_write(stage, place, name, outcome, old, new):
+    """What is wrong after a verb that wrote `new` into `store`, which had `old`, or to `out`."""
+    verb = name.split()[0]
+    if verb in ("build", "publish"):
+        problems = stage.wrong_in(place / "store", old if outcome.code else new)
+        left = {path.name for path in (place / "store").iterdir()} - {"current", "lock", "gen-0000000001"}
+        if outcome.code and left:
+            problems.append(f"expected nothing left behind, found {sorted(left)}")
+        return problems
+    if outcome.code == 0:
+        if verb == "salvage":
+            return stage.wrong_in(place / "out", new)
+        return pair.wrong_in_file(place / "out", new)
+    left = sorted(path.name for path in place.iterdir() if path.name != "store")
+    return [f"expected nothing left behind, found {left}"] if left else []

@@ -1,0 +1,124 @@
+"""The stage of the tests: the command, a place to work in, an unprivileged user, mounts, and stores whose pairs are known."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pairs as pair
+from outcome import run
+
+USER = 64123  # runs nothing else, so that a limit on its processes counts ours alone
+LIMITED = Path(__file__).with_name("limited.py")
+
+CORRUPT, IO, USAGE = 3, 4, 2
+ERRORS = (USAGE, CORRUPT, IO)
+
+
+class Stage:
+    """What each environment needs."""
+
+    def __init__(self, binaries, work, disk):
+        self.binaries = binaries  # name -> path, of the test programs
+        self.work = Path(work)  # open to all users
+        self.disk = Path(disk)  # on a disk on which fsync takes time
+        self.command = self.work / "sharddb"
+        shutil.copy(binaries["sharddb"], self.command)
+        self.command.chmod(0o755)
+        self.is_root = os.geteuid() == 0
+        self.user = USER if self.is_root else None  # who runs the command
+        self.can_mount = self._can_mount()
+
+    # ---- places ----
+
+    def directory(self, name, parent=None):
+        """A new directory that the unprivileged user owns, instead of what had that name."""
+        path = (parent or self.work) / name
+        remove(path)
+        path.mkdir(parents=True)
+        self.give(path)
+        return path
+
+    def give(self, path):
+        """Makes the unprivileged user the owner of all that is there."""
+        if self.is_root:
+            subprocess.run(["chown", "-R", "-h", f"{USER}:{USER}", path], check=True)
+
+    @contextlib.contextmanager
+    def mounted(self, name, *options):
+        """Mounts something at a new directory: `options` are those of mount(8), without the directory."""
+        path = self.work / name
+        path.mkdir(exist_ok=True)
+        subprocess.run(["mount", *map(str, options), path], check=True)
+        try:
+            yield path
+        finally:
+            subprocess.run(["umount", path], check=True)
+            path.rmdir()
+
+    def tmpfs(self, name, *options):
+        return self.mounted(name, "-t", "tmpfs", "-o", ",".join(("mode=777", *options)), "hostile")
+
+    def _can_mount(self):
+        try:
+            with self.tmpfs("probe", "size=1m"):
+                return True
+        except (OSError, subprocess.CalledProcessError):
+            return False
+
+    # ---- runs ----
+
+    def sharddb(self, *args, user=None, **options):
+        """Runs the command, as this user or the given one."""
+        return run([self.command, *args], user=user, **options)
+
+    def limited(self, limits, *argv, env=None, name=None):
+        """Runs a program under limits, which are options of limited.py."""
+        environment = dict(os.environ, **(env or {}))
+        return run([sys.executable, LIMITED, *limits, "--", *argv], env=environment, name=name)
+
+    def each(self, function, cases):
+        """Calls the function with each case, on as many threads as there are processors."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(function, cases))
+
+    # ---- stores ----
+
+    def build(self, store, pairs, *options):
+        """Builds a generation where nothing is in the way; that must succeed."""
+        source = self.input(pairs)
+        outcome = self.sharddb("build", store, "--input", source, "--format", "bin", "-q", *options)
+        source.unlink()
+        if outcome.code:
+            raise RuntimeError(f"a build without any obstacle failed: {outcome}")
+
+    def input(self, pairs):
+        """A file of these pairs in the format bin."""
+        path = self.work / f"input-{os.urandom(8).hex()}.bin"
+        pair.write_bin(path, pairs)
+        path.chmod(0o644)
+        return path
+
+    def wrong_in(self, database, expected):
+        """What is wrong with a database that must have exactly these pairs and be clean."""
+        output = self.disk / f"export-{os.urandom(8).hex()}.bin"
+        exported = self.sharddb("export", database, "--format", "bin", "--output", output)
+        problems = exported.problems((0,)) + self.sharddb("verify", database, "-q").problems((0,))
+        if output.exists():
+            problems += pair.wrong_in_file(output, expected)
+            output.unlink()
+        return problems
+
+
+def remove(path):
+    """Removes a tree, whatever its modes; fine if there is none."""
+    path = Path(path)
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        for directory, _, _ in os.walk(path):
+            os.chmod(directory, 0o700)
+        shutil.rmtree(path)
