@@ -4,6 +4,7 @@ import argparse
 import importlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,10 +34,11 @@ def main():
 
     report = Report()
     os.umask(0o022)
-    work = tempfile.mkdtemp(prefix="sharddb-hostile-")
-    os.chmod(work, 0o755)
     os.makedirs(args.disk, exist_ok=True)
+    work = tempfile.mkdtemp(prefix="sharddb-hostile-")
+    in_memory = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g,mode=755", "hostile", work], capture_output=True)
     try:
+        os.chmod(work, 0o755)
         stage = Stage(read_binaries(args.binaries), work, args.disk)
         for name in args.environment or ENVIRONMENTS:
             begun = time.monotonic()
@@ -44,8 +46,10 @@ def main():
             importlib.import_module(name).run(stage, report)
             report.end(time.monotonic() - begun)
     finally:
-        remove(args.disk)
+        if in_memory.returncode == 0:
+            subprocess.run(["umount", "--lazy", work])
         remove(work)
+        remove(args.disk)
     return 0 if report.totals() else 1
 
 

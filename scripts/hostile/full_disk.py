@@ -20,13 +20,15 @@ VERBS = {
 
 
 def run(stage, report):
-    """Small data with room from 0 bytes on, page by page; large data, with spills, in steps of 2 MiB."""
+    """Small data with room from 0 bytes on, page by page; large data, with spills, in steps of 4 MiB."""
     if not stage.can_mount:
         report.cannot("a full tmpfs", "mounting needs root")
         return
     small = Scene(stage, report, "small", pair.random_pairs(32, 60, 700), "1GiB", PAGE)
-    large = Scene(stage, report, "large", pair.random_pairs(33, 24_000, 1000), "16MiB", 2 * MIB)
-    stage.each(lambda case: case[0].fill(case[1]), [(scene, verb) for scene in (large, small) for verb in VERBS])
+    large = Scene(stage, report, "large", pair.random_pairs(33, 24_000, 1000), "16MiB", 4 * MIB)
+    cases = [(scene, verb) for scene in (large, small) for verb in VERBS]
+    cases.remove((large, "export to a directory"))  # 24,000 files
+    stage.each(lambda case: case[0].fill(case[1]), cases)
     large.spill_elsewhere()
 
 

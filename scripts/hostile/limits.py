@@ -12,6 +12,7 @@ TESTS = [  # a test program, and the names that its tests begin with
     ("bulk", []),
     ("refresh", []),
     ("store_v1", []),
+    ("hostile_store", []),
 ]
 TOO_LARGE = {"store::tests::adopts_no_manifest_or_info_of_a_gigabyte": "makes a file of 1 GiB itself"}
 RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (\w+)", re.MULTILINE)

@@ -23,7 +23,7 @@ class Stage:
 
     def __init__(self, binaries, work, disk):
         self.binaries = binaries  # name -> path, of the test programs
-        self.work = Path(work)  # open to all users
+        self.work = Path(work)  # open to all users; in memory where that can be mounted
         self.disk = Path(disk)  # on a disk on which fsync takes time
         self.command = self.work / "sharddb"
         shutil.copy(binaries["sharddb"], self.command)
