@@ -315,12 +315,13 @@ fn one_fault_in_the_first_build_leaves_no_store_in_the_way() {
     }
 }
 
-/// A full disk: the error is told, and nothing has changed.
+/// A full disk: the error names a file on it, not the source of a copy, and nothing has changed.
 #[test]
 fn a_full_disk_changes_nothing() {
     fail_everywhere(Fault::Full, |scene, told, _| {
         if let Some(error) = told {
             assert_eq!(label_of(&scene.path("store")), 2, "{error}");
+            assert!(error.path().is_some_and(|path| !path.starts_with(scene.path("to copy"))), "{error}");
         }
     });
 }

@@ -9,6 +9,7 @@
 //! ```
 
 #[path = "model/mod.rs"]
+#[allow(clippy::cast_possible_truncation, reason = "lengths of a few MiB, and random numbers that are cut")]
 mod model;
 
 use std::path::Path;

@@ -148,7 +148,9 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Errors: `Io`; `Cancelled` in the midst of it.
 pub(super) fn copy_new(from: &Path, to: &Path, cancel: &Cancel) -> Result<Checksum> {
     let file = disk::create_new(to).map_err(|error| Error::io("create", to, error))?;
-    let checksum = pour(from, Output::new(&file, to), cancel)?;
+    let mut output = Output::new(&file, to);
+    let write = |bytes: &[u8]| output.write_all(bytes).map_err(|error| Error::io("write", to, error));
+    let checksum = pour(from, write, cancel)?;
     seal(&file, to)?;
     Ok(checksum)
 }
@@ -157,7 +159,7 @@ pub(super) fn copy_new(from: &Path, to: &Path, cancel: &Cancel) -> Result<Checks
 ///
 /// Errors: `Io`; `Cancelled` in the midst of it.
 pub(crate) fn checksum(path: &Path, cancel: &Cancel) -> Result<Checksum> {
-    pour(path, io::sink(), cancel)
+    pour(path, |_| Ok(()), cancel)
 }
 
 /// The length of a regular file.
@@ -433,9 +435,9 @@ fn not_a_file(path: &Path) -> Error {
     )
 }
 
-/// Writes the bytes of `from` to `to`; their checksum.
-fn pour(from: &Path, mut to: impl Write, cancel: &Cancel) -> Result<Checksum> {
-    let fail = |error| Error::io("copy", from, error);
+/// Passes the bytes of `from` to `write`, a chunk at a time, and returns their checksum.
+fn pour(from: &Path, mut write: impl FnMut(&[u8]) -> Result<()>, cancel: &Cancel) -> Result<Checksum> {
+    let fail = |error| Error::io("read", from, error);
     let source = open_file(from)?;
     let (mut hasher, mut bytes, mut chunk) = (crc32fast::Hasher::new(), 0, Vec::new());
     loop {
@@ -445,7 +447,7 @@ fn pour(from: &Path, mut to: impl Write, cancel: &Cancel) -> Result<Checksum> {
         if read == 0 {
             return Ok(Checksum { bytes, crc32: hasher.finalize() });
         }
-        to.write_all(&chunk).map_err(fail)?;
+        write(&chunk)?;
         hasher.update(&chunk);
         bytes += read as u64;
     }
