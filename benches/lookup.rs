@@ -6,11 +6,12 @@ mod common;
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput};
-use sharddb::{Reader, Result, ShardDb, Snapshot, Value};
+use sharddb::{Reader, Result, ShardDb, Snapshot};
 
 use common::{Scratch, expected_sum, head, load, scramble};
 
@@ -46,10 +47,12 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     each_window(&mut group, "get, owned", &present, expected_sum, |keys| get_owned(&db, keys));
     each_window(&mut group, "get_many", &present, expected_sum, |keys| get_many(&snapshot, keys));
     let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let get_parallel = |keys: &[u64]| sum(snapshot.get_many_parallel(keys, threads));
-    each_window(&mut group, "get_many_parallel", &present, expected_sum, get_parallel);
-    each_window(&mut group, "get_many_parallel, one thread", &present, expected_sum, |keys| {
-        sum(snapshot.get_many_parallel(keys, NonZero::<usize>::MIN))
+    let one = NonZero::<usize>::MIN;
+    each_window(&mut group, "get_many_parallel_with", &present, expected_sum, |keys| {
+        get_parallel(&snapshot, keys, threads)
+    });
+    each_window(&mut group, "get_many_parallel_with, one thread", &present, expected_sum, |keys| {
+        get_parallel(&snapshot, keys, one)
     });
     Ok(())
 }
@@ -90,9 +93,19 @@ fn get_owned(db: &ShardDb, keys: &[u64]) -> Result<u64> {
     keys.iter().try_fold(0_u64, |sum, key| Ok(sum.wrapping_add(db.get(*key)?.as_deref().map_or(0, head))))
 }
 
-/// The sum over values that have been looked up.
-fn sum(values: Vec<Result<Option<Value<'_>>>>) -> Result<u64> {
-    values.into_iter().try_fold(0_u64, |sum, value| Ok(sum.wrapping_add(value?.as_deref().map_or(0, head))))
+fn get_parallel(snapshot: &Snapshot, keys: &[u64], threads: NonZero<usize>) -> Result<u64> {
+    let sum = AtomicU64::new(0);
+    let end = snapshot.get_many_parallel_with(keys, threads, |_, value| match value {
+        Ok(value) => {
+            sum.fetch_add(value.as_deref().map_or(0, head), Ordering::Relaxed);
+            ControlFlow::Continue(())
+        }
+        Err(error) => ControlFlow::Break(error),
+    });
+    match end {
+        ControlFlow::Continue(()) => Ok(sum.into_inner()),
+        ControlFlow::Break(error) => Err(error),
+    }
 }
 
 fn get_many(snapshot: &Snapshot, keys: &[u64]) -> Result<u64> {

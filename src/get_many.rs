@@ -90,12 +90,6 @@ impl Snapshot {
             .collect()
     }
 
-    /// The bytes before the value of each of many keys: pairs of a key and how many; see
-    /// [`get_prefix`](Snapshot::get_prefix).
-    pub fn get_prefix_many(&self, requests: &[(u64, u64)]) -> Vec<Result<Option<Value<'_>>>> {
-        requests.iter().map(|(key, n)| self.get_prefix(*key, *n)).collect()
-    }
-
     /// The values of a group of keys, on their way into the cache, not verified; `None` for what does not simply lie in
     /// memory.
     #[inline]

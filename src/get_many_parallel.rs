@@ -1,6 +1,5 @@
 //! Batches on several threads: blocks of keys, each taken by whichever thread is free.
 
-use std::convert::Infallible;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,32 +13,14 @@ use crate::snapshot::Snapshot;
 const BLOCK: usize = 1024;
 
 impl Snapshot {
-    /// The values of many keys, in their order, like [`get_many`](Snapshot::get_many), looked up by so many threads.
+    /// Hands the value of each key to `f` with its position in `keys`, from `threads` threads at once, until `f` breaks.
     ///
-    /// The calling thread is one of them; the others are started for the occasion, which has to be won back: by many
-    /// keys, or by values that are decoded or read. A thread takes 1024 keys at a time, so fewer keys than that have no
-    /// use for a second one. Threads that the system does not give are done without.
+    /// Nothing is allocated per key. Positions come in no order; each comes once, unless `f` breaks: then the other
+    /// threads finish the blocks that they have begun, and the first break is the result.
     ///
-    /// ```no_run
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
-    /// let keys: Vec<u64> = (0..1_000_000).collect();
-    /// for value in snapshot.get_many_parallel(&keys, std::thread::available_parallelism()?) {
-    ///     println!("{:?}", value?.map(|value| value.len()));
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub fn get_many_parallel(&self, keys: &[u64], threads: NonZero<usize>) -> Vec<Result<Option<Value<'_>>>> {
-        let mut results = Vec::new();
-        results.resize_with(keys.len(), || Ok(None));
-        self.fill_parallel(keys, &mut results, threads);
-        results
-    }
-
-    /// Hands the value of each key to `f` with its position in `keys`, from so many threads at once, until `f` breaks.
-    ///
-    /// Nothing is allocated for a key. Positions come in no order; each comes once, unless `f` breaks: then the other
-    /// threads end with the blocks that they have begun, and the first break is the result.
+    /// The calling thread is one of the threads; the others are started by each call, which pays for many keys, or for
+    /// values that are decoded or read. A thread takes 1024 keys at a time, so fewer keys have no use for a second one.
+    /// Where the process can have no more threads, fewer work.
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
@@ -78,21 +59,6 @@ impl Snapshot {
             Some(broken) => ControlFlow::Break(broken),
             None => ControlFlow::Continue(()),
         }
-    }
-
-    fn fill_parallel<'a>(&'a self, keys: &[u64], results: &mut [Result<Option<Value<'a>>>], threads: NonZero<usize>) {
-        let blocks = Blocks::new(keys.chunks(BLOCK).zip(results.chunks_mut(BLOCK)));
-        on_threads(threads, keys, || {
-            while let Some((keys, results)) = blocks.next() {
-                let mut places = results.iter_mut();
-                let ControlFlow::Continue(()) = self.get_many_with(keys, |_, value| {
-                    if let Some(place) = places.next() {
-                        *place = value;
-                    }
-                    ControlFlow::<Infallible>::Continue(())
-                });
-            }
-        });
     }
 }
 

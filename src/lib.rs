@@ -73,10 +73,19 @@
 //! let values = snapshot.get_many(&keys);
 //! assert_eq!(values.len(), 3);
 //!
-//! // the same on several threads, for many thousands of keys
+//! // on several threads, for many thousands of keys, from a closure
+//! use std::sync::atomic::{AtomicUsize, Ordering};
+//!
 //! snapshot.read_ahead(&keys); // a hint, for mapped data that is still on a disk
-//! let values = snapshot.get_many_parallel(&keys, std::thread::available_parallelism()?);
-//! assert!(matches!(&values[1], Ok(None)));
+//! let found = AtomicUsize::new(0);
+//! let outcome = snapshot.get_many_parallel_with(&keys, std::thread::available_parallelism()?, |_, value| match value {
+//!     Ok(value) => {
+//!         found.fetch_add(usize::from(value.is_some()), Ordering::Relaxed);
+//!         ControlFlow::Continue(())
+//!     }
+//!     Err(error) => ControlFlow::Break(error),
+//! });
+//! assert!(outcome.is_continue() && found.into_inner() == 2);
 //!
 //! // all pairs; an error is told with its place, and `f` decides whether to go on
 //! let mut bytes = 0;
@@ -255,7 +264,6 @@ mod spec;
 mod storage;
 mod store;
 mod verify;
-mod words;
 
 pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
 pub use db::{Reader, ShardDb};

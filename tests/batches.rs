@@ -40,7 +40,13 @@ fn one_by_one(snapshot: &Snapshot, keys: &[u64]) -> Vec<Answer> {
 }
 
 fn parallel(snapshot: &Snapshot, keys: &[u64], count: usize) -> Vec<Answer> {
-    snapshot.get_many_parallel(keys, threads(count)).into_iter().map(Answer::of).collect()
+    let answers: Vec<_> = keys.iter().map(|_| std::sync::OnceLock::new()).collect();
+    let end = snapshot.get_many_parallel_with(keys, threads(count), |at, value| {
+        assert!(answers[at].set(Answer::of(value)).is_ok(), "each position comes once");
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(end.is_continue());
+    answers.into_iter().map(|answer| answer.into_inner().unwrap()).collect()
 }
 
 #[test]

@@ -33,9 +33,8 @@ pub fn everything_of(snapshot: &Snapshot, keys: &[u64]) {
         let _ = (snapshot.get(*key), snapshot.get_into(*key, &mut buffer), snapshot.contains(*key));
         let _ = (snapshot.locate(*key), snapshot.get_prefix(*key, 3));
     }
-    let requests: Vec<_> = keys.iter().map(|key| (*key, 2)).collect();
     let _ = (snapshot.get_many(keys), snapshot.contains_many(keys), snapshot.locate_many(keys));
-    let _ = (snapshot.get_prefix_many(&requests), snapshot.count(), snapshot.len(), snapshot.stats());
+    let _ = (snapshot.count(), snapshot.len(), snapshot.stats());
     for entry in snapshot.iter().flatten() {
         let _ = (entry.value(), entry.prefix(), entry.encoded_value());
     }

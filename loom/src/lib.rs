@@ -7,7 +7,7 @@
 //! processes here: they share nothing but the disk.
 //!
 //! Not modelled: crashes and syncs (the crash tests of the library replay those), and the content of a shard, which is one
-//! number. How one process goes from a generation to the next in memory is in `tests/swap.rs`.
+//! number.
 
 // The library's files are written for their place in it.
 #![allow(dead_code, missing_docs, rustdoc::private_intra_doc_links, unused_imports)]

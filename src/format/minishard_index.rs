@@ -18,7 +18,6 @@ use zerocopy::little_endian::U64;
 
 use crate::byte_range::RelativeRange;
 use crate::error::{Error, Result};
-use crate::words::EightWords;
 
 /// Bytes of a decoded index for one key.
 pub(crate) const ROW_LEN: u64 = 24;
@@ -161,6 +160,84 @@ impl<'a> SmallIndex<'a> {
     pub(crate) fn is_plain(&self) -> bool {
         let numbers = EightWords::of(self.starts).or(EightWords::of(self.sizes)).first(self.rows);
         numbers.is_some_and(|numbers| numbers.any() < 1 << 58) // the sum of 16 of them is below 2^62
+    }
+}
+
+/// Eight words of an index, each step on all of them and without a branch.
+#[derive(Clone, Copy)]
+struct EightWords([u64; EightWords::LEN]);
+
+impl EightWords {
+    const LEN: usize = 8;
+
+    /// For each count of words, all bits of the first that many.
+    const FIRST: [[u64; EightWords::LEN]; EightWords::LEN + 1] = {
+        let mut masks = [[0; EightWords::LEN]; EightWords::LEN + 1];
+        let mut count = 0;
+        while count <= EightWords::LEN {
+            let mut word = 0;
+            while word < count {
+                masks[count][word] = u64::MAX;
+                word += 1;
+            }
+            count += 1;
+        }
+        masks
+    };
+
+    #[inline]
+    fn of(words: &[U64; EightWords::LEN]) -> EightWords {
+        EightWords(words.map(U64::get))
+    }
+
+    /// Each word's sum with all words before it.
+    #[inline]
+    fn running_sums(self) -> EightWords {
+        let mut sum = 0u64;
+        EightWords(self.0.map(|word| {
+            sum = sum.wrapping_add(word);
+            sum
+        }))
+    }
+
+    #[inline]
+    fn plus(self, other: EightWords) -> EightWords {
+        self.with(&other.0, u64::wrapping_add)
+    }
+
+    #[inline]
+    fn or(self, other: EightWords) -> EightWords {
+        self.with(&other.0, |one, two| one | two)
+    }
+
+    /// The position of the first word that equals `word`, if it is among the first `count`.
+    #[inline]
+    fn first_equal(self, word: u64, count: usize) -> Option<usize> {
+        let bits = self.0.iter().rev().fold(0u32, |bits, own| bits << 1 | u32::from(*own == word));
+        let first = bits.trailing_zeros() as usize;
+        (bits != 0 && first < count).then_some(first)
+    }
+
+    /// The first `count` words, and zeros.
+    #[inline]
+    fn first(self, count: usize) -> Option<EightWords> {
+        Some(self.with(Self::FIRST.get(count)?, |one, two| one & two))
+    }
+
+    #[inline]
+    fn sum(self) -> u64 {
+        self.0.into_iter().fold(0, u64::wrapping_add)
+    }
+
+    /// The bits that any word has.
+    #[inline]
+    fn any(self) -> u64 {
+        self.0.into_iter().fold(0, |one, two| one | two)
+    }
+
+    #[inline]
+    fn with(self, other: &[u64; EightWords::LEN], word: impl Fn(u64, u64) -> u64) -> EightWords {
+        EightWords(std::array::from_fn(|at| word(self.0[at], other[at])))
     }
 }
 
