@@ -66,6 +66,7 @@ def limit_memory(most):
 
 
 def limit_file_size(most):
+    tempfile.gettempdir()  # found by writing to it
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with tempfile.TemporaryFile() as file:

@@ -14,7 +14,19 @@ TESTS = [  # a test program, and the names that its tests begin with
     ("store_v1", []),
     ("hostile_store", []),
 ]
-TOO_LARGE = {"store::tests::adopts_no_manifest_or_info_of_a_gigabyte": "makes a file of 1 GiB itself"}
+TOO_LARGE = {
+    "store::tests::adopts_no_manifest_or_info_of_a_gigabyte": "makes a file of 1 GiB itself",
+    "shard_indexes_that_outweigh_the_data_are_refused_unless_allowed": "makes sparse files of 64 GiB itself",
+}
+# tests that start several threads or processes themselves, which they need
+STARTS_MORE = {
+    "bulk::model_tests": "starts threads itself, and loaders with several",
+    "store::kill_tests": "starts processes itself",
+    "store::tests::new_stores_are_made_and_removed_at_once": "starts threads itself",
+    "refreshes_at_once_swap_once": "starts threads itself",
+}
+# glibc reserves this much address space for each thread that allocates
+ARENA = 64
 RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (\w+)", re.MULTILINE)
 
 
@@ -25,7 +37,7 @@ def run(stage, report):
     tests_under(stage, report, "1280 MiB of memory", ["--memory", 1280 * MIB])
     if stage.is_root:
         tests_under(stage, report, "an unprivileged user", ["--user", USER])
-        tests_under(stage, report, "6 threads", ["--user", USER, "--nproc", "6"])
+        tests_under(stage, report, "6 threads", ["--user", USER, "--nproc", "6"], cannot=STARTS_MORE, at_once=1)
         few_threads(stage, report)
     else:
         report.cannot("few threads", "needs root, to become a user that runs nothing else")
@@ -36,14 +48,14 @@ def run(stage, report):
 # ---- Rust tests ----
 
 
-def tests_under(stage, report, name, limits, cannot={}):
+def tests_under(stage, report, name, limits, cannot={}, at_once=2):
     for test, why in cannot.items():
         report.cannot(f"{test} with {name}", why)
     for program, names in TESTS:
-        rust_tests(stage, report, program, names, limits, f"with {name}", cannot)
+        rust_tests(stage, report, program, names, limits, f"with {name}", cannot, at_once)
 
 
-def rust_tests(stage, report, program, names, limits, where, cannot=()):
+def rust_tests(stage, report, program, names, limits, where, cannot=(), at_once=2):
     """Runs tests of a program under limits, each a case; returns how many there were."""
     copy = stage.work / program  # where every user may run it
     if not copy.exists():
@@ -54,7 +66,7 @@ def rust_tests(stage, report, program, names, limits, where, cannot=()):
         copy,
         *names,
         *(word for test in cannot for word in ("--skip", test)),
-        "--test-threads=2",
+        f"--test-threads={at_once}",
         env={"TMPDIR": str(temporary)},
         name=f"{program} {where}",
     )
@@ -100,14 +112,15 @@ def few_threads(stage, report):
 
 
 def little_memory(stage, report):
-    """A budget and 256 MiB of address space are enough for a build."""
+    """A budget and 256 MiB of address space are enough for a build; with more than two threads, an arena of glibc each."""
     expected = pair.random_pairs(22, 100_000, 1000)
     source = stage.input(expected)
     for memory in (16, 64, 256):
         for threads in (1, 2, 4):
             store = stage.directory("little-memory") / "store"
+            beside = 256 + ARENA * max(threads - 2, 0)
             outcome = stage.limited(
-                ["--memory", str((memory + 256) * MIB)],
+                ["--memory", str((memory + beside) * MIB)],
                 stage.command,
                 *("build", store, "--input", source, "--memory", f"{memory}MiB", "--threads", threads, "-q"),
                 name="build",
@@ -115,7 +128,7 @@ def little_memory(stage, report):
             problems = outcome.problems((0,))
             if outcome.code == 0:
                 problems += stage.wrong_in(store, expected)
-            report.case(f"build --memory {memory}MiB --threads {threads} in {memory} + 256 MiB", problems)
+            report.case(f"build --memory {memory}MiB --threads {threads} in {memory} + {beside} MiB", problems)
     source.unlink()
 
 

@@ -3,15 +3,19 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::byte_range::ByteRange;
+use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::AlignedBytes;
 use crate::storage::read_ahead::ReadAhead;
 
-/// A process keeps at most this many descriptors open for positioned reads; further files are opened for each read.
-const MAX_KEPT: usize = 256;
+/// The most descriptors that a process keeps open for positioned reads; further files are opened for each read.
+///
+/// A quarter of those that it may have, as of the first file, and 256 at most.
+static MAX_KEPT: LazyLock<usize> = LazyLock::new(|| (disk::open_files_limit() / 4).min(256));
 
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
@@ -56,7 +60,7 @@ pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
 impl PositionedFile {
     pub(crate) fn new(file: File, len: u64, path: &Path) -> PositionedFile {
         let room =
-            KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| (kept < MAX_KEPT).then_some(kept + 1));
+            KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| (kept < *MAX_KEPT).then_some(kept + 1));
         PositionedFile {
             file: room.is_ok().then_some(file),
             path: path.to_path_buf(),

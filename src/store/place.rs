@@ -54,7 +54,21 @@ impl Place {
     }
 
     /// Looks at all names of a directory where `current` is missing or damaged.
+    ///
+    /// A writer that makes or removes a new store may do so between two steps of a look: then another look decides.
     fn by_names(path: &Path) -> Result<Place> {
+        const LOOKS: usize = 10;
+        for _ in 0..LOOKS {
+            if let Some(place) = Place::by_a_look(path)? {
+                return Ok(place);
+            }
+            std::thread::yield_now();
+        }
+        Ok(Place::Foreign("names of a store, but no lock and no generation".to_string()))
+    }
+
+    /// What one look at the names says; `None` if they are names of a store without a lock and without a generation.
+    fn by_a_look(path: &Path) -> Result<Option<Place>> {
         let (mut native, mut generations) = (false, false);
         let foreign = fs::find_entry(path, |name, path| {
             let Some(name) = name.to_str() else { return !is_ignored(name) };
@@ -64,16 +78,16 @@ impl Place {
         })?;
         if let Some(foreign) = foreign {
             let name = foreign.file_name().unwrap_or_default();
-            return Ok(Place::Foreign(format!("{name:?}, and no current that names a generation")));
+            return Ok(Some(Place::Foreign(format!("{name:?}, and no current that names a generation"))));
         }
         let lock = path.join(lock::FILE_NAME);
         lock::check(&lock)?;
         let current = fs::exists(&path.join(current::FILE_NAME));
-        match fs::exists(&lock) || current && generations {
-            true => Ok(Place::Store),
-            false if generations || !native => Ok(Place::Room),
-            false => Ok(Place::Foreign("names of a store, but no lock and no generation".to_string())),
-        }
+        Ok(match fs::exists(&lock) || current && generations {
+            true => Some(Place::Store),
+            false if generations || !native => Some(Place::Room),
+            false => None,
+        })
     }
 }
 
