@@ -507,9 +507,9 @@ fn files_that_are_opened_again_tell_that_their_generation_was_deleted() {
     assert!((44..300).contains(&gone), "{gone}");
 }
 
-/// Without descriptors for all, lookups are right or say so; once there are some again, all are right.
+/// With fewer descriptors than shards, every lookup is right, whatever the storage.
 #[test]
-fn too_few_descriptors_are_an_error_that_passes() {
+fn few_descriptors_are_enough() {
     let store = Scratch::new();
     build(store.path(), 128);
     let child = child("child_has_few_descriptors", store.path());
@@ -521,7 +521,7 @@ fn too_few_descriptors_are_an_error_that_passes() {
 }
 
 #[test]
-#[ignore = "the process of too_few_descriptors_are_an_error_that_passes"]
+#[ignore = "the process of few_descriptors_are_enough"]
 fn child_has_few_descriptors() {
     let Some(store) = child_directory() else { return };
     let mapped = snapshot(&store, Storage::Mapped);
@@ -531,20 +531,11 @@ fn child_has_few_descriptors() {
         assert_eq!(loaded.get(key).unwrap().unwrap(), key.to_le_bytes());
     }
     let read = snapshot(&store, Storage::Positioned);
-    let mut refused = 0;
     for key in 0..128u64 {
-        match read.get(key) {
-            Ok(value) => assert_eq!(value.unwrap(), key.to_le_bytes()),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-                refused += 1;
-            }
-        }
+        assert_eq!(read.get(key).unwrap().unwrap(), key.to_le_bytes(), "other files are opened for each read");
     }
-    assert!(refused > 0, "all had a descriptor");
-    drop(read);
-    let read = snapshot(&store, Storage::Positioned);
-    assert_eq!(read.get(127).unwrap().unwrap(), 127u64.to_le_bytes());
+    let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).take(41).collect();
+    assert!(files.len() < 40, "expected the limit to be active, opened {} files more", files.len());
 }
 
 /// What may not be read is an error, never an empty shard.

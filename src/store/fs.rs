@@ -116,6 +116,11 @@ pub(super) fn is_file(path: &Path) -> bool {
     path.is_file()
 }
 
+/// Whether a regular file, not a link to one, or nothing is at a path: one look, so a file that goes away is no difference.
+pub(super) fn is_real_file_or_nothing(path: &Path) -> bool {
+    path.symlink_metadata().map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |metadata| metadata.is_file())
+}
+
 /// Whether it is a regular file itself, not a link to one.
 pub(super) fn is_real_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())

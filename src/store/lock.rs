@@ -100,11 +100,11 @@ impl Drop for Lock {
 ///
 /// Errors: `InvalidInput` if it is not a regular file, or has other content than a lock; `Io`.
 pub(super) fn check(path: &Path) -> Result<()> {
+    if !fs::is_real_file_or_nothing(path) {
+        return Err(not_a_lock(path, "something else than a regular file"));
+    }
     if !fs::exists(path) {
         return Ok(());
-    }
-    if !fs::is_real_file(path) {
-        return Err(not_a_lock(path, "something else than a regular file"));
     }
     check_content(&fs::open_real_file(path)?, path)
 }
