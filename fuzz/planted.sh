@@ -56,6 +56,8 @@ plant whole_shard src/byte_range.rs 'start <= end && end <= file_len' 'end <= fi
 plant differential src/byte_range.rs 'self.start <= self.end && i64' 'i64'
 plant directory src/manifest.rs 'if found != expected.as_bytes() {' 'if found.len() != expected.len() {'
 plant loader src/shard/sections.rs 'u64::from(self.behind_empty && empty' 'u64::from(false && empty'
+plant loader src/bulk/memory_pairs.rs 'let batch = self.pairs.number_of(entry.source)?;' \
+    'let batch = if header.large.is_some() { u64::MAX } else { self.pairs.number_of(entry.source)? };'
 plant inputs cli/src/input/binary.rs 'if found < expected {' 'if false {'
 plant zarr src/container/zarr/shard_index.rs 'if end <= shard_len && self.nbytes > 0' 'if self.nbytes > 0'
 plant bcolz src/container/bcolz/array.rs 'if found == expected || may_be_longer {' 'if found <= expected || may_be_longer {'

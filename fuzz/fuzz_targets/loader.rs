@@ -9,11 +9,14 @@ mod model;
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use model::case::{Case, Input, SMALL};
+use model::case::{Case, Input, SMALL, Size};
 use sharddb_fuzz::scratch;
 
+/// Enough for several runs; more is slow under AddressSanitizer.
+const SIZE: Size = Size { most_bytes: 384 << 10, ..SMALL };
+
 fuzz_target!(|input: &[u8]| {
-    let case = Case::draw(&mut Input(input), &SMALL);
+    let case = Case::draw(&mut Input(input), &SIZE);
     let directory = scratch::directory("built");
     if let Err(difference) = model::check(&case, &directory) {
         panic!("{difference}\n{case}");

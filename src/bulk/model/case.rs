@@ -171,20 +171,21 @@ impl Case {
             spread: 1,
         };
         let spread = |draw: &mut dyn Draw| one_of(draw, &[1, 1 << 7, 1 << 40, 0x9e37_79b9_7f4a_7c15, u64::MAX]);
-        let spreads = [spread(draw), spread(draw)]; // where both are used, a plan of the first pairs may be a wrong guess
+        let spreads = [spread(draw), spread(draw)]; // the second comes later, so a plan of the first pairs may be wrong
         let with_prefixes = draw.below(2) == 0;
         let lengths = one_of(draw, &[Lengths::Mixed, Lengths::Mixed, Lengths::Small, Lengths::Large]);
         let most_bytes = size.most_bytes / one_of(draw, &[1, 1, 2, 3, 16]);
         let most_groups = 1 + draw.below(64);
         let mut bytes = 0;
-        for _ in 0..most_groups {
+        let both_from = draw.below(most_groups);
+        for group in 0..most_groups {
             let prefix_len = if with_prefixes { draw_prefix_len(draw, size.thresholds) } else { 0 };
             let value_len = lengths.draw(draw, size.thresholds);
             let count = draw_count(draw, value_len + prefix_len);
             let (content, piece) = (draw.below(2), draw.below(1 << 13) as usize);
             let how = if piece % 2 == 0 { How::Slices } else { How::Reader { piece } };
             let mut random = Random(draw.below(1 << 16));
-            keys.spread = one_of(draw, &spreads);
+            keys.spread = if group < both_from { spreads[0] } else { one_of(draw, &spreads) };
             for _ in 0..count {
                 bytes += prefix_len + value_len + 76;
                 if bytes > most_bytes || self.pairs.len() == MAX_PAIRS {
