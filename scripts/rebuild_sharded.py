@@ -39,16 +39,17 @@ class Rebuild:
         for path in sorted(root.rglob("info")):
             info = json.loads(path.read_text())
             for pointer, member in list(nested_members(info)):
-                self.member(path, pointer, member)
+                self.member(root, path, pointer, member)
                 rebuilt += 1
             if not isinstance(info.get("sharding"), dict):  # the loader has written that one
                 path.write_text(json.dumps(info, indent=1))
         return rebuilt
 
-    def member(self, info, pointer, member):
+    def member(self, root, info, pointer, member):
         """Builds one sharded directory again; changes the specification in `member`."""
         shards = info.parent / (member["key"] if pointer else "")
-        with tempfile.TemporaryDirectory(dir=shards) as scratch:
+        # beside the copy: export writes nothing into what it reads, and shards are renamed within one file system
+        with tempfile.TemporaryDirectory(dir=root.parent) as scratch:
             pairs, store = Path(scratch) / "pairs.bin2", Path(scratch) / "store"
             at = ["--sharding-at", pointer] if pointer else []
             self.run("export", info.parent, *at, "--format", "bin2", "--output", pairs)
