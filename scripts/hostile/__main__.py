@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 ENVIRONMENTS = [
@@ -43,7 +44,7 @@ def main():
         for name in args.environment or ENVIRONMENTS:
             begun = time.monotonic()
             report.begin(name.replace("_", " "))
-            importlib.import_module(name).run(stage, report)
+            run_guarded(importlib.import_module(name), stage, report)
             report.end(time.monotonic() - begun)
     finally:
         if in_memory.returncode == 0:
@@ -51,6 +52,14 @@ def main():
         remove(work)
         remove(args.disk)
     return 0 if report.totals() else 1
+
+
+def run_guarded(environment, stage, report):
+    """Runs an environment; an exception is a failed case, and the next environments still run."""
+    try:
+        environment.run(stage, report)
+    except Exception:
+        report.case("ends without an exception", traceback.format_exc().splitlines())
 
 
 def read_binaries(path):
