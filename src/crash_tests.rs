@@ -16,7 +16,7 @@ use crate::hash::HashFunction;
 use crate::spec::ShardingSpec;
 use crate::store::testing::TempDir;
 use crate::store::{GenerationId, Store};
-use crate::{BulkLoader, OnDuplicate, OpenOptions, VerifyLevel};
+use crate::{BulkLoader, OnDuplicate, OpenOptions, VerifyLevel, VerifyReads};
 
 /// A value that is larger than a batch, so that it goes to the file of large pairs.
 const BEYOND_A_BATCH: usize = 4 << 20;
@@ -108,7 +108,7 @@ fn value(label: u64, key: u64) -> Vec<u8> {
 /// The label of a generation; panics unless all of it is right.
 #[track_caller]
 fn label_of(path: &Path) -> u64 {
-    let db = OpenOptions::new().verify_on_read(true).open_pread(path).unwrap();
+    let db = OpenOptions::new().verify_reads(VerifyReads::Always).open_pread(path).unwrap();
     let snapshot = db.snapshot();
     let report = snapshot.verify(VerifyLevel::Data).unwrap();
     assert!(report.is_clean() && report.warnings() == 0, "{report}: {:?}", report.findings());

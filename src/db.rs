@@ -127,7 +127,9 @@ impl ShardDb {
     /// The value keeps its shard's map alive. Cost: one shared counter more than [`Reader::get`].
     pub fn get(&self, key: u64) -> Result<Option<OwnedValue>> {
         let snapshot = self.snapshot();
-        Ok(snapshot.generation.get_with_shard(key)?.map(|(shard, value)| OwnedValue::new(shard, value)))
+        let Some((shard, minishard)) = snapshot.generation.route(key)? else { return Ok(None) };
+        let value = shard.reader().get(minishard, key)?;
+        Ok(value.map(|value| OwnedValue::new(shard, value)))
     }
 
     /// Whether a key is there in the generation that is served now.

@@ -15,7 +15,7 @@ pub const NAMES: [&str; 26] = [
     "bulk: after large pairs",
     "bulk: after shard",
     "bulk: after shard syncs",
-    "bulk: after minishard pages",
+    "bulk: after minishard table",
     "publish: after removing spills",
     "publish: after info",
     "publish: after lease",

@@ -11,9 +11,11 @@ use crate::error::{Error, Result};
 use crate::info::{self, Info};
 use crate::layout::Layout;
 use crate::manifest::{self, Manifest, ShardRecord};
-use crate::shard::minishard_pages::{MinishardPages, PagesOfShard, Sections};
-use crate::shard::{MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stored, Value, ValueLocation};
-use crate::spec::{ShardNumber, ShardingSpec};
+use crate::shard::{
+    MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stated, Stored, TableFile, Value, ValueLocation,
+    VerifyReads, WholeShard,
+};
+use crate::spec::{MinishardNumber, ShardNumber, ShardingSpec};
 use crate::storage::{StorageKind, explain_missing, read_whole};
 use crate::store::{GenerationId, Lease};
 
@@ -47,7 +49,7 @@ pub(crate) struct Generation {
     manifest: Option<Manifest>,
     /// In ascending order of their numbers.
     slots: Box<[ShardSlot]>,
-    minishard_pages: Option<Arc<MinishardPages>>,
+    table: Option<Arc<TableFile>>,
     options: GenerationOptions,
     cache: Arc<MinishardCache>,
     leased: Option<Leased>,
@@ -57,8 +59,7 @@ pub(crate) struct Generation {
 struct ShardSlot {
     number: ShardNumber,
     obsolete_pair: bool,
-    /// Where in the file of the minishard pages it is told of, if there is one.
-    pages_at: u64,
+    whole: Arc<WholeShard>,
     shard: OnceLock<Shard>,
 }
 
@@ -84,11 +85,11 @@ impl Generation {
             Some(manifest) => slots_of(manifest),
             None => list_shards(&shards_directory, &info.spec)?,
         };
-        let pages = manifest.as_ref().and_then(|manifest| manifest.minishard_pages);
-        let pages = pages.and_then(|stated| MinishardPages::open(directory, stated.bytes, options.storage));
+        let stated = manifest.as_ref().and_then(|manifest| manifest.auxiliary(manifest::MINISHARDS));
+        let table = stated.and_then(|stated| TableFile::open(directory, stated, options.storage));
         let generation = Generation {
             directory: directory.to_path_buf(),
-            minishard_pages: pages.map(Arc::new),
+            table: table.map(Arc::new),
             shards_directory,
             spec: info.spec,
             // the manifest is checked as a whole, so it is the better witness
@@ -136,7 +137,7 @@ impl Generation {
         let generation = Generation {
             directory: directory.to_path_buf(),
             slots: list_shards(&shards_directory, &info.spec)?,
-            minishard_pages: None,
+            table: None,
             shards_directory,
             spec: info.spec,
             layout: info.layout,
@@ -193,57 +194,47 @@ impl Generation {
         &self.options
     }
 
+    /// The shard and the minishard that a key hashes to; `None` if that shard has no file.
+    #[inline]
+    pub(crate) fn route(&self, key: u64) -> Result<Option<(&Shard, MinishardNumber)>> {
+        let location = self.spec.locate(key);
+        match self.shard(location.shard) {
+            Ok(Some(shard)) => Ok(Some((shard, location.minishard))),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.at_key(key)),
+        }
+    }
+
     /// The value of a key: the read path.
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
-        let location = self.spec.locate(key);
-        match self.shard(location.shard) {
-            Ok(Some(shard)) => shard.reader().get(location.minishard, key),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error.at_key(key)),
-        }
-    }
-
-    /// The same where its minishard has been asked for, and is to be verified or does not lie in memory as usual.
-    pub(crate) fn get_staged(&self, key: u64) -> Result<Option<Value<'_>>> {
-        let location = self.spec.locate(key);
-        match self.shard(location.shard) {
-            Ok(Some(shard)) => shard.reader().get_staged(location.minishard, key),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error.at_key(key)),
-        }
-    }
-
-    /// The same with the shard that the value lies in.
-    pub(crate) fn get_with_shard(&self, key: u64) -> Result<Option<(&Shard, Value<'_>)>> {
-        let location = self.spec.locate(key);
-        let Some(shard) = self.shard(location.shard).map_err(|error| error.at_key(key))? else { return Ok(None) };
-        let value = shard.reader().get(location.minishard, key)?;
-        Ok(value.map(|value| (shard, value)))
+        let Some((shard, minishard)) = self.route(key)? else { return Ok(None) };
+        shard.reader().get(minishard, key)
     }
 
     /// Whether a key is there.
     #[inline]
     pub(crate) fn contains(&self, key: u64) -> Result<bool> {
-        let location = self.spec.locate(key);
-        match self.shard(location.shard) {
-            Ok(Some(shard)) => shard.reader().contains(location.minishard, key),
-            Ok(None) => Ok(false),
-            Err(error) => Err(error.at_key(key)),
-        }
+        let Some((shard, minishard)) = self.route(key)? else { return Ok(false) };
+        shard.reader().contains(minishard, key)
     }
 
     /// Where a key is stored.
     pub(crate) fn find(&self, key: u64) -> Result<Option<Found<'_>>> {
-        let location = self.spec.locate(key);
-        let Some(shard) = self.shard(location.shard).map_err(|error| error.at_key(key))? else { return Ok(None) };
-        let stored = shard.reader().find_in(location.minishard, key)?;
+        let Some((shard, minishard)) = self.route(key)? else { return Ok(None) };
+        let stored = shard.reader().find(minishard, key)?;
         Ok(stored.map(|stored| Found { shard, stored }))
     }
 
     /// The numbers of all shards that have a file, ascending.
     pub(crate) fn shard_numbers(&self) -> impl ExactSizeIterator<Item = ShardNumber> + '_ {
         self.slots.iter().map(|slot| slot.number)
+    }
+
+    /// How many minishards of the shards that are open were compared with their checks, and need not be again.
+    pub(crate) fn verified_minishards(&self) -> u64 {
+        let open = self.slots.iter().filter_map(|slot| slot.shard.get());
+        open.map(|shard| shard.reader().verified_minishards()).sum()
     }
 
     /// The shard of this number, opened at first touch; `None` if it is empty.
@@ -297,15 +288,16 @@ impl Generation {
     }
 
     fn open_slot(&self, slot: &ShardSlot, storage: StorageKind) -> Result<Shard> {
+        let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(slot.number));
         let stem = self.spec.shard_file_stem(slot.number);
         let path = |extension: &str| self.shards_directory.join(format!("{stem}.{extension}"));
-        let files = match slot.obsolete_pair {
-            true => ShardFiles::open_pair(&path("index"), &path("data"), storage),
-            false => ShardFiles::open(&path("shard"), storage),
+        let files = match (slot.obsolete_pair, storage, record) {
+            (true, ..) => ShardFiles::open_pair(&path("index"), &path("data"), storage),
+            (false, StorageKind::Heap, Some(record)) => self.load(slot, record, &path("shard")),
+            (false, ..) => ShardFiles::open(&path("shard"), storage),
         }
         .map_err(|error| explain_missing(error, &self.directory).at_shard(slot.number))?;
 
-        let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(slot.number));
         if let Some(record) = record
             && record.bytes != files.len()
         {
@@ -313,25 +305,39 @@ impl Generation {
                 format!("expected a file of {} bytes as the manifest says, found {}", record.bytes, files.len());
             return Err(Error::corrupt(message).at_shard(slot.number).at_path(&path("shard")));
         }
-        let sections = Sections::new(slot.pages_at, self.spec, files.len());
-        let pages = self.minishard_pages.clone().map(|file| PagesOfShard::new(file, sections));
-        let shard = ShardReader::new(
-            slot.number,
-            self.spec,
-            self.layout,
-            files,
-            self.options.read,
-            self.cache.clone(),
-            record.map(|record: &ShardRecord| record.shard_index_crc32),
-        );
-        let shard = Shard::new(shard.with_pages(pages));
+        let shard_index_crc32 = record.map(|record: &ShardRecord| record.shard_index_crc32);
+        let stated = Stated {
+            shard_index_crc32,
+            table: self
+                .table
+                .as_ref()
+                .and_then(|table| TableFile::section(table, &self.spec, slot.number, shard_index_crc32?)),
+            whole: slot.whole.clone(),
+        };
+        let cache = self.cache.clone();
+        let reader = ShardReader::new(slot.number, self.spec, self.layout, files, self.options.read, cache, stated);
+        let shard = Shard::new(reader);
         if self.options.read_ahead_index {
             shard.reader().will_need_shard_index();
         }
         if self.options.populate {
-            shard.reader().populate();
+            shard.reader().populate(&|| true);
         }
         Ok(shard)
+    }
+
+    /// Reads a shard into memory and compares it with the manifest. Of one that is damaged, lookups say where, if it has checks.
+    fn load(&self, slot: &ShardSlot, record: &ShardRecord, path: &Path) -> Result<ShardFiles> {
+        let (files, crc32) = ShardFiles::load(path)?;
+        let has_checks = self.layout.is_some_and(|layout| layout.checks);
+        if crc32 == record.crc32 {
+            slot.whole.set_verified();
+        } else if !has_checks && self.options.read.verify_reads != VerifyReads::Never {
+            let message =
+                format!("expected a file with CRC-32 {:08x} by the manifest, found {crc32:08x}", record.crc32);
+            return Err(Error::corrupt(message).at_path(path));
+        }
+        Ok(files)
     }
 
     /// Opens every shard, so that what is wrong with a file's presence or length shows now.
@@ -370,7 +376,7 @@ impl<'a> Found<'a> {
 
 impl ShardSlot {
     fn new(number: ShardNumber) -> ShardSlot {
-        ShardSlot { number, obsolete_pair: false, pages_at: 0, shard: OnceLock::new() }
+        ShardSlot { number, obsolete_pair: false, whole: Arc::default(), shard: OnceLock::new() }
     }
 }
 
@@ -406,13 +412,7 @@ fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<
 
 /// The shards that a manifest lists.
 fn slots_of(manifest: &Manifest) -> Box<[ShardSlot]> {
-    let mut position = 0;
-    let slot = |record: &ShardRecord| {
-        let pages_at = position;
-        position = Sections::new(position, manifest.sharding, record.bytes).end;
-        ShardSlot { pages_at, ..ShardSlot::new(record.number) }
-    };
-    manifest.shards.iter().map(slot).collect()
+    manifest.shards.iter().map(|record| ShardSlot::new(record.number)).collect()
 }
 
 /// The shards that have files, by the names that the format gives them; other files are ignored.

@@ -1,15 +1,14 @@
 //! Batches: many keys at once, staged so that their cache misses overlap.
 //!
-//! A group of keys goes through the read path a step at a time: all shard index entries are asked for, then all
+//! A group of keys goes through the short path a step at a time: all places in the minishard table are asked for, then all
 //! minishards, then all values, and each step finds its bytes on the way already.
 
 use std::ops::ControlFlow;
 
 use crate::error::Result;
 use crate::prefetch;
-use crate::shard::{InMemory, MinishardInPlace, ShardReader, Value, ValueLocation, in_place};
+use crate::shard::{MappedMinishard, Probe, Value, ValueLocation};
 use crate::snapshot::Snapshot;
-use crate::spec::MinishardNumber;
 
 /// Keys under way at once: about as many as a core has outstanding misses.
 const GROUP: usize = 16;
@@ -52,13 +51,13 @@ impl Snapshot {
         keys: &[u64],
         mut f: impl FnMut(usize, Result<Option<Value<'a>>>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let verify = self.generation.options().read.verify_on_read;
         for (group_number, group) in keys.chunks(GROUP).enumerate() {
-            let values = self.stage(group, VALUE_LINES);
+            let values = self.stage(group);
             for (at, (key, value)) in group.iter().zip(values).enumerate() {
                 let value = match value {
-                    Some(value) if !verify => Ok(value.map(Value::borrowed_from)),
-                    _ => self.generation.get_staged(*key),
+                    Probe::Found(value) => Ok(Some(Value::borrowed_from(value))),
+                    Probe::Absent => Ok(None),
+                    Probe::Unusual => self.lookup(*key),
                 };
                 f(group_number * GROUP + at, value)?;
             }
@@ -68,13 +67,15 @@ impl Snapshot {
 
     /// Whether each of many keys is there, in their order.
     pub fn contains_many(&self, keys: &[u64]) -> Vec<Result<bool>> {
-        let verify = self.generation.options().read.verify_on_read;
         let mut results = Vec::with_capacity(keys.len());
         for group in keys.chunks(GROUP) {
-            let values = self.stage(group, 0);
-            results.extend(group.iter().zip(values).map(|(key, value)| match value {
-                Some(value) if !verify => Ok(value.is_some()),
-                _ => self.contains(*key),
+            let minishards = self.stage_minishards(group);
+            results.extend(group.iter().zip(minishards).map(|(key, minishard)| {
+                match minishard.and_then(|minishard| minishard.key(*key)) {
+                    Probe::Found(()) => Ok(true),
+                    Probe::Absent => Ok(false),
+                    Probe::Unusual => self.contains(*key),
+                }
             }));
         }
         results
@@ -84,53 +85,53 @@ impl Snapshot {
     pub fn locate_many(&self, keys: &[u64]) -> Vec<Result<Option<ValueLocation>>> {
         keys.chunks(GROUP)
             .flat_map(|group| {
-                self.stage(group, 0);
+                self.stage_minishards(group);
                 group.iter().map(|key| self.locate(*key))
             })
             .collect()
     }
 
-    /// The values of a group of keys, on their way into the cache, not verified; `None` for what does not simply lie in
-    /// memory.
+    /// The values of a group of keys, on their way into the cache.
     #[inline]
-    fn stage<'a>(&'a self, group: &[u64], value_lines: usize) -> [InMemory<&'a [u8]>; GROUP] {
-        let mut shards = [None; GROUP];
-        for (key, staged) in group.iter().zip(&mut shards) {
-            *staged = self.stage_entry(*key);
-        }
-        let mut minishards = [None; GROUP];
-        for (shard, staged) in shards.iter().zip(&mut minishards) {
-            *staged = shard.as_ref().and_then(stage_minishard);
-        }
-        let mut values = [None; GROUP];
-        for ((key, minishard), staged) in group.iter().zip(&minishards).zip(&mut values) {
-            *staged = minishard.as_ref().and_then(|minishard| stage_value(minishard, *key, value_lines));
+    fn stage<'a>(&'a self, group: &[u64]) -> [Probe<&'a [u8]>; GROUP] {
+        let minishards = self.stage_minishards(group);
+        let mut values = [Probe::Unusual; GROUP];
+        for ((key, minishard), staged) in group.iter().zip(minishards).zip(&mut values) {
+            *staged = minishard.and_then(|minishard| minishard.value(*key));
+            if let Probe::Found(value) = staged {
+                prefetch::lines(value, VALUE_LINES);
+            }
         }
         values
     }
 
-    /// Asks for the shard index entry of a key.
+    /// The minishards of a group of keys, on their way into the cache.
     #[inline]
-    fn stage_entry(&self, key: u64) -> Option<(&ShardReader, MinishardNumber)> {
-        let location = self.generation.spec().locate(key);
-        let shard = self.generation.shard(location.shard).ok()??.reader();
-        shard.in_place()?.prefetch_entry(location.minishard);
-        Some((shard, location.minishard))
+    fn stage_minishards(&self, group: &[u64]) -> [Probe<MappedMinishard<'_>>; GROUP] {
+        let mut routes = [None; GROUP];
+        for (key, staged) in group.iter().zip(&mut routes) {
+            *staged = self.generation.route(*key).ok().flatten().map(|(shard, minishard)| (shard.reader(), minishard));
+            if let Some((shard, minishard)) = staged {
+                shard.prefetch_known(*minishard);
+            }
+        }
+        let mut minishards = [Probe::Unusual; GROUP];
+        for (route, staged) in routes.iter().zip(&mut minishards) {
+            let Some((shard, minishard)) = route else { continue };
+            *staged = shard.mapped_minishard(*minishard);
+            if let Probe::Found(minishard) = staged {
+                minishard.prefetch_index();
+            }
+        }
+        minishards
     }
-}
 
-/// Asks for the index of the minishard, whose entry has come.
-#[inline]
-fn stage_minishard<'a>((shard, number): &(&'a ShardReader, MinishardNumber)) -> InMemory<MinishardInPlace<'a>> {
-    let minishard = shard.in_place()?.minishard(*number)?;
-    minishard.iter().for_each(MinishardInPlace::prefetch_index);
-    Some(minishard)
-}
-
-/// Finds the key in its minishard, which has come, and asks for the value.
-#[inline]
-fn stage_value<'a>(minishard: &Option<MinishardInPlace<'a>>, key: u64, lines: usize) -> InMemory<&'a [u8]> {
-    let value = in_place::value(*minishard, key)?;
-    value.iter().for_each(|value| prefetch::lines(value, lines));
-    Some(value)
+    /// A lookup that the short path did not decide.
+    #[cold]
+    fn lookup(&self, key: u64) -> Result<Option<Value<'_>>> {
+        match self.generation.route(key)? {
+            Some((shard, minishard)) => shard.reader().lookup(minishard, key),
+            None => Ok(None),
+        }
+    }
 }

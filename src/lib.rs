@@ -138,8 +138,8 @@
 //! # Check and mend
 //!
 //! [`Snapshot::verify`] looks at every rule of the format, every check and every byte. [`Salvage`] takes the pairs that
-//! can still be proved right out of a damaged data set, and names the rest. [`OpenOptions::verify_on_read`] compares the
-//! checks at every read.
+//! can still be proved right out of a damaged data set, and names the rest. [`OpenOptions::verify_reads`] says when reads compare bytes
+//! with their checks; by default each byte is compared when it is first used.
 //!
 //! ```
 //! # fn main() -> sharddb::Result<()> {
@@ -148,9 +148,9 @@
 //! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
 //! # loader.insert(42, b"the answer")?;
 //! # loader.finish()?;
-//! use sharddb::{OpenOptions, Salvage, VerifyLevel};
+//! use sharddb::{OpenOptions, Salvage, VerifyLevel, VerifyReads};
 //!
-//! let snapshot = OpenOptions::new().verify_on_read(true).open_pread(&store)?.snapshot();
+//! let snapshot = OpenOptions::new().verify_reads(VerifyReads::Always).open_pread(&store)?.snapshot();
 //! assert!(snapshot.verify(VerifyLevel::Data)?.is_clean());
 //!
 //! let salvage = Salvage::open(&store)?;
@@ -225,7 +225,8 @@
 //! - Reading a map ends the process with SIGBUS where the file was truncated, or its disk has an I/O error. Positioned
 //!   reads return an `Io` error.
 //! - CRC-32 is against accidents, not against tampering.
-//! - Without `verify_on_read`, damage inside raw bytes is noticed only where it breaks a rule of the format.
+//! - With [`VerifyReads::Never`], and in data sets without checks, damage inside raw bytes is noticed only where it breaks a
+//!   rule of the format.
 
 #[cfg(test)]
 extern crate self as sharddb; // for what the fuzz targets share with the unit tests
@@ -264,6 +265,7 @@ mod spec;
 mod storage;
 mod store;
 mod verify;
+mod warm;
 
 pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
 pub use db::{Reader, ShardDb};
@@ -279,9 +281,10 @@ pub use owned_value::OwnedValue;
 pub use plan::{HttpGet, KeyStats, LocalGet, Plan, PlanOptions, Prediction, Profile};
 pub use range::{Range, RangeEntry};
 pub use salvage::{Salvage, SalvageReport};
-pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWriter, Value, ValueLocation};
+pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWriter, Value, ValueLocation, VerifyReads};
 pub use snapshot::{LeaseState, Snapshot, Stats};
 pub use spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 pub use storage::Access;
 pub use store::{GcFailure, GcReport, GenerationId, Store, StoreWriter, StoredGeneration};
 pub use verify::{Finding, FindingKind, Severity, VerifyLevel, VerifyReport};
+pub use warm::Warming;

@@ -12,7 +12,9 @@
 //! "value_alignment": 16,
 //! "keys": 3,
 //! "value_bytes": 31,                       as stored: encoded, without prefixes, padding and indexes
-//! "minishard_pages": [1280,3735928559],    bytes of the file of that name and its crc32, if there is one
+//! "auxiliary": [                           files beside the shards that speed reads up; left out if there are none
+//! ["minishards",1280,3735928559]           name, bytes of the file, crc32 of the file
+//! ],
 //! "shards": [
 //! [0,120,2,4023233417,305419896],          number, bytes of the file, keys, crc32 of the file, crc32 of its shard index
 //! [28,96,1,1432778632,2596996162]
@@ -24,6 +26,9 @@
 //! The last two lines are exact, so that no byte of the file can change unnoticed, in any version of the format.
 //! A script checks it with `head, tail = text.rsplit(b'"crc32"', 1)` and
 //! `tail == b': %d\n}\n' % zlib.crc32(head)`.
+//!
+//! Names of auxiliary files match `[a-z0-9_]+`. No answer depends on such a file, and a reader ignores those that it does not
+//! know. Version 0.1.0 wrote the member `"minishard_pages": [bytes, crc32]` instead: it is read as an entry of that name.
 //!
 //! All numbers are integers up to `2^64 - 1`. There is no date and no generation number: what was built twice from
 //! the same is equal. Members that this version does not know are ignored.
@@ -38,6 +43,12 @@ use crate::spec::{ShardNumber, ShardingSpec};
 
 /// The name of the manifest's file in its generation.
 pub(crate) const FILE_NAME: &str = "manifest.json";
+
+/// The name of the file with the minishard table.
+pub(crate) const MINISHARDS: &str = "minishards";
+
+/// The name of the file that version 0.1.0 wrote in its place; nothing reads it any more.
+pub(crate) const MINISHARD_PAGES: &str = "minishard_pages";
 
 /// A manifest larger than this is refused: that of a million shards takes a quarter of it.
 pub(crate) const MAX_BYTES: u64 = 256 << 20;
@@ -65,14 +76,16 @@ pub(crate) struct Manifest {
     pub(crate) keys: u64,
     /// The bytes of all values as stored: encoded; prefixes, padding and indexes not counted.
     pub(crate) value_bytes: u64,
-    pub(crate) minishard_pages: Option<MinishardPagesRecord>,
+    /// The auxiliary files, each name once.
+    pub(crate) auxiliary: Vec<AuxiliaryRecord>,
     /// The shards that have a file, ascending.
     pub(crate) shards: Vec<ShardRecord>,
 }
 
-/// What the file `minishard_pages` must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MinishardPagesRecord {
+/// What an auxiliary file must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AuxiliaryRecord {
+    pub(crate) name: String,
     /// The length of the file.
     pub(crate) bytes: u64,
     /// The crc32 of the file.
@@ -112,8 +125,9 @@ impl Manifest {
             self.keys,
             self.value_bytes,
         );
-        if let Some(MinishardPagesRecord { bytes, crc32 }) = self.minishard_pages {
-            text += &format!("\"minishard_pages\": [{bytes},{crc32}],\n");
+        if !self.auxiliary.is_empty() {
+            let rows: Vec<String> = self.auxiliary.iter().map(AuxiliaryRecord::to_row).collect();
+            text += &format!("\"auxiliary\": [\n{}\n],\n", rows.join(",\n"));
         }
         text += "\"shards\": [\n";
         let rows: Vec<String> = self.shards.iter().copied().map(ShardRecord::to_row).collect();
@@ -145,9 +159,7 @@ impl Manifest {
             },
             keys: members.required("keys")?,
             value_bytes: members.required("value_bytes")?,
-            minishard_pages: members
-                .optional("minishard_pages")?
-                .map(|(bytes, crc32)| MinishardPagesRecord { bytes, crc32 }),
+            auxiliary: auxiliary(&members)?,
             shards: members.required::<Vec<Row>>("shards")?.into_iter().map(ShardRecord::from_row).collect(),
         };
         manifest.check_shards()?;
@@ -181,6 +193,11 @@ impl Manifest {
         Ok(())
     }
 
+    /// The record of an auxiliary file, if there is such a file.
+    pub(crate) fn auxiliary(&self, name: &str) -> Option<&AuxiliaryRecord> {
+        self.auxiliary.iter().find(|record| record.name == name)
+    }
+
     fn check_shards(&self) -> Result<()> {
         let mut keys = Some(0u64);
         let mut before = None;
@@ -201,6 +218,43 @@ impl Manifest {
             return Err(Error::corrupt(format!("expected {} keys in the manifest's shards, found {found}", self.keys)));
         }
         Ok(())
+    }
+}
+
+/// The auxiliary files that the manifest lists.
+fn auxiliary(members: &Members) -> Result<Vec<AuxiliaryRecord>> {
+    let pages = members.optional("minishard_pages")?;
+    let pages = pages.map(|(bytes, crc32)| (MINISHARD_PAGES.to_string(), bytes, crc32));
+    let rows = members.optional::<Vec<AuxiliaryRow>>("auxiliary")?.unwrap_or_default();
+    let mut records: Vec<AuxiliaryRecord> = Vec::new();
+    for (name, bytes, crc32) in pages.into_iter().chain(rows) {
+        if !is_auxiliary_name(&name) {
+            let message = format!("expected the name of an auxiliary file in the manifest, found {name:?}");
+            return Err(Error::corrupt(message));
+        }
+        if records.iter().any(|record| record.name == name) {
+            let message = format!("expected each auxiliary file once in the manifest, found {name} again");
+            return Err(Error::corrupt(message));
+        }
+        records.push(AuxiliaryRecord { name, bytes, crc32 });
+    }
+    Ok(records)
+}
+
+/// Whether an auxiliary file may have this name: `[a-z0-9_]+`, and not that of another file of a generation or a store.
+pub(crate) fn is_auxiliary_name(name: &str) -> bool {
+    const RESERVED: [&str; 5] = ["info", "lease", "lock", "current", "history"];
+    let is_of_alphabet = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+    !name.is_empty() && name.bytes().all(is_of_alphabet) && !RESERVED.contains(&name)
+}
+
+/// An auxiliary file as a row of the text.
+type AuxiliaryRow = (String, u64, u32);
+
+impl AuxiliaryRecord {
+    fn to_row(&self) -> String {
+        let AuxiliaryRecord { name, bytes, crc32 } = self;
+        format!("[{},{bytes},{crc32}]", json::quote(name))
     }
 }
 
@@ -316,11 +370,18 @@ mod tests {
 }
 "#;
 
-    /// With a file of the minishard pages.
-    fn golden_with_pages() -> (Manifest, String) {
-        let record = MinishardPagesRecord { bytes: 1280, crc32: 3_735_928_559 };
-        let text = resealed(&GOLDEN.replace("\"shards\"", "\"minishard_pages\": [1280,3735928559],\n\"shards\""));
-        (Manifest { minishard_pages: Some(record), ..golden() }, text)
+    fn auxiliary(name: &str, bytes: u64, crc32: u32) -> AuxiliaryRecord {
+        AuxiliaryRecord { name: name.to_string(), bytes, crc32 }
+    }
+
+    fn golden_with(member: &str) -> String {
+        resealed(&GOLDEN.replace("\"shards\"", &format!("{member},\n\"shards\"")))
+    }
+
+    fn golden_with_auxiliary() -> (Manifest, String) {
+        let records = vec![auxiliary("minishards", 1280, 3_735_928_559), auxiliary("later_2", 0, 0)];
+        let text = golden_with("\"auxiliary\": [\n[\"minishards\",1280,3735928559],\n[\"later_2\",0,0]\n]");
+        (Manifest { auxiliary: records, ..golden() }, text)
     }
 
     fn golden() -> Manifest {
@@ -331,7 +392,7 @@ mod tests {
             layout: Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::Sixteen },
             keys: 3,
             value_bytes: 31,
-            minishard_pages: None,
+            auxiliary: Vec::new(),
             shards: vec![
                 ShardRecord {
                     number: ShardNumber(0),
@@ -358,7 +419,7 @@ mod tests {
             layout: Layout::default(),
             keys: 0,
             value_bytes: 0,
-            minishard_pages: None,
+            auxiliary: Vec::new(),
             shards: Vec::new(),
         }
     }
@@ -371,12 +432,23 @@ mod tests {
 
     #[test]
     fn golden_text_both_ways() {
-        let cases = [(golden(), GOLDEN.to_string()), (empty(), GOLDEN_EMPTY.to_string()), golden_with_pages()];
+        let cases = [(golden(), GOLDEN.to_string()), (empty(), GOLDEN_EMPTY.to_string()), golden_with_auxiliary()];
         for (manifest, text) in cases {
             assert_eq!(manifest.to_json_by("sharddb 0.1.0"), text);
             assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
             assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).unwrap(), manifest);
         }
+    }
+
+    /// Version 0.1.0 had a member for its one auxiliary file.
+    #[test]
+    fn minishard_pages_are_an_auxiliary_file() {
+        let pages = "\"minishard_pages\": [148,2460534511]";
+        let manifest = Manifest::parse(golden_with(pages).as_bytes()).unwrap();
+        assert_eq!(manifest.auxiliary("minishard_pages"), Some(&auxiliary("minishard_pages", 148, 2_460_534_511)));
+        assert_eq!(manifest.auxiliary("minishards"), None);
+        let twice = golden_with(&format!("{pages},\n\"auxiliary\": [[\"minishard_pages\",1,2]]"));
+        assert_eq!(Manifest::parse(twice.as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
     }
 
     #[test]
@@ -485,6 +557,14 @@ mod tests {
             ("\"shards\": [", "\"shards\": {}, \"rows\": [", "shards"),
             ("\"shards\": [", "\"minishard_pages\": 7, \"shards\": [", "minishard_pages"),
             ("\"shards\": [", "\"minishard_pages\": [1,4294967296], \"shards\": [", "minishard_pages"),
+            ("\"shards\": [", "\"auxiliary\": {}, \"shards\": [", "auxiliary"),
+            ("\"shards\": [", "\"auxiliary\": [[\"a\",1]], \"shards\": [", "auxiliary"),
+            ("\"shards\": [", "\"auxiliary\": [[\"\",1,2]], \"shards\": [", "name"),
+            ("\"shards\": [", "\"auxiliary\": [[\"../a\",1,2]], \"shards\": [", "../a"),
+            ("\"shards\": [", "\"auxiliary\": [[\"A\",1,2]], \"shards\": [", "name"),
+            ("\"shards\": [", "\"auxiliary\": [[\"info\",1,2]], \"shards\": [", "info"),
+            ("\"shards\": [", "\"auxiliary\": [[\"lease\",1,2]], \"shards\": [", "lease"),
+            ("\"shards\": [", "\"auxiliary\": [[\"a\",1,2],[\"a\",1,2]], \"shards\": [", "again"),
         ];
         for (from, to, named) in cases {
             let text = resealed(&GOLDEN.replacen(from, to, 1));

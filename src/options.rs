@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::db::ShardDb;
 use crate::error::Result;
 use crate::generation::GenerationOptions;
-use crate::shard::ReadOptions;
+use crate::shard::{ReadOptions, VerifyReads};
 use crate::spec::ShardingSpec;
 use crate::storage::{Access, MapPermission, StorageKind};
 
@@ -85,12 +85,9 @@ impl OpenOptions {
         self
     }
 
-    /// Whether every read compares the stored checks. Default: false.
-    ///
-    /// With it, in a data set of ours with checks, a lookup gives the stored value or an error, whatever happened to
-    /// the files, absent keys included. Data sets of others have no checks.
-    pub fn verify_on_read(&mut self, verify: bool) -> &mut OpenOptions {
-        self.read.verify_on_read = verify;
+    /// When reads compare bytes with their checks. Default: [`VerifyReads::Once`], when this process first uses them.
+    pub fn verify_reads(&mut self, verify: VerifyReads) -> &mut OpenOptions {
+        self.read.verify_reads = verify;
         self
     }
 

@@ -14,13 +14,6 @@ pub(crate) fn lines(bytes: &[u8], most: usize) {
     (0..end).step_by(LINE).for_each(|at| address(first.wrapping_add(at)));
 }
 
-/// Asks for `lines` cache lines from the beginning of `bytes` on, also behind their end: a hint may point anywhere.
-#[inline]
-pub(crate) fn lines_from(bytes: &[u8], lines: usize) {
-    let start = bytes.as_ptr();
-    (0..lines).for_each(|line| address(start.wrapping_add(line * LINE)));
-}
-
 /// Asks for `lines` cache lines from `at` on, counted from the beginning of `bytes`, which will be wanted once: they are
 /// not to drive out what the processor's larger caches hold.
 #[inline]
@@ -29,16 +22,10 @@ pub(crate) fn lines_once(bytes: &[u8], at: usize, lines: usize) {
     (0..lines).for_each(|line| address_once(start.wrapping_add(line * LINE)));
 }
 
-/// Asks for the cache line in which `bytes` begin.
+/// Asks for the cache line in which an item begins.
 #[inline]
-pub(crate) fn line(bytes: &[u8]) {
-    address(bytes.as_ptr());
-}
-
-/// Asks for the line at `at`, counted from the beginning of `bytes`.
-#[inline]
-pub(crate) fn line_at(bytes: &[u8], at: usize) {
-    address(bytes.as_ptr().wrapping_add(at));
+pub(crate) fn item<T>(item: &T) {
+    address(std::ptr::from_ref(item).cast());
 }
 
 #[cfg(target_arch = "x86_64")]

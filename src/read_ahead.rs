@@ -43,9 +43,8 @@ impl Snapshot {
 
     /// Where a key belongs; `None` if its shard has no file or cannot be opened.
     fn wanted(&self, key: u64) -> Option<Wanted<'_>> {
-        let location = self.generation.spec().locate(key);
-        let shard = self.generation.shard(location.shard).ok()??;
-        Some(Wanted { shard: shard.reader(), minishard: location.minishard, key })
+        let (shard, minishard) = self.generation.route(key).ok()??;
+        Some(Wanted { shard: shard.reader(), minishard, key })
     }
 }
 
@@ -58,7 +57,7 @@ struct Wanted<'a> {
 
 impl Wanted<'_> {
     fn entry(&self) -> Option<ByteRange> {
-        Some(self.shard.entry_range(self.minishard))
+        self.shard.wanted_entry(self.minishard)
     }
 
     fn index(&self) -> Option<ByteRange> {
@@ -68,7 +67,7 @@ impl Wanted<'_> {
     /// The value, without what shares a page with the index.
     fn rest_of_value(&self) -> Option<ByteRange> {
         let index = pages_of(self.index()?);
-        let stored = self.shard.find_in(self.minishard, self.key).ok()??;
+        let stored = self.shard.find(self.minishard, self.key).ok()??;
         let value = self.shard.value_range(stored.row).ok()?;
         let start = if (index.start..index.end).contains(&value.start) { index.end } else { value.start };
         (start < value.end).then_some(ByteRange { start, end: value.end })

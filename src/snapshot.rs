@@ -133,6 +133,7 @@ impl Snapshot {
             keys: self.len(),
             value_bytes: self.generation.manifest().map(|manifest| manifest.value_bytes),
             file_bytes: self.generation.manifest().map(|it| it.shards.iter().map(|shard| shard.bytes).sum()),
+            verified_minishards: self.generation.verified_minishards(),
             cache: self.generation.cache().stats(),
             process_maps: live_maps(),
             lease: match self.generation.lease() {
@@ -165,6 +166,9 @@ pub struct Stats {
     pub value_bytes: Option<u64>,
     /// Bytes of all shard files, where there is a manifest.
     pub file_bytes: Option<u64>,
+    /// Minishards whose bytes were compared with their checks and are not compared again: of shards that lookups have opened,
+    /// in memory, with [`VerifyReads::Once`](crate::VerifyReads::Once).
+    pub verified_minishards: u64,
     /// The cache of minishard indexes.
     pub cache: CacheStats,
     /// Maps that this library holds in this process, of all databases.

@@ -4,7 +4,7 @@
 //! store/
 //!   current -> gen-0000000003     swapped by rename; the one thing that is ever changed
 //!   lock                          one writer at a time
-//!   gen-0000000003/               immutable: info, manifest.json, lease, shard files, minishard_pages
+//!   gen-0000000003/               immutable: info, manifest.json, lease, shard files, minishards
 //!   tmp-..                        a writer's; removed by the next one if that writer died
 //! ```
 //!

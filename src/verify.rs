@@ -29,9 +29,9 @@ use crate::verify::shard::ShardVerifier;
 /// How much [`Snapshot::verify`] looks at; each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VerifyLevel {
-    /// The files that are there, their lengths, every entry of the shard indexes, and the CRC-32 of `minishard_pages`.
+    /// The files that are there, their lengths, every entry of the shard indexes, and the CRC-32 of auxiliary files.
     ///
-    /// Cost: opens every shard and reads 16 bytes for each of its minishards; of `minishard_pages` some 1.3 bits each.
+    /// Cost: opens every shard and reads 16 bytes for each of its minishards; of the minishard table some 2 bytes each.
     Structure,
     /// Every minishard index, the place of every key, and every byte range.
     ///

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use common::{Answer, Scratch, Storage, shuffled};
-use sharddb::{BulkLoader, Encoding, OpenOptions, Snapshot};
+use sharddb::{BulkLoader, Encoding, OpenOptions, Snapshot, VerifyReads};
 
 fn threads(count: usize) -> NonZero<usize> {
     NonZero::new(count).unwrap()
@@ -115,7 +115,7 @@ fn what_was_asked_for_ahead_has_the_same_answers() {
                 OpenOptions::new(),
                 OpenOptions::new().read_ahead_index(true).clone(),
                 OpenOptions::new().populate(true).clone(),
-                OpenOptions::new().verify_on_read(true).clone(),
+                OpenOptions::new().verify_reads(VerifyReads::Always).clone(),
             ];
             for options in options {
                 let snapshot = storage.open(&options, scratch.path()).unwrap().snapshot();

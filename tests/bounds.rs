@@ -368,9 +368,9 @@ fn files_of_a_generation_that_are_no_files_are_errors_at_once() {
     }
 }
 
-/// Without the hint that it is meant to hold, lookups are as right.
+/// Without the minishard table lookups are as right.
 #[test]
-fn minishard_pages_that_are_no_file_change_no_answer() {
+fn a_minishard_table_that_is_no_file_changes_no_answer() {
     let store = Scratch::new();
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 9, 0).unwrap();
     let mut loader = BulkLoader::options().spec(spec).create(store.path()).unwrap();
@@ -378,13 +378,13 @@ fn minishard_pages_that_are_no_file_change_no_answer() {
     let generation = store.path().join(loader.finish().unwrap().generation.to_string());
     for (what, make) in NO_FILES {
         let bare = in_short_place(|path| copy(&generation, path));
-        fs::remove_file(bare.path().join("minishard_pages")).unwrap();
-        make(&bare.path().join("minishard_pages"));
+        fs::remove_file(bare.path().join("minishards")).unwrap();
+        make(&bare.path().join("minishards"));
         let (snapshot, peak) = peak_of(|| Storage::Mapped.open(&OpenOptions::new(), bare.path()).unwrap().snapshot());
         assert!(peak <= SMALL, "{what}: {peak}");
         (0..600).for_each(|key| assert_eq!(snapshot.get(key).unwrap().unwrap(), key.to_le_bytes(), "{what}"));
         let report = snapshot.verify(VerifyLevel::Structure).unwrap();
-        assert_eq!(report.findings()[0].kind(), FindingKind::MinishardPages, "{what}");
+        assert_eq!(report.findings()[0].kind(), FindingKind::AuxiliaryFile, "{what}");
     }
 }
 

@@ -150,7 +150,8 @@ fn prefixes_and_alignment_come_back() {
             let spec = spec(5, 1).with_minishard_index_encoding(index);
             build(directory.path(), options().spec(spec).value_alignment(alignment), &pairs).unwrap();
             check(directory.path(), &pairs);
-            let db = sharddb::OpenOptions::new().verify_on_read(true).load(directory.path()).unwrap();
+            let db =
+                sharddb::OpenOptions::new().verify_reads(sharddb::VerifyReads::Always).load(directory.path()).unwrap();
             for (key, prefix, value) in &pairs {
                 let snapshot = db.snapshot();
                 let found = snapshot.get(*key).unwrap().unwrap();
@@ -403,7 +404,10 @@ fn agrees_with_a_map() {
         let mut loader = options().checks(checks).spec(spec).create(directory.path()).unwrap();
         map.iter().for_each(|(key, value)| loader.insert(*key, value).unwrap());
         loader.finish().unwrap();
-        let db = sharddb::OpenOptions::new().verify_on_read(true).open_pread(directory.path()).unwrap();
+        let db = sharddb::OpenOptions::new()
+            .verify_reads(sharddb::VerifyReads::Always)
+            .open_pread(directory.path())
+            .unwrap();
         let snapshot = db.snapshot();
         let iterated: BTreeMap<u64, Vec<u8>> =
             snapshot.iter().map(|entry| entry.unwrap()).map(|it| (it.key(), it.value().unwrap().to_vec())).collect();

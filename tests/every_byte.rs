@@ -19,7 +19,7 @@ use common::{Scratch, Storage, directory_bytes};
 use peak::{PeakAlloc, peak_of};
 use sharddb::{
     BulkLoader, Encoding, HashFunction, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, ValueAlignment,
-    VerifyLevel,
+    VerifyLevel, VerifyReads,
 };
 
 #[global_allocator]
@@ -133,9 +133,9 @@ impl Store {
         }
     }
 
-    fn open(&self, storage: Storage, verify_on_read: bool) -> Result<ShardDb> {
+    fn open(&self, storage: Storage, verify: VerifyReads) -> Result<ShardDb> {
         let mut options = OpenOptions::new();
-        options.verify_on_read(verify_on_read).max_value_bytes(CAP).max_index_bytes(CAP);
+        options.verify_reads(verify).max_value_bytes(CAP).max_index_bytes(CAP);
         storage.open(&options, self.root.path())
     }
 
@@ -145,10 +145,12 @@ impl Store {
         for storage in Storage::ALL {
             let place = || format!("{}: {}, {storage:?}", self.name, damage());
             let ((), peak) = peak_of(|| {
-                if let Ok(db) = self.open(storage, true) {
-                    self.check_answers(&db, &place);
+                for verify in [VerifyReads::Once, VerifyReads::Always] {
+                    if let Ok(db) = self.open(storage, verify) {
+                        self.check_answers(&db, &place);
+                    }
                 }
-                let found = self.open(storage, false).map_or(true, |db| {
+                let found = self.open(storage, VerifyReads::Never).map_or(true, |db| {
                     read_all(&db, &self.asked);
                     is_found(&db.snapshot())
                 });
@@ -281,7 +283,7 @@ fn is_found(snapshot: &Snapshot) -> bool {
 fn whole_stores_answer_everything() {
     for store in Store::all() {
         for storage in Storage::ALL {
-            let db = store.open(storage, true).unwrap();
+            let db = store.open(storage, VerifyReads::Once).unwrap();
             store.check_answers(&db, &|| store.name.clone());
             assert!(store.asked.iter().all(|key| db.get(*key).is_ok()), "{}", store.name);
             assert!(db.snapshot().iter().all(|entry| entry.unwrap().value().is_ok()), "{}", store.name);
@@ -306,7 +308,9 @@ fn flip_every_bit(store: &Store) {
             put(at, *byte);
         }
     }
-    store.check_answers(&store.open(Storage::Positioned, true).unwrap(), &|| format!("{}: whole again", store.name));
+    store.check_answers(&store.open(Storage::Positioned, VerifyReads::Once).unwrap(), &|| {
+        format!("{}: whole again", store.name)
+    });
 }
 
 #[test]
@@ -436,15 +440,28 @@ fn every_byte_of_a_minishard_that_is_searched_at_once() {
     }
 }
 
-/// What is written of where minishards begin is a hint: whatever becomes of it, every key is found, and verification tells.
+/// A store with a minishard table: the shard index is read only where the table does not help.
 #[test]
-fn every_bit_and_length_of_the_minishard_pages() {
-    const NAME: &str = "minishard_pages";
+fn every_byte_of_a_shard_with_a_minishard_table() {
+    let store = Store::new(Features { minishard_bits: 9, shard_bits: 0, keys: 40, ..SMALL });
+    assert!(store.files.contains_key("minishards"));
+    let sound = &store.files["0.shard"];
+    for at in 0..sound.len() {
+        let mut changed = sound.clone();
+        changed[at] ^= 1 << (at % 8);
+        store.with("0.shard", &changed, || store.check_damaged(&|| format!("byte {at} of 0.shard")));
+    }
+}
+
+/// No answer depends on the minishard table: whatever becomes of it, every key is found, and verification tells.
+#[test]
+fn every_bit_and_length_of_the_minishard_table() {
+    const NAME: &str = "minishards";
     let store = Store::new(Features { minishard_bits: 9, keys: 40, ..SMALL });
     let sound = &store.files[NAME];
     let check = |damage: &dyn Fn() -> String| {
         store.check_damaged(damage);
-        let db = store.open(Storage::Mapped, false).unwrap();
+        let db = store.open(Storage::Mapped, VerifyReads::Never).unwrap();
         for (key, (_, value)) in &store.pairs {
             assert_eq!(db.snapshot().get(*key).unwrap().unwrap(), value, "{key}, {}", damage());
         }

@@ -9,7 +9,7 @@ use std::fs;
 use std::ops::ControlFlow;
 
 use common::{Scratch, Storage, name, sets};
-use sharddb::{BulkLoader, Encoding, Entry, OpenOptions, Result, ShardNumber, ShardingSpec, Snapshot};
+use sharddb::{BulkLoader, Encoding, Entry, OpenOptions, Result, ShardNumber, ShardingSpec, Snapshot, VerifyReads};
 
 /// A key with its value, or an error; the order counts.
 type Told = Vec<Result<(u64, Vec<u8>), String>>;
@@ -61,9 +61,9 @@ fn all_ways_agree(snapshot: &Snapshot, place: &str) {
 fn of_broken_and_odd_sets() {
     for directory in sets("corrupt") {
         for storage in Storage::ALL {
-            for verify in [false, true] {
+            for verify in [VerifyReads::Never, VerifyReads::Once, VerifyReads::Always] {
                 let mut options = OpenOptions::new();
-                options.max_value_bytes(2 << 20).max_index_bytes(2 << 20).verify_on_read(verify);
+                options.max_value_bytes(2 << 20).max_index_bytes(2 << 20).verify_reads(verify);
                 let Ok(db) = storage.open(&options, &directory) else { continue };
                 all_ways_agree(&db.snapshot(), &format!("{} {storage:?}", name(&directory)));
             }
@@ -99,7 +99,7 @@ fn sets_of_ours() -> Vec<(Scratch, String)> {
 fn of_every_encoding_and_size_of_minishards() {
     for (store, place) in sets_of_ours() {
         for storage in Storage::ALL {
-            for options in [&mut OpenOptions::new(), OpenOptions::new().verify_on_read(true).max_maps(1)] {
+            for options in [&mut OpenOptions::new(), OpenOptions::new().verify_reads(VerifyReads::Always).max_maps(1)] {
                 let snapshot = storage.open(options, store.path()).unwrap().snapshot();
                 all_ways_agree(&snapshot, &place);
                 let mut told: Vec<_> = by_iter(&snapshot).into_iter().map(Result::unwrap).collect();
@@ -120,7 +120,8 @@ fn every_walk_ends_after_a_shard_index_that_fails_its_check() {
     fs::remove_file(&shard).unwrap(); // it is read-only
     fs::write(&shard, bytes).unwrap();
     for storage in Storage::ALL {
-        let snapshot = storage.open(OpenOptions::new().verify_on_read(true), store.path()).unwrap().snapshot();
+        let snapshot =
+            storage.open(OpenOptions::new().verify_reads(VerifyReads::Always), store.path()).unwrap().snapshot();
         let of_shard = snapshot.shard(ShardNumber(0)).unwrap().unwrap();
         assert_eq!(of_shard.iter().take(10).filter(Result::is_err).count(), 1, "{storage:?}");
         assert_eq!(snapshot.iter().take(2000).filter(Result::is_err).count(), 1, "{storage:?}");

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use common::children::{child, child_directory};
 use common::generations::{self as generation, id, names, publish, stated_label};
 use common::{Scratch, Storage, xorshift};
-use sharddb::{FAILPOINTS, OnDuplicate, OpenOptions, Published, Store};
+use sharddb::{FAILPOINTS, OnDuplicate, OpenOptions, Published, Store, VerifyReads};
 
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
@@ -53,7 +53,7 @@ impl Scene {
     /// The label of what `current` names, which every kind of storage reads whole.
     fn check_current(&self) -> u64 {
         for storage in Storage::ALL {
-            let db = storage.open(OpenOptions::new().verify_on_read(true), &self.store()).unwrap();
+            let db = storage.open(OpenOptions::new().verify_reads(VerifyReads::Always), &self.store()).unwrap();
             let label = stated_label(db.snapshot().directory());
             generation::check(&db.snapshot(), label);
         }
@@ -65,7 +65,7 @@ impl Scene {
         for stored in Store::open(self.store()).unwrap().generations().unwrap() {
             assert!(stored.is_complete, "{}", stored.id);
             let directory = self.store().join(stored.id.to_string());
-            let db = OpenOptions::new().verify_on_read(true).open_pread(&directory).unwrap();
+            let db = OpenOptions::new().verify_reads(VerifyReads::Always).open_pread(&directory).unwrap();
             generation::check(&db.snapshot(), stated_label(&directory));
         }
     }

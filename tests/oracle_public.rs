@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use common::{Answer, Scratch, Storage, data, expected, json_lines, name, number, sets, sharding, spec, text};
-use sharddb::{Entry, ErrorKind, HashFunction, OpenOptions, Shard, ShardDb, ShardNumber, ShardingSpec, Snapshot};
+use sharddb::{
+    Entry, ErrorKind, HashFunction, OpenOptions, Shard, ShardDb, ShardNumber, ShardingSpec, Snapshot, VerifyReads,
+};
 
 /// A data set and what must be found in it.
 struct Set {
@@ -121,7 +123,7 @@ fn without_a_cache() {
 /// Foreign sets have no checks, so there is nothing to verify and nothing to complain about.
 #[test]
 fn verified_and_populated() {
-    every_question(small_sets(), Storage::Mapped, OpenOptions::new().verify_on_read(true).populate(true));
+    every_question(small_sets(), Storage::Mapped, OpenOptions::new().verify_reads(VerifyReads::Always).populate(true));
 }
 
 fn lookups_agree(db: &ShardDb, set: &Set) {

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Scratch, Storage};
-use sharddb::{BulkLoader, Encoding, HashFunction, OpenOptions, Shard, ShardNumber, ShardingSpec, VerifyLevel};
+use sharddb::{
+    BulkLoader, Encoding, HashFunction, OpenOptions, Shard, ShardNumber, ShardingSpec, VerifyLevel, VerifyReads,
+};
 
 /// What precedes an empty value is its prefix, and not again that of a value that begins where it stands; a value
 /// within another has none.
@@ -64,7 +66,7 @@ fn empty_values_among_others_keep_what_was_loaded_with_them() {
             }
             loader.finish().unwrap();
             for storage in Storage::ALL {
-                let db = storage.open(OpenOptions::new().verify_on_read(true), scratch.path()).unwrap();
+                let db = storage.open(OpenOptions::new().verify_reads(VerifyReads::Always), scratch.path()).unwrap();
                 let snapshot = db.snapshot();
                 for (key, prefix, value) in pairs {
                     let found = snapshot.get_prefix(key, prefix.len() as u64).unwrap().unwrap();

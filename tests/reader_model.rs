@@ -11,7 +11,7 @@ use std::fs;
 
 use common::{Scratch, Storage};
 use quickcheck::{Gen, QuickCheck};
-use sharddb::{OpenOptions, Snapshot};
+use sharddb::{OpenOptions, Snapshot, VerifyReads};
 use synthesis::{Listed, Synthesis};
 
 #[test]
@@ -45,7 +45,9 @@ fn reads_back(pairs: Vec<(u64, Vec<u8>)>, seed: u64) {
         fs::write(scratch.path().join(name), bytes).unwrap();
     }
     for storage in Storage::ALL {
-        for options in [&mut OpenOptions::new(), OpenOptions::new().cache_bytes(0).max_maps(1).verify_on_read(true)] {
+        for options in
+            [&mut OpenOptions::new(), OpenOptions::new().cache_bytes(0).max_maps(1).verify_reads(VerifyReads::Always)]
+        {
             let snapshot = storage.open(options, scratch.path()).unwrap().snapshot();
             lookups_agree(&snapshot, &synthesis);
             listings_agree(&snapshot, &synthesis);

@@ -14,7 +14,7 @@ use std::path::Path;
 use common::{Scratch, Storage, data, directory_bytes, shuffled};
 use sharddb::{
     BuildOptions, BulkLoader, Encoding, GenerationId, HashFunction, OpenOptions, ShardingSpec, Store, ValueAlignment,
-    VerifyLevel,
+    VerifyLevel, VerifyReads,
 };
 
 struct Pair {
@@ -88,7 +88,7 @@ fn opens_with_every_storage_and_every_pair_is_right() {
     for directory in ["store", "store/gen-0000000001", "store/gen-0000000002"] {
         for storage in Storage::ALL {
             let place = data("store-v1").join(directory);
-            let database = storage.open(OpenOptions::new().verify_on_read(true), &place).unwrap();
+            let database = storage.open(OpenOptions::new().verify_reads(VerifyReads::Always), &place).unwrap();
             let snapshot = database.snapshot();
             assert_eq!((snapshot.len(), snapshot.count().unwrap()), (Some(185), 185));
             let report = snapshot.verify(VerifyLevel::Data).unwrap();
@@ -142,4 +142,32 @@ fn the_next_generation_goes_on_top() {
     assert!(files(&copy, generation(3)) == files(&old, generation(1)));
     let store = Store::open(&copy).unwrap();
     assert_eq!(store.writer().unwrap().rollback(None).unwrap(), generation(2));
+}
+
+/// What version 0.1.0 wrote beside shards of many minishards is compared with the manifest, and otherwise left alone.
+#[test]
+fn opens_a_store_with_minishard_pages() {
+    let bytes = fs::read(data("store-v1-pages/pairs.bin")).unwrap();
+    let mut rest = &bytes[..];
+    let mut pairs = BTreeMap::new();
+    while !rest.is_empty() {
+        let [key, len] = [(); 2].map(|()| u64::from_le_bytes(take(&mut rest, 8).try_into().unwrap()));
+        pairs.insert(key, take(&mut rest, len));
+    }
+    assert_eq!(pairs.len(), 1500);
+    for storage in Storage::ALL {
+        for verify in [VerifyReads::Never, VerifyReads::Once, VerifyReads::Always] {
+            let options = OpenOptions::new().verify_reads(verify).clone();
+            let snapshot = storage.open(&options, &data("store-v1-pages/store")).unwrap().snapshot();
+            assert!(pairs.iter().all(|(key, value)| snapshot.get(*key).unwrap().unwrap() == *value));
+            assert!(snapshot.get(7).unwrap().is_none());
+            assert_eq!(snapshot.count().unwrap(), 1500);
+            assert!(snapshot.verify(VerifyLevel::Data).unwrap().is_clean());
+        }
+    }
+    let scratch = Scratch::new();
+    let published = Store::create(scratch.path()).unwrap().writer().unwrap();
+    let id = published.adopt(data("store-v1-pages/store/gen-0000000001")).unwrap();
+    let copied = directory_bytes(&scratch.path().join(id.to_string()));
+    assert_eq!(copied, directory_bytes(&data("store-v1-pages/store/gen-0000000001")), "every file, as it was");
 }

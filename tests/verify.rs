@@ -320,18 +320,18 @@ impl Case {
 
 /// A copy of a generation of ours: keys 0, 2, 4 in shard 0 of two, with checks, prefixes and alignment.
 fn ours() -> Scratch {
-    ours_with(0)
+    ours_with(0, &[0, 2, 4])
 }
 
-/// The same in shards of so many minishard bits.
-fn ours_with(minishard_bits: u8) -> Scratch {
+/// The same in shards of so many minishard bits, with these keys.
+fn ours_with(minishard_bits: u8, keys: &[u64]) -> Scratch {
     let store = Scratch::new();
     let mut options = BulkLoader::options();
     options.threads(1).value_alignment(ValueAlignment::Eight);
     let spec = ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 1).unwrap();
     let mut loader = options.spec(spec).create(store.path()).unwrap();
-    for key in [0, 2, 4] {
-        loader.insert_with_prefix(key, b"prefix", b"value").unwrap();
+    for key in keys {
+        loader.insert_with_prefix(*key, b"prefix", b"value").unwrap();
     }
     loader.finish().unwrap();
     Scratch::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory())
@@ -418,9 +418,9 @@ fn case(kind: FindingKind) -> Case {
         }
         Kind::NoManifest => Case::changed(Structure, remove("manifest.json")),
         Kind::BadLease => Case::changed(Structure, |directory| append(directory.join("lease"))),
-        Kind::MinishardPages => {
-            let directory = ours_with(9);
-            flip(directory.path().join("minishard_pages"), 5);
+        Kind::AuxiliaryFile => {
+            let directory = ours_with(9, &(0..20).collect::<Vec<_>>());
+            flip(directory.path().join("minishards"), 5);
             Case::open(directory, Structure)
         }
         Kind::MissingShard => Case::changed(Structure, remove("0.shard")),

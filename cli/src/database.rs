@@ -63,10 +63,12 @@ impl AnyDatabase {
         self.database.open()
     }
 
-    /// The same database, opened so that every read compares the stored checks, or not.
+    /// The same database; without `verify`, no read compares the stored checks.
     pub(crate) fn verifying(&self, verify: bool) -> AnyDatabase {
         let mut same = self.clone();
-        same.database.opening.verify_on_read = verify;
+        if !verify {
+            same.database.opening.verify_reads = VerifyReads::Never;
+        }
         same
     }
 
@@ -111,12 +113,30 @@ pub(crate) struct Opening {
     /// Where in the info the data set is described: the JSON pointer of the object that has "sharding"
     #[arg(long, help_heading = HEADING, value_name = "POINTER", conflicts_with = "sharding")]
     sharding_at: Option<String>,
-    /// Compare the stored checks at every read
-    #[arg(long, help_heading = HEADING)]
-    verify_on_read: bool,
+    /// When the bytes that are read are compared with the checks that ShardDb stores: once is when they are first used
+    #[arg(long, help_heading = HEADING, value_enum, value_name = "WHEN", default_value_t = VerifyReads::Once)]
+    verify_reads: VerifyReads,
     /// The most bytes that a compressed value may have when decoded
     #[arg(long, help_heading = HEADING, value_name = "SIZE", default_value = "1GiB")]
     max_value: Size,
+}
+
+/// When reads compare bytes with their checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VerifyReads {
+    Never,
+    Once,
+    Always,
+}
+
+impl From<VerifyReads> for sharddb::VerifyReads {
+    fn from(verify: VerifyReads) -> sharddb::VerifyReads {
+        match verify {
+            VerifyReads::Never => Self::Never,
+            VerifyReads::Once => Self::Once,
+            VerifyReads::Always => Self::Always,
+        }
+    }
 }
 
 /// Where bytes come from.
@@ -212,7 +232,7 @@ impl Opening {
     fn open_database(&self, path: &Path) -> Result<Snapshot> {
         path.metadata().map_err(|error| Failure::io("open", path, error))?;
         let mut options = OpenOptions::new();
-        options.verify_on_read(self.verify_on_read).max_value_bytes(self.max_value.0);
+        options.verify_reads(self.verify_reads.into()).max_value_bytes(self.max_value.0);
         if let Some(argument) = &self.sharding {
             options.spec(sharding::read(argument)?);
         }

@@ -209,7 +209,7 @@ fn export_compares_checks() {
     }
     let run = sharddb(["export", &store, "--format", "ndjson", "--no-verify"]).expect(0);
     assert_eq!((run.json_lines().len(), run.stderr.as_str()), (300, ""));
-    sharddb(["export", &store, "--format", "ndjson", "--no-verify", "--verify-on-read"]).expect(2);
+    sharddb(["export", &store, "--format", "ndjson", "--no-verify", "--verify-reads", "once"]).expect(2);
 }
 
 /// A bad sector under a mapped file ends the process; those that are for damaged files read.

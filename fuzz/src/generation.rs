@@ -13,7 +13,7 @@ pub type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
 /// The files of a generation and what they hold.
 pub struct Template {
-    /// By name, in order: shards, `info`, `lease`, `manifest.json`, where there are many minishards `minishard_pages`.
+    /// By name, in order: shards, `info`, `lease`, `manifest.json`, where there are many minishards `minishards`.
     pub files: Vec<(String, Vec<u8>)>,
     pub pairs: Pairs,
 }

@@ -75,7 +75,7 @@ def make_image(stage, image):
 def cuts(image):
     """Where to cut: a description and a block number, at the beginning and in the middle of files of the current generation."""
     places = []
-    for name in ("info", "manifest.json", "minishard_pages", "0.shard", "1.shard", "2.shard", "3.shard"):
+    for name in ("info", "manifest.json", "minishards", "0.shard", "1.shard", "2.shard", "3.shard"):
         path = f"/store/gen-0000000002/{name}"
         listed = subprocess.run(["debugfs", "-R", f"blocks {path}", image], check=True, capture_output=True, text=True)
         blocks = [int(block) for block in listed.stdout.split()]

@@ -88,7 +88,7 @@ BESIDE = {
     "info of a data set": text("info", b'{"sharding": {"@type": "neuroglancer_uint64_sharded_v1"}}'),
     "manifest.json": text("manifest.json"),
     "0.shard": text("0.shard"),
-    "minishard_pages": text("minishard_pages"),
+    "minishards": text("minishards"),
     "spill directory": folder("spill"),
     "spill link": link("spill", "../outside"),
     "history": text("history"),

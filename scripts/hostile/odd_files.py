@@ -19,11 +19,11 @@ SPEC = json.dumps(
         "@type": "neuroglancer_uint64_sharded_v1",
         "hash": "murmurhash3_x86_128",
         "preshift_bits": 0,
-        "minishard_bits": 9,  # from here on there are minishard_pages
+        "minishard_bits": 9,  # from here on there are minishards
         "shard_bits": 1,
     }
 )
-FILES = ["lock", "gen/lease", "gen/info", "gen/manifest.json", "gen/0.shard", "gen/minishard_pages"]
+FILES = ["lock", "gen/lease", "gen/info", "gen/manifest.json", "gen/0.shard", "gen/minishards"]
 
 
 def as_link(path, outside):
@@ -124,7 +124,7 @@ class Scene:
         stage.build(self.sources / "store", OLDER)
         stage.build(self.sources / "store", CURRENT, "--sharding", SPEC)
         stage.build(self.sources / "other", OLDER)
-        assert (self.sources / "store/gen-0000000002/minishard_pages").exists()
+        assert (self.sources / "store/gen-0000000002/minishards").exists()
         stage.give(self.root)
 
     def place(self, name):

@@ -21,6 +21,7 @@ mod batch;
 mod large;
 mod memory_pairs;
 mod merge;
+mod minishard_table;
 #[cfg(test)]
 mod model_tests;
 mod options;
@@ -50,9 +51,9 @@ use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::info::Info;
 use crate::layout::Layout;
-use crate::manifest::{Manifest, MinishardPagesRecord, ShardRecord};
+use crate::manifest::{Manifest, ShardRecord};
 use crate::plan::PlanOptions;
-use crate::shard::{PairBytes, PairHeader, ShardSummary, check_value_len, minishard_pages};
+use crate::shard::{PairBytes, PairHeader, ShardSummary, check_value_len};
 use crate::spec::{Encoding, ShardingSpec};
 use crate::store::{GenerationId, PendingGeneration, Store};
 
@@ -567,8 +568,8 @@ impl BulkLoader {
         self.options.progress.begin(BuildPhase::Publish, 0);
         let layout = self.layout();
         let info = Info::compose(self.options.info.as_deref(), &spec, &layout)?;
-        let pages = minishard_pages::write(self.pending.path(), spec, summaries)?;
-        failpoint::reach("bulk: after minishard pages");
+        let table = minishard_table::write(self.pending.path(), spec, summaries)?;
+        failpoint::reach("bulk: after minishard table");
         let sum = |of: fn(&ShardSummary) -> u64| summaries.iter().map(of).sum();
         let manifest = Manifest {
             sharding: spec,
@@ -576,7 +577,7 @@ impl BulkLoader {
             layout,
             keys: sum(|shard| shard.keys),
             value_bytes: sum(|shard| shard.value_bytes),
-            minishard_pages: pages.map(|(bytes, crc32)| MinishardPagesRecord { bytes, crc32 }),
+            auxiliary: table.into_iter().collect(),
             shards: summaries.iter().map(shard_record).collect(),
         };
         let generation = self.pending.publish(info.as_bytes(), &manifest)?;

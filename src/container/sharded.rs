@@ -59,7 +59,7 @@ impl Container for Snapshot {
 /// The stored bytes of a key's value: as they are, or one gzip member.
 fn get_encoded(snapshot: &Snapshot, key: u64) -> Result<Option<Value<'_>>> {
     let Some(found) = snapshot.generation.find(key)? else { return Ok(None) };
-    found.reader().encoded_value(found.stored.row, found.stored.checks).map(|bytes| Some(Value::from_bytes(bytes)))
+    found.reader().stored_value(&found.stored).map(|bytes| Some(Value::from_bytes(bytes)))
 }
 
 /// The chunks along x, y and z, if the shards are those of a scale of a precomputed volume.

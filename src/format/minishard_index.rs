@@ -303,6 +303,11 @@ impl Checkpoints {
         let mut rows = index.rows_from(self.checkpoints.get(block)?.before).take(SCAN_LIMIT);
         rows.find(|row| row.id == id)
     }
+
+    fn row(&self, index: RawIndex<'_>, number: usize) -> Option<Row> {
+        let before = self.checkpoints.get(number / SCAN_LIMIT)?.before;
+        index.rows_from(before).nth(number % SCAN_LIMIT)
+    }
 }
 
 /// An index decoded once: its rows sorted by id, equal ids in stored order.
@@ -326,6 +331,12 @@ impl DecodedIndex {
     /// The memory it takes.
     pub(crate) fn size(&self) -> usize {
         size_of_val(&*self.rows) + size_of_val(&*self.buckets.begins)
+    }
+
+    /// Costs one step where ids ascend, else a search of all rows.
+    fn row(&self, number: usize) -> Option<Row> {
+        let in_order = self.rows.get(number).filter(|row| row.number == number);
+        in_order.or_else(|| self.rows.iter().find(|row| row.number == number)).copied()
     }
 
     fn find(&self, id: u64) -> Option<Row> {
@@ -390,6 +401,15 @@ impl SearchableIndex<'_> {
             Self::Scanned(index) => index.find(id),
             Self::Checkpointed(index, checkpoints) => checkpoints.find(*index, id),
             Self::Decoded(index) => index.find(id),
+        }
+    }
+
+    /// The row of this number, in the order of the index.
+    pub(crate) fn row(&self, number: usize) -> Option<Row> {
+        match self {
+            Self::Scanned(index) => index.rows().nth(number),
+            Self::Checkpointed(index, checkpoints) => checkpoints.row(*index, number),
+            Self::Decoded(index) => index.row(number),
         }
     }
 

@@ -14,4 +14,5 @@
 pub(crate) mod checks;
 pub(crate) mod encoding;
 pub(crate) mod minishard_index;
+pub(crate) mod minishard_table;
 pub(crate) mod shard_index;

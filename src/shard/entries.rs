@@ -7,14 +7,23 @@ use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{RawIndex, Row, RowsState};
 use crate::format::shard_index::ShardIndexEntry;
+use crate::prefetch;
 use crate::shard::budget::IndexBudget;
 use crate::shard::entry_blocks::EntryBlocks;
-use crate::shard::reader::{Shard, ShardReader, Stored, Value, ValueLocation};
+use crate::shard::handle::Shard;
+use crate::shard::lookup::Stored;
+use crate::shard::minishards::Verified;
+use crate::shard::reader::ShardReader;
+use crate::shard::value::{Value, ValueLocation};
+use crate::shard::verification::Compare;
 use crate::spec::{Location, MinishardNumber};
 use crate::storage::Bytes;
 
 /// Minishard indexes are asked for so far ahead.
 const MINISHARDS_AHEAD: u64 = 8;
+
+/// Cache lines of such an index that are asked for.
+const INDEX_LINES: usize = 8;
 
 /// Walks over the rows of a shard; not an iterator, so that it borrows the shard only for a step.
 ///
@@ -29,6 +38,7 @@ pub(crate) struct Rows {
     block: Vec<ShardIndexEntry>,
     budget: IndexBudget,
     current: Option<CurrentMinishard>,
+    compare: Compare,
     /// The index of the current minishard, unless it is searched where it lies.
     decoded: Option<Vec<u8>>,
     state: RowsState,
@@ -41,6 +51,7 @@ pub(crate) struct CurrentMinishard {
     /// The encoded index.
     pub(crate) index: ByteRange,
     pub(crate) rows: u64,
+    verified: Verified,
 }
 
 impl CurrentMinishard {
@@ -103,7 +114,7 @@ impl Rows {
 
     /// Goes to the next block of entries; whether there is one.
     ///
-    /// Errors: `Corrupt` with `verify_on_read` and a damaged shard index, `Io`. There is no block after an error.
+    /// Errors: `Corrupt` for a damaged shard index, `Io`. There is no block after an error.
     fn next_block(&mut self, shard: &ShardReader) -> Result<bool> {
         if self.blocks.is_over() {
             return Ok(false);
@@ -124,23 +135,26 @@ impl Rows {
     /// the processor does not foresee.
     #[inline]
     fn prefetch(&self, shard: &ShardReader) {
-        let ahead = MinishardNumber(self.next_minishard + MINISHARDS_AHEAD);
-        if let Some(Some(minishard)) = shard.in_place().and_then(|shard| shard.minishard(ahead)) {
-            minishard.prefetch_index();
+        let ahead = usize::try_from(self.next_minishard + MINISHARDS_AHEAD - self.block_first).unwrap_or(usize::MAX);
+        let index = self.block.get(ahead).and_then(ShardIndexEntry::minishard_index);
+        if let (Some(behind), Some(index)) = (shard.raw_behind(), index) {
+            prefetch::lines(index.of(behind).unwrap_or_default(), INDEX_LINES);
         }
     }
 
     fn enter(&mut self, shard: &ShardReader, number: MinishardNumber, index: ByteRange) -> Result<CurrentMinishard> {
         self.budget.take(shard, number, index)?;
         let encoded = shard.read_minishard_index(index)?;
-        self.decoded = match (shard.decode_minishard_index(&encoded)?, encoded) {
+        let decoded = shard.decode_minishard_index(&encoded)?;
+        let view = RawIndex::view(decoded.as_deref().unwrap_or(&encoded));
+        let rows = view.map_err(|error| error.at_offset(index.start))?.len() as u64;
+        let verified = shard.verify_used_index(number, index, &encoded, rows, self.compare)?;
+        self.decoded = match (decoded, encoded) {
             (None, Bytes::Owned(bytes)) => Some(bytes.to_vec()),
             (decoded, _) => decoded,
         };
         self.state = RowsState::default();
-        let rows = self.view(shard, index)?.len() as u64;
-        shard.verify_entered(number, index, rows)?;
-        Ok(CurrentMinishard { number, index, rows })
+        Ok(CurrentMinishard { number, index, rows, verified })
     }
 
     /// The decoded index of a minishard that was entered.
@@ -214,8 +228,10 @@ impl Iterator for ShardKeys {
 /// A bad minishard or a bad value gives one `Err` with its place, and the walk goes on; it always ends.
 pub struct ShardEntries<'a> {
     shard: &'a Shard,
-    /// What lies behind the shard index, if values are given as they lie there.
+    /// What lies behind the shard index, if the values of the current minishard are given as they lie there.
     behind: Option<&'a [u8]>,
+    /// Whether everything so far was compared, as far as the mode asks for it.
+    is_verified: bool,
     rows: Rows,
     /// Of the current minishard, if it lies in memory.
     index: RawIndex<'a>,
@@ -226,8 +242,9 @@ impl<'a> ShardEntries<'a> {
     pub(crate) fn new(shard: &'a Shard) -> ShardEntries<'a> {
         ShardEntries {
             shard,
-            behind: shard.reader().values_in_place(),
-            rows: Rows::default(),
+            behind: None,
+            is_verified: true,
+            rows: Rows { compare: Compare::Values, ..Rows::default() },
             index: RawIndex::default(),
             _pass: Pass::new(shard),
         }
@@ -242,8 +259,12 @@ impl<'a> ShardEntries<'a> {
         };
         match self.in_place(&stored) {
             Some(value) => Some(Ok((stored.row.id, Value::borrowed_from(value)))),
-            None => Some(self.shard.reader().value(&stored).map(|value| (stored.row.id, value))),
+            None => Some(self.read(&stored).map(|value| (stored.row.id, value))),
         }
+    }
+
+    fn read(&mut self, stored: &Stored) -> Result<Value<'a>> {
+        self.shard.reader().value(stored).inspect_err(|_| self.is_verified = false)
     }
 
     #[inline]
@@ -274,14 +295,23 @@ impl<'a> ShardEntries<'a> {
             }
             self.index = RawIndex::default(); // a minishard that cannot be entered must not show the one before
             match self.rows.next_minishard(reader) {
-                Ok(Some(_)) => {
+                Ok(Some(minishard)) => {
                     self.index = self.rows.in_place(reader);
+                    self.behind = reader.raw_behind().filter(|_| minishard.verified.has_all());
                     if let Some(row) = self.rows.state.next(self.index) {
                         return Some(Ok(row));
                     }
                 }
-                Ok(None) => return None,
-                Err(error) => return Some(Err(error)),
+                Ok(None) => {
+                    if self.is_verified {
+                        reader.note_whole_verified();
+                    }
+                    return None;
+                }
+                Err(error) => {
+                    self.is_verified = false;
+                    return Some(Err(error));
+                }
             }
         }
     }
@@ -297,10 +327,11 @@ impl<'a> Iterator for ShardEntries<'a> {
             Err(error) => return Some(Err(error)),
         };
         let in_place = self.in_place(&stored);
-        if in_place.is_none()
-            && let Err(error) = self.shard.reader().check_range(&stored)
-        {
-            return Some(Err(error));
+        if in_place.is_none() {
+            self.is_verified = false; // the caller may never ask for the value
+            if let Err(error) = self.shard.reader().check_range(&stored) {
+                return Some(Err(error));
+            }
         }
         Some(Ok(Entry { shard: self.shard, stored, in_place }))
     }
@@ -347,16 +378,16 @@ impl<'a> Entry<'a> {
 
     /// The stored bytes of the value: as they are, or one gzip member.
     pub fn encoded_value(&self) -> Result<Value<'a>> {
-        let encoded = self.shard.reader().encoded_value(self.stored.row, self.stored.checks);
+        let encoded = self.shard.reader().stored_value(&self.stored);
         encoded.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
     /// The bytes between the value and whatever lies before it: its prefix, with padding if there is any.
     ///
-    /// Empty without looking where the data set is known to have none. Cost for others: the first call in a shard
-    /// reads all its indexes.
+    /// Empty without looking where the data set is known to have none. Cost for data sets of others: the first call in a
+    /// shard reads all its indexes.
     pub fn prefix(&self) -> Result<Value<'a>> {
-        let prefix = self.shard.reader().whole_prefix(self.stored.row, self.stored.checks);
+        let prefix = self.shard.reader().whole_prefix(&self.stored);
         prefix.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 

@@ -68,8 +68,9 @@ mod tests {
     use super::*;
     use crate::hash::HashFunction;
     use crate::layout::Layout;
-    use crate::shard::cache::MinishardCache;
-    use crate::shard::reader::{ReadOptions, ShardFiles};
+    use crate::shard::files::ShardFiles;
+    use crate::shard::index_cache::MinishardCache;
+    use crate::shard::reader::{ReadOptions, Stated};
     use crate::shard::writer::ShardWriter;
     use crate::spec::{ShardNumber, ShardingSpec};
     use crate::storage::StorageKind;
@@ -86,7 +87,8 @@ mod tests {
         writer.finish().unwrap();
         let files = ShardFiles::open(&path, StorageKind::Positioned).unwrap();
         let cache = MinishardCache::with_capacity(0).into();
-        let shard = ShardReader::new(ShardNumber(0), spec, None, files, ReadOptions::default(), cache, None);
+        let shard =
+            ShardReader::new(ShardNumber(0), spec, None, files, ReadOptions::default(), cache, Stated::default());
 
         let (mut blocks, mut found, mut read) = (EntryBlocks::default(), Vec::new(), 0);
         while let Some((first, block)) = blocks.next(&shard).unwrap() {

@@ -1,14 +1,8 @@
 //! Bytes in memory that begin at an aligned address.
 
-use std::fs::File;
-use std::io::Read;
 use std::ops::Deref;
-use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
-
-/// Heap storage keeps the alignment of values, which is at most a page.
-const PAGE: usize = 4096;
 
 /// A buffer whose visible part begins at a multiple of some alignment.
 pub(crate) struct AlignedBytes {
@@ -17,6 +11,9 @@ pub(crate) struct AlignedBytes {
 }
 
 impl AlignedBytes {
+    /// The alignment of a whole file keeps that of its values, which is at most a page.
+    pub(crate) const PAGE: usize = 4096;
+
     /// `len` zeros.
     ///
     /// Errors: `TooLarge` if there is no memory for them.
@@ -38,14 +35,6 @@ impl AlignedBytes {
         let mut aligned = AlignedBytes::zeroed(bytes.len(), alignment)?;
         aligned.as_mut().copy_from_slice(&bytes);
         Ok(aligned)
-    }
-
-    /// The whole of a file.
-    pub(crate) fn read(mut file: File, len: u64, path: &Path) -> Result<AlignedBytes> {
-        let mut bytes = AlignedBytes::zeroed(usize::try_from(len).unwrap_or(usize::MAX), PAGE)
-            .map_err(|error| error.at_path(path))?;
-        file.read_exact(bytes.as_mut()).map_err(|error| Error::io("read the whole file", path, error))?;
-        Ok(bytes)
     }
 }
 

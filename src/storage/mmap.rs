@@ -111,14 +111,22 @@ impl Mapping {
     #[cfg(not(unix))]
     pub(crate) fn will_need(&self, _: ByteRange) {}
 
-    /// Reads all pages and maps them, front to back, in one call.
+    /// Reads all pages and maps them, front to back, while `goes_on` says so; in huge pages where the file system has them
+    /// and the pages are not in memory yet.
     #[cfg(target_os = "linux")]
-    pub(crate) fn populate(&self) {
-        let _ = self.map.advise(memmap2::Advice::PopulateRead);
+    pub(crate) fn populate(&self, goes_on: &dyn Fn() -> bool) {
+        /// What is read between two looks at `goes_on`.
+        const AT_ONCE: usize = 32 << 20;
+        let _ = self.map.advise(memmap2::Advice::HugePage);
+        let starts = (0..self.map.len()).step_by(AT_ONCE);
+        for start in starts.take_while(|_| goes_on()) {
+            let len = AT_ONCE.min(self.map.len() - start);
+            let _ = self.map.advise_range(memmap2::Advice::PopulateRead, start, len);
+        }
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn populate(&self) {
+    pub(crate) fn populate(&self, _: &dyn Fn() -> bool) {
         self.will_need(ByteRange { start: 0, end: self.map.len() as u64 });
     }
 }

@@ -7,6 +7,7 @@ mod block_reader;
 mod cursor;
 mod file;
 mod holes;
+mod loaded;
 mod mmap;
 mod read_ahead;
 
@@ -16,8 +17,9 @@ use std::path::Path;
 pub(crate) use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
 pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
-pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_whole};
+pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_exact_at, read_whole};
 pub(crate) use holes::Holes;
+pub(crate) use loaded::{HugeBytes, Loaded};
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
 
 use crate::byte_range::ByteRange;
@@ -28,6 +30,7 @@ use crate::error::{Error, Result};
 pub(crate) enum Storage {
     Mapped(Mapping),
     Heap(AlignedBytes),
+    Huge(HugeBytes),
     File(PositionedFile),
 }
 
@@ -68,8 +71,14 @@ impl Storage {
                 }
             }
             StorageKind::Positioned => Ok(Storage::File(PositionedFile::new(file, len, path))),
-            StorageKind::Heap => AlignedBytes::read(file, len, path).map(Storage::Heap),
+            StorageKind::Heap => Loaded::read(file, len, path).map(|(loaded, _)| loaded.into()),
         }
+    }
+
+    /// Reads a regular file into memory; also returns its CRC-32.
+    pub(crate) fn load(path: &Path) -> Result<(Storage, u32)> {
+        let (file, len) = open_regular(path)?;
+        Loaded::read(file, len, path).map(|(loaded, crc32)| (loaded.into(), crc32))
     }
 
     /// The length in bytes, as of opening.
@@ -78,6 +87,7 @@ impl Storage {
         match self {
             Self::Mapped(mapping) => mapping.len() as u64,
             Self::Heap(bytes) => bytes.len() as u64,
+            Self::Huge(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
         }
     }
@@ -87,7 +97,7 @@ impl Storage {
         match self {
             Self::Mapped(mapping) => mapping.begin_pass(),
             Self::File(file) => file.begin_pass(),
-            Self::Heap(_) => {}
+            Self::Heap(_) | Self::Huge(_) => {}
         }
     }
 
@@ -96,7 +106,7 @@ impl Storage {
         match self {
             Self::Mapped(mapping) => mapping.end_pass(),
             Self::File(file) => file.end_pass(),
-            Self::Heap(_) => {}
+            Self::Heap(_) | Self::Huge(_) => {}
         }
     }
 
@@ -106,6 +116,7 @@ impl Storage {
         match self {
             Self::Mapped(mapping) => Some(mapping),
             Self::Heap(bytes) => Some(bytes),
+            Self::Huge(bytes) => Some(bytes),
             Self::File(_) => None,
         }
     }
@@ -117,10 +128,10 @@ impl Storage {
         }
     }
 
-    /// Reads all pages into memory; only a mapped file has such.
-    pub(crate) fn populate(&self) {
+    /// Reads all pages into memory, front to back, while `goes_on` says so; only a mapped file has such.
+    pub(crate) fn populate(&self, goes_on: &dyn Fn() -> bool) {
         if let Self::Mapped(mapping) = self {
-            mapping.populate();
+            mapping.populate(goes_on);
         }
     }
 
@@ -148,6 +159,15 @@ impl Storage {
 fn out_of_file(range: ByteRange, len: u64) -> Error {
     Error::corrupt(format!("expected bytes {}..{}, found a file of {len} bytes", range.start, range.end))
         .at_offset(range.start)
+}
+
+impl From<Loaded> for Storage {
+    fn from(loaded: Loaded) -> Storage {
+        match loaded {
+            Loaded::Heap(bytes) => Storage::Heap(bytes),
+            Loaded::Huge(bytes) => Storage::Huge(bytes),
+        }
+    }
 }
 
 /// Bytes in place or read for the occasion.

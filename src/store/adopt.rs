@@ -7,8 +7,7 @@ use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::info;
 use crate::json;
-use crate::manifest::{self, Manifest, ShardRecord};
-use crate::shard::minishard_pages;
+use crate::manifest::{self, AuxiliaryRecord, Manifest, ShardRecord};
 use crate::spec::ShardingSpec;
 use crate::storage::read_whole;
 use crate::store::cancel::Cancel;
@@ -58,9 +57,9 @@ impl Foreign {
             check(shard, fs::copy_new(&path, &to, &self.cancel)?, &path)?;
             failpoint::reach("adopt: after shard");
         }
-        if let Some((path, stated)) = self.minishard_pages() {
-            let to = pending.path().join(minishard_pages::FILE_NAME);
-            stated.check(fs::copy_new(&path, &to, &self.cancel)?).map_err(|error| error.at_path(&path))?;
+        for file in &self.manifest.auxiliary {
+            let path = self.directory.join(&file.name);
+            check_auxiliary(file, fs::copy_new(&path, &pending.path().join(&file.name), &self.cancel)?, &path)?;
         }
         pending.publish_text(&self.info, &self.manifest, &self.manifest_text)
     }
@@ -75,8 +74,9 @@ impl Foreign {
             let path = self.path_of(shard);
             check(shard, fs::checksum(&path, &self.cancel)?, &path)?;
         }
-        if let Some((path, stated)) = self.minishard_pages() {
-            stated.check(fs::checksum(&path, &self.cancel)?).map_err(|error| error.at_path(&path))?;
+        for file in &self.manifest.auxiliary {
+            let path = self.directory.join(&file.name);
+            check_auxiliary(file, fs::checksum(&path, &self.cancel)?, &path)?;
         }
         failpoint::reach("adopt: after verification");
         self.complete()?;
@@ -144,15 +144,8 @@ impl Foreign {
     /// The files that make the generation; the lease is not one of them.
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         let shards = self.manifest.shards.iter().map(|shard| self.path_of(shard));
-        let pages = self.minishard_pages().map(|(path, _)| path);
-        shards.chain(pages).chain([INFO, manifest::FILE_NAME].map(|name| self.directory.join(name)))
-    }
-
-    /// The file of the minishard pages and what it must be, if the manifest lists it.
-    fn minishard_pages(&self) -> Option<(PathBuf, Checksum)> {
-        let stated = self.manifest.minishard_pages?;
-        let path = self.directory.join(minishard_pages::FILE_NAME);
-        Some((path, Checksum { bytes: stated.bytes, crc32: stated.crc32 }))
+        let auxiliary = self.manifest.auxiliary.iter().map(|file| self.directory.join(&file.name));
+        shards.chain(auxiliary).chain([INFO, manifest::FILE_NAME].map(|name| self.directory.join(name)))
     }
 
     fn name_of(&self, shard: &ShardRecord) -> String {
@@ -175,4 +168,9 @@ fn sharding(info: &[u8]) -> Result<ShardingSpec> {
 fn check(shard: &ShardRecord, found: Checksum, path: &Path) -> Result<()> {
     let stated = Checksum { bytes: shard.bytes, crc32: shard.crc32 };
     stated.check(found).map_err(|error| error.at_path(path).at_shard(shard.number))
+}
+
+fn check_auxiliary(file: &AuxiliaryRecord, found: Checksum, path: &Path) -> Result<()> {
+    let stated = Checksum { bytes: file.bytes, crc32: file.crc32 };
+    stated.check(found).map_err(|error| error.at_path(path))
 }

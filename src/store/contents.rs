@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::manifest;
-use crate::shard::minishard_pages;
+use crate::manifest::{self, Manifest};
+use crate::storage::read_whole;
 use crate::store::fs;
 use crate::store::{INFO, lease};
 
@@ -20,7 +20,19 @@ const SPILL_EXTENSIONS: [&str; 5] = ["run", "sorted", "headers", "rows", "large"
 ///
 /// Errors: `Io`, also if it is not a directory.
 pub(super) fn foreign_in_generation(directory: &Path) -> Result<Option<PathBuf>> {
-    fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_generation_name) || !fs::is_real_file(path))
+    let manifest = read_manifest(directory);
+    let is_auxiliary = |name: &str| manifest.as_ref().is_some_and(|manifest| manifest.auxiliary(name).is_some());
+    let is_known = |name: &str| is_generation_name(name) || is_auxiliary(name);
+    fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_known) || !fs::is_real_file(path))
+}
+
+/// The manifest of a finished generation, which names auxiliary files that a later version may have written.
+fn read_manifest(directory: &Path) -> Option<Manifest> {
+    let path = directory.join(manifest::FILE_NAME);
+    if !fs::is_real_file(&path) {
+        return None;
+    }
+    Manifest::parse(&read_whole(&path, manifest::MAX_BYTES).ok()?).ok()
 }
 
 /// Whether a directory, not a link to one, holds nothing but what a generation has.
@@ -37,7 +49,7 @@ pub(super) fn is_native_spill(directory: &Path) -> bool {
 
 /// Whether a file of a generation, finished or not, has this name.
 pub(super) fn is_generation_name(name: &str) -> bool {
-    [INFO, lease::FILE_NAME, manifest::FILE_NAME, minishard_pages::FILE_NAME].contains(&name)
+    [INFO, lease::FILE_NAME, manifest::FILE_NAME, manifest::MINISHARDS, manifest::MINISHARD_PAGES].contains(&name)
         || name.rsplit_once('.').is_some_and(|(stem, extension)| {
             extension == SHARD_EXTENSION && stem.len() <= SHARD_DIGITS && is_lowercase_hex(stem)
         })
@@ -59,9 +71,16 @@ mod tests {
 
     #[test]
     fn names_are_exact() {
-        for name in
-            ["info", "lease", "manifest.json", "minishard_pages", "0.shard", "1c.shard", "ffffffffffffffff.shard"]
-        {
+        for name in [
+            "info",
+            "lease",
+            "manifest.json",
+            "minishards",
+            "minishard_pages",
+            "0.shard",
+            "1c.shard",
+            "ffffffffffffffff.shard",
+        ] {
             assert!(is_generation_name(name), "{name}");
         }
         for name in

@@ -1,7 +1,7 @@
 //! From a temporary directory to the current generation, so that a crash at any moment leaves the old one or the new.
 //!
 //! ```text
-//! shard files         written and synced by the caller, minishard_pages too
+//! shard files         written and synced by the caller, auxiliary files too
 //! info, lease         written, synced          all files 0444
 //! manifest.json       written last, synced     from here on the directory is a generation
 //! the directory       synced
@@ -18,7 +18,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::manifest::{self, Manifest};
 use crate::process::Owner;
-use crate::shard::minishard_pages;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
@@ -112,8 +111,8 @@ impl PendingGeneration {
         failpoint::reach("publish: after info");
         fs::write_new(&self.path.join(lease::FILE_NAME), b"")?;
         failpoint::reach("publish: after lease");
-        if manifest.minishard_pages.is_some() {
-            fs::set_read_only(&self.path.join(minishard_pages::FILE_NAME))?;
+        for file in &manifest.auxiliary {
+            fs::set_read_only(&self.path.join(&file.name))?;
         }
         for shard in &manifest.shards {
             fs::set_read_only(&self.path.join(manifest.sharding.shard_file_name(shard.number)))?;
@@ -220,9 +219,9 @@ fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
         check_file_len(&path, shard.bytes).map_err(|error| error.at_shard(shard.number))?;
         found.remove(&name);
     }
-    if let Some(pages) = &manifest.minishard_pages {
-        check_file_len(&directory.join(minishard_pages::FILE_NAME), pages.bytes)?;
-        found.remove(minishard_pages::FILE_NAME);
+    for file in &manifest.auxiliary {
+        check_file_len(&directory.join(&file.name), file.bytes)?;
+        found.remove(&file.name);
     }
     match found.first() {
         Some(name) => {

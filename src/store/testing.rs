@@ -78,7 +78,7 @@ impl Sample {
         let info_crc32 = crc32fast::hash(&info);
         let layout = Layout::default();
         let manifest =
-            Manifest { sharding, info_crc32, layout, keys: 4, value_bytes: 0, minishard_pages: None, shards: records };
+            Manifest { sharding, info_crc32, layout, keys: 4, value_bytes: 0, auxiliary: Vec::new(), shards: records };
         Sample { info, manifest, shards }
     }
 

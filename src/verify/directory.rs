@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::generation::{Generation, INFO};
 use crate::info;
-use crate::manifest::{self, Manifest, MinishardPagesRecord};
-use crate::shard::{ShardReader, minishard_pages};
+use crate::manifest::{self, AuxiliaryRecord, Manifest};
+use crate::shard::ShardReader;
 use crate::spec::{ShardNumber, ShardingSpec};
 use crate::storage::read_whole;
 use crate::store::fs::{self, Checksum};
@@ -125,13 +125,11 @@ impl Listing {
     fn verify_own(&self, generation: &Generation, manifest: &Manifest, report: &mut VerifyReport) {
         verify_json(generation, manifest, report);
         verify_lease(generation, report);
-        let pages = manifest.minishard_pages.map(|stated| {
-            verify_minishard_pages(generation, stated, report);
-            minishard_pages::FILE_NAME
-        });
+        manifest.auxiliary.iter().for_each(|stated| verify_auxiliary(generation, stated, report));
         for path in &self.others {
-            let known = [INFO, manifest::FILE_NAME, LEASE];
-            if !known.iter().chain(&pages).any(|name| path.file_name().is_some_and(|own| own == *name)) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let is_known = [INFO, manifest::FILE_NAME, LEASE].contains(&name) || manifest.auxiliary(name).is_some();
+            if !is_known {
                 let message = "expected info, manifest, lease and shards, found another file: not read";
                 report.add(FindingKind::UnknownFile, Error::corrupt(message).at_path(path));
             }
@@ -218,13 +216,13 @@ fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
     report.add(FindingKind::BadLease, Error::corrupt(message).at_path(&path));
 }
 
-/// The file is short, so it is read at every level.
-fn verify_minishard_pages(generation: &Generation, stated: MinishardPagesRecord, report: &mut VerifyReport) {
-    let path = generation.directory().join(minishard_pages::FILE_NAME);
-    let MinishardPagesRecord { bytes, crc32 } = stated;
+/// Such a file is short, so it is read at every level.
+fn verify_auxiliary(generation: &Generation, stated: &AuxiliaryRecord, report: &mut VerifyReport) {
+    let path = generation.directory().join(&stated.name);
+    let expected = Checksum { bytes: stated.bytes, crc32: stated.crc32 };
     let found = fs::checksum(&path, &Cancel::default());
-    if let Err(error) = found.and_then(|found| Checksum { bytes, crc32 }.check(found)) {
-        report.add(FindingKind::MinishardPages, error.at_path(&path));
+    if let Err(error) = found.and_then(|found| expected.check(found)) {
+        report.add(FindingKind::AuxiliaryFile, error.at_path(&path));
     }
 }
 

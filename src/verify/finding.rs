@@ -73,8 +73,8 @@ finding_kinds! {
     NoManifest, "no-manifest", Warning;
     /// The file `lease` is not empty, or is missing from a store: readers cannot hold the generation.
     BadLease, "bad-lease", Warning;
-    /// The file `minishard_pages` is not the one that the manifest states; lookups may wait longer for a disk.
-    MinishardPages, "minishard-pages", Warning;
+    /// An auxiliary file is not the one that the manifest states; answers are the same, lookups may take longer.
+    AuxiliaryFile, "auxiliary-file", Warning;
     /// A shard that the manifest lists, or that was there at open, has no file.
     MissingShard, "missing-shard", Error;
     /// A file is named as a shard that the manifest does not list, or that was not there at open.

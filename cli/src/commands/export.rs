@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
     /// Do not compare the stored checks, nor decode the chunks of an array
-    #[arg(long, conflicts_with = "verify_on_read")]
+    #[arg(long, conflicts_with = "verify_reads")]
     no_verify: bool,
     #[command(flatten)]
     chunks: Chunks,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::generation::Template;
 use crate::{ask, scratch};
 use arbitrary::{Arbitrary, Unstructured};
-use sharddb::{OpenOptions, Result, Salvage, ShardDb, Snapshot, VerifyLevel};
+use sharddb::{OpenOptions, Result, Salvage, ShardDb, Snapshot, VerifyLevel, VerifyReads};
 
 #[derive(Arbitrary, Debug)]
 struct Damage {
@@ -148,7 +148,7 @@ impl Fixture {
         let forged = damage.sealed && is_changed;
         let mut options = OpenOptions::new();
         options.max_value_bytes(64 << 10).max_index_bytes(64 << 10);
-        self.read_verified(damage, template, options.clone().verify_on_read(true), forged);
+        self.read_verified(damage, template, options.clone().verify_reads(VerifyReads::Always), forged);
         let db = damage.storage.open(&options, &self.store);
         let found = db.map_or(true, |db| {
             ask::everything_of(&db.snapshot(), &asked(template));

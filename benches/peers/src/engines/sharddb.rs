@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use sharddb::{BuildOptions, BulkLoader, OpenOptions, ShardDb, Snapshot};
+use sharddb::{BuildOptions, BulkLoader, OpenOptions, ShardDb, Snapshot, VerifyReads};
 
 use crate::engine::{Engine, Peer};
 use crate::input::Input;
@@ -47,7 +47,7 @@ fn open(directory: &Path) -> Result<Box<dyn Engine>> {
 }
 
 fn open_verifying(directory: &Path) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Opened(mapped(directory, OpenOptions::new().verify_on_read(true))?)))
+    Ok(Box::new(Opened(mapped(directory, OpenOptions::new().verify_reads(VerifyReads::Always))?)))
 }
 
 fn open_reading_ahead(directory: &Path) -> Result<Box<dyn Engine>> {

@@ -1,0 +1,441 @@
+//! The minishard table: where the index of every minishard begins and how long it is, in some two bytes a minishard.
+//!
+//! ```text
+//! minishards     integers are little endian
+//!   header         magic "minishds" | sections u64
+//!   section table  for each section, by ascending shard, 40 bytes:
+//!                    shard u64 | offset u64 | bias u64 | unit_bits u8 | deviation_bits u8 | length_bits u8 | 13 zero bytes
+//!   crc32 u32      of header and section table
+//!   sections       each at its offset: the blocks of one shard, one behind the other
+//!
+//! block          256 minishards, or all of the shard if they are fewer
+//!   first u64      where the index of the first minishard begins
+//!   end u64        where that of the minishard behind the block begins
+//!   words          u64 each: for each minishard length + deviation * 2^length_bits, packed, lowest bit first
+//!   crc32 u32      of: shard u64, number of the block u64, CRC-32 of the shard index u32, first, end, words
+//! ```
+//!
+//! Positions count units of 2^unit_bits bytes from the end of the shard index. In a block of `2^b` minishards the index of
+//! minishard `i` begins at `first + (end - first) * i / 2^b - bias + deviation`. Its length counts rows of a raw index, and
+//! bytes of a gzip index. A minishard without keys has length 0 and begins where the next one does; the one behind the last
+//! begins at the end of the file, rounded up to a unit. A length of all ones says: see the shard index.
+//!
+//! A table changes no answer. What it states is proved by the checksum of its block, which no block of another shard or
+//! generation has, and by the check of the minishard index.
+
+use crc32fast::Hasher;
+
+use crate::spec::ShardNumber;
+
+const MAGIC: [u8; 8] = *b"minishds";
+const HEADER_LEN: usize = 16;
+const SECTION_LEN: usize = 40;
+const CRC_LEN: usize = 4;
+
+/// First and end of a block.
+const BLOCK_HEAD_LEN: usize = 16;
+
+/// The logarithm of the minishards of a block: those whose shard index entries share a page.
+pub(crate) const BLOCK_BITS: u32 = 8;
+
+/// The most bits for a minishard, so that an unaligned read of 8 bytes has them all.
+const MOST_BITS: u32 = 48;
+
+/// A shard of more minishards has no section.
+pub(crate) const MOST_MINISHARDS: u64 = 1 << 24;
+
+/// How many bits a position and a length take, and what they count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Packing {
+    /// Positions are multiples of `2^unit_bits` bytes.
+    pub(crate) unit_bits: u32,
+    pub(crate) deviation_bits: u32,
+    pub(crate) length_bits: u32,
+    /// The furthest that a minishard begins before the line, in units.
+    pub(crate) bias: u64,
+}
+
+/// The line through a block: where minishards of equal length would begin, in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) first: u64,
+    /// From the first minishard of the block to the one behind the last.
+    pub(crate) step: u64,
+}
+
+/// Where an index begins, in bytes from the end of the shard index, and its length as the table counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexPlace {
+    pub(crate) start: u64,
+    pub(crate) length: u64,
+}
+
+impl Line {
+    /// The position of a minishard of a block of `2^block_bits`.
+    #[inline]
+    pub(crate) fn at(self, in_block: u64, block_bits: u32) -> u64 {
+        self.first.wrapping_add(self.step.wrapping_mul(in_block) >> block_bits)
+    }
+}
+
+impl Packing {
+    #[inline]
+    pub(crate) fn bits(self) -> u32 {
+        self.length_bits + self.deviation_bits
+    }
+
+    /// The length that says that it is not stated.
+    #[inline]
+    pub(crate) fn unstated(self) -> u64 {
+        (1 << self.length_bits) - 1
+    }
+
+    /// The bits of a minishard that begins at a position, given that of the line; `None` if they do not suffice.
+    pub(crate) fn pack(self, position: u64, length: u64, line: u64) -> Option<u64> {
+        let deviation = position.checked_add(self.bias)?.checked_sub(line)?;
+        let fits = deviation < 1 << self.deviation_bits && length < self.unstated();
+        fits.then_some(length | deviation << self.length_bits)
+    }
+
+    /// What the bits of a minishard say, given the position of the line; `None` if it is not stated.
+    #[inline]
+    pub(crate) fn unpack(self, bits: u64, line: u64) -> Option<IndexPlace> {
+        let length = bits & self.unstated();
+        if length == self.unstated() {
+            return None;
+        }
+        let deviation = bits >> self.length_bits & ((1 << self.deviation_bits) - 1);
+        let position = line.wrapping_add(deviation).wrapping_sub(self.bias);
+        Some(IndexPlace { start: position << self.unit_bits, length })
+    }
+}
+
+/// The 64 bits from `shift` on of two words that follow each other; `shift` is below 64.
+#[inline]
+pub(crate) fn bits_from(low: u64, high: u64, shift: usize) -> u64 {
+    low >> shift | (high << 1) << (63 - shift)
+}
+
+/// The blocks of one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub(crate) shard: ShardNumber,
+    /// Where they begin in the file.
+    pub(crate) offset: u64,
+    pub(crate) packing: Packing,
+}
+
+impl Section {
+    fn to_bytes(self) -> [u8; SECTION_LEN] {
+        let Packing { unit_bits, deviation_bits, length_bits, bias } = self.packing;
+        let mut bytes = [0; SECTION_LEN];
+        let words = [self.shard.0, self.offset, bias].into_iter().flat_map(u64::to_le_bytes);
+        let widths = [unit_bits, deviation_bits, length_bits].into_iter().map(|bits| bits.to_le_bytes()[0]);
+        bytes.iter_mut().zip(words.chain(widths)).for_each(|(to, byte)| *to = byte);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Section> {
+        let (words, rest) = bytes.split_first_chunk::<24>()?;
+        let word = |at: usize| words.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let [unit_bits, deviation_bits, length_bits] = rest.first_chunk::<3>()?.map(u32::from);
+        let packing = Packing { unit_bits, deviation_bits, length_bits, bias: word(16)? };
+        let is_possible = unit_bits <= 12 && (1..=MOST_BITS).contains(&length_bits) && packing.bits() <= MOST_BITS;
+        is_possible.then_some(Section { shard: ShardNumber(word(0)?), offset: word(8)?, packing })
+    }
+
+    /// Where a block begins in the file, and its length; `None` if it cannot be in any file.
+    pub(crate) fn block(&self, number: u64, block_bits: u32) -> Option<(u64, usize)> {
+        let len = block_len(self.packing, block_bits);
+        Some((self.offset.checked_add(number.checked_mul(len as u64)?)?, len))
+    }
+
+    /// Where it ends, in a shard of `2^minishard_bits` minishards.
+    pub(crate) fn end(&self, minishard_bits: u8) -> u64 {
+        let block_bits = block_bits(minishard_bits);
+        let blocks = 1 << (u32::from(minishard_bits) - block_bits);
+        self.offset + blocks * block_len(self.packing, block_bits) as u64
+    }
+}
+
+/// The bytes of a block of `2^block_bits` minishards.
+fn block_len(packing: Packing, block_bits: u32) -> usize {
+    BLOCK_HEAD_LEN + 8 * words_of(packing.bits(), block_bits) + CRC_LEN
+}
+
+/// The words that `2^block_bits` fields of so many bits take.
+pub(crate) fn words_of(bits: u32, block_bits: u32) -> usize {
+    (bits as usize).checked_shl(block_bits).unwrap_or(usize::MAX).div_ceil(64)
+}
+
+/// The logarithm of the minishards of a block, in a shard of `2^minishard_bits`.
+pub(crate) fn block_bits(minishard_bits: u8) -> u32 {
+    u32::from(minishard_bits).min(BLOCK_BITS)
+}
+
+/// Header and section table.
+pub(crate) fn encode_head(sections: &[Section]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(head_len(sections.len()));
+    bytes.extend(MAGIC);
+    bytes.extend((sections.len() as u64).to_le_bytes());
+    sections.iter().for_each(|section| bytes.extend(section.to_bytes()));
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    bytes
+}
+
+/// The length of header and section table.
+pub(crate) fn head_len(sections: usize) -> usize {
+    HEADER_LEN + SECTION_LEN * sections + CRC_LEN
+}
+
+/// The length of header and section table by the first bytes of a file; `None` if that is not such a file.
+pub(crate) fn stated_head_len(header: &[u8; HEADER_LEN], file_len: u64) -> Option<usize> {
+    let (magic, sections) = header.split_first_chunk::<8>()?;
+    let sections = u64::from_le_bytes(*sections.first_chunk()?);
+    let is_possible = *magic == MAGIC && sections <= file_len / SECTION_LEN as u64;
+    is_possible.then(|| head_len(usize::try_from(sections).unwrap_or(usize::MAX)))
+}
+
+/// The section table, ascending; `None` if it is not as its checksum says.
+pub(crate) fn read_head(head: &[u8]) -> Option<Vec<Section>> {
+    let (stated, sum) = head.split_last_chunk::<CRC_LEN>()?;
+    if crc32fast::hash(stated) != u32::from_le_bytes(*sum) {
+        return None;
+    }
+    let sections: Option<Vec<_>> = stated.get(HEADER_LEN..)?.chunks_exact(SECTION_LEN).map(Section::read).collect();
+    sections.filter(|sections| sections.is_sorted_by(|one, next| one.shard < next.shard))
+}
+
+/// Which block it is: its checksum says that no other may take its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockPlace {
+    pub(crate) shard: ShardNumber,
+    pub(crate) number: u64,
+    /// As the manifest states it.
+    pub(crate) shard_index_crc32: u32,
+}
+
+impl BlockPlace {
+    fn crc32(self, block: &[u8]) -> u32 {
+        let mut sum = Hasher::new();
+        sum.update(&self.shard.0.to_le_bytes());
+        sum.update(&self.number.to_le_bytes());
+        sum.update(&self.shard_index_crc32.to_le_bytes());
+        sum.update(block);
+        sum.finalize()
+    }
+}
+
+/// A block as it is stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Block<'a> {
+    pub(crate) line: Line,
+    packing: Packing,
+    words: &'a [[u8; 8]],
+}
+
+impl<'a> Block<'a> {
+    /// `None` if it is not as its checksum says.
+    pub(crate) fn read(bytes: &'a [u8], place: BlockPlace, packing: Packing) -> Option<Block<'a>> {
+        let (stated, sum) = bytes.split_last_chunk::<CRC_LEN>()?;
+        if place.crc32(stated) != u32::from_le_bytes(*sum) {
+            return None;
+        }
+        let (first, rest) = stated.split_first_chunk()?;
+        let (end, words) = rest.split_first_chunk()?;
+        let first = u64::from_le_bytes(*first);
+        let step = u64::from_le_bytes(*end).checked_sub(first)?;
+        Some(Block { line: Line { first, step }, packing, words: words.as_chunks().0 })
+    }
+
+    /// The bits of a minishard.
+    pub(crate) fn bits(&self, in_block: usize) -> u64 {
+        let width = self.packing.bits();
+        let bit = in_block * width as usize;
+        let word = |at: usize| self.words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        bits_from(word(bit / 64), word(bit / 64 + 1), bit % 64) & ((1 << width) - 1)
+    }
+}
+
+/// The minishards of a block as they are to be written: where they begin, in bytes, and their lengths.
+pub(crate) struct BlockToWrite<'a> {
+    /// One more than there are minishards.
+    pub(crate) starts: &'a [u64],
+    pub(crate) lengths: &'a [u64],
+}
+
+impl BlockToWrite<'_> {
+    fn line(&self, unit_bits: u32) -> Line {
+        let unit = |start: Option<&u64>| start.map_or(0, |start| start.div_ceil(1 << unit_bits));
+        let first = unit(self.starts.first());
+        Line { first, step: unit(self.starts.last()).saturating_sub(first) }
+    }
+
+    /// Position, length and the position of the line of each minishard.
+    fn minishards(&self, unit_bits: u32) -> impl Iterator<Item = (u64, u64, u64)> {
+        let (line, block_bits) = (self.line(unit_bits), self.lengths.len().max(1).ilog2());
+        let minishards = self.starts.iter().zip(self.lengths).zip(0..);
+        minishards.map(move |((start, length), number)| {
+            (start.div_ceil(1 << unit_bits), *length, line.at(number, block_bits))
+        })
+    }
+
+    /// The bytes of the block; `None` if the packing is not for it.
+    pub(crate) fn encode(&self, place: BlockPlace, packing: Packing) -> Option<Vec<u8>> {
+        let line = self.line(packing.unit_bits);
+        let mut bytes = Vec::new();
+        bytes.extend(line.first.to_le_bytes());
+        bytes.extend((line.first + line.step).to_le_bytes());
+        let (mut word, mut filled) = (0u128, 0);
+        for (position, length, line) in self.minishards(packing.unit_bits) {
+            word |= u128::from(packing.pack(position, length, line)?) << filled;
+            filled += packing.bits();
+            if filled >= u64::BITS {
+                bytes.extend(low_word(word).to_le_bytes());
+                (word, filled) = (word >> 64, filled - u64::BITS);
+            }
+        }
+        if filled > 0 {
+            bytes.extend(low_word(word).to_le_bytes());
+        }
+        bytes.extend(place.crc32(&bytes).to_le_bytes());
+        Some(bytes)
+    }
+}
+
+/// Finds the narrowest packing for all blocks of a shard.
+#[derive(Default)]
+pub(crate) struct PackingBuilder {
+    unit_bits: u32,
+    before_line: u64,
+    behind_line: u64,
+    longest: u64,
+    ascends: bool,
+}
+
+impl PackingBuilder {
+    pub(crate) fn new(unit_bits: u32) -> PackingBuilder {
+        PackingBuilder { unit_bits, ascends: true, ..PackingBuilder::default() }
+    }
+
+    pub(crate) fn add(&mut self, block: &BlockToWrite<'_>) {
+        self.ascends &= block.starts.is_sorted();
+        for (position, length, line) in block.minishards(self.unit_bits) {
+            self.before_line = self.before_line.max(line.saturating_sub(position));
+            self.behind_line = self.behind_line.max(position.saturating_sub(line));
+            self.longest = self.longest.max(length);
+        }
+    }
+
+    /// `None` if minishards do not ascend, or take too many bits.
+    pub(crate) fn finish(self) -> Option<Packing> {
+        let bits = |most: u64| u64::BITS - most.leading_zeros();
+        let packing = Packing {
+            unit_bits: self.unit_bits,
+            deviation_bits: bits(self.before_line.checked_add(self.behind_line)?),
+            length_bits: bits(self.longest.checked_add(1)?), // of which the largest is not a length
+            bias: self.before_line,
+        };
+        (self.ascends && packing.bits() <= MOST_BITS).then_some(packing)
+    }
+}
+
+/// The lower half.
+#[expect(clippy::cast_possible_truncation, reason = "the upper half comes next")]
+pub(crate) fn low_word(words: u128) -> u64 {
+    words as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made from the description above by another program: shard 3 of four minishards, with 2, 3, 0 and 5 rows at 0, 96,
+    /// 480 and 480, in a file with 1000 bytes behind the shard index.
+    const HEAD: &str = "6d696e6973686473010000000000000003000000000000003c000000000000002100000000000000\
+                        0306030000000000000000000000000053fd74e9";
+    const BLOCK: &str = "00000000000000007d000000000000000ae7e02b0000000047a23e16";
+
+    const PLACE: BlockPlace = BlockPlace { shard: ShardNumber(3), number: 0, shard_index_crc32: 0x1234_5678 };
+    const STARTS: [u64; 5] = [0, 96, 480, 480, 1000];
+    const LENGTHS: [u64; 4] = [2, 3, 0, 5];
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        hex.as_bytes().chunks(2).map(|hex| u8::from_str_radix(str::from_utf8(hex).unwrap(), 16).unwrap()).collect()
+    }
+
+    fn golden() -> Section {
+        let packing = Packing { unit_bits: 3, deviation_bits: 6, length_bits: 3, bias: 33 };
+        Section { shard: ShardNumber(3), offset: 60, packing }
+    }
+
+    #[test]
+    fn golden_bytes_both_ways() {
+        let (head, block) = (bytes(HEAD), bytes(BLOCK));
+        assert_eq!(encode_head(&[golden()]), head);
+        assert_eq!(stated_head_len(head.first_chunk().unwrap(), 88), Some(60));
+        assert_eq!(read_head(&head), Some(vec![golden()]));
+
+        let to_write = BlockToWrite { starts: &STARTS, lengths: &LENGTHS };
+        let mut builder = PackingBuilder::new(3);
+        builder.add(&to_write);
+        assert_eq!(builder.finish(), Some(golden().packing));
+        assert_eq!(to_write.encode(PLACE, golden().packing), Some(block.clone()));
+        assert_eq!(golden().block(0, 2), Some((60, block.len())));
+        assert_eq!(golden().end(2), 88);
+
+        let block = Block::read(&block, PLACE, golden().packing).unwrap();
+        for (number, (start, length)) in STARTS.into_iter().zip(LENGTHS).enumerate() {
+            let place = golden().packing.unpack(block.bits(number), block.line.at(number as u64, 2));
+            assert_eq!(place, Some(IndexPlace { start, length }), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_bit_flipped_or_another_place_is_no_block_and_no_head() {
+        let (mut head, mut block) = (bytes(HEAD), bytes(BLOCK));
+        for bit in 0..8 * block.len() {
+            block[bit / 8] ^= 1 << (bit % 8);
+            assert!(Block::read(&block, PLACE, golden().packing).is_none(), "bit {bit}");
+            block[bit / 8] ^= 1 << (bit % 8);
+        }
+        let elsewhere = [
+            BlockPlace { shard: ShardNumber(4), ..PLACE },
+            BlockPlace { number: 1, ..PLACE },
+            BlockPlace { shard_index_crc32: 0, ..PLACE },
+        ];
+        for place in elsewhere {
+            assert!(Block::read(&block, place, golden().packing).is_none(), "{place:?}");
+        }
+        for bit in 8 * HEADER_LEN..8 * head.len() {
+            head[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read_head(&head), None, "bit {bit}");
+            head[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn headers_that_no_file_has() {
+        let header = |magic: &[u8; 8], sections: u64| {
+            let bytes = [&magic[..], &sections.to_le_bytes()].concat();
+            *bytes.first_chunk::<16>().unwrap()
+        };
+        assert_eq!(stated_head_len(&header(&MAGIC, 1), 39), None, "more sections than the file has room for");
+        assert_eq!(stated_head_len(&header(&MAGIC, u64::MAX), u64::MAX), None);
+        assert_eq!(stated_head_len(&header(b"minishdt", 0), 100), None);
+        assert_eq!(stated_head_len(&header(&MAGIC, 0), 20), Some(20));
+    }
+
+    #[test]
+    fn what_does_not_fit_has_no_packing() {
+        let finish = |starts: &[u64], lengths: &[u64]| {
+            let mut builder = PackingBuilder::new(0);
+            builder.add(&BlockToWrite { starts, lengths });
+            builder.finish()
+        };
+        assert!(finish(&[0, 1 << 40, 1 << 41], &[3, 3]).is_some());
+        assert_eq!(finish(&[0, 0, 1 << 49], &[3, 3]), None, "a deviation of 48 bits, and a length");
+        assert_eq!(finish(&[0, 1], &[u64::MAX]), None);
+        assert_eq!(finish(&[5, 1], &[1]), None, "they do not ascend");
+    }
+}

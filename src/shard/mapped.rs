@@ -1,0 +1,148 @@
+//! The short path: a raw shard whose bytes are in memory, mapped or loaded.
+//!
+//! ```text
+//! key -> minishard        its place, by the minishard table in memory
+//!     -> row              in the minishard index
+//!     -> value            behind it, borrowed
+//! ```
+//!
+//! One wait for memory: index and values lie side by side, and are asked for as soon as their place is known. Whatever is not
+//! usual, also whatever is wrong, is [`Probe::Unusual`]: the general path ([`lookup`](super::lookup)) decides.
+
+use crate::byte_range::RelativeRange;
+use crate::format::checks::ChecksPlace;
+use crate::format::minishard_index::{ROW_LEN, RawIndex, Row, SCAN_LIMIT, SmallIndex};
+use crate::prefetch;
+use crate::shard::minishards::Verified;
+use crate::shard::probe::Probe;
+use crate::shard::reader::ShardReader;
+use crate::spec::MinishardNumber;
+
+/// Cache lines asked for at the beginning of a minishard: the index of 4 to 8 keys and the first values.
+const MINISHARD_LINES: usize = 10;
+
+/// Cache lines asked for where many minishards are under way.
+const INDEX_LINES: usize = 8;
+
+/// A minishard in memory whose index was found and, as far as the mode asks for it, verified.
+#[derive(Clone, Copy)]
+pub(crate) struct MappedMinishard<'a> {
+    shard: &'a ShardReader,
+    /// What relative ranges are of.
+    behind: &'a [u8],
+    index: RelativeRange,
+    verified: Verified,
+}
+
+impl ShardReader {
+    /// The value of a key, in the minishard that it hashes to.
+    #[inline]
+    pub(crate) fn probe(&self, number: MinishardNumber, key: u64) -> Probe<&[u8]> {
+        self.mapped_minishard(number).and_then(|minishard| {
+            minishard.prefetch();
+            minishard.value(key)
+        })
+    }
+
+    /// Whether a key is there; its value is not looked at.
+    #[inline]
+    pub(crate) fn probe_key(&self, number: MinishardNumber, key: u64) -> Probe<()> {
+        self.mapped_minishard(number).and_then(|minishard| {
+            minishard.prefetch();
+            minishard.key(key)
+        })
+    }
+
+    /// Asks the processor for what the minishard table says of a minishard.
+    #[inline]
+    pub(crate) fn prefetch_known(&self, number: MinishardNumber) {
+        self.minishards.prefetch(number);
+    }
+
+    /// A minishard, by the minishard table.
+    #[inline]
+    pub(crate) fn mapped_minishard(&self, number: MinishardNumber) -> Probe<MappedMinishard<'_>> {
+        let (Some(behind), Some(known)) = (self.raw_behind(), self.minishards.get(number)) else {
+            return Probe::Unusual;
+        };
+        if known.index.start == known.index.end {
+            return Probe::Absent;
+        }
+        Probe::Found(MappedMinishard { shard: self, behind, index: known.index, verified: known.verified })
+    }
+}
+
+impl<'a> MappedMinishard<'a> {
+    /// Asks for the index and the first values. The processor is told that they are wanted once, so that what it keeps in its
+    /// caches, such as the minishard table, stays there.
+    #[inline]
+    fn prefetch(&self) {
+        prefetch::lines_once(self.behind, usize::try_from(self.index.start).unwrap_or(0), MINISHARD_LINES);
+    }
+
+    /// Asks for the index.
+    #[inline]
+    pub(crate) fn prefetch_index(&self) {
+        if let Some(index) = self.index.of(self.behind) {
+            prefetch::lines(index, INDEX_LINES);
+        }
+    }
+
+    /// Whether a key is there.
+    #[inline]
+    pub(crate) fn key(&self, key: u64) -> Probe<()> {
+        match self.verified.has_index() {
+            true => self.row(key).and_then(|_| Probe::Found(())),
+            false => Probe::Unusual,
+        }
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub(crate) fn value(&self, key: u64) -> Probe<&'a [u8]> {
+        if !self.verified.has_index() {
+            return Probe::Unusual;
+        }
+        self.row(key).and_then(|row| match row.value.of(self.behind) {
+            Some(value) if self.verified.has_all() => Probe::Found(value),
+            Some(value) => self.compared(row, value),
+            None => Probe::Unusual,
+        })
+    }
+
+    /// A value of a minishard that is too large to have been compared as a whole.
+    #[inline(never)]
+    fn compared(&self, row: Row, value: &'a [u8]) -> Probe<&'a [u8]> {
+        let rows = self.index.end.wrapping_sub(self.index.start) / ROW_LEN;
+        let checks = ChecksPlace { index_end: self.index.end, rows };
+        match self.shard.is_value_as_written(self.behind, row, checks, value) {
+            Some(()) => Probe::Found(value),
+            None => Probe::Unusual,
+        }
+    }
+
+    /// The row of a key.
+    #[inline(always)]
+    fn row(&self, key: u64) -> Probe<Row> {
+        let Some(index) = SmallIndex::view(self.behind, self.index) else { return scan(self.behind, self.index, key) };
+        match index.find(key) {
+            Some(row) => Probe::Found(row),
+            None if index.is_plain() => Probe::Absent,
+            None => scan(self.behind, self.index, key),
+        }
+    }
+}
+
+/// The row of a key in an index of the bytes behind the shard index, row by row.
+#[inline(never)]
+fn scan(behind: &[u8], index: RelativeRange, key: u64) -> Probe<Row> {
+    let bytes = index.of(behind).unwrap_or_default();
+    let Some(index) = RawIndex::view(bytes).ok().filter(|index| (1..=SCAN_LIMIT).contains(&index.len())) else {
+        return Probe::Unusual;
+    };
+    match index.find(key) {
+        Some(row) => Probe::Found(row),
+        None if index.is_possible() => Probe::Absent,
+        None => Probe::Unusual,
+    }
+}

@@ -1,0 +1,86 @@
+//! The file `minishards` of a generation, for reading; its bytes are described in
+//! [`minishard_table`](crate::format::minishard_table).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::byte_range::ByteRange;
+use crate::format::minishard_table::{self, Block, BlockPlace, Packing, Section};
+use crate::manifest::{self, AuxiliaryRecord};
+use crate::shard::minishards::Minishards;
+use crate::spec::{ShardNumber, ShardingSpec};
+use crate::storage::{Access, Storage, StorageKind};
+
+/// What is asked for at open: all that there is for some 20 million keys of 100 bytes.
+const ASKED_AT_OPEN: u64 = 8 << 20;
+
+/// The minishard table of a generation, opened.
+pub(crate) struct TableFile {
+    file: Storage,
+    /// Ascending.
+    sections: Box<[Section]>,
+}
+
+/// What it says of one shard.
+pub(crate) struct TableSection {
+    table: Arc<TableFile>,
+    section: Section,
+    block_bits: u32,
+    shard_index_crc32: u32,
+}
+
+impl TableFile {
+    /// Opens the file of a generation as its shards are opened, and asks for the beginning. `None` if it is not as the
+    /// manifest states it, or cannot be read: no answer depends on it.
+    pub(crate) fn open(directory: &Path, stated: &AuxiliaryRecord, shards: StorageKind) -> Option<TableFile> {
+        let kind = match shards {
+            StorageKind::Mapped { permission, max_maps, .. } => {
+                StorageKind::Mapped { permission, max_maps, access: Access::Normal }
+            }
+            // read block by block: what is kept of it is the form in memory
+            StorageKind::Positioned | StorageKind::Heap => StorageKind::Positioned,
+        };
+        let file = Storage::open(&directory.join(manifest::MINISHARDS), kind).ok()?;
+        if file.len() != stated.bytes {
+            return None;
+        }
+        file.will_need(ByteRange { start: 0, end: ASKED_AT_OPEN });
+        let header = file.read(ByteRange { start: 0, end: 16.min(file.len()) }, 1).ok()?;
+        let head_len = minishard_table::stated_head_len(header.first_chunk()?, file.len())? as u64;
+        let head = file.read(ByteRange { start: 0, end: Some(head_len).filter(|len| *len <= file.len())? }, 1).ok()?;
+        let sections = minishard_table::read_head(&head)?.into();
+        drop((header, head));
+        Some(TableFile { file, sections })
+    }
+
+    /// What the table says of a shard, if it has a section for it.
+    pub(crate) fn section(
+        table: &Arc<TableFile>,
+        spec: &ShardingSpec,
+        shard: ShardNumber,
+        shard_index_crc32: u32,
+    ) -> Option<TableSection> {
+        let at = table.sections.binary_search_by_key(&shard, |section| section.shard).ok()?;
+        let block_bits = minishard_table::block_bits(spec.minishard_bits());
+        Some(TableSection { section: *table.sections.get(at)?, table: table.clone(), block_bits, shard_index_crc32 })
+    }
+}
+
+impl TableSection {
+    pub(crate) fn packing(&self) -> Packing {
+        self.section.packing
+    }
+
+    /// Fills a block of minishards; whether the table has it, whole.
+    pub(crate) fn fill(&self, minishards: &Minishards, number: u64) -> bool {
+        let Some((start, len)) = self.section.block(number, self.block_bits) else { return false };
+        let range = start.checked_add(len as u64).map(|end| ByteRange { start, end });
+        let Some(Ok(bytes)) = range.map(|range| self.table.file.read(range, 1)) else { return false };
+        let place = BlockPlace { shard: self.section.shard, number, shard_index_crc32: self.shard_index_crc32 };
+        let block = Block::read(&bytes, place, self.section.packing);
+        block.is_some_and(|block| {
+            minishards.fill_from_table(number, block);
+            true
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! A file read into memory, in huge pages where it is large and the platform has them.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Deref;
+use std::path::Path;
+
+use crc32fast::Hasher;
+
+use crate::error::{Error, Result};
+use crate::storage::AlignedBytes;
+
+/// The size of a huge page; shorter files would fill a part of one.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// What is read and summed at a time, so that it is summed while it is in the processor's cache.
+const CHUNK: usize = 256 << 10;
+
+/// Bytes in memory of the system, aligned to a huge page: a lookup in them meets a quarter of the address translations.
+pub(crate) struct HugeBytes {
+    map: memmap2::MmapMut,
+    start: usize,
+    len: usize,
+}
+
+/// A file in memory: bytes of the heap, or huge pages.
+pub(crate) enum Loaded {
+    Heap(AlignedBytes),
+    Huge(HugeBytes),
+}
+
+impl Loaded {
+    /// Reads `len` bytes of a file; also returns their CRC-32.
+    ///
+    /// Errors: `TooLarge` if there is no memory for them, `Io`.
+    pub(crate) fn read(mut file: File, len: u64, path: &Path) -> Result<(Loaded, u32)> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let mut loaded = match HugeBytes::zeroed(len) {
+            Some(bytes) => Loaded::Huge(bytes),
+            None => {
+                AlignedBytes::zeroed(len, AlignedBytes::PAGE).map(Loaded::Heap).map_err(|error| error.at_path(path))?
+            }
+        };
+        let mut sum = Hasher::new();
+        for chunk in loaded.bytes_mut().chunks_mut(CHUNK) {
+            file.read_exact(chunk).map_err(|error| Error::io("read the whole file", path, error))?;
+            sum.update(chunk);
+        }
+        Ok((loaded, sum.finalize()))
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Loaded::Heap(bytes) => bytes.as_mut(),
+            Loaded::Huge(bytes) => bytes.map.get_mut(bytes.start..bytes.start + bytes.len).unwrap_or_default(),
+        }
+    }
+}
+
+impl HugeBytes {
+    /// `None` for bytes that are too few, and where the system has no memory of this kind.
+    fn zeroed(len: usize) -> Option<HugeBytes> {
+        if len < HUGE_PAGE {
+            return None;
+        }
+        let map = memmap2::MmapOptions::new().len(len.checked_add(HUGE_PAGE)?).map_anon().ok()?;
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage); // where it is not known, pages are small
+        let start = map.as_ptr().addr().wrapping_neg() % HUGE_PAGE;
+        Some(HugeBytes { map, start, len })
+    }
+}
+
+impl Deref for HugeBytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.map.get(self.start..self.start + self.len).unwrap_or_default()
+    }
+}
