@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use crate::error::Result;
 use crate::prefetch;
-use crate::shard::{MappedMinishard, Probe, Value, ValueLocation};
+use crate::shard::{MappedMinishard, Probe, Value, ValueLocation, prefetch_index};
 use crate::snapshot::Snapshot;
 
 /// Keys under way at once: about as many as a core has outstanding misses.
@@ -118,10 +118,7 @@ impl Snapshot {
         let mut minishards = [Probe::Unusual; GROUP];
         for (route, staged) in routes.iter().zip(&mut minishards) {
             let Some((shard, minishard)) = route else { continue };
-            *staged = shard.mapped_minishard(*minishard);
-            if let Probe::Found(minishard) = staged {
-                minishard.prefetch_index();
-            }
+            *staged = shard.mapped_minishard(*minishard, prefetch_index);
         }
         minishards
     }

@@ -14,6 +14,14 @@ pub(crate) fn lines(bytes: &[u8], most: usize) {
     (0..end).step_by(LINE).for_each(|at| address(first.wrapping_add(at)));
 }
 
+/// Asks for `lines` cache lines from `at` on, counted from the beginning of `bytes`, also behind their end: a hint may point
+/// anywhere.
+#[inline]
+pub(crate) fn lines_at(bytes: &[u8], at: usize, lines: usize) {
+    let start = bytes.as_ptr().wrapping_add(at);
+    (0..lines).for_each(|line| address(start.wrapping_add(line * LINE)));
+}
+
 /// Asks for `lines` cache lines from `at` on, counted from the beginning of `bytes`, which will be wanted once: they are
 /// not to drive out what the processor's larger caches hold.
 #[inline]

@@ -129,17 +129,13 @@ impl<'a> SmallIndex<'a> {
     /// may be behind them.
     const MOST: usize = 16;
 
-    /// Views the index that a shard index entry names in the bytes behind the shard index; `None` if it has more keys, is
-    /// not there, or the file ends too soon behind it.
+    /// Views the index of so many rows that begins at `start` in the bytes behind the shard index; `None` if it has more than
+    /// such an index, is not there, or the file ends too soon behind it.
     #[inline]
-    pub(crate) fn view(behind: &'a [u8], index: RelativeRange) -> Option<SmallIndex<'a>> {
+    pub(crate) fn view(behind: &'a [u8], start: u64, rows: u64) -> Option<SmallIndex<'a>> {
         const REACH: usize = 24 * SmallIndex::MOST; // all of the longest, and all that is looked at
-        let words: &[u8; REACH] = behind.get(usize::try_from(index.start).ok()?..)?.first_chunk()?;
-        let len = u16::try_from(index.end.wrapping_sub(index.start)).ok()?; // large if not in order
-        let rows = usize::from(len / 24);
-        if rows > Self::MOST || 24 * rows != usize::from(len) {
-            return None;
-        }
+        let words: &[u8; REACH] = behind.get(usize::try_from(start).ok()?..)?.first_chunk()?;
+        let rows = usize::try_from(rows).ok().filter(|rows| *rows <= Self::MOST)?;
         let row = |from: usize| <[U64; EightWords::LEN]>::ref_from_prefix(words.get(from..)?).ok();
         Some(SmallIndex { rows, ids: row(0)?.0, starts: row(8 * rows)?.0, sizes: row(16 * rows)?.0 })
     }
@@ -516,9 +512,8 @@ mod tests {
     fn a_small_index_lies_in_the_file_whole() {
         let ids_starts_sizes = [vec![1; 16], vec![0; 16], vec![2; 16]].concat();
         let encoded = bytes(&ids_starts_sizes);
-        let index = range(0, 16 * ROW_LEN);
-        assert_eq!(SmallIndex::view(&encoded, index).unwrap().find(3).unwrap().value, range(4, 6));
-        assert!((0..encoded.len()).all(|len| SmallIndex::view(&encoded[..len], index).is_none()));
+        assert_eq!(SmallIndex::view(&encoded, 0, 16).unwrap().find(3).unwrap().value, range(4, 6));
+        assert!((0..encoded.len()).all(|len| SmallIndex::view(&encoded[..len], 0, 16).is_none()));
     }
 
     #[test]
@@ -553,7 +548,7 @@ mod tests {
             assert!(!ascending || forms.len() == 3);
             // what lies behind a small index is more of the same
             let behind = [&*encoded; 64].concat();
-            let small = SmallIndex::view(&behind, range(0, encoded.len() as u64));
+            let small = SmallIndex::view(&behind, 0, encoded.len() as u64 / ROW_LEN);
             assert_eq!(small.is_some(), index.len() <= 16 && behind.len() >= 384);
             let plain = rows <= 8 && words[rows..].iter().all(|word| *word < 1 << 58);
             assert!(small.is_none_or(|small| small.is_plain() == plain) && (!plain || index.is_possible()));

@@ -12,11 +12,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::encoding;
 use crate::format::minishard_index::{Checkpoints, DecodedIndex, RawIndex, Row, SCAN_LIMIT, SearchableIndex};
+use crate::format::minishard_table::BLOCK_BITS;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::shard::index_cache::{Cached, CachedIndex};
 use crate::shard::minishards::KnownMinishard;
 use crate::shard::probe::Probe;
-use crate::shard::reader::ShardReader;
+use crate::shard::reader::{ShardReader, to_usize};
 use crate::shard::value::Value;
 use crate::shard::verification::Compare;
 use crate::spec::{Encoding, Location, MinishardNumber};
@@ -24,6 +25,9 @@ use crate::storage::{Bytes, Storage};
 
 /// Pages are at least this large.
 const PAGE: u64 = 4096;
+
+/// The bits of a minishard's number within its block.
+const IN_BLOCK: u64 = (1 << BLOCK_BITS) - 1;
 
 /// Where a key is stored: its row, with what it takes to read and verify the value.
 #[derive(Clone, Copy)]
@@ -135,21 +139,22 @@ impl ShardReader {
     fn minishard_in_place(&self, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'_>> {
         let encoded = self.in_memory(range).unwrap_or_default();
         let index = RawIndex::view(encoded).map_err(|error| error.at_offset(range.start))?;
-        self.verify_used_index(number, range, encoded, index.len() as u64, Compare::Values)?;
-        let cached = (index.len() > SCAN_LIMIT).then(|| self.large_index_in_place(number, index, range.end));
+        let kept = (index.len() > SCAN_LIMIT).then(|| self.cache.get(self.location(number))).flatten();
+        if kept.is_none() || !self.verification.remembers() {
+            self.verify_used_index(number, range, encoded, index.len() as u64, Compare::Values)?;
+        }
+        let make = || self.large_index_in_place(number, index, range.end);
+        let cached = kept.or_else(|| (index.len() > SCAN_LIMIT).then(make));
         Ok(Minishard { raw: index, cached, index_end: range.end })
     }
 
     /// A large raw index gets checkpoints, or is sorted if its ids do not ascend.
     fn large_index_in_place(&self, number: MinishardNumber, index: RawIndex<'_>, index_end: u64) -> Cached {
-        let location = self.location(number);
-        self.cache.get(location).unwrap_or_else(|| {
-            let new = match Checkpoints::new(index) {
-                Some(checkpoints) => CachedIndex::Checkpoints(checkpoints),
-                None => CachedIndex::Decoded(DecodedIndex::new(index), index_end),
-            };
-            self.cache.insert(location, new)
-        })
+        let new = match Checkpoints::new(index) {
+            Some(checkpoints) => CachedIndex::Checkpoints(checkpoints),
+            None => CachedIndex::Decoded(DecodedIndex::new(index), index_end),
+        };
+        self.cache.insert(self.location(number), new)
     }
 
     /// A minishard index that had to be read or decoded before.
@@ -172,30 +177,47 @@ impl ShardReader {
 
     /// Where the encoded minishard index lies; `None` if the minishard has no keys.
     pub(crate) fn minishard_index_range(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
-        let block = self.minishards.block_of(number);
-        if !self.minishards.is_settled(block) {
-            self.fill(block)?;
+        if !self.minishards.is_settled(number) && !self.fill_from_table(number) {
+            self.fill_from_shard_index(number)?;
         }
-        let Some(known) = self.minishards.get(number) else { return self.entry_range_of_index(number) };
-        if !known.verified.has_index() {
-            self.ask_for_minishard(number, known);
+        if let Some(known) = self.minishards.get(number) {
+            if !known.verified.has_index() {
+                self.ask_for_minishard(number, known);
+            }
+            return self.resolve_index(number, known.index());
         }
-        self.resolve_index(number, known.index)
+        // gzip, or of many rows
+        let block = self.stated.table.as_ref().and_then(|table| table.block(number.0 >> BLOCK_BITS));
+        match block.and_then(|block| *block.get(to_usize(number.0 & IN_BLOCK))?) {
+            Some(index) => self.resolve_index(number, index),
+            None => self.entry_range_of_index(number),
+        }
     }
 
-    /// Fills a block of the minishard table in memory: from the table's file, else from the shard index.
+    /// Fills the block of a minishard from the table's file; whether that has it, whole.
     #[cold]
-    fn fill(&self, block: u64) -> Result<()> {
-        if self.stated.table.as_ref().is_some_and(|table| table.fill(&self.minishards, block)) {
-            return Ok(());
-        }
+    fn fill_from_table(&self, number: MinishardNumber) -> bool {
+        let block = number.0 >> BLOCK_BITS;
+        let indexes = self.stated.table.as_ref().and_then(|table| table.block(block));
+        indexes.is_some_and(|indexes| {
+            self.minishards.fill(block, &indexes, self.verification.initial(&self.stated.whole));
+            true
+        })
+    }
+
+    /// Fills the block of a minishard from the shard index.
+    #[cold]
+    fn fill_from_shard_index(&self, number: MinishardNumber) -> Result<()> {
         self.verify_shard_index()?;
-        let (first, count) = self.minishards.minishards_of(block);
-        let start = ShardIndexEntry::position(first).start;
-        let range = ByteRange { start, end: start + ShardIndexEntry::position(MinishardNumber(count as u64)).start };
+        let block = number.0 >> BLOCK_BITS;
+        let first = ShardIndexEntry::position(MinishardNumber(block << BLOCK_BITS)).start;
+        let behind = ShardIndexEntry::position(MinishardNumber((block + 1) << BLOCK_BITS)).start;
+        let range = ByteRange { start: first, end: behind.min(self.spec.shard_index_len()) };
         let bytes = self.files().shard_index.read(range, 1)?;
-        let entries: Vec<_> = bytes.chunks_exact(16).filter_map(ShardIndexEntry::read).collect();
-        self.minishards.fill_from_entries(block, &entries);
+        let entries = bytes.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
+        let empty = RelativeRange { start: 0, end: 0 };
+        let indexes: Vec<_> = entries.map(|entry| Some(entry.minishard_index().unwrap_or(empty))).collect();
+        self.minishards.fill(block, &indexes, self.verification.initial(&self.stated.whole));
         Ok(())
     }
 
@@ -205,8 +227,10 @@ impl ShardReader {
         /// More is not asked for: values of such a minishard are read one by one.
         const MOST: u64 = 64 << 10;
         let Storage::Mapped(_) = self.files().data() else { return };
-        let start = self.base().saturating_add(known.index.start);
-        let end = self.base().saturating_add(self.minishards.next_start(number).unwrap_or(known.index.end));
+        let RelativeRange { start, end } = known.index();
+        let next = self.minishards.get(MinishardNumber(number.0 + 1)).filter(|next| next.rows > 0);
+        let start = self.base().saturating_add(start);
+        let end = self.base().saturating_add(next.map_or(end, |next| next.start));
         if end.saturating_sub(start) <= MOST && start / PAGE < end.saturating_sub(1) / PAGE {
             self.will_need_data(ByteRange { start: start - start % PAGE, end });
         }
@@ -214,9 +238,7 @@ impl ShardReader {
 
     /// The entry of the shard index that a lookup in this minishard will read: none where the minishard table knows better.
     pub(crate) fn wanted_entry(&self, number: MinishardNumber) -> Option<ByteRange> {
-        let block = self.minishards.block_of(number);
-        let is_settled = self.minishards.is_settled(block)
-            || self.stated.table.as_ref().is_some_and(|table| table.fill(&self.minishards, block));
+        let is_settled = self.minishards.is_settled(number) || self.fill_from_table(number);
         let is_known = is_settled && self.minishards.get(number).is_some();
         (!is_known).then(|| ShardIndexEntry::position(number))
     }

@@ -13,7 +13,7 @@ use crate::byte_range::RelativeRange;
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{ROW_LEN, RawIndex, Row, SCAN_LIMIT, SmallIndex};
 use crate::prefetch;
-use crate::shard::minishards::Verified;
+use crate::shard::minishards::{KnownMinishard, Line, Verified};
 use crate::shard::probe::Probe;
 use crate::shard::reader::ShardReader;
 use crate::spec::MinishardNumber;
@@ -22,7 +22,7 @@ use crate::spec::MinishardNumber;
 const MINISHARD_LINES: usize = 10;
 
 /// Cache lines asked for where many minishards are under way.
-const INDEX_LINES: usize = 8;
+const INDEX_LINES: usize = 5;
 
 /// A minishard in memory whose index was found and, as far as the mode asks for it, verified.
 #[derive(Clone, Copy)]
@@ -30,7 +30,9 @@ pub(crate) struct MappedMinishard<'a> {
     shard: &'a ShardReader,
     /// What relative ranges are of.
     behind: &'a [u8],
-    index: RelativeRange,
+    /// Where the index begins.
+    start: u64,
+    rows: u64,
     verified: Verified,
 }
 
@@ -38,19 +40,13 @@ impl ShardReader {
     /// The value of a key, in the minishard that it hashes to.
     #[inline]
     pub(crate) fn probe(&self, number: MinishardNumber, key: u64) -> Probe<&[u8]> {
-        self.mapped_minishard(number).and_then(|minishard| {
-            minishard.prefetch();
-            minishard.value(key)
-        })
+        self.mapped_minishard(number, prefetch_all).and_then(|minishard| minishard.value(key))
     }
 
     /// Whether a key is there; its value is not looked at.
     #[inline]
     pub(crate) fn probe_key(&self, number: MinishardNumber, key: u64) -> Probe<()> {
-        self.mapped_minishard(number).and_then(|minishard| {
-            minishard.prefetch();
-            minishard.key(key)
-        })
+        self.mapped_minishard(number, prefetch_all).and_then(|minishard| minishard.key(key))
     }
 
     /// Asks the processor for what the minishard table says of a minishard.
@@ -59,35 +55,41 @@ impl ShardReader {
         self.minishards.prefetch(number);
     }
 
-    /// A minishard, by the minishard table.
+    /// A minishard, by the minishard table. `prefetch` is told early which cache line it begins in.
     #[inline]
-    pub(crate) fn mapped_minishard(&self, number: MinishardNumber) -> Probe<MappedMinishard<'_>> {
-        let (Some(behind), Some(known)) = (self.raw_behind(), self.minishards.get(number)) else {
+    pub(crate) fn mapped_minishard(
+        &self,
+        number: MinishardNumber,
+        prefetch: impl FnOnce(&[u8], Line),
+    ) -> Probe<MappedMinishard<'_>> {
+        let (Some(behind), Some(line)) = (self.raw_behind(), self.minishards.line(number)) else {
             return Probe::Unusual;
         };
-        if known.index.start == known.index.end {
-            return Probe::Absent;
+        prefetch(behind, line);
+        let Some(KnownMinishard { start, rows, verified }) = self.minishards.details(number, line) else {
+            return Probe::Unusual;
+        };
+        match rows {
+            0 => Probe::Absent,
+            rows => Probe::Found(MappedMinishard { shard: self, behind, start, rows, verified }),
         }
-        Probe::Found(MappedMinishard { shard: self, behind, index: known.index, verified: known.verified })
     }
 }
 
+/// Asks for a minishard: index and first values. The processor is told that they are wanted once, so that what it keeps in its
+/// caches, such as the minishard table, stays there.
+#[inline]
+fn prefetch_all(behind: &[u8], line: Line) {
+    prefetch::lines_once(behind, usize::try_from(line.start()).unwrap_or(0), MINISHARD_LINES);
+}
+
+/// Asks for the index of a minishard, one of many that are under way.
+#[inline]
+pub(crate) fn prefetch_index(behind: &[u8], line: Line) {
+    prefetch::lines_at(behind, usize::try_from(line.start()).unwrap_or(0), INDEX_LINES);
+}
+
 impl<'a> MappedMinishard<'a> {
-    /// Asks for the index and the first values. The processor is told that they are wanted once, so that what it keeps in its
-    /// caches, such as the minishard table, stays there.
-    #[inline]
-    fn prefetch(&self) {
-        prefetch::lines_once(self.behind, usize::try_from(self.index.start).unwrap_or(0), MINISHARD_LINES);
-    }
-
-    /// Asks for the index.
-    #[inline]
-    pub(crate) fn prefetch_index(&self) {
-        if let Some(index) = self.index.of(self.behind) {
-            prefetch::lines(index, INDEX_LINES);
-        }
-    }
-
     /// Whether a key is there.
     #[inline]
     pub(crate) fn key(&self, key: u64) -> Probe<()> {
@@ -113,8 +115,7 @@ impl<'a> MappedMinishard<'a> {
     /// A value of a minishard that is too large to have been compared as a whole.
     #[inline(never)]
     fn compared(&self, row: Row, value: &'a [u8]) -> Probe<&'a [u8]> {
-        let rows = self.index.end.wrapping_sub(self.index.start) / ROW_LEN;
-        let checks = ChecksPlace { index_end: self.index.end, rows };
+        let checks = ChecksPlace { index_end: self.index().end, rows: self.rows };
         match self.shard.is_value_as_written(self.behind, row, checks, value) {
             Some(()) => Probe::Found(value),
             None => Probe::Unusual,
@@ -124,25 +125,29 @@ impl<'a> MappedMinishard<'a> {
     /// The row of a key.
     #[inline(always)]
     fn row(&self, key: u64) -> Probe<Row> {
-        let Some(index) = SmallIndex::view(self.behind, self.index) else { return scan(self.behind, self.index, key) };
+        let Some(index) = SmallIndex::view(self.behind, self.start, self.rows) else { return self.scan(key) };
         match index.find(key) {
             Some(row) => Probe::Found(row),
             None if index.is_plain() => Probe::Absent,
-            None => scan(self.behind, self.index, key),
+            None => self.scan(key),
         }
     }
-}
 
-/// The row of a key in an index of the bytes behind the shard index, row by row.
-#[inline(never)]
-fn scan(behind: &[u8], index: RelativeRange, key: u64) -> Probe<Row> {
-    let bytes = index.of(behind).unwrap_or_default();
-    let Some(index) = RawIndex::view(bytes).ok().filter(|index| (1..=SCAN_LIMIT).contains(&index.len())) else {
-        return Probe::Unusual;
-    };
-    match index.find(key) {
-        Some(row) => Probe::Found(row),
-        None if index.is_possible() => Probe::Absent,
-        None => Probe::Unusual,
+    /// The row of a key, row by row.
+    #[inline(never)]
+    fn scan(&self, key: u64) -> Probe<Row> {
+        let bytes = self.index().of(self.behind).unwrap_or_default();
+        let Some(index) = RawIndex::view(bytes).ok().filter(|index| (1..=SCAN_LIMIT).contains(&index.len())) else {
+            return Probe::Unusual;
+        };
+        match index.find(key) {
+            Some(row) => Probe::Found(row),
+            None if index.is_possible() => Probe::Absent,
+            None => Probe::Unusual,
+        }
+    }
+
+    fn index(&self) -> RelativeRange {
+        RelativeRange { start: self.start, end: self.start.wrapping_add(self.rows.wrapping_mul(ROW_LEN)) }
     }
 }

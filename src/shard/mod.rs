@@ -37,7 +37,7 @@ pub use handle::Shard;
 pub use index_cache::CacheStats;
 pub(crate) use index_cache::MinishardCache;
 pub(crate) use lookup::Stored;
-pub(crate) use mapped::MappedMinishard;
+pub(crate) use mapped::{MappedMinishard, prefetch_index};
 pub(crate) use probe::Probe;
 pub(crate) use reader::{ReadOptions, ShardReader, Stated};
 pub use sections::ShardSummary;

@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
-use crate::format::minishard_table::Packing;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::layout::Layout;
 use crate::shard::extents::Extents;
@@ -24,9 +23,6 @@ pub(crate) const DEFAULT_MAX_VALUE_BYTES: u64 = 1 << 30;
 
 /// The most bytes that readers decode a gzip minishard index to by default; writers store none of more.
 pub(crate) const DEFAULT_MAX_INDEX_BYTES: u64 = 256 << 20;
-
-/// Raw minishards of ours begin at multiples of 2 to the power of this.
-const UNIT_BITS_OF_OURS: u32 = 3;
 
 /// What bounds a read and how far it is verified.
 #[derive(Clone, Copy, Debug)]
@@ -88,20 +84,17 @@ impl ShardReader {
         let base = if files.is_pair() { 0 } else { spec.shard_index_len() };
         let has_checks = layout.is_some_and(|layout| layout.checks);
         let verification = Verification::new(if has_checks { options.verify_reads } else { VerifyReads::Never });
-        let is_raw = spec.minishard_index_encoding() == Encoding::Raw && spec.data_encoding() == Encoding::Raw;
-        let packing = match &stated.table {
-            Some(section) => section.packing(),
-            None => guessed_packing(&spec, layout, files.data_len().saturating_sub(base)),
-        };
+        let has_raw_indexes = spec.minishard_index_encoding() == Encoding::Raw;
+        let is_raw = has_raw_indexes && spec.data_encoding() == Encoding::Raw;
         let is_raw_in_memory = is_raw && !files.is_pair() && files.data().in_memory().is_some();
         ShardReader {
             number,
             spec,
             layout,
             is_raw_in_memory,
-            minishards: match files.has_shard_index(&spec) {
-                true => Minishards::new(&spec, packing, verification.initial(&stated.whole)),
-                false => Minishards::none(&spec),
+            minishards: match has_raw_indexes && files.has_shard_index(&spec) {
+                true => Minishards::new(&spec, files.data_len().saturating_sub(base)),
+                false => Minishards::none(),
             },
             files,
             base,
@@ -229,12 +222,6 @@ impl ShardReader {
         let error = error.at_shard(self.number).at_minishard(minishard);
         if self.files.path.as_os_str().is_empty() { error } else { error.at_path(&self.files.path) }
     }
-}
-
-/// The packing for a shard that has no section in a minishard table.
-fn guessed_packing(spec: &ShardingSpec, layout: Option<Layout>, behind_len: u64) -> Packing {
-    let aligned = layout.is_some() && spec.minishard_index_encoding() == Encoding::Raw;
-    Minishards::guessed_packing(spec.minishards(), behind_len, if aligned { UNIT_BITS_OF_OURS } else { 0 })
 }
 
 /// Ranges of what is in memory fit.

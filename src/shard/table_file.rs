@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::byte_range::ByteRange;
-use crate::format::minishard_table::{self, Block, BlockPlace, Packing, Section};
+use crate::byte_range::{ByteRange, RelativeRange};
+use crate::format::minishard_index::ROW_LEN;
+use crate::format::minishard_table::{self, Block, BlockPlace, IndexPlace, Section};
 use crate::manifest::{self, AuxiliaryRecord};
-use crate::shard::minishards::Minishards;
-use crate::spec::{ShardNumber, ShardingSpec};
+use crate::spec::{Encoding, ShardNumber, ShardingSpec};
 use crate::storage::{Access, Storage, StorageKind};
 
 /// What is asked for at open: all that there is for some 20 million keys of 100 bytes.
@@ -26,6 +26,8 @@ pub(crate) struct TableSection {
     table: Arc<TableFile>,
     section: Section,
     block_bits: u32,
+    /// The bytes that a length counts.
+    length_unit: u64,
     shard_index_crc32: u32,
 }
 
@@ -61,26 +63,34 @@ impl TableFile {
         shard_index_crc32: u32,
     ) -> Option<TableSection> {
         let at = table.sections.binary_search_by_key(&shard, |section| section.shard).ok()?;
-        let block_bits = minishard_table::block_bits(spec.minishard_bits());
-        Some(TableSection { section: *table.sections.get(at)?, table: table.clone(), block_bits, shard_index_crc32 })
+        Some(TableSection {
+            section: *table.sections.get(at)?,
+            table: table.clone(),
+            block_bits: minishard_table::block_bits(spec.minishard_bits()),
+            length_unit: match spec.minishard_index_encoding() {
+                Encoding::Raw => ROW_LEN,
+                Encoding::Gzip => 1,
+            },
+            shard_index_crc32,
+        })
     }
 }
 
 impl TableSection {
-    pub(crate) fn packing(&self) -> Packing {
-        self.section.packing
-    }
-
-    /// Fills a block of minishards; whether the table has it, whole.
-    pub(crate) fn fill(&self, minishards: &Minishards, number: u64) -> bool {
-        let Some((start, len)) = self.section.block(number, self.block_bits) else { return false };
-        let range = start.checked_add(len as u64).map(|end| ByteRange { start, end });
-        let Some(Ok(bytes)) = range.map(|range| self.table.file.read(range, 1)) else { return false };
+    /// Where the indexes of a block of minishards lie, each empty without keys, `None` if the table does not state it.
+    /// `None` for all if the block is not as its checksum says.
+    pub(crate) fn block(&self, number: u64) -> Option<Vec<Option<RelativeRange>>> {
+        let (start, len) = self.section.block(number, self.block_bits)?;
+        let range = ByteRange { start, end: start.checked_add(len as u64)? };
+        let bytes = self.table.file.read(range, 1).ok()?;
         let place = BlockPlace { shard: self.section.shard, number, shard_index_crc32: self.shard_index_crc32 };
-        let block = Block::read(&bytes, place, self.section.packing);
-        block.is_some_and(|block| {
-            minishards.fill_from_table(number, block);
-            true
-        })
+        let packing = self.section.packing;
+        let block = Block::read(&bytes, place, packing)?;
+        let index_of = |in_block: usize| {
+            let line = block.line.at(in_block as u64, self.block_bits);
+            let IndexPlace { start, length } = packing.unpack(block.bits(in_block), line)?;
+            Some(RelativeRange { start, end: start.wrapping_add(length.wrapping_mul(self.length_unit)) })
+        };
+        Some((0..1 << self.block_bits).map(index_of).collect())
     }
 }

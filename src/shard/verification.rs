@@ -76,7 +76,7 @@ impl Verification {
     }
 
     /// Whether what was compared is remembered.
-    fn remembers(&self) -> bool {
+    pub(crate) fn remembers(&self) -> bool {
         self.reads == VerifyReads::Once
     }
 
