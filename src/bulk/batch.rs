@@ -262,6 +262,9 @@ impl Pair {
         let prefix_start = start + header_len;
         let end = prefix_start.saturating_add(to_usize(header.inline_len()));
         let value_start = prefix_start.saturating_add(to_usize(header.prefix_len)).min(end);
+        if end > bytes.len() {
+            return Err(Error::internal("a pair ends beyond its batch"));
+        }
         Ok(Pair { header, start, prefix_start, value_start, end })
     }
 

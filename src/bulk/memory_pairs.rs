@@ -91,16 +91,13 @@ impl SlicedBatch {
             let (key, bytes) = record?;
             let slice = slicing.slice_of(spec.place(key));
             records.push((slice, bytes));
-            if let Some(len) = lens.get_mut(slice) {
-                *len += bytes.len();
-            }
+            *lens.get_mut(slice).ok_or_else(no_slice)? += bytes.len();
         }
         let slices_per_piece = (slicing.count() / PIECES).max(1);
         let mut pieces = lens.chunks(slices_per_piece).map(Piece::new).collect::<Result<Vec<Piece>>>()?;
         for (slice, bytes) in records {
-            if let Some(piece) = pieces.get_mut(slice / slices_per_piece) {
-                piece.push(slice % slices_per_piece, bytes);
-            }
+            let piece = pieces.get_mut(slice / slices_per_piece).ok_or_else(no_slice)?;
+            piece.push(slice % slices_per_piece, bytes)?;
         }
         Ok(SlicedBatch { number: batch.number, pairs: batch.pairs(), slices_per_piece, pieces })
     }
@@ -115,17 +112,14 @@ impl SlicedBatch {
             let slice = slicing.slice_of(spec.place(key));
             unordered.push((slice, Entry { key, offset }));
             offset += bytes.len();
-            if let Some(len) = lens.get_mut(slice) {
-                *len += 1;
-            }
+            *lens.get_mut(slice).ok_or_else(no_slice)? += 1;
         }
         let mut ends = starts_of(&lens);
         let mut entries = vec![Entry::default(); unordered.len()];
         for (slice, entry) in unordered {
-            let at = ends.get_mut(slice).map(|end| std::mem::replace(end, *end + 1));
-            if let Some(place) = at.and_then(|at| entries.get_mut(at)) {
-                *place = entry;
-            }
+            let end = ends.get_mut(slice).ok_or_else(no_slice)?;
+            *entries.get_mut(*end).ok_or_else(no_slice)? = entry;
+            *end += 1;
         }
         let (number, pairs) = (batch.number, batch.pairs());
         let piece = Piece { bytes: batch.into_memory(), entries: Some(entries), ends };
@@ -136,6 +130,12 @@ impl SlicedBatch {
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
+}
+
+/// A pair that no slice has room for, though the slices were made for all pairs.
+#[cold]
+fn no_slice() -> Error {
+    Error::internal("a pair is of a slice that is not there")
 }
 
 /// Where slices of these lengths start.
@@ -155,12 +155,12 @@ impl Piece {
 
     /// Adds a pair to a slice.
     #[inline]
-    fn push(&mut self, slice: usize, record: &[u8]) {
-        let Some(end) = self.ends.get_mut(slice) else { return };
+    fn push(&mut self, slice: usize, record: &[u8]) -> Result<()> {
+        let end = self.ends.get_mut(slice).ok_or_else(no_slice)?;
         let start = std::mem::replace(end, *end + record.len());
-        if let Some(room) = self.bytes.bytes_mut().get_mut(start..*end) {
-            room.copy_from_slice(record);
-        }
+        let room = self.bytes.bytes_mut().get_mut(start..*end).ok_or_else(no_slice)?;
+        room.copy_from_slice(record);
+        Ok(())
     }
 
     fn is_empty(&self) -> bool {
@@ -169,17 +169,17 @@ impl Piece {
 
     /// Visits the pairs of a slice.
     #[inline]
-    fn visit(&self, slice: usize, mut visit: impl FnMut(Entry)) -> Result<()> {
-        let start = slice.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        let end = self.ends.get(slice).copied().unwrap_or(start);
+    fn visit(&self, slice: usize, mut visit: impl FnMut(Entry) -> Result<()>) -> Result<()> {
+        let start =
+            slice.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied()).ok_or_else(no_slice)?;
+        let end = *self.ends.get(slice).ok_or_else(no_slice)?;
         if let Some(entries) = &self.entries {
-            entries.get(start..end).unwrap_or_default().iter().for_each(|entry| visit(*entry));
-            return Ok(());
+            return entries.get(start..end).ok_or_else(no_slice)?.iter().try_for_each(|entry| visit(*entry));
         }
         let mut offset = start;
-        for record in Records::of(self.bytes.get(start..end).unwrap_or_default()) {
+        for record in Records::of(self.bytes.get(start..end).ok_or_else(no_slice)?) {
             let (key, bytes) = record?;
-            visit(Entry { key, offset });
+            visit(Entry { key, offset })?;
             offset += bytes.len();
         }
         Ok(())
@@ -231,11 +231,9 @@ impl MemoryPairs {
         number.ok_or_else(|| Error::internal("a pair is of a batch that is not there"))
     }
 
-    fn take(&self, number: usize) -> Vec<Piece> {
-        let pieces = self.pieces.get(number);
-        pieces
-            .map(|pieces| std::mem::take(&mut *pieces.lock().unwrap_or_else(PoisonError::into_inner)))
-            .unwrap_or_default()
+    fn take(&self, number: usize) -> Result<Vec<Piece>> {
+        let pieces = self.pieces.get(number).ok_or_else(no_slice)?;
+        Ok(std::mem::take(&mut *pieces.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -317,7 +315,7 @@ impl MemorySpan<'_> {
         let per_piece = self.pairs.slices_per_piece;
         let (number, slice) = (slice / per_piece, slice % per_piece);
         if slice == 0 {
-            let pieces = self.pairs.take(number);
+            let pieces = self.pairs.take(number)?;
             if pieces.iter().all(Piece::is_empty) {
                 self.slices.start += per_piece - 1;
                 self.sorted.clear();
@@ -337,8 +335,9 @@ impl MemorySpan<'_> {
         sorted.clear();
         for (source, piece) in self.held.sources() {
             piece.visit(slice, |Entry { key, offset }| {
-                let offset = u32::try_from(offset).unwrap_or(u32::MAX); // pieces are smaller
+                let offset = u32::try_from(offset).map_err(|_| Error::internal("a piece of 4 GiB"))?;
                 sorted.push(SortEntry { place: pairs.spec.place(key), key, source, offset });
+                Ok(())
             })?;
         }
         sorted.sort_unstable();

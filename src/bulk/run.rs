@@ -146,8 +146,7 @@ impl OpenRun<'_> {
 
     /// Reads some slices in blocks of `block` bytes, headers and values together.
     pub(crate) fn read(&self, slices: Range<usize>, block: usize) -> RunReader {
-        let start = self.slice_start(slices.start);
-        let end = self.slice_start(slices.end);
+        let (start, end) = (self.slice_start(slices.start), self.slice_start(slices.end));
         let (headers, values) = (end.header - start.header, end.value - start.value);
         let header_share = u128::from(headers) * block as u128 / u128::from((headers + values).max(1));
         let header_block = usize::try_from(header_share).unwrap_or(block).clamp(MIN_READ, MAX_READ);
@@ -161,6 +160,7 @@ impl OpenRun<'_> {
         }
     }
 
+    /// Where a slice starts; at the end, if there are no pairs in it or behind it.
     fn slice_start(&self, slice: usize) -> SliceStart {
         let end = SliceStart { header: self.run.headers_end, value: self.run.values_end };
         self.slices.get(slice).copied().unwrap_or(end)

@@ -12,7 +12,7 @@ use crate::bulk::run::{OpenRun, Run};
 use crate::bulk::slices::{Slicing, Span, place_bits};
 use crate::bulk::{Pairs, SortedPairs};
 use crate::disk;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::spec::ShardingSpec;
 
 /// The smallest block in which a source of a merge is read.
@@ -26,7 +26,8 @@ const MAX_RUNS: usize = 512;
 
 /// Open runs, each in the order of the specification at least part by part.
 pub(crate) struct RunPairs<'a> {
-    runs: Vec<OpenRun<'a>>,
+    /// Each with the bits of its number of parts.
+    runs: Vec<(OpenRun<'a>, u8)>,
     spec: ShardingSpec,
     on_duplicate: OnDuplicate,
     /// Bytes for what reads one span.
@@ -84,16 +85,18 @@ impl<'a> RunPairs<'a> {
         on_duplicate: OnDuplicate,
         memory: usize,
     ) -> Result<RunPairs<'a>> {
-        let runs = runs.iter().map(Run::open).collect::<Result<_>>()?;
+        let open = |run: &'a Run| {
+            let wrong = || Error::internal("a run that is merged is sorted otherwise");
+            let part_bits = part_bits(run.order(), &spec).ok_or_else(wrong)?;
+            Ok((run.open()?, part_bits))
+        };
+        let runs = runs.iter().map(open).collect::<Result<_>>()?;
         Ok(RunPairs { runs, spec, on_duplicate, memory })
     }
 
     /// Each run with its number of bits that make parts, and of those that make slices of a part.
     fn bits(&self) -> impl Iterator<Item = (&OpenRun<'a>, u8, u8)> {
-        self.runs.iter().map(|run| {
-            let part_bits = part_bits(run.order(), &self.spec).unwrap_or_default();
-            (run, part_bits, Slicing::of(run.order()).bits - part_bits)
-        })
+        self.runs.iter().map(|(run, part_bits)| (run, *part_bits, Slicing::of(run.order()).bits - part_bits))
     }
 }
 

@@ -276,6 +276,7 @@ impl ShardSections {
         for (pair, place) in pairs.iter().zip(&self.places) {
             self.body.zeros(place.padding)?;
             bytes.copy(pair, &mut self.body)?;
+            check_end(pair, place, &self.body)?;
             self.value_bytes += pair.stored_len;
         }
         Ok(())
@@ -337,6 +338,7 @@ impl ShardSections {
             row_cursors.write(&pair, &place, id, start)?;
             values.zeros(place.padding)?;
             bytes.copy(&pair, values)?;
+            check_end(&pair, &place, values)?;
             self.value_bytes += pair.stored_len;
         }
         self.builder = IndexBuilder::default();
@@ -494,6 +496,17 @@ impl RowCursors {
         let mut all = rows.into_iter().chain(checks.into_iter().flatten()).flatten();
         all.try_for_each(|mut row| row.finish().map(drop))
     }
+}
+
+/// Errors: `Internal` unless a value that was written ends where the index states it.
+#[inline]
+fn check_end(pair: &PairHeader, place: &Place, written: &Cursor) -> Result<()> {
+    let (stated, found) = (place.value.end, written.position());
+    if stated == found {
+        return Ok(());
+    }
+    let message = format!("expected the value to end at byte {stated} of the shard as its index states, found {found}");
+    Err(Error::internal(message).at_key(pair.key))
 }
 
 /// The check of what lies between a value and the one before it: padding, then the prefix.

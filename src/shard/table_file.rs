@@ -33,14 +33,15 @@ pub(crate) struct TableSection {
 
 impl TableFile {
     /// Opens the file of a generation as its shards are opened, and asks for the beginning. `None` if it is not as the
-    /// manifest states it, or cannot be read: no answer depends on it.
+    /// manifest states it, or cannot be read, for no answer depends on it; and for shards in memory, which have their shard
+    /// indexes there.
     pub(crate) fn open(directory: &Path, stated: &AuxiliaryRecord, shards: StorageKind) -> Option<TableFile> {
         let kind = match shards {
             StorageKind::Mapped { permission, max_maps, .. } => {
                 StorageKind::Mapped { permission, max_maps, access: Access::Normal }
             }
-            // read block by block: what is kept of it is the form in memory
-            StorageKind::Positioned | StorageKind::Heap => StorageKind::Positioned,
+            StorageKind::Positioned => StorageKind::Positioned,
+            StorageKind::Heap => return None,
         };
         let file = Storage::open(&directory.join(manifest::MINISHARDS), kind).ok()?;
         if file.len() != stated.bytes {

@@ -184,6 +184,8 @@ mod tests {
     use super::*;
     use crate::hash::HashFunction;
     use crate::layout::ValueAlignment;
+    use crate::shard::sections::PairBytes;
+    use crate::storage::Cursor;
 
     fn path(name: &str) -> std::path::PathBuf {
         std::env::temp_dir().join(format!("sharddb-writer-{}-{name}.shard", std::process::id()))
@@ -331,5 +333,45 @@ mod tests {
         drop(writer);
         assert!(!path.exists(), "an unfinished shard is removed");
         assert!(ShardWriter::create(&path, spec, ShardNumber(2), Layout::default()).is_err());
+    }
+
+    /// A source that gives fewer bytes than it said is found before anything is published.
+    #[test]
+    fn a_source_that_gives_too_few_bytes_is_an_internal_error() {
+        struct Short;
+        impl PairBytes for Short {
+            fn copy(&mut self, _: &PairHeader, to: &mut Cursor) -> Result<()> {
+                to.write(b"four")
+            }
+        }
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap();
+        let header = |key| PairHeader {
+            key,
+            prefix_len: 0,
+            stored_len: 5,
+            value_check: 0,
+            prefix_sum: 0,
+            batch: 0,
+            large: None,
+            source: 0,
+            skip: 0,
+        };
+        for large in [false, true] {
+            let path = path(&format!("short-{large}"));
+            let mut sections = ShardSections::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
+            let pairs = [header(3), header(9)];
+            let error = match large {
+                true => {
+                    let mut rows = pairs.iter().copied().map(Ok);
+                    let scratch = path.with_extension("scratch");
+                    sections.write_large_minishard(MinishardNumber(0), 2, &mut rows, &mut Short, &scratch)
+                }
+                false => sections.write_minishard(MinishardNumber(0), &pairs, &mut Short),
+            }
+            .unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal);
+            assert!(error.to_string().contains("key 3"), "{error}");
+            fs::remove_file(&path).unwrap();
+        }
     }
 }
