@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 REFERENCE = "lmdb"
 HIGHLIGHTED = "sharddb"
-ENGINES = ["sharddb", "sharddb-verify", "lmdb", "redb", "cdb64", "sqlite", "hashbrown", "files"]
+ENGINES = ["sharddb", "sharddb-never", "lmdb", "redb", "cdb64", "sqlite", "hashbrown", "files"]
 # name in the JSON, title of the panel
 WORKLOADS = [
     ("hit", "hit: keys known ahead"),
@@ -46,7 +46,7 @@ MARGIN = 20
 HEADER = 66
 
 # mid-tones, legible on white and on black
-COLOUR = {HIGHLIGHTED: "#d9480f", "sharddb-verify": "#e8926b", REFERENCE: "#868e96"}
+COLOUR = {HIGHLIGHTED: "#d9480f", "sharddb-never": "#e8926b", REFERENCE: "#868e96"}
 OTHER_COLOUR = "#74a0c8"
 TEXT_COLOUR = "#808890"
 

@@ -23,14 +23,6 @@ impl Arena {
         Ok(Arena { memory: Some(memory), len: 0 })
     }
 
-    /// Touches the first `len` bytes of new memory, so that whoever fills them need not wait for the system to clear them.
-    pub(crate) fn touch(&mut self, len: usize) {
-        const PAGE: usize = 4096;
-        let memory = self.memory.as_deref_mut().unwrap_or_default();
-        let first_bytes = memory.iter_mut().step_by(PAGE).take(len.div_ceil(PAGE));
-        first_bytes.for_each(|byte| *byte = 0);
-    }
-
     pub(crate) fn capacity(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.len())
     }
@@ -80,8 +72,6 @@ mod tests {
     #[test]
     fn takes_what_it_has_room_for_and_no_more() {
         let mut arena = Arena::with_capacity(5).unwrap();
-        arena.touch(3);
-        arena.touch(usize::MAX);
         arena.extend(3).unwrap().copy_from_slice(b"abc");
         assert!(arena.extend(3).is_none() && arena.extend(usize::MAX).is_none());
         arena.extend(2).unwrap().copy_from_slice(b"de");

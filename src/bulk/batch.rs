@@ -92,11 +92,6 @@ impl Batch {
         self.cost
     }
 
-    /// The bytes of all pairs with their headers.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// Adds a pair, whose prefix and value `fill` writes, all of them; nothing for a large pair.
     ///
     /// Errors: those of `fill`; `Internal` if there is no room, which a batch within its capacity has. If `fill` panics,

@@ -125,9 +125,8 @@ pub struct BulkLoader {
     encoded: Vec<Batch>,
     /// Batches that are being encoded.
     encoding: usize,
-    /// Memory for the next batches, new or of spilled ones, touched already, and for how many more it is on its way.
-    prepared: Vec<Arena>,
-    preparing: usize,
+    /// Memory of spilled batches, for the next ones.
+    spare: Vec<Arena>,
     seen: Seen,
     dropped: u64,
     /// An insertion failed or panicked, so that a pair may be missing or broken.
@@ -233,8 +232,7 @@ impl BulkLoader {
             next_number: 1,
             encoded: Vec::new(),
             encoding: 0,
-            prepared: Vec::new(),
-            preparing: 0,
+            spare: Vec::new(),
             seen: Seen::default(),
             dropped: 0,
             failed: false,
@@ -311,9 +309,7 @@ impl BulkLoader {
     #[inline]
     fn make_room_in_batch(&mut self, cost: usize) -> Result<()> {
         if self.batch.cost() + cost > self.budget.batch {
-            let len = self.batch.len();
             self.next_batch(cost)?;
-            self.prepare(len)?;
         }
         Ok(())
     }
@@ -325,22 +321,9 @@ impl BulkLoader {
         self.submit()?;
         let capacity = self.budget.batch.max(cost);
         self.make_room(capacity)?;
-        self.batch = Batch::new(self.next_number, self.prepared.pop().unwrap_or_default(), capacity)?;
+        self.batch = Batch::new(self.next_number, self.spare.pop().unwrap_or_default(), capacity)?;
         self.next_number += 1;
         Ok(())
-    }
-
-    /// Has threads make memory ready for the batches behind this one, if there may be so many. The system clears what a
-    /// process takes for the first time, and what it has to get from a host first is slow to come by.
-    fn prepare(&mut self, len: usize) -> Result<()> {
-        const AHEAD: usize = 2;
-        let ahead = self.preparing + self.prepared.len();
-        let with_one_more = self.in_use + (ahead + 2) * self.budget.batch;
-        if ahead >= AHEAD || with_one_more > self.budget.batches {
-            return Ok(());
-        }
-        self.preparing += 1;
-        self.workers.give(Task::Prepare { capacity: self.budget.batch, len })
     }
 
     /// Gives the batch at hand to the threads.
@@ -378,10 +361,6 @@ impl BulkLoader {
     /// Takes note of what a thread has done.
     fn take(&mut self, done: Done) {
         match done {
-            Done::Prepared(memory) => {
-                self.preparing -= 1;
-                self.prepared.push(memory);
-            }
             Done::Encoded { batch, seen, cost_before } => {
                 self.encoding -= 1;
                 self.in_use = self.in_use - cost_before + batch.cost();
@@ -391,7 +370,7 @@ impl BulkLoader {
             Done::Spilled { run, dropped, memory, cost_before } => {
                 self.in_use -= cost_before;
                 self.dropped += dropped;
-                self.prepared.extend(memory);
+                self.spare.extend(memory);
                 self.runs.push(run);
             }
             Done::Sliced(_) => {} // `write_from_memory` takes these itself
@@ -423,7 +402,7 @@ impl BulkLoader {
             return Err(Error::invalid_input(message));
         }
         self.submit()?;
-        while self.encoding + self.preparing > 0 {
+        while self.encoding > 0 {
             self.wait()?;
         }
         let spec = self.options.spec.unwrap_or_else(|| self.planned_spec());
@@ -437,7 +416,7 @@ impl BulkLoader {
     }
 
     fn write_from_memory(&mut self, spec: ShardingSpec, large: Option<&LargeBytes>) -> Result<Written> {
-        self.prepared.clear();
+        self.spare.clear();
         let batches = std::mem::take(&mut self.encoded);
         let count = batches.len();
         for batch in batches {
@@ -460,7 +439,7 @@ impl BulkLoader {
             self.spill()?;
         }
         self.wait_for_all()?;
-        self.prepared.clear();
+        self.spare.clear();
         self.sort_again(spec)?;
         let fan_in = FanIn::new(self.budget.merge);
         self.merge_levels(spec, fan_in)?;

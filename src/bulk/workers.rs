@@ -24,8 +24,6 @@ use crate::spec::{Encoding, ShardingSpec};
 
 /// What a thread is to do.
 pub(crate) enum Task {
-    /// Make memory of this capacity ready to be filled, so many bytes of it.
-    Prepare { capacity: usize, len: usize },
     /// Encode and check the pairs of a batch.
     Encode(Batch),
     /// Sort the pairs of batches and write them as a run.
@@ -40,7 +38,6 @@ pub(crate) enum Task {
 
 /// What a thread has done.
 pub(crate) enum Done {
-    Prepared(Arena),
     Encoded { batch: Batch, seen: Seen, cost_before: usize },
     Spilled { run: Run, dropped: u64, memory: Vec<Arena>, cost_before: usize },
     Sliced(SlicedBatch),
@@ -184,13 +181,6 @@ fn ended() -> Error {
 fn locked(stats: &Mutex<KeyStats>) -> std::sync::MutexGuard<'_, KeyStats> {
     stats.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-fn prepare(capacity: usize, len: usize) -> Result<Done> {
-    let mut memory = Batch::memory(capacity)?;
-    memory.touch(len);
-    Ok(Done::Prepared(memory))
-}
-
 /// The error that a panic in a thread of the loader becomes.
 #[cold]
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
@@ -222,7 +212,6 @@ impl Worker {
     /// Does a task; a panic is its error.
     fn perform(&self, task: Task) -> Result<Done> {
         let performed = catch_unwind(AssertUnwindSafe(|| match task {
-            Task::Prepare { capacity, len } => prepare(capacity, len),
             Task::Encode(batch) => self.encode(batch),
             Task::Spill { batches, order } => self.spill(batches, order),
             Task::Slice(batch, spec) => SlicedBatch::in_pieces(&batch, &spec).map(Done::Sliced),
@@ -282,13 +271,13 @@ mod tests {
             let mut workers = workers(threads);
             for _ in 0..5 {
                 workers.give(Task::Panic).unwrap();
-                workers.give(Task::Prepare { capacity: 5, len: 5 }).unwrap();
+                workers.give(Task::Encode(Batch::default())).unwrap();
             }
             assert_eq!(workers.under_way(), 10);
-            let (mut panics, mut prepared) = (0, 0);
+            let (mut panics, mut encoded) = (0, 0);
             while workers.under_way() > 0 {
                 match workers.wait() {
-                    Ok(Done::Prepared(_)) => prepared += 1,
+                    Ok(Done::Encoded { .. }) => encoded += 1,
                     Ok(_) => unreachable!("no such task was given"),
                     Err(error) => {
                         assert_eq!(error.kind(), ErrorKind::Internal);
@@ -297,7 +286,7 @@ mod tests {
                     }
                 }
             }
-            assert_eq!((panics, prepared), (5, 5), "{threads} threads");
+            assert_eq!((panics, encoded), (5, 5), "{threads} threads");
             assert!(workers.try_wait().unwrap().is_none());
         }
     }

@@ -16,8 +16,8 @@ Usage: cargo run --release -- [OPTIONS]
 
   --quick             One set (1Mx100), one load, without files, sharddb-ahead and sorted-load: about a minute
   --sets LIST         Sets of pairs, KEYSxVALUE_BYTES [default: 1Mx8,1Mx100,1Mx4096,1Mxlognormal,10Mx8,10Mx100]
-  --engines LIST      Of sharddb, sharddb-verify, sharddb-ahead, sharddb-unchecked, lmdb, redb, cdb64, sqlite,
-                      hashbrown, files; lmdb is always among them [default: all; files up to 1M keys]
+  --engines LIST      Of sharddb, sharddb-never, sharddb-always, sharddb-load, sharddb-ahead, sharddb-unchecked, lmdb,
+                      redb, cdb64, sqlite, hashbrown, files; lmdb is always among them [default: all; files up to 1M keys]
   --workloads LIST    Of sorted-load, open, hit, dependent, miss, zipf, batch, whole, scan, threads, service,
                       cold; loading pairs in no order is always among them [default: all]
   --rounds N          Rounds in which the engines take turns, at least 1 [default: 7]
@@ -25,7 +25,9 @@ Usage: cargo run --release -- [OPTIONS]
   --dir DIR           Where the databases go, in a directory a set, which is emptied [default: target/peers]
   --json FILE         Also writes the figures as JSON
   --keep              Leaves the databases where they are
-  --drop-caches       For `cold`, empties the page cache of the whole machine (root), not only that of the files
+  --restart           Measures what is warm as after a restart: empties the page cache of the files, then opens and warms
+                      each engine as its documentation advises
+  --drop-caches       Empties the page cache of the whole machine (root), not only that of the files
   --help              This text";
 
 const WORKLOADS: [&str; 12] =
@@ -40,6 +42,7 @@ pub struct Arguments {
     pub directory: PathBuf,
     pub json: Option<PathBuf>,
     pub keep: bool,
+    pub restart: bool,
     pub evict: Evict,
 }
 
@@ -60,6 +63,7 @@ impl Default for Arguments {
             directory: PathBuf::from("target/peers"),
             json: None,
             keep: false,
+            restart: false,
             evict: Evict::Files,
         }
     }
@@ -84,6 +88,7 @@ impl Arguments {
                 "--dir" => parsed.directory = PathBuf::from(value()?),
                 "--json" => parsed.json = Some(PathBuf::from(value()?)),
                 "--keep" => parsed.keep = true,
+                "--restart" => parsed.restart = true,
                 "--drop-caches" => parsed.evict = Evict::Machine,
                 "--help" | "-h" => return Ok(Request::Help),
                 _ => return Err(format!("expected an option, found {argument:?}; --help lists them").into()),

@@ -28,6 +28,9 @@ pub struct Peer {
     pub load: Load,
     /// `None` if only the files matter.
     pub open: Option<Open>,
+    /// Opens files that are not in memory and warms them, where the engine has a way of its own; else they are read front to
+    /// back before they are opened.
+    pub open_and_warm: Option<Open>,
     /// Sets with more keys are left out.
     pub max_keys: u64,
     /// Bytes of memory that it and its files take for a pair with a value of this length when all has been read, about:
@@ -40,7 +43,15 @@ pub struct Peer {
 impl Peer {
     /// One as most are; what is different is written out where the peer is.
     pub const fn new(name: &'static str, load: Load, open: Open) -> Peer {
-        Peer { name, load, open: Some(open), max_keys: u64::MAX, memory: compact, loads_once: false }
+        Peer {
+            name,
+            load,
+            open: Some(open),
+            open_and_warm: None,
+            max_keys: u64::MAX,
+            memory: compact,
+            loads_once: false,
+        }
     }
 }
 

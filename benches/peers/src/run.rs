@@ -15,6 +15,7 @@ use crate::process::mapped_under;
 use crate::reader::Result;
 use crate::report::{self, SetReport};
 use crate::slices::KINDS;
+use crate::workloads::cold::Evict;
 use crate::workloads::{cold, load, open, service, two_threads, warm};
 
 /// The part of the machine's memory that engines measured together may take.
@@ -71,7 +72,7 @@ fn run_group(arguments: &Arguments, data: &DataSet, peers: Vec<&Peer>) -> Result
     }
 
     progress("warm up");
-    let (opened, mapped) = open_warm(&bench)?;
+    let (opened, mapped) = open_warm(&bench, arguments.restart.then_some(arguments.evict))?;
     mapped.into_iter().for_each(&mut take);
     for kind in KINDS.into_iter().filter(|(name, _)| arguments.wants(name)) {
         progress(kind.0);
@@ -104,13 +105,17 @@ fn run_group(arguments: &Arguments, data: &DataSet, peers: Vec<&Peer>) -> Result
     Ok(measured)
 }
 
-/// Opens all, touches what will be read, and notes what is mapped.
-fn open_warm<'a>(bench: &Bench<'a>) -> Result<(Vec<Opened<'a>>, [Rounds; 2])> {
+/// Opens all, as after a restart if `restart` says how to empty the page cache; touches what will be read, and notes what is
+/// mapped.
+fn open_warm<'a>(bench: &Bench<'a>, restart: Option<Evict>) -> Result<(Vec<Opened<'a>>, [Rounds; 2])> {
     let mut resident = Rounds::new("mapped", Unit::Bytes);
     let mut huge = Rounds::new("mapped in huge pages", Unit::Bytes);
     let mut opened = Vec::new();
     for peer in bench.readable() {
-        opened.push(bench.open(peer)?);
+        opened.push(match restart {
+            Some(evict) => warm::open_after_restart(bench, peer, evict)?,
+            None => bench.open(peer)?,
+        });
         warm::warm_up(bench, &opened[opened.len() - 1..])?;
         let mapped = mapped_under(&bench.files_of(peer))?;
         resident.push(peer.name, mapped.resident as f64);
@@ -136,10 +141,9 @@ fn derived(measured: &[Measurement]) -> Vec<Measurement> {
         let (one, two) = (rounds("one thread (wall)", engine), rounds("two threads (wall)", engine));
         derived.extend(ratio("gets a second, two threads to one", engine, one, two));
     }
-    let (plain, verifying) = (sharddb::PEER.name, sharddb::VERIFYING.name);
+    let (once, never) = (sharddb::PEER.name, sharddb::NEVER.name);
     for (name, _) in KINDS {
-        let name_of_ratio = format!("{name}, verifying to plain");
-        derived.extend(ratio(&name_of_ratio, verifying, rounds(name, verifying), rounds(name, plain)));
+        derived.extend(ratio(&format!("{name}, once to never"), once, rounds(name, once), rounds(name, never)));
     }
     derived
 }

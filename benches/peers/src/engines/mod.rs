@@ -15,9 +15,11 @@ use crate::engine::Peer;
 pub const REFERENCE: &str = lmdb::PEER.name;
 
 /// All engines, in the order of the report.
-pub static PEERS: [Peer; 10] = [
+pub static PEERS: [Peer; 12] = [
     sharddb::PEER,
-    sharddb::VERIFYING,
+    sharddb::NEVER,
+    sharddb::ALWAYS,
+    sharddb::LOADED,
     sharddb::READING_AHEAD,
     sharddb::UNCHECKED,
     lmdb::PEER,

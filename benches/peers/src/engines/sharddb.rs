@@ -1,4 +1,4 @@
-//! ShardDb with its defaults: checks stored, not compared when reading; and with other options.
+//! ShardDb with its defaults, and with other options.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,11 +10,19 @@ use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-pub const PEER: Peer = Peer::new("sharddb", load, open);
+/// Each byte compared when it is first used.
+pub const PEER: Peer = Peer { open_and_warm: Some(open_populated), ..Peer::new("sharddb", load, open) };
 
-/// Every check compared on every read. On files of its own: what the one read would be in the processor's cache for
+/// Nothing compared.
+pub const NEVER: Peer =
+    Peer { open_and_warm: Some(open_never_populated), ..Peer::new("sharddb-never", load, open_never) };
+
+/// Everything compared at every read. On files of its own, as all of these: what the one read would be in the processor's cache for
 /// the other.
-pub const VERIFYING: Peer = Peer::new("sharddb-verify", load, open_verifying);
+pub const ALWAYS: Peer = Peer::new("sharddb-always", load, open_always);
+
+/// Read into memory.
+pub const LOADED: Peer = Peer { open_and_warm: Some(open_loaded), ..Peer::new("sharddb-load", load, open_loaded) };
 
 /// The shard indexes asked for when the files are opened, which pays when they are cold.
 pub const READING_AHEAD: Peer = Peer::new("sharddb-ahead", load, open_reading_ahead);
@@ -46,8 +54,24 @@ fn open(directory: &Path) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Opened(open_db(directory)?)))
 }
 
-fn open_verifying(directory: &Path) -> Result<Box<dyn Engine>> {
+fn open_populated(directory: &Path) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Opened(mapped(directory, OpenOptions::new().populate(true))?)))
+}
+
+fn open_never(directory: &Path) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Opened(mapped(directory, OpenOptions::new().verify_reads(VerifyReads::Never))?)))
+}
+
+fn open_never_populated(directory: &Path) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Opened(mapped(directory, OpenOptions::new().verify_reads(VerifyReads::Never).populate(true))?)))
+}
+
+fn open_always(directory: &Path) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Opened(mapped(directory, OpenOptions::new().verify_reads(VerifyReads::Always))?)))
+}
+
+fn open_loaded(directory: &Path) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Opened(OpenOptions::new().load(directory)?)))
 }
 
 fn open_reading_ahead(directory: &Path) -> Result<Box<dyn Engine>> {

@@ -68,7 +68,8 @@ fn run_cold<'a>(bench: &Bench<'a>, peer: &'a Peer, slice: &Slice, expected: u64)
     Ok(measured)
 }
 
-fn evict_files(bench: &Bench<'_>, peer: &Peer, evict: Evict) -> Result<()> {
+/// Empties the page cache.
+pub fn evict_files(bench: &Bench<'_>, peer: &Peer, evict: Evict) -> Result<()> {
     match evict {
         Evict::Files => {
             for file in files_under(&bench.files_of(peer))? {

@@ -1,14 +1,19 @@
 //! Slices of 200,000 operations from a warm cache: the engines take turns, so that what disturbs one disturbs all.
 
-use crate::bench::{Bench, Opened, rotated};
+use std::fs::File;
+use std::io;
+
+use crate::bench::{Bench, Opened, files_under, rotated};
 use crate::clock::on_cpu;
+use crate::engine::Peer;
 use crate::measurement::{Rounds, Unit};
 use crate::process::disk_reads;
 use crate::reader::Result;
 use crate::slices::{Kind, Slice};
+use crate::workloads::cold::{Evict, evict_files};
 
-/// So many gets touch nearly every page of a set that is larger, and all of one that is not.
-const WARM_UP: u64 = 2_500_000;
+/// So many gets touch every page of a set that is larger, and every key of one that is not.
+const WARM_UP: u64 = 20_000_000;
 
 /// Touches what will be read: maps have their pages, caches are filled.
 pub fn warm_up(bench: &Bench<'_>, opened: &[Opened<'_>]) -> Result<()> {
@@ -17,6 +22,19 @@ pub fn warm_up(bench: &Bench<'_>, opened: &[Opened<'_>]) -> Result<()> {
     let slice = Slice::Whole(data.keys().step_by(step).collect());
     let expected = bench.expected(&slice)?;
     opened.iter().try_for_each(|peer| peer.run(&slice, expected, |work| on_cpu(work)).map(drop))
+}
+
+/// Opens an engine whose files are not in memory, and warms it as its documentation advises: by a way of its own, else by reading
+/// the files front to back.
+pub fn open_after_restart<'a>(bench: &Bench<'a>, peer: &'a Peer, evict: Evict) -> Result<Opened<'a>> {
+    evict_files(bench, peer, evict)?;
+    if let Some(open) = peer.open_and_warm {
+        return Ok(Opened { peer, engine: open(&bench.files_of(peer))? });
+    }
+    for file in files_under(&bench.files_of(peer))? {
+        io::copy(&mut File::open(file)?, &mut io::sink())?;
+    }
+    bench.open(peer)
 }
 
 /// Nanoseconds of processor time an operation; and what came from the disk all the same, in bytes.
