@@ -39,7 +39,7 @@ install_tools || echo 'some tools could not be installed' >&2
 
 mkdir -p "$target"
 binaries=$target/hostile-binaries.json
-cargo test --workspace --features sharddb/failpoints --no-run --message-format=json >"$binaries"
+cargo test --workspace --no-run --message-format=json >"$binaries"
 
 namespace=()
 if unshare --mount --propagation private true 2>/dev/null; then

@@ -2,7 +2,8 @@
 //!
 //! Nothing here knows what a file is for, and nothing here reads: looking changes nothing, so the read path pays for no
 //! seam. What a crash or a full disk makes of these calls is tested by standing between them and the system: in the
-//! tests of this crate [`perform`] asks a recorder, which notes the operations below a directory, or fails one of them.
+//! tests of this crate [`perform`] asks a recorder, which notes the operations below a directory, fails one of them, or ends the
+//! process before one.
 
 #[cfg(test)]
 mod recorder;
@@ -16,7 +17,7 @@ use std::path::Path;
 #[cfg(test)]
 use self::recorder::perform;
 #[cfg(test)]
-pub(crate) use self::recorder::{Fault, Watch};
+pub(crate) use self::recorder::{END_BEFORE, Fault, Watch};
 #[cfg(test)]
 pub(crate) use self::replay::{Disk, Loss, Tree};
 

@@ -213,7 +213,6 @@
 //! - `blosc`: Blosc 1 chunks, decoded and encoded ([`container::blosc`]); part of the next two.
 //! - `bcolz`: bcolz arrays and tables, and bloscpack files, as a [`container`]: read, verified, written.
 //! - `zarr`: Zarr v3 arrays with shards as a [`container`]: read, verified, written.
-//! - `failpoints`: for this crate's own crash tests.
 //!
 //! # Quirks
 //!
@@ -233,13 +232,15 @@ extern crate self as sharddb; // for what the fuzz targets share with the unit t
 
 mod bulk;
 mod byte_range;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 pub mod container;
 #[cfg(test)]
 mod crash_tests;
 mod db;
 mod disk;
 mod error;
-mod failpoint;
 mod format;
 mod generation;
 mod get_many;
@@ -248,6 +249,8 @@ mod hash;
 mod info;
 mod iter;
 mod json;
+#[cfg(test)]
+mod kill_tests;
 mod layout;
 mod manifest;
 pub mod morton;
@@ -270,9 +273,6 @@ mod warm;
 pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
 pub use db::{Reader, ShardDb};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
-#[cfg(feature = "failpoints")]
-#[doc(hidden)]
-pub use failpoint::NAMES as FAILPOINTS;
 pub use hash::HashFunction;
 pub use iter::{Iter, Shards};
 pub use layout::{Layout, ValueAlignment};

@@ -21,7 +21,7 @@ pub(crate) mod fs;
 mod gc;
 mod generation_id;
 #[cfg(test)]
-#[cfg(all(unix, feature = "failpoints"))]
+#[cfg(unix)]
 mod kill_tests;
 mod lease;
 mod lock;

@@ -15,10 +15,6 @@
 #[path = "../../src/error.rs"]
 pub mod error;
 
-pub mod failpoint {
-    pub(crate) fn reach(_name: &'static str) {}
-}
-
 pub mod manifest {
     pub(crate) const FILE_NAME: &str = "manifest.json";
 }

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::failpoint;
 use crate::format::checks;
 use crate::format::encoding::GzipEncoder;
 use crate::shard::PairHeader;
@@ -88,7 +87,6 @@ impl LargePairs {
     /// Writes what is buffered, so that everything can be read back.
     pub(crate) fn finish(mut self) -> Result<LargeBytes> {
         self.cursor.finish()?;
-        failpoint::reach("bulk: after large pairs");
         Ok(LargeBytes { path: self.path, file: self.file })
     }
 }

@@ -48,7 +48,6 @@ use crate::bulk::shards::{ShardIndexes, ShardsJob, Written};
 use crate::bulk::slices::Span;
 use crate::bulk::workers::{Done, Task, Workers};
 use crate::error::{Error, Result};
-use crate::failpoint;
 use crate::info::Info;
 use crate::layout::Layout;
 use crate::manifest::{Manifest, ShardRecord};
@@ -548,7 +547,6 @@ impl BulkLoader {
         let layout = self.layout();
         let info = Info::compose(self.options.info.as_deref(), &spec, &layout)?;
         let table = minishard_table::write(self.pending.path(), spec, summaries)?;
-        failpoint::reach("bulk: after minishard table");
         let sum = |of: fn(&ShardSummary) -> u64| summaries.iter().map(of).sum();
         let manifest = Manifest {
             sharding: spec,

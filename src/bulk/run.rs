@@ -24,7 +24,6 @@ use crate::bulk::slices::Slicing;
 use crate::bulk::{SortedPairs, record};
 use crate::disk;
 use crate::error::{Error, Result};
-use crate::failpoint;
 use crate::shard::{PairBytes, PairHeader};
 use crate::spec::ShardingSpec;
 use crate::storage::{BlockReader, Cursor, create_new};
@@ -254,7 +253,6 @@ impl RunWriter {
         }
         self.headers.finish()?;
         self.values.finish()?;
-        failpoint::reach("bulk: after run");
         let headers_end = self.headers.position();
         let RunWriter { path, order, numbered, slices, values_start, .. } = self;
         Ok(Run { path, order, numbered, headers_end, values_start, values_end, slices: slices.len() })

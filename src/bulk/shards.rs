@@ -15,7 +15,6 @@ use crate::bulk::workers::panicked;
 use crate::bulk::{Pairs, SortedPairs, record};
 use crate::disk;
 use crate::error::{Error, Result};
-use crate::failpoint;
 use crate::layout::Layout;
 use crate::shard::{PairBytes, PairHeader, ShardSections, ShardSummary};
 use crate::spec::{Location, ShardNumber, ShardingSpec};
@@ -108,7 +107,6 @@ impl ShardsJob<'_> {
         }
         all.shards.sort_unstable_by_key(|shard| shard.number);
         synced?;
-        failpoint::reach("bulk: after shard syncs");
         Ok(all)
     }
 
@@ -272,7 +270,6 @@ impl ShardsWriter<'_> {
     fn finish_shard(&mut self) -> Result<()> {
         let Some(mut shard) = self.current.take() else { return Ok(()) };
         self.written.push(shard.finish()?);
-        failpoint::reach("bulk: after shard");
         self.syncer.sync(shard.file(), shard.path())
     }
 }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::Operation;
 
@@ -83,8 +84,23 @@ impl Drop for Watch {
     }
 }
 
+/// In the environment of a process: it ends before its change of this number, counted from 0.
+pub(crate) const END_BEFORE: &str = "SHARDDB_TEST_END_BEFORE";
+
+/// Ends the process as SIGKILL would, without destructors and flushes, where it was told to.
+fn end_if_told() {
+    static END: LazyLock<Option<usize>> = LazyLock::new(|| std::env::var(END_BEFORE).ok()?.parse().ok());
+    static REACHED: AtomicUsize = AtomicUsize::new(0);
+    if let Some(end) = *END
+        && REACHED.fetch_add(1, Ordering::Relaxed) == end
+    {
+        std::process::abort();
+    }
+}
+
 /// Makes the change and notes it, or does not.
 pub(super) fn perform<T>(operation: Operation<'_>, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    end_if_told();
     let Some((root, notes)) = watcher_of(operation.path()) else { return call() };
     let mut notes = lock(&notes); // until it is made, so that steps are noted in their order
     if let Some(error) = notes.fault_of(&operation) {

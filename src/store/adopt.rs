@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::failpoint;
 use crate::info;
 use crate::json;
 use crate::manifest::{self, AuxiliaryRecord, Manifest, ShardRecord};
@@ -55,7 +54,6 @@ impl Foreign {
             let path = self.path_of(shard);
             let to = pending.path().join(self.name_of(shard));
             check(shard, fs::copy_new(&path, &to, &self.cancel)?, &path)?;
-            failpoint::reach("adopt: after shard");
         }
         for file in &self.manifest.auxiliary {
             let path = self.directory.join(&file.name);
@@ -78,7 +76,6 @@ impl Foreign {
             let path = self.directory.join(&file.name);
             check_auxiliary(file, fs::checksum(&path, &self.cancel)?, &path)?;
         }
-        failpoint::reach("adopt: after verification");
         self.complete()?;
         let published = publish::install(store, &mut *lock.turn()?, &self.directory); // and unlocked again
         match published {

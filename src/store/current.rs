@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::failpoint;
 use crate::store::generation_id::GenerationId;
 use crate::store::{fs, scratch};
 
@@ -32,12 +31,10 @@ pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
 pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
     let before = read(store);
     replace(store, id)?;
-    failpoint::reach("current: after rename");
     if let Err(error) = fs::fsync_dir(store) {
         _ = before.and_then(|before| restore(store, before)); // what was corrupt is not brought back
         return Err(error);
     }
-    failpoint::reach("current: after store sync");
     Ok(())
 }
 
@@ -45,7 +42,6 @@ fn replace(store: &Path, id: GenerationId) -> Result<()> {
     let temporary = store.join(scratch::TEMPORARY_LINK);
     scratch::remove_native(&temporary)?; // of a swap that failed
     fs::write_link(Path::new(&id.to_string()), &temporary)?;
-    failpoint::reach("current: after temporary link");
     fs::rename(&temporary, &store.join(FILE_NAME))
 }
 

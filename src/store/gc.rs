@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::failpoint;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::{current, fs, generations, is_complete, scratch};
@@ -84,15 +83,11 @@ fn remove(store: &Path, id: GenerationId) -> Result<bool> {
     scratch::check_generation(&generation)?;
     let Some(claim) = Claim::acquire(&generation)? else { return Ok(false) };
     scratch::remove_native(&doomed)?; // else a rename could replace what is in the way
-    failpoint::reach("gc: after lease lock");
     // Windows renames no directory while a file in it is open, be it a reader's or this one
     let claim = (!cfg!(windows)).then_some(claim);
     fs::rename(&generation, &doomed)?;
-    failpoint::reach("gc: after rename away");
     fs::fsync_dir(store)?; // else a crash could bring the name back for a directory that has lost files
-    failpoint::reach("gc: after store sync");
     fs::remove(&doomed)?;
-    failpoint::reach("gc: after removal");
     drop(claim);
     Ok(true)
 }

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::failpoint;
 use crate::manifest::{self, Manifest};
 use crate::process::Owner;
 use crate::store::generation_id::GenerationId;
@@ -70,11 +69,9 @@ impl PendingGeneration {
     pub(super) fn begin(store: &Path, lock: &SharedLock, temp_root: Option<&Path>) -> Result<PendingGeneration> {
         check_room(store, lock)?; // not only after hours of loading
         let path = scratch::create(store)?;
-        failpoint::reach("begin: after temporary directory");
         let (store, lock) = (store.to_path_buf(), lock.clone());
         let mut pending = PendingGeneration { store, lock, path, spill_dir: PathBuf::new() };
         pending.spill_dir = scratch::create_spill(&pending.path, temp_root)?;
-        failpoint::reach("begin: after spill directory");
         Ok(pending)
     }
 
@@ -103,25 +100,19 @@ impl PendingGeneration {
     pub(super) fn publish_text(self, info: &[u8], manifest: &Manifest, text: &[u8]) -> Result<GenerationId> {
         drop(self.lock.turn()?); // a forked child changes nothing
         scratch::remove_spill(&self.path)?;
-        failpoint::reach("publish: after removing spills");
         manifest.check_info(info)?;
         check_len(text)?;
         check_files(&self.path, manifest)?;
         fs::write_new(&self.path.join(INFO), info)?;
-        failpoint::reach("publish: after info");
         fs::write_new(&self.path.join(lease::FILE_NAME), b"")?;
-        failpoint::reach("publish: after lease");
         for file in &manifest.auxiliary {
             fs::set_read_only(&self.path.join(&file.name))?;
         }
         for shard in &manifest.shards {
             fs::set_read_only(&self.path.join(manifest.sharding.shard_file_name(shard.number)))?;
         }
-        failpoint::reach("publish: after read-only");
         fs::write_new(&self.path.join(manifest::FILE_NAME), text)?;
-        failpoint::reach("publish: after manifest");
         fs::fsync_dir(&self.path)?;
-        failpoint::reach("publish: after directory sync");
         install(&self.store, &mut *self.lock.turn()?, &self.path)
     }
 }
@@ -150,9 +141,7 @@ pub(super) fn check_room(store: &Path, lock: &SharedLock) -> Result<()> {
 pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result<GenerationId> {
     let id = next_id(store, lock)?;
     lock.set_last(id)?;
-    failpoint::reach("publish: after number");
     fs::rename(directory, &store.join(id.to_string()))?;
-    failpoint::reach("publish: after rename to generation");
     if let Err(error) = make_current(store, id) {
         _ = withdraw(store, id, directory);
         return Err(error);
@@ -162,7 +151,6 @@ pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result
 
 fn make_current(store: &Path, id: GenerationId) -> Result<()> {
     fs::fsync_dir(store)?; // `current` must not survive a crash that takes what it names
-    failpoint::reach("publish: after store sync");
     current::swap(store, id)
 }
 

@@ -7,7 +7,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::failpoint;
 use crate::store::contents::{self, is_lowercase_hex};
 use crate::store::generation_id::GenerationId;
 use crate::store::{fs, lock};
@@ -168,7 +167,6 @@ pub(super) fn clear(store: &Path) -> Result<()> {
     if !names.is_empty() && fs::fsync_dir(store).is_ok() {
         names.iter().for_each(|name| _ = remove(&store.join(name)));
     }
-    failpoint::reach("begin: after clearing");
     Ok(())
 }
 

@@ -138,7 +138,9 @@ impl Scratch {
     pub(crate) fn new() -> Scratch {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let parent = std::env::var_os("TMPDIR").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let parent = std::env::var_os("TMPDIR").map(PathBuf::from);
+        let parent =
+            parent.or_else(|| option_env!("CARGO_TARGET_TMPDIR").map(PathBuf::from)).unwrap_or_else(std::env::temp_dir);
         let path = Path::new(&parent).join(format!("{}-{number}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();

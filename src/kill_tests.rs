@@ -4,21 +4,20 @@
 //! Killed processes lose nothing that they gave to the operating system; what a power cut takes is another matter,
 //! which the order of syncs settles.
 
-#![cfg(all(unix, feature = "failpoints"))]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![cfg(unix)]
 
-mod common;
-
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::children::{child, child_directory};
-use common::generations::{self as generation, id, names, publish, stated_label};
-use common::{Scratch, Storage, xorshift};
-use sharddb::{FAILPOINTS, OnDuplicate, OpenOptions, Published, Store, VerifyReads};
+use crate::common::children::{child, child_directory};
+use crate::common::generations::{self as generation, id, names, publish, stated_label};
+use crate::common::{Scratch, Storage, xorshift};
+use crate::disk::END_BEFORE;
+use crate::{OnDuplicate, OpenOptions, Published, Store, VerifyReads};
 
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
@@ -111,63 +110,50 @@ fn build(directory: &Path, label: u64, spilling: bool) -> Published {
     loader.finish().unwrap()
 }
 
-/// The failpoints of a build that spills.
-const SPILLING: [&str; 2] = ["bulk: after run", "bulk: after large pairs"];
-
-/// The failpoints that a child comes by, and the generation that is current there, where it is the same each time.
-fn failpoints(spilling: bool) -> impl Iterator<Item = (&'static str, Option<u64>)> {
-    let mut names: Vec<_> = FAILPOINTS.into_iter().collect();
-    names.retain(|name| !name.starts_with("adopt") && (spilling || !SPILLING.contains(name)));
-    names.into_iter().map(|name| match name.split_once(':') {
-        Some(("bulk" | "publish", _)) => (name, Some(1)),
-        Some(("gc", _)) => (name, Some(2)),
-        _ => (name, None),
-    })
-}
-
 #[test]
-fn killed_at_any_failpoint_of_a_build_from_memory() {
+fn killed_before_any_change_of_a_build_from_memory() {
     for label in [2, 4] {
-        kill_at_every_failpoint("child_builds_from_memory", label, false);
+        kill_before_every_change("kill_tests::child_builds_from_memory", label);
     }
 }
 
 #[test]
-fn killed_at_any_failpoint_of_a_build_that_spilled() {
-    kill_at_every_failpoint("child_builds_from_spills", 5, true);
+fn killed_before_any_change_of_a_build_that_spilled() {
+    kill_before_every_change("kill_tests::child_builds_from_spills", 5);
 }
 
-fn kill_at_every_failpoint(test: &str, label: u64, spilling: bool) {
-    for (failpoint, expected) in failpoints(spilling) {
-        let died = (1..).take_while(|nth| {
-            let scene = Scene::new();
-            let status = run_to(&scene, test, label, &format!("{failpoint}:{nth}"));
-            assert!(status.success() || status.signal() == Some(SIGABRT), "{failpoint}: {status}");
-            let current = Store::open(scene.store()).unwrap().current().unwrap().unwrap().get();
-            assert_eq!(scene.check_current(), if current == 1 { 1 } else { label }, "{failpoint}:{nth}");
-            assert!(status.success() || expected.is_none_or(|expected| expected == current), "{failpoint}:{nth}");
-            scene.check_all();
-            scene.check_next_build(3);
-            !status.success()
-        });
-        assert!(died.count() > 0, "{failpoint} is never reached");
-    }
+/// The child builds, rolls back, goes forward again and collects.
+fn kill_before_every_change(test: &str, label: u64) {
+    let mut current_before = BTreeSet::new();
+    let died = (0..).take_while(|nth| {
+        let scene = Scene::new();
+        let status = run_to(&scene, test, label, *nth);
+        assert!(status.success() || status.signal() == Some(SIGABRT), "change {nth}: {status}");
+        let current = Store::open(scene.store()).unwrap().current().unwrap().unwrap().get();
+        current_before.insert(current);
+        assert_eq!(scene.check_current(), if current == 1 { 1 } else { label }, "change {nth}");
+        scene.check_all();
+        scene.check_next_build(3);
+        !status.success()
+    });
+    assert!(died.count() > 20, "a build, a rollback, a collection");
+    assert_eq!(current_before, BTreeSet::from([1, 2]), "the one before the build and the one of the build");
 }
 
-fn run_to(scene: &Scene, test: &str, label: u64, failpoint: &str) -> ExitStatus {
+fn run_to(scene: &Scene, test: &str, label: u64, nth: usize) -> ExitStatus {
     let mut child = child(test, scene.directory.path());
-    child.env("SHARDDB_FAILPOINT", failpoint).env("SHARDDB_TEST_LABEL", label.to_string());
+    child.env(END_BEFORE, nth.to_string()).env("SHARDDB_TEST_LABEL", label.to_string());
     child.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap()
 }
 
 #[test]
-#[ignore = "the process that killed_at_any_failpoint_of_a_build_from_memory kills"]
+#[ignore = "the process that killed_before_any_change_of_a_build_from_memory kills"]
 fn child_builds_from_memory() {
     child_builds(false);
 }
 
 #[test]
-#[ignore = "the process that killed_at_any_failpoint_of_a_build_that_spilled kills"]
+#[ignore = "the process that killed_before_any_change_of_a_build_that_spilled kills"]
 fn child_builds_from_spills() {
     child_builds(true);
 }
@@ -209,7 +195,7 @@ fn killed_at_any_moment() {
 
 /// Kills a child that builds on and on; the last number that it knew to be published.
 fn kill_after(scene: &Scene, first_label: u64, delay: Duration) -> u64 {
-    let mut child = child("child_builds_on_and_on", scene.directory.path());
+    let mut child = child("kill_tests::child_builds_on_and_on", scene.directory.path());
     child.env("SHARDDB_TEST_LABEL", first_label.to_string());
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
