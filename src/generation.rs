@@ -85,8 +85,10 @@ impl Generation {
             Some(manifest) => slots_of(manifest),
             None => list_shards(&shards_directory, &info.spec)?,
         };
-        let stated = manifest.as_ref().and_then(|manifest| manifest.auxiliary(manifest::MINISHARDS));
-        let table = stated.and_then(|stated| TableFile::open(directory, stated, options.storage));
+        let table = manifest.as_ref().and_then(|manifest| {
+            let stated = manifest.auxiliary(manifest::MINISHARDS)?;
+            TableFile::open(directory, stated, manifest.shards.len(), options.storage)
+        });
         let generation = Generation {
             directory: directory.to_path_buf(),
             table: table.map(Arc::new),

@@ -1,8 +1,8 @@
 //! ShardDb: an embedded, read-only `u64 -> bytes` key-value engine whose files are the Neuroglancer precomputed
 //! *sharded* format (`neuroglancer_uint64_sharded_v1`).
 //!
-//! A database is a directory of shards, built once by a bulk loader and read in place: mapped, a lookup costs about two
-//! cache misses and copies nothing. New data comes as a whole new generation that is swapped in atomically under running readers.
+//! A database is a directory of shards, built once by a bulk loader and read in place: mapped, a lookup waits for memory
+//! about once and copies nothing. New data comes as a whole new generation that is swapped in atomically under running readers.
 //! Every database is at the same time a data set that TensorStore, CloudVolume and Neuroglancer read, and theirs open
 //! as databases.
 //!
@@ -204,8 +204,10 @@
 //! | a server that must survive a bad sector | [`ShardDb::open_pread`] or [`ShardDb::load`] | an I/O error on a map is SIGBUS |
 //! | data that is read into memory once | [`ShardDb::load`] | borrowed values without a promise |
 //!
-//! For mapped data that fits into memory, [`OpenOptions::populate`] reads a shard whole at its first touch. For data that
-//! does not, [`OpenOptions::read_ahead_index`] asks for the shard indexes when a generation is opened.
+//! For mapped data that fits into memory, [`OpenOptions::populate`] reads a shard whole at its first touch, and
+//! [`Snapshot::warm`] all of them in the background. For data that
+//! does not, and has no minishard table, [`OpenOptions::read_ahead_index`] asks for the shard indexes when a generation is
+//! opened.
 //!
 //! # Features
 //!

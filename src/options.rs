@@ -104,7 +104,8 @@ impl OpenOptions {
     /// Default: false.
     ///
     /// For data that fits into memory: the pages are read front to back, when the shard is opened and not as lookups
-    /// happen to need them. A refresh takes it before the swap.
+    /// happen to need them; in huge pages, where Linux and the file system have them and the pages are not in memory yet. A
+    /// refresh takes it before the swap. [`Snapshot::warm`](crate::Snapshot::warm) does the same in the background.
     pub fn populate(&mut self, populate: bool) -> &mut OpenOptions {
         self.populate = populate;
         self
@@ -113,8 +114,9 @@ impl OpenOptions {
     /// Whether all shards are opened, and the shard indexes of mapped ones asked for, when a generation is opened.
     /// Default: false.
     ///
-    /// For data that does not fit into memory: 16 bytes a minishard, which are 2 to 4 bytes a key where a minishard
-    /// holds 4 to 8. Once they have come, a lookup finds its minishard without the disk. Opening does not wait for them.
+    /// For data that does not fit into memory and has no minishard table, such as that of others: 16 bytes a minishard, which
+    /// are 2 to 4 bytes a key where a minishard holds 4 to 8. Once they have come, a lookup finds its minishard without the
+    /// disk. Opening does not wait for them. With a table nothing is asked for.
     pub fn read_ahead_index(&mut self, read_ahead: bool) -> &mut OpenOptions {
         self.read_ahead_index = read_ahead;
         self

@@ -17,7 +17,7 @@ use crate::store::{GenerationId, Lease};
 /// Cheap to clone, `Send + Sync + 'static`. All reads through one snapshot see the same generation, whatever is
 /// published meanwhile; its maps and its disk stay in use until the last clone is gone.
 ///
-/// The read path is short: hash the key, find the shard, find the minishard in the shard index, find the key
+/// The read path is short: hash the key, find the shard, find the minishard in the minishard table, find the key
 /// in the minishard index, give the value. With raw encodings and a mapped file nothing is allocated or copied.
 #[derive(Clone)]
 pub struct Snapshot {
@@ -28,8 +28,9 @@ impl Snapshot {
     /// The value of a key; `Ok(None)` if it is not there, an empty value if it is there with zero bytes.
     ///
     /// Borrowed from the map or the memory when stored raw, decoded when stored as gzip, read with positioned
-    /// reads. Cost for raw values in small minishards (the `local` profile): two cache misses, one after the other; at the same
-    /// time once lookups have come by and the place is remembered, which takes one to five bytes a minishard.
+    /// reads. Cost for raw values in small minishards (the `local` profile): one wait for memory, for index and value
+    /// together; 3.5 bytes of memory for each minishard that lookups have come by. The first use of a minishard of ours compares
+    /// it with its checks.
     ///
     /// Errors: `Corrupt`, `TooLarge`, `Io`, `GenerationGone`; never a wrong value, as far as docs/trust.md says.
     ///

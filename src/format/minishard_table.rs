@@ -188,12 +188,12 @@ pub(crate) fn head_len(sections: usize) -> usize {
     HEADER_LEN + SECTION_LEN * sections + CRC_LEN
 }
 
-/// The length of header and section table by the first bytes of a file; `None` if that is not such a file.
-pub(crate) fn stated_head_len(header: &[u8; HEADER_LEN], file_len: u64) -> Option<usize> {
+/// The length of header and section table by the first bytes of a file; `None` if that is not such a file, or has more sections
+/// than `most`.
+pub(crate) fn stated_head_len(header: &[u8; HEADER_LEN], most: usize) -> Option<usize> {
     let (magic, sections) = header.split_first_chunk::<8>()?;
-    let sections = u64::from_le_bytes(*sections.first_chunk()?);
-    let is_possible = *magic == MAGIC && sections <= file_len / SECTION_LEN as u64;
-    is_possible.then(|| head_len(usize::try_from(sections).unwrap_or(usize::MAX)))
+    let sections = usize::try_from(u64::from_le_bytes(*sections.first_chunk()?)).ok()?;
+    (*magic == MAGIC && sections <= most).then(|| head_len(sections))
 }
 
 /// The section table, ascending; `None` if it is not as its checksum says.
@@ -373,7 +373,7 @@ mod tests {
     fn golden_bytes_both_ways() {
         let (head, block) = (bytes(HEAD), bytes(BLOCK));
         assert_eq!(encode_head(&[golden()]), head);
-        assert_eq!(stated_head_len(head.first_chunk().unwrap(), 88), Some(60));
+        assert_eq!(stated_head_len(head.first_chunk().unwrap(), 1), Some(60));
         assert_eq!(read_head(&head), Some(vec![golden()]));
 
         let to_write = BlockToWrite { starts: &STARTS, lengths: &LENGTHS };
@@ -420,10 +420,10 @@ mod tests {
             let bytes = [&magic[..], &sections.to_le_bytes()].concat();
             *bytes.first_chunk::<16>().unwrap()
         };
-        assert_eq!(stated_head_len(&header(&MAGIC, 1), 39), None, "more sections than the file has room for");
-        assert_eq!(stated_head_len(&header(&MAGIC, u64::MAX), u64::MAX), None);
-        assert_eq!(stated_head_len(&header(b"minishdt", 0), 100), None);
-        assert_eq!(stated_head_len(&header(&MAGIC, 0), 20), Some(20));
+        assert_eq!(stated_head_len(&header(&MAGIC, 3), 2), None, "more sections than shards");
+        assert_eq!(stated_head_len(&header(&MAGIC, u64::MAX), 2), None);
+        assert_eq!(stated_head_len(&header(b"minishdt", 0), 2), None);
+        assert_eq!(stated_head_len(&header(&MAGIC, 0), 0), Some(20));
     }
 
     #[test]

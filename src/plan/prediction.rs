@@ -41,10 +41,10 @@ pub struct Prediction {
 /// A `get` from this machine, for a key that is there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocalGet {
-    /// Memory accesses that wait for the one before, when warm: 2 where the minishard index is scanned in front
-    /// of its values, else 3.
+    /// Memory accesses that wait for the one before, when warm, for a reader that begins with the shard index: 2 where the
+    /// minishard index is scanned in front of its values, else 3. With a minishard table one less.
     pub cache_misses: u32,
-    /// Pages of 4 KiB read when cold.
+    /// Pages of 4 KiB read when cold, by such a reader; with a minishard table one less.
     pub pages: f64,
     /// Bytes of indexes and value.
     pub bytes: f64,

@@ -238,8 +238,11 @@ impl ShardReader {
 
     /// The entry of the shard index that a lookup in this minishard will read: none where the minishard table knows better.
     pub(crate) fn wanted_entry(&self, number: MinishardNumber) -> Option<ByteRange> {
-        let is_settled = self.minishards.is_settled(number) || self.fill_from_table(number);
-        let is_known = is_settled && self.minishards.get(number).is_some();
+        if !self.minishards.is_settled(number) {
+            self.fill_from_table(number);
+        }
+        let block = || self.stated.table.as_ref()?.block(number.0 >> BLOCK_BITS);
+        let is_known = self.minishards.get(number).is_some() || block().is_some();
         (!is_known).then(|| ShardIndexEntry::position(number))
     }
 

@@ -196,8 +196,11 @@ impl ShardReader {
         self.files.all().for_each(|storage| storage.populate(goes_on));
     }
 
-    /// Asks the system for the whole shard index.
+    /// Asks the system for the whole shard index, where lookups read it.
     pub(crate) fn will_need_shard_index(&self) {
+        if self.stated.table.is_some() {
+            return;
+        }
         self.files.shard_index.will_need(ByteRange { start: 0, end: self.spec.shard_index_len() });
     }
 

@@ -35,7 +35,14 @@ impl TableFile {
     /// Opens the file of a generation as its shards are opened, and asks for the beginning. `None` if it is not as the
     /// manifest states it, or cannot be read, for no answer depends on it; and for shards in memory, which have their shard
     /// indexes there.
-    pub(crate) fn open(directory: &Path, stated: &AuxiliaryRecord, shards: StorageKind) -> Option<TableFile> {
+    ///
+    /// A table of more than `most_sections`, one for each shard of the manifest, is none.
+    pub(crate) fn open(
+        directory: &Path,
+        stated: &AuxiliaryRecord,
+        most_sections: usize,
+        shards: StorageKind,
+    ) -> Option<TableFile> {
         let kind = match shards {
             StorageKind::Mapped { permission, max_maps, .. } => {
                 StorageKind::Mapped { permission, max_maps, access: Access::Normal }
@@ -49,8 +56,8 @@ impl TableFile {
         }
         file.will_need(ByteRange { start: 0, end: ASKED_AT_OPEN });
         let header = file.read(ByteRange { start: 0, end: 16.min(file.len()) }, 1).ok()?;
-        let head_len = minishard_table::stated_head_len(header.first_chunk()?, file.len())? as u64;
-        let head = file.read(ByteRange { start: 0, end: Some(head_len).filter(|len| *len <= file.len())? }, 1).ok()?;
+        let head_len = minishard_table::stated_head_len(header.first_chunk()?, most_sections)? as u64;
+        let head = file.read(ByteRange { start: 0, end: head_len }, 1).ok()?;
         let sections = minishard_table::read_head(&head)?.into();
         drop((header, head));
         Some(TableFile { file, sections })
