@@ -23,15 +23,21 @@ impl Template {
     pub fn all() -> Vec<Template> {
         use Encoding::{Gzip, Raw};
         vec![
-            Template::new(1, Raw, Raw, false, ValueAlignment::One),
-            Template::new(1, Gzip, Raw, true, ValueAlignment::Eight),
-            Template::new(1, Raw, Gzip, true, ValueAlignment::One),
-            Template::new(1, Gzip, Gzip, false, ValueAlignment::Sixteen),
-            Template::new(9, Raw, Raw, false, ValueAlignment::One),
+            Template::new((1, 10), Raw, Raw, false, ValueAlignment::One),
+            Template::new((1, 10), Gzip, Raw, true, ValueAlignment::Eight),
+            Template::new((1, 10), Raw, Gzip, true, ValueAlignment::One),
+            Template::new((1, 10), Gzip, Gzip, false, ValueAlignment::Sixteen),
+            Template::new((9, 60), Raw, Raw, false, ValueAlignment::One),
         ]
     }
 
-    fn new(minishard_bits: u8, index: Encoding, data: Encoding, prefixes: bool, alignment: ValueAlignment) -> Template {
+    fn new(
+        (minishard_bits, keys): (u8, u8),
+        index: Encoding,
+        data: Encoding,
+        prefixes: bool,
+        alignment: ValueAlignment,
+    ) -> Template {
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 1).unwrap();
         let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
         let store = scratch::directory("template");
@@ -39,9 +45,9 @@ impl Template {
         options.threads(1).memory(16 << 20).spec(spec).value_alignment(alignment);
         let mut loader = options.create(&store).unwrap();
         let mut pairs = Pairs::new();
-        for tag in 0..10u8 {
+        for tag in 0..keys {
             let prefix = if prefixes { vec![!tag; usize::from(tag % 4)] } else { vec![] };
-            let value: Vec<u8> = (0..tag.saturating_sub(3)).map(|at| tag ^ at).collect();
+            let value: Vec<u8> = (0..tag.saturating_sub(3) % 16).map(|at| tag ^ at).collect();
             loader.insert_with_prefix(u64::from(tag) * 7, &prefix, &value).unwrap();
             pairs.insert(u64::from(tag) * 7, (prefix, value));
         }

@@ -148,7 +148,9 @@ impl Fixture {
         let forged = damage.sealed && is_changed;
         let mut options = OpenOptions::new();
         options.max_value_bytes(64 << 10).max_index_bytes(64 << 10);
-        self.read_verified(damage, template, options.clone().verify_reads(VerifyReads::Always), forged);
+        for verify in [VerifyReads::Once, VerifyReads::Always] {
+            self.read_verified(damage, template, options.clone().verify_reads(verify), forged);
+        }
         let db = damage.storage.open(&options, &self.store);
         let found = db.map_or(true, |db| {
             ask::everything_of(&db.snapshot(), &asked(template));
