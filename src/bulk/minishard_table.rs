@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use crate::byte_range::RelativeRange;
 use crate::disk;
 use crate::error::{Error, Result};
-use crate::format::minishard_index::ROW_LEN;
 use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, MOST_MINISHARDS, PackingBuilder, Section};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::manifest::{self, AuxiliaryRecord};
@@ -93,23 +92,17 @@ impl Entries {
         let start = ShardIndexEntry::position(first).start;
         read_exact_at(&self.file, &mut bytes, start)
             .map_err(|error| Error::io("read", &self.path, error).at_offset(start))?;
+        let unit = minishard_table::length_unit(self.spec.minishard_index_encoding());
         let (mut starts, mut lengths) = (vec![end], Vec::with_capacity(count));
         for entry in bytes.rchunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {
             let next = starts.last().copied().unwrap_or(end);
             let index = entry.minishard_index().unwrap_or(RelativeRange { start: next, end: next });
             starts.push(index.start);
-            lengths.push(index.end.saturating_sub(index.start) / self.length_unit());
+            lengths.push(index.end.saturating_sub(index.start) / unit);
         }
         starts.reverse();
         lengths.reverse();
         Ok(EntriesOfBlock { starts, lengths })
-    }
-
-    fn length_unit(&self) -> u64 {
-        match self.spec.minishard_index_encoding() {
-            Encoding::Raw => ROW_LEN,
-            Encoding::Gzip => 1,
-        }
     }
 
     /// The section for this shard, still without a place; `None` if a table cannot say where its minishards begin.

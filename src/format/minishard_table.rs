@@ -25,7 +25,8 @@
 
 use crc32fast::Hasher;
 
-use crate::spec::ShardNumber;
+use crate::format::minishard_index::ROW_LEN;
+use crate::spec::{Encoding, ShardNumber};
 
 const MAGIC: [u8; 8] = *b"minishds";
 const HEADER_LEN: usize = 16;
@@ -161,6 +162,14 @@ impl Section {
 /// The bytes of a block of `2^block_bits` minishards.
 fn block_len(packing: Packing, block_bits: u32) -> usize {
     BLOCK_HEAD_LEN + 8 * words_of(packing.bits(), block_bits) + CRC_LEN
+}
+
+/// The bytes that a length counts.
+pub(crate) fn length_unit(minishard_index_encoding: Encoding) -> u64 {
+    match minishard_index_encoding {
+        Encoding::Raw => ROW_LEN,
+        Encoding::Gzip => 1,
+    }
 }
 
 /// The words that `2^block_bits` fields of so many bits take.

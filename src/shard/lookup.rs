@@ -121,7 +121,6 @@ impl ShardReader {
         by_table: Option<ByteRange>,
         error: Error,
     ) -> Result<Option<Minishard<'_>>> {
-        self.verify_shard_index()?;
         let range = self.entry_range_of_index(number)?;
         if range == by_table { Err(error) } else { self.minishard_at(number, range) }
     }
@@ -221,10 +220,10 @@ impl ShardReader {
         Ok(())
     }
 
-    /// Asks the system for all pages of a minishard that is used for the first time, where they are several: each would be
-    /// waited for by itself.
+    /// Requests all pages of a minishard that is used for the first time, if it has several: page faults would read them one
+    /// after the other.
     fn ask_for_minishard(&self, number: MinishardNumber, known: KnownMinishard) {
-        /// More is not asked for: values of such a minishard are read one by one.
+        /// More is not requested: values of such a minishard are read one by one.
         const MOST: u64 = 64 << 10;
         let Storage::Mapped(_) = self.files().data() else { return };
         let RelativeRange { start, end } = known.index();

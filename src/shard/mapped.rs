@@ -6,7 +6,7 @@
 //!     -> value            behind it, borrowed
 //! ```
 //!
-//! One wait for memory: index and values lie side by side, and are asked for as soon as their place is known. Whatever is not
+//! One wait for memory: index and values lie side by side, and are prefetched as soon as their place is known. Whatever is not
 //! usual, also whatever is wrong, is [`Probe::Unusual`]: the general path ([`lookup`](super::lookup)) decides.
 
 use crate::byte_range::RelativeRange;
@@ -18,10 +18,10 @@ use crate::shard::probe::Probe;
 use crate::shard::reader::ShardReader;
 use crate::spec::MinishardNumber;
 
-/// Cache lines asked for at the beginning of a minishard: the index of 4 to 8 keys and the first values.
+/// Cache lines prefetched at the beginning of a minishard: the index of 4 to 8 keys and the first values.
 const MINISHARD_LINES: usize = 10;
 
-/// Cache lines asked for where many minishards are under way.
+/// Cache lines prefetched for each minishard of a group.
 const INDEX_LINES: usize = 5;
 
 /// A minishard in memory whose index was found and, as far as the mode asks for it, verified.
@@ -49,7 +49,7 @@ impl ShardReader {
         self.mapped_minishard(number, prefetch_all).and_then(|minishard| minishard.key(key))
     }
 
-    /// Asks the processor for what the minishard table says of a minishard.
+    /// Prefetches what the minishard table says of a minishard.
     #[inline]
     pub(crate) fn prefetch_known(&self, number: MinishardNumber) {
         self.minishards.prefetch(number);
@@ -76,14 +76,14 @@ impl ShardReader {
     }
 }
 
-/// Asks for a minishard: index and first values. The processor is told that they are wanted once, so that what it keeps in its
-/// caches, such as the minishard table, stays there.
+/// Prefetches a minishard, index and first values, past the larger caches (`prefetchnta`), so that the minishard table stays in
+/// them.
 #[inline]
 fn prefetch_all(behind: &[u8], line: Line) {
     prefetch::lines_once(behind, usize::try_from(line.start()).unwrap_or(0), MINISHARD_LINES);
 }
 
-/// Asks for the index of a minishard, one of many that are under way.
+/// Prefetches the index of a minishard, one of a group.
 #[inline]
 pub(crate) fn prefetch_index(behind: &[u8], line: Line) {
     prefetch::lines_at(behind, usize::try_from(line.start()).unwrap_or(0), INDEX_LINES);

@@ -6,9 +6,9 @@
 //! details   u16  for each minishard: rows (8 bits) | what is verified (2) | the byte in that cache line (6)
 //! ```
 //!
-//! Filled at first touch, 256 minishards at a time, from the table's file or else from the shard index. A lookup asks for the
-//! minishard as soon as it has base and offset: some 1.5 bytes a minishard, so few that they stay in the processor's
-//! caches. The details come while the minishard is on its way. What no lookup touched takes no memory.
+//! Filled at first touch, 256 minishards at a time, from the table's file or else from the shard index. A lookup prefetches the
+//! minishard as soon as it has base and offset: some 1.5 bytes a minishard, few enough to stay in the processor's caches.
+//! The details are read meanwhile. What no lookup touched takes no memory.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -211,7 +211,7 @@ fn place(index: RelativeRange, first_line: u32) -> Option<(u8, u16)> {
 }
 
 /// Memory that is zeros because it is new, and takes none until it is written; none at all if it cannot be had.
-fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
+pub(super) fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
     usize::try_from(len).ok().and_then(|len| T::new_vec_zeroed(len).ok()).unwrap_or_default().into()
 }
 

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::byte_range::{ByteRange, RelativeRange};
-use crate::format::minishard_index::ROW_LEN;
 use crate::format::minishard_table::{self, Block, BlockPlace, IndexPlace, Section};
 use crate::manifest::{self, AuxiliaryRecord};
-use crate::spec::{Encoding, ShardNumber, ShardingSpec};
+use crate::spec::{ShardNumber, ShardingSpec};
 use crate::storage::{Access, Storage, StorageKind};
 
 /// What is asked for at open: all that there is for some 20 million keys of 100 bytes.
@@ -75,10 +74,7 @@ impl TableFile {
             section: *table.sections.get(at)?,
             table: table.clone(),
             block_bits: minishard_table::block_bits(spec.minishard_bits()),
-            length_unit: match spec.minishard_index_encoding() {
-                Encoding::Raw => ROW_LEN,
-                Encoding::Gzip => 1,
-            },
+            length_unit: minishard_table::length_unit(spec.minishard_index_encoding()),
             shard_index_crc32,
         })
     }

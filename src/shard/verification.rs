@@ -9,15 +9,15 @@ use crate::format::checks::{self, ChecksPlace};
 use crate::format::minishard_index::{RawIndex, Row};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::shard::entry_blocks::EntryBlocks;
-use crate::shard::minishards::Verified;
+use crate::shard::minishards::{Verified, zeros};
 use crate::shard::reader::ShardReader;
 use crate::spec::{Location, MinishardNumber};
 use crate::storage::zeros_sum;
 
-/// When reads compare the bytes of a data set of ours with its checks.
+/// When reads verify bytes against the stored checks.
 ///
-/// In a data set with checks, a read that is compared gives what was stored or an error, absent keys included, whatever
-/// happened to the files. Data sets of others have no checks, and for them all three are the same.
+/// In a native data set with checks, a verified read returns the stored value or an error, absent keys included, whatever
+/// happened to the files. Foreign data sets have no checks; there all three modes are the same.
 ///
 /// ```no_run
 /// use sharddb::{OpenOptions, VerifyReads};
@@ -98,10 +98,7 @@ impl Verification {
     }
 
     fn mark_large_value(&self, value: RelativeRange, behind_len: u64) {
-        let words = self.large_values.get_or_init(|| {
-            let words = behind_len.div_ceil(LARGE_VALUE * u64::from(u64::BITS));
-            (0..words).map(|_| AtomicU64::new(0)).collect()
-        });
+        let words = self.large_values.get_or_init(|| zeros(behind_len.div_ceil(LARGE_VALUE * u64::from(u64::BITS))));
         let (word, bit) = large_value_bit(value);
         if let Some(word) = words.get(word) {
             word.fetch_or(bit, Ordering::Relaxed);
