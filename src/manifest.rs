@@ -53,6 +53,9 @@ pub(crate) const MINISHARD_PAGES: &str = "minishard_pages";
 /// A manifest larger than this is refused: that of a million shards takes a quarter of it.
 pub(crate) const MAX_BYTES: u64 = 256 << 20;
 
+/// A manifest that lists more auxiliary files is refused: each is compared with all others.
+const MOST_AUXILIARY: usize = 64;
+
 /// The library that compresses; its output is part of the promise "same pairs, same bytes".
 pub(crate) const GZIP_BACKEND: &str = "zlib-rs";
 
@@ -226,6 +229,11 @@ fn auxiliary(members: &Members) -> Result<Vec<AuxiliaryRecord>> {
     let pages = members.optional("minishard_pages")?;
     let pages = pages.map(|(bytes, crc32)| (MINISHARD_PAGES.to_string(), bytes, crc32));
     let rows = members.optional::<Vec<AuxiliaryRow>>("auxiliary")?.unwrap_or_default();
+    if rows.len() > MOST_AUXILIARY {
+        let message =
+            format!("expected at most {MOST_AUXILIARY} auxiliary files in the manifest, found {}", rows.len());
+        return Err(Error::corrupt(message));
+    }
     let mut records: Vec<AuxiliaryRecord> = Vec::new();
     for (name, bytes, crc32) in pages.into_iter().chain(rows) {
         if !is_auxiliary_name(&name) {
@@ -447,6 +455,9 @@ mod tests {
         let manifest = Manifest::parse(golden_with(pages).as_bytes()).unwrap();
         assert_eq!(manifest.auxiliary("minishard_pages"), Some(&auxiliary("minishard_pages", 148, 2_460_534_511)));
         assert_eq!(manifest.auxiliary("minishards"), None);
+        let rows: Vec<String> = (0..65).map(|number| format!("[\"a{number}\",1,2]")).collect();
+        let text = golden_with(&format!("\"auxiliary\": [{}]", rows.join(",")));
+        assert!(Manifest::parse(text.as_bytes()).unwrap_err().message().contains("at most 64"));
         let twice = golden_with(&format!("{pages},\n\"auxiliary\": [[\"minishard_pages\",1,2]]"));
         assert_eq!(Manifest::parse(twice.as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
     }
