@@ -47,17 +47,17 @@ plant() { # TARGET FILE WHAT-IS-THERE WHAT-IS-PUT: the bug is in the difference
     printf '%s\n' "$sound" >"$copy/$file"
 }
 
-plant spec_json src/spec.rs '64 - minishard_bits)?' '64)?'
-plant info_json src/info.rs 'name.filter(below)' 'name.filter(|name| below(name) || true)'
+plant spec_json src/format/spec.rs '64 - minishard_bits)?' '64)?'
+plant info_json src/format/info.rs 'name.filter(below)' 'name.filter(|name| below(name) || true)'
 plant shard_index src/byte_range.rs 'start <= end && end <= file_len' 'start <= end'
 plant minishard_index src/format/minishard_index.rs 'if bytes.len().is_multiple_of(24)' 'if true'
 plant minishard_index src/format/minishard_index.rs 'numbers.any() < 1 << 58' 'true'
 plant whole_shard src/byte_range.rs 'start <= end && end <= file_len' 'end <= file_len'
 plant differential src/byte_range.rs 'self.start <= self.end && i64' 'i64'
 plant directory src/format/minishard_table.rs 'if place.crc32(stated) != u32::from_le_bytes(*sum) {' 'if false {'
-plant directory src/manifest.rs 'if found != expected.as_bytes() {' 'if found.len() != expected.len() {'
-plant loader src/shard/sections.rs 'u64::from(self.behind_empty && empty' 'u64::from(false && empty'
-plant loader src/bulk/memory_pairs.rs 'let batch = self.pairs.number_of(entry.source)?;' \
+plant directory src/format/manifest.rs 'if found != expected.as_bytes() {' 'if found.len() != expected.len() {'
+plant loader src/build/shard_body.rs 'u64::from(self.behind_empty && empty' 'u64::from(false && empty'
+plant loader src/build/memory_pairs.rs 'let batch = self.pairs.number_of(entry.source)?;' \
     'let batch = if header.large.is_some() { u64::MAX } else { self.pairs.number_of(entry.source)? };'
 plant inputs cli/src/input/binary.rs 'if found < expected {' 'if false {'
 plant zarr src/container/zarr/shard_index.rs 'if end <= shard_len && self.nbytes > 0' 'if self.nbytes > 0'

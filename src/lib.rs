@@ -232,61 +232,44 @@
 #[cfg(test)]
 extern crate self as sharddb; // for what the fuzz targets share with the unit tests
 
-mod bulk;
+mod build;
 mod byte_range;
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
 mod common;
 pub mod container;
-#[cfg(test)]
-mod crash_tests;
-mod db;
 mod disk;
 mod error;
 mod format;
-mod generation;
-mod get_many;
-mod get_many_parallel;
-mod hash;
-mod info;
-mod iter;
-mod json;
-#[cfg(test)]
-mod kill_tests;
-mod layout;
-mod manifest;
-pub mod morton;
-mod options;
-mod owned_value;
+mod ids;
 mod plan;
 mod prefetch;
-mod process;
-mod range;
-mod read_ahead;
+mod read;
 mod salvage;
-mod shard;
-mod snapshot;
-mod spec;
 mod storage;
 mod store;
+#[cfg(test)]
+mod tests;
 mod verify;
-mod warm;
 
-pub use bulk::{BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published};
-pub use db::{Reader, ShardDb};
+pub use build::{
+    BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published, ShardSummary, ShardWriter,
+};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
-pub use hash::HashFunction;
-pub use iter::{Iter, Shards};
-pub use layout::{Layout, ValueAlignment};
-pub use options::OpenOptions;
-pub use owned_value::OwnedValue;
+pub use format::hash::HashFunction;
+pub use format::layout::{Layout, ValueAlignment};
+pub use format::morton;
+pub use format::spec::{Encoding, ShardingSpec};
+pub use ids::{Location, MinishardNumber, ShardNumber};
 pub use plan::{HttpGet, KeyStats, LocalGet, Plan, PlanOptions, Prediction, Profile};
-pub use range::{Range, RangeEntry};
+pub use read::database::{Reader, ShardDb};
+pub use read::options::OpenOptions;
+pub use read::owned_value::OwnedValue;
+pub use read::shard::{CacheStats, Entry, Shard, ShardEntries, Value, ValueLocation, VerifyReads};
+pub use read::snapshot::{LeaseState, Snapshot, Stats};
+pub use read::walk::{Iter, Range, RangeEntry, Shards};
+pub use read::warm::Warming;
 pub use salvage::{Salvage, SalvageReport};
-pub use shard::{CacheStats, Entry, Shard, ShardEntries, ShardSummary, ShardWriter, Value, ValueLocation, VerifyReads};
-pub use snapshot::{LeaseState, Snapshot, Stats};
-pub use spec::{Encoding, Location, MinishardNumber, ShardNumber, ShardingSpec};
 pub use storage::Access;
 pub use store::{GcFailure, GcReport, GenerationId, Store, StoreWriter, StoredGeneration};
 pub use verify::{Finding, FindingKind, Severity, VerifyLevel, VerifyReport};
-pub use warm::Warming;

@@ -1,9 +1,9 @@
 //! Arbitrary pairs, specification and options: what is built is what a model expects, and the same bytes whatever the
-//! memory and the threads. The cases are those of the unit test `bulk::model_tests`.
+//! memory and the threads. The cases are those of the unit test `build::model_tests`.
 
 #![no_main]
 
-#[path = "../../src/bulk/model/mod.rs"]
+#[path = "../../src/build/model/mod.rs"]
 mod model;
 
 use std::fs;

@@ -15,16 +15,13 @@
 #[path = "../../src/error.rs"]
 pub mod error;
 
-pub mod manifest {
-    pub(crate) const FILE_NAME: &str = "manifest.json";
-}
+#[path = "../../src/ids.rs"]
+pub mod ids;
 
-/// What the library's errors name.
-pub mod spec {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct ShardNumber(pub u64);
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct MinishardNumber(pub u64);
+pub mod format {
+    pub mod manifest {
+        pub(crate) const FILE_NAME: &str = "manifest.json";
+    }
 }
 
 pub mod store;

@@ -8,7 +8,7 @@ from stage import IO, USER
 
 MIB = 1 << 20
 TESTS = [  # a test program, and the names that its tests begin with
-    ("lib", ["bulk::", "store::"]),
+    ("lib", ["build::", "store::"]),
     ("bulk", []),
     ("refresh", []),
     ("store_v1", []),
@@ -20,7 +20,7 @@ TOO_LARGE = {
 }
 # tests that start several threads or processes themselves, which they need
 STARTS_MORE = {
-    "bulk::model_tests": "starts threads itself, and loaders with several",
+    "build::model_tests": "starts threads itself, and loaders with several",
     "store::kill_tests": "starts processes itself",
     "store::tests::new_stores_are_made_and_removed_at_once": "starts threads itself",
     "refreshes_at_once_swap_once": "starts threads itself",

@@ -28,8 +28,8 @@ use std::fmt;
 pub use options::ContainerOptions;
 
 use crate::error::{Error, Result};
-use crate::morton;
-use crate::shard::{Value, ValueLocation};
+use crate::format::morton;
+use crate::read::shard::{Value, ValueLocation};
 #[cfg(any(feature = "zarr", feature = "bcolz"))]
 use crate::storage::{AlignedBytes, Bytes};
 use crate::verify::{VerifyLevel, VerifyReport};

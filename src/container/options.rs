@@ -1,6 +1,6 @@
 //! How containers of other formats are read.
 
-use crate::options::DEFAULT_MAX_MAPS;
+use crate::read::options::DEFAULT_MAX_MAPS;
 use crate::storage::{Access, MapPermission, StorageKind};
 
 /// Options for opening containers of other formats: arrays, columns, single files.

@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 
 use crate::container::{Container, Form, KeySpace};
 use crate::error::Result;
-use crate::generation::INFO;
-use crate::json;
-use crate::shard::{Value, ValueLocation};
-use crate::snapshot::Snapshot;
-use crate::spec::Encoding;
+use crate::format::json;
+use crate::format::spec::Encoding;
+use crate::read::generation::INFO;
+use crate::read::shard::{Value, ValueLocation};
+use crate::read::snapshot::Snapshot;
 use crate::verify::{VerifyLevel, VerifyReport};
 
 /// The `info` of a volume takes kilobytes.

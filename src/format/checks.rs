@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 use crc32fast::Hasher;
 
 use crate::byte_range::ByteRange;
-use crate::layout::Layout;
-use crate::spec::Location;
+use crate::format::layout::Layout;
+use crate::ids::Location;
 
 /// The length of a check.
 const CHECK_LEN: u64 = 4;
@@ -108,7 +108,7 @@ pub(crate) fn of_prefix(prefix: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{MinishardNumber, ShardNumber};
+    use crate::ids::{MinishardNumber, ShardNumber};
 
     /// Expected: python3 -c "import zlib, struct; print(hex(zlib.crc32(struct.pack('<Q', 7) + b'value')))" and alike.
     #[test]

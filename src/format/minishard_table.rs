@@ -26,7 +26,8 @@
 use crc32fast::Hasher;
 
 use crate::format::minishard_index::ROW_LEN;
-use crate::spec::{Encoding, ShardNumber};
+use crate::format::spec::Encoding;
+use crate::ids::ShardNumber;
 
 const MAGIC: [u8; 8] = *b"minishds";
 const HEADER_LEN: usize = 16;

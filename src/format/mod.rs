@@ -12,7 +12,14 @@
 //! it was resolved against a file.
 
 pub(crate) mod checks;
-pub(crate) mod encoding;
+pub(crate) mod gzip;
+pub(crate) mod hash;
+pub(crate) mod info;
+pub(crate) mod json;
+pub(crate) mod layout;
+pub(crate) mod manifest;
 pub(crate) mod minishard_index;
 pub(crate) mod minishard_table;
+pub mod morton;
 pub(crate) mod shard_index;
+pub(crate) mod spec;

@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
 use crate::byte_range::{ByteRange, RelativeRange};
-use crate::spec::MinishardNumber;
+use crate::ids::MinishardNumber;
 
 /// One entry: the two words as they stand in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

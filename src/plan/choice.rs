@@ -5,8 +5,8 @@
 
 use super::evidence::{Cell, Evidence};
 use super::profile::Profile;
-use crate::hash::HashFunction;
-use crate::spec::{Encoding, ShardingSpec};
+use crate::format::hash::HashFunction;
+use crate::format::spec::{Encoding, ShardingSpec};
 
 /// Index and checks of a key, about, where the size of a shard is chosen.
 const INDEX_LEN: u64 = 32;

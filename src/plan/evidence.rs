@@ -18,8 +18,8 @@ use super::occupancy::{AllCells, Occupancy, count};
 use super::prediction::round;
 use super::run::Run;
 use super::sample::{ByBlock, ByLowBits, Settled};
-use crate::hash::HashFunction;
-use crate::spec::ShardingSpec;
+use crate::format::hash::HashFunction;
+use crate::format::spec::ShardingSpec;
 
 /// A cell that holds so many sampled keys is known from them.
 const MANY: f64 = 16.0;

@@ -7,8 +7,8 @@ use zlib_rs::{DeflateConfig, ReturnCode};
 use super::evidence::Evidence;
 use super::key_stats::KeyStats;
 use super::prediction::round;
-use crate::hash::HashFunction;
-use crate::spec::ShardingSpec;
+use crate::format::hash::HashFunction;
+use crate::format::spec::ShardingSpec;
 
 /// gzip has a longer frame around the deflated bytes (18) than the trial's zlib (6).
 const LONGER_FRAME: f64 = 12.0;

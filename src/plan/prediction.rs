@@ -4,8 +4,8 @@ use super::evidence::{Cell, Evidence};
 use super::gzip_trial;
 use super::occupancy::Occupancy;
 use super::poisson;
-use crate::layout::Layout;
-use crate::spec::{Encoding, ShardingSpec};
+use crate::format::layout::Layout;
+use crate::format::spec::{Encoding, ShardingSpec};
 
 /// Id, offset and length in a raw minishard index.
 const INDEX_ROW_LEN: f64 = 24.0;

@@ -11,7 +11,7 @@
 
 use std::marker::PhantomData;
 
-use crate::hash::HashFunction;
+use crate::format::hash::HashFunction;
 
 /// Which keys a sample gives up first.
 pub(super) trait Rule {

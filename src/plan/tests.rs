@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{HashFunction, ValueAlignment, json};
+use crate::format::json;
+use crate::{HashFunction, ValueAlignment};
 
 /// Enough that no sample holds all keys and, at six keys a minishard, more bits than are counted exactly.
 const KEYS: u64 = 600_000;

@@ -8,10 +8,12 @@
 
 use crate::byte_range::ByteRange;
 use crate::format::checks;
-use crate::format::encoding;
+use crate::format::gzip;
+use crate::format::layout::MINISHARD_ALIGNMENT;
 use crate::format::minishard_index::{ROW_LEN, RawIndex};
-use crate::shard::{MINISHARD_ALIGNMENT, ShardReader};
-use crate::spec::{Encoding, Location, MinishardNumber};
+use crate::format::spec::Encoding;
+use crate::ids::{Location, MinishardNumber};
+use crate::read::shard::ShardReader;
 
 /// Lengths that are tried in one gap for each of its bytes, so that the time is linear in the gap; an index takes a try
 /// for each of its rows of 24 bytes.
@@ -108,9 +110,9 @@ fn gzip(shard: &ShardReader, gap_start: u64, bytes: &[u8], cap: u64) -> Vec<(Min
 
 /// The minishard whose gzip index `bytes` begin with, and the length of that.
 fn gzip_index(shard: &ShardReader, bytes: &[u8], cap: u64, work: &mut u64) -> Option<(MinishardNumber, usize)> {
-    let len = encoding::member_len(bytes, cap, work).ok()?;
+    let len = gzip::member_len(bytes, cap, work).ok()?;
     let (member, behind) = bytes.split_at_checked(len)?;
-    let decoded = encoding::decode(member, cap).ok()?;
+    let decoded = gzip::decode(member, cap).ok()?;
     RawIndex::view(&decoded).ok()?;
     let location = location(shard, &decoded)?;
     is_check(checks::of_index(location, member), behind).then_some((location.minishard, len))

@@ -2,17 +2,18 @@
 
 use std::collections::HashSet;
 
-use crate::bulk::BulkLoader;
+use crate::build::BulkLoader;
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
-use crate::format::encoding;
+use crate::format::gzip;
 use crate::format::minishard_index::Row;
-use crate::generation::Generation;
+use crate::format::spec::Encoding;
+use crate::ids::{Location, MinishardNumber};
+use crate::read::generation::Generation;
+use crate::read::shard::{ShardReader, ValueBudget};
 use crate::salvage::Outcome;
 use crate::salvage::survey::{ReadIndex, Survey, misplaced};
-use crate::shard::{ShardReader, ValueBudget};
-use crate::spec::{Encoding, Location, MinishardNumber};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
 
@@ -156,10 +157,8 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     fn decode(&self, encoded: Bytes<'_>) -> Result<(Vec<u8>, bool)> {
         match self.shard.spec.data_encoding() {
             Encoding::Raw => Ok((encoded.to_vec(), false)),
-            Encoding::Gzip if encoding::is_zlib(&encoded) => {
-                Ok((encoding::decode_zlib(&encoded, self.max_value_bytes)?, true))
-            }
-            Encoding::Gzip => Ok((encoding::decode(&encoded, self.max_value_bytes)?, false)),
+            Encoding::Gzip if gzip::is_zlib(&encoded) => Ok((gzip::decode_zlib(&encoded, self.max_value_bytes)?, true)),
+            Encoding::Gzip => Ok((gzip::decode(&encoded, self.max_value_bytes)?, false)),
         }
     }
 

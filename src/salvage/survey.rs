@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
-use crate::format::encoding;
+use crate::format::gzip;
 use crate::format::minishard_index::RawIndex;
 use crate::format::shard_index::ShardIndexEntry;
+use crate::format::spec::Encoding;
+use crate::ids::{Location, MinishardNumber};
+use crate::read::shard::{EntryBlocks, Extents, ExtentsBuilder, IndexBudget, ShardReader};
 use crate::salvage::{Outcome, search};
-use crate::shard::{EntryBlocks, Extents, ExtentsBuilder, IndexBudget, ShardReader};
-use crate::spec::{Encoding, Location, MinishardNumber};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
 
@@ -40,8 +41,8 @@ impl<'a> ReadIndex<'a> {
         let encoded = shard.read_minishard_index(range)?;
         let (decoded, is_zlib) = match shard.spec.minishard_index_encoding() {
             Encoding::Raw => (None, false),
-            Encoding::Gzip if encoding::is_zlib(&encoded) => (Some(encoding::decode_zlib(&encoded, cap)?), true),
-            Encoding::Gzip => (Some(encoding::decode(&encoded, cap)?), false),
+            Encoding::Gzip if gzip::is_zlib(&encoded) => (Some(gzip::decode_zlib(&encoded, cap)?), true),
+            Encoding::Gzip => (Some(gzip::decode(&encoded, cap)?), false),
         };
         Ok(ReadIndex { encoded, decoded, is_zlib })
     }

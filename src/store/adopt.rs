@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::info;
-use crate::json;
-use crate::manifest::{self, AuxiliaryRecord, Manifest, ShardRecord};
-use crate::spec::ShardingSpec;
+use crate::format::info;
+use crate::format::json;
+use crate::format::manifest::{self, AuxiliaryRecord, Manifest, ShardRecord};
+use crate::format::spec::ShardingSpec;
 use crate::storage::read_whole;
 use crate::store::cancel::Cancel;
 use crate::store::fs::{self, Checksum};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::manifest::{self, Manifest};
+use crate::format::manifest::{self, Manifest};
 use crate::storage::read_whole;
 use crate::store::fs;
 use crate::store::{INFO, lease};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::manifest;
+use crate::format::manifest;
 use crate::storage::read_whole;
 use crate::store::generation_id::GenerationId;
 use crate::store::{contents, current, fs, generations, scratch};

@@ -10,9 +10,9 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::disk::owner::Owner;
 use crate::disk::{self, Output};
 use crate::error::{Error, Result};
-use crate::process::Owner;
 use crate::store::cancel::Cancel;
 
 /// Files are read and copied in pieces of this size.

@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::disk::owner::Owner;
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{self, Manifest};
-use crate::process::Owner;
+use crate::format::manifest::{self, Manifest};
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;

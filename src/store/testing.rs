@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::hash::HashFunction;
-use crate::layout::Layout;
-use crate::manifest::{Manifest, ShardRecord};
-use crate::spec::{ShardNumber, ShardingSpec};
+use crate::format::hash::HashFunction;
+use crate::format::layout::Layout;
+use crate::format::manifest::{Manifest, ShardRecord};
+use crate::format::spec::ShardingSpec;
+use crate::ids::ShardNumber;
 use crate::store::{GenerationId, PendingGeneration, Store, StoreWriter};
 
 /// A directory of its own, removed in the end.

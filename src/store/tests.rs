@@ -5,7 +5,7 @@ use std::fs;
 use super::testing::*;
 use super::*;
 use crate::error::ErrorKind;
-use crate::manifest::Manifest;
+use crate::format::manifest::Manifest;
 
 #[test]
 fn publishes_whole_read_only_generations_under_rising_numbers() {

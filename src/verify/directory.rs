@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::generation::{Generation, INFO};
-use crate::info;
-use crate::manifest::{self, AuxiliaryRecord, Manifest};
-use crate::shard::ShardReader;
-use crate::spec::{ShardNumber, ShardingSpec};
+use crate::format::info;
+use crate::format::manifest::{self, AuxiliaryRecord, Manifest};
+use crate::format::spec::ShardingSpec;
+use crate::ids::ShardNumber;
+use crate::read::generation::{Generation, INFO};
+use crate::read::shard::ShardReader;
 use crate::storage::read_whole;
 use crate::store::fs::{self, Checksum};
 use crate::store::{Cancel, LEASE};

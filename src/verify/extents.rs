@@ -13,9 +13,11 @@ use std::fmt;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::shard::{MINISHARD_ALIGNMENT, ShardReader, reserve_rows};
-use crate::spec::{Encoding, MinishardNumber};
+use crate::format::layout::Layout;
+use crate::format::layout::MINISHARD_ALIGNMENT;
+use crate::format::spec::Encoding;
+use crate::ids::MinishardNumber;
+use crate::read::shard::{ShardReader, reserve_rows};
 use crate::verify::VerifyLevel;
 use crate::verify::finding::FindingKind;
 use crate::verify::shard::ShardVerifier;

@@ -3,10 +3,11 @@
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::{self, ChecksPlace};
-use crate::format::encoding;
+use crate::format::gzip;
+use crate::format::layout::ValueAlignment;
 use crate::format::minishard_index::{RawIndex, Row};
-use crate::layout::ValueAlignment;
-use crate::spec::{Encoding, Location, MinishardNumber};
+use crate::format::spec::Encoding;
+use crate::ids::{Location, MinishardNumber};
 use crate::verify::VerifyLevel;
 use crate::verify::finding::FindingKind;
 use crate::verify::shard::ShardVerifier;
@@ -173,9 +174,9 @@ impl ShardVerifier<'_> {
         }
         match self.shard.spec.data_encoding() {
             Encoding::Raw => Ok(()),
-            Encoding::Gzip => encoding::decode(encoded, self.max_value_bytes)
-                .map(drop)
-                .map_err(|error| (FindingKind::BadValue, error)),
+            Encoding::Gzip => {
+                gzip::decode(encoded, self.max_value_bytes).map(drop).map_err(|error| (FindingKind::BadValue, error))
+            }
         }
     }
 

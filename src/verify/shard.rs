@@ -6,11 +6,11 @@ use crc32fast::Hasher;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::ShardRecord;
 use crate::format::shard_index::ShardIndexEntry;
-use crate::generation::Generation;
-use crate::manifest::ShardRecord;
-use crate::shard::{EntryBlocks, IndexBudget, ShardReader, ValueBudget};
-use crate::spec::MinishardNumber;
+use crate::ids::MinishardNumber;
+use crate::read::generation::Generation;
+use crate::read::shard::{EntryBlocks, IndexBudget, ShardReader, ValueBudget};
 use crate::storage::{BlockReader, Holes, open_regular, zeros_sum};
 use crate::verify::VerifyLevel;
 use crate::verify::directory::DataFile;

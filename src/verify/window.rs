@@ -2,7 +2,7 @@
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
-use crate::shard::ShardReader;
+use crate::read::shard::ShardReader;
 use crate::storage::Bytes;
 
 /// What is read at once where reading costs a call.

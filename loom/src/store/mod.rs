@@ -35,7 +35,7 @@ pub(crate) mod scratch {
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::manifest;
+use crate::format::manifest;
 
 pub use gc::GcReport;
 pub use generation_id::GenerationId;

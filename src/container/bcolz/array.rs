@@ -14,8 +14,8 @@ use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, 
 use crate::container::bcolz::table::BcolzTable;
 use crate::container::{Container, ContainerOptions, Form, KeySpace, blosc, owned};
 use crate::error::{Error, ErrorKind, Result};
-use crate::json;
-use crate::shard::{Value, ValueLocation};
+use crate::format::json;
+use crate::read::shard::{Value, ValueLocation};
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
 /// The most dimensions that NumPy knows.

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::container::bcolz::meta::MetaFile;
 use crate::error::{Error, Result};
-use crate::json;
+use crate::format::json;
 
 /// The attributes of an array or a table, as they were when they were read: names with values of JSON.
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use crate::container::bloscpack::{BloscpackOptions, Checksum, INFO_MEMBER as FIL
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::{Container, Form, blosc};
 use crate::error::{Error, ErrorKind, Result};
-use crate::generation::INFO;
-use crate::json;
-use crate::snapshot::Snapshot;
+use crate::format::json;
+use crate::read::generation::INFO;
+use crate::read::snapshot::Snapshot;
 
 /// The member of a store's `info` that keeps what makes an array; the other one is that of a bloscpack file.
 pub(super) const ARRAY_MEMBER: &str = "bcolz";

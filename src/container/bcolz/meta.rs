@@ -9,7 +9,7 @@ use crate::container::bcolz::dtype::ByteOrder;
 use crate::container::bcolz::yaml;
 use crate::container::new_file::NewFile;
 use crate::error::{Error, ErrorKind, Result};
-use crate::json::{self, excerpt};
+use crate::format::json::{self, excerpt};
 use crate::storage::open_regular;
 
 /// Longer meta files are refused.

@@ -10,7 +10,7 @@ use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::meta::{Layout, MetaFile, ROOTDIRS, STORAGE, is_plain_name, meta_path};
 use crate::error::{Error, Result};
-use crate::json::excerpt;
+use crate::format::json::excerpt;
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
 /// Columns that are nested deeper are refused.

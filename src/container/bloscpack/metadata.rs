@@ -12,7 +12,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::container::bloscpack::checksum::Checksum;
 use crate::error::{Error, ErrorKind, Result};
-use crate::json;
+use crate::format::json;
 
 pub(super) const HEADER_LEN: usize = 32;
 

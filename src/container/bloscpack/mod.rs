@@ -27,8 +27,8 @@ pub(crate) use writer::{encode_one_chunk, replace_chunk, rewrite};
 
 use crate::container::{Container, ContainerOptions, Form, KeySpace, owned};
 use crate::error::Result;
-use crate::json;
-use crate::shard::{Value, ValueLocation};
+use crate::format::json;
+use crate::read::shard::{Value, ValueLocation};
 use crate::verify::{VerifyLevel, VerifyReport};
 
 /// The member of a store's `info` that keeps what makes an imported file of its chunks.

@@ -17,8 +17,8 @@ use crate::container::zarr::slots::Slots;
 use crate::container::zarr::verify;
 use crate::container::{Container, ContainerOptions, Form, KeySpace, owned};
 use crate::error::{Error, ErrorKind, Result};
-use crate::json;
-use crate::shard::{Value, ValueLocation};
+use crate::format::json;
+use crate::read::shard::{Value, ValueLocation};
 use crate::storage::open_regular;
 use crate::verify::{VerifyLevel, VerifyReport};
 

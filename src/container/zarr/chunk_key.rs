@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::container::zarr::extension::Extension;
 use crate::error::{Error, Result};
-use crate::json;
+use crate::format::json;
 
 /// How a shard's file is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use crate::container::zarr::nd::{self, Permutation, to_usize};
 use crate::container::zarr::sharding::Sharding;
 use crate::container::{crc32c, zstd};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::encoding::{self, GzipEncoder};
-use crate::json;
+use crate::format::gzip::{self, GzipEncoder};
+use crate::format::json;
 
 const KNOWN: &str = "transpose, bytes, sharding_indexed, gzip, zstd, blosc, crc32c";
 
@@ -278,7 +278,7 @@ impl Compressor {
     fn decode(self, encoded: &[u8], expected: Option<u64>, cap: u64) -> Result<Vec<u8>> {
         let bound = expected.unwrap_or(cap);
         let decoded = match self {
-            Self::Gzip => encoding::decode(encoded, bound),
+            Self::Gzip => gzip::decode(encoded, bound),
             Self::Zstd => zstd::decode(encoded, bound),
             Self::Blosc(_) => blosc::decode(encoded, bound),
             Self::Crc32c => without_crc32c(encoded).map(<[u8]>::to_vec),

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::json;
+use crate::format::json;
 
 /// The longest element: raw bits of this many bytes.
 const MAX_RAW_BYTES: u32 = 1 << 16;

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::json;
+use crate::format::json;
 
 /// `{"name": .., "configuration": {..}}`, or the bare name.
 pub(super) struct Extension<'a> {

@@ -11,7 +11,7 @@ use crate::container::zarr::nd::MAX_DIMENSIONS;
 use crate::container::zarr::shard_index::IndexLocation;
 use crate::container::zarr::sharding::{Sharding, divide};
 use crate::error::{Error, ErrorKind, Result};
-use crate::json;
+use crate::format::json;
 
 /// The name of the file.
 pub(super) const ZARR_JSON: &str = "zarr.json";

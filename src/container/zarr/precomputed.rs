@@ -3,18 +3,19 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use crate::build::ShardWriter;
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::metadata::ZarrMetadata;
 use crate::container::zarr::nd::{self, Block, Permutation, to_usize};
 use crate::container::{Container, Form, linear};
 use crate::error::{Error, ErrorKind, Result};
-use crate::generation::INFO;
-use crate::hash::HashFunction;
-use crate::layout::Layout;
-use crate::morton;
-use crate::shard::ShardWriter;
-use crate::spec::{Location, ShardNumber, ShardingSpec};
+use crate::format::hash::HashFunction;
+use crate::format::layout::Layout;
+use crate::format::morton;
+use crate::format::spec::ShardingSpec;
+use crate::ids::{Location, ShardNumber};
+use crate::read::generation::INFO;
 
 /// The directory of the one scale.
 const SCALE: &str = "s0";

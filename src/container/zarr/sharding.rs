@@ -6,7 +6,7 @@ use crate::container::zarr::extension::{Extension, numbers};
 use crate::container::zarr::nd::{self, Block};
 use crate::container::zarr::shard_index::{IndexFormat, IndexLocation, ShardIndex};
 use crate::error::{Error, Result};
-use crate::json;
+use crate::format::json;
 
 /// The configuration of a codec `sharding_indexed`.
 #[derive(Clone, Debug, PartialEq)]

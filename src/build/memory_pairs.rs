@@ -1,0 +1,405 @@
+//! Pairs of batches in storage order, straight from memory.
+//!
+//! A sort of all at once would miss the cache at every step. So the pairs of each batch are first put into the order
+//! of their slices; those of one slice, of all batches together, are then sorted when their turn comes.
+//!
+//! Before shards are written, each batch becomes several pieces, which are given back as they are done with: the system
+//! can have them for the files that it writes, rather than memory that was never used, which may be slow to come by. A
+//! batch that is spilled stays where it is, since its memory serves the next one: only entries are put into order.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use crate::build::arena::Arena;
+use crate::build::batch::{Batch, Records};
+use crate::build::options::OnDuplicate;
+use crate::build::run::MAX_HEADER;
+use crate::build::shard_body::{PairBytes, PairHeader};
+use crate::build::shard_writer::duplicate_key;
+use crate::build::slices::{Slicing, Span};
+use crate::build::{Pairs, SortedPairs, record};
+use crate::error::{Error, Result};
+use crate::format::spec::ShardingSpec;
+use crate::prefetch;
+use crate::storage::Cursor;
+
+/// How many pairs ahead the bytes of a sorted pair are asked for: they lie all over the batches.
+const AHEAD: usize = 16;
+
+/// A header and the beginning of a value.
+const AHEAD_LINES: usize = 3;
+
+/// A batch becomes up to so many pieces, a power of two: enough for the threads that write, each still of a huge page as
+/// a rule.
+const PIECES: usize = 16;
+
+/// Batches whose pairs are in the order of slices.
+pub(crate) struct MemoryPairs {
+    spec: ShardingSpec,
+    on_duplicate: OnDuplicate,
+    slicing: Slicing,
+    headers_at_most: u64,
+    slices_per_piece: usize,
+    /// The numbers of the batches, in order.
+    numbers: Vec<u64>,
+    /// Of the same slices the pieces of all batches, until somebody takes them.
+    pieces: Vec<Mutex<Vec<Piece>>>,
+}
+
+/// A batch with its pairs in the order of slices.
+pub(crate) struct SlicedBatch {
+    number: u64,
+    pairs: usize,
+    slices_per_piece: usize,
+    pieces: Vec<Piece>,
+}
+
+/// The pairs of some neighbouring slices of a batch, those of one slice in the order of insertion.
+struct Piece {
+    bytes: Arena,
+    /// In the order of slices, if the pairs themselves are not.
+    entries: Option<Vec<Entry>>,
+    /// Where each slice ends, in the entries or else in the bytes.
+    ends: Vec<usize>,
+}
+
+/// A pair of a piece.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    key: u64,
+    /// Of the header in the piece.
+    offset: usize,
+}
+
+/// A pair of a slice; the order of these is storage order, and of equal keys that of insertion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct SortEntry {
+    place: u64,
+    key: u64,
+    /// As in [`Held`].
+    source: u32,
+    /// Of the header in its piece, which is never so large that this would not do.
+    offset: u32,
+}
+
+impl SlicedBatch {
+    /// Puts the pairs of a batch into the order of slices, in several pieces.
+    pub(crate) fn in_pieces(batch: &Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
+        let slicing = Slicing::of(spec);
+        let mut lens = vec![0; slicing.count()];
+        let mut records = Vec::with_capacity(batch.pairs());
+        for record in batch.records() {
+            let (key, bytes) = record?;
+            let slice = slicing.slice_of(spec.place(key));
+            records.push((slice, bytes));
+            *lens.get_mut(slice).ok_or_else(no_slice)? += bytes.len();
+        }
+        let slices_per_piece = (slicing.count() / PIECES).max(1);
+        let mut pieces = lens.chunks(slices_per_piece).map(Piece::new).collect::<Result<Vec<Piece>>>()?;
+        for (slice, bytes) in records {
+            let piece = pieces.get_mut(slice / slices_per_piece).ok_or_else(no_slice)?;
+            piece.push(slice % slices_per_piece, bytes)?;
+        }
+        Ok(SlicedBatch { number: batch.number, pairs: batch.pairs(), slices_per_piece, pieces })
+    }
+
+    /// Puts entries of the pairs into the order of slices; the batch stays as it is, in one piece.
+    pub(crate) fn in_place(batch: Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
+        let slicing = Slicing::of(spec);
+        let (mut lens, mut offset) = (vec![0; slicing.count()], 0);
+        let mut unordered = Vec::with_capacity(batch.pairs());
+        for record in batch.records() {
+            let (key, bytes) = record?;
+            let slice = slicing.slice_of(spec.place(key));
+            unordered.push((slice, Entry { key, offset }));
+            offset += bytes.len();
+            *lens.get_mut(slice).ok_or_else(no_slice)? += 1;
+        }
+        let mut ends = starts_of(&lens);
+        let mut entries = vec![Entry::default(); unordered.len()];
+        for (slice, entry) in unordered {
+            let end = ends.get_mut(slice).ok_or_else(no_slice)?;
+            *entries.get_mut(*end).ok_or_else(no_slice)? = entry;
+            *end += 1;
+        }
+        let (number, pairs) = (batch.number, batch.pairs());
+        let piece = Piece { bytes: batch.into_memory(), entries: Some(entries), ends };
+        Ok(SlicedBatch { number, pairs, slices_per_piece: slicing.count(), pieces: vec![piece] })
+    }
+
+    /// The number of the batch.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// A pair that no slice has room for, though the slices were made for all pairs.
+#[cold]
+fn no_slice() -> Error {
+    Error::internal("a pair is of a slice that is not there")
+}
+
+/// Where slices of these lengths start.
+fn starts_of(lens: &[usize]) -> Vec<usize> {
+    let starts = lens.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len)));
+    starts.collect()
+}
+
+impl Piece {
+    /// A piece with room for slices of these lengths, which end where they start until pairs are added.
+    fn new(lens: &[usize]) -> Result<Piece> {
+        let len = lens.iter().sum();
+        let mut bytes = Batch::memory(len)?;
+        bytes.extend(len);
+        Ok(Piece { bytes, entries: None, ends: starts_of(lens) })
+    }
+
+    /// Adds a pair to a slice.
+    #[inline]
+    fn push(&mut self, slice: usize, record: &[u8]) -> Result<()> {
+        let end = self.ends.get_mut(slice).ok_or_else(no_slice)?;
+        let start = std::mem::replace(end, *end + record.len());
+        let room = self.bytes.bytes_mut().get_mut(start..*end).ok_or_else(no_slice)?;
+        room.copy_from_slice(record);
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Visits the pairs of a slice.
+    #[inline]
+    fn visit(&self, slice: usize, mut visit: impl FnMut(Entry) -> Result<()>) -> Result<()> {
+        let start =
+            slice.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied()).ok_or_else(no_slice)?;
+        let end = *self.ends.get(slice).ok_or_else(no_slice)?;
+        if let Some(entries) = &self.entries {
+            return entries.get(start..end).ok_or_else(no_slice)?.iter().try_for_each(|entry| visit(*entry));
+        }
+        let mut offset = start;
+        for record in Records::of(self.bytes.get(start..end).ok_or_else(no_slice)?) {
+            let (key, bytes) = record?;
+            visit(Entry { key, offset })?;
+            offset += bytes.len();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn bytes_from(&self, offset: usize) -> &[u8] {
+        self.bytes.get(offset..).unwrap_or_default()
+    }
+}
+
+impl MemoryPairs {
+    /// The pairs of batches in the order of insertion, which were sliced by this specification, into as many pieces each.
+    ///
+    /// They are to be had once: whoever comes to a piece takes it.
+    pub(crate) fn new(batches: Vec<SlicedBatch>, spec: ShardingSpec, on_duplicate: OnDuplicate) -> MemoryPairs {
+        let slicing = Slicing::of(&spec);
+        let pairs: usize = batches.iter().map(|batch| batch.pairs).sum();
+        let slices_per_piece = batches.first().map_or(slicing.count(), |batch| batch.slices_per_piece);
+        let numbers = batches.iter().map(|batch| batch.number).collect();
+        let mut pieces: Vec<Vec<Piece>> = (0..slicing.count() / slices_per_piece).map(|_| Vec::new()).collect();
+        for batch in batches {
+            pieces.iter_mut().zip(batch.pieces).for_each(|(of_slices, piece)| of_slices.push(piece));
+        }
+        let pieces = pieces.into_iter().map(Mutex::new).collect();
+        let headers_at_most = (pairs * MAX_HEADER) as u64;
+        MemoryPairs { spec, on_duplicate, slicing, headers_at_most, slices_per_piece, numbers, pieces }
+    }
+
+    /// The most bytes that the headers of all pairs take in a run.
+    pub(crate) fn headers_at_most(&self) -> u64 {
+        self.headers_at_most
+    }
+
+    /// All pairs.
+    pub(crate) fn all(&self) -> MemorySpan<'_> {
+        self.memory_span(Span::ALL)
+    }
+
+    fn memory_span(&self, span: Span) -> MemorySpan<'_> {
+        let slices = span.slices(self.slicing.bits);
+        MemorySpan { pairs: self, slices, held: Held::default(), sorted: Vec::new(), next: 0, dropped: 0 }
+    }
+
+    /// The number of the batch that a source is a piece of.
+    #[inline]
+    fn number_of(&self, source: u32) -> Result<u64> {
+        let number = self.numbers.get(source as usize >> 1).copied();
+        number.ok_or_else(|| Error::internal("a pair is of a batch that is not there"))
+    }
+
+    fn take(&self, number: usize) -> Result<Vec<Piece>> {
+        let pieces = self.pieces.get(number).ok_or_else(no_slice)?;
+        Ok(std::mem::take(&mut *pieces.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl Pairs for MemoryPairs {
+    fn max_span_bits(&self) -> u8 {
+        self.slicing.bits.saturating_sub(u8::try_from(self.slices_per_piece.ilog2()).unwrap_or(u8::MAX))
+    }
+
+    fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>> {
+        Ok(Box::new(self.memory_span(span)))
+    }
+}
+
+/// The pieces at hand and, until the first pair of these is copied, those before: a pair is asked for before the ones
+/// in front of it are copied.
+///
+/// Sources alternate between the two: the piece of batch `n` is source `2n` or `2n + 1`.
+#[derive(Default)]
+struct Held {
+    pieces: [Vec<Piece>; 2],
+    /// Which of the two are at hand.
+    now: u32,
+}
+
+impl Held {
+    fn enter(&mut self, pieces: Vec<Piece>) {
+        self.now ^= 1;
+        self.pieces[self.now as usize & 1] = pieces;
+    }
+
+    /// Gives the pieces before those at hand back.
+    #[inline]
+    fn leave_before(&mut self, source: u32) {
+        let before = &mut self.pieces[(self.now ^ 1) as usize & 1];
+        if source & 1 == self.now && !before.is_empty() {
+            before.clear();
+        }
+    }
+
+    /// The pieces at hand with their sources.
+    fn sources(&self) -> impl Iterator<Item = (u32, &Piece)> {
+        (self.now..).step_by(2).zip(&self.pieces[self.now as usize & 1])
+    }
+
+    #[inline]
+    fn piece(&self, source: u32) -> Result<&Piece> {
+        let piece = self.pieces[source as usize & 1].get(source as usize >> 1);
+        piece.ok_or_else(|| Error::internal("a pair is of a piece that was given back"))
+    }
+}
+
+/// The pairs of one span, slice by slice.
+pub(crate) struct MemorySpan<'a> {
+    pairs: &'a MemoryPairs,
+    /// Those still to come.
+    slices: Range<usize>,
+    held: Held,
+    /// The slice at hand.
+    sorted: Vec<SortEntry>,
+    next: usize,
+    dropped: u64,
+}
+
+impl MemorySpan<'_> {
+    /// The memory of the last pieces, for batches.
+    pub(crate) fn into_memory(self) -> impl Iterator<Item = Arena> {
+        self.held.pieces.into_iter().flatten().map(|piece| piece.bytes)
+    }
+
+    fn prefetch(&self, entry: &SortEntry) {
+        if let Ok(piece) = self.held.piece(entry.source) {
+            prefetch::lines(piece.bytes_from(entry.offset as usize), AHEAD_LINES);
+        }
+    }
+
+    #[cold]
+    fn next_slice(&mut self) -> Result<bool> {
+        let Some(slice) = self.slices.next() else { return Ok(false) };
+        let per_piece = self.pairs.slices_per_piece;
+        let (number, slice) = (slice / per_piece, slice % per_piece);
+        if slice == 0 {
+            let pieces = self.pairs.take(number)?;
+            if pieces.iter().all(Piece::is_empty) {
+                self.slices.start += per_piece - 1;
+                self.sorted.clear();
+                return Ok(true);
+            }
+            self.held.enter(pieces);
+        }
+        self.sort_slice(slice)?;
+        self.next = 0;
+        self.sorted.iter().take(AHEAD).for_each(|entry| self.prefetch(entry));
+        Ok(true)
+    }
+
+    /// Sorts one slice of the pieces at hand, each key once.
+    fn sort_slice(&mut self, slice: usize) -> Result<()> {
+        let MemorySpan { pairs, sorted, .. } = self;
+        sorted.clear();
+        for (source, piece) in self.held.sources() {
+            piece.visit(slice, |Entry { key, offset }| {
+                let offset = u32::try_from(offset).map_err(|_| Error::internal("a piece of 4 GiB"))?;
+                sorted.push(SortEntry { place: pairs.spec.place(key), key, source, offset });
+                Ok(())
+            })?;
+        }
+        sorted.sort_unstable();
+        let before = sorted.len();
+        leave_one_of_each_key(sorted, pairs.on_duplicate)?;
+        self.dropped += (before - sorted.len()) as u64;
+        Ok(())
+    }
+}
+
+fn leave_one_of_each_key(sorted: &mut Vec<SortEntry>, on_duplicate: OnDuplicate) -> Result<()> {
+    match on_duplicate {
+        OnDuplicate::Error => {
+            if let Some([first, ..]) = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.key == b.key)) {
+                return Err(duplicate_key(first.key));
+            }
+        }
+        OnDuplicate::KeepFirst => sorted.dedup_by_key(|entry| entry.key),
+        OnDuplicate::KeepLast => sorted.dedup_by(|later, kept| {
+            let same = later.key == kept.key;
+            if same {
+                *kept = *later;
+            }
+            same
+        }),
+    }
+    Ok(())
+}
+
+impl SortedPairs for MemorySpan<'_> {
+    fn next(&mut self) -> Result<Option<(u64, PairHeader)>> {
+        loop {
+            let Some(entry) = self.sorted.get(self.next) else {
+                match self.next_slice()? {
+                    true => continue,
+                    false => return Ok(None),
+                }
+            };
+            if let Some(later) = self.sorted.get(self.next + AHEAD) {
+                self.prefetch(later);
+            }
+            self.next += 1;
+            let offset = entry.offset as usize;
+            let (header, len) = record::read(self.held.piece(entry.source)?.bytes_from(offset))?;
+            let batch = self.pairs.number_of(entry.source)?;
+            let header = PairHeader { batch, source: entry.source, skip: (offset + len) as u64, ..header };
+            return Ok(Some((entry.place, header)));
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+impl PairBytes for MemorySpan<'_> {
+    fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
+        let start = usize::try_from(pair.skip).unwrap_or(usize::MAX);
+        let len = usize::try_from(pair.inline_len()).unwrap_or(usize::MAX);
+        self.held.leave_before(pair.source);
+        let bytes = self.held.piece(pair.source)?.bytes_from(start).get(..len);
+        to.write(bytes.ok_or_else(|| Error::internal("a pair ends beyond its piece"))?)
+    }
+}

@@ -1,0 +1,142 @@
+//! Writing the minishard table of a generation whose shards are written; its bytes are described in
+//! [`minishard_table`](crate::format::minishard_table).
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use crate::build::shard_body::ShardSummary;
+use crate::byte_range::RelativeRange;
+use crate::disk;
+use crate::error::{Error, Result};
+use crate::format::layout::MINISHARD_ALIGNMENT;
+use crate::format::manifest::{self, AuxiliaryRecord};
+use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, MOST_MINISHARDS, PackingBuilder, Section};
+use crate::format::shard_index::ShardIndexEntry;
+use crate::format::spec::{Encoding, ShardingSpec};
+use crate::ids::MinishardNumber;
+use crate::storage::{BLOCK, Cursor, create_new, open_regular, read_exact_at};
+
+/// A generation of fewer minishards has no table: all shard indexes fit into two pages.
+const FEWEST_MINISHARDS: u64 = 512;
+
+/// A generation of more minishards for each key has no table: most of it would be about empty ones.
+const MOST_MINISHARDS_A_KEY: u64 = 64;
+
+/// Writes and syncs the table for the shards of a directory. `None`, and no file, where it would not pay.
+pub(super) fn write(directory: &Path, spec: ShardingSpec, shards: &[ShardSummary]) -> Result<Option<AuxiliaryRecord>> {
+    let minishards = u128::from(spec.minishards()) * shards.len() as u128;
+    let keys = shards.iter().map(|shard| u128::from(shard.keys)).sum::<u128>();
+    let pays = u128::from(FEWEST_MINISHARDS) <= minishards && minishards <= keys * u128::from(MOST_MINISHARDS_A_KEY);
+    if !pays || spec.minishards() > MOST_MINISHARDS {
+        return Ok(None);
+    }
+    let mut sections = Vec::new();
+    for shard in shards {
+        let section = Entries::open(directory, spec, shard)?.section()?;
+        sections.extend(section.map(|section| (shard, section)));
+    }
+    let mut offset = minishard_table::head_len(sections.len()) as u64;
+    for (_, section) in &mut sections {
+        section.offset = offset;
+        offset = section.end(spec.minishard_bits());
+    }
+    let path = directory.join(manifest::MINISHARDS);
+    let file = create_new(&path)?;
+    let mut to = Cursor::new(file.clone(), path.as_path().into(), 0, BLOCK);
+    let heads: Vec<Section> = sections.iter().map(|(_, section)| *section).collect();
+    to.write(&minishard_table::encode_head(&heads))?;
+    for (shard, section) in sections {
+        Entries::open(directory, spec, shard)?.write(section, &mut to)?;
+    }
+    let crc32 = to.finish()?.finalize();
+    disk::sync_file(&file, &path).map_err(|error| Error::io("bring to the disk", &path, error))?;
+    Ok(Some(AuxiliaryRecord { name: manifest::MINISHARDS.to_string(), bytes: to.position(), crc32 }))
+}
+
+/// The shard index of a shard, read block by block.
+struct Entries {
+    file: File,
+    path: PathBuf,
+    spec: ShardingSpec,
+    shard: ShardSummary,
+    /// For each block, where the first minishard with keys behind it begins.
+    ends: Vec<u64>,
+}
+
+/// A block of minishards: where they begin, and where the next one does; and how long they are, as a table counts it.
+struct EntriesOfBlock {
+    starts: Vec<u64>,
+    lengths: Vec<u64>,
+}
+
+impl Entries {
+    fn open(directory: &Path, spec: ShardingSpec, shard: &ShardSummary) -> Result<Entries> {
+        let path = directory.join(spec.shard_file_name(shard.number));
+        let (file, len) = open_regular(&path)?;
+        let mut entries = Entries { file, path, spec, shard: *shard, ends: Vec::new() };
+        let blocks = spec.minishards() >> minishard_table::block_bits(spec.minishard_bits());
+        let mut end = len.saturating_sub(spec.shard_index_len());
+        let mut ends = Vec::new();
+        for number in (0..blocks).rev() {
+            ends.push(end);
+            end = entries.block(number, end)?.starts.first().copied().unwrap_or(end);
+        }
+        ends.reverse();
+        entries.ends = ends;
+        Ok(entries)
+    }
+
+    /// A block, given where the minishard behind it begins.
+    fn block(&self, number: u64, end: u64) -> Result<EntriesOfBlock> {
+        let block_bits = minishard_table::block_bits(self.spec.minishard_bits());
+        let (first, count) = (MinishardNumber(number << block_bits), 1 << block_bits);
+        let mut bytes = vec![0; count * size_of::<ShardIndexEntry>()];
+        let start = ShardIndexEntry::position(first).start;
+        read_exact_at(&self.file, &mut bytes, start)
+            .map_err(|error| Error::io("read", &self.path, error).at_offset(start))?;
+        let unit = minishard_table::length_unit(self.spec.minishard_index_encoding());
+        let (mut starts, mut lengths) = (vec![end], Vec::with_capacity(count));
+        for entry in bytes.rchunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {
+            let next = starts.last().copied().unwrap_or(end);
+            let index = entry.minishard_index().unwrap_or(RelativeRange { start: next, end: next });
+            starts.push(index.start);
+            lengths.push(index.end.saturating_sub(index.start) / unit);
+        }
+        starts.reverse();
+        lengths.reverse();
+        Ok(EntriesOfBlock { starts, lengths })
+    }
+
+    /// The section for this shard, still without a place; `None` if a table cannot say where its minishards begin.
+    fn section(&self) -> Result<Option<Section>> {
+        let unit_bits = match self.spec.minishard_index_encoding() {
+            Encoding::Raw => MINISHARD_ALIGNMENT.ilog2(),
+            Encoding::Gzip => 0, // the index follows the values
+        };
+        let mut builder = PackingBuilder::new(unit_bits);
+        for (number, end) in (0..).zip(&self.ends) {
+            builder.add(&self.block(number, *end)?.to_write());
+        }
+        let packing = builder.finish();
+        Ok(packing.map(|packing| Section { shard: self.shard.number, offset: 0, packing }))
+    }
+
+    fn write(&self, section: Section, to: &mut Cursor) -> Result<()> {
+        for (number, end) in (0..).zip(&self.ends) {
+            let place = BlockPlace { shard: section.shard, number, shard_index_crc32: self.shard.shard_index_crc32 };
+            let block = self.block(number, *end)?;
+            let bytes = block.to_write().encode(place, section.packing).ok_or_else(|| {
+                let message = "expected the shard index that the packing was made for, found another";
+                Error::internal(message).at_path(&self.path)
+            })?;
+            to.write(&bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl EntriesOfBlock {
+    fn to_write(&self) -> BlockToWrite<'_> {
+        BlockToWrite { starts: &self.starts, lengths: &self.lengths }
+    }
+}

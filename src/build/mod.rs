@@ -1,0 +1,633 @@
+//! The bulk loader: pairs in any order and any amount, a published generation out, in bounded memory.
+//!
+//! ```text
+//! insert   pairs gather in batches; threads encode and check them; while they fit into memory they stay there
+//!          when they do not: batches are sorted and spilled as a run, a quarter of the memory at once
+//!          a pair too large for a batch goes to a file of its own kind; the batch has its header
+//! finish   without a specification: plan one from statistics gathered on the way
+//!          nothing was spilled: threads write shards straight from memory
+//!          else: threads merge the runs into shards
+//!          info, manifest, sync, publish
+//! ```
+//!
+//! Everything on disk is written and read front to back in large blocks. To sort by a specification that is yet to be
+//! planned, a run is sorted by a guess, with some bits more than it selects; `run_pairs` says what that is good for.
+//!
+//! The order of insertion is (batch number, position in the batch). It is part of every merge: headers in runs carry the
+//! number of their batch, so it does not matter which batches a run is made of.
+
+mod arena;
+mod batch;
+mod large;
+mod memory_pairs;
+mod merge;
+mod minishard_table;
+#[cfg(test)]
+mod model_tests;
+mod options;
+mod record;
+mod run;
+mod run_pairs;
+mod shard_body;
+mod shard_writer;
+mod shards;
+mod slices;
+mod workers;
+
+use std::io::Read;
+use std::path::Path;
+
+pub use options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
+pub use shard_body::ShardSummary;
+pub use shard_writer::ShardWriter;
+
+use crate::build::arena::Arena;
+use crate::build::batch::{Batch, Seen};
+use crate::build::large::{LargeBytes, LargePairs};
+use crate::build::memory_pairs::{MemoryPairs, SlicedBatch};
+use crate::build::options::MIN_MEMORY;
+use crate::build::run::{Run, run_path};
+use crate::build::run_pairs::{FanIn, RunPairs};
+use crate::build::shard_body::{PairBytes, PairHeader, check_value_len};
+use crate::build::shards::{ShardIndexes, ShardsJob, Written};
+use crate::build::slices::Span;
+use crate::build::workers::{Done, Task, Workers};
+use crate::error::{Error, Result};
+use crate::format::info::Info;
+use crate::format::layout::Layout;
+use crate::format::manifest::{Manifest, ShardRecord};
+use crate::format::spec::{Encoding, ShardingSpec};
+use crate::plan::PlanOptions;
+use crate::store::{GenerationId, PendingGeneration, Store};
+
+/// A batch of more gains nothing, but for its number; small ones keep all threads busy.
+const MAX_BATCH: usize = 64 << 20;
+
+/// Of more batches each is larger: the pieces of each are maps, of which a process may hold some 65,000.
+const MANY_BATCHES: usize = 512;
+
+/// A larger pair goes to the file of large pairs, so that an offset within a batch has 32 bits.
+const MAX_PAIR: usize = 1 << 30;
+
+/// A thread of less memory does not pay.
+const MIN_PER_THREAD: usize = 8 << 20;
+
+/// What a thread takes beside the pairs: the blocks in which it writes.
+const THREAD_OVERHEAD: usize = 3 << 20;
+
+/// How many bits a run is sorted by beyond those of a plan for the pairs so far: runs serve until there are `2^3`
+/// times as many pairs, and have up to as many parts.
+const MORE_BITS: u8 = 3;
+
+/// All pairs of a build, to be had in storage order span by span.
+pub(crate) trait Pairs: Sync {
+    /// There may be `2^n` spans at most.
+    fn max_span_bits(&self) -> u8;
+
+    /// The pairs of one span.
+    fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>>;
+}
+
+/// Pairs in storage order, each key once, with the place of each; the bytes can be copied in the same order.
+pub(crate) trait SortedPairs: PairBytes {
+    fn next(&mut self) -> Result<Option<(u64, PairHeader)>>;
+
+    /// How many pairs were left out because their key came again.
+    fn dropped(&self) -> u64;
+}
+
+/// Builds and publishes a generation of a store from pairs in any order and any amount.
+///
+/// Memory stays below [`BuildOptions::memory`], whatever comes; what does not fit is spilled to a temporary directory.
+/// The same pairs and options give the same bytes, whatever the order of insertion, the threads, the memory or the
+/// time. Dropped before [`finish`](BulkLoader::finish), it leaves nothing behind.
+///
+/// ```
+/// # fn main() -> sharddb::Result<()> {
+/// # let store = std::env::temp_dir().join(format!("sharddb-bulk-doc-{}", std::process::id()));
+/// let mut loader = sharddb::BulkLoader::create_default(&store)?;
+/// loader.insert(7, b"seven")?;
+/// loader.insert(3, b"three")?;
+/// let published = loader.finish()?;
+/// assert_eq!(published.keys, 2);
+///
+/// let db = sharddb::ShardDb::open_pread(&store)?;
+/// assert_eq!(db.get(7)?.unwrap(), b"seven");
+/// # std::fs::remove_dir_all(&store).unwrap();
+/// # Ok(()) }
+/// ```
+pub struct BulkLoader {
+    options: BuildOptions,
+    data_encoding: Encoding,
+    budget: Budget,
+    /// What the batches beside the one at hand take.
+    in_use: usize,
+    batch: Batch,
+    next_number: u64,
+    /// Batches that are encoded, not spilled.
+    encoded: Vec<Batch>,
+    /// Batches that are being encoded.
+    encoding: usize,
+    /// Memory of spilled batches, for the next ones.
+    spare: Vec<Arena>,
+    seen: Seen,
+    dropped: u64,
+    /// An insertion failed or panicked, so that a pair may be missing or broken.
+    failed: bool,
+    // in the order in which they must be dropped: the threads write files into what `pending` removes
+    workers: Workers,
+    runs: Vec<Run>,
+    /// The file of the pairs too large for a batch, once there are any.
+    large: Option<LargePairs>,
+    pending: PendingGeneration,
+}
+
+/// How the memory is shared out.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    threads: usize,
+    /// For all batches, sorted too.
+    batches: usize,
+    /// For one batch.
+    batch: usize,
+    /// What reads the runs of a merge.
+    merge: usize,
+    /// The headers of the minishards being written.
+    minishards: usize,
+}
+
+impl Budget {
+    fn new(memory: u64, threads: usize) -> Budget {
+        // tests set less than the minimum: they want the thresholds, not the bound on memory
+        let (min_per_thread, overhead) = if memory < MIN_MEMORY { (1, 0) } else { (MIN_PER_THREAD, THREAD_OVERHEAD) };
+        let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+        let threads = threads.min(memory / min_per_thread).max(1);
+        let blocks = threads * overhead;
+        let minishards = memory / 8;
+        let batches = memory.saturating_sub(minishards + blocks);
+        let merge = (memory / 8 * 6).saturating_sub(blocks);
+        // beside all batches, each thread may have the pieces of one
+        let batch = (batches / (8 * threads).max(16)).min(MAX_BATCH).max(batches / MANY_BATCHES).min(MAX_PAIR);
+        Budget { threads, batches, batch, merge, minishards }
+    }
+
+    /// A larger pair goes to the file of large pairs.
+    fn pair(&self) -> usize {
+        (self.batches / 8).min(MAX_PAIR)
+    }
+
+    /// What is spilled at once.
+    fn run(&self) -> usize {
+        self.batches / 4
+    }
+}
+
+/// What a build has published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Published {
+    /// The generation, which is current now.
+    pub generation: GenerationId,
+    /// The specification, given or planned.
+    pub spec: ShardingSpec,
+    /// The number of keys.
+    pub keys: u64,
+    /// The stored bytes of all values.
+    pub value_bytes: u64,
+    /// The bytes of all shard files.
+    pub file_bytes: u64,
+    /// The number of shard files.
+    pub shards: u64,
+    /// Pairs that were left out because their key came again.
+    pub dropped: u64,
+}
+
+impl BulkLoader {
+    /// Options with their defaults, for [`BuildOptions::create`].
+    pub fn options() -> BuildOptions {
+        BuildOptions::default()
+    }
+
+    /// A loader with default options.
+    ///
+    /// Errors: those of [`BuildOptions::create`].
+    pub fn create_default(store: impl AsRef<Path>) -> Result<BulkLoader> {
+        BuildOptions::default().create(store)
+    }
+
+    fn create(store: &Path, options: BuildOptions) -> Result<BulkLoader> {
+        if let Some(info) = &options.info {
+            Info::check(info)?; // refused now rather than at the end
+        }
+        let pending = Store::create(store)?.writer()?.begin(options.temp_dir.as_deref())?;
+        let data_encoding = match options.spec {
+            Some(spec) => spec.data_encoding(),
+            None => options.data_encoding.unwrap_or_default(),
+        };
+        let budget = Budget::new(options.memory, options.threads);
+        let workers = Workers::start(&options, budget.threads, data_encoding, pending.spill_dir());
+        options.progress.begin(BuildPhase::Insert, 0);
+        Ok(BulkLoader {
+            data_encoding,
+            budget,
+            in_use: 0,
+            batch: Batch::new(0, Arena::default(), budget.batch)?,
+            next_number: 1,
+            encoded: Vec::new(),
+            encoding: 0,
+            spare: Vec::new(),
+            seen: Seen::default(),
+            dropped: 0,
+            failed: false,
+            workers,
+            runs: Vec::new(),
+            large: None,
+            pending,
+            options,
+        })
+    }
+
+    /// Adds a pair.
+    ///
+    /// Errors: `Io` from spilling, also of pairs before; `DuplicateKey`, at the latest from
+    /// [`finish`](BulkLoader::finish); `TooLarge` for a gzip value of more than 1 GiB, which readers refuse by default;
+    /// `Cancelled`; `Internal`. After an error the build cannot be finished any more.
+    pub fn insert(&mut self, key: u64, value: &[u8]) -> Result<()> {
+        self.insert_with_prefix(key, &[], value)
+    }
+
+    /// Adds a pair with bytes that will lie directly before its value, not encoded.
+    ///
+    /// Errors: as [`insert`](BulkLoader::insert).
+    pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
+        self.add(key, (prefix.len() as u64, value.len() as u64), Source::Slices(prefix, value))
+    }
+
+    /// Adds a pair whose prefix and then value are read from `reader`: constant memory for any length.
+    ///
+    /// Errors: as [`insert`](BulkLoader::insert), and `Io` if the reader fails or ends early. If the reader panics, the
+    /// build cannot be finished either.
+    pub fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        self.add(key, (prefix_len, value_len), Source::Reader(reader))
+    }
+
+    fn add(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
+        let failed_before = std::mem::replace(&mut self.failed, true); // stays so if the source panics
+        let added = self.add_pair(key, lens, source);
+        self.failed = failed_before || added.is_err();
+        self.options.progress.add(lens.0 + lens.1);
+        added
+    }
+
+    #[inline]
+    fn add_pair(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
+        let cost = Batch::cost_of(lens.0, lens.1, self.data_encoding);
+        let cost = usize::try_from(cost).unwrap_or(usize::MAX);
+        if cost > self.budget.pair() {
+            return self.add_large_pair(key, lens, source);
+        }
+        self.make_room_in_batch(cost)?;
+        self.batch.push(&header(key, lens), cost, |to| source.fill(to, key))
+    }
+
+    /// Writes the bytes of a pair straight from the caller to the file of large pairs; its header goes into the batch.
+    #[cold]
+    fn add_large_pair(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
+        self.options.check_cancel()?;
+        check_value_len(key, lens.1, self.data_encoding)?;
+        let large = match &mut self.large {
+            Some(large) => large,
+            none => none.insert(LargePairs::create(self.pending.spill_dir())?),
+        };
+        let header = match source {
+            Source::Slices(prefix, value) => large.write(key, lens, &mut prefix.chain(value), self.data_encoding),
+            Source::Reader(reader) => large.write(key, lens, reader, self.data_encoding),
+        };
+        let header = header.map_err(|error| error.at_key(key))?;
+        self.make_room_in_batch(Batch::LARGE_COST)?;
+        self.batch.push(&header, Batch::LARGE_COST, |_| Ok(()))
+    }
+
+    /// Begins another batch unless this one has room for a pair of this cost.
+    #[inline]
+    fn make_room_in_batch(&mut self, cost: usize) -> Result<()> {
+        if self.batch.cost() + cost > self.budget.batch {
+            self.next_batch(cost)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the batch to the threads and begins another, with room for a pair of this cost.
+    #[cold]
+    fn next_batch(&mut self, cost: usize) -> Result<()> {
+        self.options.check_cancel()?;
+        self.submit()?;
+        let capacity = self.budget.batch.max(cost);
+        self.make_room(capacity)?;
+        self.batch = Batch::new(self.next_number, self.spare.pop().unwrap_or_default(), capacity)?;
+        self.next_number += 1;
+        Ok(())
+    }
+
+    /// Gives the batch at hand to the threads.
+    fn submit(&mut self) -> Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let full = std::mem::take(&mut self.batch);
+        self.in_use += full.cost();
+        self.encoding += 1;
+        self.workers.give(Task::Encode(full))
+    }
+
+    /// Spills batches until there is memory for one more.
+    fn make_room(&mut self, capacity: usize) -> Result<()> {
+        while let Some(done) = self.workers.try_wait()? {
+            self.take(done);
+        }
+        while self.in_use + capacity > self.budget.batches && self.in_use > 0 {
+            let idle = self.workers.under_way() < self.workers.count();
+            match self.encoding == 0 && idle && !self.encoded.is_empty() {
+                true => self.spill()?,
+                false => self.wait()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let done = self.workers.wait()?;
+        self.take(done);
+        Ok(())
+    }
+
+    /// Takes note of what a thread has done.
+    fn take(&mut self, done: Done) {
+        match done {
+            Done::Encoded { batch, seen, cost_before } => {
+                self.encoding -= 1;
+                self.in_use = self.in_use - cost_before + batch.cost();
+                self.seen.merge(seen);
+                self.encoded.push(batch);
+            }
+            Done::Spilled { run, dropped, memory, cost_before } => {
+                self.in_use -= cost_before;
+                self.dropped += dropped;
+                self.spare.extend(memory);
+                self.runs.push(run);
+            }
+            Done::Sliced(_) => {} // `write_from_memory` takes these itself
+        }
+    }
+
+    /// Gives the first of the encoded batches to the threads, as many as make a run.
+    fn spill(&mut self) -> Result<()> {
+        self.encoded.sort_unstable_by_key(|batch| batch.number);
+        let mut cost = 0;
+        let of_a_run = self.encoded.iter().take_while(|batch| {
+            cost += batch.cost();
+            cost <= self.budget.run()
+        });
+        let count = of_a_run.count().max(1);
+        let batches: Vec<Batch> = self.encoded.drain(..count).collect();
+        let order = self.options.spec.unwrap_or_else(|| with_more_bits(self.planned_spec()));
+        self.workers.give(Task::Spill { batches, order })
+    }
+
+    /// Sorts, writes, syncs and publishes; the new generation is current when this returns.
+    ///
+    /// An empty loader publishes an empty generation.
+    ///
+    /// Errors: those of [`insert`](BulkLoader::insert) and of publishing; nothing is published then.
+    pub fn finish(mut self) -> Result<Published> {
+        if self.failed {
+            let message = "expected all insertions to have succeeded, found that one failed: begin the build again";
+            return Err(Error::invalid_input(message));
+        }
+        self.submit()?;
+        while self.encoding > 0 {
+            self.wait()?;
+        }
+        let spec = self.options.spec.unwrap_or_else(|| self.planned_spec());
+        let large = self.large.take().map(LargePairs::finish).transpose()?;
+        let written = match self.runs.is_empty() && self.workers.under_way() == 0 {
+            true => self.write_from_memory(spec, large.as_ref()),
+            false => self.write_from_runs(spec, large.as_ref()),
+        }?;
+        self.dropped += written.dropped;
+        self.publish(spec, &written.shards)
+    }
+
+    fn write_from_memory(&mut self, spec: ShardingSpec, large: Option<&LargeBytes>) -> Result<Written> {
+        self.spare.clear();
+        let batches = std::mem::take(&mut self.encoded);
+        let count = batches.len();
+        for batch in batches {
+            self.workers.give(Task::Slice(batch, spec))?;
+        }
+        let mut sliced = Vec::with_capacity(count);
+        while self.workers.under_way() > 0 {
+            match self.workers.wait()? {
+                Done::Sliced(batch) => sliced.push(batch),
+                other => self.take(other),
+            }
+        }
+        sliced.sort_unstable_by_key(SlicedBatch::number);
+        let pairs = MemoryPairs::new(sliced, spec, self.options.on_duplicate);
+        self.write_shards(spec, &pairs, large, self.budget.threads)
+    }
+
+    fn write_from_runs(&mut self, spec: ShardingSpec, large: Option<&LargeBytes>) -> Result<Written> {
+        while !self.encoded.is_empty() {
+            self.spill()?;
+        }
+        self.wait_for_all()?;
+        self.spare.clear();
+        self.sort_again(spec)?;
+        let fan_in = FanIn::new(self.budget.merge);
+        self.merge_levels(spec, fan_in)?;
+        let sources = run_pairs::sources_of(&self.runs, &spec);
+        let threads = self.budget.threads.min(fan_in.sources / sources.max(1)).max(1);
+        let pairs = RunPairs::open(&self.runs, spec, self.options.on_duplicate, self.budget.merge / threads)?;
+        self.write_shards(spec, &pairs, large, threads)
+    }
+
+    fn wait_for_all(&mut self) -> Result<()> {
+        while self.workers.under_way() > 0 {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// The specification for all pairs so far.
+    fn planned_spec(&self) -> ShardingSpec {
+        let stats = self.workers.stats();
+        let mut planner = PlanOptions::new();
+        planner.layout(self.layout()).data_encoding(self.data_encoding);
+        if let Some(encoding) = self.options.minishard_index_encoding {
+            planner.minishard_index_encoding(encoding);
+        }
+        planner.plan(&stats, self.options.profile).spec()
+    }
+
+    /// Sorts the runs that were sorted by a wrong guess again.
+    fn sort_again(&mut self, spec: ShardingSpec) -> Result<()> {
+        /// Each takes as much memory as when it was spilled.
+        const AT_ONCE: usize = 3;
+        self.options.progress.begin(BuildPhase::Sort, self.runs.iter().map(Run::len).sum());
+        for run in std::mem::take(&mut self.runs) {
+            if run_pairs::parts_of(&run, &spec).is_some() {
+                self.options.progress.add(run.len());
+                self.runs.push(run);
+                continue;
+            }
+            self.options.check_cancel()?;
+            while self.workers.under_way() >= AT_ONCE {
+                self.wait()?;
+            }
+            self.workers.give(Task::Resort { run, order: spec, batch_len: self.budget.batch })?;
+        }
+        self.wait_for_all()
+    }
+
+    /// Merges runs until so few are left that they can be merged at once.
+    fn merge_levels(&mut self, spec: ShardingSpec, fan_in: FanIn) -> Result<()> {
+        while !fan_in.has_room_for(&self.runs, &spec) {
+            self.options.progress.begin(BuildPhase::Merge, self.runs.iter().map(Run::len).sum());
+            let mut group = Vec::new();
+            for run in std::mem::take(&mut self.runs) {
+                group.push(run);
+                if fan_in.is_filled_by(&group, &spec) {
+                    let merged = self.merge_group(spec, std::mem::take(&mut group))?;
+                    self.runs.push(merged);
+                }
+            }
+            self.runs.append(&mut group);
+        }
+        Ok(())
+    }
+
+    fn merge_group(&mut self, spec: ShardingSpec, group: Vec<Run>) -> Result<Run> {
+        self.options.check_cancel()?;
+        let headers_at_most = group.iter().map(Run::headers_len).sum();
+        let path = run_path(self.pending.spill_dir(), self.next_number);
+        self.next_number += 1;
+        let on_duplicate = self.options.on_duplicate;
+        let pairs = RunPairs::open(&group, spec, on_duplicate, self.budget.merge)?;
+        let mut merge = pairs.span(Span::ALL)?;
+        let run = Run::write(path, spec, on_duplicate, headers_at_most, &mut *merge)?;
+        self.options.progress.add(run.len());
+        self.dropped += merge.dropped();
+        drop(merge);
+        drop(pairs);
+        group.into_iter().try_for_each(Run::remove)?;
+        Ok(run)
+    }
+
+    fn write_shards(
+        &self,
+        spec: ShardingSpec,
+        pairs: &dyn Pairs,
+        large: Option<&LargeBytes>,
+        threads: usize,
+    ) -> Result<Written> {
+        self.options.progress.begin(BuildPhase::Write, self.seen.stored_bytes);
+        let job = ShardsJob {
+            directory: self.pending.path(),
+            spill_dir: self.pending.spill_dir(),
+            spec,
+            layout: self.layout(),
+            options: &self.options,
+            large,
+            shard_indexes: ShardIndexes::allowed(&self.options, self.seen.stored_bytes),
+            threads,
+            memory: self.budget.minishards,
+        };
+        job.write(pairs)
+    }
+
+    fn publish(self, spec: ShardingSpec, summaries: &[ShardSummary]) -> Result<Published> {
+        self.options.progress.begin(BuildPhase::Publish, 0);
+        let layout = self.layout();
+        let info = Info::compose(self.options.info.as_deref(), &spec, &layout)?;
+        let table = minishard_table::write(self.pending.path(), spec, summaries)?;
+        let sum = |of: fn(&ShardSummary) -> u64| summaries.iter().map(of).sum();
+        let manifest = Manifest {
+            sharding: spec,
+            info_crc32: crc32fast::hash(info.as_bytes()),
+            layout,
+            keys: sum(|shard| shard.keys),
+            value_bytes: sum(|shard| shard.value_bytes),
+            auxiliary: table.into_iter().collect(),
+            shards: summaries.iter().map(shard_record).collect(),
+        };
+        let generation = self.pending.publish(info.as_bytes(), &manifest)?;
+        Ok(Published {
+            generation,
+            spec,
+            keys: manifest.keys,
+            value_bytes: manifest.value_bytes,
+            file_bytes: sum(|shard| shard.bytes),
+            shards: summaries.len() as u64,
+            dropped: self.dropped,
+        })
+    }
+
+    fn layout(&self) -> Layout {
+        Layout {
+            checks: self.options.checks,
+            prefixes: self.seen.prefixes,
+            value_alignment: self.options.value_alignment,
+        }
+    }
+}
+
+/// The order for the spills of what is yet to be planned: that of the plan so far, by some bits more.
+fn with_more_bits(spec: ShardingSpec) -> ShardingSpec {
+    let shard_bits = (spec.shard_bits() + MORE_BITS).min(64 - spec.minishard_bits());
+    let more = ShardingSpec::new(spec.hash_function(), spec.preshift_bits(), spec.minishard_bits(), shard_bits);
+    more.unwrap_or(spec)
+}
+
+fn shard_record(shard: &ShardSummary) -> ShardRecord {
+    let ShardSummary { number, bytes, keys, crc32, shard_index_crc32, .. } = *shard;
+    ShardRecord { number, bytes, keys, crc32, shard_index_crc32 }
+}
+
+/// Where an insertion has the bytes of its pair from.
+enum Source<'a> {
+    Slices(&'a [u8], &'a [u8]),
+    Reader(&'a mut dyn Read),
+}
+
+impl Source<'_> {
+    /// Fills `to` with the prefix and the value.
+    #[inline]
+    fn fill(self, to: &mut [u8], key: u64) -> Result<()> {
+        match self {
+            Source::Slices(prefix, value) => {
+                batch::copy_both(prefix, value, to);
+                Ok(())
+            }
+            Source::Reader(reader) => {
+                let read = reader.read_exact(to);
+                read.map_err(|error| Error::io("read the value of a pair", Path::new(""), error).at_key(key))
+            }
+        }
+    }
+}
+
+/// The header of a pair that is not encoded yet.
+fn header(key: u64, (prefix_len, value_len): (u64, u64)) -> PairHeader {
+    PairHeader {
+        key,
+        prefix_len,
+        stored_len: value_len,
+        value_check: 0,
+        prefix_sum: 0,
+        batch: 0,
+        large: None,
+        source: 0,
+        skip: 0,
+    }
+}

@@ -1,0 +1,315 @@
+//! A run: sorted pairs on disk.
+//!
+//! ```text
+//! | headers           [batch number varint] record, ...      read front to back
+//! | hole              the headers were fewer or shorter than they could be
+//! | values            prefix and stored value, ...           read front to back
+//! | slice table       for each slice: start of its headers u64le, start of its values u64le
+//! ```
+//!
+//! Headers carry the number of their batch unless duplicate keys are errors: it orders the values of one key by
+//! insertion, whichever runs they are in. A run is closed once it is written and opened again to be read, so the number
+//! of runs is not bounded by descriptors.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::build::arena::Arena;
+use crate::build::batch::Batch;
+use crate::build::options::OnDuplicate;
+use crate::build::shard_body::{PairBytes, PairHeader};
+use crate::build::slices::Slicing;
+use crate::build::{SortedPairs, record};
+use crate::disk;
+use crate::error::{Error, Result};
+use crate::format::spec::ShardingSpec;
+use crate::storage::{BlockReader, Cursor, create_new};
+
+/// Blocks in which runs are written.
+const WRITE_BLOCK: usize = 1 << 20;
+
+/// The smallest blocks in which headers and values are read.
+const MIN_READ: usize = 8 << 10;
+
+/// The largest; larger ones do not make a disk faster.
+const MAX_READ: usize = 2 << 20;
+
+/// The longest header of a run.
+pub(crate) const MAX_HEADER: usize = record::MAX_LEN + record::MAX_VARINT;
+
+/// A written run; its file is closed.
+pub(crate) struct Run {
+    path: PathBuf,
+    order: ShardingSpec,
+    /// Whether headers carry the number of their batch.
+    numbered: bool,
+    headers_end: u64,
+    values_start: u64,
+    values_end: u64,
+    /// Entries of the slice table: up to the last slice that has pairs.
+    slices: usize,
+}
+
+/// Where the headers and the values of a slice begin.
+#[derive(Clone, Copy)]
+struct SliceStart {
+    header: u64,
+    value: u64,
+}
+
+impl SliceStart {
+    const LEN: usize = 16;
+
+    fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        let (header, value) = bytes.split_at_mut(8);
+        header.copy_from_slice(&self.header.to_le_bytes());
+        value.copy_from_slice(&self.value.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: [u8; 16]) -> SliceStart {
+        let number = u128::from_le_bytes(bytes);
+        #[expect(clippy::cast_possible_truncation, reason = "the low and the high half")]
+        let (header, value) = (number as u64, (number >> 64) as u64);
+        SliceStart { header, value }
+    }
+}
+
+impl Run {
+    /// Writes pairs that come in the storage order of `order`; their headers take `headers_at_most` bytes.
+    pub(crate) fn write(
+        path: PathBuf,
+        order: ShardingSpec,
+        on_duplicate: OnDuplicate,
+        headers_at_most: u64,
+        from: &mut dyn SortedPairs,
+    ) -> Result<Run> {
+        let mut writer = RunWriter::create(path, order, on_duplicate != OnDuplicate::Error, headers_at_most)?;
+        while let Some((place, header)) = from.next()? {
+            writer.write_pair(place, &header, from)?;
+        }
+        writer.finish()
+    }
+
+    /// The specification in whose storage order the pairs are.
+    pub(crate) fn order(&self) -> &ShardingSpec {
+        &self.order
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn headers_len(&self) -> u64 {
+        self.headers_end
+    }
+
+    /// The stored bytes of the pairs, without those of large ones.
+    pub(crate) fn len(&self) -> u64 {
+        self.values_end - self.values_start
+    }
+
+    /// Opens the run for reading: one descriptor, however many readers it has.
+    pub(crate) fn open(&self) -> Result<OpenRun<'_>> {
+        let file = File::open(&self.path).map_err(|error| Error::io("open", &self.path, error))?;
+        let file = Arc::new(file);
+        let table_end = self.values_end + (self.slices * SliceStart::LEN) as u64;
+        let mut table = BlockReader::new(file.clone(), &self.path, self.values_end, table_end, MIN_READ);
+        let bytes = table.fill_at_least(self.slices * SliceStart::LEN)?;
+        let slices = bytes.as_chunks::<{ SliceStart::LEN }>().0.iter().map(|bytes| SliceStart::from_bytes(*bytes));
+        let slices = slices.collect();
+        Ok(OpenRun { run: self, file, slices })
+    }
+
+    /// Removes the file. A run that is not removed goes with its spill directory.
+    pub(crate) fn remove(self) -> Result<()> {
+        disk::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, error))
+    }
+}
+
+/// A run whose file is open.
+pub(crate) struct OpenRun<'a> {
+    run: &'a Run,
+    file: Arc<File>,
+    slices: Vec<SliceStart>,
+}
+
+impl OpenRun<'_> {
+    pub(crate) fn order(&self) -> &ShardingSpec {
+        &self.run.order
+    }
+
+    /// Reads some slices in blocks of `block` bytes, headers and values together.
+    pub(crate) fn read(&self, slices: Range<usize>, block: usize) -> RunReader {
+        let (start, end) = (self.slice_start(slices.start), self.slice_start(slices.end));
+        let (headers, values) = (end.header - start.header, end.value - start.value);
+        let header_share = u128::from(headers) * block as u128 / u128::from((headers + values).max(1));
+        let header_block = usize::try_from(header_share).unwrap_or(block).clamp(MIN_READ, MAX_READ);
+        let value_block = block.saturating_sub(header_block).clamp(MIN_READ, MAX_READ);
+        let reader = |start, end, block| BlockReader::new(self.file.clone(), &self.run.path, start, end, block);
+        RunReader {
+            headers: reader(start.header, end.header, header_block),
+            values: reader(start.value, end.value, value_block),
+            numbered: self.run.numbered,
+            dropped: 0,
+        }
+    }
+
+    /// Where a slice starts; at the end, if there are no pairs in it or behind it.
+    fn slice_start(&self, slice: usize) -> SliceStart {
+        let end = SliceStart { header: self.run.headers_end, value: self.run.values_end };
+        self.slices.get(slice).copied().unwrap_or(end)
+    }
+
+    /// Reads all pairs back, in batches of about this size; those of one batch have the number of one.
+    pub(crate) fn read_batches(&self, batch_len: usize) -> Result<Vec<Batch>> {
+        let mut reader = self.read(0..self.slices.len(), 2 * MAX_READ);
+        let mut full = Vec::new();
+        let mut filling: Vec<Batch> = Vec::new(); // one for each number; a run has pairs of a few batches
+        while let Some(header) = reader.next()? {
+            let len = usize::try_from(header.inline_len()).unwrap_or(usize::MAX);
+            let cost = record::MAX_LEN.saturating_add(len);
+            let at = filling.iter().position(|batch| batch.number == header.batch);
+            let at = match at {
+                Some(at) if filling.get(at).is_some_and(|batch| batch.cost() + cost <= batch_len) => at,
+                other => {
+                    full.extend(other.map(|at| filling.swap_remove(at)));
+                    filling.push(Batch::new(header.batch, Arena::default(), batch_len.max(cost))?);
+                    filling.len() - 1
+                }
+            };
+            let batch =
+                filling.get_mut(at).ok_or_else(|| Error::internal("a batch that was just added is not there"))?;
+            batch.push(&header, cost, |to| {
+                let read = reader.values.read_exact(to);
+                read.map_err(|error| Error::io("read", &self.run.path, error))
+            })?;
+        }
+        full.append(&mut filling);
+        full.sort_by_key(|batch| batch.number); // stable: batches of one number stay in order
+        Ok(full)
+    }
+}
+
+/// Writes headers and values side by side.
+struct RunWriter {
+    path: PathBuf,
+    order: ShardingSpec,
+    numbered: bool,
+    slicing: Slicing,
+    slices: Vec<SliceStart>,
+    headers: Cursor,
+    /// Begins after the most that the headers can take; what they do not take stays a hole.
+    values: Cursor,
+    values_start: u64,
+    header: Vec<u8>,
+}
+
+impl RunWriter {
+    fn create(path: PathBuf, order: ShardingSpec, numbered: bool, headers_at_most: u64) -> Result<RunWriter> {
+        let file = create_new(&path)?;
+        let values_start = headers_at_most.next_multiple_of(WRITE_BLOCK as u64);
+        let cursor = |position| Cursor::new(file.clone(), path.as_path().into(), position, WRITE_BLOCK);
+        let (headers, values) = (cursor(0), cursor(values_start));
+        let (slicing, slices) = (Slicing::of(&order), Vec::new());
+        Ok(RunWriter { path, order, numbered, slicing, slices, headers, values, values_start, header: Vec::new() })
+    }
+
+    fn write_pair(&mut self, place: u64, header: &PairHeader, from: &mut dyn PairBytes) -> Result<()> {
+        self.enter_slices_to(self.slicing.slice_of(place));
+        self.write_header(header)?;
+        match header.large {
+            Some(_) => Ok(()),
+            None => from.copy(header, &mut self.values),
+        }
+    }
+
+    /// Notes that all slices up to this one, where not noted before, begin here.
+    #[inline]
+    fn enter_slices_to(&mut self, slice: usize) {
+        if self.slices.len() <= slice {
+            let start = SliceStart { header: self.headers.position(), value: self.values.position() };
+            self.slices.resize(slice + 1, start);
+        }
+    }
+
+    fn write_header(&mut self, header: &PairHeader) -> Result<()> {
+        self.header.clear();
+        if self.numbered {
+            record::write_varint(header.batch, &mut self.header);
+        }
+        record::write(header, &mut self.header);
+        self.headers.write(&self.header)
+    }
+
+    fn finish(mut self) -> Result<Run> {
+        let values_end = self.values.position();
+        for slice in &self.slices {
+            self.values.write(&slice.to_bytes())?;
+        }
+        self.headers.finish()?;
+        self.values.finish()?;
+        let headers_end = self.headers.position();
+        let RunWriter { path, order, numbered, slices, values_start, .. } = self;
+        Ok(Run { path, order, numbered, headers_end, values_start, values_end, slices: slices.len() })
+    }
+}
+
+/// Reads a run: headers ahead of their values.
+pub(crate) struct RunReader {
+    headers: BlockReader,
+    values: BlockReader,
+    numbered: bool,
+    /// Bytes of values that were dropped since the last one that was kept.
+    dropped: u64,
+}
+
+impl RunReader {
+    /// The next header.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<PairHeader>> {
+        let mut bytes = self.headers.fill_at_least(MAX_HEADER)?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let before = bytes.len();
+        let batch = match self.numbered {
+            true => record::read_varint(&mut bytes).ok_or_else(record::cut_short)?,
+            false => 0,
+        };
+        let (header, len) = record::read(bytes)?;
+        let consumed = before - bytes.len() + len;
+        self.headers.consume(consumed);
+        Ok(Some(PairHeader { batch, ..header }))
+    }
+
+    /// Leaves out a pair whose header was read.
+    pub(crate) fn drop_pair(&mut self, header: &PairHeader) {
+        self.dropped += header.inline_len();
+    }
+
+    /// Keeps a pair: its header gets the number of bytes to skip before its own.
+    pub(crate) fn keep_pair(&mut self, header: &mut PairHeader) {
+        if header.large.is_none() {
+            header.skip = std::mem::take(&mut self.dropped);
+        }
+    }
+
+    /// Copies the bytes of a kept pair.
+    #[inline]
+    pub(crate) fn copy(&mut self, header: &PairHeader, to: &mut Cursor) -> Result<()> {
+        if header.skip > 0 {
+            self.values.skip(header.skip);
+        }
+        self.values.copy(header.inline_len(), to)
+    }
+}
+
+/// Names the runs of a loader's spill directory.
+pub(crate) fn run_path(spill_dir: &Path, number: u64) -> PathBuf {
+    spill_dir.join(format!("{number:08}.run"))
+}

@@ -1,0 +1,515 @@
+//! The sections of a shard file as they are written: the shard index, and minishards behind it.
+//!
+//! ```text
+//! | shard index   2^minishard_bits x 16 bytes, one cursor of its own
+//! | minishard 0   raw index:   index | checks | values        gzip index:   values | index | checks
+//! | minishard 1   ...          each begins at a multiple of 8
+//! ```
+//!
+//! A minishard is written when all its pairs are known: from memory, or, with too many of them for that, through one
+//! cursor for each region, a row of the index, a row of the checks, the values, all front to back.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use crc32fast::Hasher;
+
+use crate::byte_range::{ByteRange, RelativeRange};
+use crate::disk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::checks::{self, ChecksPlace};
+use crate::format::gzip::{DEFAULT_MAX_INDEX_BYTES, DEFAULT_MAX_VALUE_BYTES, GzipEncoder};
+use crate::format::layout::{Layout, MINISHARD_ALIGNMENT, ValueAlignment};
+use crate::format::minishard_index::{IndexBuilder, ROW_LEN};
+use crate::format::shard_index::ShardIndexEntry;
+use crate::format::spec::{Encoding, ShardingSpec};
+use crate::ids::{Location, MinishardNumber, ShardNumber};
+use crate::storage::{BLOCK, BlockReader, Cursor, create_new, zeros_sum};
+
+/// The block of a cursor that writes a row, of which there are several.
+const ROW_BLOCK: usize = 256 << 10;
+
+/// What is known of a pair before its bytes are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PairHeader {
+    pub(crate) key: u64,
+    pub(crate) prefix_len: u64,
+    pub(crate) stored_len: u64,
+    /// The check of the stored value.
+    pub(crate) value_check: u32,
+    /// The CRC-32 of the prefix.
+    pub(crate) prefix_sum: u32,
+    /// The number of the batch that it was inserted in: orders the pairs of one key by insertion.
+    pub(crate) batch: u64,
+    /// Position of its bytes in the loader's file of large pairs; `None` if its source has them.
+    pub(crate) large: Option<u64>,
+    /// The number of the source that has its bytes.
+    pub(crate) source: u32,
+    /// Offset of its bytes in the source. In a run: the bytes of dropped pairs after the previous pair. In memory: the
+    /// bytes from the start of the piece.
+    pub(crate) skip: u64,
+}
+
+impl PairHeader {
+    /// The bytes that its source has of it: prefix and stored value, or none if they are in the file of large pairs.
+    #[inline]
+    pub(crate) fn inline_len(&self) -> u64 {
+        match self.large {
+            Some(_) => 0,
+            None => self.prefix_len + self.stored_len,
+        }
+    }
+}
+
+/// Errors: `TooLarge` for a value to be compressed that readers would refuse to decode by default.
+pub(crate) fn check_value_len(key: u64, len: u64, data_encoding: Encoding) -> Result<()> {
+    if data_encoding == Encoding::Raw || len <= DEFAULT_MAX_VALUE_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "expected a value of at most {DEFAULT_MAX_VALUE_BYTES} bytes for gzip, the most that readers decode by default, \
+         found {len}: choose the raw data encoding"
+    );
+    Err(Error::new(ErrorKind::TooLarge, message).at_key(key))
+}
+
+/// Gives the bytes of pairs in the order in which they are written.
+pub(crate) trait PairBytes {
+    /// Copies the prefix and the stored value of a pair.
+    fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()>;
+}
+
+/// Pairs that lie one behind the other in memory.
+impl PairBytes for &[u8] {
+    fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
+        let len = usize::try_from(pair.prefix_len + pair.stored_len).unwrap_or(usize::MAX);
+        let (pair_bytes, rest) = self.split_at_checked(len).unwrap_or((self, &[]));
+        *self = rest;
+        to.write(pair_bytes)
+    }
+}
+
+/// What a finished shard is: its row of the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardSummary {
+    /// The shard.
+    pub number: ShardNumber,
+    /// The length of the file.
+    pub bytes: u64,
+    /// The number of keys.
+    pub keys: u64,
+    /// The stored bytes of all values.
+    pub value_bytes: u64,
+    /// The CRC-32 of the file.
+    pub crc32: u32,
+    /// The CRC-32 of the shard index.
+    pub shard_index_crc32: u32,
+}
+
+/// A shard file being written.
+pub(crate) struct ShardBody {
+    file: Arc<File>,
+    path: Arc<Path>,
+    spec: ShardingSpec,
+    number: ShardNumber,
+    layout: Layout,
+    shard_index: Cursor,
+    body: Cursor,
+    keys: u64,
+    value_bytes: u64,
+    encoder: GzipEncoder,
+    // of the minishard at hand; kept for their memory
+    places: Vec<Place>,
+    builder: IndexBuilder,
+    raw_index: Vec<u8>,
+    encoded_index: Vec<u8>,
+}
+
+/// Where a pair goes in the file.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Zero bytes before the prefix.
+    padding: u64,
+    value: ByteRange,
+}
+
+/// Puts values one behind the other.
+struct Placement {
+    alignment: ValueAlignment,
+    end: u64,
+    /// The last value was empty, so that another one right behind it would have the same byte range.
+    behind_empty: bool,
+}
+
+impl Placement {
+    fn place(&mut self, pair: &PairHeader) -> Place {
+        let empty = pair.stored_len == 0;
+        // a popular reader keeps one of several keys that share a byte range
+        let apart = u64::from(self.behind_empty && empty && pair.prefix_len == 0);
+        let unaligned = self.end + apart + pair.prefix_len;
+        let start = unaligned + self.alignment.padding(unaligned);
+        let place = Place {
+            padding: start - pair.prefix_len - self.end,
+            value: ByteRange { start, end: start + pair.stored_len },
+        };
+        (self.end, self.behind_empty) = (place.value.end, empty);
+        place
+    }
+}
+
+impl ShardBody {
+    pub(crate) fn create(path: &Path, spec: ShardingSpec, number: ShardNumber, layout: Layout) -> Result<ShardBody> {
+        let file = create_new(path)?;
+        let path: Arc<Path> = path.into();
+        Ok(ShardBody {
+            shard_index: Cursor::new(file.clone(), path.clone(), 0, ROW_BLOCK),
+            body: Cursor::new(file.clone(), path.clone(), spec.shard_index_len(), BLOCK),
+            file,
+            path,
+            spec,
+            number,
+            layout,
+            keys: 0,
+            value_bytes: 0,
+            encoder: GzipEncoder::new(),
+            places: Vec::new(),
+            builder: IndexBuilder::default(),
+            raw_index: Vec::new(),
+            encoded_index: Vec::new(),
+        })
+    }
+
+    pub(crate) fn file(&self) -> Arc<File> {
+        self.file.clone()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn spec(&self) -> &ShardingSpec {
+        &self.spec
+    }
+
+    pub(crate) fn number(&self) -> ShardNumber {
+        self.number
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Writes a minishard whose pairs are in memory, ascending and unique; minishards come in ascending order.
+    pub(crate) fn write_minishard(
+        &mut self,
+        minishard: MinishardNumber,
+        pairs: &[PairHeader],
+        bytes: &mut dyn PairBytes,
+    ) -> Result<()> {
+        let rows = pairs.len() as u64;
+        self.check_index_len(minishard, rows)?;
+        self.align_minishard()?;
+        let index = match self.spec.minishard_index_encoding() {
+            Encoding::Raw => {
+                let values = self.body.position() + ROW_LEN * rows + self.checks_len(rows);
+                self.place(pairs, values);
+                let index = self.write_index(minishard, pairs)?;
+                self.write_values(pairs, bytes)?;
+                index
+            }
+            Encoding::Gzip => {
+                self.place(pairs, self.body.position());
+                self.write_values(pairs, bytes)?;
+                self.write_index(minishard, pairs)?
+            }
+        };
+        self.enter(minishard, index, rows)
+    }
+
+    /// Places the pairs from `start` on and builds the raw index that says so.
+    fn place(&mut self, pairs: &[PairHeader], start: u64) {
+        let mut placement = self.placement(start);
+        self.places.clear();
+        self.places.extend(pairs.iter().map(|pair| placement.place(pair)));
+        for (pair, place) in pairs.iter().zip(&self.places) {
+            self.builder.push(pair.key, relative(&self.spec, place.value));
+        }
+        self.raw_index.clear();
+        self.builder.drain_into(&mut self.raw_index);
+    }
+
+    /// Writes the index and its checks; tells where the index is.
+    fn write_index(&mut self, minishard: MinishardNumber, pairs: &[PairHeader]) -> Result<ByteRange> {
+        let encoded = match self.spec.minishard_index_encoding() {
+            Encoding::Raw => &self.raw_index,
+            Encoding::Gzip => {
+                self.encoded_index.clear();
+                self.encoder.encode(&self.raw_index, &mut self.encoded_index);
+                &self.encoded_index
+            }
+        };
+        let start = self.body.position();
+        self.body.write(encoded)?;
+        let index = ByteRange { start, end: self.body.position() };
+        if self.layout.checks {
+            let location = Location { shard: self.number, minishard };
+            self.body.write(&checks::of_index(location, encoded).to_le_bytes())?;
+            pairs.iter().try_for_each(|pair| self.body.write(&pair.value_check.to_le_bytes()))?;
+            if self.layout.prefixes {
+                let places = pairs.iter().zip(&self.places);
+                places.map(|(pair, place)| prefix_check(pair, place)).try_for_each(|sum| self.body.write(&sum))?;
+            }
+        }
+        Ok(index)
+    }
+
+    fn write_values(&mut self, pairs: &[PairHeader], bytes: &mut dyn PairBytes) -> Result<()> {
+        for (pair, place) in pairs.iter().zip(&self.places) {
+            self.body.zeros(place.padding)?;
+            bytes.copy(pair, &mut self.body)?;
+            check_end(pair, place, &self.body)?;
+            self.value_bytes += pair.stored_len;
+        }
+        Ok(())
+    }
+
+    /// Writes a minishard of `rows` pairs that come one by one, ascending and unique.
+    ///
+    /// `scratch` names a file that may be made for the rows of an index that is to be compressed; it is gone afterwards.
+    pub(crate) fn write_large_minishard(
+        &mut self,
+        minishard: MinishardNumber,
+        rows: u64,
+        pairs: &mut dyn Iterator<Item = Result<PairHeader>>,
+        bytes: &mut dyn PairBytes,
+        scratch: &Path,
+    ) -> Result<()> {
+        self.check_index_len(minishard, rows)?;
+        self.align_minishard()?;
+        let start = self.body.position();
+        let index = match self.spec.minishard_index_encoding() {
+            Encoding::Raw => {
+                let head = ROW_LEN * rows + self.checks_len(rows);
+                let mut row_cursors = RowCursors::new(&self.file, &self.path, start, rows, self.layout);
+                let mut values = Cursor::new(self.file.clone(), self.path.clone(), start + head, BLOCK);
+                self.write_rows(pairs, &mut row_cursors, &mut values, bytes)?;
+                let mut index = self.index_hasher(minishard);
+                row_cursors.append_to(&mut self.body, &mut index)?;
+                self.body.append(values)?;
+                ByteRange { start, end: start + ROW_LEN * rows }
+            }
+            Encoding::Gzip => {
+                let file = create_new(scratch)?;
+                let path: Arc<Path> = scratch.into();
+                let mut row_cursors = RowCursors::new(&file, &path, 0, rows, self.layout);
+                let mut values = Cursor::new(self.file.clone(), self.path.clone(), start, BLOCK);
+                self.write_rows(pairs, &mut row_cursors, &mut values, bytes)?;
+                row_cursors.finish()?;
+                self.body.append(values)?;
+                let index = self.compress_index(minishard, &file, &path, rows)?;
+                disk::remove_file(scratch).map_err(|error| Error::io("remove", scratch, error))?;
+                index
+            }
+        };
+        self.enter(minishard, index, rows)
+    }
+
+    fn write_rows(
+        &mut self,
+        pairs: &mut dyn Iterator<Item = Result<PairHeader>>,
+        row_cursors: &mut RowCursors,
+        values: &mut Cursor,
+        bytes: &mut dyn PairBytes,
+    ) -> Result<()> {
+        let mut placement = self.placement(values.position());
+        for pair in pairs {
+            let pair = pair?;
+            let place = placement.place(&pair);
+            let (id, start) = self.builder.deltas(pair.key, relative(&self.spec, place.value));
+            row_cursors.write(&pair, &place, id, start)?;
+            values.zeros(place.padding)?;
+            bytes.copy(&pair, values)?;
+            check_end(&pair, &place, values)?;
+            self.value_bytes += pair.stored_len;
+        }
+        self.builder = IndexBuilder::default();
+        Ok(())
+    }
+
+    /// Compresses the rows of an index from the scratch file, and copies its checks behind it.
+    fn compress_index(
+        &mut self,
+        minishard: MinishardNumber,
+        scratch: &Arc<File>,
+        path: &Path,
+        rows: u64,
+    ) -> Result<ByteRange> {
+        let start = self.body.position();
+        let (index_len, checks_len) = (ROW_LEN * rows, self.checks_len(rows));
+        let mut raw = BlockReader::new(scratch.clone(), path, 0, index_len, ROW_BLOCK);
+        let mut sum = self.index_hasher(minishard);
+        let mut failed = None;
+        let body = &mut self.body;
+        let encoded = self.encoder.encode_reader(&mut raw, index_len, &mut |piece| {
+            sum.update(piece);
+            body.write(piece).map_err(|error| {
+                failed = Some(error);
+                std::io::ErrorKind::Other.into()
+            })
+        });
+        encoded.map_err(|error| failed.unwrap_or_else(|| Error::io("compress", path, error)))?;
+        let index = ByteRange { start, end: self.body.position() };
+        if self.layout.checks {
+            self.body.write(&sum.finalize().to_le_bytes())?;
+            let behind_index_check = index_len + 4;
+            let end = index_len + checks_len;
+            let mut rest = BlockReader::new(scratch.clone(), path, behind_index_check, end, ROW_BLOCK);
+            rest.copy(end - behind_index_check, &mut self.body)?;
+        }
+        Ok(index)
+    }
+
+    /// Writes the shard index to its end and tells what the file is; it is not synced.
+    pub(crate) fn finish(&mut self) -> Result<ShardSummary> {
+        self.shard_index.zeros(self.spec.shard_index_len() - self.shard_index.position())?;
+        let bytes = self.body.position();
+        let mut sum = self.shard_index.finish()?;
+        let shard_index_crc32 = sum.clone().finalize();
+        sum.combine(&self.body.finish()?);
+        Ok(ShardSummary {
+            number: self.number,
+            bytes,
+            keys: self.keys,
+            value_bytes: self.value_bytes,
+            crc32: sum.finalize(),
+            shard_index_crc32,
+        })
+    }
+
+    /// Errors: `TooLarge` for a gzip index that readers would refuse to decode by default.
+    fn check_index_len(&self, minishard: MinishardNumber, rows: u64) -> Result<()> {
+        let decoded = rows.saturating_mul(ROW_LEN);
+        if self.spec.minishard_index_encoding() == Encoding::Raw || decoded <= DEFAULT_MAX_INDEX_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "expected a gzip minishard index of at most {DEFAULT_MAX_INDEX_BYTES} bytes, the most that readers decode by \
+             default, found {rows} keys that need {decoded}: choose more minishard bits or a raw minishard index"
+        );
+        Err(Error::new(ErrorKind::TooLarge, message).at_shard(self.number).at_minishard(minishard))
+    }
+
+    fn align_minishard(&mut self) -> Result<()> {
+        self.body.zeros(self.body.position().wrapping_neg() % MINISHARD_ALIGNMENT)
+    }
+
+    /// Enters a minishard into the shard index, past those without keys.
+    fn enter(&mut self, minishard: MinishardNumber, index: ByteRange, rows: u64) -> Result<()> {
+        let empty = ShardIndexEntry::position(minishard).start - self.shard_index.position();
+        self.shard_index.zeros(empty)?; // an empty minishard is (0, 0)
+        self.shard_index.write(&ShardIndexEntry::new(relative(&self.spec, index)).to_bytes())?;
+        self.keys += rows;
+        Ok(())
+    }
+
+    fn placement(&self, start: u64) -> Placement {
+        Placement { alignment: self.layout.value_alignment, end: start, behind_empty: false }
+    }
+
+    fn checks_len(&self, rows: u64) -> u64 {
+        ChecksPlace::total_len(rows, self.layout)
+    }
+
+    fn index_hasher(&self, minishard: MinishardNumber) -> Hasher {
+        checks::index_hasher(Location { shard: self.number, minishard })
+    }
+}
+
+/// One cursor for each row of a large minishard's index and checks.
+struct RowCursors {
+    ids: Cursor,
+    starts: Cursor,
+    sizes: Cursor,
+    checks: Option<CheckCursors>,
+}
+
+struct CheckCursors {
+    index: Cursor,
+    values: Cursor,
+    prefixes: Option<Cursor>,
+}
+
+impl RowCursors {
+    /// Cursors for `rows` rows from `start` of a file on, in the order of the format.
+    fn new(file: &Arc<File>, path: &Arc<Path>, start: u64, rows: u64, layout: Layout) -> RowCursors {
+        let at = |position| Cursor::new(file.clone(), path.clone(), position, ROW_BLOCK);
+        let checks = start + ROW_LEN * rows;
+        RowCursors {
+            ids: at(start),
+            starts: at(start + 8 * rows),
+            sizes: at(start + 16 * rows),
+            checks: layout.checks.then(|| CheckCursors {
+                index: at(checks),
+                values: at(checks + 4),
+                prefixes: layout.prefixes.then(|| at(checks + 4 + 4 * rows)),
+            }),
+        }
+    }
+
+    fn write(&mut self, pair: &PairHeader, place: &Place, id: u64, start: u64) -> Result<()> {
+        self.ids.write(&id.to_le_bytes())?;
+        self.starts.write(&start.to_le_bytes())?;
+        self.sizes.write(&pair.stored_len.to_le_bytes())?;
+        let Some(checks) = &mut self.checks else { return Ok(()) };
+        checks.values.write(&pair.value_check.to_le_bytes())?;
+        match &mut checks.prefixes {
+            Some(prefixes) => prefixes.write(&prefix_check(pair, place)),
+            None => Ok(()),
+        }
+    }
+
+    /// Joins the rows to the body before them; the check of the index goes behind it.
+    fn append_to(self, body: &mut Cursor, index_sum: &mut Hasher) -> Result<()> {
+        for row in [self.ids, self.starts, self.sizes] {
+            index_sum.combine(&body.append(row)?);
+        }
+        let Some(mut checks) = self.checks else { return Ok(()) };
+        checks.index.write(&index_sum.clone().finalize().to_le_bytes())?;
+        for row in [Some(checks.index), Some(checks.values), checks.prefixes].into_iter().flatten() {
+            body.append(row)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        let checks = self.checks.map(|checks| [Some(checks.values), checks.prefixes]);
+        let rows = [Some(self.ids), Some(self.starts), Some(self.sizes)];
+        let mut all = rows.into_iter().chain(checks.into_iter().flatten()).flatten();
+        all.try_for_each(|mut row| row.finish().map(drop))
+    }
+}
+
+/// Errors: `Internal` unless a value that was written ends where the index states it.
+#[inline]
+fn check_end(pair: &PairHeader, place: &Place, written: &Cursor) -> Result<()> {
+    let (stated, found) = (place.value.end, written.position());
+    if stated == found {
+        return Ok(());
+    }
+    let message = format!("expected the value to end at byte {stated} of the shard as its index states, found {found}");
+    Err(Error::internal(message).at_key(pair.key))
+}
+
+/// The check of what lies between a value and the one before it: padding, then the prefix.
+fn prefix_check(pair: &PairHeader, place: &Place) -> [u8; 4] {
+    let mut sum = zeros_sum(place.padding);
+    sum.combine(&Hasher::new_with_initial_len(pair.prefix_sum, pair.prefix_len));
+    sum.finalize().to_le_bytes()
+}
+
+/// A range behind the shard index as the indexes state it.
+fn relative(spec: &ShardingSpec, range: ByteRange) -> RelativeRange {
+    let base = spec.shard_index_len();
+    RelativeRange { start: range.start - base, end: range.end - base }
+}

@@ -1,0 +1,372 @@
+//! From pairs in storage order to the shards of a generation.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::build::large::LargeBytes;
+use crate::build::options::{BuildOptions, BuildProgress};
+use crate::build::shard_body::{PairBytes, PairHeader, ShardBody, ShardSummary};
+use crate::build::slices::Span;
+use crate::build::workers::panicked;
+use crate::build::{Pairs, SortedPairs, record};
+use crate::disk;
+use crate::error::{Error, Result};
+use crate::format::layout::Layout;
+use crate::format::spec::ShardingSpec;
+use crate::ids::{Location, ShardNumber};
+use crate::storage::{BlockReader, Cursor, create_new};
+
+/// What a pair takes while its minishard is in memory: its header, its place, its rows.
+const PAIR_COST: usize = 200;
+
+/// Blocks in which the headers of a large minishard are put aside.
+const HEADERS_BLOCK: usize = 256 << 10;
+
+/// What the shards of a generation are written by.
+pub(crate) struct ShardsJob<'a> {
+    pub(crate) directory: &'a Path,
+    pub(crate) spill_dir: &'a Path,
+    pub(crate) spec: ShardingSpec,
+    pub(crate) layout: Layout,
+    pub(crate) options: &'a BuildOptions,
+    /// The bytes of pairs too large for a batch.
+    pub(crate) large: Option<&'a LargeBytes>,
+    pub(crate) shard_indexes: ShardIndexes,
+    pub(crate) threads: usize,
+    /// For the headers of minishards, for all threads.
+    pub(crate) memory: usize,
+}
+
+/// The bytes of all shard indexes, which a specification of too many minishard bits makes larger than the data.
+///
+/// They are holes on most disks, but every reader that walks them, and every copy to a bucket, takes their full length.
+pub(crate) struct ShardIndexes {
+    written: AtomicU64,
+    most: u64,
+}
+
+impl ShardIndexes {
+    /// Shard indexes of less are fine for any data.
+    const ALWAYS_ALLOWED: u64 = 64 << 20;
+
+    /// No more bytes than the data has, unless the options allow it.
+    pub(crate) fn allowed(options: &BuildOptions, stored_bytes: u64) -> ShardIndexes {
+        let most = if options.allow_sparse { u64::MAX } else { stored_bytes.max(Self::ALWAYS_ALLOWED) };
+        ShardIndexes { written: AtomicU64::new(0), most }
+    }
+
+    /// Errors: `InvalidSpec` if the index of one more shard is too much.
+    fn add(&self, spec: &ShardingSpec) -> Result<()> {
+        let len = spec.shard_index_len();
+        let total = self.written.fetch_add(len, Ordering::Relaxed).saturating_add(len);
+        if total <= self.most {
+            return Ok(());
+        }
+        Err(Error::invalid_spec(format!(
+            "expected shard indexes of at most {} bytes for this data, found that they take {len} bytes per shard, \
+             {total} so far: choose fewer minishard bits than {}, or allow sparse shards (`allow_sparse`, `--force`)",
+            self.most,
+            spec.minishard_bits()
+        )))
+    }
+}
+
+/// What was written.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// In ascending order.
+    pub(crate) shards: Vec<ShardSummary>,
+    /// Pairs that were left out because their key came again.
+    pub(crate) dropped: u64,
+}
+
+impl ShardsJob<'_> {
+    /// Writes and syncs all shards; each thread, the caller's too, takes one span of shards after another.
+    ///
+    /// Works with fewer threads if the process can have no more.
+    pub(crate) fn write(&self, pairs: &dyn Pairs) -> Result<Written> {
+        let syncer = Syncer::start();
+        let span_bits = pairs.max_span_bits().min(self.spec.shard_bits());
+        let spans = Mutex::new(Span::all(span_bits));
+        let written = std::thread::scope(|scope| {
+            let work = || self.write_spans(pairs, &spans, &syncer);
+            let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+            let threads: Vec<_> = (1..self.threads.min(1 << span_bits)).map_while(spawn).collect();
+            let own = work();
+            let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
+            std::iter::once(own).chain(joined).collect::<Vec<_>>()
+        });
+        let synced = syncer.finish();
+        let mut all = Written::default();
+        for written in written {
+            all.add(written?);
+        }
+        all.shards.sort_unstable_by_key(|shard| shard.number);
+        synced?;
+        Ok(all)
+    }
+
+    fn write_spans(
+        &self,
+        pairs: &dyn Pairs,
+        spans: &Mutex<impl Iterator<Item = Span>>,
+        syncer: &Syncer,
+    ) -> Result<Written> {
+        let mut written = Written::default();
+        let next = || spans.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(span) = next() {
+            let of_span = catch_unwind(AssertUnwindSafe(|| self.write_span(span, pairs, syncer)));
+            let of_span = of_span.unwrap_or_else(|panic| Err(panicked(&*panic)));
+            written.add(of_span.inspect_err(|_| while next().is_some() {})?);
+        }
+        Ok(written)
+    }
+
+    fn write_span(&self, span: Span, pairs: &dyn Pairs, syncer: &Syncer) -> Result<Written> {
+        let mut pairs = pairs.span(span)?;
+        let writer = ShardsWriter {
+            job: self,
+            scratch: self.spill_dir.join(format!("{:x}", span.number)),
+            max_pairs: (self.memory / self.threads.max(1) / PAIR_COST).max(1),
+            pairs: Vec::new(),
+            current: None,
+            syncer,
+            written: Vec::new(),
+        };
+        let shards = writer.write(&mut *pairs)?;
+        Ok(Written { shards, dropped: pairs.dropped() })
+    }
+}
+
+impl Written {
+    fn add(&mut self, other: Written) {
+        self.shards.extend(other.shards);
+        self.dropped += other.dropped;
+    }
+}
+
+/// Pairs in storage order, with the bytes of large ones from their file.
+struct WithLarge<'a> {
+    pairs: &'a mut dyn SortedPairs,
+    large: Option<&'a LargeBytes>,
+}
+
+impl PairBytes for WithLarge<'_> {
+    fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
+        match (pair.large, self.large) {
+            (None, _) => self.pairs.copy(pair, to),
+            (Some(position), Some(large)) => large.copy(position, pair.prefix_len + pair.stored_len, to),
+            (Some(_), None) => Err(Error::internal("a large pair is in no file").at_key(pair.key)),
+        }
+    }
+}
+
+/// Writes the shards of a span one after another.
+struct ShardsWriter<'a> {
+    job: &'a ShardsJob<'a>,
+    /// Where files of its own may be made, with an extension.
+    scratch: PathBuf,
+    /// Minishards of more pairs are not collected in memory.
+    max_pairs: usize,
+    pairs: Vec<PairHeader>,
+    current: Option<ShardBody>,
+    syncer: &'a Syncer,
+    written: Vec<ShardSummary>,
+}
+
+impl ShardsWriter<'_> {
+    /// Writes all pairs; what the shards are, in order.
+    fn write(mut self, pairs: &mut dyn SortedPairs) -> Result<Vec<ShardSummary>> {
+        let mut next = pairs.next()?;
+        while let Some((place, first)) = next {
+            self.job.options.check_cancel()?;
+            next = self.collect(place, first, pairs)?;
+            let location = self.job.spec.location_of_hash(place);
+            self.enter_shard(location.shard)?;
+            match next {
+                Some((further, pair)) if further == place => next = self.write_large(location, place, pair, pairs)?,
+                _ => self.write_collected(location, pairs)?,
+            }
+        }
+        self.finish_shard()?;
+        Ok(self.written)
+    }
+
+    /// Collects the pairs of a minishard, as many as may be; the pair behind them.
+    fn collect(
+        &mut self,
+        place: u64,
+        first: PairHeader,
+        pairs: &mut dyn SortedPairs,
+    ) -> Result<Option<(u64, PairHeader)>> {
+        self.pairs.clear();
+        self.pairs.push(first);
+        loop {
+            match pairs.next()? {
+                Some((further, pair)) if further == place && self.pairs.len() < self.max_pairs => self.pairs.push(pair),
+                other => return Ok(other),
+            }
+        }
+    }
+
+    fn write_collected(&mut self, location: Location, pairs: &mut dyn SortedPairs) -> Result<()> {
+        let shard = self.current.as_mut().ok_or_else(no_shard)?;
+        report(&self.job.options.progress, &self.pairs);
+        shard.write_minishard(location.minishard, &self.pairs, &mut WithLarge { pairs, large: self.job.large })
+    }
+
+    /// Puts the headers of a minishard aside until their number is known, then writes it; the pair behind it.
+    fn write_large(
+        &mut self,
+        location: Location,
+        place: u64,
+        pair: PairHeader,
+        pairs: &mut dyn SortedPairs,
+    ) -> Result<Option<(u64, PairHeader)>> {
+        let mut headers = HeaderFile::create(self.scratch.with_extension("headers"))?;
+        self.pairs.push(pair);
+        let mut next = None;
+        loop {
+            for pair in self.pairs.drain(..) {
+                headers.push(&pair)?;
+            }
+            self.job.options.check_cancel()?;
+            match pairs.next()? {
+                Some((further, pair)) if further == place => self.pairs.push(pair),
+                other => {
+                    next = other.or(next);
+                    break;
+                }
+            }
+        }
+        let count = headers.count;
+        let progress = self.job.options.progress.clone();
+        let mut read = headers.read()?.inspect(|pair| pair.iter().for_each(|pair| report(&progress, &[*pair])));
+        let shard = self.current.as_mut().ok_or_else(no_shard)?;
+        let scratch = self.scratch.with_extension("rows");
+        let mut bytes = WithLarge { pairs, large: self.job.large };
+        shard.write_large_minishard(location.minishard, count, &mut read, &mut bytes, &scratch)?;
+        drop(read);
+        headers.remove()?;
+        Ok(next)
+    }
+
+    fn enter_shard(&mut self, number: ShardNumber) -> Result<()> {
+        if self.current.as_ref().is_some_and(|shard| shard.number() == number) {
+            return Ok(());
+        }
+        self.finish_shard()?;
+        self.job.shard_indexes.add(&self.job.spec)?;
+        let ShardsJob { directory, spec, layout, .. } = self.job;
+        let path = directory.join(spec.shard_file_name(number));
+        self.current = Some(ShardBody::create(&path, *spec, number, *layout)?);
+        Ok(())
+    }
+
+    fn finish_shard(&mut self) -> Result<()> {
+        let Some(mut shard) = self.current.take() else { return Ok(()) };
+        self.written.push(shard.finish()?);
+        self.syncer.sync(shard.file(), shard.path())
+    }
+}
+
+#[cold]
+fn no_shard() -> Error {
+    Error::internal("a minishard is to be written to a shard that was not begun")
+}
+
+fn report(progress: &BuildProgress, pairs: &[PairHeader]) {
+    progress.add(pairs.iter().map(|pair| pair.prefix_len + pair.stored_len).sum());
+}
+
+/// The headers of a large minishard, put aside.
+struct HeaderFile {
+    path: PathBuf,
+    file: Arc<File>,
+    cursor: Cursor,
+    bytes: Vec<u8>,
+    count: u64,
+}
+
+impl HeaderFile {
+    fn create(path: PathBuf) -> Result<HeaderFile> {
+        let file = create_new(&path)?;
+        let cursor = Cursor::new(file.clone(), path.as_path().into(), 0, HEADERS_BLOCK);
+        Ok(HeaderFile { path, file, cursor, bytes: Vec::new(), count: 0 })
+    }
+
+    fn push(&mut self, pair: &PairHeader) -> Result<()> {
+        self.bytes.clear();
+        record::write(pair, &mut self.bytes);
+        record::write_varint(u64::from(pair.source), &mut self.bytes);
+        record::write_varint(pair.skip, &mut self.bytes);
+        self.count += 1;
+        self.cursor.write(&self.bytes)
+    }
+
+    fn read(&mut self) -> Result<impl Iterator<Item = Result<PairHeader>> + use<>> {
+        self.cursor.finish()?;
+        let end = self.cursor.position();
+        let mut reader = BlockReader::new(self.file.clone(), &self.path, 0, end, HEADERS_BLOCK);
+        Ok(std::iter::from_fn(move || next_header(&mut reader).transpose()))
+    }
+
+    /// Removes the file. One that is not removed goes with its spill directory.
+    fn remove(self) -> Result<()> {
+        disk::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, error))
+    }
+}
+
+fn next_header(reader: &mut BlockReader) -> Result<Option<PairHeader>> {
+    let bytes = reader.fill_at_least(record::MAX_LEN + 2 * record::MAX_VARINT)?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let (mut pair, len) = record::read(bytes)?;
+    let mut rest = bytes.get(len..).unwrap_or_default();
+    let source = record::read_varint(&mut rest).and_then(|source| u32::try_from(source).ok());
+    pair.source = source.ok_or_else(record::cut_short)?;
+    pair.skip = record::read_varint(&mut rest).ok_or_else(record::cut_short)?;
+    let consumed = bytes.len() - rest.len();
+    reader.consume(consumed);
+    Ok(Some(pair))
+}
+
+/// Syncs finished files while the next ones are written; without a thread for it, the caller syncs each.
+struct Syncer {
+    files: SyncSender<(Arc<File>, PathBuf)>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Syncer {
+    /// Files that wait to be synced are open, so there are few.
+    const WAITING: usize = 16;
+
+    fn start() -> Syncer {
+        let (files, to_sync) = sync_channel::<(Arc<File>, PathBuf)>(Self::WAITING);
+        let sync_all = move || to_sync.into_iter().try_for_each(|(file, path)| sync_file(&file, &path));
+        Syncer { files, thread: std::thread::Builder::new().spawn(sync_all).ok() }
+    }
+
+    fn sync(&self, file: Arc<File>, path: &Path) -> Result<()> {
+        match self.thread {
+            Some(_) => _ = self.files.send((file, path.to_path_buf())), // fails if the thread has an error for `finish`
+            None => sync_file(&file, path)?,
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        drop(self.files);
+        self.thread.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))))
+    }
+}
+
+fn sync_file(file: &File, path: &Path) -> Result<()> {
+    disk::sync_file(file, path).map_err(|error| Error::io("sync", path, error))
+}

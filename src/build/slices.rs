@@ -1,0 +1,87 @@
+//! Storage order cut into pieces by the highest bits of the place, so that each can be worked on by itself.
+//!
+//! Of a place that selects `p` bits, a *slice* is all places with the same highest bits, eight at most, and a *span* is
+//! all places with the same highest few: a whole number of slices, and of shards. Slices are what is sorted at once,
+//! spans what threads share out.
+
+use std::ops::Range;
+
+use crate::format::spec::ShardingSpec;
+
+/// Enough for a slice of ten million pairs to be sorted in a processor's cache.
+const MAX_SLICE_BITS: u8 = 8;
+
+/// How the places of a specification are cut into slices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slicing {
+    /// There are `2^bits` slices.
+    pub(crate) bits: u8,
+    shift: u8,
+}
+
+impl Slicing {
+    pub(crate) fn of(spec: &ShardingSpec) -> Slicing {
+        let bits = place_bits(spec).min(MAX_SLICE_BITS);
+        Slicing { bits, shift: place_bits(spec) - bits }
+    }
+
+    /// The number of slices.
+    pub(crate) fn count(self) -> usize {
+        1 << self.bits
+    }
+
+    #[inline]
+    pub(crate) fn slice_of(self, place: u64) -> usize {
+        usize::try_from(place >> self.shift).unwrap_or(usize::MAX) // `shift` is 56 at most
+    }
+}
+
+/// How many bits a specification selects from a hash.
+pub(crate) fn place_bits(spec: &ShardingSpec) -> u8 {
+    spec.minishard_bits() + spec.shard_bits()
+}
+
+/// The places whose highest `bits` bits are `number`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) number: usize,
+    pub(crate) bits: u8,
+}
+
+impl Span {
+    /// All places.
+    pub(crate) const ALL: Span = Span { number: 0, bits: 0 };
+
+    /// The `2^bits` spans, in storage order.
+    pub(crate) fn all(bits: u8) -> impl Iterator<Item = Span> {
+        (0..1 << bits).map(move |number| Span { number, bits })
+    }
+
+    /// The slices of this span where there are `2^slice_bits`, which must not be fewer than spans.
+    pub(crate) fn slices(self, slice_bits: u8) -> Range<usize> {
+        let shift = slice_bits.saturating_sub(self.bits);
+        self.number << shift..(self.number + 1) << shift
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::hash::HashFunction;
+
+    #[test]
+    fn spans_are_whole_slices_in_storage_order() {
+        for (minishard_bits, shard_bits) in [(0, 0), (3, 2), (9, 4), (20, 5), (32, 32), (0, 64)] {
+            let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, shard_bits).unwrap();
+            let slicing = Slicing::of(&spec);
+            let mut places: Vec<u64> = (0..5000).map(|key| spec.place(key)).collect();
+            places.sort_unstable();
+            let slices: Vec<usize> = places.iter().map(|place| slicing.slice_of(*place)).collect();
+            assert!(slices.is_sorted() && slices.iter().all(|slice| *slice < slicing.count()));
+            for bits in 0..=slicing.bits.min(shard_bits) {
+                let spans: Vec<usize> = Span::all(bits).flat_map(|span| span.slices(slicing.bits)).collect();
+                assert_eq!(spans, (0..slicing.count()).collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Every call that changes the file system, each naming what it does and where.
+//!
+//! Nothing here knows what a file is for, and nothing here reads: looking changes nothing, so the read path pays for no
+//! seam. What a crash or a full disk makes of these calls is tested by standing between them and the system: in the
+//! tests of this crate [`perform`] asks a recorder, which notes the operations below a directory, fails one of them, or ends the
+//! process before one.
+
+pub(crate) mod owner;
+#[cfg(test)]
+mod recorder;
+#[cfg(test)]
+mod replay;
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::Path;
+
+#[cfg(test)]
+use self::recorder::perform;
+#[cfg(test)]
+pub(crate) use self::recorder::{END_BEFORE, Fault, Watch};
+#[cfg(test)]
+pub(crate) use self::replay::{Disk, Loss, Tree};
+
+/// One change, before it is made.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "the recorder of the tests looks into it"))]
+enum Operation<'a> {
+    CreateDir(&'a Path),
+    /// Of a new file, or of one that may be there.
+    CreateFile(&'a Path),
+    Write {
+        path: &'a Path,
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    SetMode(&'a Path),
+    SyncFile(&'a Path),
+    SyncDir(&'a Path),
+    Rename {
+        from: &'a Path,
+        to: &'a Path,
+    },
+    #[cfg(unix)]
+    Symlink {
+        target: &'a Path,
+        link: &'a Path,
+    },
+    RemoveFile(&'a Path),
+    RemoveDir(&'a Path),
+    RemoveDirAll(&'a Path),
+    Lock(&'a Path),
+}
+
+/// Makes the change.
+#[cfg(not(test))]
+#[inline(always)]
+fn perform<T>(_: Operation<'_>, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    call()
+}
+
+/// The number of files that the process may have open: its soft limit.
+#[cfg(unix)]
+pub(crate) fn open_files_limit() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// The number of files that the process may have open, where it is not known: few.
+#[cfg(not(unix))]
+pub(crate) fn open_files_limit() -> usize {
+    512
+}
+
+pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
+    perform(Operation::CreateDir(path), || fs::create_dir(path))
+}
+
+/// A new file for writing and reading back, which must not exist.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    let open = || File::options().read(true).write(true).create_new(true).open(path);
+    perform(Operation::CreateFile(path), open)
+}
+
+/// A file for reading and writing in place; created if it is not there. Never waits, and follows no link.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    in_place(options.read(true).write(true));
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            perform(Operation::CreateFile(path), || options.create(true).truncate(false).open(path))
+        }
+        opened => opened,
+    }
+}
+
+/// Writes all bytes at a position of an open file.
+pub(crate) fn write_all_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    perform(Operation::Write { path, offset, bytes }, || write_all_at_position(file, offset, bytes))
+}
+
+/// Takes the permission to write (0644 becomes 0444; what the umask took stays taken).
+pub(crate) fn set_read_only(path: &Path) -> io::Result<()> {
+    perform(Operation::SetMode(path), || {
+        let mut permissions = path.metadata()?.permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(path, permissions)
+    })
+}
+
+/// Gives an open file the permissions of another.
+pub(crate) fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
+    perform(Operation::SetMode(path), || to.set_permissions(from.metadata()?.permissions()))
+}
+
+/// Brings the bytes and the length of an open file to the disk.
+pub(crate) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
+    perform(Operation::SyncFile(path), || file.sync_all())
+}
+
+/// Brings the names in an open directory to the disk.
+pub(crate) fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
+    perform(Operation::SyncDir(path), || directory.sync_all())
+}
+
+/// Renames; a file at `to` is replaced.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    perform(Operation::Rename { from, to }, || fs::rename(from, to))
+}
+
+#[cfg(unix)]
+pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+    perform(Operation::Symlink { target, link }, || std::os::unix::fs::symlink(target, link))
+}
+
+/// Removes a file or a link.
+pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
+    perform(Operation::RemoveFile(path), || fs::remove_file(path))
+}
+
+/// Removes a directory, which must be empty.
+pub(crate) fn remove_dir(path: &Path) -> io::Result<()> {
+    perform(Operation::RemoveDir(path), || fs::remove_dir(path))
+}
+
+/// Removes a directory with all that is in it; of links only themselves.
+pub(crate) fn remove_dir_all(path: &Path) -> io::Result<()> {
+    perform(Operation::RemoveDirAll(path), || fs::remove_dir_all(path))
+}
+
+/// Locks an open file alone, without waiting; false if somebody holds a lock.
+pub(crate) fn try_lock(file: &File, path: &Path) -> io::Result<bool> {
+    perform(Operation::Lock(path), || taken(file.try_lock()))
+}
+
+/// Locks an open file together with others who do; false if somebody holds an exclusive lock.
+pub(crate) fn try_lock_shared(file: &File, path: &Path) -> io::Result<bool> {
+    perform(Operation::Lock(path), || taken(file.try_lock_shared()))
+}
+
+/// Writes a file front to back.
+pub(crate) struct Output<'a> {
+    file: &'a File,
+    path: &'a Path,
+    position: u64,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(file: &'a File, path: &'a Path) -> Output<'a> {
+        Output { file, path, position: 0 }
+    }
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        write_all_at(self.file, self.path, self.position, bytes)?;
+        self.position += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Options that open the very file at a path: no link is followed, a FIFO or a terminal is not waited for.
+#[cfg(unix)]
+pub(crate) fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use rustix::fs::OFlags;
+    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
+    options
+}
+
+fn taken(lock: Result<(), TryLockError>) -> io::Result<bool> {
+    match lock {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(unix)]
+fn write_all_at_position(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn write_all_at_position(file: &File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = std::os::windows::fs::FileExt::seek_write(file, bytes, offset)?;
+        bytes = bytes.get(written..).unwrap_or_default();
+        offset += written as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,589 @@
+//! The manifest of a generation: what its files must be. Text to type and back, no I/O.
+//!
+//! ```text
+//! {
+//! "format_version": 1,                     later major versions are refused
+//! "writer": "sharddb 0.1.0",
+//! "gzip_backend": "zlib-rs",               same pairs, options, writer and backend: the same bytes
+//! "sharding": {"@type": ..},               equal to the one in `info`
+//! "info_crc32": 3421780262,                of the file `info`
+//! "checks": true,                          the layout
+//! "prefixes": false,
+//! "value_alignment": 16,
+//! "keys": 3,
+//! "value_bytes": 31,                       as stored: encoded, without prefixes, padding and indexes
+//! "auxiliary": [                           files beside the shards that speed reads up; left out if there are none
+//! ["minishards",1280,3735928559]           name, bytes of the file, crc32 of the file
+//! ],
+//! "shards": [
+//! [0,120,2,4023233417,305419896],          number, bytes of the file, keys, crc32 of the file, crc32 of its shard index
+//! [28,96,1,1432778632,2596996162]
+//! ],
+//! "crc32": 10383966                        of all bytes before the last `"crc32"` of the file
+//! }
+//! ```
+//!
+//! The last two lines are exact, so that no byte of the file can change unnoticed, in any version of the format.
+//! A script checks it with `head, tail = text.rsplit(b'"crc32"', 1)` and
+//! `tail == b': %d\n}\n' % zlib.crc32(head)`.
+//!
+//! Names of auxiliary files match `[a-z0-9_]+`. No answer depends on such a file, and a reader ignores those that it does not
+//! know. Version 0.1.0 wrote the member `"minishard_pages": [bytes, crc32]` instead: it is read as an entry of that name.
+//!
+//! All numbers are integers up to `2^64 - 1`. There is no date and no generation number: what was built twice from
+//! the same is equal. Members that this version does not know are ignored.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::json;
+use crate::format::layout::{Layout, ValueAlignment};
+use crate::format::spec::ShardingSpec;
+use crate::ids::ShardNumber;
+
+/// The name of the manifest's file in its generation.
+pub(crate) const FILE_NAME: &str = "manifest.json";
+
+/// The name of the file with the minishard table.
+pub(crate) const MINISHARDS: &str = "minishards";
+
+/// The name of the file that version 0.1.0 wrote in its place; nothing reads it any more.
+pub(crate) const MINISHARD_PAGES: &str = "minishard_pages";
+
+/// A manifest larger than this is refused: that of a million shards takes a quarter of it.
+pub(crate) const MAX_BYTES: u64 = 256 << 20;
+
+/// A manifest that lists more auxiliary files is refused: each is compared with all others.
+const MOST_AUXILIARY: usize = 64;
+
+/// The library that compresses; its output is part of the promise "same pairs, same bytes".
+pub(crate) const GZIP_BACKEND: &str = "zlib-rs";
+
+/// The major version of the manifest that this build writes, and the latest that it reads.
+const FORMAT_VERSION: u64 = 1;
+
+const WRITER: &str = concat!("sharddb ", env!("CARGO_PKG_VERSION"));
+
+/// The name of the last member, as it stands in the text.
+const CRC32: &str = "\"crc32\"";
+
+/// What the files of one generation must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// A copy of the member "sharding" of `info`.
+    pub(crate) sharding: ShardingSpec,
+    /// The crc32 of the file `info`.
+    pub(crate) info_crc32: u32,
+    pub(crate) layout: Layout,
+    /// The number of keys in all shards.
+    pub(crate) keys: u64,
+    /// The bytes of all values as stored: encoded; prefixes, padding and indexes not counted.
+    pub(crate) value_bytes: u64,
+    /// The auxiliary files, each name once.
+    pub(crate) auxiliary: Vec<AuxiliaryRecord>,
+    /// The shards that have a file, ascending.
+    pub(crate) shards: Vec<ShardRecord>,
+}
+
+/// What an auxiliary file must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AuxiliaryRecord {
+    pub(crate) name: String,
+    /// The length of the file.
+    pub(crate) bytes: u64,
+    /// The crc32 of the file.
+    pub(crate) crc32: u32,
+}
+
+/// What the file of one shard must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShardRecord {
+    pub(crate) number: ShardNumber,
+    /// The length of the file.
+    pub(crate) bytes: u64,
+    pub(crate) keys: u64,
+    /// The crc32 of the file.
+    pub(crate) crc32: u32,
+    /// The crc32 of the shard index, the first bytes of the file.
+    pub(crate) shard_index_crc32: u32,
+}
+
+impl Manifest {
+    /// The text of the manifest: the same for equal manifests.
+    pub(crate) fn to_json(&self) -> String {
+        self.to_json_by(WRITER)
+    }
+
+    fn to_json_by(&self, writer: &str) -> String {
+        let Layout { checks, prefixes, value_alignment } = self.layout;
+        let mut text = format!(
+            "{{\n\"format_version\": {FORMAT_VERSION},\n\"writer\": {},\n\"gzip_backend\": {},\n\"sharding\": {},\n\
+             \"info_crc32\": {},\n\"checks\": {checks},\n\"prefixes\": {prefixes},\n\"value_alignment\": {},\n\
+             \"keys\": {},\n\"value_bytes\": {},\n",
+            json::quote(writer),
+            json::quote(GZIP_BACKEND),
+            self.sharding.to_json(),
+            self.info_crc32,
+            value_alignment.get(),
+            self.keys,
+            self.value_bytes,
+        );
+        if !self.auxiliary.is_empty() {
+            let rows: Vec<String> = self.auxiliary.iter().map(AuxiliaryRecord::to_row).collect();
+            text += &format!("\"auxiliary\": [\n{}\n],\n", rows.join(",\n"));
+        }
+        text += "\"shards\": [\n";
+        let rows: Vec<String> = self.shards.iter().copied().map(ShardRecord::to_row).collect();
+        text += &rows.join(",\n");
+        text += if rows.is_empty() { "],\n" } else { "\n],\n" };
+        let last = last_member(text.as_bytes());
+        text + &last
+    }
+
+    /// Parses the text of a manifest.
+    ///
+    /// Errors: `Corrupt` if its own crc32 does not match or a member is missing, malformed or at odds with another;
+    /// `Unsupported` if it is of a later major version.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Manifest> {
+        check_crc32(bytes)?;
+        let root = json::parse(bytes).map_err(corrupt)?;
+        let Some(members) = json::members(root) else {
+            return Err(Error::corrupt("expected the manifest to be a JSON object, found something else"));
+        };
+        let members = Members(members);
+        check_version(members.required("format_version")?)?;
+        let manifest = Manifest {
+            sharding: ShardingSpec::from_value(members.required("sharding")?).map_err(corrupt)?,
+            info_crc32: members.required("info_crc32")?,
+            layout: Layout {
+                checks: members.required("checks")?,
+                prefixes: members.required("prefixes")?,
+                value_alignment: ValueAlignment::new(members.required("value_alignment")?).map_err(corrupt)?,
+            },
+            keys: members.required("keys")?,
+            value_bytes: members.required("value_bytes")?,
+            auxiliary: auxiliary(&members)?,
+            shards: members.required::<Vec<Row>>("shards")?.into_iter().map(ShardRecord::from_row).collect(),
+        };
+        manifest.check_shards()?;
+        Ok(manifest)
+    }
+
+    /// The record of a shard; `None` if the shard is empty and has no file. Costs a binary search.
+    pub(crate) fn shard(&self, number: ShardNumber) -> Option<&ShardRecord> {
+        let at = self.shards.binary_search_by_key(&number, |shard| shard.number).ok()?;
+        self.shards.get(at)
+    }
+
+    /// Errors: `Corrupt` unless these are the bytes of the `info` that the manifest was written for.
+    pub(crate) fn check_info(&self, info: &[u8]) -> Result<()> {
+        let found = crc32fast::hash(info);
+        if found != self.info_crc32 {
+            let expected = self.info_crc32;
+            return Err(Error::corrupt(format!(
+                "expected the info that the manifest was written for, with the crc32 {expected}, found {found}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Errors: `Corrupt` unless this sharding specification, found in `info`, is the manifest's.
+    pub(crate) fn check_sharding(&self, found: &ShardingSpec) -> Result<()> {
+        if *found != self.sharding {
+            let expected = self.sharding;
+            return Err(Error::corrupt(format!("expected the manifest's \"sharding\" {expected}, found {found}")));
+        }
+        Ok(())
+    }
+
+    /// The record of an auxiliary file, if there is such a file.
+    pub(crate) fn auxiliary(&self, name: &str) -> Option<&AuxiliaryRecord> {
+        self.auxiliary.iter().find(|record| record.name == name)
+    }
+
+    fn check_shards(&self) -> Result<()> {
+        let mut keys = Some(0u64);
+        let mut before = None;
+        for shard in &self.shards {
+            if shard.number > self.sharding.max_shard() {
+                let max = self.sharding.max_shard().0;
+                let message = format!("expected shard numbers up to {max}, found {}", shard.number.0);
+                return Err(Error::corrupt(message).at_shard(shard.number));
+            }
+            if before.replace(shard.number) >= Some(shard.number) {
+                let message = format!("expected the manifest's shards in ascending order, found {}", shard.number.0);
+                return Err(Error::corrupt(message + " after its like or a greater one").at_shard(shard.number));
+            }
+            keys = keys.and_then(|keys| keys.checked_add(shard.keys));
+        }
+        if keys != Some(self.keys) {
+            let found = keys.map_or("more than 2^64".to_string(), |keys| keys.to_string());
+            return Err(Error::corrupt(format!("expected {} keys in the manifest's shards, found {found}", self.keys)));
+        }
+        Ok(())
+    }
+}
+
+/// The auxiliary files that the manifest lists.
+fn auxiliary(members: &Members) -> Result<Vec<AuxiliaryRecord>> {
+    let pages = members.optional("minishard_pages")?;
+    let pages = pages.map(|(bytes, crc32)| (MINISHARD_PAGES.to_string(), bytes, crc32));
+    let rows = members.optional::<Vec<AuxiliaryRow>>("auxiliary")?.unwrap_or_default();
+    if rows.len() > MOST_AUXILIARY {
+        let message =
+            format!("expected at most {MOST_AUXILIARY} auxiliary files in the manifest, found {}", rows.len());
+        return Err(Error::corrupt(message));
+    }
+    let mut records: Vec<AuxiliaryRecord> = Vec::new();
+    for (name, bytes, crc32) in pages.into_iter().chain(rows) {
+        if !is_auxiliary_name(&name) {
+            let message = format!("expected the name of an auxiliary file in the manifest, found {name:?}");
+            return Err(Error::corrupt(message));
+        }
+        if records.iter().any(|record| record.name == name) {
+            let message = format!("expected each auxiliary file once in the manifest, found {name} again");
+            return Err(Error::corrupt(message));
+        }
+        records.push(AuxiliaryRecord { name, bytes, crc32 });
+    }
+    Ok(records)
+}
+
+/// Whether an auxiliary file may have this name: `[a-z0-9_]+`, and not that of another file of a generation or a store.
+pub(crate) fn is_auxiliary_name(name: &str) -> bool {
+    const RESERVED: [&str; 5] = ["info", "lease", "lock", "current", "history"];
+    let is_of_alphabet = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+    !name.is_empty() && name.bytes().all(is_of_alphabet) && !RESERVED.contains(&name)
+}
+
+/// An auxiliary file as a row of the text.
+type AuxiliaryRow = (String, u64, u32);
+
+impl AuxiliaryRecord {
+    fn to_row(&self) -> String {
+        let AuxiliaryRecord { name, bytes, crc32 } = self;
+        format!("[{},{bytes},{crc32}]", json::quote(name))
+    }
+}
+
+/// A shard as a row of the text.
+type Row = (u64, u64, u64, u32, u32);
+
+impl ShardRecord {
+    fn to_row(self) -> String {
+        let ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32 } = self;
+        format!("[{number},{bytes},{keys},{crc32},{shard_index_crc32}]")
+    }
+
+    fn from_row((number, bytes, keys, crc32, shard_index_crc32): Row) -> ShardRecord {
+        ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32 }
+    }
+}
+
+/// The members of the manifest, in order.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'a> Members<'a> {
+    fn required<T: Deserialize<'a>>(&self, name: &str) -> Result<T> {
+        self.optional(name)?
+            .ok_or_else(|| Error::corrupt(format!("expected a member \"{name}\" in the manifest, found none")))
+    }
+
+    fn optional<T: Deserialize<'a>>(&self, name: &str) -> Result<Option<T>> {
+        let Some(value) = json::member(&self.0, name).map_err(corrupt)? else { return Ok(None) };
+        serde_json::from_str(value.get())
+            .map(Some)
+            .map_err(|error| Error::corrupt(format!("the manifest's member \"{name}\" is malformed: {error}")))
+    }
+}
+
+/// The text from the last member on, given the bytes before it.
+fn last_member(head: &[u8]) -> String {
+    format!("{CRC32}: {}\n}}\n", crc32fast::hash(head))
+}
+
+fn check_crc32(bytes: &[u8]) -> Result<()> {
+    let at = bytes.windows(CRC32.len()).rposition(|window| window == CRC32.as_bytes());
+    let Some((head, found)) = at.and_then(|at| bytes.split_at_checked(at)) else {
+        return Err(Error::corrupt("expected the manifest to end with its crc32, found none: the file is cut short"));
+    };
+    let expected = last_member(head);
+    if found != expected.as_bytes() {
+        let found = String::from_utf8_lossy(found);
+        let message = format!("expected the manifest to end with {expected:?} by the bytes before it, found {found:?}");
+        return Err(Error::corrupt(message));
+    }
+    Ok(())
+}
+
+fn check_version(found: u64) -> Result<()> {
+    match found {
+        1..=FORMAT_VERSION => Ok(()),
+        0 => Err(Error::corrupt("expected a \"format_version\" from 1, found 0")),
+        later => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "this build reads manifests up to format version {FORMAT_VERSION}, found {later}: \
+                 use a later version of ShardDb"
+            ),
+        )),
+    }
+}
+
+/// Whatever is wrong inside of a manifest, it is the manifest that is corrupt.
+fn corrupt(error: Error) -> Error {
+    Error::corrupt(format!("in the manifest: {}", error.message()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::hash::HashFunction;
+    use crate::format::spec::Encoding;
+
+    /// Written by hand; the last number by another implementation of the crc32.
+    const GOLDEN: &str = r#"{
+"format_version": 1,
+"writer": "sharddb 0.1.0",
+"gzip_backend": "zlib-rs",
+"sharding": {"@type": "neuroglancer_uint64_sharded_v1", "preshift_bits": 0, "hash": "identity", "minishard_bits": 1, "shard_bits": 5, "minishard_index_encoding": "raw", "data_encoding": "gzip"},
+"info_crc32": 3421780262,
+"checks": true,
+"prefixes": false,
+"value_alignment": 16,
+"keys": 3,
+"value_bytes": 31,
+"shards": [
+[0,120,2,4023233417,305419896],
+[28,96,1,1432778632,2596996162]
+],
+"crc32": 10383966
+}
+"#;
+
+    const GOLDEN_EMPTY: &str = r#"{
+"format_version": 1,
+"writer": "sharddb 0.1.0",
+"gzip_backend": "zlib-rs",
+"sharding": {"@type": "neuroglancer_uint64_sharded_v1", "preshift_bits": 0, "hash": "identity", "minishard_bits": 0, "shard_bits": 0, "minishard_index_encoding": "raw", "data_encoding": "raw"},
+"info_crc32": 0,
+"checks": false,
+"prefixes": false,
+"value_alignment": 1,
+"keys": 0,
+"value_bytes": 0,
+"shards": [
+],
+"crc32": 3235621350
+}
+"#;
+
+    fn auxiliary(name: &str, bytes: u64, crc32: u32) -> AuxiliaryRecord {
+        AuxiliaryRecord { name: name.to_string(), bytes, crc32 }
+    }
+
+    fn golden_with(member: &str) -> String {
+        resealed(&GOLDEN.replace("\"shards\"", &format!("{member},\n\"shards\"")))
+    }
+
+    fn golden_with_auxiliary() -> (Manifest, String) {
+        let records = vec![auxiliary("minishards", 1280, 3_735_928_559), auxiliary("later_2", 0, 0)];
+        let text = golden_with("\"auxiliary\": [\n[\"minishards\",1280,3735928559],\n[\"later_2\",0,0]\n]");
+        (Manifest { auxiliary: records, ..golden() }, text)
+    }
+
+    fn golden() -> Manifest {
+        let sharding = ShardingSpec::new(HashFunction::Identity, 0, 1, 5).unwrap();
+        Manifest {
+            sharding: sharding.with_data_encoding(Encoding::Gzip),
+            info_crc32: crc32fast::hash(b"123456789"),
+            layout: Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::Sixteen },
+            keys: 3,
+            value_bytes: 31,
+            auxiliary: Vec::new(),
+            shards: vec![
+                ShardRecord {
+                    number: ShardNumber(0),
+                    bytes: 120,
+                    keys: 2,
+                    crc32: 4_023_233_417,
+                    shard_index_crc32: 305_419_896,
+                },
+                ShardRecord {
+                    number: ShardNumber(28),
+                    bytes: 96,
+                    keys: 1,
+                    crc32: 1_432_778_632,
+                    shard_index_crc32: 2_596_996_162,
+                },
+            ],
+        }
+    }
+
+    fn empty() -> Manifest {
+        Manifest {
+            sharding: ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap(),
+            info_crc32: 0,
+            layout: Layout::default(),
+            keys: 0,
+            value_bytes: 0,
+            auxiliary: Vec::new(),
+            shards: Vec::new(),
+        }
+    }
+
+    /// `text` with its last member made right again.
+    fn resealed(text: &str) -> String {
+        let (head, _) = text.rsplit_once(CRC32).unwrap();
+        format!("{head}\"crc32\": {}\n}}\n", crc32fast::hash(head.as_bytes()))
+    }
+
+    #[test]
+    fn golden_text_both_ways() {
+        let cases = [(golden(), GOLDEN.to_string()), (empty(), GOLDEN_EMPTY.to_string()), golden_with_auxiliary()];
+        for (manifest, text) in cases {
+            assert_eq!(manifest.to_json_by("sharddb 0.1.0"), text);
+            assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
+            assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).unwrap(), manifest);
+        }
+    }
+
+    /// Version 0.1.0 had a member for its one auxiliary file.
+    #[test]
+    fn minishard_pages_are_an_auxiliary_file() {
+        let pages = "\"minishard_pages\": [148,2460534511]";
+        let manifest = Manifest::parse(golden_with(pages).as_bytes()).unwrap();
+        assert_eq!(manifest.auxiliary("minishard_pages"), Some(&auxiliary("minishard_pages", 148, 2_460_534_511)));
+        assert_eq!(manifest.auxiliary("minishards"), None);
+        let rows: Vec<String> = (0..65).map(|number| format!("[\"a{number}\",1,2]")).collect();
+        let text = golden_with(&format!("\"auxiliary\": [{}]", rows.join(",")));
+        assert!(Manifest::parse(text.as_bytes()).unwrap_err().message().contains("at most 64"));
+        let twice = golden_with(&format!("{pages},\n\"auxiliary\": [[\"minishard_pages\",1,2]]"));
+        assert_eq!(Manifest::parse(twice.as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn finds_the_record_of_a_shard() {
+        let manifest = golden();
+        assert_eq!(manifest.shard(ShardNumber(28)).unwrap().bytes, 96);
+        assert_eq!(manifest.shard(ShardNumber(1)), None);
+        assert_eq!(empty().shard(ShardNumber(0)), None);
+    }
+
+    #[test]
+    fn knows_its_info() {
+        assert!(golden().check_info(b"123456789").is_ok());
+        assert_eq!(golden().check_info(b"123456780").unwrap_err().kind(), ErrorKind::Corrupt);
+        assert!(golden().check_sharding(&golden().sharding).is_ok());
+        assert_eq!(golden().check_sharding(&empty().sharding).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn keeps_the_largest_numbers_exact() {
+        let mut manifest = golden();
+        manifest.sharding = ShardingSpec::new(HashFunction::Identity, 0, 0, 64).unwrap();
+        let [first, second] = &mut manifest.shards[..] else { panic!() };
+        (first.keys, second.keys) = (1, u64::MAX - 1);
+        (second.number, second.bytes, second.crc32) = (ShardNumber(u64::MAX), u64::MAX, u32::MAX);
+        (manifest.keys, manifest.value_bytes) = (u64::MAX, (1 << 53) + 1);
+        assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).unwrap(), manifest);
+    }
+
+    #[test]
+    fn cut_short_anywhere_is_corrupt() {
+        for len in 0..GOLDEN.len() {
+            assert_eq!(
+                Manifest::parse(&GOLDEN.as_bytes()[..len]).unwrap_err().kind(),
+                ErrorKind::Corrupt,
+                "{len} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn any_bit_flipped_or_byte_more_is_corrupt() {
+        let mut bytes = GOLDEN.as_bytes().to_vec();
+        for bit in 0..8 * bytes.len() {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Manifest::parse(&bytes).unwrap_err().kind(), ErrorKind::Corrupt, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert!(Manifest::parse(&bytes).is_ok());
+        bytes.push(b'\n');
+        assert_eq!(Manifest::parse(&bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_later_version_is_unsupported_by_both_numbers() {
+        let text = resealed(&GOLDEN.replace("\"format_version\": 1", "\"format_version\": 29"));
+        let error = Manifest::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains("version 1, found 29"), "{error}");
+        let text = resealed(&GOLDEN.replace("\"keys\"", "\"format\"").replace("n\": 1", "n\": 2"));
+        assert_eq!(
+            Manifest::parse(text.as_bytes()).unwrap_err().kind(),
+            ErrorKind::Unsupported,
+            "whatever else it says"
+        );
+    }
+
+    #[test]
+    fn unknown_members_are_ignored() {
+        let later = "\"later\": {\"crc32\": [1e400]},\n\"later\": null,\n\"keys\"";
+        let text = resealed(&GOLDEN.replace("\"keys\"", later).replace("0.1.0", "0.9.0"));
+        assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), golden());
+    }
+
+    /// One case for each way to be wrong with a matching crc32, with what the message must name.
+    #[test]
+    fn refuses_by_name() {
+        let cases = [
+            ("{\n\"format_version\": 1", "[{}], {\n\"format_version\": 1", "JSON"),
+            ("\"format_version\": 1", "\"format_version\": 0", "format_version"),
+            ("\"format_version\": 1", "\"format_version\": 1.0", "format_version"),
+            ("\"format_version\": 1,\n", "", "format_version"),
+            ("sharded_v1", "sharded_v2", "sharded_v2"),
+            ("\"shard_bits\": 5", "\"shard_bits\": 65", "shard_bits"),
+            ("\"info_crc32\": 3421780262", "\"info_crc32\": 4294967296", "info_crc32"),
+            ("\"info_crc32\": 3421780262", "\"info_crc32\": -1", "info_crc32"),
+            ("\"checks\": true", "\"checks\": 1", "checks"),
+            ("\"checks\": true,\n", "", "checks"),
+            ("\"prefixes\": false", "\"prefixes\": null", "prefixes"),
+            ("\"value_alignment\": 16", "\"value_alignment\": 32", "found 32"),
+            ("\"keys\": 3", "\"keys\": 3.0", "keys"),
+            ("\"keys\": 3", "\"keys\": \"3\"", "keys"),
+            ("\"keys\": 3", "\"keys\": 3, \"keys\": 3", "more than once"),
+            ("\"keys\": 3", "\"keys\": 4", "expected 4 keys"),
+            ("\"value_bytes\": 31", "\"value_bytes\": 18446744073709551616", "value_bytes"),
+            ("\"value_bytes\": 31", "\"value_bytes\": 1e1", "value_bytes"),
+            ("[0,120,2,", "[0,120,18446744073709551615,", "more than 2^64"),
+            ("[0,120,2,", "[0,120,2.0,", "shards"),
+            ("[0,120,2,", "[0,18446744073709551616,2,", "shards"),
+            ("[0,120,2,4023233417", "[0,120,2,4294967296", "shards"),
+            ("2596996162]", "2596996162,0]", "shards"),
+            ("[28,96,1,1432778632,2596996162]", "[28,96,1,1432778632]", "shards"),
+            ("[28,", "[32,", "up to 31"),
+            ("[28,", "[0,", "ascending"),
+            ("[0,120", "[29,120", "ascending"),
+            ("\"shards\": [", "\"shards\": {}, \"rows\": [", "shards"),
+            ("\"shards\": [", "\"minishard_pages\": 7, \"shards\": [", "minishard_pages"),
+            ("\"shards\": [", "\"minishard_pages\": [1,4294967296], \"shards\": [", "minishard_pages"),
+            ("\"shards\": [", "\"auxiliary\": {}, \"shards\": [", "auxiliary"),
+            ("\"shards\": [", "\"auxiliary\": [[\"a\",1]], \"shards\": [", "auxiliary"),
+            ("\"shards\": [", "\"auxiliary\": [[\"\",1,2]], \"shards\": [", "name"),
+            ("\"shards\": [", "\"auxiliary\": [[\"../a\",1,2]], \"shards\": [", "../a"),
+            ("\"shards\": [", "\"auxiliary\": [[\"A\",1,2]], \"shards\": [", "name"),
+            ("\"shards\": [", "\"auxiliary\": [[\"info\",1,2]], \"shards\": [", "info"),
+            ("\"shards\": [", "\"auxiliary\": [[\"lease\",1,2]], \"shards\": [", "lease"),
+            ("\"shards\": [", "\"auxiliary\": [[\"a\",1,2],[\"a\",1,2]], \"shards\": [", "again"),
+        ];
+        for (from, to, named) in cases {
+            let text = resealed(&GOLDEN.replacen(from, to, 1));
+            assert_ne!(text, GOLDEN, "{from}");
+            let error = Manifest::parse(text.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{to}: {error}");
+            assert!(error.to_string().contains(named), "{to}: {error}");
+        }
+    }
+}

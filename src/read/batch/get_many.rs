@@ -1,0 +1,134 @@
+//! Batches: many keys at once, staged so that their cache misses overlap.
+//!
+//! A group of keys goes through the short path a step at a time: all places in the minishard table are asked for, then all
+//! minishards, then all values, and each step finds its bytes on the way already.
+
+use std::ops::ControlFlow;
+
+use crate::error::Result;
+use crate::prefetch;
+use crate::read::shard::{MappedMinishard, Probe, Value, ValueLocation, prefetch_index};
+use crate::read::snapshot::Snapshot;
+
+/// Keys under way at once: about as many as a core has outstanding misses.
+const GROUP: usize = 16;
+
+/// Cache lines of a value asked for ahead; the processor's own prefetcher takes over behind them.
+const VALUE_LINES: usize = 4;
+
+impl Snapshot {
+    /// The values of many keys, in their order; a key may be repeated.
+    ///
+    /// Each has its own result: one bad key does not hide the others. Cost: for mapped data several times less a key
+    /// than [`get`](Snapshot::get).
+    pub fn get_many(&self, keys: &[u64]) -> Vec<Result<Option<Value<'_>>>> {
+        let mut values = Vec::with_capacity(keys.len());
+        let ControlFlow::Continue(()) = self.get_many_with(keys, |_, value| {
+            values.push(value);
+            ControlFlow::<std::convert::Infallible>::Continue(())
+        });
+        values
+    }
+
+    /// Hands the value of each key to `f` with its position in `keys`, in order, until `f` breaks.
+    ///
+    /// ```no_run
+    /// use std::ops::ControlFlow;
+    /// # fn main() -> sharddb::Result<()> {
+    /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+    /// let mut total = 0;
+    /// let first_error = snapshot.get_many_with(&[1, 2, 3], |_, value| match value {
+    ///     Ok(value) => {
+    ///         total += value.map_or(0, |value| value.len());
+    ///         ControlFlow::Continue(())
+    ///     }
+    ///     Err(error) => ControlFlow::Break(error),
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn get_many_with<'a, B>(
+        &'a self,
+        keys: &[u64],
+        mut f: impl FnMut(usize, Result<Option<Value<'a>>>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        for (group_number, group) in keys.chunks(GROUP).enumerate() {
+            let values = self.stage(group);
+            for (at, (key, value)) in group.iter().zip(values).enumerate() {
+                let value = match value {
+                    Probe::Found(value) => Ok(Some(Value::borrowed_from(value))),
+                    Probe::Absent => Ok(None),
+                    Probe::Unusual => self.lookup(*key),
+                };
+                f(group_number * GROUP + at, value)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether each of many keys is there, in their order.
+    pub fn contains_many(&self, keys: &[u64]) -> Vec<Result<bool>> {
+        let mut results = Vec::with_capacity(keys.len());
+        for group in keys.chunks(GROUP) {
+            let minishards = self.stage_minishards(group);
+            results.extend(group.iter().zip(minishards).map(|(key, minishard)| {
+                match minishard.and_then(|minishard| minishard.key(*key)) {
+                    Probe::Found(()) => Ok(true),
+                    Probe::Absent => Ok(false),
+                    Probe::Unusual => self.contains(*key),
+                }
+            }));
+        }
+        results
+    }
+
+    /// Where the value of each of many keys is stored, in their order.
+    pub fn locate_many(&self, keys: &[u64]) -> Vec<Result<Option<ValueLocation>>> {
+        keys.chunks(GROUP)
+            .flat_map(|group| {
+                self.stage_minishards(group);
+                group.iter().map(|key| self.locate(*key))
+            })
+            .collect()
+    }
+
+    /// The values of a group of keys, on their way into the cache.
+    #[inline]
+    fn stage<'a>(&'a self, group: &[u64]) -> [Probe<&'a [u8]>; GROUP] {
+        let minishards = self.stage_minishards(group);
+        let mut values = [Probe::Unusual; GROUP];
+        for ((key, minishard), staged) in group.iter().zip(minishards).zip(&mut values) {
+            *staged = minishard.and_then(|minishard| minishard.value(*key));
+            if let Probe::Found(value) = staged {
+                prefetch::lines(value, VALUE_LINES);
+            }
+        }
+        values
+    }
+
+    /// The minishards of a group of keys, on their way into the cache.
+    #[inline]
+    fn stage_minishards(&self, group: &[u64]) -> [Probe<MappedMinishard<'_>>; GROUP] {
+        let mut routes = [None; GROUP];
+        for (key, staged) in group.iter().zip(&mut routes) {
+            *staged = self.generation.route(*key).ok().flatten().map(|(shard, minishard)| (shard.reader(), minishard));
+            if let Some((shard, minishard)) = staged {
+                shard.prefetch_known(*minishard);
+            }
+        }
+        let mut minishards = [Probe::Unusual; GROUP];
+        for (route, staged) in routes.iter().zip(&mut minishards) {
+            let Some((shard, minishard)) = route else { continue };
+            *staged = shard.mapped_minishard(*minishard, prefetch_index);
+        }
+        minishards
+    }
+
+    /// A lookup that the short path did not decide.
+    #[cold]
+    fn lookup(&self, key: u64) -> Result<Option<Value<'_>>> {
+        match self.generation.route(key)? {
+            Some((shard, minishard)) => shard.reader().lookup(minishard, key),
+            None => Ok(None),
+        }
+    }
+}

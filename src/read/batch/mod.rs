@@ -1,0 +1,5 @@
+//! Many keys at once: in one thread, on several threads, and from a cold disk.
+
+mod cold;
+mod get_many;
+mod parallel;

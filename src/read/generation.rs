@@ -1,0 +1,441 @@
+//! One directory of shards, opened: which files there are, what they must be, and the shards as they are touched.
+//!
+//! Not how a generation comes to be current: that is `store`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{Error, Result};
+use crate::format::info::{self, Info};
+use crate::format::layout::Layout;
+use crate::format::manifest::{self, Manifest, ShardRecord};
+use crate::format::spec::ShardingSpec;
+use crate::ids::{MinishardNumber, ShardNumber};
+use crate::read::shard::{
+    MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stated, Stored, TableFile, Value, ValueLocation,
+    VerifyReads, WholeShard,
+};
+use crate::storage::{StorageKind, explain_missing, read_whole};
+use crate::store::{GenerationId, Lease};
+
+/// The name of the file with the specification.
+pub(crate) const INFO: &str = "info";
+
+/// How to open a generation.
+#[derive(Clone, Debug)]
+pub(crate) struct GenerationOptions {
+    pub(crate) storage: StorageKind,
+    pub(crate) read: ReadOptions,
+    pub(crate) spec: Option<ShardingSpec>,
+    pub(crate) pointer: Option<String>,
+    pub(crate) populate: bool,
+    pub(crate) read_ahead_index: bool,
+}
+
+/// What holds a generation against removal.
+pub(crate) struct Leased {
+    /// Which generation of a store it is; `None` for one that was opened by its own directory.
+    pub(crate) id: Option<GenerationId>,
+    pub(crate) lease: Lease,
+}
+
+/// One directory of shards, opened.
+pub(crate) struct Generation {
+    directory: PathBuf,
+    shards_directory: PathBuf,
+    spec: ShardingSpec,
+    layout: Option<Layout>,
+    manifest: Option<Manifest>,
+    /// In ascending order of their numbers.
+    slots: Box<[ShardSlot]>,
+    table: Option<Arc<TableFile>>,
+    options: GenerationOptions,
+    cache: Arc<MinishardCache>,
+    leased: Option<Leased>,
+}
+
+/// A shard that has a file, opened at first touch.
+struct ShardSlot {
+    number: ShardNumber,
+    obsolete_pair: bool,
+    whole: Arc<WholeShard>,
+    shard: OnceLock<Shard>,
+}
+
+impl Generation {
+    /// Opens a directory; shards are opened as they are touched.
+    ///
+    /// Cost: reads `info` and the manifest, or lists the directory where there is none.
+    pub(crate) fn open(
+        directory: &Path,
+        options: GenerationOptions,
+        cache: Arc<MinishardCache>,
+        leased: Option<Leased>,
+    ) -> Result<Generation> {
+        let (info, manifest) = match options.spec {
+            Some(spec) => (Info { spec, layout: None, shards: PathBuf::new() }, None),
+            None => {
+                let in_store = leased.as_ref().is_some_and(|leased| leased.id.is_some());
+                read_info(directory, options.pointer.as_deref(), in_store)?
+            }
+        };
+        let shards_directory = directory.join(&info.shards);
+        let slots = match &manifest {
+            Some(manifest) => slots_of(manifest),
+            None => list_shards(&shards_directory, &info.spec)?,
+        };
+        let table = manifest.as_ref().and_then(|manifest| {
+            let stated = manifest.auxiliary(manifest::MINISHARDS)?;
+            TableFile::open(directory, stated, manifest.shards.len(), options.storage)
+        });
+        let generation = Generation {
+            directory: directory.to_path_buf(),
+            table: table.map(Arc::new),
+            shards_directory,
+            spec: info.spec,
+            // the manifest is checked as a whole, so it is the better witness
+            layout: manifest.as_ref().map(|manifest| manifest.layout).or(info.layout),
+            manifest,
+            slots,
+            options,
+            cache,
+            leased,
+        };
+        if matches!(generation.options.storage, StorageKind::Heap) || generation.options.read_ahead_index {
+            // what cannot be read now says so when it is asked for
+            generation.slots.iter().for_each(|slot| drop(generation.touch(slot)));
+        }
+        Ok(generation)
+    }
+
+    /// Opens what is left of a damaged directory: the shards that have a file, and what they should be by the manifest or
+    /// else by `info`, whichever is whole. The manifest, which nothing was compared with, stands beside.
+    ///
+    /// Errors: `InvalidSpec` and others of `info` if neither is whole.
+    pub(crate) fn open_damaged(
+        directory: &Path,
+        options: GenerationOptions,
+        cache: Arc<MinishardCache>,
+        leased: Option<Leased>,
+    ) -> Result<(Generation, Option<Manifest>)> {
+        let top = options.pointer.as_deref().is_none_or(str::is_empty);
+        let manifest = read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES)
+            .and_then(|text| Manifest::parse(&text));
+        let manifest = manifest.ok().filter(|_| top);
+        let here = |spec, layout| Info { spec, layout, shards: PathBuf::new() };
+        let info = match (options.spec, &manifest) {
+            (Some(spec), Some(manifest)) if spec == manifest.sharding => here(spec, Some(manifest.layout)),
+            (Some(spec), _) => here(spec, None),
+            (None, Some(manifest)) => here(manifest.sharding, Some(manifest.layout)),
+            (None, None) => {
+                let path = directory.join(INFO);
+                let info =
+                    read_whole(&path, info::MAX_BYTES).and_then(|text| Info::parse(&text, options.pointer.as_deref()));
+                info.map_err(|error| error.at_path(&path))?
+            }
+        };
+        let shards_directory = directory.join(&info.shards);
+        let generation = Generation {
+            directory: directory.to_path_buf(),
+            slots: list_shards(&shards_directory, &info.spec)?,
+            table: None,
+            shards_directory,
+            spec: info.spec,
+            layout: info.layout,
+            manifest: None,
+            options,
+            cache,
+            leased,
+        };
+        Ok((generation, manifest))
+    }
+
+    #[inline]
+    pub(crate) fn spec(&self) -> &ShardingSpec {
+        &self.spec
+    }
+
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        self.layout
+    }
+
+    pub(crate) fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn shards_directory(&self) -> &Path {
+        &self.shards_directory
+    }
+
+    pub(crate) fn id(&self) -> Option<GenerationId> {
+        self.leased.as_ref().and_then(|leased| leased.id)
+    }
+
+    /// Whether this is the generation of this number that is in the store now, held by this process. What was removed
+    /// there has nothing in its place.
+    pub(crate) fn is_still(&self, id: GenerationId, store: &Path) -> bool {
+        let directory = store.join(id.to_string());
+        let is_of = |lease: &Lease| lease.is_own() && lease.is_of(&directory) || !directory.exists();
+        self.id() == Some(id) && self.lease().is_some_and(is_of)
+    }
+
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        self.leased.as_ref().map(|leased| &leased.lease)
+    }
+
+    pub(crate) fn cache(&self) -> &MinishardCache {
+        &self.cache
+    }
+
+    pub(crate) fn options(&self) -> &GenerationOptions {
+        &self.options
+    }
+
+    /// The shard and the minishard that a key hashes to; `None` if that shard has no file.
+    #[inline]
+    pub(crate) fn route(&self, key: u64) -> Result<Option<(&Shard, MinishardNumber)>> {
+        let location = self.spec.locate(key);
+        match self.shard(location.shard) {
+            Ok(Some(shard)) => Ok(Some((shard, location.minishard))),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.at_key(key)),
+        }
+    }
+
+    /// The value of a key: the read path.
+    #[inline]
+    pub(crate) fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
+        let Some((shard, minishard)) = self.route(key)? else { return Ok(None) };
+        shard.reader().get(minishard, key)
+    }
+
+    /// Whether a key is there.
+    #[inline]
+    pub(crate) fn contains(&self, key: u64) -> Result<bool> {
+        let Some((shard, minishard)) = self.route(key)? else { return Ok(false) };
+        shard.reader().contains(minishard, key)
+    }
+
+    /// Where a key is stored.
+    pub(crate) fn find(&self, key: u64) -> Result<Option<Found<'_>>> {
+        let Some((shard, minishard)) = self.route(key)? else { return Ok(None) };
+        let stored = shard.reader().find(minishard, key)?;
+        Ok(stored.map(|stored| Found { shard, stored }))
+    }
+
+    /// The numbers of all shards that have a file, ascending.
+    pub(crate) fn shard_numbers(&self) -> impl ExactSizeIterator<Item = ShardNumber> + '_ {
+        self.slots.iter().map(|slot| slot.number)
+    }
+
+    /// How many minishards of the shards that are open were compared with their checks, and need not be again.
+    pub(crate) fn verified_minishards(&self) -> u64 {
+        let open = self.slots.iter().filter_map(|slot| slot.shard.get());
+        open.map(|shard| shard.reader().verified_minishards()).sum()
+    }
+
+    /// The shard of this number, opened at first touch; `None` if it is empty.
+    #[inline]
+    pub(crate) fn shard(&self, number: ShardNumber) -> Result<Option<&Shard>> {
+        match self.slot(number) {
+            Some(slot) => match slot.shard.get() {
+                Some(shard) => Ok(Some(shard)),
+                None => self.touch(slot).map(Some),
+            },
+            None => Ok(None),
+        }
+    }
+
+    /// Where all shards have a file, a shard's slot is at its number.
+    #[inline]
+    fn slot(&self, number: ShardNumber) -> Option<&ShardSlot> {
+        let guess = usize::try_from(number.0).ok().and_then(|at| self.slots.get(at));
+        match guess {
+            Some(slot) if slot.number == number => guess,
+            _ => self.search_slot(number),
+        }
+    }
+
+    fn search_slot(&self, number: ShardNumber) -> Option<&ShardSlot> {
+        self.slots.binary_search_by_key(&number, |slot| slot.number).ok().and_then(|at| self.slots.get(at))
+    }
+
+    #[cold]
+    fn touch<'a>(&'a self, slot: &'a ShardSlot) -> Result<&'a Shard> {
+        let shard = self.open_slot(slot, self.options.storage)?;
+        Ok(slot.shard.get_or_init(|| shard))
+    }
+
+    /// A shard for one pass over it: the one that lookups hold in memory, else opened apart from theirs.
+    pub(crate) fn shard_for_pass(&self, number: ShardNumber) -> Result<Option<Shard>> {
+        match self.slot(number).and_then(|slot| slot.shard.get()) {
+            Some(shard) if shard.reader().is_in_memory() => Ok(Some(shard.clone())),
+            _ => self.open_shard_apart(number),
+        }
+    }
+
+    /// Opens a shard apart from those that lookups keep.
+    pub(crate) fn open_shard_apart(&self, number: ShardNumber) -> Result<Option<Shard>> {
+        match (self.slot(number), self.options.storage) {
+            (None, _) => Ok(None),
+            // a copy in memory is there already, or made to stay
+            (_, StorageKind::Heap) => self.shard(number).map(|shard| shard.cloned()),
+            (Some(slot), storage) => self.open_slot(slot, storage).map(Some),
+        }
+    }
+
+    fn open_slot(&self, slot: &ShardSlot, storage: StorageKind) -> Result<Shard> {
+        let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(slot.number));
+        let stem = self.spec.shard_file_stem(slot.number);
+        let path = |extension: &str| self.shards_directory.join(format!("{stem}.{extension}"));
+        let files = match (slot.obsolete_pair, storage, record) {
+            (true, ..) => ShardFiles::open_pair(&path("index"), &path("data"), storage),
+            (false, StorageKind::Heap, Some(record)) => self.load(slot, record, &path("shard")),
+            (false, ..) => ShardFiles::open(&path("shard"), storage),
+        }
+        .map_err(|error| explain_missing(error, &self.directory).at_shard(slot.number))?;
+
+        if let Some(record) = record
+            && record.bytes != files.len()
+        {
+            let message =
+                format!("expected a file of {} bytes as the manifest says, found {}", record.bytes, files.len());
+            return Err(Error::corrupt(message).at_shard(slot.number).at_path(&path("shard")));
+        }
+        let shard_index_crc32 = record.map(|record: &ShardRecord| record.shard_index_crc32);
+        let stated = Stated {
+            shard_index_crc32,
+            table: self
+                .table
+                .as_ref()
+                .and_then(|table| TableFile::section(table, &self.spec, slot.number, shard_index_crc32?)),
+            whole: slot.whole.clone(),
+        };
+        let cache = self.cache.clone();
+        let reader = ShardReader::new(slot.number, self.spec, self.layout, files, self.options.read, cache, stated);
+        let shard = Shard::new(reader);
+        if self.options.read_ahead_index {
+            shard.reader().will_need_shard_index();
+        }
+        if self.options.populate {
+            shard.reader().populate(&|| true);
+        }
+        Ok(shard)
+    }
+
+    /// Reads a shard into memory and compares it with the manifest. Of one that is damaged, lookups say where, if it has checks.
+    fn load(&self, slot: &ShardSlot, record: &ShardRecord, path: &Path) -> Result<ShardFiles> {
+        let (files, crc32) = ShardFiles::load(path)?;
+        let has_checks = self.layout.is_some_and(|layout| layout.checks);
+        if crc32 == record.crc32 {
+            slot.whole.set_verified();
+        } else if !has_checks && self.options.read.verify_reads != VerifyReads::Never {
+            let message =
+                format!("expected a file with CRC-32 {:08x} by the manifest, found {crc32:08x}", record.crc32);
+            return Err(Error::corrupt(message).at_path(path));
+        }
+        Ok(files)
+    }
+
+    /// Opens every shard, so that what is wrong with a file's presence or length shows now.
+    pub(crate) fn touch_all(&self) -> Result<()> {
+        self.slots.iter().try_for_each(|slot| match slot.shard.get() {
+            Some(_) => Ok(()),
+            None => self.touch(slot).map(|_| ()),
+        })
+    }
+
+    /// Closes the generation; what remains are the shards that kept values lie in.
+    pub(crate) fn close(self) -> Vec<Shard> {
+        self.cache.clear(); // values do not need it, but their shards hold it
+        self.slots.into_iter().filter_map(|slot| slot.shard.into_inner()).filter(Shard::is_shared).collect()
+        // the lease goes last, with the rest of self
+    }
+}
+
+/// A key that was found: its shard, and where in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub(crate) shard: &'a Shard,
+    pub(crate) stored: Stored,
+}
+
+impl<'a> Found<'a> {
+    #[inline]
+    pub(crate) fn reader(&self) -> &'a ShardReader {
+        self.shard.reader()
+    }
+
+    pub(crate) fn value_location(&self) -> Result<ValueLocation> {
+        self.reader().value_location(self.stored.minishard, self.stored.row)
+    }
+}
+
+impl ShardSlot {
+    fn new(number: ShardNumber) -> ShardSlot {
+        ShardSlot { number, obsolete_pair: false, whole: Arc::default(), shard: OnceLock::new() }
+    }
+}
+
+/// Reads `info` and, for a generation of ours, its manifest; they must agree.
+fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<(Info, Option<Manifest>)> {
+    let path = directory.join(INFO);
+    let text = read_whole(&path, info::MAX_BYTES)?;
+    let info = Info::parse(&text, pointer).map_err(|error| error.at_path(&path))?;
+    if info.layout.is_none() && Manifest::parse(&text).is_ok() {
+        return Err(
+            Error::corrupt("expected the info of a data set, found the manifest of a generation").at_path(&path)
+        );
+    }
+    let top = pointer.is_none_or(str::is_empty) && info.shards.as_os_str().is_empty();
+    if !top {
+        return Ok((info, None));
+    }
+    let manifest_path = directory.join(manifest::FILE_NAME);
+    let manifest = match read_whole(&manifest_path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)) {
+        Ok(manifest) => manifest,
+        // somebody else's file of that name, or none: then this is not a generation of a store
+        Err(_) if !in_store && (info.layout.is_none() || manifest_path.symlink_metadata().is_err()) => {
+            return Ok((info, None));
+        }
+        Err(error) => return Err(error.at_path(&manifest_path)),
+    };
+    manifest
+        .check_info(&text)
+        .and_then(|()| manifest.check_sharding(&info.spec))
+        .map_err(|error| error.at_path(&path))?;
+    Ok((info, Some(manifest)))
+}
+
+/// The shards that a manifest lists.
+fn slots_of(manifest: &Manifest) -> Box<[ShardSlot]> {
+    manifest.shards.iter().map(|record| ShardSlot::new(record.number)).collect()
+}
+
+/// The shards that have files, by the names that the format gives them; other files are ignored.
+fn list_shards(directory: &Path, spec: &ShardingSpec) -> Result<Box<[ShardSlot]>> {
+    let listing = fs::read_dir(directory).map_err(|error| Error::io("list", directory, error))?;
+    let mut slots = Vec::new();
+    for entry in listing {
+        let name = entry.map_err(|error: io::Error| Error::io("list", directory, error))?.file_name();
+        let Some((stem, extension)) = name.to_str().and_then(|name| name.rsplit_once('.')) else { continue };
+        let obsolete_pair = match extension {
+            "shard" => false,
+            "index" => true,
+            _ => continue,
+        };
+        if let Some(number) = spec.shard_of_file_stem(stem) {
+            slots.push(ShardSlot { obsolete_pair, ..ShardSlot::new(number) });
+        }
+    }
+    // a .shard file wins over a pair of the same number
+    slots.sort_unstable_by_key(|slot| (slot.number, slot.obsolete_pair));
+    slots.dedup_by_key(|slot| slot.number);
+    Ok(slots.into())
+}

@@ -1,0 +1,20 @@
+//! Reading: a generation of shards, and the handles that applications hold.
+//!
+//! ```text
+//! database    what an application opens; follows the current generation     options, owned_value
+//! snapshot    one generation, pinned                                        warm
+//! batch/      many keys                                                     get_many, parallel, cold
+//! walk/       all keys                                                      iter, range
+//! generation  one directory: from a key to its shard
+//! shard/      one shard: from a key to its value
+//! ```
+
+pub(crate) mod batch;
+pub(crate) mod database;
+pub(crate) mod generation;
+pub(crate) mod options;
+pub(crate) mod owned_value;
+pub(crate) mod shard;
+pub(crate) mod snapshot;
+pub(crate) mod walk;
+pub(crate) mod warm;

@@ -1,0 +1,167 @@
+//! How to open a database.
+
+use std::path::Path;
+
+use crate::error::Result;
+use crate::format::spec::ShardingSpec;
+use crate::read::database::ShardDb;
+use crate::read::generation::GenerationOptions;
+use crate::read::shard::{ReadOptions, VerifyReads};
+use crate::storage::{Access, MapPermission, StorageKind};
+
+/// Linux lets a process have 65,530 maps; the rest is left to the application.
+pub(crate) const DEFAULT_MAX_MAPS: usize = 60_000;
+
+/// Options for opening a database; then [`open`](OpenOptions::open), [`open_pread`](OpenOptions::open_pread) or
+/// [`load`](OpenOptions::load).
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let db = sharddb::OpenOptions::new().pointer("/scales/0").cache_bytes(256 << 20).open_pread("volume")?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    spec: Option<ShardingSpec>,
+    pointer: Option<String>,
+    cache_bytes: u64,
+    read: ReadOptions,
+    access: Access,
+    populate: bool,
+    read_ahead_index: bool,
+    max_maps: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            spec: None,
+            pointer: None,
+            cache_bytes: 64 << 20,
+            read: ReadOptions::default(),
+            access: Access::default(),
+            populate: false,
+            read_ahead_index: false,
+            max_maps: DEFAULT_MAX_MAPS,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// The defaults.
+    pub fn new() -> OpenOptions {
+        OpenOptions::default()
+    }
+
+    /// The specification, for a directory of shards without an `info`, or instead of it. Default: that of `info`.
+    pub fn spec(&mut self, spec: ShardingSpec) -> &mut OpenOptions {
+        self.spec = Some(spec);
+        self
+    }
+
+    /// The JSON pointer (RFC 6901) of the object in `info` that has the member "sharding", such as `/scales/0`.
+    /// Default: the top, else the only nested one.
+    pub fn pointer(&mut self, pointer: &str) -> &mut OpenOptions {
+        self.pointer = Some(pointer.to_string());
+        self
+    }
+
+    /// The most bytes that decoded minishard indexes may take. Default: 64 MiB.
+    pub fn cache_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// The most bytes that a gzip value may decode to, and that are read for a value or prefix that is not in memory;
+    /// beyond it is `TooLarge`. Default: 1 GiB.
+    pub fn max_value_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
+        self.read.max_value_bytes = bytes;
+        self
+    }
+
+    /// The most bytes that a minishard index may take when decoded or read. Default: 256 MiB.
+    pub fn max_index_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
+        self.read.max_index_bytes = bytes;
+        self
+    }
+
+    /// When reads compare bytes with their checks. Default: [`VerifyReads::Once`], when this process first uses them.
+    pub fn verify_reads(&mut self, verify: VerifyReads) -> &mut OpenOptions {
+        self.read.verify_reads = verify;
+        self
+    }
+
+    /// The advice for mapped shards that lookups read; iteration always advises sequential. Default: random.
+    ///
+    /// Random reads single pages: the least for small values from a disk. For large ones ask for all of them with
+    /// [`Snapshot::read_ahead`](crate::Snapshot::read_ahead), or take normal advice.
+    pub fn access(&mut self, access: Access) -> &mut OpenOptions {
+        self.access = access;
+        self
+    }
+
+    /// Whether a mapped shard's pages are read when it is first touched (Linux; elsewhere they are asked for).
+    /// Default: false.
+    ///
+    /// For data that fits into memory: the pages are read front to back, when the shard is opened and not as lookups
+    /// happen to need them; in huge pages, where Linux and the file system have them and the pages are not in memory yet. A
+    /// refresh takes it before the swap. [`Snapshot::warm`](crate::Snapshot::warm) does the same in the background.
+    pub fn populate(&mut self, populate: bool) -> &mut OpenOptions {
+        self.populate = populate;
+        self
+    }
+
+    /// Whether all shards are opened, and the shard indexes of mapped ones asked for, when a generation is opened.
+    /// Default: false.
+    ///
+    /// For data that does not fit into memory and has no minishard table, such as that of others: 16 bytes a minishard, which
+    /// are 2 to 4 bytes a key where a minishard holds 4 to 8. Once they have come, a lookup finds its minishard without the
+    /// disk. Opening does not wait for them. With a table nothing is asked for.
+    pub fn read_ahead_index(&mut self, read_ahead: bool) -> &mut OpenOptions {
+        self.read_ahead_index = read_ahead;
+        self
+    }
+
+    /// The most maps that this process may have through this library; shards beyond it are read by positioned
+    /// reads. Default: 60,000.
+    pub fn max_maps(&mut self, maps: usize) -> &mut OpenOptions {
+        self.max_maps = maps;
+        self
+    }
+
+    /// Opens a database by mapping its files, like [`ShardDb::open`].
+    ///
+    /// # Safety
+    ///
+    /// That of [`ShardDb::open`]. A truncation, and also an I/O error (a bad sector, a network file system that is
+    /// gone), ends the process with SIGBUS; [`open_pread`](OpenOptions::open_pread) and [`load`](OpenOptions::load)
+    /// return an `Io` error instead.
+    #[expect(unsafe_code, reason = "the promise of the face")]
+    pub unsafe fn open(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        // SAFETY: the caller promises what the permission stands for.
+        let permission = unsafe { MapPermission::promised() };
+        let storage = StorageKind::Mapped { permission, max_maps: self.max_maps, access: self.access };
+        ShardDb::open_with(path.as_ref(), self.generation(storage), self.cache_bytes)
+    }
+
+    /// Opens a database for positioned reads, like [`ShardDb::open_pread`].
+    pub fn open_pread(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Positioned), self.cache_bytes)
+    }
+
+    /// Reads a database into memory, like [`ShardDb::load`].
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
+    }
+
+    pub(crate) fn generation(&self, storage: StorageKind) -> GenerationOptions {
+        GenerationOptions {
+            storage,
+            read: self.read,
+            spec: self.spec,
+            pointer: self.pointer.clone(),
+            populate: self.populate,
+            read_ahead_index: self.read_ahead_index,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The entries of a shard index front to back, in blocks.
+//!
+//! A shard index has one entry for each of up to 2^32 minishards, and most of them may be empty: then it is a sparse file,
+//! whose holes are skipped. An entry in a hole is (0, 0), which is that of an empty minishard.
+
+use crate::error::Result;
+use crate::format::shard_index::ENTRY_LEN;
+use crate::ids::MinishardNumber;
+use crate::read::shard::reader::ShardReader;
+use crate::storage::{Bytes, Holes};
+
+/// Walks over a shard index; not an iterator, so that it borrows the shard only for a step.
+///
+/// Cost: reads what is not in a hole, and one block of each hole.
+#[derive(Default)]
+pub(crate) struct EntryBlocks {
+    next: u64,
+    /// The last block was all zeros, so that it may have been in a hole.
+    after_zeros: bool,
+    holes: Option<Holes>,
+    is_over: bool,
+}
+
+impl EntryBlocks {
+    /// The next block of entries, with the minishard of the first; at least one entry.
+    ///
+    /// Errors: `Corrupt` if the file ends within the shard index, `Io`. There is nothing after an error.
+    pub(crate) fn next<'a>(&mut self, shard: &'a ShardReader) -> Result<Option<(MinishardNumber, Bytes<'a>)>> {
+        if self.after_zeros {
+            self.skip_hole(shard);
+        }
+        if self.is_over || self.next >= shard.spec.minishards() {
+            return Ok(None);
+        }
+        let first = MinishardNumber(self.next);
+        let block = shard.shard_index_block(first).inspect_err(|_| self.is_over = true)?;
+        self.next += block.len() as u64 / ENTRY_LEN;
+        self.after_zeros = block.iter().all(|byte| *byte == 0);
+        Ok(Some((first, block)))
+    }
+
+    /// The minishard that the next block begins with, or that could not be read.
+    pub(crate) fn position(&self) -> MinishardNumber {
+        MinishardNumber(self.next)
+    }
+
+    /// Whether the walk was ended, by [`end`](Self::end) or an error.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Ends the walk.
+    pub(crate) fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    #[cold]
+    fn skip_hole(&mut self, shard: &ShardReader) {
+        if self.next < shard.spec.minishards() {
+            let holes = self.holes.get_or_insert_with(|| shard.files().shard_index_holes());
+            self.next = holes.next_data(self.next * ENTRY_LEN) / ENTRY_LEN; // of an entry that begins in a hole too
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::ShardWriter;
+    use crate::format::hash::HashFunction;
+    use crate::format::layout::Layout;
+    use crate::format::spec::ShardingSpec;
+    use crate::ids::ShardNumber;
+    use crate::read::shard::files::ShardFiles;
+    use crate::read::shard::index_cache::MinishardCache;
+    use crate::read::shard::reader::{ReadOptions, Stated};
+    use crate::storage::StorageKind;
+
+    /// 64 MiB of shard index with three entries, and a hole or not, as the file system has it.
+    #[test]
+    fn reads_every_entry_and_the_checksum_is_that_of_the_bytes() {
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 22, 0).unwrap();
+        let path = std::env::temp_dir().join(format!("sharddb-entry-blocks-{}.shard", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let mut writer = ShardWriter::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
+        let keys = [5000, 2_000_001, (1 << 22) - 1];
+        keys.iter().for_each(|key| writer.insert(*key, b"value").unwrap());
+        writer.finish().unwrap();
+        let files = ShardFiles::open(&path, StorageKind::Positioned).unwrap();
+        let cache = MinishardCache::with_capacity(0).into();
+        let shard =
+            ShardReader::new(ShardNumber(0), spec, None, files, ReadOptions::default(), cache, Stated::default());
+
+        let (mut blocks, mut found, mut read) = (EntryBlocks::default(), Vec::new(), 0);
+        while let Some((first, block)) = blocks.next(&shard).unwrap() {
+            let entries = (first.0..).zip(block.chunks_exact(16));
+            found.extend(entries.filter(|(_, entry)| entry.iter().any(|byte| *byte != 0)).map(|(number, _)| number));
+            read += block.len();
+        }
+        assert_eq!(found, keys);
+        #[cfg(target_os = "linux")]
+        assert!(read < 4 << 20, "read {read} bytes");
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(shard.compute_shard_index_crc32().unwrap(), crc32fast::hash(&bytes[..16 << 22]));
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,122 @@
+//! All byte ranges that the indexes of a shard name, in order: what lies between two of them is a gap.
+//!
+//! A gap directly before a value is its prefix (multi-resolution mesh fragments lie so), padding, or nothing that
+//! anybody knows of; whoever copies values to another shard keeps it. Values may share bytes or have none: those that
+//! begin at one place share the gap before it, but for an empty one, which lies before the others; a value that begins
+//! within another has no gap.
+
+use crate::byte_range::ByteRange;
+use crate::error::{ErrorKind, Result};
+use crate::format::checks::ChecksPlace;
+use crate::format::layout::Layout;
+use crate::format::layout::MINISHARD_ALIGNMENT;
+use crate::format::spec::Encoding;
+use crate::read::shard::budget::reserve_rows;
+use crate::read::shard::entries::Rows;
+use crate::read::shard::reader::ShardReader;
+
+/// The starts of all extents in a shard, in order, each with its reach: where the gap behind it and all before it begins.
+pub(crate) struct Extents(Box<[(u64, u64)]>);
+
+/// Collects the extents of one shard, in any order.
+#[derive(Clone)]
+pub(crate) struct ExtentsBuilder {
+    layout: Layout,
+    /// Our gzip layout puts the values first: their minishard begins aligned behind the checks of the one before.
+    aligns_minishards: bool,
+    extents: Vec<(u64, u64)>,
+}
+
+impl ExtentsBuilder {
+    pub(crate) fn new(shard: &ShardReader) -> ExtentsBuilder {
+        let aligns_minishards = shard.layout.is_some() && shard.spec.minishard_index_encoding() == Encoding::Gzip;
+        let layout = shard.layout.unwrap_or_default();
+        let mut new = ExtentsBuilder { layout, aligns_minishards, extents: Vec::new() };
+        new.push(0, shard.base());
+        new
+    }
+
+    /// Makes room for an index and its rows. Errors: `TooLarge`.
+    pub(crate) fn reserve(&mut self, rows: u64, shard: &ShardReader) -> Result<()> {
+        reserve_rows(&mut self.extents, rows.saturating_add(1), shard)
+    }
+
+    /// An encoded minishard index of so many rows, with its checks.
+    pub(crate) fn push_index(&mut self, index: ByteRange, rows: u64) {
+        self.push(index.start, index.end + ChecksPlace::total_len(rows, self.layout));
+    }
+
+    pub(crate) fn push_value(&mut self, value: ByteRange) {
+        self.extents.push((value.start, value.end));
+    }
+
+    fn push(&mut self, start: u64, end: u64) {
+        let gap = if self.aligns_minishards { end.next_multiple_of(MINISHARD_ALIGNMENT) } else { end };
+        self.extents.push((start, gap));
+    }
+
+    pub(crate) fn finish(mut self) -> Extents {
+        self.extents.sort_unstable();
+        let mut reach = 0;
+        for (_, end) in &mut self.extents {
+            reach = reach.max(*end); // an extent may reach past those that begin behind it
+            *end = reach;
+        }
+        Extents(self.extents.into())
+    }
+}
+
+impl Extents {
+    /// Reads all indexes of a shard; bad entries name nothing.
+    ///
+    /// `None` if the shard has more rows than may be kept. Errors: `Io`.
+    ///
+    /// Cost: 16 bytes of memory a key.
+    pub(crate) fn of(shard: &ShardReader) -> Result<Option<Extents>> {
+        let mut extents = ExtentsBuilder::new(shard);
+        let mut rows = Rows::default();
+        loop {
+            match rows.next_minishard(shard) {
+                Ok(Some(minishard)) => {
+                    if extents.reserve(minishard.rows, shard).is_err() {
+                        return Ok(None);
+                    }
+                    extents.push_index(minishard.index, minishard.rows);
+                    while let Some(row) = rows.next_row(shard) {
+                        if let Ok(value) = shard.value_range(row) {
+                            extents.push_value(value);
+                        }
+                    }
+                }
+                Ok(None) => return Ok(Some(extents.finish())),
+                Err(error) if error.kind() == ErrorKind::Io => return Err(error), // it may be read the next time
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Whether bytes of a range are named.
+    pub(crate) fn overlap(&self, range: ByteRange) -> bool {
+        let begin_before = self.0.partition_point(|(start, _)| *start < range.end);
+        let last = begin_before.checked_sub(1).and_then(|at| self.0.get(at));
+        range.start < range.end && last.is_some_and(|(_, reach)| *reach > range.start)
+    }
+
+    /// The bytes that nothing names, in a file of this length.
+    pub(crate) fn gaps(&self, file_len: u64) -> impl Iterator<Item = ByteRange> {
+        let ends = self.0.iter().skip(1).map(|(start, _)| *start).chain([file_len]);
+        let gaps = self.0.iter().zip(ends).map(|((_, reach), end)| ByteRange { start: *reach, end });
+        gaps.filter(|gap| gap.start < gap.end)
+    }
+
+    /// Where the gap before a value begins; at the value itself if there is none.
+    pub(crate) fn gap_start(&self, value: ByteRange) -> u64 {
+        let lies_before = |(start, reach): &(u64, u64)| match value.len() {
+            0 => *start < value.start,
+            _ => *start < value.start || (*start, *reach) == (value.start, value.start),
+        };
+        let before = self.0.partition_point(lies_before);
+        let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value.start, |(_, reach)| *reach);
+        gap.min(value.start)
+    }
+}

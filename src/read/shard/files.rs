@@ -1,0 +1,79 @@
+//! The files of one shard: `N.shard`, or the obsolete pair `N.index` and `N.data`.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Result;
+use crate::format::spec::ShardingSpec;
+use crate::storage::{AlignedBytes, Holes, Storage, StorageKind};
+
+/// The files of one shard, opened.
+pub(crate) struct ShardFiles {
+    /// The `.shard` file, or the `.index` file of the obsolete pair.
+    pub(crate) shard_index: Storage,
+    /// The `.data` file of the obsolete pair.
+    data: Option<Storage>,
+    /// The file with the data.
+    pub(crate) path: PathBuf,
+}
+
+impl ShardFiles {
+    /// A shard from its bytes.
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> ShardFiles {
+        ShardFiles { shard_index: Storage::Heap(AlignedBytes::from(bytes)), data: None, path: PathBuf::new() }
+    }
+
+    /// Opens `<stem>.shard`.
+    pub(crate) fn open(path: &Path, kind: StorageKind) -> Result<ShardFiles> {
+        Ok(ShardFiles { shard_index: Storage::open(path, kind)?, data: None, path: path.to_path_buf() })
+    }
+
+    /// Reads `<stem>.shard` into memory; also returns its CRC-32.
+    pub(crate) fn load(path: &Path) -> Result<(ShardFiles, u32)> {
+        let (shard_index, crc32) = Storage::load(path)?;
+        Ok((ShardFiles { shard_index, data: None, path: path.to_path_buf() }, crc32))
+    }
+
+    /// Opens the obsolete `<stem>.index` and `<stem>.data`.
+    pub(crate) fn open_pair(index: &Path, data: &Path, kind: StorageKind) -> Result<ShardFiles> {
+        Ok(ShardFiles {
+            shard_index: Storage::open(index, kind)?,
+            data: Some(Storage::open(data, kind)?),
+            path: data.to_path_buf(),
+        })
+    }
+
+    pub(crate) fn data(&self) -> &Storage {
+        self.data.as_ref().unwrap_or(&self.shard_index)
+    }
+
+    /// Both files of the obsolete pair, else the one.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Storage> {
+        std::iter::once(&self.shard_index).chain(&self.data)
+    }
+
+    /// The length of the file with the data.
+    pub(crate) fn data_len(&self) -> u64 {
+        self.data().len()
+    }
+
+    /// The holes of the file with the shard index; none that could be skipped in the obsolete pair, or in memory.
+    pub(crate) fn shard_index_holes(&self) -> Holes {
+        let path = if self.data.is_some() { Path::new("") } else { &self.path };
+        Holes::of(path, self.shard_index.len())
+    }
+
+    /// Whether it is the obsolete pair.
+    pub(crate) fn is_pair(&self) -> bool {
+        self.data.is_some()
+    }
+
+    /// Whether there is a whole shard index, as far as the length tells.
+    pub(crate) fn has_shard_index(&self, spec: &ShardingSpec) -> bool {
+        self.shard_index.len() >= spec.shard_index_len()
+    }
+
+    /// The length of all files.
+    pub(crate) fn len(&self) -> u64 {
+        self.shard_index.len() + self.data.as_ref().map_or(0, Storage::len)
+    }
+}

@@ -1,0 +1,136 @@
+//! A shard as applications hold it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::format::spec::ShardingSpec;
+use crate::ids::{MinishardNumber, ShardNumber};
+use crate::read::shard::entries::{Pass, Rows, ShardEntries, ShardKeys};
+use crate::read::shard::files::ShardFiles;
+use crate::read::shard::index_cache::MinishardCache;
+use crate::read::shard::lookup::Stored;
+use crate::read::shard::reader::{ReadOptions, ShardReader, Stated};
+use crate::read::shard::value::{Value, ValueLocation};
+
+/// One shard: its file, or its bytes in hand.
+///
+/// Usually reached through a [`Snapshot`](crate::Snapshot); by itself it serves who has the bytes of a single shard:
+///
+/// ```no_run
+/// use sharddb::{Shard, ShardNumber, ShardingSpec};
+///
+/// let spec = ShardingSpec::from_json(&std::fs::read_to_string("sharding.json").unwrap())?;
+/// let shard = Shard::from_bytes(spec, ShardNumber(0), std::fs::read("0.shard").unwrap());
+/// for entry in shard.iter() {
+///     let entry = entry?;
+///     println!("{} has {} bytes", entry.key(), entry.value()?.len());
+/// }
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Shard(Arc<ShardReader>);
+
+impl Shard {
+    pub(crate) fn new(reader: ShardReader) -> Shard {
+        Shard(Arc::new(reader))
+    }
+
+    /// Whether there is another handle of this shard.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    #[inline]
+    pub(crate) fn reader(&self) -> &ShardReader {
+        &self.0
+    }
+
+    /// A shard from its bytes in memory, a foreign one: no checks.
+    ///
+    /// Nothing is read yet; bytes that are no shard show when they are asked.
+    pub fn from_bytes(spec: ShardingSpec, number: ShardNumber, bytes: Vec<u8>) -> Shard {
+        let files = ShardFiles::from_bytes(bytes);
+        let cache = Arc::new(MinishardCache::with_capacity(64 << 20));
+        Shard(Arc::new(ShardReader::new(number, spec, None, files, ReadOptions::default(), cache, Stated::default())))
+    }
+
+    /// The shard's number.
+    pub fn number(&self) -> ShardNumber {
+        self.0.number
+    }
+
+    /// The value of a key, like [`Snapshot::get`](crate::Snapshot::get).
+    ///
+    /// A key of another shard is absent.
+    pub fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
+        let Some(minishard) = self.minishard_of(key) else { return Ok(None) };
+        self.0.get(minishard, key)
+    }
+
+    /// Whether a key is there; the value is not touched.
+    pub fn contains(&self, key: u64) -> Result<bool> {
+        let Some(minishard) = self.minishard_of(key) else { return Ok(false) };
+        self.0.contains(minishard, key)
+    }
+
+    /// Where a key's value is stored.
+    pub fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
+        let Some(stored) = self.find(key)? else { return Ok(None) };
+        self.0.value_location(stored.minishard, stored.row).map(Some)
+    }
+
+    /// The `n` bytes that lie directly before a key's value; they are never encoded.
+    ///
+    /// Errors: `InvalidInput` if the shard has fewer bytes before it.
+    pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
+        let Some(stored) = self.find(key)? else { return Ok(None) };
+        self.0.prefix(&stored, n).map(Some)
+    }
+
+    /// All pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
+    pub fn iter(&self) -> ShardEntries<'_> {
+        ShardEntries::new(self)
+    }
+
+    /// The minishard that a key hashes to, if that is in this shard.
+    fn minishard_of(&self, key: u64) -> Option<MinishardNumber> {
+        let location = self.0.spec.locate(key);
+        (location.shard == self.0.number).then_some(location.minishard)
+    }
+
+    /// Where a key is stored; `None` also for a key of another shard.
+    fn find(&self, key: u64) -> Result<Option<Stored>> {
+        match self.minishard_of(key) {
+            Some(minishard) => self.0.find(minishard, key),
+            None => Ok(None),
+        }
+    }
+
+    /// The number of keys, counted: reads all indexes and no values.
+    ///
+    /// Errors: the first bad minishard.
+    pub fn count(&self) -> Result<u64> {
+        let (_pass, mut rows, mut count) = (Pass::new(self), Rows::default(), 0);
+        while let Some(minishard) = rows.next_minishard(&self.0)? {
+            count += minishard.rows;
+        }
+        Ok(count)
+    }
+
+    /// The length of its file in bytes; of both for the obsolete pair.
+    pub fn file_bytes(&self) -> u64 {
+        self.0.files().len()
+    }
+
+    /// All keys in storage order.
+    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
+        ShardKeys::new(self.clone())
+    }
+}
+
+impl fmt::Debug for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shard").field("number", &self.0.number).field("path", &self.0.files().path).finish()
+    }
+}

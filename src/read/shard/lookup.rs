@@ -1,0 +1,327 @@
+//! The general path: any shard, wherever its bytes are; and all errors.
+//!
+//! ```text
+//! minishard  -> place of its index     minishard table in memory, filled block by block; else the shard index
+//!            -> index                  in place, or read, decoded and cached; verified at first use
+//!            -> row                    the key's
+//!            -> value                  read, verified, decoded: value.rs
+//! ```
+
+use crate::byte_range::{ByteRange, RelativeRange};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::checks::ChecksPlace;
+use crate::format::gzip;
+use crate::format::minishard_index::{Checkpoints, DecodedIndex, RawIndex, Row, SCAN_LIMIT, SearchableIndex};
+use crate::format::minishard_table::BLOCK_BITS;
+use crate::format::shard_index::ShardIndexEntry;
+use crate::format::spec::Encoding;
+use crate::ids::{Location, MinishardNumber};
+use crate::read::shard::index_cache::{Cached, CachedIndex};
+use crate::read::shard::minishards::KnownMinishard;
+use crate::read::shard::probe::Probe;
+use crate::read::shard::reader::{ShardReader, to_usize};
+use crate::read::shard::value::Value;
+use crate::read::shard::verification::Compare;
+use crate::storage::{Bytes, Storage};
+
+/// Pages are at least this large.
+const PAGE: u64 = 4096;
+
+/// The bits of a minishard's number within its block.
+const IN_BLOCK: u64 = (1 << BLOCK_BITS) - 1;
+
+/// Where a key is stored: its row, with what it takes to read and verify the value.
+#[derive(Clone, Copy)]
+pub(crate) struct Stored {
+    pub(crate) minishard: MinishardNumber,
+    pub(crate) row: Row,
+    pub(crate) checks: ChecksPlace,
+}
+
+/// A minishard with keys, ready to be searched.
+pub(super) struct Minishard<'a> {
+    /// Of a small raw index all that it takes, of a large one with what is cached.
+    raw: RawIndex<'a>,
+    cached: Option<Cached>,
+    /// The end of the encoded index in the file.
+    index_end: u64,
+}
+
+impl ShardReader {
+    /// The value of a key, in the minishard that it hashes to.
+    #[inline]
+    pub(crate) fn get(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
+        match self.probe(number, key) {
+            Probe::Found(value) => Ok(Some(Value::borrowed_from(value))),
+            Probe::Absent => Ok(None),
+            Probe::Unusual => self.lookup(number, key),
+        }
+    }
+
+    /// Whether a key is there, in the minishard that it hashes to.
+    #[inline]
+    pub(crate) fn contains(&self, number: MinishardNumber, key: u64) -> Result<bool> {
+        match self.probe_key(number, key) {
+            Probe::Found(()) => Ok(true),
+            Probe::Absent => Ok(false),
+            Probe::Unusual => Ok(self.find(number, key)?.is_some()),
+        }
+    }
+
+    /// The value of a key, by the general path.
+    #[inline(never)]
+    pub(crate) fn lookup(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
+        match self.find(number, key)? {
+            Some(stored) => self.value(&stored).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Where a key is stored, in the minishard that it hashes to.
+    pub(crate) fn find(&self, number: MinishardNumber, key: u64) -> Result<Option<Stored>> {
+        let minishard = self.minishard(number).map_err(|error| self.at(number, error).at_key(key))?;
+        let Some(minishard) = minishard else { return Ok(None) };
+        let index = minishard.index();
+        match index.find(key) {
+            Some(row) => {
+                let checks = ChecksPlace { index_end: minishard.index_end, rows: index.len() as u64 };
+                Ok(Some(Stored { minishard: number, row, checks }))
+            }
+            None if index.can_tell_absence() => Ok(None),
+            None => Err(self.cannot_tell_absence(number, key)),
+        }
+    }
+
+    #[cold]
+    fn cannot_tell_absence(&self, number: MinishardNumber, key: u64) -> Error {
+        let message = "expected byte ranges in order and below 2^63 in the minishard index, found others: \
+                       whether it has the key cannot be told";
+        self.at(number, Error::corrupt(message).at_key(key))
+    }
+
+    /// A minishard, ready to be searched; `None` if it has no keys.
+    pub(super) fn minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'_>>> {
+        let in_place = self.has_index_in_place();
+        if !in_place && let Some(cached) = self.cached_minishard(number) {
+            return Ok(Some(cached));
+        }
+        let range = self.minishard_index_range(number)?;
+        match self.minishard_at(number, range) {
+            Err(error) if error.kind() == ErrorKind::Corrupt && self.stated.table.is_some() => {
+                self.minishard_by_shard_index(number, range, error)
+            }
+            minishard => minishard,
+        }
+    }
+
+    /// What the minishard table names is not the minishard: the shard index decides.
+    #[cold]
+    fn minishard_by_shard_index(
+        &self,
+        number: MinishardNumber,
+        by_table: Option<ByteRange>,
+        error: Error,
+    ) -> Result<Option<Minishard<'_>>> {
+        let range = self.entry_range_of_index(number)?;
+        if range == by_table { Err(error) } else { self.minishard_at(number, range) }
+    }
+
+    fn minishard_at(&self, number: MinishardNumber, index: Option<ByteRange>) -> Result<Option<Minishard<'_>>> {
+        let Some(range) = index else { return Ok(None) };
+        match self.has_index_in_place() {
+            true => self.minishard_in_place(number, range),
+            false => self.read_minishard(number, range),
+        }
+        .map(Some)
+    }
+
+    /// A raw minishard index is searched where it lies.
+    fn minishard_in_place(&self, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'_>> {
+        let encoded = self.in_memory(range).unwrap_or_default();
+        let index = RawIndex::view(encoded).map_err(|error| error.at_offset(range.start))?;
+        let kept = (index.len() > SCAN_LIMIT).then(|| self.cache.get(self.location(number))).flatten();
+        if kept.is_none() || !self.verification.remembers() {
+            self.verify_used_index(number, range, encoded, index.len() as u64, Compare::Values)?;
+        }
+        let make = || self.large_index_in_place(number, index, range.end);
+        let cached = kept.or_else(|| (index.len() > SCAN_LIMIT).then(make));
+        Ok(Minishard { raw: index, cached, index_end: range.end })
+    }
+
+    /// A large raw index gets checkpoints, or is sorted if its ids do not ascend.
+    fn large_index_in_place(&self, number: MinishardNumber, index: RawIndex<'_>, index_end: u64) -> Cached {
+        let new = match Checkpoints::new(index) {
+            Some(checkpoints) => CachedIndex::Checkpoints(checkpoints),
+            None => CachedIndex::Decoded(DecodedIndex::new(index), index_end),
+        };
+        self.cache.insert(self.location(number), new)
+    }
+
+    /// A minishard index that had to be read or decoded before.
+    fn cached_minishard(&self, number: MinishardNumber) -> Option<Minishard<'static>> {
+        let cached = self.cache.get(self.location(number))?;
+        let Some(CachedIndex::Decoded(_, index_end)) = cached.index() else { return None };
+        Some(Minishard { raw: RawIndex::default(), index_end: *index_end, cached: Some(cached) })
+    }
+
+    /// A minishard index that has to be read or decoded is verified, and kept decoded.
+    fn read_minishard(&self, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'static>> {
+        let encoded = self.read_minishard_index(range)?;
+        let decoded = self.decode_minishard_index(&encoded)?;
+        let view =
+            RawIndex::view(decoded.as_deref().unwrap_or(&encoded)).map_err(|error| error.at_offset(range.start))?;
+        self.verify_used_index(number, range, &encoded, view.len() as u64, Compare::Index)?;
+        let cached = self.cache.insert(self.location(number), CachedIndex::Decoded(DecodedIndex::new(view), range.end));
+        Ok(Minishard { raw: RawIndex::default(), index_end: range.end, cached: Some(cached) })
+    }
+
+    /// Where the encoded minishard index lies; `None` if the minishard has no keys.
+    pub(crate) fn minishard_index_range(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
+        if !self.minishards.is_settled(number) && !self.fill_from_table(number) {
+            self.fill_from_shard_index(number)?;
+        }
+        if let Some(known) = self.minishards.get(number) {
+            if !known.verified.has_index() {
+                self.ask_for_minishard(number, known);
+            }
+            return self.resolve_index(number, known.index());
+        }
+        // gzip, or of many rows
+        let block = self.stated.table.as_ref().and_then(|table| table.block(number.0 >> BLOCK_BITS));
+        match block.and_then(|block| *block.get(to_usize(number.0 & IN_BLOCK))?) {
+            Some(index) => self.resolve_index(number, index),
+            None => self.entry_range_of_index(number),
+        }
+    }
+
+    /// Fills the block of a minishard from the table's file; whether that has it, whole.
+    #[cold]
+    fn fill_from_table(&self, number: MinishardNumber) -> bool {
+        let block = number.0 >> BLOCK_BITS;
+        let indexes = self.stated.table.as_ref().and_then(|table| table.block(block));
+        indexes.is_some_and(|indexes| {
+            self.minishards.fill(block, &indexes, self.verification.initial(&self.stated.whole));
+            true
+        })
+    }
+
+    /// Fills the block of a minishard from the shard index.
+    #[cold]
+    fn fill_from_shard_index(&self, number: MinishardNumber) -> Result<()> {
+        self.verify_shard_index()?;
+        let block = number.0 >> BLOCK_BITS;
+        let first = ShardIndexEntry::position(MinishardNumber(block << BLOCK_BITS)).start;
+        let behind = ShardIndexEntry::position(MinishardNumber((block + 1) << BLOCK_BITS)).start;
+        let range = ByteRange { start: first, end: behind.min(self.spec.shard_index_len()) };
+        let bytes = self.files().shard_index.read(range, 1)?;
+        let entries = bytes.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
+        let empty = RelativeRange { start: 0, end: 0 };
+        let indexes: Vec<_> = entries.map(|entry| Some(entry.minishard_index().unwrap_or(empty))).collect();
+        self.minishards.fill(block, &indexes, self.verification.initial(&self.stated.whole));
+        Ok(())
+    }
+
+    /// Requests all pages of a minishard that is used for the first time, if it has several: page faults would read them one
+    /// after the other.
+    fn ask_for_minishard(&self, number: MinishardNumber, known: KnownMinishard) {
+        /// More is not requested: values of such a minishard are read one by one.
+        const MOST: u64 = 64 << 10;
+        let Storage::Mapped(_) = self.files().data() else { return };
+        let RelativeRange { start, end } = known.index();
+        let next = self.minishards.get(MinishardNumber(number.0 + 1)).filter(|next| next.rows > 0);
+        let start = self.base().saturating_add(start);
+        let end = self.base().saturating_add(next.map_or(end, |next| next.start));
+        if end.saturating_sub(start) <= MOST && start / PAGE < end.saturating_sub(1) / PAGE {
+            self.will_need_data(ByteRange { start: start - start % PAGE, end });
+        }
+    }
+
+    /// The entry of the shard index that a lookup in this minishard will read: none where the minishard table knows better.
+    pub(crate) fn wanted_entry(&self, number: MinishardNumber) -> Option<ByteRange> {
+        if !self.minishards.is_settled(number) {
+            self.fill_from_table(number);
+        }
+        let block = || self.stated.table.as_ref()?.block(number.0 >> BLOCK_BITS);
+        let is_known = self.minishards.get(number).is_some() || block().is_some();
+        (!is_known).then(|| ShardIndexEntry::position(number))
+    }
+
+    /// Where the encoded minishard index lies by its entry of the shard index.
+    fn entry_range_of_index(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
+        self.verify_shard_index()?;
+        let entry = self.files().shard_index.read(ShardIndexEntry::position(number), 1)?;
+        match ShardIndexEntry::read(&entry) {
+            Some(entry) => self.resolve_minishard_index(number, entry),
+            None => Err(Error::corrupt("expected a shard index entry of 16 bytes, found fewer")),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn resolve_minishard_index(
+        &self,
+        number: MinishardNumber,
+        entry: ShardIndexEntry,
+    ) -> Result<Option<ByteRange>> {
+        match entry.minishard_index() {
+            Some(stated) => self.resolve_index(number, stated),
+            None => Ok(None),
+        }
+    }
+
+    /// `None` for the empty index of a minishard without keys.
+    fn resolve_index(&self, number: MinishardNumber, stated: RelativeRange) -> Result<Option<ByteRange>> {
+        if stated.start == stated.end {
+            return Ok(None);
+        }
+        match stated.resolve(self.base(), self.files().data_len()) {
+            Some(range) => Ok(Some(range)),
+            None => Err(self.bad_shard_index_entry(number, stated)),
+        }
+    }
+
+    #[cold]
+    fn bad_shard_index_entry(&self, number: MinishardNumber, stated: RelativeRange) -> Error {
+        let (behind, RelativeRange { start, end }) = (self.behind_len(), stated);
+        Error::corrupt(format!(
+            "expected a minishard index within the {behind} bytes behind the shard index, found {start}..{end}"
+        ))
+        .at_offset(ShardIndexEntry::position(number).start)
+    }
+
+    /// The encoded minishard index; one that is not in memory must be below the cap.
+    pub(crate) fn read_minishard_index(&self, range: ByteRange) -> Result<Bytes<'_>> {
+        let data = self.files().data();
+        let cap = self.options.max_index_bytes;
+        if data.in_memory().is_none() && range.len() > cap {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("expected a minishard index of at most {cap} bytes, found {}: raise the cap", range.len()),
+            ));
+        }
+        data.read(range, 1)
+    }
+
+    /// The decoded minishard index, where it differs from the encoded one.
+    pub(crate) fn decode_minishard_index(&self, encoded: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self.spec.minishard_index_encoding() {
+            Encoding::Raw => Ok(None),
+            Encoding::Gzip => gzip::decode(encoded, self.options.max_index_bytes).map(Some),
+        }
+    }
+
+    #[inline]
+    fn location(&self, minishard: MinishardNumber) -> Location {
+        Location { shard: self.number, minishard }
+    }
+}
+
+impl Minishard<'_> {
+    #[inline]
+    pub(super) fn index(&self) -> SearchableIndex<'_> {
+        match self.cached.as_ref().and_then(Cached::index) {
+            Some(CachedIndex::Checkpoints(checkpoints)) => SearchableIndex::Checkpointed(self.raw, checkpoints),
+            Some(CachedIndex::Decoded(decoded, _)) => SearchableIndex::Decoded(decoded),
+            None => SearchableIndex::Scanned(self.raw),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Where the minishards of an open shard begin, and what of them has been verified: the minishard table in memory.
+//!
+//! ```text
+//! bases     u32  for every 2^group_bits minishards: the first cache line of theirs, plus one; 0: not filled yet
+//! offsets   u8   for each minishard: the cache line that its index begins in, from the base
+//! details   u16  for each minishard: rows (8 bits) | what is verified (2) | the byte in that cache line (6)
+//! ```
+//!
+//! Filled at first touch, 256 minishards at a time, from the table's file or else from the shard index. A lookup prefetches the
+//! minishard as soon as it has base and offset: some 1.5 bytes a minishard, few enough to stay in the processor's caches.
+//! The details are read meanwhile. What no lookup touched takes no memory.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use zerocopy::FromZeros;
+
+use crate::byte_range::RelativeRange;
+use crate::format::minishard_index::ROW_LEN;
+use crate::format::minishard_table::{BLOCK_BITS, MOST_MINISHARDS};
+use crate::format::spec::ShardingSpec;
+use crate::ids::MinishardNumber;
+
+/// The size of a cache line; the one of [`prefetch`](crate::prefetch).
+const LINE_BITS: u32 = 6;
+
+/// Lines that the minishards of a group should have together: with room up to what an offset holds, for they are not all
+/// of a length.
+const GROUP_LINES: u64 = 160;
+
+/// Rows that are as many or more: see the shard index.
+const MANY_ROWS: u16 = u8::MAX as u16;
+
+/// What of a minishard has been compared with its checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verified(u16);
+
+impl Verified {
+    pub(crate) const NOTHING: Verified = Verified(0);
+
+    /// The index, and with it which keys there are.
+    pub(crate) const INDEX: Verified = Verified(1);
+
+    /// Index and values.
+    pub(crate) const ALL: Verified = Verified(3);
+
+    #[inline]
+    pub(crate) fn has_index(self) -> bool {
+        self.0 & Self::INDEX.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn has_all(self) -> bool {
+        self == Self::ALL
+    }
+}
+
+/// Which cache line the index of a minishard begins in: what is known first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line(u64);
+
+impl Line {
+    /// In bytes behind the shard index.
+    #[inline]
+    pub(crate) fn start(self) -> u64 {
+        self.0 << LINE_BITS
+    }
+}
+
+/// Where the index of a minishard lies, and what of the minishard is verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownMinishard {
+    /// In bytes behind the shard index.
+    pub(crate) start: u64,
+    /// 0 if the minishard has no keys.
+    pub(crate) rows: u64,
+    pub(crate) verified: Verified,
+}
+
+impl KnownMinishard {
+    /// Where the index lies; empty without keys.
+    pub(crate) fn index(self) -> RelativeRange {
+        RelativeRange { start: self.start, end: self.start + ROW_LEN * self.rows }
+    }
+}
+
+/// The minishards of one shard with raw indexes, as far as lookups have come by.
+pub(crate) struct Minishards {
+    group_bits: u32,
+    bases: Box<[AtomicU32]>,
+    offsets: Box<[AtomicU8]>,
+    details: Box<[AtomicU16]>,
+    verified: AtomicU64,
+}
+
+impl Minishards {
+    /// Nothing known yet, of a shard with `len` bytes behind its shard index.
+    pub(crate) fn new(spec: &ShardingSpec, len: u64) -> Minishards {
+        let minishards = if spec.minishards() <= MOST_MINISHARDS { spec.minishards() } else { 0 };
+        let lines_each = (len >> LINE_BITS).checked_div(minishards).unwrap_or(0).max(1);
+        let group_bits = (GROUP_LINES / lines_each).checked_ilog2().unwrap_or(0);
+        Minishards {
+            group_bits,
+            bases: zeros(minishards.div_ceil(1 << group_bits)),
+            offsets: zeros(minishards),
+            details: zeros(minishards),
+            verified: AtomicU64::new(0),
+        }
+    }
+
+    /// Nothing known, ever.
+    pub(crate) fn none() -> Minishards {
+        let (bases, offsets, details) = (Box::default(), Box::default(), Box::default());
+        Minishards { group_bits: 0, bases, offsets, details, verified: AtomicU64::new(0) }
+    }
+
+    /// The cache line that a minishard begins in; `None` before it was filled.
+    #[inline]
+    pub(crate) fn line(&self, number: MinishardNumber) -> Option<Line> {
+        let at = usize::try_from(number.0).ok()?;
+        let base = self.bases.get(at >> self.group_bits)?.load(Ordering::Acquire).checked_sub(1)?;
+        let offset = self.offsets.get(at)?.load(Ordering::Relaxed);
+        Some(Line(u64::from(base) + u64::from(offset)))
+    }
+
+    /// The rest, of a minishard whose line is known; `None` if only the shard index tells.
+    #[inline]
+    pub(crate) fn details(&self, number: MinishardNumber, line: Line) -> Option<KnownMinishard> {
+        let details = self.details.get(usize::try_from(number.0).ok()?)?.load(Ordering::Relaxed);
+        let rows = details >> 8;
+        let start = line.start() + u64::from(details & ((1 << LINE_BITS) - 1));
+        let verified = Verified(details >> LINE_BITS & Verified::ALL.0);
+        (rows < MANY_ROWS).then_some(KnownMinishard { start, rows: u64::from(rows), verified })
+    }
+
+    /// What is known of a minishard.
+    pub(crate) fn get(&self, number: MinishardNumber) -> Option<KnownMinishard> {
+        self.details(number, self.line(number)?)
+    }
+
+    /// Asks the processor for what is known of a minishard.
+    #[inline]
+    pub(crate) fn prefetch(&self, number: MinishardNumber) {
+        if let Some(details) = usize::try_from(number.0).ok().and_then(|at| self.details.get(at)) {
+            crate::prefetch::item(details);
+        }
+    }
+
+    /// Whether a minishard is filled, or there is no room for it.
+    pub(crate) fn is_settled(&self, number: MinishardNumber) -> bool {
+        let group = usize::try_from(number.0 >> self.group_bits).ok();
+        let base = group.and_then(|group| self.bases.get(group));
+        base.is_none_or(|base| base.load(Ordering::Acquire) > 0)
+    }
+
+    /// Fills a block of minishards: for each where its index lies, empty without keys, or `None` if the shard index has to
+    /// be asked each time.
+    ///
+    /// Several threads may fill a block at once: each writes the same. One of them may take back what another has marked as
+    /// verified, which is then verified again.
+    pub(crate) fn fill(&self, block: u64, indexes: &[Option<RelativeRange>], verified: Verified) {
+        let first = block << BLOCK_BITS;
+        for (group, indexes) in (first >> self.group_bits..).zip(indexes.chunks(1 << self.group_bits)) {
+            self.fill_group(group, indexes, verified);
+        }
+    }
+
+    fn fill_group(&self, group: u64, indexes: &[Option<RelativeRange>], verified: Verified) {
+        let Ok(group) = usize::try_from(group) else { return };
+        let at = group << self.group_bits;
+        let (Some(base), Some(offsets), Some(details)) =
+            (self.bases.get(group), self.offsets.get(at..), self.details.get(at..))
+        else {
+            return;
+        };
+        let with_keys = indexes.iter().flatten().filter(|index| index.start != index.end);
+        let first_line = with_keys.map(|index| index.start >> LINE_BITS).min().unwrap_or(0);
+        let first_line = u32::try_from(first_line).unwrap_or(u32::MAX).min(u32::MAX - 1);
+        for ((index, offset), detail) in indexes.iter().zip(offsets).zip(details) {
+            let (line, rest) = index.and_then(|index| place(index, first_line)).unwrap_or((0, MANY_ROWS << 8));
+            offset.store(line, Ordering::Relaxed);
+            detail.store(rest | verified.0 << LINE_BITS, Ordering::Relaxed);
+        }
+        base.store(first_line + 1, Ordering::Release);
+    }
+
+    /// Marks what of a minishard was compared with its checks, so that it is not again.
+    pub(crate) fn mark(&self, number: MinishardNumber, verified: Verified) {
+        let details = usize::try_from(number.0).ok().and_then(|at| self.details.get(at));
+        if let (Some(details), true) = (details, self.get(number).is_some()) {
+            let before = details.fetch_or(verified.0 << LINE_BITS, Ordering::Relaxed);
+            let is_new = before >> LINE_BITS & Verified::ALL.0 == Verified::NOTHING.0;
+            self.verified.fetch_add(u64::from(is_new), Ordering::Relaxed);
+        }
+    }
+
+    /// How many minishards were marked.
+    pub(crate) fn verified(&self) -> u64 {
+        self.verified.load(Ordering::Relaxed)
+    }
+}
+
+/// The offset of the line that an index begins in, and its details without state; `None` if there is no room for them.
+fn place(index: RelativeRange, first_line: u32) -> Option<(u8, u16)> {
+    if index.start == index.end {
+        return Some((0, 0));
+    }
+    let len = index.end.checked_sub(index.start).filter(|len| len.is_multiple_of(ROW_LEN))?;
+    let rows = u16::try_from(len / ROW_LEN).ok().filter(|rows| *rows < MANY_ROWS)?;
+    let offset = (index.start >> LINE_BITS).checked_sub(u64::from(first_line))?;
+    let byte = u16::try_from(index.start & ((1 << LINE_BITS) - 1)).ok()?;
+    Some((u8::try_from(offset).ok()?, rows << 8 | byte))
+}
+
+/// Memory that is zeros because it is new, and takes none until it is written; none at all if it cannot be had.
+pub(super) fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
+    usize::try_from(len).ok().and_then(|len| T::new_vec_zeroed(len).ok()).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::hash::HashFunction;
+
+    fn spec(minishard_bits: u8) -> ShardingSpec {
+        ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 0).unwrap()
+    }
+
+    fn index(start: u64, end: u64) -> Option<RelativeRange> {
+        Some(RelativeRange { start, end })
+    }
+
+    /// Minishards of 1 to 9 rows, every seventh without keys, each with some units of values behind it.
+    fn indexes(count: u64, unit: u64) -> Vec<Option<RelativeRange>> {
+        let mut start = 0;
+        let minishards = (0..count).map(|number| {
+            let rows = number * 7919 % 9 + 1;
+            let found = if number.is_multiple_of(7) { index(0, 0) } else { index(start, start + 24 * rows) };
+            start += 24 * rows + unit * (number * 104_729 % 97);
+            found
+        });
+        minishards.collect()
+    }
+
+    fn filled(minishard_bits: u8, indexes: &[Option<RelativeRange>]) -> Minishards {
+        let len = indexes.iter().flatten().map(|index| index.end).max().unwrap();
+        let minishards = Minishards::new(&spec(minishard_bits), len);
+        for (block, indexes) in (0..).zip(indexes.chunks(256)) {
+            assert!(!minishards.is_settled(MinishardNumber(block * 256)));
+            minishards.fill(block, indexes, Verified::NOTHING);
+            assert!(minishards.is_settled(MinishardNumber(block * 256 + indexes.len() as u64 - 1)));
+        }
+        minishards
+    }
+
+    #[test]
+    fn what_is_known_is_what_was_filled_in() {
+        for (minishard_bits, unit) in [(1, 8), (5, 3), (8, 8), (10, 8), (10, 3), (10, 0), (10, 100)] {
+            let indexes = indexes(1 << minishard_bits, unit);
+            let minishards = filled(minishard_bits, &indexes);
+            for (number, index) in (0..).map(MinishardNumber).zip(indexes.iter().flatten()) {
+                let known = minishards.get(number).unwrap();
+                match index.start == index.end {
+                    true => assert_eq!(known.rows, 0),
+                    false => assert_eq!(known.index(), *index, "{number:?} of 2^{minishard_bits}"),
+                }
+                assert_eq!(minishards.line(number).unwrap().start(), known.start / 64 * 64);
+                assert_eq!(known.verified, Verified::NOTHING);
+            }
+            assert_eq!(minishards.get(MinishardNumber(1 << minishard_bits)), None);
+            assert_eq!(minishards.get(MinishardNumber(u64::MAX)), None);
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_left_to_the_shard_index() {
+        let mut indexes = indexes(256, 8);
+        indexes[3] = index(1 << 60, (1 << 60) + 24); // far behind
+        indexes[5] = index(u64::MAX - 7, 16); // not in order
+        indexes[8] = index(1600, 1600 + 23); // no whole rows
+        indexes[9] = None;
+        indexes[11] = index(8, 8 + 24 * 255); // many rows
+        let minishards = filled(8, &indexes);
+        for number in [3, 5, 8, 9, 11] {
+            assert_eq!(minishards.get(MinishardNumber(number)), None, "{number}");
+            assert!(minishards.is_settled(MinishardNumber(number)));
+        }
+        for number in [1, 2, 4, 255] {
+            let index = indexes[usize::try_from(number).unwrap()];
+            assert_eq!(minishards.get(MinishardNumber(number)).map(KnownMinishard::index), index, "{number}");
+        }
+    }
+
+    #[test]
+    fn marks_are_kept_and_of_one_minishard() {
+        let indexes = indexes(512, 8);
+        let minishards = filled(9, &indexes);
+        let state = |number| minishards.get(MinishardNumber(number)).unwrap().verified;
+        let mut counted = 0;
+        for number in (0..512).filter(|number| number % 3 != 0) {
+            minishards.mark(MinishardNumber(number), if number % 3 == 1 { Verified::INDEX } else { Verified::ALL });
+            counted += 1;
+            assert_eq!(minishards.verified(), counted);
+        }
+        for (number, index) in (0..).zip(indexes.iter().flatten()) {
+            let expected = match number % 3 {
+                0 => Verified::NOTHING,
+                1 => Verified::INDEX,
+                _ => Verified::ALL,
+            };
+            assert_eq!(state(number), expected, "{number}");
+            let known = minishards.get(MinishardNumber(number)).unwrap();
+            assert!(known.rows == 0 || known.index() == *index, "{number}");
+        }
+        minishards.mark(MinishardNumber(1), Verified::ALL);
+        assert_eq!((state(1), minishards.verified()), (Verified::ALL, counted), "counted once");
+    }
+
+    #[test]
+    fn more_minishards_than_are_kept_take_no_memory() {
+        for minishards in [Minishards::new(&spec(25), 1 << 40), Minishards::none()] {
+            assert!(minishards.details.is_empty() && minishards.is_settled(MinishardNumber(0)));
+            minishards.fill(0, &indexes(256, 8), Verified::ALL);
+            minishards.mark(MinishardNumber(1), Verified::ALL);
+            assert_eq!((minishards.get(MinishardNumber(1)), minishards.verified()), (None, 0));
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Walks over a whole snapshot: in storage order, and by ascending key.
+
+mod iter;
+mod range;
+
+pub use iter::{Iter, Shards};
+pub use range::{Range, RangeEntry};

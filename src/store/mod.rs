@@ -1,0 +1,276 @@
+//! A store: the directory of generations, of which one is current.
+//!
+//! ```text
+//! store/
+//!   current -> gen-0000000003     swapped by rename; the one thing that is ever changed
+//!   lock                          one writer at a time
+//!   gen-0000000003/               immutable: info, manifest.json, lease, shard files, minishards
+//!   tmp-..                        a writer's; removed by the next one if that writer died
+//! ```
+//!
+//! [`Store`] looks; [`StoreWriter`] has the lock and publishes, rolls back and collects. What is in a shard is not known
+//! here. Nothing is changed before a directory is recognised as a store (`place`), and nothing is removed but what has a
+//! name and contents that only this program makes (`contents`, `scratch`).
+
+mod adopt;
+mod cancel;
+mod contents;
+mod current;
+mod current_copy;
+pub(crate) mod fs;
+mod gc;
+mod generation_id;
+#[cfg(test)]
+#[cfg(unix)]
+mod kill_tests;
+mod lease;
+mod lock;
+mod place;
+mod publish;
+mod scratch;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::error::{Error, Result};
+use crate::format::manifest;
+
+pub(crate) use self::cancel::Cancel;
+pub(crate) use self::current::read as read_current;
+pub use self::gc::{GcFailure, GcReport};
+pub use self::generation_id::GenerationId;
+pub(crate) use self::lease::{FILE_NAME as LEASE, Lease, LeasedGeneration};
+pub(crate) use self::publish::PendingGeneration;
+
+use self::adopt::Foreign;
+use self::lock::Lock;
+use self::place::Made;
+use self::publish::SharedLock;
+
+/// The name of the file in a generation that makes it a data set.
+const INFO: &str = "info";
+
+/// A directory of generations, one of which is current.
+///
+/// Looking at it takes no lock and never waits for a writer.
+///
+/// ```
+/// # let directory = std::env::temp_dir().join(format!("sharddb-doc-{}", std::process::id()));
+/// use sharddb::Store;
+///
+/// let store = Store::create(&directory)?;
+/// assert_eq!(store.current()?, None);
+/// assert!(store.generations()?.is_empty());
+/// let writer = store.writer()?;
+/// assert!(store.writer().is_err(), "one at a time");
+/// # std::fs::remove_dir_all(&directory).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Store {
+    path: PathBuf,
+    /// What was made for it; `None` if it must be there.
+    made: Option<Made>,
+}
+
+/// A generation as [`Store::generations`] lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredGeneration {
+    /// Its number.
+    pub id: GenerationId,
+    /// It has its manifest, which is written last.
+    pub is_complete: bool,
+    /// It is the one that `current` names.
+    pub is_current: bool,
+}
+
+impl Store {
+    /// Whether the directory is a store with a current generation, rather than a bare generation or anything else.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        fs::exists(&path.as_ref().join(current::FILE_NAME))
+    }
+
+    /// Opens the store at `path`, making an empty one if there is nothing or an empty directory.
+    ///
+    /// What was made is removed again when a [`writer`](Self::writer) of it is dropped that published nothing, and nothing
+    /// else is there; the directories on the way to it stay. `lost+found` and names that begin with a dot do not count.
+    ///
+    /// Cost: reading a link; without a current generation, the names in the directory.
+    ///
+    /// Errors: `InvalidInput` if the directory is not empty and not a store: a data set, an array, or any other files. `Io`.
+    pub fn create(path: impl AsRef<Path>) -> Result<Store> {
+        let path = fs::absolute(path.as_ref())?;
+        let made = Made::make(&path)?;
+        Ok(Store { path, made: Some(made) })
+    }
+
+    /// Opens the store at `path`.
+    ///
+    /// A directory is a store if its `current` names a generation, or if it has a `lock` of a store and nothing but names
+    /// that a store has. So a `current` that is damaged can be repaired by [`rollback`](StoreWriter::rollback), and one of
+    /// somebody else is left alone.
+    ///
+    /// Errors: `InvalidInput` if there is none.
+    pub fn open(path: impl AsRef<Path>) -> Result<Store> {
+        let path = fs::absolute(path.as_ref())?;
+        place::check_store(&path)?;
+        Ok(Store { path, made: None })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The current generation; `None` if nothing was published.
+    ///
+    /// Errors: `Corrupt` if `current` names anything but a generation of this store.
+    pub fn current(&self) -> Result<Option<GenerationId>> {
+        current::read(&self.path)
+    }
+
+    /// All generations, ascending. Costs one look at each.
+    ///
+    /// Errors: `Corrupt` if `current` names anything but a generation of this store.
+    pub fn generations(&self) -> Result<Vec<StoredGeneration>> {
+        let current = self.current()?;
+        let stored =
+            |id| StoredGeneration { id, is_complete: is_complete(&self.path, id), is_current: current == Some(id) };
+        Ok(generations(&self.path)?.into_iter().map(stored).collect())
+    }
+
+    /// Locks the store for writing, without waiting, and removes what writers that died left: exactly the names that
+    /// a writer makes, where they hold nothing else than what a writer puts there.
+    ///
+    /// Readers do not notice. The lock lasts until the writer and its generations in the making are dropped.
+    ///
+    /// Errors: `Locked` if there is another writer; `InvalidInput` if there is no store any more, or `lock` is a file of
+    /// something else.
+    pub fn writer(&self) -> Result<StoreWriter> {
+        let lock = Lock::acquire(&self.path, || self.prepare())?;
+        scratch::clear(&self.path)?;
+        Ok(StoreWriter { path: self.path.clone(), lock: SharedLock::new(&self.path, lock), cancel: Cancel::default() })
+    }
+
+    /// Checks that the store is there; one that was created is made again if a writer of it has removed it.
+    fn prepare(&self) -> Result<Made> {
+        match self.made {
+            Some(made) => Ok(made.and(Made::make(&self.path)?)),
+            None => place::check_store(&self.path).map(|()| Made::default()),
+        }
+    }
+}
+
+/// The one writer of a store: publishes, rolls back, collects.
+///
+/// Readers that have a generation open keep it; those that follow `current` see the old or the new one, whole.
+///
+/// # Fork
+///
+/// The lock belongs to the process that took it. A forked child may drop its copy of a writer, which changes nothing, but
+/// not use it: every operation is `Locked`. As long as the child has the copy, and the parent dies without dropping the
+/// writer, the store stays locked.
+#[derive(Debug)]
+pub struct StoreWriter {
+    path: PathBuf,
+    lock: SharedLock,
+    cancel: Cancel,
+}
+
+impl StoreWriter {
+    /// A flag that makes an adoption stop with `Cancelled` soon after it is set. Default: none.
+    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut StoreWriter {
+        self.cancel = Cancel::by(cancel);
+        self
+    }
+
+    /// A generation in the making. Its spills go under `temp_root`, else into the store.
+    ///
+    /// Errors: `Corrupt` if `current` is; `InvalidInput` if there is no number left for it; `Io`.
+    pub(crate) fn begin(&self, temp_root: Option<&Path>) -> Result<PendingGeneration> {
+        PendingGeneration::begin(&self.path, &self.lock, temp_root)
+    }
+
+    /// Publishes a copy of a generation that was built elsewhere: a directory with a `manifest.json`.
+    ///
+    /// Costs reading all of it once. Files that are neither shards nor `info` are not copied.
+    ///
+    /// Errors: `InvalidInput` if it has no manifest; `Corrupt` if the manifest, `info` and the shard files do not fit
+    /// in any checksum, length or name; `Unsupported` if it is of a later version; `Cancelled`.
+    pub fn adopt(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
+        Foreign::open(directory.as_ref(), self.cancel.clone())?.publish_copy(&self.path, &self.lock)
+    }
+
+    /// Publishes a generation that was built elsewhere by moving its directory into the store.
+    ///
+    /// Costs reading all of it once. The files become read-only, hard links to them too; `lease` becomes a new file. On
+    /// another file system it is copied as by [`adopt`](Self::adopt) and stays where it is.
+    ///
+    /// Errors: those of [`adopt`](Self::adopt), and `InvalidInput` if it is a generation of a store, has links for files,
+    /// or has anything that no generation has; then nothing of it has changed.
+    pub fn adopt_by_moving(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
+        Foreign::open(directory.as_ref(), self.cancel.clone())?.publish_moved(&self.path, &self.lock)
+    }
+
+    /// Makes another generation current: `to`, or the newest complete one before the current one.
+    ///
+    /// Goes forward too. Given a generation, it repairs a `current` that is missing or corrupt: a text of something else,
+    /// or the copy of a generation that is also here under its name, as copying without links leaves it.
+    ///
+    /// Errors: `InvalidInput` if there is no such generation or it is not complete, or if `current` is anything that would
+    /// be lost.
+    pub fn rollback(&self, to: Option<GenerationId>) -> Result<GenerationId> {
+        let _turn = self.lock.turn()?;
+        let id = to.map_or_else(|| self.previous(), Ok)?;
+        if !is_complete(&self.path, id) {
+            let message = format!("expected a complete generation to roll back to, found no {id}/manifest.json");
+            return Err(Error::invalid_input(message).at_path(&self.path));
+        }
+        current_copy::swap(&self.path, id)?;
+        Ok(id)
+    }
+
+    /// Removes old generations: all but the current one and the `keep` newest.
+    ///
+    /// The current one counts among the newest if it is, and is kept anyway. A generation that someone reads is
+    /// skipped and reported. Incomplete ones do not count; they are removed if they are older than the current one.
+    /// One that cannot be removed is reported with the error ([`GcReport::failed`]), and the others are removed all the
+    /// same: one that holds anything that no generation has, or where leases cannot be locked. Remove it by hand.
+    ///
+    /// Errors: `Corrupt` if `current` names no generation that is there: then it is not known what is in use; `Io`.
+    pub fn gc(&self, keep: usize) -> Result<GcReport> {
+        let _turn = self.lock.turn()?;
+        gc::gc(&self.path, keep)
+    }
+
+    /// The newest complete generation before the current one.
+    fn previous(&self) -> Result<GenerationId> {
+        let current = current::read(&self.path)?.ok_or_else(|| no_current(&self.path))?;
+        let before = generations(&self.path)?.into_iter().rev().filter(|id| *id < current);
+        before.into_iter().find(|id| is_complete(&self.path, *id)).ok_or_else(|| {
+            let message = format!("expected a complete generation before {current} to roll back to, found none");
+            Error::invalid_input(message).at_path(&self.path)
+        })
+    }
+}
+
+/// All generations of a store, complete or not, ascending.
+fn generations(store: &Path) -> Result<Vec<GenerationId>> {
+    let names = fs::names(store)?; // ascending, and so are the numbers in them
+    Ok(names.iter().filter_map(|name| GenerationId::from_name(name)).collect())
+}
+
+fn is_complete(store: &Path, id: GenerationId) -> bool {
+    fs::is_file(&store.join(id.to_string()).join(manifest::FILE_NAME))
+}
+
+fn no_current(store: &Path) -> Error {
+    let message = "expected a current generation, found that none was published yet";
+    Error::invalid_input(message).at_path(&store.join(current::FILE_NAME))
+}

@@ -1,0 +1,384 @@
+//! Whatever a crash leaves of a build, an adoption, a rollback or a gc, the store opens to a whole generation, the old
+//! one or the new; what was acknowledged survives; the next writer works. The same where the disk fails or is full.
+//!
+//! A crash is tried after every operation on the file system, with every kind of loss of what was not synced by then
+//! ([`Loss`]). Whole means: `verify` at the level of data finds nothing, and each value is the one of its generation.
+
+#![cfg(unix)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::disk::{self, Disk, Fault, Loss, Tree, Watch};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::hash::HashFunction;
+use crate::format::spec::ShardingSpec;
+use crate::store::testing::TempDir;
+use crate::store::{GenerationId, Store};
+use crate::{BulkLoader, OnDuplicate, OpenOptions, VerifyLevel, VerifyReads};
+
+/// A value that is larger than a batch, so that it goes to the file of large pairs.
+const BEYOND_A_BATCH: usize = 4 << 20;
+
+const KEYS: u64 = 60;
+
+/// Memory for some of the pairs, so that the others are spilled as several runs.
+const TOO_LITTLE: u64 = 8 << 10;
+
+/// A directory with a store in it, or room for one, a place for spills, and a generation built elsewhere.
+struct Scene(TempDir);
+
+impl Scene {
+    /// On a file system in memory where there is one: what is tested is what we ask for, not what the disk does.
+    fn empty() -> Scene {
+        let memory = Path::new("/dev/shm");
+        Scene(if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() })
+    }
+
+    /// With two generations, of the labels 1 and 2.
+    fn with_two_generations() -> Scene {
+        let scene = Scene::empty();
+        (1..=2).for_each(|label| assert_eq!(scene.build(label).unwrap().get(), label));
+        scene
+    }
+
+    /// A place for spills, and two generations that were built elsewhere; nothing of it is synced.
+    fn make_others(&self) {
+        disk::create_dir(&self.path("spills")).unwrap();
+        let built = Scene::empty();
+        for (name, label) in [("to copy", 11), ("to move", 12)] {
+            let id = built.build(label).unwrap();
+            let (from, to) = (built.path("store").join(id.to_string()), self.path(name));
+            disk::create_dir(&to).unwrap();
+            for entry in fs::read_dir(from).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_name() != "lease" {
+                    let path = to.join(entry.file_name());
+                    let file = disk::create_new(&path).unwrap();
+                    disk::write_all_at(&file, &path, 0, &fs::read(entry.path()).unwrap()).unwrap();
+                }
+            }
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn store(&self) -> Store {
+        Store::open(self.path("store")).unwrap()
+    }
+
+    fn last_number(&self) -> u64 {
+        let Ok(store) = Store::open(self.path("store")) else { return 0 };
+        store.generations().unwrap().pop().map_or(0, |last| last.id.get())
+    }
+
+    fn build(&self, label: u64) -> Result<GenerationId> {
+        self.build_by(label, false)
+    }
+
+    fn build_by(&self, label: u64, spilling: bool) -> Result<GenerationId> {
+        let mut options = BulkLoader::options();
+        options.spec(spec()).threads(1).on_duplicate(OnDuplicate::KeepLast);
+        if spilling {
+            options.memory(TOO_LITTLE).temp_dir(self.path("spills"));
+        }
+        let mut loader = options.create(self.path("store"))?;
+        if spilling {
+            loader.insert(0, &vec![0xee; BEYOND_A_BATCH])?; // replaced below
+        }
+        for key in 0..KEYS {
+            loader.insert(key, &value(label, key))?;
+        }
+        Ok(loader.finish()?.generation)
+    }
+}
+
+/// Four shards of so many minishards that where they begin is written too.
+fn spec() -> ShardingSpec {
+    ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 9, 2).unwrap()
+}
+
+fn value(label: u64, key: u64) -> Vec<u8> {
+    format!("{label}/{key}.").repeat(20).into_bytes()
+}
+
+/// The label of a generation; panics unless all of it is right.
+#[track_caller]
+fn label_of(path: &Path) -> u64 {
+    let db = OpenOptions::new().verify_reads(VerifyReads::Always).open_pread(path).unwrap();
+    let snapshot = db.snapshot();
+    let report = snapshot.verify(VerifyLevel::Data).unwrap();
+    assert!(report.is_clean() && report.warnings() == 0, "{report}: {:?}", report.findings());
+    assert_eq!((report.keys, snapshot.len()), (KEYS, Some(KEYS)), "a manifest is there and all its keys");
+    let first = snapshot.get(0).unwrap().unwrap().to_vec();
+    let label = (1..100).find(|label| value(*label, 0) == first).unwrap();
+    (0..KEYS).for_each(|key| assert_eq!(snapshot.get(key).unwrap().unwrap(), value(label, key)));
+    label
+}
+
+/// What a scene does to its store; labels are told apart by [`label_of`], so it returns the one that is current then.
+type Act = fn(&Scene) -> Result<u64>;
+
+fn builds_from_memory(scene: &Scene) -> Result<u64> {
+    scene.build(3).map(|_| 3)
+}
+
+fn builds_from_spills(scene: &Scene) -> Result<u64> {
+    scene.build_by(4, true).map(|_| 4)
+}
+
+fn adopts_a_copy(scene: &Scene) -> Result<u64> {
+    scene.store().writer()?.adopt(scene.path("to copy")).map(|_| 11)
+}
+
+fn adopts_by_moving(scene: &Scene) -> Result<u64> {
+    scene.store().writer()?.adopt_by_moving(scene.path("to move")).map(|_| 12)
+}
+
+/// From two generations to the first of them.
+fn rolls_back(scene: &Scene) -> Result<u64> {
+    scene.store().writer()?.rollback(GenerationId::new(1).ok()).map(|_| 1)
+}
+
+fn rolls_forward(scene: &Scene) -> Result<u64> {
+    scene.store().writer()?.rollback(GenerationId::new(2).ok()).map(|_| 2)
+}
+
+fn rolls_back_by_one(scene: &Scene) -> Result<u64> {
+    scene.store().writer()?.rollback(None)?;
+    Ok(label_of(&scene.path("store")))
+}
+
+fn collects(scene: &Scene) -> Result<u64> {
+    let report = scene.store().writer()?.gc(0)?;
+    if let Some(failed) = report.failed.into_iter().next() {
+        return Err(std::sync::Arc::try_unwrap(failed.error).unwrap());
+    }
+    Ok(label_of(&scene.path("store")))
+}
+
+/// The changes of a store, one after another, with the label that is current before and after each.
+const ACTS: [(&str, Act); 9] = [
+    ("a build from memory", builds_from_memory),
+    ("a rollback", rolls_back),
+    ("a rollback forward", rolls_forward),
+    ("a build from spills", builds_from_spills),
+    ("an adoption by copying", adopts_a_copy),
+    ("a gc", collects),
+    ("an adoption by moving", adopts_by_moving),
+    ("a rollback by one", rolls_back_by_one),
+    ("a gc of what was the newest", collects),
+];
+
+#[test]
+fn any_crash_leaves_the_old_generation_or_the_new() {
+    let scene = Scene::with_two_generations();
+    let mut crashes = Crashes::of(&scene);
+    scene.make_others();
+    crashes.try_all("what others wrote", Some(2), 2);
+    let mut before = 2;
+    for (name, act) in ACTS {
+        let after = act(&scene).unwrap();
+        crashes.try_all(name, Some(before), after);
+        crashes.last = crashes.last.max(scene.last_number());
+        before = after;
+    }
+    assert!(crashes.tried.len() > 300, "{} different states", crashes.tried.len());
+    println!("{} crashes, {} different states", crashes.count, crashes.tried.len());
+}
+
+/// The store is made on the way: until it is published there is nothing, or a store without a generation.
+#[test]
+fn any_crash_of_the_first_build_leaves_nothing_or_the_new_generation() {
+    let scene = Scene::empty();
+    let mut crashes = Crashes::of(&scene);
+    builds_from_memory(&scene).unwrap();
+    crashes.try_all("the first build", None, 3);
+}
+
+/// A writer that dies leaves the work of its last steps to the cache of the system. The next one tidies up behind it,
+/// and then the power goes.
+#[test]
+fn a_crash_after_a_killed_gc_was_cleared_up() {
+    let scene = Scene::with_two_generations();
+    let mut crashes = Crashes::of(&scene);
+    let killed = scene.path("store/tmp-gc-gen-0000000001");
+    disk::rename(&scene.path("store/gen-0000000001"), &killed).unwrap();
+    drop(scene.store().writer().unwrap());
+    assert!(!killed.exists());
+    crashes.try_all("clearing up", Some(2), 2);
+}
+
+/// Crashes of one scene, at any time so far.
+struct Crashes {
+    watch: Watch,
+    disk: Disk,
+    tried: BTreeSet<(Option<u64>, u64, Tree)>,
+    count: usize,
+    /// The last number of a generation that was acknowledged.
+    last: u64,
+}
+
+impl Crashes {
+    fn of(scene: &Scene) -> Crashes {
+        let watch = Watch::on(scene.0.path());
+        Crashes { watch, disk: Disk::of(&Tree::read(scene.0.path())), tried: BTreeSet::new(), count: 0, last: 0 }
+    }
+
+    /// Crashes after each step of what was done last, which led from one label to another.
+    fn try_all(&mut self, act: &str, before: Option<u64>, after: u64) {
+        let steps = self.watch.take_steps();
+        self.crash(act, "before it", before, before.unwrap_or(after));
+        for (at, step) in steps.iter().enumerate() {
+            self.disk.apply(step);
+            let place = format!("after step {} of {}, {step:.120?}", at + 1, steps.len());
+            self.crash(act, &place, before, after);
+        }
+        self.crash(act, "acknowledged", Some(after), after);
+    }
+
+    fn crash(&mut self, act: &str, place: &str, before: Option<u64>, after: u64) {
+        for loss in Loss::all() {
+            self.count += 1;
+            let tree = self.disk.after(loss);
+            if self.tried.insert((before, after, tree.clone())) {
+                println!("{act}: crash {place}, {loss:?}"); // shown if it fails
+                let found = Scene::empty();
+                tree.write_to(found.0.path());
+                check_current(&found, before, after);
+                check_next_writer(&found, self.last);
+            }
+        }
+    }
+}
+
+/// `current` names the old generation or the new one, and each that bears the name of one is whole.
+fn check_current(found: &Scene, before: Option<u64>, after: u64) {
+    let store = found.path("store");
+    if before.is_none() && !Store::is_at(&store) {
+        return;
+    }
+    let label = label_of(&store);
+    assert!(before == Some(label) || after == label, "{label} is current");
+    for generation in found.store().generations().unwrap() {
+        assert!(generation.is_complete, "{}", generation.id);
+        label_of(&store.join(generation.id.to_string()));
+    }
+}
+
+/// Nothing is left that keeps the next build from its work, or that stays for good.
+fn check_next_writer(found: &Scene, acknowledged: u64) {
+    let store = Store::create(found.path("store")).unwrap();
+    let last = acknowledged.max(found.last_number());
+    let id = found.build(20).unwrap();
+    assert!(id.get() > last, "numbers never repeat");
+    assert_eq!((store.current().unwrap(), label_of(store.path())), (Some(id), 20));
+    let names = fs::read_dir(store.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.starts_with("tmp-")).count(), 0);
+}
+
+/// A fault in one operation: either it did not matter, or the error is told and nothing has changed.
+#[test]
+fn one_fault_anywhere_is_told_and_changes_nothing() {
+    fail_everywhere(Fault::Once, |scene, told, _| {
+        if let Some(error) = told {
+            assert_eq!(label_of(&scene.path("store")), 2, "{error}");
+            let listed = scene.store().generations().unwrap();
+            assert!(listed.iter().all(|stored| stored.id.get() <= 2), "{listed:?} after {error}");
+        }
+    });
+}
+
+/// A fault in one operation of the first build: either it did not matter, or nothing stays that the next one refuses.
+#[test]
+fn one_fault_in_the_first_build_leaves_no_store_in_the_way() {
+    for fault in [Fault::Once, Fault::Full] {
+        let failed = (0..).take_while(|nth| {
+            let scene = Scene::empty();
+            let watch = Watch::on(scene.0.path());
+            watch.fail(fault, *nth);
+            println!("{fault:?} at operation {nth}"); // shown if it fails
+            let result = builds_from_memory(&scene);
+            let faults = watch.heal();
+            let left = fs::read_dir(scene.0.path()).unwrap().count();
+            if let (Err(error), Fault::Full) = (&result, fault) {
+                let numbered = || fs::read(scene.path("store/lock")).is_ok_and(|lock| !lock.is_empty());
+                assert!(left == 0 || numbered(), "{left} names are left after {error}");
+            }
+            check_next_writer(&scene, 0);
+            result.is_err() || faults > 0
+        });
+        assert!(failed.count() > 10);
+    }
+}
+
+/// A full disk: the error names a file on it, not the source of a copy, and nothing has changed.
+#[test]
+fn a_full_disk_changes_nothing() {
+    fail_everywhere(Fault::Full, |scene, told, _| {
+        if let Some(error) = told {
+            assert_eq!(label_of(&scene.path("store")), 2, "{error}");
+            assert!(error.path().is_some_and(|path| !path.starts_with(scene.path("to copy"))), "{error}");
+        }
+    });
+}
+
+/// A disk that fails for good: the error is told; one of the two is current, whole.
+#[test]
+fn a_disk_that_breaks_leaves_the_old_generation_or_the_new() {
+    fail_everywhere(Fault::Broken, |scene, told, after| {
+        let label = label_of(&scene.path("store"));
+        assert!(label == after || label == 2 && told.is_some(), "{label} is current");
+    });
+}
+
+/// Each act with a fault at each of its operations, from two generations; then what holds, then the next writer.
+fn fail_everywhere(fault: Fault, holds: impl Fn(&Scene, Option<&Error>, u64)) {
+    for (name, act) in ACTS {
+        let scene = || {
+            let scene = Scene::with_two_generations();
+            scene.make_others();
+            scene
+        };
+        let after = act(&scene()).unwrap();
+        let failed = (0..).take_while(|nth| {
+            let scene = scene();
+            let watch = Watch::on(scene.0.path());
+            watch.fail(fault, *nth);
+            println!("{name}: {fault:?} at operation {nth}"); // shown if it fails
+            let result = act(&scene);
+            let faults = watch.heal();
+            check_told(&scene, &result, after, faults);
+            holds(&scene, result.as_ref().err(), after);
+            check_all_whole(&scene);
+            check_next_writer(&scene, 2);
+            faults > 0
+        });
+        // a gc takes no space
+        assert!(
+            failed.count() > 0 || fault == Fault::Full && name.starts_with("a gc"),
+            "{name}: {fault:?} never comes"
+        );
+    }
+}
+
+/// An error is of the fault and names its place; without one, all is done that was to be.
+fn check_told(scene: &Scene, result: &Result<u64>, after: u64, faults: usize) {
+    match result {
+        Ok(_) => assert_eq!(label_of(&scene.path("store")), after),
+        Err(error) => {
+            assert!(faults > 0, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+            assert!(error.path().is_some_and(|path| path.starts_with(scene.0.path())), "{error}");
+        }
+    }
+}
+
+fn check_all_whole(scene: &Scene) {
+    for generation in scene.store().generations().unwrap() {
+        label_of(&scene.path("store").join(generation.id.to_string()));
+    }
+}
