@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::container::{Container, Form, KeySpace};
 use crate::error::Result;
+use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
 use crate::format::spec::Encoding;
-use crate::read::generation::INFO;
 use crate::read::shard::{Value, ValueLocation};
 use crate::read::snapshot::Snapshot;
 use crate::verify::{VerifyLevel, VerifyReport};

@@ -13,6 +13,9 @@ use crate::format::json;
 use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::spec::ShardingSpec;
 
+/// The name of the file.
+pub(crate) const FILE_NAME: &str = "info";
+
 /// An `info` larger than this is refused.
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
 

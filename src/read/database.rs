@@ -13,6 +13,7 @@ use crate::read::options::OpenOptions;
 use crate::read::owned_value::OwnedValue;
 use crate::read::shard::{MinishardCache, Shard, Value};
 use crate::read::snapshot::Snapshot;
+use crate::storage::{MapPermission, StorageKind};
 use crate::store::{self, GenerationId, Lease, LeasedGeneration, Store};
 
 /// An open database: a store, one generation, or a bare directory of shards.
@@ -192,6 +193,33 @@ impl ShardDb {
 
     fn retired(&self) -> MutexGuard<'_, Retired> {
         self.shared.retired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenOptions {
+    /// Opens a database by mapping its files, like [`ShardDb::open`].
+    ///
+    /// # Safety
+    ///
+    /// That of [`ShardDb::open`]. A truncation, and also an I/O error (a bad sector, a network file system that is
+    /// gone), ends the process with SIGBUS; [`open_pread`](OpenOptions::open_pread) and [`load`](OpenOptions::load)
+    /// return an `Io` error instead.
+    #[expect(unsafe_code, reason = "the promise of the face")]
+    pub unsafe fn open(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        // SAFETY: the caller promises what the permission stands for.
+        let permission = unsafe { MapPermission::promised() };
+        let storage = StorageKind::Mapped { permission, max_maps: self.max_maps, access: self.access };
+        ShardDb::open_with(path.as_ref(), self.generation(storage), self.cache_bytes)
+    }
+
+    /// Opens a database for positioned reads, like [`ShardDb::open_pread`].
+    pub fn open_pread(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Positioned), self.cache_bytes)
+    }
+
+    /// Reads a database into memory, like [`ShardDb::load`].
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
     }
 }
 

@@ -20,9 +20,6 @@ use crate::read::shard::{
 use crate::storage::{StorageKind, explain_missing, read_whole};
 use crate::store::{GenerationId, Lease};
 
-/// The name of the file with the specification.
-pub(crate) const INFO: &str = "info";
-
 /// How to open a generation.
 #[derive(Clone, Debug)]
 pub(crate) struct GenerationOptions {
@@ -130,7 +127,7 @@ impl Generation {
             (Some(spec), _) => here(spec, None),
             (None, Some(manifest)) => here(manifest.sharding, Some(manifest.layout)),
             (None, None) => {
-                let path = directory.join(INFO);
+                let path = directory.join(info::FILE_NAME);
                 let info =
                     read_whole(&path, info::MAX_BYTES).and_then(|text| Info::parse(&text, options.pointer.as_deref()));
                 info.map_err(|error| error.at_path(&path))?
@@ -385,7 +382,7 @@ impl ShardSlot {
 
 /// Reads `info` and, for a generation of ours, its manifest; they must agree.
 fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<(Info, Option<Manifest>)> {
-    let path = directory.join(INFO);
+    let path = directory.join(info::FILE_NAME);
     let text = read_whole(&path, info::MAX_BYTES)?;
     let info = Info::parse(&text, pointer).map_err(|error| error.at_path(&path))?;
     if info.layout.is_none() && Manifest::parse(&text).is_ok() {

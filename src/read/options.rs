@@ -1,13 +1,9 @@
 //! How to open a database.
 
-use std::path::Path;
-
-use crate::error::Result;
 use crate::format::spec::ShardingSpec;
-use crate::read::database::ShardDb;
 use crate::read::generation::GenerationOptions;
 use crate::read::shard::{ReadOptions, VerifyReads};
-use crate::storage::{Access, MapPermission, StorageKind};
+use crate::storage::{Access, StorageKind};
 
 /// Linux lets a process have 65,530 maps; the rest is left to the application.
 pub(crate) const DEFAULT_MAX_MAPS: usize = 60_000;
@@ -24,12 +20,12 @@ pub(crate) const DEFAULT_MAX_MAPS: usize = 60_000;
 pub struct OpenOptions {
     spec: Option<ShardingSpec>,
     pointer: Option<String>,
-    cache_bytes: u64,
+    pub(super) cache_bytes: u64,
     read: ReadOptions,
-    access: Access,
+    pub(super) access: Access,
     populate: bool,
     read_ahead_index: bool,
-    max_maps: usize,
+    pub(super) max_maps: usize,
 }
 
 impl Default for OpenOptions {
@@ -127,31 +123,6 @@ impl OpenOptions {
     pub fn max_maps(&mut self, maps: usize) -> &mut OpenOptions {
         self.max_maps = maps;
         self
-    }
-
-    /// Opens a database by mapping its files, like [`ShardDb::open`].
-    ///
-    /// # Safety
-    ///
-    /// That of [`ShardDb::open`]. A truncation, and also an I/O error (a bad sector, a network file system that is
-    /// gone), ends the process with SIGBUS; [`open_pread`](OpenOptions::open_pread) and [`load`](OpenOptions::load)
-    /// return an `Io` error instead.
-    #[expect(unsafe_code, reason = "the promise of the face")]
-    pub unsafe fn open(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
-        // SAFETY: the caller promises what the permission stands for.
-        let permission = unsafe { MapPermission::promised() };
-        let storage = StorageKind::Mapped { permission, max_maps: self.max_maps, access: self.access };
-        ShardDb::open_with(path.as_ref(), self.generation(storage), self.cache_bytes)
-    }
-
-    /// Opens a database for positioned reads, like [`ShardDb::open_pread`].
-    pub fn open_pread(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
-        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Positioned), self.cache_bytes)
-    }
-
-    /// Reads a database into memory, like [`ShardDb::load`].
-    pub fn load(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
-        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
     }
 
     pub(crate) fn generation(&self, storage: StorageKind) -> GenerationOptions {

@@ -27,7 +27,7 @@ use crate::format::info::{self, Info};
 use crate::format::manifest::Manifest;
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
-use crate::read::generation::{Generation, INFO, Leased};
+use crate::read::generation::{Generation, Leased};
 use crate::read::options::OpenOptions;
 use crate::read::shard::{MinishardCache, Pass};
 use crate::salvage::shard::ShardSalvage;
@@ -103,8 +103,9 @@ impl Salvage {
         let cache = Arc::new(MinishardCache::with_capacity(0)); // each index is read once
         let options = options.generation(StorageKind::Positioned);
         let (generation, manifest) = Generation::open_damaged(&directory, options, cache, leased)?;
-        let info =
-            read_whole(&directory.join(INFO), info::MAX_BYTES).ok().and_then(|text| String::from_utf8(text).ok());
+        let info = read_whole(&directory.join(info::FILE_NAME), info::MAX_BYTES)
+            .ok()
+            .and_then(|text| String::from_utf8(text).ok());
         // of a nested data set, the other members are about others too
         let info = info.filter(|text| Info::parse(text.as_bytes(), Some("")).is_ok() && Info::check(text).is_ok());
         Ok(Salvage { generation, manifest, info })
@@ -201,7 +202,7 @@ impl Salvage {
 
     fn tell_info(&self, outcome: &mut Outcome<'_>) {
         let Some(manifest) = &self.manifest else { return };
-        let path = self.directory().join(INFO);
+        let path = self.directory().join(info::FILE_NAME);
         if let Err(error) = read_whole(&path, info::MAX_BYTES).and_then(|text| manifest.check_info(&text)) {
             outcome.lose(FindingKind::InfoMismatch, error.at_path(&path));
         }

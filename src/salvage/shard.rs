@@ -145,10 +145,10 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
 
     /// Takes what reading bytes costs; of values that share too many bytes, the first are kept.
     fn take_bytes(&mut self, range: ByteRange) -> Result<(), Broken> {
-        if self.budget.take(self.shard, range.len()) {
+        if self.budget.take(self.shard.files().data_len(), range.len()) {
             return Ok(());
         }
-        let most = ValueBudget::most(self.shard);
+        let most = ValueBudget::most(self.shard.files().data_len());
         let message =
             format!("expected at most {most} bytes of values in a shard of that length, found more: they share bytes");
         Err((FindingKind::OverCap, Error::corrupt(message).at_offset(range.start)))

@@ -9,7 +9,7 @@ use crate::format::minishard_index::RawIndex;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber};
-use crate::read::shard::{EntryBlocks, Extents, ExtentsBuilder, IndexBudget, ShardReader};
+use crate::read::shard::{EntryBlocks, IndexBudget, NamedRanges, NamedRangesBuilder, ShardReader};
 use crate::salvage::{Outcome, search};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
@@ -29,9 +29,9 @@ pub(super) struct Survey {
     /// The minishards whose indexes lie in the file, with their places, in order.
     pub(super) minishards: Vec<(MinishardNumber, ByteRange)>,
     /// The minishard indexes.
-    pub(super) indexes: Extents,
+    pub(super) indexes: NamedRanges,
     /// Everything that is named, for the gaps that may be prefixes.
-    pub(super) named: Extents,
+    pub(super) named: NamedRanges,
     /// Entries stand in the first slots whatever minishards they are of, as neuroglancer-scripts writes them.
     pub(super) is_compacted: bool,
 }
@@ -82,8 +82,8 @@ struct Surveyor<'a> {
     /// Of these, those whose index has the check that it should have, and the keys in them.
     proved: BTreeSet<MinishardNumber>,
     proved_keys: u64,
-    indexes: ExtentsBuilder,
-    named: ExtentsBuilder,
+    indexes: NamedRangesBuilder,
+    named: NamedRangesBuilder,
     slots: Slots,
     lost: Vec<(MinishardNumber, FindingKind, Error)>,
 }
@@ -96,8 +96,8 @@ impl<'a> Surveyor<'a> {
             minishards: BTreeMap::new(),
             proved: BTreeSet::new(),
             proved_keys: 0,
-            indexes: ExtentsBuilder::new(shard),
-            named: ExtentsBuilder::new(shard),
+            indexes: shard.named_ranges(),
+            named: shard.named_ranges(),
             slots: Slots::default(),
             lost: Vec::new(),
         }
@@ -133,7 +133,7 @@ impl<'a> Surveyor<'a> {
         let (mut chosen, mut budget) = (Vec::new(), IndexBudget::default());
         for same in named.chunk_by(|(_, range), (_, next)| range == next) {
             let [first, ..] = same else { continue };
-            if let Err(error) = budget.take(self.shard, first.0, first.1) {
+            if let Err(error) = budget.take(self.shard.files().data_len(), first.0, first.1) {
                 let message = error.message().to_string();
                 same.iter().for_each(|(number, range)| self.lose_shared(*number, *range, &message));
                 continue;
@@ -170,7 +170,7 @@ impl<'a> Surveyor<'a> {
             Err(_) => return index.err().into_iter().for_each(|error| self.lose(number, range, error)),
         };
         let count = rows.len() as u64;
-        if let Err(error) = self.named.reserve(count, shard) {
+        if let Err(error) = self.named.reserve(count, shard.files().data_len()) {
             return self.lose(number, range, error);
         }
         self.slots.enter(shard, number, index.common_place(shard));

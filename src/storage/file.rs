@@ -87,7 +87,7 @@ impl PositionedFile {
     /// The bytes of a range that lies in the file.
     pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         match self.read_ahead.wants(range) {
-            true => self.read_ahead.read(self, range, alignment),
+            true => self.read_ahead.read(range, self.len, alignment, |block| self.read_now(block, 1)),
             false => self.read_now(range, alignment),
         }
     }

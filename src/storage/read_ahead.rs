@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
-use crate::storage::{AlignedBytes, PositionedFile};
+use crate::storage::AlignedBytes;
 
 /// Runs of reads that are followed at the same time.
 const RUNS: usize = 4;
@@ -25,12 +25,12 @@ const MAX_BLOCK: u64 = 256 << 10;
 pub(crate) struct ReadAhead {
     passes: AtomicUsize,
     /// The one used last comes first.
-    runs: Mutex<[Run; RUNS]>,
+    runs: Mutex<[ReadRun; RUNS]>,
 }
 
 /// Reads that follow each other: the block that serves them.
 #[derive(Default)]
-struct Run {
+struct ReadRun {
     start: u64,
     block: Option<AlignedBytes>,
 }
@@ -52,8 +52,14 @@ impl ReadAhead {
         self.passes.load(Ordering::Relaxed) > 0 && range.len() < MAX_BLOCK
     }
 
-    /// The bytes of a range that lies in the file.
-    pub(crate) fn read(&self, file: &PositionedFile, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
+    /// The bytes of a range of the file. `read` reads one block of it, unaligned.
+    pub(crate) fn read(
+        &self,
+        range: ByteRange,
+        file_len: u64,
+        alignment: usize,
+        read: impl FnOnce(ByteRange) -> Result<AlignedBytes>,
+    ) -> Result<AlignedBytes> {
         let mut runs = self.runs();
         let known = runs.iter().position(|run| run.goes_on_with(range));
         if let Some(up_to_it) = runs.get_mut(..=known.unwrap_or(RUNS - 1)) {
@@ -61,17 +67,20 @@ impl ReadAhead {
         }
         let [run, ..] = &mut *runs;
         if known.is_none() {
-            *run = Run::default();
+            *run = ReadRun::default();
         }
-        run.read(file, range, alignment)
+        if run.block.is_none() || range.end > run.end() {
+            run.move_to(range, file_len, read)?;
+        }
+        run.copy(range, alignment)
     }
 
-    fn runs(&self) -> MutexGuard<'_, [Run; RUNS]> {
+    fn runs(&self) -> MutexGuard<'_, [ReadRun; RUNS]> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Run {
+impl ReadRun {
     fn len(&self) -> u64 {
         self.block.as_ref().map_or(0, |block| block.len() as u64)
     }
@@ -85,10 +94,8 @@ impl Run {
         self.block.is_some() && self.start <= range.start && range.start <= self.end() + NEAR
     }
 
-    fn read(&mut self, file: &PositionedFile, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
-        if self.block.is_none() || range.end > self.end() {
-            self.move_to(file, range)?;
-        }
+    /// The bytes of a range in the block.
+    fn copy(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         let start = range.start - self.start;
         let in_block = ByteRange { start, end: start + range.len() };
         let bytes = self.block.as_deref().and_then(|block| in_block.of(block));
@@ -99,12 +106,17 @@ impl Run {
     }
 
     /// Reads the range, and behind it twice what the last block had.
-    fn move_to(&mut self, file: &PositionedFile, range: ByteRange) -> Result<()> {
+    fn move_to(
+        &mut self,
+        range: ByteRange,
+        file_len: u64,
+        read: impl FnOnce(ByteRange) -> Result<AlignedBytes>,
+    ) -> Result<()> {
         let ahead = range.start + (2 * self.len()).min(MAX_BLOCK);
-        let end = ahead.min(file.len()).max(range.end);
+        let end = ahead.min(file_len).max(range.end);
         self.block = None; // one block a run at a time
         self.start = range.start;
-        self.block = Some(file.read_now(ByteRange { start: range.start, end }, 1)?);
+        self.block = Some(read(ByteRange { start: range.start, end })?);
         Ok(())
     }
 }

@@ -10,10 +10,11 @@ use crate::format::manifest::{self, AuxiliaryRecord, Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
 use crate::storage::read_whole;
 use crate::store::cancel::Cancel;
+use crate::store::contents;
 use crate::store::fs::{self, Checksum};
 use crate::store::generation_id::GenerationId;
+use crate::store::names::{CURRENT, LEASE, LOCK};
 use crate::store::publish::{self, PendingGeneration, SharedLock};
-use crate::store::{INFO, contents, current, lease, lock};
 
 const SHARD_EXTENSION: &str = ".shard";
 
@@ -37,7 +38,7 @@ impl Foreign {
         }
         let manifest_text = read_whole(&path, manifest::MAX_BYTES)?;
         let manifest = Manifest::parse(&manifest_text).map_err(|error| error.at_path(&path))?;
-        let path = directory.join(INFO);
+        let path = directory.join(info::FILE_NAME);
         let info = read_whole(&path, info::MAX_BYTES)?;
         manifest.check_info(&info).map_err(|error| error.at_path(&path))?;
         let sharding = sharding(&info).map_err(|error| error.at_path(&path))?;
@@ -88,7 +89,7 @@ impl Foreign {
     ///
     /// The lease is a new file in any case: one that is a hard link would be shared with another generation.
     fn complete(&self) -> Result<()> {
-        let lease = self.directory.join(lease::FILE_NAME);
+        let lease = self.directory.join(LEASE);
         fs::remove(&lease)?;
         fs::write_new(&lease, b"")?;
         for path in self.files() {
@@ -117,7 +118,7 @@ impl Foreign {
     /// A generation of a store has readers that know it by its place.
     fn check_no_store(&self) -> Result<()> {
         let parent = self.directory.parent().unwrap_or(&self.directory);
-        if [current::FILE_NAME, lock::FILE_NAME].iter().any(|name| fs::exists(&parent.join(name))) {
+        if [CURRENT, LOCK].iter().any(|name| fs::exists(&parent.join(name))) {
             let message = "expected a directory outside of any store, found a generation of one: \
                            copy it, or roll back to it";
             return Err(Error::invalid_input(message).at_path(&self.directory));
@@ -142,7 +143,7 @@ impl Foreign {
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         let shards = self.manifest.shards.iter().map(|shard| self.path_of(shard));
         let auxiliary = self.manifest.auxiliary.iter().map(|file| self.directory.join(&file.name));
-        shards.chain(auxiliary).chain([INFO, manifest::FILE_NAME].map(|name| self.directory.join(name)))
+        shards.chain(auxiliary).chain([info::FILE_NAME, manifest::FILE_NAME].map(|name| self.directory.join(name)))
     }
 
     fn name_of(&self, shard: &ShardRecord) -> String {

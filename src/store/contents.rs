@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
+use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::storage::read_whole;
 use crate::store::fs;
-use crate::store::{INFO, lease};
+use crate::store::names::LEASE;
 
 const SHARD_EXTENSION: &str = "shard";
 
@@ -49,7 +50,7 @@ pub(super) fn is_native_spill(directory: &Path) -> bool {
 
 /// Whether a file of a generation, finished or not, has this name.
 pub(super) fn is_generation_name(name: &str) -> bool {
-    [INFO, lease::FILE_NAME, manifest::FILE_NAME, manifest::MINISHARDS, manifest::MINISHARD_PAGES].contains(&name)
+    [info::FILE_NAME, LEASE, manifest::FILE_NAME, manifest::MINISHARDS, manifest::MINISHARD_PAGES].contains(&name)
         || name.rsplit_once('.').is_some_and(|(stem, extension)| {
             extension == SHARD_EXTENSION && stem.len() <= SHARD_DIGITS && is_lowercase_hex(stem)
         })

@@ -4,16 +4,14 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::store::generation_id::GenerationId;
+use crate::store::names::CURRENT;
 use crate::store::{fs, scratch};
-
-/// The name of the link.
-pub(crate) const FILE_NAME: &str = "current";
 
 /// The generation that `current` names; `None` if nothing was published.
 ///
 /// Errors: `Corrupt` if it names anything else than one directory beside it, `gen-` and ten digits.
 pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
-    let path = store.join(FILE_NAME);
+    let path = store.join(CURRENT);
     let Some(name) = fs::read_link(&path)? else { return Ok(None) };
     let id = name.to_str().and_then(GenerationId::from_name).ok_or_else(|| {
         let message = format!(
@@ -42,13 +40,13 @@ fn replace(store: &Path, id: GenerationId) -> Result<()> {
     let temporary = store.join(scratch::TEMPORARY_LINK);
     scratch::remove_native(&temporary)?; // of a swap that failed
     fs::write_link(Path::new(&id.to_string()), &temporary)?;
-    fs::rename(&temporary, &store.join(FILE_NAME))
+    fs::rename(&temporary, &store.join(CURRENT))
 }
 
 fn restore(store: &Path, before: Option<GenerationId>) -> Result<()> {
     match before {
         Some(before) => replace(store, before),
-        None => fs::remove(&store.join(FILE_NAME)),
+        None => fs::remove(&store.join(CURRENT)),
     }
 }
 

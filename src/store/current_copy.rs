@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::manifest;
 use crate::storage::read_whole;
 use crate::store::generation_id::GenerationId;
+use crate::store::names::CURRENT;
 use crate::store::{contents, current, fs, generations, scratch};
 
 /// The longest text file that may be replaced as a `current`.
@@ -15,7 +16,7 @@ const LONGEST_TEXT: u64 = 4096;
 ///
 /// Errors: `InvalidInput` if it is neither a link, nor a short text, nor a copy of a generation that is there; `Io`.
 pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
-    let path = store.join(current::FILE_NAME);
+    let path = store.join(CURRENT);
     if !fs::is_real_dir(&path) {
         check_replaceable(&path)?;
         return current::swap(store, id);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
+use crate::store::names::CURRENT;
 use crate::store::{current, fs, generations, is_complete, scratch};
 
 /// What [`StoreWriter::gc`](crate::StoreWriter::gc) did.
@@ -65,7 +66,7 @@ fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
     let Some(current) = current else {
         let message = "expected current to name a generation that is there, found none: \
                        roll back to a generation by its number, then collect";
-        return Err(Error::corrupt(message).at_path(&store.join(current::FILE_NAME)));
+        return Err(Error::corrupt(message).at_path(&store.join(CURRENT)));
     };
     let complete: BTreeSet<_> = ids.iter().copied().filter(|&id| is_complete(store, id)).collect();
     let kept: BTreeSet<_> = complete.iter().copied().rev().take(keep).chain([current]).collect();

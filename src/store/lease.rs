@@ -14,10 +14,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::fs::{self, Identity, LockedFile};
 use crate::store::generation_id::GenerationId;
+use crate::store::names::{CURRENT, LEASE};
 use crate::store::{current, no_current};
-
-/// The name of the file in its generation.
-pub(crate) const FILE_NAME: &str = "lease";
 
 /// More swaps than this between two steps of one reader are no coincidence.
 const MAX_ATTEMPTS: usize = 100;
@@ -38,14 +36,14 @@ pub(crate) enum Lease {
 impl Lease {
     /// Whether there is something to lock in this directory.
     pub(crate) fn is_offered_by(generation: &Path) -> bool {
-        fs::is_file(&generation.join(FILE_NAME))
+        fs::is_file(&generation.join(LEASE))
     }
 
     /// Leases the generation in this directory, without waiting.
     ///
     /// Errors: `GenerationGone` if it is being removed or was.
     pub(crate) fn acquire(generation: &Path) -> Result<Lease> {
-        let lease = match lock_shared(&generation.join(FILE_NAME)) {
+        let lease = match lock_shared(&generation.join(LEASE)) {
             Ok(Some(file)) => Lease::Held(file),
             Ok(None) => return Err(gone(generation)), // gc alone locks exclusively
             Err(error) => Lease::Unavailable { why: error.to_string(), directory: fs::identity(generation) },
@@ -59,7 +57,7 @@ impl Lease {
     /// Whether this is a lease of the generation that is in this directory now. If it is and it is held, this stays so.
     pub(crate) fn is_of(&self, generation: &Path) -> bool {
         match self {
-            Lease::Held(file) => fs::is_same_file(file, &generation.join(FILE_NAME)),
+            Lease::Held(file) => fs::is_same_file(file, &generation.join(LEASE)),
             Lease::Unavailable { directory, .. } => directory.is_some() && *directory == fs::identity(generation),
         }
     }
@@ -104,7 +102,7 @@ impl LeasedGeneration {
                 moved => id = moved,
             }
         }
-        let path = store.join(current::FILE_NAME);
+        let path = store.join(CURRENT);
         Err(Error::new(ErrorKind::GenerationGone, "expected current to rest, found it moving all the time")
             .at_path(&path))
     }
@@ -119,7 +117,7 @@ impl Claim {
     ///
     /// Errors: `Io` if it has the file but it cannot be locked.
     pub(super) fn acquire(generation: &Path) -> Result<Option<Claim>> {
-        let path = generation.join(FILE_NAME);
+        let path = generation.join(LEASE);
         if !fs::exists(&path) {
             return Ok(Some(Claim(None)));
         }

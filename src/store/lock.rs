@@ -1,25 +1,14 @@
 //! `lock`: one writer of a store at a time, and the last number that a generation was given.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::fs::{self, LockedFile};
 use crate::store::generation_id::GenerationId;
+use crate::store::lock_file::{self, LINE, MAX_LEN};
+use crate::store::names::LOCK;
 use crate::store::place::Made;
 use crate::store::scratch;
-
-/// The name of the file.
-pub(super) const FILE_NAME: &str = "lock";
-
-/// The length of a line of the file: the name of a generation and a line feed.
-const LINE: usize = 15;
-
-/// The length of the file at most.
-const MAX_LEN: u64 = 2 * LINE as u64;
-
-/// A line with each digit as 0.
-const PATTERN: &[u8; LINE] = b"gen-0000000000\n";
 
 /// More files in the place of the lock than this, one after another, are no coincidence.
 const MAX_ATTEMPTS: usize = 100;
@@ -44,14 +33,14 @@ impl Lock {
     ///
     /// Errors: `Locked` if another writer has it, in this process or another; `InvalidInput` if the file is not a lock.
     pub(super) fn acquire(store: &Path, mut prepare: impl FnMut() -> Result<Made>) -> Result<Lock> {
-        let path = store.join(FILE_NAME);
+        let path = store.join(LOCK);
         for _ in 0..MAX_ATTEMPTS {
             let made = prepare()?;
-            check(&path)?;
+            lock_file::check(&path)?;
             let Some(file) = fs::try_lock(fs::open_or_create(&path)?, &path)? else { return Err(locked(&path)) };
             // a writer that published nothing may have removed it in between
             if fs::is_same_file(&file, &path) {
-                check_content(&file, &path)?;
+                lock_file::check_content(&file, &path)?;
                 let file = with_one_name(file, store, &path)?;
                 return Ok(Lock { file, path, made });
             }
@@ -75,9 +64,7 @@ impl Lock {
     }
 
     fn lines(&self) -> Result<(Option<GenerationId>, Option<GenerationId>)> {
-        let bytes = fs::read_head(&self.file, MAX_LEN, &self.path)?;
-        let (first, second) = bytes.split_at_checked(LINE).unwrap_or((&bytes, &[]));
-        Ok((line(first), line(second)))
+        lock_file::lines(&self.file, &self.path)
     }
 
     fn is_unused(&self) -> bool {
@@ -94,41 +81,6 @@ impl Drop for Lock {
             _ = self.made.remove(&self.path);
         }
     }
-}
-
-/// Checks that a path names a lock of a store, or nothing. Writes nothing and never waits.
-///
-/// Errors: `InvalidInput` if it is not a regular file, or has other content than a lock; `Io`.
-pub(super) fn check(path: &Path) -> Result<()> {
-    if !fs::is_real_file_or_nothing(path) {
-        return Err(not_a_lock(path, "something else than a regular file"));
-    }
-    if !fs::exists(path) {
-        return Ok(());
-    }
-    check_content(&fs::open_real_file(path)?, path)
-}
-
-/// Whether a file is empty, or has whole or torn lines or zeros; what a crash leaves of it included.
-pub(super) fn has_lines_only(file: &File, path: &Path) -> Result<bool> {
-    let bytes = fs::read_head(file, MAX_LEN + 1, path)?;
-    let fits = |(byte, pattern): (&u8, &u8)| match pattern {
-        b'0' => byte.is_ascii_digit() || *byte == 0,
-        _ => byte == pattern || *byte == 0,
-    };
-    Ok(bytes.len() as u64 <= MAX_LEN && bytes.iter().zip(PATTERN.iter().cycle()).all(fits))
-}
-
-fn check_content(file: &File, path: &Path) -> Result<()> {
-    if has_lines_only(file, path)? { Ok(()) } else { Err(not_a_lock(path, "a file of something else")) }
-}
-
-fn not_a_lock(path: &Path, found: &str) -> Error {
-    let message = format!(
-        "expected the lock of a store, empty or with names of generations, found {found}: it was left as it is; \
-         choose another directory, or move it away"
-    );
-    Error::invalid_input(message).at_path(path)
 }
 
 fn locked(path: &Path) -> Error {
@@ -151,11 +103,6 @@ fn with_one_name(file: LockedFile, store: &Path, path: &Path) -> Result<LockedFi
     fs::rename(&temporary, path)?;
     fs::fsync_dir(store)?;
     Ok(copy)
-}
-
-/// The generation on a line, if it is a whole one.
-fn line(bytes: &[u8]) -> Option<GenerationId> {
-    GenerationId::from_name(std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?)
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ mod generation_id;
 mod kill_tests;
 mod lease;
 mod lock;
+mod lock_file;
+mod names;
 mod place;
 mod publish;
 mod scratch;
@@ -44,16 +46,15 @@ pub(crate) use self::cancel::Cancel;
 pub(crate) use self::current::read as read_current;
 pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
-pub(crate) use self::lease::{FILE_NAME as LEASE, Lease, LeasedGeneration};
+pub(crate) use self::lease::{Lease, LeasedGeneration};
+pub(crate) use self::names::LEASE;
 pub(crate) use self::publish::PendingGeneration;
 
 use self::adopt::Foreign;
 use self::lock::Lock;
+use self::names::CURRENT;
 use self::place::Made;
 use self::publish::SharedLock;
-
-/// The name of the file in a generation that makes it a data set.
-const INFO: &str = "info";
 
 /// A directory of generations, one of which is current.
 ///
@@ -93,7 +94,7 @@ pub struct StoredGeneration {
 impl Store {
     /// Whether the directory is a store with a current generation, rather than a bare generation or anything else.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
-        fs::exists(&path.as_ref().join(current::FILE_NAME))
+        fs::exists(&path.as_ref().join(CURRENT))
     }
 
     /// Opens the store at `path`, making an empty one if there is nothing or an empty directory.
@@ -272,5 +273,5 @@ fn is_complete(store: &Path, id: GenerationId) -> bool {
 
 fn no_current(store: &Path) -> Error {
     let message = "expected a current generation, found that none was published yet";
-    Error::invalid_input(message).at_path(&store.join(current::FILE_NAME))
+    Error::invalid_input(message).at_path(&store.join(CURRENT))
 }

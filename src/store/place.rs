@@ -8,16 +8,14 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::format::info;
 use crate::store::generation_id::GenerationId;
-use crate::store::{INFO, current, fs, lock, scratch};
+use crate::store::names::{CURRENT, HISTORY, LOCK, PARTS_PREFIX};
+use crate::store::{current, fs, lock_file, scratch};
 
 /// Files that make a directory a Zarr or a bcolz array, or a group or table of such.
 const ARRAY_FILES: [&str; 7] =
     ["zarr.json", ".zarray", ".zgroup", ".zmetadata", "__rootdirs__", "meta/sizes", "meta/storage"];
-
-/// Names of a store in later versions.
-const HISTORY: &str = "history";
-const PARTS_PREFIX: &str = "parts-";
 
 /// What is at a path where a store may be.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,7 +45,7 @@ impl Place {
         if let Some(name) = ARRAY_FILES.into_iter().find(|name| fs::exists(&path.join(name))) {
             return Ok(Place::Foreign(format!("an array ({name})")));
         }
-        if fs::exists(&path.join(INFO)) {
+        if fs::exists(&path.join(info::FILE_NAME)) {
             return Ok(Place::Foreign("a data set (info)".to_string()));
         }
         Place::by_names(path)
@@ -80,9 +78,9 @@ impl Place {
             let name = foreign.file_name().unwrap_or_default();
             return Ok(Some(Place::Foreign(format!("{name:?}, and no current that names a generation"))));
         }
-        let lock = path.join(lock::FILE_NAME);
-        lock::check(&lock)?;
-        let current = fs::exists(&path.join(current::FILE_NAME));
+        let lock = path.join(LOCK);
+        lock_file::check(&lock)?;
+        let current = fs::exists(&path.join(CURRENT));
         Ok(match fs::exists(&lock) || current && generations {
             true => Some(Place::Store),
             false if generations || !native => Some(Place::Room),
@@ -124,7 +122,7 @@ impl Made {
             }
         }
         let directory = fs::create_dir_all(store)?;
-        let lock = store.join(lock::FILE_NAME);
+        let lock = store.join(LOCK);
         let made = fs::create_if_absent(&lock).and_then(|made| fs::fsync_dir(store).map(|()| made));
         match made {
             Ok(made) => Ok(Made { directory, lock: made }),
@@ -140,7 +138,7 @@ impl Made {
     /// Whoever calls it has the lock, and knows that it is empty.
     pub(super) fn remove(self, lock: &Path) -> Result<()> {
         let Some(store) = lock.parent().filter(|_| self.lock) else { return Ok(()) };
-        if fs::find_entry(store, |name, _| name != lock::FILE_NAME && !is_ignored(name))?.is_some() {
+        if fs::find_entry(store, |name, _| name != LOCK && !is_ignored(name))?.is_some() {
             return Ok(());
         }
         fs::remove(lock)?;
@@ -160,7 +158,7 @@ pub(super) fn check_store(path: &Path) -> Result<()> {
 }
 
 fn is_native(name: &str) -> bool {
-    [current::FILE_NAME, lock::FILE_NAME, HISTORY].contains(&name)
+    [CURRENT, LOCK, HISTORY].contains(&name)
         || GenerationId::from_name(name).is_some()
         || scratch::is_temporary_name(name)
         || name.starts_with(PARTS_PREFIX)

@@ -16,11 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::owner::Owner;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
-use crate::store::{INFO, current, fs, generations, lease, scratch};
+use crate::store::names::LEASE;
+use crate::store::{current, fs, generations, scratch};
 
 /// The lock of a store, shared by its writer and the generations in the making.
 #[derive(Clone, Debug)]
@@ -103,8 +105,8 @@ impl PendingGeneration {
         manifest.check_info(info)?;
         check_len(text)?;
         check_files(&self.path, manifest)?;
-        fs::write_new(&self.path.join(INFO), info)?;
-        fs::write_new(&self.path.join(lease::FILE_NAME), b"")?;
+        fs::write_new(&self.path.join(info::FILE_NAME), info)?;
+        fs::write_new(&self.path.join(LEASE), b"")?;
         for file in &manifest.auxiliary {
             fs::set_read_only(&self.path.join(&file.name))?;
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::store::contents::{self, is_lowercase_hex};
 use crate::store::generation_id::GenerationId;
-use crate::store::{fs, lock};
+use crate::store::{fs, lock_file};
 
 const GENERATION_PREFIX: &str = "tmp-gen-";
 
@@ -61,7 +61,7 @@ impl Temporary<'_> {
             Temporary::Doomed => fs::is_link(path) || contents::is_native_generation(path),
             Temporary::Link => is_native_link(path),
             Temporary::Lock => {
-                let has_lines = || lock::has_lines_only(&fs::open_real_file(path)?, path);
+                let has_lines = || lock_file::has_lines_only(&fs::open_real_file(path)?, path);
                 fs::is_real_file(path) && has_lines().is_ok_and(|lines| lines)
             }
         }

@@ -8,7 +8,7 @@ use crate::format::info;
 use crate::format::manifest::{self, AuxiliaryRecord, Manifest};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
-use crate::read::generation::{Generation, INFO};
+use crate::read::generation::Generation;
 use crate::read::shard::ShardReader;
 use crate::storage::read_whole;
 use crate::store::fs::{self, Checksum};
@@ -129,7 +129,8 @@ impl Listing {
         manifest.auxiliary.iter().for_each(|stated| verify_auxiliary(generation, stated, report));
         for path in &self.others {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let is_known = [INFO, manifest::FILE_NAME, LEASE].contains(&name) || manifest.auxiliary(name).is_some();
+            let is_known =
+                [info::FILE_NAME, manifest::FILE_NAME, LEASE].contains(&name) || manifest.auxiliary(name).is_some();
             if !is_known {
                 let message = "expected info, manifest, lease and shards, found another file: not read";
                 report.add(FindingKind::UnknownFile, Error::corrupt(message).at_path(path));
@@ -189,7 +190,7 @@ fn verify_names(
 
 /// `info` and manifest may have changed since they were opened.
 fn verify_json(generation: &Generation, held: &Manifest, report: &mut VerifyReport) {
-    let info = generation.directory().join(INFO);
+    let info = generation.directory().join(info::FILE_NAME);
     if let Err(error) = read_whole(&info, info::MAX_BYTES).and_then(|text| held.check_info(&text)) {
         report.add(FindingKind::InfoMismatch, error.at_path(&info));
     }

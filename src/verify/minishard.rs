@@ -15,7 +15,7 @@ use crate::verify::shard::ShardVerifier;
 impl ShardVerifier<'_> {
     /// Verifies the minishard whose encoded index lies at `range`.
     pub(super) fn verify_minishard(&mut self, number: MinishardNumber, range: ByteRange) {
-        if let Err(error) = self.index_budget.take(self.shard, number, range) {
+        if let Err(error) = self.index_budget.take(self.shard.files().data_len(), number, range) {
             return self.found_unknown(FindingKind::IndexOverlap, error.at_minishard(number));
         }
         self.has_read(range.len());
@@ -34,7 +34,7 @@ impl ShardVerifier<'_> {
             Err(error) => return self.found_bad_index(number, range, error),
         };
         let rows = index.len() as u64;
-        let ids = match self.extents.reserve(rows, shard).and_then(|()| ids(index)) {
+        let ids = match self.extents.reserve(rows, shard.files().data_len()).and_then(|()| ids(index)) {
             Ok(ids) => ids,
             Err(error) => return self.found_bad_index(number, range, error),
         };
@@ -130,7 +130,7 @@ impl ShardVerifier<'_> {
     /// Whether the bytes of a value are still to be read; if values share many, they are not.
     fn may_read(&mut self, row: Row, range: ByteRange) -> bool {
         let prefix = if self.has_prefix_checks() { self.shard.gap_before(row).map_or(0, ByteRange::len) } else { 0 };
-        let may = self.value_budget.take(self.shard, range.len().saturating_add(prefix));
+        let may = self.value_budget.take(self.shard.files().data_len(), range.len().saturating_add(prefix));
         self.unread_values += u64::from(!may);
         may
     }

@@ -11,6 +11,7 @@
 mod directory;
 mod extents;
 mod finding;
+mod gaps;
 mod minishard;
 mod report;
 mod shard;

@@ -221,7 +221,7 @@ impl<'a> ShardVerifier<'a> {
         if self.unread_values > 0 {
             let message = format!(
                 "expected at most {} bytes of values, found more: they share bytes, and {} of them were not looked at",
-                ValueBudget::most(self.shard),
+                ValueBudget::most(self.shard.files().data_len()),
                 self.unread_values
             );
             self.found(FindingKind::OverCap, Error::corrupt(message));

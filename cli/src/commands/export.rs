@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 use crate::input::Format;
-use crate::key::KeyList;
+use crate::input::KeyList;
 use crate::output::{self, Output, Sources};
 
 /// Write the pairs out again, in a format that build reads

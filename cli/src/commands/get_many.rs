@@ -15,8 +15,8 @@ use crate::context::{self, Context, Errors};
 use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
+use crate::input::{BadLine, KeyList};
 use crate::input::{Reading, Stream};
-use crate::key::{BadLine, KeyList};
 
 /// Look up many keys: a line of JSON for each, in the order of the list
 #[derive(Debug, clap::Args)]

@@ -7,6 +7,7 @@ mod binary;
 mod compact;
 mod dir;
 mod exact;
+mod key_list;
 mod ndjson;
 mod pipe;
 mod progress;
@@ -25,6 +26,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 pub(crate) use dir::Directory;
+pub(crate) use key_list::{BadLine, KeyList};
 pub(crate) use progress::InputProgress;
 pub(crate) use stream::Stream;
 

@@ -10,6 +10,9 @@ pub mod generation_id;
 #[path = "../../../src/store/lease.rs"]
 pub(crate) mod lease;
 
+#[path = "../../../src/store/names.rs"]
+pub(crate) mod names;
+
 /// Of `store/scratch.rs`, what gc and a swap need; nothing foreign is in this store.
 pub(crate) mod scratch {
     use std::path::Path;

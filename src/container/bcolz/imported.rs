@@ -13,8 +13,8 @@ use crate::container::bloscpack::{BloscpackOptions, Checksum, INFO_MEMBER as FIL
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::{Container, Form, blosc};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
-use crate::read::generation::INFO;
 use crate::read::snapshot::Snapshot;
 
 /// The member of a store's `info` that keeps what makes an array; the other one is that of a bloscpack file.

@@ -9,8 +9,8 @@ use crate::container::zarr::metadata::ZarrMetadata;
 use crate::container::zarr::writer::{ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
-use crate::read::generation::INFO;
 use crate::read::snapshot::Snapshot;
 
 /// The member of a store's `info` that keeps the metadata of an imported array.

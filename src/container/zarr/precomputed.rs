@@ -11,11 +11,11 @@ use crate::container::zarr::nd::{self, Block, Permutation, to_usize};
 use crate::container::{Container, Form, linear};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::hash::HashFunction;
+use crate::format::info::FILE_NAME as INFO;
 use crate::format::layout::Layout;
 use crate::format::morton;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, ShardNumber};
-use crate::read::generation::INFO;
 
 /// The directory of the one scale.
 const SCALE: &str = "s0";

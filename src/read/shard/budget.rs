@@ -7,7 +7,6 @@
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::MinishardNumber;
-use crate::read::shard::reader::ShardReader;
 
 /// Sound minishard indexes share no bytes, so all of them have at most the bytes of the file. Twice as many are read: one
 /// damaged entry may name the whole file, and hides no other.
@@ -31,11 +30,10 @@ impl IndexBudget {
     /// Takes what reading the index at `range` costs.
     ///
     /// Errors: `Corrupt` if so many bytes were read that indexes must overlap; this one does not count then.
-    pub(crate) fn take(&mut self, shard: &ShardReader, number: MinishardNumber, range: ByteRange) -> Result<()> {
-        let len = shard.files().data_len();
+    pub(crate) fn take(&mut self, file_len: u64, number: MinishardNumber, range: ByteRange) -> Result<()> {
         let spent = self.spent.saturating_add(range.len());
-        if spent > len.saturating_mul(MOST_INDEXES) {
-            return Err(self.overlapping(len, range));
+        if spent > file_len.saturating_mul(MOST_INDEXES) {
+            return Err(self.overlapping(file_len, range));
         }
         self.spent = spent;
         if self.furthest.is_none_or(|(_, furthest)| furthest.end < range.end) {
@@ -45,13 +43,13 @@ impl IndexBudget {
     }
 
     #[cold]
-    fn overlapping(&self, len: u64, range: ByteRange) -> Error {
+    fn overlapping(&self, file_len: u64, range: ByteRange) -> Error {
         let shared = self.furthest.filter(|(_, other)| range.start < other.end && other.start < range.end);
         let other =
             shared.map_or(String::new(), |(number, _)| format!(", and this one shares bytes with {}", number.0));
         let message = format!(
             "expected minishard indexes that share no bytes, found those before this one to take up {} bytes of a file of \
-             {len}{other}: it is not read; `sharddb salvage` keeps what is sound",
+             {file_len}{other}: it is not read; `sharddb salvage` keeps what is sound",
             self.spent
         );
         Error::corrupt(message).at_offset(range.start)
@@ -64,9 +62,9 @@ pub(crate) struct ValueBudget(u64);
 
 impl ValueBudget {
     /// Takes what reading `bytes` costs; whether so much may be read.
-    pub(crate) fn take(&mut self, shard: &ShardReader, bytes: u64) -> bool {
+    pub(crate) fn take(&mut self, file_len: u64, bytes: u64) -> bool {
         let spent = self.0.saturating_add(bytes);
-        let may = spent <= Self::most(shard);
+        let may = spent <= Self::most(file_len);
         if may {
             self.0 = spent;
         }
@@ -74,16 +72,16 @@ impl ValueBudget {
     }
 
     /// The most bytes.
-    pub(crate) fn most(shard: &ShardReader) -> u64 {
-        shard.files().data_len().saturating_mul(MOST_VALUES)
+    pub(crate) fn most(file_len: u64) -> u64 {
+        file_len.saturating_mul(MOST_VALUES)
     }
 }
 
 /// Makes room for `more` rows in a vector that keeps all rows of a shard.
 ///
 /// Errors: `TooLarge` if the shard would have more rows than one for each of its bytes and 2^19, or there is no memory.
-pub(crate) fn reserve_rows<T>(rows: &mut Vec<T>, more: u64, shard: &ShardReader) -> Result<()> {
-    let most = shard.files().data_len().saturating_add(MOST_ROWS);
+pub(crate) fn reserve_rows<T>(rows: &mut Vec<T>, more: u64, file_len: u64) -> Result<()> {
+    let most = file_len.saturating_add(MOST_ROWS);
     let all = (rows.len() as u64).saturating_add(more);
     if all > most {
         let message =

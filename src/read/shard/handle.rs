@@ -6,11 +6,10 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
-use crate::read::shard::entries::{Pass, Rows, ShardEntries, ShardKeys};
 use crate::read::shard::files::ShardFiles;
 use crate::read::shard::index_cache::MinishardCache;
-use crate::read::shard::lookup::Stored;
 use crate::read::shard::reader::{ReadOptions, ShardReader, Stated};
+use crate::read::shard::stored_value::Stored;
 use crate::read::shard::value::{Value, ValueLocation};
 
 /// One shard: its file, or its bytes in hand.
@@ -88,11 +87,6 @@ impl Shard {
         self.0.prefix(&stored, n).map(Some)
     }
 
-    /// All pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
-    pub fn iter(&self) -> ShardEntries<'_> {
-        ShardEntries::new(self)
-    }
-
     /// The minishard that a key hashes to, if that is in this shard.
     fn minishard_of(&self, key: u64) -> Option<MinishardNumber> {
         let location = self.0.spec.locate(key);
@@ -107,25 +101,9 @@ impl Shard {
         }
     }
 
-    /// The number of keys, counted: reads all indexes and no values.
-    ///
-    /// Errors: the first bad minishard.
-    pub fn count(&self) -> Result<u64> {
-        let (_pass, mut rows, mut count) = (Pass::new(self), Rows::default(), 0);
-        while let Some(minishard) = rows.next_minishard(&self.0)? {
-            count += minishard.rows;
-        }
-        Ok(count)
-    }
-
     /// The length of its file in bytes; of both for the obsolete pair.
     pub fn file_bytes(&self) -> u64 {
         self.0.files().len()
-    }
-
-    /// All keys in storage order.
-    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
-        ShardKeys::new(self.clone())
     }
 }
 

@@ -4,14 +4,14 @@
 //! minishard  -> place of its index     minishard table in memory, filled block by block; else the shard index
 //!            -> index                  in place, or read, decoded and cached; verified at first use
 //!            -> row                    the key's
-//!            -> value                  read, verified, decoded: value.rs
+//!            -> value                  read, verified, decoded: stored_value.rs
 //! ```
 
 use crate::byte_range::{ByteRange, RelativeRange};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
-use crate::format::minishard_index::{Checkpoints, DecodedIndex, RawIndex, Row, SCAN_LIMIT, SearchableIndex};
+use crate::format::minishard_index::{Checkpoints, DecodedIndex, RawIndex, SCAN_LIMIT, SearchableIndex};
 use crate::format::minishard_table::BLOCK_BITS;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::Encoding;
@@ -20,6 +20,7 @@ use crate::read::shard::index_cache::{Cached, CachedIndex};
 use crate::read::shard::minishards::KnownMinishard;
 use crate::read::shard::probe::Probe;
 use crate::read::shard::reader::{ShardReader, to_usize};
+use crate::read::shard::stored_value::Stored;
 use crate::read::shard::value::Value;
 use crate::read::shard::verification::Compare;
 use crate::storage::{Bytes, Storage};
@@ -29,14 +30,6 @@ const PAGE: u64 = 4096;
 
 /// The bits of a minishard's number within its block.
 const IN_BLOCK: u64 = (1 << BLOCK_BITS) - 1;
-
-/// Where a key is stored: its row, with what it takes to read and verify the value.
-#[derive(Clone, Copy)]
-pub(crate) struct Stored {
-    pub(crate) minishard: MinishardNumber,
-    pub(crate) row: Row,
-    pub(crate) checks: ChecksPlace,
-}
 
 /// A minishard with keys, ready to be searched.
 pub(super) struct Minishard<'a> {

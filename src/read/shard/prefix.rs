@@ -5,9 +5,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::Row;
 use crate::format::spec::Encoding;
-use crate::read::shard::extents::Extents;
-use crate::read::shard::lookup::Stored;
+use crate::read::shard::named_ranges::NamedRanges;
 use crate::read::shard::reader::ShardReader;
+use crate::read::shard::rows::Rows;
+use crate::read::shard::stored_value::Stored;
 use crate::read::shard::value::Value;
 use crate::storage::Bytes;
 
@@ -79,19 +80,47 @@ impl ShardReader {
     /// Cost: the first call reads all indexes of the shard and keeps 16 bytes a key.
     pub(crate) fn gap_before(&self, row: Row) -> Result<ByteRange> {
         let value = self.value_range(row)?;
-        let extents = match self.extents.get() {
-            Some(extents) => extents,
+        let ranges = match self.named_ranges.get() {
+            Some(ranges) => ranges,
             None => {
-                let new = Extents::of(self)?;
-                self.extents.get_or_init(|| new)
+                let new = self.read_named_ranges()?;
+                self.named_ranges.get_or_init(|| new)
             }
         };
-        match extents {
-            Some(extents) => Ok(ByteRange { start: extents.gap_start(value), end: value.start }),
+        match ranges {
+            Some(ranges) => Ok(ByteRange { start: ranges.gap_start(value), end: value.start }),
             None => Err(Error::new(
                 ErrorKind::TooLarge,
                 "expected fewer keys in a shard of that length, found too many to know what is before a value",
             )),
+        }
+    }
+
+    /// Reads all indexes of a shard; bad entries name nothing.
+    ///
+    /// `None` if the shard has more rows than may be kept. Errors: `Io`.
+    ///
+    /// Cost: 16 bytes of memory a key.
+    fn read_named_ranges(&self) -> Result<Option<NamedRanges>> {
+        let mut ranges = self.named_ranges();
+        let mut rows = Rows::default();
+        loop {
+            match rows.next_minishard(self) {
+                Ok(Some(minishard)) => {
+                    if ranges.reserve(minishard.rows, self.files().data_len()).is_err() {
+                        return Ok(None);
+                    }
+                    ranges.push_index(minishard.index, minishard.rows);
+                    while let Some(row) = rows.next_row(self) {
+                        if let Ok(value) = self.value_range(row) {
+                            ranges.push_value(value);
+                        }
+                    }
+                }
+                Ok(None) => return Ok(Some(ranges.finish())),
+                Err(error) if error.kind() == ErrorKind::Io => return Err(error), // it may be read the next time
+                Err(_) => {}
+            }
         }
     }
 }

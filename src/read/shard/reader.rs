@@ -9,10 +9,11 @@ use crate::format::layout::Layout;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::{MinishardNumber, ShardNumber};
-use crate::read::shard::extents::Extents;
+
 use crate::read::shard::files::ShardFiles;
 use crate::read::shard::index_cache::MinishardCache;
 use crate::read::shard::minishards::Minishards;
+use crate::read::shard::named_ranges::{NamedRanges, NamedRangesBuilder};
 use crate::read::shard::table_file::TableSection;
 use crate::read::shard::verification::{Verification, VerifyReads, WholeShard};
 use crate::storage::{Bytes, Storage};
@@ -64,7 +65,7 @@ pub(crate) struct ShardReader {
     pub(super) stated: Stated,
     pub(super) cache: Arc<MinishardCache>,
     /// `None` inside: there are too many to be kept.
-    pub(super) extents: OnceLock<Option<Extents>>,
+    pub(super) named_ranges: OnceLock<Option<NamedRanges>>,
 }
 
 impl ShardReader {
@@ -98,7 +99,7 @@ impl ShardReader {
             verification,
             stated,
             cache,
-            extents: OnceLock::new(),
+            named_ranges: OnceLock::new(),
         }
     }
 
@@ -175,6 +176,11 @@ impl ShardReader {
             return Err(self.at(first, Error::corrupt(message).at_offset(start)));
         }
         self.files.shard_index.read(ByteRange { start, end: end.max(start) }, 1).map_err(|error| self.at(first, error))
+    }
+
+    /// The byte ranges that indexes name, so far the shard index alone.
+    pub(crate) fn named_ranges(&self) -> NamedRangesBuilder {
+        NamedRangesBuilder::new(self.layout, self.spec.minishard_index_encoding(), self.base)
     }
 
     /// A pass over the shard begins: what is mapped is read ahead from now on.

@@ -6,39 +6,36 @@
 //! within another has no gap.
 
 use crate::byte_range::ByteRange;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::format::checks::ChecksPlace;
-use crate::format::layout::Layout;
-use crate::format::layout::MINISHARD_ALIGNMENT;
+use crate::format::layout::{Layout, MINISHARD_ALIGNMENT};
 use crate::format::spec::Encoding;
 use crate::read::shard::budget::reserve_rows;
-use crate::read::shard::entries::Rows;
-use crate::read::shard::reader::ShardReader;
 
-/// The starts of all extents in a shard, in order, each with its reach: where the gap behind it and all before it begins.
-pub(crate) struct Extents(Box<[(u64, u64)]>);
+/// The starts of all ranges in a shard, in order, each with its reach: where the gap behind it and all before it begins.
+pub(crate) struct NamedRanges(Box<[(u64, u64)]>);
 
-/// Collects the extents of one shard, in any order.
+/// Collects the ranges of one shard, in any order.
 #[derive(Clone)]
-pub(crate) struct ExtentsBuilder {
+pub(crate) struct NamedRangesBuilder {
     layout: Layout,
     /// Our gzip layout puts the values first: their minishard begins aligned behind the checks of the one before.
     aligns_minishards: bool,
-    extents: Vec<(u64, u64)>,
+    ranges: Vec<(u64, u64)>,
 }
 
-impl ExtentsBuilder {
-    pub(crate) fn new(shard: &ShardReader) -> ExtentsBuilder {
-        let aligns_minishards = shard.layout.is_some() && shard.spec.minishard_index_encoding() == Encoding::Gzip;
-        let layout = shard.layout.unwrap_or_default();
-        let mut new = ExtentsBuilder { layout, aligns_minishards, extents: Vec::new() };
-        new.push(0, shard.base());
+impl NamedRangesBuilder {
+    /// Begins with the shard index, or nothing, of `base` bytes. `layout` is `None` for foreign shards.
+    pub(crate) fn new(layout: Option<Layout>, index_encoding: Encoding, base: u64) -> NamedRangesBuilder {
+        let aligns_minishards = layout.is_some() && index_encoding == Encoding::Gzip;
+        let mut new = NamedRangesBuilder { layout: layout.unwrap_or_default(), aligns_minishards, ranges: Vec::new() };
+        new.push(0, base);
         new
     }
 
     /// Makes room for an index and its rows. Errors: `TooLarge`.
-    pub(crate) fn reserve(&mut self, rows: u64, shard: &ShardReader) -> Result<()> {
-        reserve_rows(&mut self.extents, rows.saturating_add(1), shard)
+    pub(crate) fn reserve(&mut self, rows: u64, file_len: u64) -> Result<()> {
+        reserve_rows(&mut self.ranges, rows.saturating_add(1), file_len)
     }
 
     /// An encoded minishard index of so many rows, with its checks.
@@ -47,54 +44,26 @@ impl ExtentsBuilder {
     }
 
     pub(crate) fn push_value(&mut self, value: ByteRange) {
-        self.extents.push((value.start, value.end));
+        self.ranges.push((value.start, value.end));
     }
 
     fn push(&mut self, start: u64, end: u64) {
         let gap = if self.aligns_minishards { end.next_multiple_of(MINISHARD_ALIGNMENT) } else { end };
-        self.extents.push((start, gap));
+        self.ranges.push((start, gap));
     }
 
-    pub(crate) fn finish(mut self) -> Extents {
-        self.extents.sort_unstable();
+    pub(crate) fn finish(mut self) -> NamedRanges {
+        self.ranges.sort_unstable();
         let mut reach = 0;
-        for (_, end) in &mut self.extents {
+        for (_, end) in &mut self.ranges {
             reach = reach.max(*end); // an extent may reach past those that begin behind it
             *end = reach;
         }
-        Extents(self.extents.into())
+        NamedRanges(self.ranges.into())
     }
 }
 
-impl Extents {
-    /// Reads all indexes of a shard; bad entries name nothing.
-    ///
-    /// `None` if the shard has more rows than may be kept. Errors: `Io`.
-    ///
-    /// Cost: 16 bytes of memory a key.
-    pub(crate) fn of(shard: &ShardReader) -> Result<Option<Extents>> {
-        let mut extents = ExtentsBuilder::new(shard);
-        let mut rows = Rows::default();
-        loop {
-            match rows.next_minishard(shard) {
-                Ok(Some(minishard)) => {
-                    if extents.reserve(minishard.rows, shard).is_err() {
-                        return Ok(None);
-                    }
-                    extents.push_index(minishard.index, minishard.rows);
-                    while let Some(row) = rows.next_row(shard) {
-                        if let Ok(value) = shard.value_range(row) {
-                            extents.push_value(value);
-                        }
-                    }
-                }
-                Ok(None) => return Ok(Some(extents.finish())),
-                Err(error) if error.kind() == ErrorKind::Io => return Err(error), // it may be read the next time
-                Err(_) => {}
-            }
-        }
-    }
-
+impl NamedRanges {
     /// Whether bytes of a range are named.
     pub(crate) fn overlap(&self, range: ByteRange) -> bool {
         let begin_before = self.0.partition_point(|(start, _)| *start < range.end);

@@ -1,0 +1,79 @@
+//! The keys of a shard in storage order, from its indexes alone.
+
+use crate::error::Result;
+use crate::read::shard::handle::Shard;
+use crate::read::shard::rows::Rows;
+
+impl Shard {
+    /// The number of keys, counted: reads all indexes and no values.
+    ///
+    /// Errors: the first bad minishard.
+    pub fn count(&self) -> Result<u64> {
+        let (_pass, mut rows, mut count) = (Pass::new(self), Rows::default(), 0);
+        while let Some(minishard) = rows.next_minishard(self.reader())? {
+            count += minishard.rows;
+        }
+        Ok(count)
+    }
+
+    /// All keys in storage order.
+    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
+        ShardKeys::new(self.clone())
+    }
+}
+
+/// A shard while it is walked through: its file is read ahead.
+pub(crate) struct Pass<'a>(&'a Shard);
+
+impl<'a> Pass<'a> {
+    pub(crate) fn new(shard: &'a Shard) -> Pass<'a> {
+        shard.reader().begin_pass();
+        Pass(shard)
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.0.reader().end_pass();
+    }
+}
+
+/// The keys of a shard in storage order, with a hold of the shard; see [`Shard::keys`].
+pub(crate) struct ShardKeys {
+    shard: Shard,
+    rows: Rows,
+}
+
+impl ShardKeys {
+    pub(crate) fn new(shard: Shard) -> ShardKeys {
+        shard.reader().begin_pass();
+        ShardKeys { shard, rows: Rows::default() }
+    }
+}
+
+impl Drop for ShardKeys {
+    fn drop(&mut self) {
+        self.shard.reader().end_pass();
+    }
+}
+
+impl Iterator for ShardKeys {
+    type Item = Result<u64>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<u64>> {
+        let reader = self.shard.reader();
+        loop {
+            if let Some(row) = self.rows.next_row(reader)
+                && let Some(minishard) = self.rows.current
+            {
+                return Some(reader.check_range(&minishard.stored(row)).map(|()| row.id));
+            }
+            match self.rows.next_minishard(reader) {
+                Ok(Some(_)) => self.rows.prefetch(reader),
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
