@@ -210,7 +210,7 @@ impl Scene {
         }
         self.check_maps(&directory_of(self.path(), last));
         self.collect();
-        assert_eq!(generation::names(self.path()), ["current", &id(last).to_string(), "lock"]);
+        assert_eq!(generation::names(self.path()), ["current", &id(last).to_string(), "history", "lock"]);
     }
 
     /// One map a shard, one lease a database, one file a shard that is read: all of the one generation.

@@ -156,7 +156,7 @@ const KINDS: [(&str, Put); 10] = [
 ];
 
 /// The names of a store and of what a writer leaves.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 11] = [
     "lock",
     "current",
     "info",
@@ -166,6 +166,8 @@ const NAMES: [&str; 9] = [
     "tmp-gc-gen-0000000001",
     "tmp-current",
     "tmp-lock",
+    "history",
+    "tmp-history",
 ];
 
 /// Beside files of somebody else, no name makes the directory a store: nothing changes, whatever is under it.
@@ -229,9 +231,9 @@ fn nothing_of_somebody_else_changes_in_a_store() {
             let after = tree(scene.0.path());
             // where it is the store's own name, with content or of a kind that a store may have, it is the store's
             let own = match name {
-                "lock" => kind.starts_with("a hard link to"),
+                "lock" | "history" => kind.starts_with("a hard link to"),
                 "current" => kind.contains("link") || kind == "a file",
-                "tmp-lock" | "tmp-current" => kind.starts_with("a hard link to"),
+                "tmp-lock" | "tmp-current" | "tmp-history" => kind.starts_with("a hard link to"),
                 _ if name.ends_with("/lease") => kind.starts_with("a hard link") || kind == "a file",
                 // gc removes a link to a generation, as a link
                 _ => kind.starts_with("a link"),

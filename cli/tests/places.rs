@@ -71,7 +71,7 @@ fn a_directory_without_files_of_anyone_is_a_place() {
         sharddb(["build", &place.text(name), "--input", &input]).expect(0);
         assert_eq!(sharddb(["get", &place.text(name), "1"]).expect(0).text(), "x", "{name}");
     }
-    assert_eq!(place.names("hidden"), [".DS_Store", "current", "gen-0000000001", "lock"]);
+    assert_eq!(place.names("hidden"), [".DS_Store", "current", "gen-0000000001", "history", "lock"]);
 }
 
 #[test]

@@ -12,6 +12,19 @@ use crate::store::{contents, current, fs, generations, scratch};
 /// The longest text file that may be replaced as a `current`.
 const LONGEST_TEXT: u64 = 4096;
 
+/// Checks that [`swap`] would lose nothing. Changes nothing.
+///
+/// Errors: those of [`swap`].
+pub(super) fn check(store: &Path) -> Result<()> {
+    let path = store.join(CURRENT);
+    match fs::is_real_dir(&path) {
+        true => {
+            original_of(store, &path)?.map(|_| ()).ok_or_else(|| irreplaceable(&path, "a directory of something else"))
+        }
+        false => check_replaceable(&path),
+    }
+}
+
 /// Makes `current` name `id`, whatever is in its place, as long as nothing is lost with it.
 ///
 /// Errors: `InvalidInput` if it is neither a link, nor a short text, nor a copy of a generation that is there; `Io`.

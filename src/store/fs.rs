@@ -418,6 +418,14 @@ pub(super) fn overwrite(file: &File, offset: u64, bytes: &[u8], path: &Path) -> 
     written.map_err(|error| Error::io("write", path, error))
 }
 
+/// Replaces the file at `path` by one of these bytes, synced; `temporary` is its name before. The caller syncs the directory.
+pub(super) fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> Result<()> {
+    let file = disk::create_new(temporary).map_err(|error| Error::io("create", temporary, error))?;
+    overwrite(&file, 0, bytes, temporary)?;
+    drop(file); // Windows renames no open file
+    rename(temporary, path)
+}
+
 /// Makes a file that was just written read-only and syncs it.
 fn seal(file: &File, path: &Path) -> Result<()> {
     set_read_only(path)?;

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::names::CURRENT;
-use crate::store::{current, fs, generations, is_complete, scratch};
+use crate::store::{current, fs, generations, history, is_complete, scratch};
 
 /// What [`StoreWriter::gc`](crate::StoreWriter::gc) did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl PartialEq for GcFailure {
 
 impl Eq for GcFailure {}
 
-/// Removes all generations but the current one and the `keep` newest complete ones.
+/// Removes all generations but the current one and the `keep` newest complete ones of the history.
 pub(super) fn gc(store: &Path, keep: usize) -> Result<GcReport> {
     let mut report = GcReport::default();
     for id in removable(store, keep)? {
@@ -69,7 +69,13 @@ fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
         return Err(Error::corrupt(message).at_path(&store.join(CURRENT)));
     };
     let complete: BTreeSet<_> = ids.iter().copied().filter(|&id| is_complete(store, id)).collect();
-    let kept: BTreeSet<_> = complete.iter().copied().rev().take(keep).chain([current]).collect();
+    let mut kept = BTreeSet::new();
+    for id in history::read(store)?.into_iter().rev().filter(|id| complete.contains(id)) {
+        if kept.len() < keep {
+            kept.insert(id);
+        }
+    }
+    kept.insert(current);
     // an incomplete generation later than the current one may be on its way in
     ids.retain(|id| !kept.contains(id) && (complete.contains(id) || *id < current));
     Ok(ids)
@@ -78,7 +84,7 @@ fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
 /// Removes a generation; false if it is leased.
 ///
 /// Errors: `InvalidInput` if it holds something that no generation has, `Io`.
-fn remove(store: &Path, id: GenerationId) -> Result<bool> {
+pub(super) fn remove(store: &Path, id: GenerationId) -> Result<bool> {
     let name = id.to_string();
     let (generation, doomed) = (store.join(&name), store.join(scratch::name_for_deletion(&name)));
     scratch::check_generation(&generation)?;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! store/
-//!   current -> gen-0000000003     swapped by rename; the one thing that is ever changed
+//!   current -> gen-0000000003     swapped by rename
+//!   history                       which generations were current, oldest first
 //!   lock                          one writer at a time
 //!   gen-0000000003/               immutable: info, manifest.json, lease, shard files, minishards
 //!   tmp-..                        a writer's; removed by the next one if that writer died
@@ -20,10 +21,12 @@ mod current_copy;
 pub(crate) mod fs;
 mod gc;
 mod generation_id;
+mod history;
 #[cfg(test)]
 #[cfg(unix)]
 mod kill_tests;
 mod lease;
+mod lines;
 mod lock;
 mod lock_file;
 mod names;
@@ -39,7 +42,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest;
 
 pub(crate) use self::cancel::Cancel;
@@ -146,6 +149,18 @@ impl Store {
         Ok(generations(&self.path)?.into_iter().map(stored).collect())
     }
 
+    /// The generations that were current, oldest first; the last is the current one.
+    ///
+    /// Some may have been removed since. Without the ones that were rolled back, and at most 1,000. In a store of an
+    /// earlier version, which has no file `history`: its complete generations up to the current one.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if `history` or `current` is damaged, `Io`.
+    pub fn history(&self) -> Result<Vec<GenerationId>> {
+        history::read(&self.path)
+    }
+
     /// Locks the store for writing, without waiting, and removes what writers that died left: exactly the names that
     /// a writer makes, where they hold nothing else than what a writer puts there.
     ///
@@ -219,27 +234,67 @@ impl StoreWriter {
         Foreign::open(directory.as_ref(), self.cancel.clone())?.publish_moved(&self.path, &self.lock)
     }
 
-    /// Makes another generation current: `to`, or the newest complete one before the current one.
+    /// Makes another generation current: `to`, or the one that was current before.
     ///
-    /// Goes forward too. Given a generation, it repairs a `current` that is missing or corrupt: a text of something else,
-    /// or the copy of a generation that is also here under its name, as copying without links leaves it.
+    /// With `to` it goes forward too, and adds an entry to the [`history`](Store::history). Without, it goes to the entry before
+    /// the current one whose generation is complete, and the entry that it leaves does not count any more: after 1, 2, 3, a rollback
+    /// to 2 and 4, the one before is 2. Given a generation, it repairs a `current` that is missing or corrupt: a text of something
+    /// else, or the copy of a generation that is also here under its name, as copying without links leaves it.
     ///
-    /// Errors: `InvalidInput` if there is no such generation or it is not complete, or if `current` is anything that would
-    /// be lost.
+    /// # Errors
+    ///
+    /// `InvalidInput` if there is no such generation or it is not complete, or if `current` is anything that would be lost;
+    /// `Corrupt` if `history` is damaged; `Io`.
     pub fn rollback(&self, to: Option<GenerationId>) -> Result<GenerationId> {
         let _turn = self.lock.turn()?;
         let id = to.map_or_else(|| self.previous(), Ok)?;
-        if !is_complete(&self.path, id) {
-            let message = format!("expected a complete generation to roll back to, found no {id}/manifest.json");
-            return Err(Error::invalid_input(message).at_path(&self.path));
+        self.check_complete(id)?;
+        current_copy::check(&self.path)?;
+        if to.is_some() {
+            history::append(&self.path, id)?;
         }
         current_copy::swap(&self.path, id)?;
         Ok(id)
     }
 
-    /// Removes old generations: all but the current one and the `keep` newest.
+    fn check_complete(&self, id: GenerationId) -> Result<()> {
+        if is_complete(&self.path, id) {
+            return Ok(());
+        }
+        let message = format!("expected a complete generation to roll back to, found no {id}/manifest.json");
+        Err(Error::invalid_input(message).at_path(&self.path))
+    }
+
+    /// Removes one generation, which must not be the current one: a bad one that was rolled back, for example.
     ///
-    /// The current one counts among the newest if it is, and is kept anyway. A generation that someone reads is
+    /// # Errors
+    ///
+    /// `InvalidInput` if it is the current one, is not there, or holds something that no generation has; `Locked` if someone
+    /// reads it; `Corrupt` if `current` is damaged; `Io`.
+    pub fn discard(&self, id: GenerationId) -> Result<()> {
+        let _turn = self.lock.turn()?;
+        let path = self.path.join(id.to_string());
+        if current::read(&self.path)? == Some(id) {
+            let message = format!("expected a generation that is not current, found that {id} is: roll back first");
+            return Err(Error::invalid_input(message).at_path(&path));
+        }
+        if !fs::exists(&path) {
+            return Err(Error::invalid_input(format!("expected the generation {id}, found none")).at_path(&path));
+        }
+        match gc::remove(&self.path, id)? {
+            true => Ok(()),
+            false => {
+                let message =
+                    "expected a generation that nobody reads, found a reader that holds its lease: try again later";
+                Err(Error::new(ErrorKind::Locked, message).at_path(&path))
+            }
+        }
+    }
+
+    /// Removes old generations: all but the current one and the `keep` newest of the [`history`](Store::history).
+    ///
+    /// The current one is the newest, and is kept anyway. Generations that were rolled back, or never became current, are
+    /// not in the history and are removed. A generation that someone reads is
     /// skipped and reported. Incomplete ones do not count; they are removed if they are older than the current one.
     /// One that cannot be removed is reported with the error ([`GcReport::failed`]), and the others are removed all the
     /// same: one that holds anything that no generation has, or where leases cannot be locked. Remove it by hand.
@@ -250,12 +305,12 @@ impl StoreWriter {
         gc::gc(&self.path, keep)
     }
 
-    /// The newest complete generation before the current one.
+    /// The newest complete generation before the current one in the history.
     fn previous(&self) -> Result<GenerationId> {
         let current = current::read(&self.path)?.ok_or_else(|| no_current(&self.path))?;
-        let before = generations(&self.path)?.into_iter().rev().filter(|id| *id < current);
+        let before = history::read(&self.path)?.into_iter().rev().filter(|id| *id != current);
         before.into_iter().find(|id| is_complete(&self.path, *id)).ok_or_else(|| {
-            let message = format!("expected a complete generation before {current} to roll back to, found none");
+            let message = format!("expected a complete generation that was current before {current}, found none");
             Error::invalid_input(message).at_path(&self.path)
         })
     }

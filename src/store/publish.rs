@@ -22,7 +22,7 @@ use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
 use crate::store::names::LEASE;
-use crate::store::{current, fs, generations, scratch};
+use crate::store::{current, fs, generations, history, scratch};
 
 /// The lock of a store, shared by its writer and the generations in the making.
 #[derive(Clone, Debug)]
@@ -134,6 +134,7 @@ impl Drop for PendingGeneration {
 pub(super) fn check_room(store: &Path, lock: &SharedLock) -> Result<()> {
     current::read(store)?;
     next_id(store, &*lock.turn()?)?;
+    history::check(store)?;
     scratch::check_native(&store.join(scratch::TEMPORARY_LINK))
 }
 
@@ -152,6 +153,7 @@ pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result
 }
 
 fn make_current(store: &Path, id: GenerationId) -> Result<()> {
+    history::append(store, id)?;
     fs::fsync_dir(store)?; // `current` must not survive a crash that takes what it names
     current::swap(store, id)
 }

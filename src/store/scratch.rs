@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::store::contents::{self, is_lowercase_hex};
 use crate::store::generation_id::GenerationId;
+use crate::store::lines::{LINE, MAX_HISTORY, has_lines_only};
 use crate::store::{fs, lock_file};
 
 const GENERATION_PREFIX: &str = "tmp-gen-";
@@ -20,6 +21,9 @@ pub(super) const TEMPORARY_LINK: &str = "tmp-current";
 
 /// The next file `lock`.
 pub(super) const TEMPORARY_LOCK: &str = "tmp-lock";
+
+/// The next file `history`.
+pub(super) const TEMPORARY_HISTORY: &str = "tmp-history";
 
 /// In a temporary directory: the spills, or a link to them.
 const SPILL: &str = "spill";
@@ -38,6 +42,7 @@ enum Temporary<'a> {
     Doomed,
     Link,
     Lock,
+    History,
 }
 
 impl Temporary<'_> {
@@ -46,6 +51,7 @@ impl Temporary<'_> {
         match name {
             TEMPORARY_LINK => return Some(Temporary::Link),
             TEMPORARY_LOCK => return Some(Temporary::Lock),
+            TEMPORARY_HISTORY => return Some(Temporary::History),
             _ => {}
         }
         if let Some(doomed) = name.strip_prefix(DOOMED_PREFIX) {
@@ -60,10 +66,8 @@ impl Temporary<'_> {
             Temporary::Pending { process } => is_native_pending(path, process),
             Temporary::Doomed => fs::is_link(path) || contents::is_native_generation(path),
             Temporary::Link => is_native_link(path),
-            Temporary::Lock => {
-                let has_lines = || lock_file::has_lines_only(&fs::open_real_file(path)?, path);
-                fs::is_real_file(path) && has_lines().is_ok_and(|lines| lines)
-            }
+            Temporary::Lock => is_file_of_lines(path, lock_file::MAX_LEN),
+            Temporary::History => is_file_of_lines(path, (MAX_HISTORY * LINE) as u64),
         }
     }
 }
@@ -197,6 +201,11 @@ fn is_native_spill(spill: &Path, process: &str) -> bool {
     let Some(outer) = outer_spill(spill) else { return false };
     let of_process = || process_of(outer.file_name()?.to_str()?.strip_prefix(OUTER_SPILL_PREFIX)?);
     of_process() == Some(process) && (!fs::exists(&outer) || contents::is_native_spill(&outer))
+}
+
+fn is_file_of_lines(path: &Path, max_len: u64) -> bool {
+    let has_lines = || has_lines_only(&fs::open_real_file(path)?, path, max_len);
+    fs::is_real_file(path) && has_lines().is_ok_and(|lines| lines)
 }
 
 /// Whether it is a link to a generation; where there are no links, a file with its name, be it a torn one.

@@ -17,7 +17,7 @@ fn publishes_whole_read_only_generations_under_rising_numbers() {
         assert_eq!(version_of(&directory.path().join(id(number).to_string())), number);
     }
     assert_eq!(version_of(&directory.path().join("current")), 3);
-    assert_eq!(directory.names(), ["current", "gen-0000000001", "gen-0000000002", "gen-0000000003", "lock"]);
+    assert_eq!(directory.names(), ["current", "gen-0000000001", "gen-0000000002", "gen-0000000003", "history", "lock"]);
 }
 
 #[test]
@@ -175,13 +175,14 @@ fn rolls_back_to_the_newest_complete_one_or_to_any() {
     assert_eq!(store.current().unwrap(), Some(id(2)));
     assert_eq!(writer.rollback(Some(id(4))).unwrap(), id(4), "forward too");
     assert_eq!(writer.rollback(Some(id(1))).unwrap(), id(1));
+    assert_eq!([(); 2].map(|()| writer.rollback(None).unwrap()), [4, 2].map(id), "as they became current");
 
     let refused = |to| {
         let error = writer.rollback(to).unwrap_err();
-        assert_eq!((error.kind(), store.current().unwrap()), (ErrorKind::InvalidInput, Some(id(1))));
+        assert_eq!((error.kind(), store.current().unwrap()), (ErrorKind::InvalidInput, Some(id(2))));
         error.to_string()
     };
-    assert!(refused(None).contains("before gen-0000000001"));
+    assert!(refused(None).contains("before gen-0000000002"));
     assert!(refused(Some(id(3))).contains("gen-0000000003"));
     assert!(refused(Some(id(9))).contains("gen-0000000009"));
     assert_eq!(Sample::new(5).publish(&writer), id(5));
@@ -215,9 +216,9 @@ fn gc_keeps_the_newest_and_the_current() {
     assert_eq!(writer.gc(5).unwrap(), GcReport::default());
     assert_eq!(writer.gc(4).unwrap().removed, [id(1)]);
     writer.rollback(Some(id(2))).unwrap();
-    assert_eq!(writer.gc(2).unwrap().removed, [id(3)], "the current one is kept beside the newest");
-    assert_eq!(writer.gc(0).unwrap().removed, [id(4), id(5)]);
-    assert_eq!(directory.names(), ["current", "gen-0000000002", "lock"]);
+    assert_eq!(writer.gc(2).unwrap().removed, [id(3), id(4)], "the newest entries are 5 and 2");
+    assert_eq!(writer.gc(0).unwrap().removed, [id(5)]);
+    assert_eq!(directory.names(), ["current", "gen-0000000002", "history", "lock"]);
     assert_eq!(version_of(&directory.path().join("current")), 2);
 }
 
@@ -382,7 +383,11 @@ fn moves_to_another_file_system_by_copying() {
     writer.adopt_by_moving(built.path()).unwrap();
     assert_eq!(version_of(&directory.path().join("current")), 2);
     assert_eq!(version_of(built.path()), 2, "the source stays");
-    assert_eq!(directory.names(), ["current", "gen-0000000002", "lock"], "the number of the first attempt is lost");
+    assert_eq!(
+        directory.names(),
+        ["current", "gen-0000000002", "history", "lock"],
+        "the number of the first attempt is lost"
+    );
 }
 
 /// The text of a manifest is kept as it is: a later minor version may have said more.
@@ -536,7 +541,7 @@ fn a_new_store_is_removed_if_nothing_is_published() {
         Sample::new(1).publish(&store.writer().unwrap());
         assert_eq!(version_of(&path.join("current")), 1);
         drop(store.writer().unwrap());
-        assert_eq!(names(path), ["current", "gen-0000000001", "lock"]);
+        assert_eq!(names(path), ["current", "gen-0000000001", "history", "lock"]);
     }
     assert!(directory.path().join("on/the").exists(), "others may have begun to use it");
 }
@@ -705,7 +710,7 @@ fn rollback_replaces_a_copy_of_a_generation_and_nothing_else() {
     copy(2);
     assert_eq!(Store::open(directory.path()).unwrap().writer().unwrap().rollback(Some(id(1))).unwrap(), id(1));
     assert_eq!(version_of(&current), 1);
-    assert_eq!(directory.names(), ["current", "gen-0000000001", "gen-0000000002", "lock"]);
+    assert_eq!(directory.names(), ["current", "gen-0000000001", "gen-0000000002", "history", "lock"]);
     type Spoil = fn(&Path);
     let cases: [Spoil; 4] = [
         |current| fs::write(current.join("notes"), "mine").unwrap(),
@@ -757,4 +762,27 @@ fn flip(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     bytes[2] ^= 1;
     fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn discards_one_generation_that_is_not_current_and_not_read() {
+    let directory = TempDir::new();
+    let store = store_of(directory.path(), 3);
+    let writer = store.writer().unwrap();
+    writer.rollback(None).unwrap();
+    writer.discard(id(3)).unwrap();
+    assert_eq!(numbers(&store), [1, 2]);
+    let leased = LeasedGeneration::acquire_current(store.path()).unwrap();
+    writer.rollback(None).unwrap();
+    let refused = |number| writer.discard(id(number)).unwrap_err();
+    assert_eq!(refused(2).kind(), ErrorKind::Locked, "it is read");
+    assert!(refused(1).message().contains("roll back first"), "it is current");
+    assert!(refused(3).message().contains("found none"));
+    drop(leased);
+    fs::write(directory.path().join("gen-0000000002/notes"), "mine").unwrap();
+    assert_eq!(refused(2).kind(), ErrorKind::InvalidInput);
+    fs::remove_file(directory.path().join("gen-0000000002/notes")).unwrap();
+    writer.discard(id(2)).unwrap();
+    assert_eq!(Sample::new(4).publish(&writer), id(4), "numbers never repeat");
+    assert_eq!(store.history().unwrap(), [1, 4].map(id));
 }

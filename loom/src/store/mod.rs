@@ -13,6 +13,18 @@ pub(crate) mod lease;
 #[path = "../../../src/store/names.rs"]
 pub(crate) mod names;
 
+/// In this model no generation is rolled back: all count, by number.
+pub(crate) mod history {
+    use std::path::Path;
+
+    use crate::error::Result;
+    use crate::store::generation_id::GenerationId;
+
+    pub(crate) fn read(store: &Path) -> Result<Vec<GenerationId>> {
+        super::generations(store)
+    }
+}
+
 /// Of `store/scratch.rs`, what gc and a swap need; nothing foreign is in this store.
 pub(crate) mod scratch {
     use std::path::Path;

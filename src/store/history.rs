@@ -1,0 +1,198 @@
+//! `history`: the generations of a store in the order in which they became current.
+//!
+//! ```text
+//! gen-0000000001      oldest first, at most 1,000 lines
+//! gen-0000000002
+//! gen-0000000004
+//! ```
+//!
+//! A publication, and a rollback to a given generation, append a line before `current` changes, and remove the line that
+//! this generation had. A rollback to the entry before changes `current` alone. Lines after that of the current generation
+//! are void: they were rolled back, or a crash came before `current` was changed. The next append drops them.
+//!
+//! A store of an earlier version has no such file. Its history is taken to be its complete generations up to the current
+//! one, by number.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::storage::read_whole;
+use crate::store::generation_id::GenerationId;
+use crate::store::lines::{LINE, MAX_HISTORY, parse};
+use crate::store::names::HISTORY;
+use crate::store::{current, fs, generations, is_complete, scratch};
+
+/// The generations that were current, oldest first; the last is the current one. Some may have been removed since.
+///
+/// Errors: `Corrupt` if the file or `current` is damaged, `Io`.
+pub(crate) fn read(store: &Path) -> Result<Vec<GenerationId>> {
+    entries(store, current::read(store)?)
+}
+
+/// Appends a generation that is about to become current.
+///
+/// A crash before `current` names it leaves a void line. The caller syncs the directory.
+///
+/// Errors: `Corrupt` if the file is damaged; `Io`.
+pub(super) fn append(store: &Path, id: GenerationId) -> Result<()> {
+    let current = current::read(store).unwrap_or_default(); // a rollback may be on its way to repair it
+    let mut entries = entries(store, current)?;
+    entries.retain(|entry| *entry != id); // one line each, so that going back from entry to entry ends
+    entries.push(id);
+    let kept = entries.len().saturating_sub(MAX_HISTORY);
+    let lines: String = entries.iter().skip(kept).map(|id| format!("{id}\n")).collect();
+    let temporary = store.join(scratch::TEMPORARY_HISTORY);
+    scratch::remove_native(&temporary)?; // of an append that failed
+    fs::replace(&store.join(HISTORY), &temporary, lines.as_bytes())
+}
+
+/// Checks that a line could be appended.
+///
+/// Errors: `Corrupt` if the file is damaged; `InvalidInput` if there is something else in its temporary place.
+pub(super) fn check(store: &Path) -> Result<()> {
+    lines(store)?;
+    scratch::check_native(&store.join(scratch::TEMPORARY_HISTORY))
+}
+
+fn entries(store: &Path, current: Option<GenerationId>) -> Result<Vec<GenerationId>> {
+    let Some(mut entries) = lines(store)? else { return by_number(store, current) };
+    let Some(current) = current else { return Ok(entries) };
+    match entries.iter().position(|id| *id == current) {
+        Some(at) => entries.truncate(at + 1),
+        None => entries.push(current), // by an earlier version, which knows of no history
+    }
+    Ok(entries)
+}
+
+/// What the file says; `None` if there is none.
+fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
+    let path = store.join(HISTORY);
+    if !fs::exists(&path) {
+        return Ok(None);
+    }
+    let damaged = |found: &str| {
+        let message = format!(
+            "expected a file with the name of a generation in each of up to {MAX_HISTORY} lines, found {found}: \
+             move it away, then the numbers of the generations decide"
+        );
+        Error::corrupt(message).at_path(&path)
+    };
+    if !fs::is_real_file(&path) {
+        return Err(damaged("something else than a regular file"));
+    }
+    let bytes = read_whole(&path, (MAX_HISTORY * LINE) as u64)?;
+    let lines = bytes.chunks(LINE).enumerate();
+    let parsed = lines.map(|(at, line)| parse(line).ok_or_else(|| damaged(&format!("another line {}", at + 1))));
+    parsed.collect::<Result<_>>().map(Some)
+}
+
+fn by_number(store: &Path, current: Option<GenerationId>) -> Result<Vec<GenerationId>> {
+    let mut entries = generations(store)?;
+    entries.retain(|id| Some(*id) == current || current.is_none_or(|current| *id < current) && is_complete(store, *id));
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{read_to_string, write};
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::store::testing::{Sample, TempDir, id, store_of};
+
+    fn numbers(store: &Path) -> Vec<u64> {
+        read(store).unwrap().into_iter().map(GenerationId::get).collect()
+    }
+
+    /// Publish 1, 2, 3 (bad), roll back to 2, publish 4 (bad): before 4 there was 2.
+    #[test]
+    fn what_was_rolled_back_is_not_rolled_back_to() {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 3);
+        let writer = store.writer().unwrap();
+        assert_eq!(numbers(store.path()), [1, 2, 3]);
+        assert_eq!(writer.rollback(None).unwrap(), id(2));
+        assert_eq!(numbers(store.path()), [1, 2]);
+        assert_eq!(read_to_string(directory.path().join("history")).unwrap().lines().count(), 3, "as it was");
+        assert_eq!(Sample::new(4).publish(&writer), id(4));
+        assert_eq!(numbers(store.path()), [1, 2, 4]);
+        assert_eq!(writer.rollback(None).unwrap(), id(2));
+        assert_eq!(writer.rollback(None).unwrap(), id(1));
+        assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(writer.rollback(Some(id(4))).unwrap(), id(4), "forward");
+        assert_eq!(numbers(store.path()), [1, 4]);
+    }
+
+    #[test]
+    fn a_rollback_to_a_given_one_is_an_entry() {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 3);
+        let writer = store.writer().unwrap();
+        writer.rollback(Some(id(1))).unwrap();
+        assert_eq!(numbers(store.path()), [2, 3, 1]);
+        assert_eq!(writer.rollback(None).unwrap(), id(3));
+        writer.rollback(Some(id(3))).unwrap();
+        assert_eq!(numbers(store.path()), [2, 3], "it is current already");
+    }
+
+    /// gc keeps what may be rolled back to, and not what was rolled back.
+    #[test]
+    fn gc_keeps_the_newest_entries() {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 3);
+        let writer = store.writer().unwrap();
+        writer.rollback(None).unwrap();
+        assert_eq!(Sample::new(4).publish(&writer), id(4));
+        assert_eq!(writer.gc(2).unwrap().removed, [id(1), id(3)], "2 and 4 are the newest that count");
+        assert_eq!(writer.rollback(None).unwrap(), id(2));
+        assert_eq!(writer.gc(0).unwrap().removed, [id(4)]);
+        assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::InvalidInput, "1 was removed");
+    }
+
+    /// As a store of an earlier version is, and as one is that an earlier version has published into.
+    #[test]
+    fn without_the_file_numbers_decide() {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 4);
+        let writer = store.writer().unwrap();
+        let history = directory.path().join("history");
+        writer.rollback(Some(id(3))).unwrap();
+        std::fs::remove_file(&history).unwrap();
+        assert_eq!(numbers(store.path()), [1, 2, 3]);
+        assert_eq!(writer.rollback(None).unwrap(), id(2));
+        assert!(!history.exists());
+        assert_eq!(Sample::new(5).publish(&writer), id(5));
+        assert_eq!(numbers(store.path()), [1, 2, 5]);
+        write(&history, "gen-0000000001\n").unwrap();
+        assert_eq!(numbers(store.path()), [1, 5]);
+    }
+
+    #[test]
+    fn another_file_is_an_error_that_says_what_to_do() {
+        for text in ["notes", "gen-0000000001", "gen-1\n", "gen-0000000001\r\n", "gen-0000000001\n\n", "\0"] {
+            let directory = TempDir::new();
+            let store = store_of(directory.path(), 2);
+            let history = directory.path().join("history");
+            write(&history, text).unwrap();
+            let writer = store.writer().unwrap();
+            for error in [read(store.path()).unwrap_err(), writer.begin(None).unwrap_err(), writer.gc(1).unwrap_err()] {
+                assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&*history)), "{text:?}");
+                assert!(error.message().contains("move it away"));
+            }
+            assert_eq!(read_to_string(&history).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn has_a_bounded_length() {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 2);
+        let history = directory.path().join("history");
+        let lines: String = (3..1002).chain([2]).map(|number| format!("{}\n", id(number))).collect();
+        write(&history, lines).unwrap();
+        store.writer().unwrap().rollback(Some(id(1))).unwrap();
+        assert_eq!(numbers(store.path()), (4..1002).chain([2, 1]).collect::<Vec<_>>());
+        write(&history, "gen-0000000001\n".repeat(1001)).unwrap();
+        assert_eq!(read(store.path()).unwrap_err().kind(), ErrorKind::TooLarge);
+    }
+}
