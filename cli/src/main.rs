@@ -11,6 +11,7 @@ mod context;
 mod database;
 mod exit;
 mod failure;
+mod generation;
 mod histogram;
 mod input;
 mod interrupt;

@@ -43,12 +43,24 @@ fn rollback_goes_back_and_forward() {
     assert_eq!(run.text(), "");
     sharddb(["rollback", &store, "gen-0000000001"]).expect(0);
     assert_eq!(current(&store), "1");
-    sharddb(["rollback", &store]).expect_error(2, &["gen-0000000001"]);
+    sharddb(["rollback", &store]).expect_error(0, &["gen-0000000002 is current"]);
+    sharddb(["rollback", &store]).expect_error(2, &["before gen-0000000002"]);
     sharddb(["rollback", &store, "3"]).expect(0);
     assert_eq!(current(&store), "3");
     sharddb(["rollback", &store, "4"]).expect_error(2, &["gen-0000000004"]);
     sharddb(["rollback", &store, "newest"]).expect(2);
     assert_eq!(current(&store), "3");
+}
+
+#[test]
+fn a_bad_generation_is_discarded() {
+    let place = Place::new();
+    let store = store_of(&place, 3);
+    sharddb(["discard", &store, "3"]).expect_error(2, &["gen-0000000003", "roll back first"]);
+    sharddb(["rollback", &store]).expect(0);
+    sharddb(["discard", &store, "3"]).expect_error(0, &["removed gen-0000000003"]);
+    assert_eq!(sharddb(["generations", &store]).expect(0).text(), "gen-0000000001\ngen-0000000002  current\n");
+    sharddb(["discard", &store, "gen-0000000003"]).expect_error(2, &["found none"]);
 }
 
 #[test]

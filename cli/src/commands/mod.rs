@@ -5,6 +5,7 @@ mod build;
 mod completions;
 mod contains;
 mod convert;
+mod discard;
 mod export;
 mod gc;
 mod generations;
@@ -75,6 +76,7 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Publish(publish::Args),
     Rollback(rollback::Args),
+    Discard(discard::Args),
     Salvage(salvage::Args),
     Generations(generations::Args),
     Gc(gc::Args),
@@ -100,6 +102,7 @@ impl Command {
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
             Command::Rollback(args) => args.run(context),
+            Command::Discard(args) => args.run(context),
             Command::Salvage(args) => args.run(context),
             Command::Generations(args) => args.run(),
             Command::Gc(args) => args.run(context),

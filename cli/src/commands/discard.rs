@@ -1,0 +1,35 @@
+//! `discard`: removes one generation.
+
+use std::path::PathBuf;
+
+use sharddb::GenerationId;
+
+use crate::commands::open_store;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Result;
+use crate::generation::parse_generation;
+
+/// Remove one generation that is not current
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  sharddb rollback numbers
+  sharddb discard numbers gen-0000000003         the bad one that was rolled back
+
+A generation that somebody reads is not removed (exit code 4).")]
+pub(crate) struct Args {
+    /// The store
+    store: PathBuf,
+    /// gen-0000000003, or just 3
+    #[arg(value_parser = parse_generation)]
+    generation: GenerationId,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        open_store(&self.store)?.writer()?.discard(self.generation)?;
+        context.say(format_args!("removed {}", self.generation));
+        Ok(Exit::Done)
+    }
+}
