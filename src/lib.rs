@@ -253,7 +253,7 @@ mod tests;
 mod verify;
 
 pub use build::{
-    BuildOptions, BuildPhase, BuildProgress, BulkLoader, OnDuplicate, Published, ShardSummary, ShardWriter,
+    BuildOptions, BuildPhase, BuildProgress, BulkLoader, Candidate, OnDuplicate, Published, ShardSummary, ShardWriter,
 };
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use format::hash::HashFunction;

@@ -18,6 +18,7 @@
 
 mod arena;
 mod batch;
+mod candidate;
 mod large;
 mod memory_pairs;
 mod merge;
@@ -37,6 +38,7 @@ mod workers;
 use std::io::Read;
 use std::path::Path;
 
+pub use candidate::{Candidate, Published};
 pub use options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
 pub use shard_body::ShardSummary;
 pub use shard_writer::ShardWriter;
@@ -58,7 +60,7 @@ use crate::format::layout::Layout;
 use crate::format::manifest::{Manifest, ShardRecord};
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::plan::PlanOptions;
-use crate::store::{GenerationId, PendingGeneration, Store};
+use crate::store::{PendingGeneration, Store};
 
 /// A batch of more gains nothing, but for its number; small ones keep all threads busy.
 const MAX_BATCH: usize = 64 << 20;
@@ -180,26 +182,6 @@ impl Budget {
     fn run(&self) -> usize {
         self.batches / 4
     }
-}
-
-/// What a build has published.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Published {
-    /// The generation, which is current now.
-    pub generation: GenerationId,
-    /// The specification, given or planned.
-    pub spec: ShardingSpec,
-    /// The number of keys.
-    pub keys: u64,
-    /// The stored bytes of all values.
-    pub value_bytes: u64,
-    /// The bytes of all shard files.
-    pub file_bytes: u64,
-    /// The number of shard files.
-    pub shards: u64,
-    /// Pairs that were left out because their key came again.
-    pub dropped: u64,
 }
 
 impl BulkLoader {
@@ -399,7 +381,17 @@ impl BulkLoader {
     /// An empty loader publishes an empty generation.
     ///
     /// Errors: those of [`insert`](BulkLoader::insert) and of publishing; nothing is published then.
-    pub fn finish(mut self) -> Result<Published> {
+    pub fn finish(self) -> Result<Published> {
+        self.finish_unpublished()?.publish()
+    }
+
+    /// Sorts, writes and syncs, and returns the generation before it is published: to open it, verify it, and then
+    /// [`publish`](Candidate::publish) it or drop it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](BulkLoader::insert); nothing is left behind then.
+    pub fn finish_unpublished(mut self) -> Result<Candidate> {
         if self.failed {
             let message = "expected all insertions to have succeeded, found that one failed: begin the build again";
             return Err(Error::invalid_input(message));
@@ -415,7 +407,7 @@ impl BulkLoader {
             false => self.write_from_runs(spec, large.as_ref()),
         }?;
         self.dropped += written.dropped;
-        self.publish(spec, &written.shards)
+        self.complete(spec, &written.shards)
     }
 
     fn write_from_memory(&mut self, spec: ShardingSpec, large: Option<&LargeBytes>) -> Result<Written> {
@@ -546,7 +538,7 @@ impl BulkLoader {
         job.write(pairs)
     }
 
-    fn publish(self, spec: ShardingSpec, summaries: &[ShardSummary]) -> Result<Published> {
+    fn complete(self, spec: ShardingSpec, summaries: &[ShardSummary]) -> Result<Candidate> {
         self.options.progress.begin(BuildPhase::Publish, 0);
         let layout = self.layout();
         let info = Info::compose(self.options.info.as_deref(), &spec, &layout)?;
@@ -561,16 +553,8 @@ impl BulkLoader {
             auxiliary: table.into_iter().collect(),
             shards: summaries.iter().map(shard_record).collect(),
         };
-        let generation = self.pending.publish(info.as_bytes(), &manifest)?;
-        Ok(Published {
-            generation,
-            spec,
-            keys: manifest.keys,
-            value_bytes: manifest.value_bytes,
-            file_bytes: sum(|shard| shard.bytes),
-            shards: summaries.len() as u64,
-            dropped: self.dropped,
-        })
+        let generation = self.pending.complete(info.as_bytes(), &manifest)?;
+        Ok(Candidate::new(generation, &manifest, self.dropped))
     }
 
     fn layout(&self) -> Layout {

@@ -14,7 +14,7 @@ use crate::store::contents;
 use crate::store::fs::{self, Checksum};
 use crate::store::generation_id::GenerationId;
 use crate::store::names::{CURRENT, LEASE, LOCK};
-use crate::store::publish::{self, PendingGeneration, SharedLock};
+use crate::store::publish::{self, CompleteGeneration, PendingGeneration, SharedLock};
 
 const SHARD_EXTENSION: &str = ".shard";
 
@@ -48,8 +48,8 @@ impl Foreign {
         Ok(foreign)
     }
 
-    /// Publishes a copy.
-    pub(super) fn publish_copy(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
+    /// A complete copy in the store, not published.
+    pub(super) fn copy(&self, store: &Path, lock: &SharedLock) -> Result<CompleteGeneration> {
         let pending = PendingGeneration::begin(store, lock, None)?;
         for shard in &self.manifest.shards {
             let path = self.path_of(shard);
@@ -60,7 +60,11 @@ impl Foreign {
             let path = self.directory.join(&file.name);
             check_auxiliary(file, fs::copy_new(&path, &pending.path().join(&file.name), &self.cancel)?, &path)?;
         }
-        pending.publish_text(&self.info, &self.manifest, &self.manifest_text)
+        pending.complete_with(&self.info, &self.manifest, &self.manifest_text)
+    }
+
+    pub(super) fn into_manifest(self) -> Manifest {
+        self.manifest
     }
 
     /// Publishes the directory itself: it becomes the generation by one rename, so that a crash leaves it whole in
@@ -80,12 +84,12 @@ impl Foreign {
         self.complete()?;
         let published = publish::install(store, &mut *lock.turn()?, &self.directory); // and unlocked again
         match published {
-            Err(error) if fs::crosses_devices(&error) => self.publish_copy(store, lock),
+            Err(error) if fs::crosses_devices(&error) => self.copy(store, lock)?.publish(),
             published => published,
         }
     }
 
-    /// What [`PendingGeneration::publish`] does with files that are not known to be synced.
+    /// What [`PendingGeneration::complete`] does with files that are not known to be synced.
     ///
     /// The lease is a new file in any case: one that is a hard link would be shared with another generation.
     fn complete(&self) -> Result<()> {

@@ -98,5 +98,5 @@ fn publish(writer: &StoreWriter, temp_root: &Path) {
     let pending = writer.begin(Some(temp_root)).unwrap();
     sample.write_shards(pending.path());
     std::fs::write(pending.spill_dir().join("00000001.run"), "x").unwrap();
-    pending.publish(&sample.info, &sample.manifest).unwrap();
+    crate::store::testing::publish(pending, &sample.info, &sample.manifest).unwrap();
 }

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::manifest;
+use crate::format::manifest::{self, Manifest};
 
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::current::read as read_current;
@@ -51,7 +51,7 @@ pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration};
 pub(crate) use self::names::LEASE;
-pub(crate) use self::publish::PendingGeneration;
+pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
 
 use self::adopt::Foreign;
 use self::lock::Lock;
@@ -220,7 +220,14 @@ impl StoreWriter {
     /// Errors: `InvalidInput` if it has no manifest; `Corrupt` if the manifest, `info` and the shard files do not fit
     /// in any checksum, length or name; `Unsupported` if it is of a later version; `Cancelled`.
     pub fn adopt(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
-        Foreign::open(directory.as_ref(), self.cancel.clone())?.publish_copy(&self.path, &self.lock)
+        self.copy(directory.as_ref())?.1.publish()
+    }
+
+    /// A complete copy of a generation that was built elsewhere, with its manifest.
+    pub(crate) fn copy(&self, directory: &Path) -> Result<(Manifest, CompleteGeneration)> {
+        let foreign = Foreign::open(directory, self.cancel.clone())?;
+        let copy = foreign.copy(&self.path, &self.lock)?;
+        Ok((foreign.into_manifest(), copy))
     }
 
     /// Publishes a generation that was built elsewhere by moving its directory into the store.

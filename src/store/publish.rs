@@ -57,7 +57,7 @@ impl SharedLock {
 
 /// A generation in the making: a temporary directory that becomes a generation or is removed.
 ///
-/// Holds the lock of the store. Dropped without [`publish`](Self::publish), everything of it is removed, unless it is
+/// Holds the lock of the store. Dropped before it is published, everything of it is removed, unless it is
 /// the copy of a forked child.
 #[derive(Debug)]
 pub(crate) struct PendingGeneration {
@@ -87,19 +87,18 @@ impl PendingGeneration {
         &self.spill_dir
     }
 
-    /// Publishes the generation under the next number and makes it current.
+    /// Completes the generation: adds `info`, `lease` and the manifest, and syncs the directory.
     ///
     /// The caller vouches for the shard files that the manifest lists: written, synced, with those checksums. Their
     /// names and lengths are checked, their bytes are not read again.
     ///
-    /// Errors: `Corrupt` if the files are not those of the manifest, `Io`. After an error nothing is published and
-    /// `current` names what it named before; on a disk that fails for good, that or the new generation, whole.
-    pub(crate) fn publish(self, info: &[u8], manifest: &Manifest) -> Result<GenerationId> {
-        self.publish_text(info, manifest, manifest.to_json().as_bytes())
+    /// Errors: `Corrupt` if the files are not those of the manifest, `Io`.
+    pub(crate) fn complete(self, info: &[u8], manifest: &Manifest) -> Result<CompleteGeneration> {
+        self.complete_with(info, manifest, manifest.to_json().as_bytes())
     }
 
-    /// The same with the text of the manifest as given.
-    pub(super) fn publish_text(self, info: &[u8], manifest: &Manifest, text: &[u8]) -> Result<GenerationId> {
+    /// Like [`complete`](Self::complete), with the text of the manifest.
+    pub(super) fn complete_with(self, info: &[u8], manifest: &Manifest, text: &[u8]) -> Result<CompleteGeneration> {
         drop(self.lock.turn()?); // a forked child changes nothing
         scratch::remove_spill(&self.path)?;
         manifest.check_info(info)?;
@@ -115,7 +114,28 @@ impl PendingGeneration {
         }
         fs::write_new(&self.path.join(manifest::FILE_NAME), text)?;
         fs::fsync_dir(&self.path)?;
-        install(&self.store, &mut *self.lock.turn()?, &self.path)
+        Ok(CompleteGeneration(self))
+    }
+}
+
+/// A generation in the making that is complete and can be opened in its temporary directory.
+///
+/// Dropped without [`publish`](Self::publish), it is removed.
+#[derive(Debug)]
+pub(crate) struct CompleteGeneration(PendingGeneration);
+
+impl CompleteGeneration {
+    /// The temporary directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Publishes the generation under the next number and makes it current.
+    ///
+    /// Errors: `Io`. After an error nothing is published and `current` names what it named before; on a disk that fails
+    /// for good, that or the new generation, whole.
+    pub(crate) fn publish(self) -> Result<GenerationId> {
+        install(&self.0.store, &mut *self.0.lock.turn()?, &self.0.path)
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::error::Result;
 use crate::format::hash::HashFunction;
 use crate::format::layout::Layout;
 use crate::format::manifest::{Manifest, ShardRecord};
@@ -103,8 +104,12 @@ impl Sample {
     }
 
     pub(super) fn publish(&self, writer: &StoreWriter) -> GenerationId {
-        self.begin(writer).publish(&self.info, &self.manifest).unwrap()
+        publish(self.begin(writer), &self.info, &self.manifest).unwrap()
     }
+}
+
+pub(super) fn publish(pending: PendingGeneration, info: &[u8], manifest: &Manifest) -> Result<GenerationId> {
+    pending.complete(info, manifest)?.publish()
 }
 
 /// The version of the sample in a directory; panics unless it is whole to the byte.

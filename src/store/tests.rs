@@ -42,7 +42,7 @@ fn spills_are_gone_when_published_and_all_is_when_dropped() {
         sample.write_shards(pending.path());
         fs::write(pending.spill_dir().join("00000001.run"), "x").unwrap();
         let spill_dir = pending.spill_dir().to_path_buf();
-        let id = pending.publish(&sample.info, &sample.manifest).unwrap();
+        let id = publish(pending, &sample.info, &sample.manifest).unwrap();
         assert_eq!(version_of(&directory.path().join(id.to_string())), 2);
         assert!(!spill_dir.exists());
     }
@@ -75,10 +75,10 @@ fn refuses_to_publish_what_the_manifest_does_not_say() {
     for (named, damage) in cases {
         let pending = sample.begin(&writer);
         damage(pending.path());
-        let error = pending.publish(&sample.info, &sample.manifest).unwrap_err();
+        let error = publish(pending, &sample.info, &sample.manifest).unwrap_err();
         assert!(error.path().unwrap().ends_with(named), "{error}");
     }
-    let error = sample.begin(&writer).publish(b"{}", &sample.manifest).unwrap_err();
+    let error = publish(sample.begin(&writer), b"{}", &sample.manifest).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert_eq!((directory.names(), store.current().unwrap()), (before, Some(id(1))));
 }
@@ -746,14 +746,14 @@ fn a_forked_child_removes_nothing() {
         // SAFETY: the child drops a value and ends by _exit; the parent waits for it.
         let (pid, mut status) = (unsafe { libc::fork() }, 0);
         if pid == 0 {
-            let refused = pending.take().unwrap().publish(&sample.info, &sample.manifest).is_err();
+            let refused = publish(pending.take().unwrap(), &sample.info, &sample.manifest).is_err();
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(i32::from(!refused)) };
         }
         // SAFETY: as above.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert_eq!((status, spill.exists()), (0, true));
-        let id = pending.take().unwrap().publish(&sample.info, &sample.manifest).unwrap();
+        let id = publish(pending.take().unwrap(), &sample.info, &sample.manifest).unwrap();
         assert_eq!(version_of(&directory.path().join(id.to_string())), 2);
     }
 }
