@@ -50,7 +50,8 @@ fn what_was_opened_before_publishing_is_read_after_it() {
         let candidate = candidate(&store, 3);
         let db = open(storage, &candidate);
         let published = candidate.publish().unwrap();
-        generation::check(&db.snapshot(), 3);
+        generation::check_batch(&db.snapshot(), 3);
+        generation::check_iteration(&db.snapshot(), 3);
         let writer = Store::open(store.path()).unwrap().writer().unwrap();
         assert!(writer.gc(0).unwrap().removed.is_empty(), "{} is current", published.generation);
     }
