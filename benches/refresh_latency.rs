@@ -94,7 +94,7 @@ fn build(store: &Path, keys: u64) -> Result<[GenerationId; 2]> {
         let mut value = [0x5a; VALUE_BYTES];
         for key in 0..keys {
             value[..8].copy_from_slice(&key.to_le_bytes());
-            loader.insert(key, &value)?;
+            loader.insert(key, value)?;
         }
         loader.finish().map(|published| published.generation)
     };

@@ -51,8 +51,10 @@ pub struct ErrorLocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system said no: not found, no permission, no space.
+    /// An operating system call failed: no permission, no space, a file that is missing. See [`Error::io_kind`].
     Io,
+    /// There is no database at the path: nothing, something else, or a store without a published generation.
+    NotFound,
     /// A file breaks a rule of the format, or a checksum does not match.
     Corrupt,
     /// Decoding would pass a cap of [`OpenOptions`](crate::OpenOptions).
@@ -82,6 +84,7 @@ impl ErrorKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Io => "io",
+            Self::NotFound => "not-found",
             Self::Corrupt => "corrupt",
             Self::TooLarge => "too-large",
             Self::InvalidSpec => "invalid-spec",
@@ -124,7 +127,18 @@ impl Error {
         self.0.location
     }
 
-    /// The message without the place.
+    /// The kind of the operating system's error, if one is the cause.
+    ///
+    /// ```
+    /// let error = sharddb::ShardDb::open_pread("no-such-directory").unwrap_err();
+    /// assert_eq!(error.kind(), sharddb::ErrorKind::NotFound);
+    /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
+    /// ```
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        self.0.source.as_ref().map(io::Error::kind)
+    }
+
+    /// The message without the place and without the operating system's error.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -166,7 +180,7 @@ impl Error {
     #[cold]
     pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Error {
         let mut error = Error::new(ErrorKind::Io, format!("cannot {what}"));
-        error.0.path = Some(path.to_path_buf());
+        error.0.path = (!path.as_os_str().is_empty()).then(|| path.to_path_buf());
         error.0.source = Some(source);
         error
     }
@@ -245,8 +259,24 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {
+    /// What caused the operating system's error, which is part of the message already.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|source| source as _)
+        self.0.source.as_ref()?.source()
+    }
+}
+
+impl From<Error> for io::Error {
+    /// An I/O error of the matching kind that holds this error.
+    fn from(error: Error) -> io::Error {
+        let kind = error.io_kind().unwrap_or(match error.kind() {
+            ErrorKind::NotFound | ErrorKind::GenerationGone => io::ErrorKind::NotFound,
+            ErrorKind::Corrupt | ErrorKind::InvalidSpec => io::ErrorKind::InvalidData,
+            ErrorKind::InvalidInput | ErrorKind::DuplicateKey | ErrorKind::OutOfOrder => io::ErrorKind::InvalidInput,
+            ErrorKind::Unsupported => io::ErrorKind::Unsupported,
+            ErrorKind::Locked => io::ErrorKind::WouldBlock,
+            ErrorKind::Io | ErrorKind::TooLarge | ErrorKind::Cancelled | ErrorKind::Internal => io::ErrorKind::Other,
+        });
+        io::Error::new(kind, error)
     }
 }
 
@@ -258,6 +288,18 @@ mod tests {
     fn is_one_pointer_wide() {
         assert_eq!(size_of::<Error>(), size_of::<usize>());
         assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn a_chain_names_the_cause_once_and_no_empty_file() {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let error = Error::io("open", Path::new("db/info"), missing());
+        assert_eq!(error.to_string(), format!("cannot open: {} (file db/info)", missing()));
+        assert!(std::error::Error::source(&error).is_none());
+        assert_eq!(error.io_kind(), Some(io::ErrorKind::NotFound));
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
+        let error = Error::io("read", Path::new(""), missing()).at_path(Path::new("db/1c.shard"));
+        assert_eq!(error.to_string(), format!("cannot read: {} (file db/1c.shard)", missing()));
     }
 
     #[test]

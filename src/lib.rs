@@ -265,9 +265,9 @@ pub use plan::{HttpGet, KeyStats, LocalGet, Plan, PlanOptions, Prediction, Profi
 pub use read::database::{Reader, ShardDb};
 pub use read::options::OpenOptions;
 pub use read::owned_value::OwnedValue;
-pub use read::shard::{CacheStats, Entry, Shard, ShardEntries, Value, ValueLocation, VerifyReads};
+pub use read::shard::{CacheStats, Entry, Shard, ShardEntries, ShardKeys, Value, ValueLocation, VerifyReads};
 pub use read::snapshot::{LeaseState, Snapshot, Stats};
-pub use read::walk::{Iter, Range, RangeEntry, Shards};
+pub use read::walk::{Iter, Keys, Range, RangeEntry, Shards};
 pub use read::warm::Warming;
 pub use salvage::{Salvage, SalvageReport};
 pub use storage::Access;

@@ -23,7 +23,7 @@ fn build(store: &Path, encoding: Encoding) {
     let mut loader = options.data_encoding(encoding).minishard_index_encoding(encoding).create(store).unwrap();
     for key in 0..5000_u64 {
         let len = if key % 50 == 0 { 20_000 } else { key % 200 };
-        loader.insert(key * 3, &key.to_le_bytes().repeat(usize::try_from(len).unwrap() / 8)).unwrap();
+        loader.insert(key * 3, key.to_le_bytes().repeat(usize::try_from(len).unwrap() / 8)).unwrap();
     }
     loader.finish().unwrap();
 }

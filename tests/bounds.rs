@@ -374,7 +374,7 @@ fn a_minishard_table_that_is_no_file_changes_no_answer() {
     let store = Scratch::new();
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 9, 0).unwrap();
     let mut loader = BulkLoader::options().spec(spec).create(store.path()).unwrap();
-    (0..600).for_each(|key| loader.insert(key, &key.to_le_bytes()).unwrap());
+    (0..600).for_each(|key| loader.insert(key, key.to_le_bytes()).unwrap());
     let generation = store.path().join(loader.finish().unwrap().generation.to_string());
     for (what, make) in NO_FILES {
         let bare = in_short_place(|path| copy(&generation, path));
@@ -480,7 +480,7 @@ fn build(store: &Path, shards: u64) -> std::path::PathBuf {
     let bits = u8::try_from(shards.next_power_of_two().ilog2()).unwrap();
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, bits).unwrap();
     let mut loader = BulkLoader::options().spec(spec).create(store).unwrap();
-    (0..shards.max(2)).for_each(|key| loader.insert(key, &key.to_le_bytes()).unwrap());
+    (0..shards.max(2)).for_each(|key| loader.insert(key, key.to_le_bytes()).unwrap());
     store.join(loader.finish().unwrap().generation.to_string())
 }
 

@@ -256,10 +256,10 @@ fn large_duplicates_are_resolved_by_insertion_order() {
                     }
                     let mut loader = options.create(directory.path()).unwrap();
                     for (key, round) in insertions() {
-                        loader.insert(key, &value(key, round, large_rounds[round])).unwrap();
+                        loader.insert(key, value(key, round, large_rounds[round])).unwrap();
                         // enough between the rounds that batches are spilled
                         let fill = |n: u64| 1000 + n + 10 * (key + KEYS * round as u64);
-                        (0..2).for_each(|n| loader.insert(fill(n), &vec![1; 900_000]).unwrap());
+                        (0..2).for_each(|n| loader.insert(fill(n), vec![1; 900_000]).unwrap());
                     }
                     let published = loader.finish().unwrap();
                     assert_eq!(published.dropped, 2 * KEYS);

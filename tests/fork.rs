@@ -154,7 +154,7 @@ fn a_child_that_drops_its_loader_leaves_the_build_to_the_parent() {
     let keys = 0..40; // more than the memory holds, and one larger than a batch
     let mut loader = Some(options.create(directory.path()).unwrap());
     for key in keys.clone() {
-        loader.as_mut().unwrap().insert(key, &value(key)).unwrap();
+        loader.as_mut().unwrap().insert(key, value(key)).unwrap();
     }
     let dropped = forked(|| {
         drop(loader.take());

@@ -161,7 +161,10 @@ fn spec(hash: HashFunction, preshift_bits: u8, minishard_bits: u8, shard_bits: u
 }
 
 fn layout(checks: bool, prefixes: bool, alignment: u64) -> Layout {
-    Layout { checks, prefixes, value_alignment: ValueAlignment::new(alignment).unwrap() }
+    let mut layout = Layout::default();
+    (layout.checks, layout.prefixes) = (checks, prefixes);
+    layout.value_alignment = ValueAlignment::new(alignment).unwrap();
+    layout
 }
 
 fn options(spec: ShardingSpec, layout: Layout) -> BuildOptions {

@@ -86,7 +86,7 @@ fn sets_of_ours() -> Vec<(Scratch, String)> {
                 let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
                 let scratch = Scratch::new();
                 let mut loader = BulkLoader::options().spec(spec).create(scratch.path()).unwrap();
-                (0..2000).for_each(|key| loader.insert(key, &value_of(key)).unwrap());
+                (0..2000).for_each(|key| loader.insert(key, value_of(key)).unwrap());
                 loader.finish().unwrap();
                 sets.push((scratch, spec.to_string()));
             }

@@ -39,7 +39,7 @@ pub(crate) fn expected_sum(keys: &[u64]) -> u64 {
 pub(crate) fn load(store: &Path, keys: &[u64]) -> Result<()> {
     let mut loader = BulkLoader::create_default(store)?;
     for key in keys {
-        loader.insert(*key, &value(*key))?;
+        loader.insert(*key, value(*key))?;
     }
     loader.finish().map(drop)
 }

@@ -232,6 +232,7 @@ impl Opening {
     fn open_database(&self, path: &Path) -> Result<Snapshot> {
         path.metadata().map_err(|error| Failure::io("open", path, error))?;
         let mut options = OpenOptions::new();
+        options.check_shards(false); // the verbs name what cannot be read, and read the rest
         options.verify_reads(self.verify_reads.into()).max_value_bytes(self.max_value.0);
         if let Some(argument) = &self.sharding {
             options.spec(sharding::read(argument)?);

@@ -106,7 +106,7 @@ impl Failure {
 pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
     match kind {
         ErrorKind::InvalidInput => Exit::Usage,
-        ErrorKind::Io | ErrorKind::Locked | ErrorKind::GenerationGone => Exit::Io,
+        ErrorKind::Io | ErrorKind::NotFound | ErrorKind::Locked | ErrorKind::GenerationGone => Exit::Io,
         ErrorKind::Cancelled => Exit::Interrupted,
         ErrorKind::Internal => Exit::Internal,
         // Corrupt, TooLarge, InvalidSpec, Unsupported, DuplicateKey, OutOfOrder, and kinds of later versions
@@ -182,6 +182,7 @@ mod tests {
     fn every_kind_of_the_library_has_its_exit_code() {
         let cases = [
             (ErrorKind::Io, 4),
+            (ErrorKind::NotFound, 4),
             (ErrorKind::Locked, 4),
             (ErrorKind::GenerationGone, 4),
             (ErrorKind::Corrupt, 3),

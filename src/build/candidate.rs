@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::disk;
 use crate::error::Result;
 use crate::format::manifest::Manifest;
 use crate::format::spec::ShardingSpec;
@@ -33,6 +34,7 @@ use crate::verify::{VerifyLevel, VerifyReport};
 pub struct Candidate {
     generation: CompleteGeneration,
     content: Content,
+    durable: bool,
 }
 
 /// What a generation holds.
@@ -67,7 +69,7 @@ pub struct Published {
 }
 
 impl Candidate {
-    pub(super) fn new(generation: CompleteGeneration, manifest: &Manifest, dropped: u64) -> Candidate {
+    pub(super) fn new(generation: CompleteGeneration, manifest: &Manifest, dropped: u64, durable: bool) -> Candidate {
         let content = Content {
             spec: manifest.sharding,
             keys: manifest.keys,
@@ -76,7 +78,7 @@ impl Candidate {
             shards: manifest.shards.len() as u64,
             dropped,
         };
-        Candidate { generation, content }
+        Candidate { generation, content, durable }
     }
 
     /// The directory, which publishing renames.
@@ -150,7 +152,7 @@ impl Candidate {
     ///
     /// Those of [`Snapshot::verify`](crate::Snapshot::verify). Damage is a finding of the report, not an error.
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        OpenOptions::new().open_pread(self.path())?.snapshot().verify(level)
+        OpenOptions::new().check_shards(false).open_pread(self.path())?.snapshot().verify(level)
     }
 
     /// Publishes it under the next number and makes it current.
@@ -161,7 +163,7 @@ impl Candidate {
     /// is removed.
     pub fn publish(self) -> Result<Published> {
         let Content { spec, keys, value_bytes, file_bytes, shards, dropped } = self.content;
-        let generation = self.generation.publish()?;
+        let generation = disk::without_sync(!self.durable, || self.generation.publish())?;
         Ok(Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped })
     }
 }
@@ -186,6 +188,6 @@ impl StoreWriter {
     /// Those of [`adopt`](StoreWriter::adopt).
     pub fn adopt_unpublished(&self, directory: impl AsRef<Path>) -> Result<Candidate> {
         let (manifest, copy) = self.copy(directory.as_ref())?;
-        Ok(Candidate::new(copy, &manifest, 0))
+        Ok(Candidate::new(copy, &manifest, 0, true))
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::checks;
 use crate::format::gzip::GzipEncoder;
 use crate::format::spec::Encoding;
-use crate::storage::{BlockReader, Cursor, create_new};
+use crate::storage::{BlockReader, Cursor, Sink, create_new};
 
 /// Blocks in which the file is written and read.
 const BLOCK: usize = 1 << 20;
@@ -36,7 +36,7 @@ impl LargePairs {
     pub(crate) fn create(spill_dir: &Path) -> Result<LargePairs> {
         let path = spill_dir.join("0.large");
         let file = create_new(&path)?;
-        let cursor = Cursor::new(file.clone(), path.as_path().into(), 0, BLOCK);
+        let cursor = Cursor::new(Sink::file(file.clone(), &path), 0, BLOCK);
         Ok(LargePairs { path, file, cursor })
     }
 

@@ -14,7 +14,7 @@ use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, MOST_MINISH
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::MinishardNumber;
-use crate::storage::{BLOCK, Cursor, create_new, open_regular, read_exact_at};
+use crate::storage::{BLOCK, Cursor, Sink, create_new, open_regular, read_exact_at};
 
 /// A generation of fewer minishards has no table: all shard indexes fit into two pages.
 const FEWEST_MINISHARDS: u64 = 512;
@@ -42,7 +42,7 @@ pub(super) fn write(directory: &Path, spec: ShardingSpec, shards: &[ShardSummary
     }
     let path = directory.join(manifest::MINISHARDS);
     let file = create_new(&path)?;
-    let mut to = Cursor::new(file.clone(), path.as_path().into(), 0, BLOCK);
+    let mut to = Cursor::new(Sink::file(file.clone(), &path), 0, BLOCK);
     let heads: Vec<Section> = sections.iter().map(|(_, section)| *section).collect();
     to.write(&minishard_table::encode_head(&heads))?;
     for (shard, section) in sections {

@@ -19,6 +19,7 @@
 mod arena;
 mod batch;
 mod candidate;
+mod from_pairs;
 mod large;
 mod memory_pairs;
 mod merge;
@@ -35,6 +36,7 @@ mod shards;
 mod slices;
 mod workers;
 
+use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
@@ -54,6 +56,7 @@ use crate::build::shard_body::{PairBytes, PairHeader, check_value_len};
 use crate::build::shards::{ShardIndexes, ShardsJob, Written};
 use crate::build::slices::Span;
 use crate::build::workers::{Done, Task, Workers};
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::info::Info;
 use crate::format::layout::Layout;
@@ -201,7 +204,8 @@ impl BulkLoader {
         if let Some(info) = &options.info {
             Info::check(info)?; // refused now rather than at the end
         }
-        let pending = Store::create(store)?.writer()?.begin(options.temp_dir.as_deref())?;
+        let begin = || Store::create(store)?.writer()?.begin(options.temp_dir.as_deref());
+        let pending = disk::without_sync(!options.durable, begin)?;
         let data_encoding = match options.spec {
             Some(spec) => spec.data_encoding(),
             None => options.data_encoding.unwrap_or_default(),
@@ -234,8 +238,54 @@ impl BulkLoader {
     /// Errors: `Io` from spilling, also of pairs before; `DuplicateKey`, at the latest from
     /// [`finish`](BulkLoader::finish); `TooLarge` for a gzip value of more than 1 GiB, which readers refuse by default;
     /// `Cancelled`; `Internal`. After an error the build cannot be finished any more.
-    pub fn insert(&mut self, key: u64, value: &[u8]) -> Result<()> {
-        self.insert_with_prefix(key, &[], value)
+    #[inline]
+    pub fn insert(&mut self, key: u64, value: impl AsRef<[u8]>) -> Result<()> {
+        self.insert_with_prefix(key, &[], value.as_ref())
+    }
+
+    /// Adds all pairs of an iterator.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](BulkLoader::insert), at the first pair that fails.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-extend-doc-{}", std::process::id()));
+    /// let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// loader.extend((0..1000).map(|key| (key, format!("value {key}"))))?;
+    /// assert_eq!(loader.finish()?.keys, 1000);
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn extend<V: AsRef<[u8]>>(&mut self, pairs: impl IntoIterator<Item = (u64, V)>) -> Result<()> {
+        pairs.into_iter().try_for_each(|(key, value)| self.insert(key, value))
+    }
+
+    /// Adds all pairs of an iterator whose items may be errors: of a reader of lines, for example.
+    ///
+    /// # Errors
+    ///
+    /// The first error of the iterator, or the first of [`insert`](BulkLoader::insert). The pairs before it were added.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-try-extend-doc-{}", std::process::id()));
+    /// use std::io::BufRead;
+    ///
+    /// let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// let lines = b"one\ntwo\n".lines().enumerate();
+    /// loader.try_extend::<_, std::io::Error>(lines.map(|(at, line)| Ok((at as u64, line?))))?;
+    /// assert_eq!(loader.finish()?.keys, 2);
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_extend<V: AsRef<[u8]>, E: From<Error>>(
+        &mut self,
+        pairs: impl IntoIterator<Item = Result<(u64, V), E>>,
+    ) -> Result<(), E> {
+        pairs.into_iter().try_for_each(|pair| {
+            let (key, value) = pair?;
+            self.insert(key, value).map_err(E::from)
+        })
     }
 
     /// Adds a pair with bytes that will lie directly before its value, not encoded.
@@ -391,7 +441,11 @@ impl BulkLoader {
     /// # Errors
     ///
     /// Those of [`insert`](BulkLoader::insert); nothing is left behind then.
-    pub fn finish_unpublished(mut self) -> Result<Candidate> {
+    pub fn finish_unpublished(self) -> Result<Candidate> {
+        disk::without_sync(!self.options.durable, || self.write())
+    }
+
+    fn write(mut self) -> Result<Candidate> {
         if self.failed {
             let message = "expected all insertions to have succeeded, found that one failed: begin the build again";
             return Err(Error::invalid_input(message));
@@ -554,7 +608,7 @@ impl BulkLoader {
             shards: summaries.iter().map(shard_record).collect(),
         };
         let generation = self.pending.complete(info.as_bytes(), &manifest)?;
-        Ok(Candidate::new(generation, &manifest, self.dropped))
+        Ok(Candidate::new(generation, &manifest, self.dropped, self.options.durable))
     }
 
     fn layout(&self) -> Layout {
@@ -563,6 +617,12 @@ impl BulkLoader {
             prefixes: self.seen.prefixes,
             value_alignment: self.options.value_alignment,
         }
+    }
+}
+
+impl fmt::Debug for BulkLoader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BulkLoader").field("path", &self.pending.path()).finish_non_exhaustive()
     }
 }
 

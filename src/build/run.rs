@@ -26,7 +26,7 @@ use crate::build::{SortedPairs, record};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
-use crate::storage::{BlockReader, Cursor, create_new};
+use crate::storage::{BlockReader, Cursor, Sink, create_new};
 
 /// Blocks in which runs are written.
 const WRITE_BLOCK: usize = 1 << 20;
@@ -213,7 +213,7 @@ impl RunWriter {
     fn create(path: PathBuf, order: ShardingSpec, numbered: bool, headers_at_most: u64) -> Result<RunWriter> {
         let file = create_new(&path)?;
         let values_start = headers_at_most.next_multiple_of(WRITE_BLOCK as u64);
-        let cursor = |position| Cursor::new(file.clone(), path.as_path().into(), position, WRITE_BLOCK);
+        let cursor = |position| Cursor::new(Sink::file(file.clone(), &path), position, WRITE_BLOCK);
         let (headers, values) = (cursor(0), cursor(values_start));
         let (slicing, slices) = (Slicing::of(&order), Vec::new());
         Ok(RunWriter { path, order, numbered, slicing, slices, headers, values, values_start, header: Vec::new() })

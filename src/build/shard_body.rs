@@ -25,7 +25,7 @@ use crate::format::minishard_index::{IndexBuilder, ROW_LEN};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::{Location, MinishardNumber, ShardNumber};
-use crate::storage::{BLOCK, BlockReader, Cursor, create_new, zeros_sum};
+use crate::storage::{BLOCK, BlockReader, Cursor, Sink, create_new, zeros_sum};
 
 /// The block of a cursor that writes a row, of which there are several.
 const ROW_BLOCK: usize = 256 << 10;
@@ -92,6 +92,7 @@ impl PairBytes for &[u8] {
 
 /// What a finished shard is: its row of the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShardSummary {
     /// The shard.
     pub number: ShardNumber,
@@ -109,8 +110,7 @@ pub struct ShardSummary {
 
 /// A shard file being written.
 pub(crate) struct ShardBody {
-    file: Arc<File>,
-    path: Arc<Path>,
+    sink: Sink,
     spec: ShardingSpec,
     number: ShardNumber,
     layout: Layout,
@@ -160,13 +160,14 @@ impl Placement {
 
 impl ShardBody {
     pub(crate) fn create(path: &Path, spec: ShardingSpec, number: ShardNumber, layout: Layout) -> Result<ShardBody> {
-        let file = create_new(path)?;
-        let path: Arc<Path> = path.into();
-        Ok(ShardBody {
-            shard_index: Cursor::new(file.clone(), path.clone(), 0, ROW_BLOCK),
-            body: Cursor::new(file.clone(), path.clone(), spec.shard_index_len(), BLOCK),
-            file,
-            path,
+        Ok(ShardBody::new(Sink::file(create_new(path)?, path), spec, number, layout))
+    }
+
+    pub(crate) fn new(sink: Sink, spec: ShardingSpec, number: ShardNumber, layout: Layout) -> ShardBody {
+        ShardBody {
+            shard_index: Cursor::new(sink.clone(), 0, ROW_BLOCK),
+            body: Cursor::new(sink.clone(), spec.shard_index_len(), BLOCK),
+            sink,
             spec,
             number,
             layout,
@@ -177,15 +178,12 @@ impl ShardBody {
             builder: IndexBuilder::default(),
             raw_index: Vec::new(),
             encoded_index: Vec::new(),
-        })
+        }
     }
 
-    pub(crate) fn file(&self) -> Arc<File> {
-        self.file.clone()
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Where the bytes go.
+    pub(crate) fn sink(&self) -> &Sink {
+        &self.sink
     }
 
     pub(crate) fn spec(&self) -> &ShardingSpec {
@@ -291,8 +289,8 @@ impl ShardBody {
         let index = match self.spec.minishard_index_encoding() {
             Encoding::Raw => {
                 let head = ROW_LEN * rows + self.checks_len(rows);
-                let mut row_cursors = RowCursors::new(&self.file, &self.path, start, rows, self.layout);
-                let mut values = Cursor::new(self.file.clone(), self.path.clone(), start + head, BLOCK);
+                let mut row_cursors = RowCursors::new(&self.sink, start, rows, self.layout);
+                let mut values = Cursor::new(self.sink.clone(), start + head, BLOCK);
                 self.write_rows(pairs, &mut row_cursors, &mut values, bytes)?;
                 let mut index = self.index_hasher(minishard);
                 row_cursors.append_to(&mut self.body, &mut index)?;
@@ -301,13 +299,13 @@ impl ShardBody {
             }
             Encoding::Gzip => {
                 let file = create_new(scratch)?;
-                let path: Arc<Path> = scratch.into();
-                let mut row_cursors = RowCursors::new(&file, &path, 0, rows, self.layout);
-                let mut values = Cursor::new(self.file.clone(), self.path.clone(), start, BLOCK);
+                let rows_sink = Sink::file(file.clone(), scratch);
+                let mut row_cursors = RowCursors::new(&rows_sink, 0, rows, self.layout);
+                let mut values = Cursor::new(self.sink.clone(), start, BLOCK);
                 self.write_rows(pairs, &mut row_cursors, &mut values, bytes)?;
                 row_cursors.finish()?;
                 self.body.append(values)?;
-                let index = self.compress_index(minishard, &file, &path, rows)?;
+                let index = self.compress_index(minishard, &file, scratch, rows)?;
                 disk::remove_file(scratch).map_err(|error| Error::io("remove", scratch, error))?;
                 index
             }
@@ -442,8 +440,8 @@ struct CheckCursors {
 
 impl RowCursors {
     /// Cursors for `rows` rows from `start` of a file on, in the order of the format.
-    fn new(file: &Arc<File>, path: &Arc<Path>, start: u64, rows: u64, layout: Layout) -> RowCursors {
-        let at = |position| Cursor::new(file.clone(), path.clone(), position, ROW_BLOCK);
+    fn new(sink: &Sink, start: u64, rows: u64, layout: Layout) -> RowCursors {
+        let at = |position| Cursor::new(sink.clone(), position, ROW_BLOCK);
         let checks = start + ROW_LEN * rows;
         RowCursors {
             ids: at(start),

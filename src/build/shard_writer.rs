@@ -6,9 +6,11 @@
 //! | minishard 1   ...          each begins at a multiple of 8
 //! ```
 //!
-//! This is the face: order, encoding, and one minishard collected at a time. Where its bytes go is `sections`.
+//! This is the face: order, encoding, and one minishard collected at a time. Where its bytes go is `body`.
 
+use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::build::shard_body::{PairHeader, ShardBody, ShardSummary, check_value_len};
 use crate::disk;
@@ -18,6 +20,7 @@ use crate::format::gzip::GzipEncoder;
 use crate::format::layout::Layout;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::{MinishardNumber, ShardNumber};
+use crate::storage::Sink;
 
 /// Writes one shard from pairs in storage order.
 ///
@@ -40,7 +43,7 @@ use crate::ids::{MinishardNumber, ShardNumber};
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 pub struct ShardWriter {
-    sections: ShardBody,
+    body: ShardBody,
     encoder: GzipEncoder,
     /// The minishard whose pairs are being collected.
     minishard: MinishardNumber,
@@ -62,35 +65,57 @@ impl ShardWriter {
         number: ShardNumber,
         layout: Layout,
     ) -> Result<ShardWriter> {
-        if number > spec.max_shard() {
-            let message = format!("expected a shard number up to {:x}, found {:x}", spec.max_shard().0, number.0);
-            return Err(Error::invalid_input(message));
-        }
-        Ok(ShardWriter {
-            sections: ShardBody::create(path.as_ref(), spec, number, layout)?,
+        check_number(&spec, number)?;
+        Ok(ShardWriter::new(ShardBody::create(path.as_ref(), spec, number, layout)?))
+    }
+
+    /// Begins a shard in memory, for [`finish_in_memory`](ShardWriter::finish_in_memory).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a shard number that the specification does not have.
+    ///
+    /// ```
+    /// use sharddb::{HashFunction, Layout, Shard, ShardNumber, ShardWriter, ShardingSpec};
+    ///
+    /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0)?;
+    /// let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), Layout::default())?;
+    /// writer.insert(1, "one")?;
+    /// let (_summary, bytes) = writer.finish_in_memory()?;
+    /// assert_eq!(Shard::from_bytes(spec, ShardNumber(0), bytes).get(1)?.unwrap(), b"one");
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn in_memory(spec: ShardingSpec, number: ShardNumber, layout: Layout) -> Result<ShardWriter> {
+        check_number(&spec, number)?;
+        Ok(ShardWriter::new(ShardBody::new(Sink::Memory(Arc::default()), spec, number, layout)))
+    }
+
+    fn new(body: ShardBody) -> ShardWriter {
+        ShardWriter {
+            body,
             encoder: GzipEncoder::new(),
             minishard: MinishardNumber(0),
             pairs: Vec::new(),
             bytes: Vec::new(),
             finished: false,
-        })
+        }
     }
 
     /// Adds a pair; the value is encoded as the specification says.
     ///
     /// Errors: `OutOfOrder` if the key belongs to another shard or comes before the last one in storage order,
     /// `DuplicateKey` if it is the last one, `Io`.
-    pub fn insert(&mut self, key: u64, value: &[u8]) -> Result<()> {
-        self.insert_with_prefix(key, &[], value)
+    pub fn insert(&mut self, key: u64, value: impl AsRef<[u8]>) -> Result<()> {
+        self.insert_with_prefix(key, &[], value.as_ref())
     }
 
     /// Adds a pair with bytes that lie directly before its value, not encoded.
     ///
     /// Errors: as [`insert`](ShardWriter::insert); `InvalidInput` for a prefix where the layout says there are none.
     pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        check_value_len(key, value.len() as u64, self.sections.spec().data_encoding())?;
+        check_value_len(key, value.len() as u64, self.body.spec().data_encoding())?;
         let minishard = self.check_order(key)?;
-        if !prefix.is_empty() && !self.sections.layout().prefixes {
+        if !prefix.is_empty() && !self.body.layout().prefixes {
             let message = "expected no prefix, since the layout has none: create the writer with `prefixes`";
             return Err(Error::invalid_input(message).at_key(key));
         }
@@ -100,7 +125,7 @@ impl ShardWriter {
         }
         self.bytes.extend_from_slice(prefix);
         let start = self.bytes.len();
-        match self.sections.spec().data_encoding() {
+        match self.body.spec().data_encoding() {
             Encoding::Raw => self.bytes.extend_from_slice(value),
             Encoding::Gzip => self.encoder.encode(value, &mut self.bytes),
         }
@@ -120,9 +145,9 @@ impl ShardWriter {
     }
 
     fn check_order(&self, key: u64) -> Result<MinishardNumber> {
-        let location = self.sections.spec().locate(key);
-        if location.shard != self.sections.number() {
-            let (own, other) = (self.sections.number().0, location.shard.0);
+        let location = self.body.spec().locate(key);
+        if location.shard != self.body.number() {
+            let (own, other) = (self.body.number().0, location.shard.0);
             let message = format!("expected a key of shard {own:x}, found one of shard {other:x}");
             return Err(Error::new(ErrorKind::OutOfOrder, message).at_key(key));
         }
@@ -141,7 +166,7 @@ impl ShardWriter {
 
     fn flush_minishard(&mut self) -> Result<()> {
         if !self.pairs.is_empty() {
-            self.sections.write_minishard(self.minishard, &self.pairs, &mut &self.bytes[..])?;
+            self.body.write_minishard(self.minishard, &self.pairs, &mut &self.bytes[..])?;
             self.pairs.clear();
             self.bytes.clear();
             self.minishard.0 += 1; // what comes now belongs to a later one
@@ -152,18 +177,44 @@ impl ShardWriter {
     /// Writes what is left and the shard index, and brings the file to the disk.
     pub fn finish(mut self) -> Result<ShardSummary> {
         self.flush_minishard()?;
-        let summary = self.sections.finish()?;
-        let synced = disk::sync_file(&self.sections.file(), self.sections.path());
-        synced.map_err(|error| Error::io("bring to the disk", self.sections.path(), error))?;
+        let summary = self.body.finish()?;
+        self.body.sink().sync()?;
         self.finished = true;
         Ok(summary)
+    }
+
+    /// Writes what is left and the shard index, and returns the bytes of a shard that was begun
+    /// [in memory](ShardWriter::in_memory); no bytes of a file, which is finished like by [`finish`](ShardWriter::finish).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`finish`](ShardWriter::finish).
+    pub fn finish_in_memory(self) -> Result<(ShardSummary, Vec<u8>)> {
+        let sink = self.body.sink().clone();
+        Ok((self.finish()?, sink.take_memory()))
+    }
+}
+
+fn check_number(spec: &ShardingSpec, number: ShardNumber) -> Result<()> {
+    if number <= spec.max_shard() {
+        return Ok(());
+    }
+    let message = format!("expected a shard number up to {:x}, found {:x}", spec.max_shard().0, number.0);
+    Err(Error::invalid_input(message))
+}
+
+impl fmt::Debug for ShardWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardWriter").field("path", &self.body.sink().path()).finish_non_exhaustive()
     }
 }
 
 impl Drop for ShardWriter {
     fn drop(&mut self) {
-        if !self.finished {
-            let _ = disk::remove_file(self.sections.path());
+        if let Sink::File(_, path) = self.body.sink()
+            && !self.finished
+        {
+            let _ = disk::remove_file(path);
         }
     }
 }
@@ -291,7 +342,7 @@ mod tests {
                 let write = |large: bool| {
                     let name = format!("large-{encoding:?}-{checks}-{prefixes}-{large}");
                     let path = path(&name);
-                    let mut sections = ShardBody::create(&path, spec, ShardNumber(0), layout).unwrap();
+                    let mut body = ShardBody::create(&path, spec, ShardNumber(0), layout).unwrap();
                     let mut source = &bytes[..];
                     let scratch = path.with_extension("scratch");
                     match large {
@@ -299,14 +350,14 @@ mod tests {
                             let mut rows = pairs.iter().copied().map(Ok);
                             let count = pairs.len() as u64;
                             let minishard = MinishardNumber(0);
-                            sections.write_large_minishard(minishard, count, &mut rows, &mut source, &scratch)
+                            body.write_large_minishard(minishard, count, &mut rows, &mut source, &scratch)
                         }
-                        false => sections.write_minishard(MinishardNumber(0), &pairs, &mut source),
+                        false => body.write_minishard(MinishardNumber(0), &pairs, &mut source),
                     }
                     .unwrap();
                     let one_more = PairHeader { key: 1, prefix_len: 0, stored_len: 0, ..pairs[0] };
-                    sections.write_minishard(MinishardNumber(1), &[one_more], &mut &b""[..]).unwrap();
-                    let summary = sections.finish().unwrap();
+                    body.write_minishard(MinishardNumber(1), &[one_more], &mut &b""[..]).unwrap();
+                    let summary = body.finish().unwrap();
                     let bytes = fs::read(&path).unwrap();
                     assert_eq!(summary.crc32, crc32fast::hash(&bytes));
                     fs::remove_file(&path).unwrap();
@@ -359,15 +410,15 @@ mod tests {
         };
         for large in [false, true] {
             let path = path(&format!("short-{large}"));
-            let mut sections = ShardBody::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
+            let mut body = ShardBody::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
             let pairs = [header(3), header(9)];
             let error = match large {
                 true => {
                     let mut rows = pairs.iter().copied().map(Ok);
                     let scratch = path.with_extension("scratch");
-                    sections.write_large_minishard(MinishardNumber(0), 2, &mut rows, &mut Short, &scratch)
+                    body.write_large_minishard(MinishardNumber(0), 2, &mut rows, &mut Short, &scratch)
                 }
-                false => sections.write_minishard(MinishardNumber(0), &pairs, &mut Short),
+                false => body.write_minishard(MinishardNumber(0), &pairs, &mut Short),
             }
             .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Internal);

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, ShardNumber};
-use crate::storage::{BlockReader, Cursor, create_new};
+use crate::storage::{BlockReader, Cursor, Sink, create_new};
 
 /// What a pair takes while its minishard is in memory: its header, its place, its rows.
 const PAIR_COST: usize = 200;
@@ -90,7 +90,7 @@ impl ShardsJob<'_> {
     ///
     /// Works with fewer threads if the process can have no more.
     pub(crate) fn write(&self, pairs: &dyn Pairs) -> Result<Written> {
-        let syncer = Syncer::start();
+        let syncer = Syncer::start(self.options.durable);
         let span_bits = pairs.max_span_bits().min(self.spec.shard_bits());
         let spans = Mutex::new(Span::all(span_bits));
         let written = std::thread::scope(|scope| {
@@ -271,7 +271,7 @@ impl ShardsWriter<'_> {
     fn finish_shard(&mut self) -> Result<()> {
         let Some(mut shard) = self.current.take() else { return Ok(()) };
         self.written.push(shard.finish()?);
-        self.syncer.sync(shard.file(), shard.path())
+        self.syncer.sync(shard.sink().clone())
     }
 }
 
@@ -296,7 +296,7 @@ struct HeaderFile {
 impl HeaderFile {
     fn create(path: PathBuf) -> Result<HeaderFile> {
         let file = create_new(&path)?;
-        let cursor = Cursor::new(file.clone(), path.as_path().into(), 0, HEADERS_BLOCK);
+        let cursor = Cursor::new(Sink::file(file.clone(), &path), 0, HEADERS_BLOCK);
         Ok(HeaderFile { path, file, cursor, bytes: Vec::new(), count: 0 })
     }
 
@@ -339,7 +339,7 @@ fn next_header(reader: &mut BlockReader) -> Result<Option<PairHeader>> {
 
 /// Syncs finished files while the next ones are written; without a thread for it, the caller syncs each.
 struct Syncer {
-    files: SyncSender<(Arc<File>, PathBuf)>,
+    sinks: SyncSender<Sink>,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
@@ -347,26 +347,22 @@ impl Syncer {
     /// Files that wait to be synced are open, so there are few.
     const WAITING: usize = 16;
 
-    fn start() -> Syncer {
-        let (files, to_sync) = sync_channel::<(Arc<File>, PathBuf)>(Self::WAITING);
-        let sync_all = move || to_sync.into_iter().try_for_each(|(file, path)| sync_file(&file, &path));
-        Syncer { files, thread: std::thread::Builder::new().spawn(sync_all).ok() }
+    fn start(durable: bool) -> Syncer {
+        let (sinks, to_sync) = sync_channel::<Sink>(Self::WAITING);
+        let sync_all = move || disk::without_sync(!durable, || to_sync.into_iter().try_for_each(|sink| sink.sync()));
+        Syncer { sinks, thread: std::thread::Builder::new().spawn(sync_all).ok() }
     }
 
-    fn sync(&self, file: Arc<File>, path: &Path) -> Result<()> {
+    fn sync(&self, sink: Sink) -> Result<()> {
         match self.thread {
-            Some(_) => _ = self.files.send((file, path.to_path_buf())), // fails if the thread has an error for `finish`
-            None => sync_file(&file, path)?,
+            Some(_) => _ = self.sinks.send(sink), // fails if the thread has an error for `finish`
+            None => sink.sync()?,
         }
         Ok(())
     }
 
     fn finish(self) -> Result<()> {
-        drop(self.files);
+        drop(self.sinks);
         self.thread.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))))
     }
-}
-
-fn sync_file(file: &File, path: &Path) -> Result<()> {
-    disk::sync_file(file, path).map_err(|error| Error::io("sync", path, error))
 }

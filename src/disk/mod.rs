@@ -11,6 +11,7 @@ mod recorder;
 #[cfg(test)]
 mod replay;
 
+use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
@@ -66,6 +67,15 @@ pub(crate) fn open_files_limit() -> usize {
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
+/// Whether a file could not be opened because the process, or the machine, has no descriptor left.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let codes = [rustix::io::Errno::MFILE.raw_os_error(), rustix::io::Errno::NFILE.raw_os_error()];
+    #[cfg(not(unix))]
+    let codes = [4]; // ERROR_TOO_MANY_OPEN_FILES
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
 /// The number of files that the process may have open, where it is not known: few.
 #[cfg(not(unix))]
 pub(crate) fn open_files_limit() -> usize {
@@ -113,13 +123,37 @@ pub(crate) fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
     perform(Operation::SetMode(path), || to.set_permissions(from.metadata()?.permissions()))
 }
 
+thread_local! {
+    /// Whether syncs of this thread do nothing.
+    static SKIPS_SYNC: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes syncs of this thread do nothing, for a build that need not survive a crash of the machine.
+pub(crate) fn without_sync<T>(skips: bool, work: impl FnOnce() -> T) -> T {
+    /// Restores the state, also after a panic.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SKIPS_SYNC.set(self.0);
+        }
+    }
+    let _restore = Restore(SKIPS_SYNC.replace(skips || SKIPS_SYNC.get()));
+    work()
+}
+
 /// Brings the bytes and the length of an open file to the disk.
 pub(crate) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
+    if SKIPS_SYNC.get() {
+        return Ok(());
+    }
     perform(Operation::SyncFile(path), || file.sync_all())
 }
 
 /// Brings the names in an open directory to the disk.
 pub(crate) fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
+    if SKIPS_SYNC.get() {
+        return Ok(());
+    }
     perform(Operation::SyncDir(path), || directory.sync_all())
 }
 

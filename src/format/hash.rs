@@ -2,6 +2,7 @@
 
 /// The hash function of a sharding specification ("hash").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum HashFunction {
     /// The key itself: keys near each other lie near each other.
     Identity,

@@ -10,6 +10,7 @@ pub(crate) const MINISHARD_ALIGNMENT: u64 = 8;
 
 /// What a data set has beyond the format's text; the default is a foreign one: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Layout {
     /// Checks stand behind every minishard index.
     pub checks: bool,
@@ -21,6 +22,7 @@ pub struct Layout {
 
 /// The alignment of a value's absolute file offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum ValueAlignment {
     /// 1: no padding.
     #[default]

@@ -4,6 +4,7 @@
 //! form is the format's own ("Sharding specification" in the Neuroglancer text).
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde_json::value::RawValue;
 
@@ -20,6 +21,7 @@ const MAX_MINISHARD_BITS: u8 = 32;
 
 /// How values or minishard indexes are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Encoding {
     /// As they are: readable in place.
     #[default]
@@ -250,6 +252,15 @@ impl ShardingSpec {
             self.minishard_index_encoding.as_str(),
             self.data_encoding.as_str(),
         )
+    }
+}
+
+impl FromStr for ShardingSpec {
+    type Err = Error;
+
+    /// Like [`from_json`](ShardingSpec::from_json).
+    fn from_str(text: &str) -> Result<ShardingSpec> {
+        ShardingSpec::from_json(text)
     }
 }
 

@@ -1,15 +1,17 @@
 //! The database: a path, the generation that it serves now, and those that it served before.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::error::{Error, Result};
-use crate::read::generation::{Generation, GenerationOptions, Leased};
-use crate::read::options::OpenOptions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::info;
+use crate::read::generation::{Generation, Leased};
+use crate::read::options::{GenerationOptions, OpenOptions};
 use crate::read::owned_value::OwnedValue;
 use crate::read::shard::{MinishardCache, Shard, Value};
 use crate::read::snapshot::Snapshot;
@@ -102,15 +104,18 @@ impl ShardDb {
         let absolute = std::path::absolute(path).map_err(|error| Error::io("find", path, error))?;
         let opener = Opener { options, cache_bytes: Arc::new(AtomicU64::new(cache_bytes)) };
         let generation = opener.open(&absolute)?;
-        Ok(ShardDb {
-            shared: Arc::new(Shared {
-                path: path.to_path_buf(),
-                absolute,
-                opener,
-                current: Arc::new(ArcSwap::from_pointee(generation)),
-                retired: Mutex::default(),
-            }),
-        })
+        Ok(ShardDb::new(path.to_path_buf(), absolute, opener, generation))
+    }
+
+    /// A database that stays with one generation.
+    pub(crate) fn of_generation(generation: Generation) -> ShardDb {
+        let opener = Opener { options: generation.options().clone(), cache_bytes: Arc::default() };
+        ShardDb::new(PathBuf::new(), PathBuf::new(), opener, generation)
+    }
+
+    fn new(path: PathBuf, absolute: PathBuf, opener: Opener, generation: Generation) -> ShardDb {
+        let current = Arc::new(ArcSwap::from_pointee(generation));
+        ShardDb { shared: Arc::new(Shared { path, absolute, opener, current, retired: Mutex::default() }) }
     }
 
     /// Pins the generation that is served now.
@@ -127,10 +132,7 @@ impl ShardDb {
     ///
     /// The value keeps its shard's map alive. Cost: one shared counter more than [`Reader::get`].
     pub fn get(&self, key: u64) -> Result<Option<OwnedValue>> {
-        let snapshot = self.snapshot();
-        let Some((shard, minishard)) = snapshot.generation.route(key)? else { return Ok(None) };
-        let value = shard.reader().get(minishard, key)?;
-        Ok(value.map(|value| OwnedValue::new(shard, value)))
+        self.snapshot().get_owned(key)
     }
 
     /// Whether a key is there in the generation that is served now.
@@ -141,7 +143,8 @@ impl ShardDb {
     /// Follows the store's `current`, forwards or back; returns the generation if it is another one: of another number,
     /// or another directory of the same number, where the path of the store leads to another store now.
     ///
-    /// The new generation is opened, checked and its shards touched before the swap; on `Err` the old one stays.
+    /// The new generation is opened and, with [`OpenOptions::check_shards`], all its shards, before the swap; on `Err` the old
+    /// one stays.
     /// Readers never wait. Generations that nobody reads any more are unmapped here, not by a reader: call it again
     /// after the last snapshot or value of an old one is gone, or drop the database. A bare directory never changes.
     ///
@@ -153,7 +156,7 @@ impl ShardDb {
         let mut retired = self.retired();
         retired.release_unread();
         let served = self.shared.current.load_full();
-        if served.id().is_none() {
+        if !served.follows() {
             return Ok(None);
         }
         let path = resolved(&self.shared.absolute);
@@ -167,7 +170,9 @@ impl ShardDb {
         }
         drop(served); // it is retired here, and not by a reader
         let new = self.shared.opener.open_leased(leased)?;
-        new.touch_all()?;
+        if self.shared.opener.options.check_shards {
+            new.touch_all()?;
+        }
         // a reader that is inside the old one counts as an owner of it from here on (arc-swap pays its debt)
         retired.generations.push(self.shared.current.swap(Arc::new(new)));
         retired.release_unread();
@@ -223,20 +228,38 @@ impl OpenOptions {
     }
 }
 
+impl Store {
+    /// Opens a generation of this store, current or not, for positioned reads. A refresh of it finds nothing new.
+    ///
+    /// To map it: `options.open(store.generation_path(id))`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`OpenOptions::open_pread`]; `NotFound` if there is no such generation.
+    pub fn open_generation(&self, id: GenerationId, options: &OpenOptions) -> Result<ShardDb> {
+        options.open_pread(self.generation_path(id))
+    }
+}
+
 impl Opener {
     /// Opens what a path leads to now: the store's current generation, or the directory itself.
     fn open(&self, path: &Path) -> Result<Generation> {
+        let given = path;
         let path = resolved(path);
-        if Store::is_at(&path) {
+        if store::has_current(&path)? {
             return self.open_leased(LeasedGeneration::acquire_current(&path)?);
+        }
+        if self.options.spec.is_none() {
+            check_is_data_set(&path).map_err(|error| error.at_path(given))?;
         }
         // one generation by its own directory is held as well; a foreign directory has nothing to hold
         let lease = Lease::is_offered_by(&path).then(|| Lease::acquire(&path)).transpose()?;
-        self.open_directory(&path, lease.map(|lease| Leased { id: None, lease }))
+        let id = id_in_store(&path)?;
+        self.open_directory(&path, lease.map(|lease| Leased { id, follows: false, lease }))
     }
 
     fn open_leased(&self, LeasedGeneration { id, path, lease }: LeasedGeneration) -> Result<Generation> {
-        self.open_directory(&path, Some(Leased { id: Some(id), lease }))
+        self.open_directory(&path, Some(Leased { id: Some(id), follows: true, lease }))
     }
 
     fn open_directory(&self, directory: &Path, leased: Option<Leased>) -> Result<Generation> {
@@ -256,6 +279,33 @@ impl Retired {
                 Err(read) => self.generations.push(read),
             }
         }
+    }
+}
+
+/// Errors: `NotFound` unless there is a file `info` to read.
+fn check_is_data_set(path: &Path) -> Result<()> {
+    let found = match path.join(info::FILE_NAME).metadata() {
+        Ok(_) => return Ok(()),
+        Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Err(Error::io("open", path, error));
+        }
+        Err(_) if Store::open(path).is_ok() => "a store in which nothing was published",
+        Err(_) if path.is_dir() => "a directory without them",
+        Err(_) if path.exists() => "a file",
+        Err(_) => "nothing",
+    };
+    let message = format!(
+        "expected a database: a store (current), a generation or a directory of shards with a file info, found {found}"
+    );
+    Err(Error::new(ErrorKind::NotFound, message))
+}
+
+/// The generation that a directory is in the store around it; `None` outside of a store.
+fn id_in_store(directory: &Path) -> Result<Option<GenerationId>> {
+    let id = directory.file_name().and_then(|name| name.to_str()?.parse().ok());
+    match (id, directory.parent()) {
+        (Some(id), Some(parent)) if store::has_current(parent)? => Ok(Some(id)),
+        _ => Ok(None),
     }
 }
 
@@ -294,5 +344,11 @@ impl Reader {
     /// Pins the generation that is served now.
     pub fn snapshot(&mut self) -> Snapshot {
         Snapshot { generation: self.cache.load().clone() }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
     }
 }

@@ -13,28 +13,20 @@ use crate::format::layout::Layout;
 use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
+use crate::read::options::{GenerationOptions, OpenOptions};
 use crate::read::shard::{
-    MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, Stated, Stored, TableFile, Value, ValueLocation,
-    VerifyReads, WholeShard,
+    MinishardCache, Shard, ShardFiles, ShardReader, Stated, Stored, TableFile, Value, ValueLocation, VerifyReads,
+    WholeShard,
 };
 use crate::storage::{StorageKind, explain_missing, read_whole};
 use crate::store::{GenerationId, Lease};
 
-/// How to open a generation.
-#[derive(Clone, Debug)]
-pub(crate) struct GenerationOptions {
-    pub(crate) storage: StorageKind,
-    pub(crate) read: ReadOptions,
-    pub(crate) spec: Option<ShardingSpec>,
-    pub(crate) pointer: Option<String>,
-    pub(crate) populate: bool,
-    pub(crate) read_ahead_index: bool,
-}
-
 /// What holds a generation against removal.
 pub(crate) struct Leased {
-    /// Which generation of a store it is; `None` for one that was opened by its own directory.
+    /// Which generation of a store it is; `None` outside of a store.
     pub(crate) id: Option<GenerationId>,
+    /// It was opened as what `current` names, and not by its own directory.
+    pub(crate) follows: bool,
     pub(crate) lease: Lease,
 }
 
@@ -74,7 +66,7 @@ impl Generation {
         let (info, manifest) = match options.spec {
             Some(spec) => (Info { spec, layout: None, shards: PathBuf::new() }, None),
             None => {
-                let in_store = leased.as_ref().is_some_and(|leased| leased.id.is_some());
+                let in_store = leased.as_ref().is_some_and(|leased| leased.follows);
                 read_info(directory, options.pointer.as_deref(), in_store)?
             }
         };
@@ -100,11 +92,50 @@ impl Generation {
             cache,
             leased,
         };
+        if generation.options.check_shards {
+            generation.check_shards()?;
+        }
         if matches!(generation.options.storage, StorageKind::Heap) || generation.options.read_ahead_index {
             // what cannot be read now says so when it is asked for
             generation.slots.iter().for_each(|slot| drop(generation.touch(slot)));
         }
         Ok(generation)
+    }
+
+    /// One shard in memory, and no directory.
+    pub(crate) fn of_shard(spec: ShardingSpec, layout: Layout, bytes: Vec<u8>) -> Generation {
+        let options = OpenOptions::new().generation(StorageKind::Heap);
+        let cache = Arc::new(MinishardCache::with_capacity(0));
+        let number = ShardNumber(0);
+        let (files, stated) = (ShardFiles::from_bytes(bytes), Stated::default());
+        let reader = ShardReader::new(number, spec, Some(layout), files, options.read, cache.clone(), stated);
+        let slot = ShardSlot { shard: OnceLock::from(Shard::new(reader)), ..ShardSlot::new(number) };
+        Generation {
+            directory: PathBuf::new(),
+            shards_directory: PathBuf::new(),
+            spec,
+            layout: Some(layout),
+            manifest: None,
+            slots: Box::new([slot]),
+            table: None,
+            options,
+            cache,
+            leased: None,
+        }
+    }
+
+    /// Checks that each shard of the manifest has its file, in its length.
+    ///
+    /// Cost: one call to the system for each shard.
+    fn check_shards(&self) -> Result<()> {
+        let Some(manifest) = &self.manifest else { return Ok(()) };
+        for record in &manifest.shards {
+            let path = self.shards_directory.join(self.spec.shard_file_name(record.number));
+            let file = fs::metadata(&path).map_err(|error| Error::io("open", &path, error));
+            let checked = file.and_then(|file| check_file_len(record, file.len(), &path));
+            checked.map_err(|error| explain_missing(error, &self.directory).at_shard(record.number))?;
+        }
+        Ok(())
     }
 
     /// Opens what is left of a damaged directory: the shards that have a file, and what they should be by the manifest or
@@ -172,6 +203,11 @@ impl Generation {
 
     pub(crate) fn id(&self) -> Option<GenerationId> {
         self.leased.as_ref().and_then(|leased| leased.id)
+    }
+
+    /// Whether it was opened as the current generation of a store, and a refresh may find another.
+    pub(crate) fn follows(&self) -> bool {
+        self.leased.as_ref().is_some_and(|leased| leased.follows)
     }
 
     /// Whether this is the generation of this number that is in the store now, held by this process. What was removed
@@ -298,12 +334,8 @@ impl Generation {
         }
         .map_err(|error| explain_missing(error, &self.directory).at_shard(slot.number))?;
 
-        if let Some(record) = record
-            && record.bytes != files.len()
-        {
-            let message =
-                format!("expected a file of {} bytes as the manifest says, found {}", record.bytes, files.len());
-            return Err(Error::corrupt(message).at_shard(slot.number).at_path(&path("shard")));
+        if let Some(record) = record {
+            check_file_len(record, files.len(), &path("shard")).map_err(|error| error.at_shard(slot.number))?;
         }
         let shard_index_crc32 = record.map(|record: &ShardRecord| record.shard_index_crc32);
         let stated = Stated {
@@ -408,6 +440,14 @@ fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<
         .and_then(|()| manifest.check_sharding(&info.spec))
         .map_err(|error| error.at_path(&path))?;
     Ok((info, Some(manifest)))
+}
+
+fn check_file_len(record: &ShardRecord, found: u64, path: &Path) -> Result<()> {
+    if record.bytes == found {
+        return Ok(());
+    }
+    let message = format!("expected a file of {} bytes as the manifest says, found {found}", record.bytes);
+    Err(Error::corrupt(message).at_path(path))
 }
 
 /// The shards that a manifest lists.

@@ -1,7 +1,6 @@
 //! How to open a database.
 
 use crate::format::spec::ShardingSpec;
-use crate::read::generation::GenerationOptions;
 use crate::read::shard::{ReadOptions, VerifyReads};
 use crate::storage::{Access, StorageKind};
 
@@ -23,6 +22,7 @@ pub struct OpenOptions {
     pub(super) cache_bytes: u64,
     read: ReadOptions,
     pub(super) access: Access,
+    check_shards: bool,
     populate: bool,
     read_ahead_index: bool,
     pub(super) max_maps: usize,
@@ -36,6 +36,7 @@ impl Default for OpenOptions {
             cache_bytes: 64 << 20,
             read: ReadOptions::default(),
             access: Access::default(),
+            check_shards: true,
             populate: false,
             read_ahead_index: false,
             max_maps: DEFAULT_MAX_MAPS,
@@ -96,6 +97,17 @@ impl OpenOptions {
         self
     }
 
+    /// Whether opening and [`refresh`](crate::ShardDb::refresh) fail if a shard file of the manifest is missing or has another
+    /// length. Default: true.
+    ///
+    /// Without, a generation opens as long as `info` and the manifest are sound, and lookups in such a shard return the error.
+    /// Cost: one call to the system for each shard; a refresh opens the shards. Data sets without a manifest have
+    /// the shards that have a file. Damage inside a file is what [`Snapshot::verify`](crate::Snapshot::verify) finds.
+    pub fn check_shards(&mut self, check: bool) -> &mut OpenOptions {
+        self.check_shards = check;
+        self
+    }
+
     /// Whether a mapped shard's pages are read when it is first touched (Linux; elsewhere they are asked for).
     /// Default: false.
     ///
@@ -131,8 +143,21 @@ impl OpenOptions {
             read: self.read,
             spec: self.spec,
             pointer: self.pointer.clone(),
+            check_shards: self.check_shards,
             populate: self.populate,
             read_ahead_index: self.read_ahead_index,
         }
     }
+}
+
+/// How to open a generation.
+#[derive(Clone, Debug)]
+pub(crate) struct GenerationOptions {
+    pub(crate) storage: StorageKind,
+    pub(crate) read: ReadOptions,
+    pub(crate) spec: Option<ShardingSpec>,
+    pub(crate) pointer: Option<String>,
+    pub(crate) check_shards: bool,
+    pub(crate) populate: bool,
+    pub(crate) read_ahead_index: bool,
 }

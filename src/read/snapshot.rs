@@ -181,6 +181,7 @@ pub struct Stats {
 
 /// Whether a generation is held against removal by [`StoreWriter::gc`](crate::StoreWriter::gc).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LeaseState {
     /// A bare directory: nobody removes it but its owner.
     None,

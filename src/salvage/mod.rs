@@ -99,7 +99,7 @@ impl Salvage {
             directory.push(current.to_string());
         }
         let lease = Lease::is_offered_by(&directory).then(|| Lease::acquire(&directory)).transpose()?;
-        let leased = lease.map(|lease| Leased { id: None, lease });
+        let leased = lease.map(|lease| Leased { id: None, follows: false, lease });
         let cache = Arc::new(MinishardCache::with_capacity(0)); // each index is read once
         let options = options.generation(StorageKind::Positioned);
         let (generation, manifest) = Generation::open_damaged(&directory, options, cache, leased)?;

@@ -38,6 +38,16 @@ impl AlignedBytes {
     }
 }
 
+impl AlignedBytes {
+    /// The bytes as a vector, copied only if they do not begin where it does.
+    pub(crate) fn into_vec(mut self) -> Vec<u8> {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+        }
+        self.buffer
+    }
+}
+
 impl From<Vec<u8>> for AlignedBytes {
     /// The vector as it is: aligned to nothing.
     fn from(buffer: Vec<u8>) -> AlignedBytes {

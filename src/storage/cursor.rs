@@ -9,14 +9,14 @@ use crc32fast::Hasher;
 
 use crate::disk;
 use crate::error::{Error, Result};
+use crate::storage::sink::Sink;
 
 /// Blocks end at multiples of this: a file written so maps with huge pages where the file system can.
 pub(crate) const BLOCK: usize = 2 << 20;
 
 /// Writes from one position of a file onwards. Several cursors write distinct regions of one file.
 pub(crate) struct Cursor {
-    file: Arc<File>,
-    path: Arc<Path>,
+    sink: Sink,
     /// Of the first byte in the buffer.
     flushed_to: u64,
     buffer: Vec<u8>,
@@ -27,8 +27,8 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     /// A cursor that writes at `position` in blocks of `block` bytes.
-    pub(crate) fn new(file: Arc<File>, path: Arc<Path>, position: u64, block: usize) -> Cursor {
-        Cursor { file, path, flushed_to: position, buffer: Vec::new(), block, sum: Hasher::new() }
+    pub(crate) fn new(sink: Sink, position: u64, block: usize) -> Cursor {
+        Cursor { sink, flushed_to: position, buffer: Vec::new(), block, sum: Hasher::new() }
     }
 
     /// Where the next byte goes.
@@ -56,7 +56,7 @@ impl Cursor {
             let start = self.buffer.len();
             self.buffer.resize(start + take, 0);
             let read = reader.read_exact(self.buffer.get_mut(start..).unwrap_or_default());
-            read.map_err(|error| Error::io("read what is to be written to", &self.path, error))?;
+            read.map_err(|error| Error::io("read what is to be written to", self.sink.path(), error))?;
             len -= take as u64;
             if self.room() == 0 {
                 self.flush()?;
@@ -111,8 +111,7 @@ impl Cursor {
 
     fn flush(&mut self) -> Result<()> {
         self.sum.update(&self.buffer);
-        disk::write_all_at(&self.file, &self.path, self.flushed_to, &self.buffer)
-            .map_err(|error| Error::io("write", &self.path, error).at_offset(self.flushed_to))?;
+        self.sink.write_all_at(self.flushed_to, &self.buffer)?;
         self.flushed_to += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())

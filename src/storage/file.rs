@@ -3,25 +3,16 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::byte_range::ByteRange;
-use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::AlignedBytes;
+use crate::storage::descriptors::{self, KeptFile};
 use crate::storage::read_ahead::ReadAhead;
-
-/// The most descriptors that a process keeps open for positioned reads; further files are opened for each read.
-///
-/// A quarter of those that it may have, as of the first file, and 256 at most.
-static MAX_KEPT: LazyLock<usize> = LazyLock::new(|| (disk::open_files_limit() / 4).min(256));
-
-static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 /// An open file of known length.
 pub(crate) struct PositionedFile {
-    file: Option<File>,
+    file: KeptFile,
     path: PathBuf,
     len: u64,
     read_ahead: ReadAhead,
@@ -37,7 +28,7 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
         let kind = if metadata.is_dir() { "a directory" } else { "a special file" };
         return Err(Error::new(ErrorKind::Io, format!("expected a regular file, found {kind}")).at_path(path));
     }
-    let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+    let file = descriptors::open(path).map_err(|error| Error::io("open", path, error))?;
     let len = file.metadata().map_err(|error| Error::io("read the length", path, error))?.len();
     Ok((file, len))
 }
@@ -59,14 +50,7 @@ pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
 
 impl PositionedFile {
     pub(crate) fn new(file: File, len: u64, path: &Path) -> PositionedFile {
-        let room =
-            KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| (kept < *MAX_KEPT).then_some(kept + 1));
-        PositionedFile {
-            file: room.is_ok().then_some(file),
-            path: path.to_path_buf(),
-            len,
-            read_ahead: ReadAhead::default(),
-        }
+        PositionedFile { file: KeptFile::new(file), path: path.to_path_buf(), len, read_ahead: ReadAhead::default() }
     }
 
     #[inline]
@@ -96,7 +80,7 @@ impl PositionedFile {
     pub(crate) fn read_now(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         let len = usize::try_from(range.len()).unwrap_or(usize::MAX);
         let mut bytes = AlignedBytes::zeroed(len, alignment)?;
-        match &self.file {
+        match &*self.file.get() {
             Some(file) => read_exact_at(file, bytes.as_mut(), range.start),
             None => read_exact_at(&self.open_again()?, bytes.as_mut(), range.start),
         }
@@ -119,14 +103,6 @@ pub(crate) fn explain_missing(error: Error, directory: &Path) -> Error {
         return Error::new(ErrorKind::GenerationGone, message).at_path(directory);
     }
     error
-}
-
-impl Drop for PositionedFile {
-    fn drop(&mut self) {
-        if self.file.is_some() {
-            KEPT.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
 }
 
 #[cfg(unix)]

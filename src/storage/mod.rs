@@ -5,11 +5,13 @@
 mod aligned;
 mod block_reader;
 mod cursor;
+mod descriptors;
 mod file;
 mod holes;
 mod loaded;
 mod mmap;
 mod read_ahead;
+mod sink;
 
 use std::ops::Deref;
 use std::path::Path;
@@ -17,10 +19,12 @@ use std::path::Path;
 pub(crate) use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
 pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
+pub(crate) use descriptors::open as open_descriptor;
 pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_exact_at, read_whole};
 pub(crate) use holes::Holes;
 pub(crate) use loaded::{HugeBytes, Loaded};
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
+pub(crate) use sink::Sink;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
@@ -49,6 +53,7 @@ pub(crate) enum StorageKind {
 
 /// How a mapping will be read: advice for the operating system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Access {
     /// No advice: the system reads ahead as it sees fit.
     Normal,

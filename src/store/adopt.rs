@@ -122,7 +122,7 @@ impl Foreign {
     /// A generation of a store has readers that know it by its place.
     fn check_no_store(&self) -> Result<()> {
         let parent = self.directory.parent().unwrap_or(&self.directory);
-        if [CURRENT, LOCK].iter().any(|name| fs::exists(&parent.join(name))) {
+        if fs::exists(&parent.join(CURRENT))? || fs::exists(&parent.join(LOCK))? {
             let message = "expected a directory outside of any store, found a generation of one: \
                            copy it, or roll back to it";
             return Err(Error::invalid_input(message).at_path(&self.directory));

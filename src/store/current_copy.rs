@@ -69,7 +69,7 @@ fn is_copy_of(generation: &Path, copy: &Path) -> Result<bool> {
 /// Errors: `InvalidInput` if it is a file that was never a `current`.
 fn check_replaceable(path: &Path) -> Result<()> {
     let is_text = || fs::is_real_file(path) && fs::file_len(path).is_ok_and(|len| len <= LONGEST_TEXT);
-    if fs::exists(path) && !fs::is_link(path) && !is_text() {
+    if fs::exists(path)? && !fs::is_link(path) && !is_text() {
         return Err(irreplaceable(path, "something else"));
     }
     Ok(())

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::disk::owner::Owner;
 use crate::disk::{self, Output};
 use crate::error::{Error, Result};
+use crate::storage::open_descriptor;
 use crate::store::cancel::Cancel;
 
 /// Files are read and copied in pieces of this size.
@@ -97,8 +98,14 @@ pub(super) fn find_entry(
 }
 
 /// Whether anything of that name is there, be it a dangling link.
-pub(super) fn exists(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
+///
+/// Errors: `Io` if it is not known, such as in a directory that may not be searched.
+pub(super) fn exists(path: &Path) -> Result<bool> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => Err(Error::io("find", path, error)),
+    }
 }
 
 /// Whether it is a directory or a link to one.
@@ -179,7 +186,7 @@ pub(super) fn file_len(path: &Path) -> Result<u64> {
 /// Opens a regular file for reading; anything else is an error at once (opening a FIFO would block).
 pub(super) fn open_file(path: &Path) -> Result<File> {
     file_len(path)?;
-    File::open(path).map_err(|error| Error::io("open", path, error))
+    open_descriptor(path).map_err(|error| Error::io("open", path, error))
 }
 
 /// Takes the permission to write from a file (0644 becomes 0444; what the umask took stays taken).
@@ -216,8 +223,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
 
 /// Whether a [`rename`] failed because the two places are on different file systems.
 pub(super) fn crosses_devices(error: &Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
-    source.is_some_and(|source| source.kind() == io::ErrorKind::CrossesDevices)
+    error.io_kind() == Some(io::ErrorKind::CrossesDevices)
 }
 
 /// A new link to `target`: a symbolic link, or where there are none a text file.

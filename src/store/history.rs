@@ -67,7 +67,7 @@ fn entries(store: &Path, current: Option<GenerationId>) -> Result<Vec<Generation
 /// What the file says; `None` if there is none.
 fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
     let path = store.join(HISTORY);
-    if !fs::exists(&path) {
+    if !fs::exists(&path)? {
         return Ok(None);
     }
     let damaged = |found: &str| {

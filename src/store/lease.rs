@@ -118,7 +118,7 @@ impl Claim {
     /// Errors: `Io` if it has the file but it cannot be locked.
     pub(super) fn acquire(generation: &Path) -> Result<Option<Claim>> {
         let path = generation.join(LEASE);
-        if !fs::exists(&path) {
+        if !fs::exists(&path)? {
             return Ok(Some(Claim(None)));
         }
         Ok(fs::try_lock(fs::open_file(&path)?, &path)?.map(|file| Claim(Some(file))))

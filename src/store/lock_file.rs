@@ -25,7 +25,7 @@ pub(super) fn check(path: &Path) -> Result<()> {
     if !fs::is_real_file_or_nothing(path) {
         return Err(not_a_lock(path, "something else than a regular file"));
     }
-    if !fs::exists(path) {
+    if !fs::exists(path)? {
         return Ok(());
     }
     check_content(&fs::open_real_file(path)?, path)

@@ -96,8 +96,17 @@ pub struct StoredGeneration {
 
 impl Store {
     /// Whether the directory is a store with a current generation, rather than a bare generation or anything else.
+    ///
+    /// Also false for a directory that may not be searched; [`open`](Store::open) says so.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
-        fs::exists(&path.as_ref().join(CURRENT))
+        has_current(path.as_ref()).unwrap_or(false)
+    }
+
+    /// The directory of a generation, whether it is there or not.
+    ///
+    /// To map a generation that is not current: `options.open(store.generation_path(id))`.
+    pub fn generation_path(&self, id: GenerationId) -> PathBuf {
+        self.path.join(id.to_string())
     }
 
     /// Opens the store at `path`, making an empty one if there is nothing or an empty directory.
@@ -120,7 +129,9 @@ impl Store {
     /// that a store has. So a `current` that is damaged can be repaired by [`rollback`](StoreWriter::rollback), and one of
     /// somebody else is left alone.
     ///
-    /// Errors: `InvalidInput` if there is none.
+    /// # Errors
+    ///
+    /// `NotFound` if nothing is there, `InvalidInput` if there is something else; `Io`.
     pub fn open(path: impl AsRef<Path>) -> Result<Store> {
         let path = fs::absolute(path.as_ref())?;
         place::check_store(&path)?;
@@ -285,7 +296,7 @@ impl StoreWriter {
             let message = format!("expected a generation that is not current, found that {id} is: roll back first");
             return Err(Error::invalid_input(message).at_path(&path));
         }
-        if !fs::exists(&path) {
+        if !fs::exists(&path)? {
             return Err(Error::invalid_input(format!("expected the generation {id}, found none")).at_path(&path));
         }
         match gc::remove(&self.path, id)? {
@@ -323,6 +334,13 @@ impl StoreWriter {
     }
 }
 
+/// Whether a directory has the link `current`.
+///
+/// Errors: `Io` if it is not known.
+pub(crate) fn has_current(path: &Path) -> Result<bool> {
+    fs::exists(&path.join(CURRENT))
+}
+
 /// All generations of a store, complete or not, ascending.
 fn generations(store: &Path) -> Result<Vec<GenerationId>> {
     let names = fs::names(store)?; // ascending, and so are the numbers in them
@@ -335,5 +353,5 @@ fn is_complete(store: &Path, id: GenerationId) -> bool {
 
 fn no_current(store: &Path) -> Error {
     let message = "expected a current generation, found that none was published yet";
-    Error::invalid_input(message).at_path(&store.join(CURRENT))
+    Error::new(ErrorKind::NotFound, message).at_path(store)
 }

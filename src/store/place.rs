@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::store::generation_id::GenerationId;
 use crate::store::names::{CURRENT, HISTORY, LOCK, PARTS_PREFIX};
@@ -33,7 +33,7 @@ impl Place {
     ///
     /// Errors: `InvalidInput` if it would be a store but for what is called `lock`; `Io`.
     pub(super) fn of(path: &Path) -> Result<Place> {
-        if !fs::exists(path) {
+        if !fs::exists(path)? {
             return Ok(Place::Room);
         }
         if !fs::is_dir(path) {
@@ -42,10 +42,12 @@ impl Place {
         if matches!(current::read(path), Ok(Some(_))) {
             return Ok(Place::Store);
         }
-        if let Some(name) = ARRAY_FILES.into_iter().find(|name| fs::exists(&path.join(name))) {
-            return Ok(Place::Foreign(format!("an array ({name})")));
+        for name in ARRAY_FILES {
+            if fs::exists(&path.join(name))? {
+                return Ok(Place::Foreign(format!("an array ({name})")));
+            }
         }
-        if fs::exists(&path.join(info::FILE_NAME)) {
+        if fs::exists(&path.join(info::FILE_NAME))? {
             return Ok(Place::Foreign("a data set (info)".to_string()));
         }
         Place::by_names(path)
@@ -80,8 +82,8 @@ impl Place {
         }
         let lock = path.join(LOCK);
         lock_file::check(&lock)?;
-        let current = fs::exists(&path.join(CURRENT));
-        Ok(match fs::exists(&lock) || current && generations {
+        let current = fs::exists(&path.join(CURRENT))?;
+        Ok(match fs::exists(&lock)? || current && generations {
             true => Some(Place::Store),
             false if generations || !native => Some(Place::Room),
             false => None,
@@ -146,15 +148,15 @@ impl Made {
     }
 }
 
-/// Errors: `InvalidInput` unless there is a store.
+/// Errors: `NotFound` if nothing is there, `InvalidInput` if there is something else than a store; `Io`.
 pub(super) fn check_store(path: &Path) -> Result<()> {
-    let found = match Place::of(path)? {
+    let (kind, found) = match Place::of(path)? {
         Place::Store => return Ok(()),
-        Place::Room => "none".to_string(),
-        Place::Foreign(found) => found,
+        Place::Room => (ErrorKind::NotFound, "none".to_string()),
+        Place::Foreign(found) => (ErrorKind::InvalidInput, found),
     };
     let message = format!("expected a store, a directory with the link current, found {found}");
-    Err(Error::invalid_input(message).at_path(path))
+    Err(Error::new(kind, message).at_path(path))
 }
 
 fn is_native(name: &str) -> bool {
@@ -173,7 +175,6 @@ mod tests {
     use std::fs::{create_dir, create_dir_all, write};
 
     use super::*;
-    use crate::error::ErrorKind;
     use crate::store::testing::TempDir;
 
     /// One case for each way to be one of the three; `/` at the end of a name makes a directory, `=` gives content.

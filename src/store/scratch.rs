@@ -128,7 +128,7 @@ pub(super) fn remove_native(temporary: &Path) -> Result<()> {
 /// Errors: `InvalidInput` if there is something else in a temporary place than what a writer puts there.
 pub(super) fn check_native(temporary: &Path) -> Result<()> {
     let native = || Temporary::from_name(temporary.file_name()?.to_str()?).map(|kind| kind.is_native(temporary));
-    if fs::exists(temporary) && native() != Some(true) {
+    if fs::exists(temporary)? && native() != Some(true) {
         let message = "expected what a writer of the store left, or nothing, found something else: move it away";
         return Err(Error::invalid_input(message).at_path(temporary));
     }
@@ -200,7 +200,8 @@ fn is_native_spill(spill: &Path, process: &str) -> bool {
     }
     let Some(outer) = outer_spill(spill) else { return false };
     let of_process = || process_of(outer.file_name()?.to_str()?.strip_prefix(OUTER_SPILL_PREFIX)?);
-    of_process() == Some(process) && (!fs::exists(&outer) || contents::is_native_spill(&outer))
+    of_process() == Some(process)
+        && (fs::exists(&outer).is_ok_and(|exists| !exists) || contents::is_native_spill(&outer))
 }
 
 fn is_file_of_lines(path: &Path, max_len: u64) -> bool {

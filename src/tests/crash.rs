@@ -87,10 +87,10 @@ impl Scene {
         }
         let mut loader = options.create(self.path("store"))?;
         if spilling {
-            loader.insert(0, &vec![0xee; BEYOND_A_BATCH])?; // replaced below
+            loader.insert(0, vec![0xee; BEYOND_A_BATCH])?; // replaced below
         }
         for key in 0..KEYS {
-            loader.insert(key, &value(label, key))?;
+            loader.insert(key, value(label, key))?;
         }
         Ok(loader.finish()?.generation)
     }

@@ -104,8 +104,8 @@ fn build(directory: &Path, label: u64, spilling: bool) -> Published {
     let mut loader = options.create(store(directory)).unwrap();
     if spilling {
         // all replaced below: large pairs, and more bytes of others than the memory holds
-        (0..3).for_each(|key| loader.insert(key, &vec![0xee; BEYOND_A_BATCH]).unwrap());
-        (0..20).for_each(|round| loader.insert(round % 3, &vec![0xee; WITHIN_A_BATCH]).unwrap());
+        (0..3).for_each(|key| loader.insert(key, vec![0xee; BEYOND_A_BATCH]).unwrap());
+        (0..20).for_each(|round| loader.insert(round % 3, vec![0xee; WITHIN_A_BATCH]).unwrap());
     }
     generation::insert_all(&mut loader, label);
     loader.finish().unwrap()

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorLocation};
 
 /// How bad a [`Finding`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
     Note,

@@ -29,6 +29,7 @@ use crate::verify::shard::ShardVerifier;
 
 /// How much [`Snapshot::verify`] looks at; each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum VerifyLevel {
     /// The files that are there, their lengths, every entry of the shard indexes, and the CRC-32 of auxiliary files.
     ///

@@ -72,7 +72,7 @@ pub(crate) fn options(label: u64) -> BuildOptions {
 
 pub(crate) fn insert_all(loader: &mut BulkLoader, label: u64) {
     for key in super::shuffled(keys(label).collect(), label) {
-        loader.insert(key, &value(label, key)).unwrap();
+        loader.insert(key, value(label, key)).unwrap();
     }
 }
 

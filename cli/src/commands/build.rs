@@ -326,6 +326,7 @@ fn name_of(phase: BuildPhase) -> &'static str {
         BuildPhase::Merge => "merge",
         BuildPhase::Write => "write",
         BuildPhase::Publish => "publish",
+        _ => "build",
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::prefetch;
 use crate::read::shard::{MappedMinishard, Probe, Value, ValueLocation, prefetch_index};
 use crate::read::snapshot::Snapshot;
@@ -63,6 +63,45 @@ impl Snapshot {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Hands the value of each key to `f` with its position in `keys`, in order, until one of both fails.
+    ///
+    /// [`get_many_with`](Snapshot::get_many_with) for a closure that uses `?`.
+    ///
+    /// # Errors
+    ///
+    /// The first of a lookup, or the first of `f`.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-try-get-many-doc-{}", std::process::id()));
+    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # loader.insert(7, b"seven")?;
+    /// # loader.finish()?;
+    /// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+    /// let mut found = Vec::new();
+    /// snapshot.try_get_many_with(&[7, 8], |at, value| {
+    ///     found.push((at, value.is_some()));
+    ///     Ok::<(), sharddb::Error>(())
+    /// })?;
+    /// assert_eq!(found, [(0, true), (1, false)]);
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn try_get_many_with<'a, E: From<Error>>(
+        &'a self,
+        keys: &[u64],
+        mut f: impl FnMut(usize, Option<Value<'a>>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let outcome =
+            self.get_many_with(keys, |at, value| match value.map_err(E::from).and_then(|value| f(at, value)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            });
+        match outcome {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(error) => Err(error),
+        }
     }
 
     /// Whether each of many keys is there, in their order.

@@ -1,6 +1,7 @@
 //! The pairs of a shard in storage order.
 
 use std::fmt;
+use std::iter::FusedIterator;
 
 use crate::error::{Error, Result};
 use crate::format::minishard_index::{RawIndex, Row};
@@ -130,6 +131,23 @@ impl<'a> Iterator for ShardEntries<'a> {
             }
         }
         Some(Ok(Entry { shard: self.shard, stored, in_place }))
+    }
+}
+
+impl FusedIterator for ShardEntries<'_> {}
+
+impl fmt::Debug for ShardEntries<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardEntries").field("shard", self.shard).finish_non_exhaustive()
+    }
+}
+
+impl<'a> IntoIterator for &'a Shard {
+    type Item = Result<Entry<'a>>;
+    type IntoIter = ShardEntries<'a>;
+
+    fn into_iter(self) -> ShardEntries<'a> {
+        self.iter()
     }
 }
 

@@ -85,6 +85,7 @@ struct Writer {
 
 /// What the cache of minishard indexes did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheStats {
     /// Lookups that found their minishard index decoded.
     pub hits: u64,

@@ -1,5 +1,8 @@
 //! The keys of a shard in storage order, from its indexes alone.
 
+use std::fmt;
+use std::iter::FusedIterator;
+
 use crate::error::Result;
 use crate::read::shard::handle::Shard;
 use crate::read::shard::rows::Rows;
@@ -17,7 +20,7 @@ impl Shard {
     }
 
     /// All keys in storage order.
-    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
+    pub fn keys(&self) -> ShardKeys {
         ShardKeys::new(self.clone())
     }
 }
@@ -38,8 +41,8 @@ impl Drop for Pass<'_> {
     }
 }
 
-/// The keys of a shard in storage order, with a hold of the shard; see [`Shard::keys`].
-pub(crate) struct ShardKeys {
+/// The keys of a shard in storage order; see [`Shard::keys`].
+pub struct ShardKeys {
     shard: Shard,
     rows: Rows,
 }
@@ -75,5 +78,13 @@ impl Iterator for ShardKeys {
                 Err(error) => return Some(Err(error)),
             }
         }
+    }
+}
+
+impl FusedIterator for ShardKeys {}
+
+impl fmt::Debug for ShardKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardKeys").field("shard", &self.shard).finish_non_exhaustive()
     }
 }

@@ -5,11 +5,20 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use crate::byte_range::ByteRange;
-use crate::storage::Bytes;
+use crate::storage::{AlignedBytes, Bytes};
 
 /// A value: borrowed from the map or the memory it lies in, else read or decoded for the occasion.
 ///
-/// Dereferences to its bytes. With a value alignment, they begin at a multiple of it in either case.
+/// Dereferences to its bytes. With a value alignment, they begin at a multiple of it in either case. Values for tests are made
+/// from a slice or a vector.
+///
+/// ```
+/// use sharddb::Value;
+///
+/// let value = Value::from(&b"seven"[..]);
+/// assert_eq!(value, b"seven");
+/// assert_eq!(Vec::from(value), b"seven");
+/// ```
 pub struct Value<'a>(Bytes<'a>);
 
 impl<'a> Value<'a> {
@@ -37,6 +46,28 @@ impl<'a> Value<'a> {
 
     pub(crate) fn into_bytes(self) -> Bytes<'a> {
         self.0
+    }
+}
+
+impl<'a> From<&'a [u8]> for Value<'a> {
+    fn from(bytes: &'a [u8]) -> Value<'a> {
+        Value(Bytes::Borrowed(bytes))
+    }
+}
+
+impl From<Vec<u8>> for Value<'static> {
+    fn from(bytes: Vec<u8>) -> Value<'static> {
+        Value(Bytes::Owned(AlignedBytes::from(bytes)))
+    }
+}
+
+impl From<Value<'_>> for Vec<u8> {
+    /// Copies borrowed bytes, and moves others.
+    fn from(value: Value<'_>) -> Vec<u8> {
+        match value.0 {
+            Bytes::Borrowed(bytes) => bytes.to_vec(),
+            Bytes::Owned(bytes) => bytes.into_vec(),
+        }
     }
 }
 

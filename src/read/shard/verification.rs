@@ -18,6 +18,7 @@ use crate::read::shard::minishards::{Verified, zeros};
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum VerifyReads {
     /// Never: damage inside raw bytes is noticed only where it breaks a rule of the format.
     Never,

@@ -1,8 +1,9 @@
 //! Walking through a whole generation in storage order.
 
+use std::iter::FusedIterator;
 use std::ops::ControlFlow;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::ShardNumber;
 use crate::read::shard::{Entry, Shard, ShardEntries, ShardKeys, Value};
 use crate::read::snapshot::Snapshot;
@@ -60,8 +61,44 @@ impl Snapshot {
         ControlFlow::Continue(())
     }
 
+    /// Hands every key with its value to `f`, in the order of [`iter`](Snapshot::iter), until one of both fails.
+    ///
+    /// [`scan`](Snapshot::scan) for a closure that uses `?`.
+    ///
+    /// # Errors
+    ///
+    /// The first of a bad entry, value, minishard or shard, or the first of `f`.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-try-for-each-doc-{}", std::process::id()));
+    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # loader.insert(7, b"seven")?;
+    /// # loader.finish()?;
+    /// use std::io::Write;
+    ///
+    /// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+    /// let mut out = Vec::new();
+    /// snapshot.try_for_each(|key, value| {
+    ///     writeln!(out, "{key} has {} bytes", value.len())?;
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// assert_eq!(out, b"7 has 5 bytes\n");
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_for_each<E: From<Error>>(&self, mut f: impl FnMut(u64, Value<'_>) -> Result<(), E>) -> Result<(), E> {
+        let outcome = self.scan(|pair| match pair.map_err(E::from).and_then(|(key, value)| f(key, value)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        });
+        match outcome {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(error) => Err(error),
+        }
+    }
+
     /// All keys in storage order; like [`iter`](Snapshot::iter) without the values.
-    pub fn keys(&self) -> impl Iterator<Item = Result<u64>> + use<> {
+    pub fn keys(&self) -> Keys {
         Keys { shards: self.shards(), keys: None }
     }
 
@@ -74,7 +111,17 @@ impl Snapshot {
     }
 }
 
+impl<'a> IntoIterator for &'a Snapshot {
+    type Item = Result<Entry<'a>>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
 /// All pairs of a generation; see [`Snapshot::iter`].
+#[derive(Debug)]
 pub struct Iter<'a> {
     snapshot: &'a Snapshot,
     numbers: std::vec::IntoIter<ShardNumber>,
@@ -107,7 +154,10 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
+impl FusedIterator for Iter<'_> {}
+
 /// The shards of a generation that have a file; see [`Snapshot::shards`].
+#[derive(Debug)]
 pub struct Shards {
     snapshot: Snapshot,
     numbers: std::vec::IntoIter<ShardNumber>,
@@ -126,8 +176,11 @@ impl Iterator for Shards {
     }
 }
 
+impl FusedIterator for Shards {}
+
 /// All keys of a generation; see [`Snapshot::keys`].
-struct Keys {
+#[derive(Debug)]
+pub struct Keys {
     shards: Shards,
     keys: Option<ShardKeys>,
 }
@@ -149,3 +202,5 @@ impl Iterator for Keys {
         }
     }
 }
+
+impl FusedIterator for Keys {}

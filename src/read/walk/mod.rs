@@ -3,5 +3,5 @@
 mod iter;
 mod range;
 
-pub use iter::{Iter, Shards};
+pub use iter::{Iter, Keys, Shards};
 pub use range::{Range, RangeEntry};

@@ -1,5 +1,6 @@
 //! Pairs by ascending key, which is not the order in which they are stored.
 
+use std::iter::FusedIterator;
 use std::ops::RangeBounds;
 
 use crate::error::{Error, Result};
@@ -30,6 +31,7 @@ impl Snapshot {
 }
 
 /// Pairs by ascending key; see [`Snapshot::range`].
+#[derive(Debug)]
 pub struct Range {
     snapshot: Snapshot,
     errors: std::vec::IntoIter<Error>,
@@ -53,6 +55,8 @@ impl Iterator for Range {
         }
     }
 }
+
+impl FusedIterator for Range {}
 
 /// A pair of a [`Range`].
 #[derive(Debug)]

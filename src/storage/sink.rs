@@ -1,0 +1,69 @@
+//! Where written bytes go: a file, or memory.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::disk;
+use crate::error::{Error, Result};
+
+/// A file or a vector that is written at positions, by several cursors.
+#[derive(Clone)]
+pub(crate) enum Sink {
+    File(Arc<File>, Arc<Path>),
+    Memory(Arc<Mutex<Vec<u8>>>),
+}
+
+impl Sink {
+    pub(crate) fn file(file: Arc<File>, path: &Path) -> Sink {
+        Sink::File(file, path.into())
+    }
+
+    /// The path of the file; empty for memory.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Sink::File(_, path) => path,
+            Sink::Memory(_) => Path::new(""),
+        }
+    }
+
+    /// Writes all bytes at a position. What was never written is zeros.
+    pub(super) fn write_all_at(&self, position: u64, bytes: &[u8]) -> Result<()> {
+        match self {
+            Sink::File(file, path) => disk::write_all_at(file, path, position, bytes)
+                .map_err(|error| Error::io("write", path, error).at_offset(position)),
+            Sink::Memory(memory) => {
+                let start = usize::try_from(position).unwrap_or(usize::MAX);
+                let mut memory = lock(memory);
+                if memory.len() < start.saturating_add(bytes.len()) {
+                    memory.resize(start.saturating_add(bytes.len()), 0);
+                }
+                let to = memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len()));
+                to.ok_or_else(|| Error::internal("no room for bytes in memory"))?.copy_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Brings a file to the disk.
+    pub(crate) fn sync(&self) -> Result<()> {
+        match self {
+            Sink::File(file, path) => {
+                disk::sync_file(file, path).map_err(|error| Error::io("bring to the disk", path, error))
+            }
+            Sink::Memory(_) => Ok(()),
+        }
+    }
+
+    /// The bytes that were written to memory; none of a file.
+    pub(crate) fn take_memory(&self) -> Vec<u8> {
+        match self {
+            Sink::File(..) => Vec::new(),
+            Sink::Memory(memory) => std::mem::take(&mut lock(memory)),
+        }
+    }
+}
+
+fn lock(memory: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
