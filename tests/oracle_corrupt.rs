@@ -1,4 +1,4 @@
-//! Broken and odd data sets are read as TensorStore reads them, or as `differences.tsv` says, key by key and from
+//! Broken and odd data sets are read as TensorStore reads them, or as `corrupt-differences.tsv` says, key by key and from
 //! every storage; never with a panic, never without an end, never with more memory than the caps allow.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -112,7 +112,7 @@ type Difference = [String; 4];
 
 /// The differences that were decided, each with its reason in a fifth column.
 fn decided_differences() -> BTreeSet<Difference> {
-    let table = fs::read_to_string(data("corrupt/differences.tsv")).unwrap();
+    let table = fs::read_to_string(data("corrupt-differences.tsv")).unwrap();
     let row = |line: &str| -> Difference {
         let columns: Vec<_> = line.split('\t').collect();
         let [case, what, theirs, ours, reason] = columns[..] else { panic!("five columns: {line}") };
@@ -133,7 +133,7 @@ fn every_case_is_answered_as_tensorstore_does_or_as_decided() {
         let new = lines(found.difference(&decided).collect());
         assert!(new.is_empty(), "{storage:?}: neither TensorStore's answer nor decided:\n{new}");
         let gone = lines(decided.difference(&found).collect());
-        assert!(gone.is_empty(), "{storage:?}: rows of differences.tsv that are no longer so:\n{gone}");
+        assert!(gone.is_empty(), "{storage:?}: rows of corrupt-differences.tsv that are no longer so:\n{gone}");
     }
 }
 

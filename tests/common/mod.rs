@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fixture that is not as it should be fails the test")]
 #![allow(clippy::cast_possible_truncation, reason = "cut numbers are pseudo-random ones")]
 
+pub(crate) mod archives;
 pub(crate) mod children;
 pub(crate) mod generations;
 pub(crate) mod naive;
@@ -18,9 +19,13 @@ use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use sharddb::{Error, OpenOptions, Result, ShardDb, ShardingSpec};
 
-/// A file or directory of `tests/data`.
+/// A file or directory of `tests/data`. What is inside an archive there is unpacked by the first call.
 pub(crate) fn data(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
+    let (set, rest) = path.split_once('/').unwrap_or((path, ""));
+    match set {
+        "corrupt" | "fuzz" => archives::unpacked(set).join(rest),
+        _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path),
+    }
 }
 
 /// The directories in a directory of `tests/data`, by name.
