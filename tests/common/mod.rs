@@ -1,6 +1,5 @@
 //! What the tests against other writers share: fixtures, ways to open them, and answers that can be compared.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fixture that is not as it should be fails the test")]
 #![allow(clippy::cast_possible_truncation, reason = "cut numbers are pseudo-random ones")]
 
@@ -171,6 +170,16 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Makes a FIFO. Runs no program: until `exec`, a child holds the file locks of the tests on other threads.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "std has no mkfifo")]
+pub(crate) fn mkfifo(path: &Path) {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: a pointer to a string with a final zero, which lives until the call returns.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// The content of every file in a directory, by name.
