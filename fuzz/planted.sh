@@ -17,7 +17,8 @@ wanted=" ${*:-} "
 rm -rf "$copy"
 mkdir -p "$copy"
 git ls-files -z -- ':!tests' ':!docs' ':!fuzz/corpus' | xargs -0 cp --parents -t "$copy"
-cargo run --quiet --manifest-path fuzz/Cargo.toml --example seeds -- tests/data fuzz/work/seeds
+fuzz/unpack.sh
+cargo run --quiet --manifest-path fuzz/Cargo.toml --example seeds -- fuzz/work/data fuzz/work/seeds
 
 passed=0
 failed=0
@@ -33,9 +34,9 @@ plant() { # TARGET FILE WHAT-IS-THERE WHAT-IS-PUT: the bug is in the difference
     fi
     printf '%s\n' "${sound/"$from"/"$to"}" >"$copy/$file"
     (cd "$copy/fuzz" && cargo +nightly fuzz build --fuzz-dir . "$target" 2>"../../$target.build")
-    mkdir -p "fuzz/corpus/$target" "fuzz/work/seeds/$target" "fuzz/work/planted/found"
+    mkdir -p "fuzz/work/committed/$target" "fuzz/work/seeds/$target" "fuzz/work/planted/found"
     begun=$SECONDS
-    if "$CARGO_TARGET_DIR/$host/release/$target" "$(mktemp -d -p fuzz/work/planted)" "fuzz/corpus/$target" \
+    if "$CARGO_TARGET_DIR/$host/release/$target" "$(mktemp -d -p fuzz/work/planted)" "fuzz/work/committed/$target" \
         "fuzz/work/seeds/$target" -artifact_prefix=fuzz/work/planted/found/ -max_total_time=$seconds -max_len=4096 \
         -timeout=30 -use_value_profile=1 >"fuzz/work/planted/$target.log" 2>&1; then
         echo "$target: NOT FOUND within $seconds s: $file without \`$from\`"

@@ -3,9 +3,10 @@
 #
 #   fuzz/run.sh SECONDS [TARGET..]
 #
-# Inputs: the committed corpora and the seeds made from tests/data; what is found besides goes to fuzz/work/corpus, from
-# where fuzz/minimise.sh takes what is worth keeping. Logs: fuzz/work/logs. The table, which is Markdown, goes to
-# standard output and to fuzz/work/table.md. Needs a nightly toolchain and cargo-fuzz. Exit: 1 if anything was found.
+# Inputs: the committed corpora (fuzz/corpus/TARGET.tar.gz, unpacked by fuzz/unpack.sh) and the seeds made from tests/data.
+# New inputs go to fuzz/work/corpus; fuzz/minimise.sh keeps those that reach more. Logs: fuzz/work/logs. The table, which is
+# Markdown, goes to standard output and to fuzz/work/table.md. Needs a nightly toolchain and cargo-fuzz. Exit: 1 if anything
+# was found.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -16,15 +17,16 @@ targets=("$@")
 jobs=${JOBS:-2}
 host=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p work/logs
+./unpack.sh
 
 cargo +nightly fuzz build --fuzz-dir . >&2
-cargo run --quiet --example seeds -- ../tests/data work/seeds >&2
+cargo run --quiet --example seeds -- work/data work/seeds >&2
 
 # Small inputs, so that many are tried; no input may take 30 s or allocate 256 MiB at once.
 fuzz() { # TARGET
     local target=$1
-    mkdir -p "work/corpus/$target" "work/seeds/$target" "corpus/$target" "artifacts/$target"
-    "target/$host/release/$target" "work/corpus/$target" "corpus/$target" "work/seeds/$target" \
+    mkdir -p "work/corpus/$target" "work/seeds/$target" "work/committed/$target" "artifacts/$target"
+    "target/$host/release/$target" "work/corpus/$target" "work/committed/$target" "work/seeds/$target" \
         -artifact_prefix="artifacts/$target/" -max_total_time="$seconds" -max_len=4096 -timeout=30 -rss_limit_mb=2048 \
         -malloc_limit_mb=256 -print_final_stats=1 -use_value_profile=1 >"work/logs/$target" 2>&1
 }
@@ -46,7 +48,7 @@ done
 rm -rf /dev/shm/sharddb-fuzz-*
 
 row() { # TARGET
-    awk -v target="$1" -v committed="$(find "corpus/$1" -type f | wc -l)" '
+    awk -v target="$1" -v committed="$(find "work/committed/$1" -type f | wc -l)" '
         /^stat::number_of_executed_units/ { units = $2 }
         /^stat::average_exec_per_sec/     { rate = $2 }
         / cov: / { for (i = 1; i < NF; i++) { if ($i == "cov:") cov = $(i + 1); if ($i == "ft:") ft = $(i + 1) } }

@@ -296,7 +296,7 @@ def main():
     arguments = parser.parse_args()
     directories = sorted(path.parent for path in arguments.sets.glob("*/expected.jsonl"))
     if not directories:
-        sys.exit(f"expected sets in {arguments.sets}, found none: write them with tests/interop.rs")
+        sys.exit(f"expected sets in {arguments.sets}, found none: write them with scripts/interop.sh")
     results = [passes(read_set(directory)) for directory in directories]
     if arguments.self_test:
         results += self_test(arguments.sets)

@@ -13,10 +13,10 @@ fi
 
 cargo build --release --quiet --example cost --example seeds
 target=${CARGO_TARGET_DIR:-target}/release/examples
-mkdir -p work
-"$target/seeds" ../tests/data work/seeds
+./unpack.sh
+"$target/seeds" work/data work/seeds
 
 failed=0
 "$target/cost" model || failed=1
-"$target/cost" files ../tests/data corpus work/seeds || failed=1
+"$target/cost" files work/data work/committed work/seeds || failed=1
 exit "$failed"

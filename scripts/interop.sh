@@ -7,7 +7,7 @@
 # --prepare             makes the Python environments and no more
 # SHARDDB_VENV          the Python environment with both readers; made if it is not there (default: below target/)
 # SHARDDB_BCOLZ_VENV    the same with bcolz and bloscpack
-# SHARDDB_INTEROP_DIR   where the data sets go, others beside it with -zarr and -bcolz (default: below target/)
+# SHARDDB_INTEROP_DIR   where the data sets go, in directories precomputed, zarr and bcolz (default: below target/)
 #
 # Each part ends with a line `N passed, N failed`. Exit: 0 if all was read as it was written, else 1.
 set -euo pipefail
@@ -37,13 +37,7 @@ fi
 
 mkdir -p "$sets"
 sets=$(cd "$sets" && pwd)
-SHARDDB_INTEROP_DIR=$sets cargo test --release --test interop -- --ignored
-"$venv/bin/python" scripts/check_readable.py --self-test "$sets"
-
-mkdir -p "$sets-zarr"
-SHARDDB_INTEROP_DIR=$sets-zarr cargo test --release --features zarr --test zarr_interop -- --ignored
-"$venv/bin/python" scripts/check_zarr.py --self-test "$sets-zarr"
-
-mkdir -p "$sets-bcolz"
-SHARDDB_INTEROP_DIR=$sets-bcolz cargo test --release --features bcolz --test bcolz_interop -- --ignored
-"$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets-bcolz"
+SHARDDB_INTEROP_DIR=$sets cargo test --release --package sharddb --features bcolz,zarr --test it -- --ignored interop::
+"$venv/bin/python" scripts/check_readable.py --self-test "$sets/precomputed"
+"$venv/bin/python" scripts/check_zarr.py --self-test "$sets/zarr"
+"$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets/bcolz"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds a sharded dataset again with ShardDb and has Neuroglancer draw it in a browser.
+# Rebuilds a sharded data set with ShardDb and checks in a browser that Neuroglancer draws it.
 #
 # usage: scripts/neuroglancer.sh DATASET CHECK_DIR
 #
-# DATASET     a precomputed dataset with what must be seen in it (ng_expect.json)
-# CHECK_DIR   the acceptance check, set up: run_ng_check.mjs with its client and playwright-core
+# DATASET     a precomputed data set with its expectations (ng_expect.json): tests/data/neuroglancer
+# CHECK_DIR   a copy of ngcheck/ in which setup.sh has run
 #
-# Drawn are the dataset as it is, then built again with the same specifications, then as the profiles remote and local
-# plan it; at last a damaged one, which must not be drawn. The last line is `N passed, N failed`. Exit: 0 if all is as
-# it should be, else 1.
+# Neuroglancer draws the data set as it is, rebuilt with the same specifications, and rebuilt with those that the profiles
+# remote and local plan. A damaged copy must not be drawn. The last line is `N passed, N failed`. Exit: 0 if none failed,
+# else 1.
 set -euo pipefail
 if [ $# -ne 2 ]; then
     sed -n '4,7s/^# //p' "$0" >&2

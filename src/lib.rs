@@ -235,6 +235,7 @@ extern crate self as sharddb; // for what the fuzz targets share with the unit t
 mod build;
 mod byte_range;
 #[cfg(test)]
+#[allow(dead_code, reason = "most of it is for the integration tests")]
 #[path = "../tests/common/mod.rs"]
 mod common;
 pub mod container;

@@ -6,6 +6,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[allow(dead_code, reason = "most of it is for tests/it")]
 mod common;
 #[path = "common/peak.rs"]
 mod peak;
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::children::{child, child_directory};
-use common::{Scratch, Storage};
+use common::{Scratch, Storage, mkfifo};
 use peak::{PeakAlloc, peak_of};
 use sharddb::{
     BulkLoader, Error, ErrorKind, FindingKind, HashFunction, OpenOptions, ShardDb, ShardNumber, ShardingSpec, Snapshot,
@@ -297,10 +298,6 @@ fn links_to_files_and_directories_are_followed() {
 }
 
 // ---- what is no file ----
-
-fn mkfifo(path: &Path) {
-    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
-}
 
 /// Puts something that is no file under a name.
 type Make = fn(&Path);

@@ -4,6 +4,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[allow(dead_code, reason = "most of it is for tests/it")]
 mod common;
 
 use std::collections::VecDeque;
@@ -220,13 +221,21 @@ impl Scene {
         let maps = generation::maps_below(self.path());
         assert_eq!(maps.len(), shards, "{maps:?}");
         assert!(maps.iter().all(|path| Path::new(path).starts_with(generation)), "{maps:?}");
-        let files = generation::open_files_below(self.path());
+        let files = open_files_below(self.path());
         assert_eq!(files.len(), self.databases.len() + shards, "{files:?}");
         assert!(files.iter().all(|path| path.starts_with(generation)), "{files:?}");
     }
 
     #[cfg(not(target_os = "linux"))]
     fn check_maps(&self, _: &Path) {}
+}
+
+/// The files below a directory that this process has open.
+#[cfg(target_os = "linux")]
+fn open_files_below(directory: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    targets.filter(|target| target.starts_with(directory)).collect()
 }
 
 /// The threads that read, and how often each has come round.

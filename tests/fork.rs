@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
 
+#[allow(dead_code, reason = "most of it is for tests/it")]
 mod common;
 
 use std::thread;

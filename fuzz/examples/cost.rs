@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! cargo run --release --example cost -- model [FAMILY..]    each family at n and 2n: at most 2.3 times the instructions
-//! cargo run --release --example cost -- files DATA DIR..    the memory of DIR/TARGET/* and of the data sets in tests/data
+//! cargo run --release --example cost -- files DATA DIR..    the memory of DIR/TARGET/* and of the data sets in DATA
 //! cargo run --release --example cost -- run TARGET FILE..   one process of these, which prints its peak memory in KiB
 //! ```
+//!
+//! DATA is `work/data`, which `./unpack.sh` makes from `tests/data`.
 //!
 //! Instructions are counted, not timed: by `perf` where the processor lets it, else by `valgrind`. What a process takes
 //! that has an empty input is subtracted. The last line is `N passed, N failed`; exit: 1 if anything failed.
@@ -149,7 +151,7 @@ fn files_in(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The mutants and broken data sets of `tests/data`, as inputs.
+/// The mutants and broken data sets of `data`, as inputs.
 fn data_sets(data: &Path, work: &Path) -> Vec<PathBuf> {
     let mut inputs = Vec::new();
     let mut put = |info: Vec<u8>, shard: Vec<u8>| {

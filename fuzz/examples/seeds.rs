@@ -1,7 +1,7 @@
 //! Writes the seeds: inputs from the repository's test data, in the form that each target takes.
 //!
 //! ```text
-//! cargo run --example seeds -- ../tests/data work/seeds        in fuzz/, as ./run.sh does
+//! cargo run --example seeds -- work/data work/seeds        in fuzz/, after ./unpack.sh
 //! ```
 
 #[path = "seeds/containers.rs"]

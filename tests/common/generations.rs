@@ -190,15 +190,7 @@ pub(crate) fn a_shard_of(generation: &Path) -> PathBuf {
 #[cfg(target_os = "linux")]
 pub(crate) fn maps_below(directory: &Path) -> Vec<String> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let directory = directory.to_str().unwrap();
-    let paths = maps.lines().filter_map(|line| line.find(directory).map(|at| line[at..].to_string()));
+    let directory = format!("{}/", directory.to_str().unwrap()); // so that "7-1" does not match "7-10"
+    let paths = maps.lines().filter_map(|line| line.find(&directory).map(|at| line[at..].to_string()));
     paths.collect()
-}
-
-/// The files below a directory that this process has open.
-#[cfg(target_os = "linux")]
-pub(crate) fn open_files_below(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir("/proc/self/fd").unwrap();
-    let targets = entries.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
-    targets.filter(|target| target.starts_with(directory)).collect()
 }

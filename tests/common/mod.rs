@@ -1,9 +1,9 @@
 //! What the tests against other writers share: fixtures, ways to open them, and answers that can be compared.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fixture that is not as it should be fails the test")]
 #![allow(clippy::cast_possible_truncation, reason = "cut numbers are pseudo-random ones")]
 
+pub(crate) mod archives;
 pub(crate) mod children;
 pub(crate) mod generations;
 pub(crate) mod naive;
@@ -18,9 +18,13 @@ use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use sharddb::{Error, OpenOptions, Result, ShardDb, ShardingSpec};
 
-/// A file or directory of `tests/data`.
+/// A file or directory of `tests/data`. What is inside an archive there is unpacked by the first call.
 pub(crate) fn data(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
+    let (set, rest) = path.split_once('/').unwrap_or((path, ""));
+    match set {
+        "corrupt" | "fuzz" => archives::unpacked(set).join(rest),
+        _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path),
+    }
 }
 
 /// The directories in a directory of `tests/data`, by name.
@@ -166,6 +170,16 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Makes a FIFO. Runs no program: until `exec`, a child holds the file locks of the tests on other threads.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "std has no mkfifo")]
+pub(crate) fn mkfifo(path: &Path) {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: a pointer to a string with a final zero, which lives until the call returns.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// The content of every file in a directory, by name.

@@ -1,0 +1,149 @@
+//! Runs the built command, as a shell would.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// What a run gave.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).unwrap()
+    }
+
+    /// The lines of standard output as JSON.
+    pub(crate) fn json_lines(&self) -> Vec<serde_json::Value> {
+        self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Run {
+        assert_eq!(self.code, Some(code), "stderr: {}", self.stderr);
+        self
+    }
+
+    /// Ended with this code, saying all of these on standard error and nothing on standard output.
+    #[track_caller]
+    pub(crate) fn expect_error(self, code: i32, parts: &[&str]) -> Run {
+        let run = self.expect(code);
+        assert!(parts.iter().all(|part| run.stderr.contains(part)), "expected {parts:?} in: {}", run.stderr);
+        assert_eq!(String::from_utf8_lossy(&run.stdout), "");
+        run
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Run {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        Run { code: output.status.code(), stdout: output.stdout, stderr }
+    }
+}
+
+pub(crate) fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sharddb"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub(crate) fn sharddb<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Run {
+    command(args).output().unwrap().into()
+}
+
+pub(crate) fn sharddb_with_input<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]) -> Run {
+    let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // on a thread of its own: the command may answer before it has read everything
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let run = child.wait_with_output().unwrap().into();
+    writer.join().unwrap();
+    run
+}
+
+/// Sends a signal to a run.
+pub(crate) fn kill(signal: &str, child: &Child) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// A directory of its own, with short paths to what is in it.
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_string()
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), bytes).unwrap();
+        self.text(name)
+    }
+
+    /// All files below, by their path, with their bytes.
+    pub(crate) fn files(&self, name: &str) -> Vec<(String, Vec<u8>)> {
+        let mut files = Vec::new();
+        collect(&self.path(name), &self.path(name), &mut files);
+        files.sort();
+        files
+    }
+
+    /// The names in a directory, in order.
+    pub(crate) fn names(&self, name: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(name)).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn collect(root: &Path, directory: &Path, files: &mut Vec<(String, Vec<u8>)>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(root, &path, files);
+        } else {
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_string();
+            files.push((name, fs::read(&path).unwrap()));
+        }
+    }
+}
+
+pub(crate) const SHARDING: &str = r#"{"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0, "minishard_bits": 1, "shard_bits": 1}"#;
+
+/// A data set as another writer lays it out: keys 0, 4, 8 in minishard 0 and 5 in minishard 1 of shard 0; shard 1 is
+/// empty. The value of 4 has zero bytes, and 3 bytes that no index names stand before that of 5.
+pub(crate) fn foreign_shard() -> Vec<u8> {
+    let words: [&[u64]; 3] = [
+        &[11, 83, 83, 107],           // shard index: where the minishard indexes lie
+        &[0, 4, 4, 0, 0, 0, 3, 0, 2], // ids (deltas), gaps before the values, lengths
+        &[5, 8, 3],
+    ];
+    let [shard_index, minishard_0, minishard_1] =
+        words.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>());
+    [shard_index, b"abc".to_vec(), b"de".to_vec(), b"pre".to_vec(), b"xyz".to_vec(), minishard_0, minishard_1].concat()
+}
+
+/// A bare directory with that shard and an info.
+pub(crate) fn foreign(place: &Place) -> String {
+    place.write("foreign/info", format!("{{\"@type\": \"x\", \"sharding\": {SHARDING}}}"));
+    place.write("foreign/0.shard", foreign_shard());
+    place.text("foreign")
+}

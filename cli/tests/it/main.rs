@@ -1,0 +1,21 @@
+//! The tests of the command, as one program. Each test runs the built command in processes of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed expectation fails the test")]
+
+mod bcolz;
+mod bench;
+mod build;
+mod common;
+mod corrupt;
+#[cfg(unix)]
+mod limits;
+#[cfg(unix)]
+mod outputs;
+mod places;
+mod plan;
+mod read;
+mod salvage;
+mod store;
+mod terminal;
+mod verify;
+mod zarr;

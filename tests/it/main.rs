@@ -1,0 +1,64 @@
+//! The integration tests, as one program, which compiles and links once. Its tests run on threads of one process, so a test
+//! here may not change or use up what the process has only once; it starts a child for that (`common::children`).
+//!
+//! The tests beside this directory have processes of their own: `bounds` uses up the maps and descriptors of its process,
+//! `concurrency` counts them, and `fork` forks.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a failed expectation fails the test, and cut numbers are pseudo-random"
+)]
+
+mod amplification;
+mod batches;
+#[cfg(feature = "bcolz")]
+mod bcolz;
+#[cfg(feature = "bcolz")]
+mod bcolz_interop;
+#[cfg(all(feature = "bcolz", feature = "zarr"))]
+mod bcolz_to_zarr;
+#[cfg(feature = "bcolz")]
+mod bcolz_write;
+#[cfg(feature = "blosc")]
+mod blosc;
+#[cfg(feature = "bcolz")]
+mod bloscpack;
+mod bulk;
+mod candidate;
+#[path = "../common/mod.rs"]
+mod common;
+mod every_byte;
+#[cfg(unix)]
+mod hostile_store;
+mod interop;
+mod iter;
+mod oracle_corrupt;
+mod oracle_fuzz;
+mod oracle_public;
+#[path = "../common/peak.rs"]
+mod peak;
+mod prefixes;
+mod reader_model;
+mod refresh;
+mod salvage;
+mod store_v1;
+mod synthesis;
+mod verify;
+mod verify_reads;
+#[cfg(feature = "zarr")]
+mod zarr;
+#[cfg(feature = "zarr")]
+mod zarr_convert;
+#[cfg(feature = "zarr")]
+mod zarr_interop;
+#[cfg(feature = "zarr")]
+mod zarr_rechunk;
+#[cfg(feature = "zarr")]
+mod zarr_write;
+
+/// Counts what each thread holds, for the tests that bound it.
+#[global_allocator]
+static ALLOCATOR: peak::PeakAlloc = peak::PeakAlloc;

@@ -1,0 +1,708 @@
+//! Verification finds every changed byte of a generation of ours, names each rule that a data set breaks and where, and
+//! has nothing to say against what is sound.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use crate::common::{self, Scratch, Storage, data, directory_bytes, expected, json, json_lines, name, sets, text};
+use sharddb::{
+    BuildOptions, BulkLoader, Encoding, ErrorKind, FindingKind, HashFunction, OpenOptions, Severity, ShardDb,
+    ShardingSpec, Snapshot, ValueAlignment, VerifyLevel, VerifyReport,
+};
+
+const LEVELS: [VerifyLevel; 3] = [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data];
+
+/// Options that make every kind of bytes that a shard of ours can hold, with the name of the combination and whether
+/// it has prefixes.
+fn features() -> Vec<(String, BuildOptions, bool)> {
+    features_of(1)
+}
+
+fn features_of(minishard_bits: u8) -> Vec<(String, BuildOptions, bool)> {
+    let mut features = Vec::new();
+    for (checks, prefixes, alignment) in
+        [(true, false, 1), (true, true, 1), (true, true, 16), (false, true, 8), (false, false, 64)]
+    {
+        for (index, data) in [(Encoding::Raw, Encoding::Raw), (Encoding::Gzip, Encoding::Gzip)] {
+            let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 1).unwrap();
+            let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
+            let mut options = BulkLoader::options();
+            options.threads(1).spec(spec).checks(checks).value_alignment(ValueAlignment::new(alignment).unwrap());
+            features.push((
+                format!("checks {checks}, prefixes {prefixes}, alignment {alignment}, {index:?}"),
+                options,
+                prefixes,
+            ));
+        }
+    }
+    features
+}
+
+/// A store of twelve pairs in two shards of two minishards; six are empty, so that two of them are neighbours.
+fn small_store(options: &BuildOptions, prefixes: bool) -> Scratch {
+    let store = Scratch::new();
+    let mut loader = options.create(store.path()).unwrap();
+    for key in 0..12u8 {
+        let prefix = vec![b'p'; usize::from(if prefixes { key % 4 } else { 0 })];
+        loader.insert_with_prefix(key.into(), &prefix, &vec![key; usize::from(key.saturating_sub(5))]).unwrap();
+    }
+    loader.finish().unwrap();
+    store
+}
+
+/// The same with the directory of its generation, whose files may be changed.
+fn changeable_store(options: &BuildOptions, prefixes: bool) -> (Scratch, PathBuf) {
+    let store = small_store(options, prefixes);
+    let generation = ShardDb::open_pread(store.path()).unwrap().snapshot().directory().to_path_buf();
+    for (name, bytes) in directory_bytes(&generation) {
+        fs::remove_file(generation.join(&name)).unwrap(); // read-only
+        fs::write(generation.join(&name), bytes).unwrap();
+    }
+    (store, generation)
+}
+
+fn verify(directory: &Path, level: VerifyLevel) -> sharddb::Result<VerifyReport> {
+    ShardDb::open_pread(directory)?.snapshot().verify(level)
+}
+
+fn kinds(report: &VerifyReport) -> BTreeSet<FindingKind> {
+    report.findings().iter().map(|finding| finding.kind()).collect()
+}
+
+fn lines(report: &VerifyReport) -> String {
+    report.findings().iter().map(|finding| format!("{finding}\n")).collect()
+}
+
+#[test]
+fn a_generation_of_ours_gives_no_finding_from_any_storage() {
+    // with 32 minishards, most are empty
+    for (features, options, prefixes) in features().into_iter().chain(features_of(5)) {
+        let store = small_store(&options, prefixes);
+        for (storage, level) in Storage::ALL.into_iter().flat_map(|storage| LEVELS.map(|level| (storage, level))) {
+            let snapshot = storage.open(&OpenOptions::new(), store.path()).unwrap().snapshot();
+            let report = snapshot.verify(level).unwrap();
+            assert_eq!(lines(&report), "", "{features}, {storage:?}, {level:?}");
+            let places: BTreeSet<_> = (0..12).map(|key| snapshot.spec().locate(key)).collect();
+            assert_eq!((report.shards, report.minishards), (2, places.len() as u64), "{features}");
+            let stats = snapshot.stats();
+            let (keys, value_bytes) =
+                if level == VerifyLevel::Structure { (0, 0) } else { (12, stats.value_bytes.unwrap()) };
+            assert_eq!((report.keys, report.value_bytes), (keys, value_bytes), "{features}, {level:?}");
+            if level == VerifyLevel::Data {
+                assert!(report.bytes_read >= stats.file_bytes.unwrap(), "{features}");
+            }
+        }
+    }
+}
+
+/// Any pairs, any layout: our writer's gaps are the ones that verification knows of.
+#[test]
+fn whatever_the_loader_writes_gives_no_finding() {
+    fn gives_none(
+        pairs: Vec<(u64, Vec<u8>, Vec<u8>)>,
+        bits: (u8, u8),
+        alignment: usize,
+        flags: (bool, bool, bool),
+    ) -> bool {
+        let (checks, prefixes, gzip_index) = flags;
+        let alignment = ValueAlignment::new([1, 8, 16, 64, 4096][alignment % 5]).unwrap();
+        let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, bits.0 % 5, bits.1 % 3).unwrap();
+        let encoding = if gzip_index { Encoding::Gzip } else { Encoding::Raw };
+        let spec = spec.with_minishard_index_encoding(encoding);
+        let pairs: BTreeMap<u64, _> = pairs.into_iter().map(|(key, prefix, value)| (key, (prefix, value))).collect();
+        let store = Scratch::new();
+        let mut options = BulkLoader::options();
+        let mut loader = options.spec(spec).checks(checks).value_alignment(alignment).create(store.path()).unwrap();
+        for (key, (prefix, value)) in &pairs {
+            let (prefix, value) = (if prefixes { &prefix[..] } else { b"" }, &value[..value.len() / 4]); // many are empty
+            loader.insert_with_prefix(*key, prefix, value).unwrap();
+        }
+        loader.finish().unwrap();
+        let report = verify(store.path(), VerifyLevel::Data).unwrap();
+        report.findings().is_empty() && report.keys == pairs.len() as u64
+    }
+    let property = gives_none as fn(Vec<(u64, Vec<u8>, Vec<u8>)>, (u8, u8), usize, (bool, bool, bool)) -> bool;
+    quickcheck::QuickCheck::new().tests(60).quickcheck(property);
+}
+
+/// Some megabytes, which are read in blocks where they are not in memory.
+#[test]
+fn larger_shards_give_no_finding_from_any_storage() {
+    for (index, prefix) in [(Encoding::Raw, &b""[..]), (Encoding::Gzip, b"prefix")] {
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 4, 0).unwrap().with_minishard_index_encoding(index);
+        let store = Scratch::new();
+        let mut options = BulkLoader::options();
+        let mut loader = options.spec(spec).value_alignment(ValueAlignment::Page).create(store.path()).unwrap();
+        for key in 0..400 {
+            // one is larger than a block
+            loader.insert_with_prefix(key, prefix, &vec![1; if key == 77 { 700_000 } else { 5_000 }]).unwrap();
+        }
+        loader.finish().unwrap();
+        for storage in Storage::ALL {
+            let snapshot = storage.open(&OpenOptions::new(), store.path()).unwrap().snapshot();
+            assert_eq!(lines(&snapshot.verify(VerifyLevel::Data).unwrap()), "", "{storage:?}, {index:?}");
+        }
+    }
+}
+
+#[test]
+fn a_generation_that_was_deleted_is_an_error() {
+    let directory = ours();
+    let snapshot = ShardDb::open_pread(directory.path()).unwrap().snapshot();
+    fs::remove_dir_all(directory.path()).unwrap();
+    let error = snapshot.verify(VerifyLevel::Structure).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::GenerationGone, Some(directory.path())));
+}
+
+/// Whether verification finds more than notes; finding it may already be a matter of opening.
+fn is_found(store: &Path) -> bool {
+    verify(store, VerifyLevel::Data).map_or(true, |report| report.errors() + report.warnings() > 0)
+}
+
+#[test]
+fn every_changed_byte_of_every_file_is_found() {
+    for (at, (features, options, prefixes)) in features().into_iter().enumerate() {
+        let (store, generation) = changeable_store(&options, prefixes);
+        let mut files = directory_bytes(&generation);
+        files.retain(|name, _| at == 0 || name.ends_with(".shard")); // the others are much the same
+        for (name, sound) in files {
+            // every bit of one shard, and one bit of every byte of the others
+            let bits = |byte: usize| if (at, &*name) == (1, "0.shard") { 0..8 } else { byte % 8..byte % 8 + 1 };
+            let mut changed = sound.clone();
+            for (byte, bit) in (0..sound.len()).flat_map(|byte| bits(byte).map(move |bit| (byte, bit))) {
+                changed[byte] ^= 1 << bit;
+                fs::write(generation.join(&name), &changed).unwrap();
+                assert!(is_found(store.path()), "{features}: {name}, byte {byte}, bit {bit}");
+                changed[byte] = sound[byte];
+            }
+            fs::write(generation.join(&name), &sound).unwrap();
+            assert!(!is_found(store.path()), "{features}: {name} is whole again");
+        }
+    }
+}
+
+/// The checks and the rules of the layout do by themselves what the manifest does for whole files.
+#[test]
+fn every_changed_byte_of_a_shard_with_checks_is_found_without_a_manifest() {
+    for (features, options, prefixes) in
+        features_of(2).into_iter().filter(|(features, ..)| features.contains("checks true"))
+    {
+        let (_store, generation) = changeable_store(&options, prefixes);
+        fs::remove_file(generation.join("manifest.json")).unwrap();
+        let told = || kinds(&verify(&generation, VerifyLevel::Data).unwrap());
+        assert_eq!(told(), BTreeSet::from([FindingKind::NoManifest]), "{features}");
+        let sound = fs::read(generation.join("0.shard")).unwrap();
+        for byte in 0..sound.len() {
+            let mut changed = sound.clone();
+            changed[byte] ^= 1 << (byte % 8);
+            fs::write(generation.join("0.shard"), changed).unwrap();
+            assert!(told().len() > 1, "{features}: byte {byte}");
+        }
+    }
+}
+
+#[test]
+fn every_cut_extension_and_blank_of_every_file_is_found() {
+    for (features, options, prefixes) in features() {
+        let (store, generation) = changeable_store(&options, prefixes);
+        for (name, sound) in directory_bytes(&generation) {
+            let is_found = |changed: &[u8]| {
+                fs::write(generation.join(&name), changed).unwrap();
+                is_found(store.path())
+            };
+            for len in (0..sound.len()).step_by(7) {
+                assert!(is_found(&sound[..len]), "{features}: {name} cut to {len} bytes");
+            }
+            for start in (0..sound.len()).step_by(64) {
+                let mut blank = sound.clone();
+                blank[start..(start + 64).min(sound.len())].fill(0);
+                assert_eq!(is_found(&blank), blank != sound, "{features}: {name} blank at {start}");
+            }
+            assert!(is_found(&[&sound[..], &[0]].concat()), "{features}: {name} longer by a byte");
+            assert!(!is_found(&sound), "{features}: {name} is whole again");
+        }
+    }
+}
+
+#[test]
+fn every_swapped_and_removed_file_is_found() {
+    for (features, options, prefixes) in features() {
+        let (store, generation) = changeable_store(&options, prefixes);
+        let files = directory_bytes(&generation);
+        let write = |name: &String, bytes: &[u8]| fs::write(generation.join(name), bytes).unwrap();
+        for (name, bytes) in &files {
+            for (other, other_bytes) in files.range::<String, _>((Bound::Excluded(name), Bound::Unbounded)) {
+                write(name, other_bytes);
+                write(other, bytes);
+                assert!(is_found(store.path()), "{features}: {name} and {other} swapped");
+                write(other, other_bytes);
+            }
+            fs::remove_file(generation.join(name)).unwrap();
+            assert!(is_found(store.path()), "{features}: without {name}");
+            write(name, bytes);
+        }
+        assert!(!is_found(store.path()), "{features}: all as before");
+    }
+}
+
+#[test]
+fn every_added_file_is_found() {
+    let (_, options, prefixes) = features().swap_remove(0);
+    let (store, generation) = changeable_store(&options, prefixes);
+    let added = [
+        ("00.shard", FindingKind::MisnamedShard),
+        ("2.SHARD", FindingKind::MisnamedShard),
+        ("2.shard", FindingKind::MisnamedShard), // of two
+        (".shard", FindingKind::MisnamedShard),
+        ("0.index", FindingKind::ShadowedPair),
+        ("0.data", FindingKind::ShadowedPair),
+        ("notes.txt", FindingKind::UnknownFile),
+    ];
+    for (name, kind) in added {
+        fs::write(generation.join(name), "x").unwrap();
+        let report = verify(store.path(), VerifyLevel::Structure).unwrap();
+        let told: Vec<_> = report.findings().iter().map(|finding| (finding.kind(), finding.path())).collect();
+        assert_eq!(told, [(kind, Some(&*generation.join(name)))]);
+        fs::remove_file(generation.join(name)).unwrap();
+    }
+}
+
+/// A data set that breaks one rule.
+struct Case {
+    snapshot: Snapshot,
+    /// The level from which on it shows.
+    level: VerifyLevel,
+    directory: Scratch,
+}
+
+impl Case {
+    fn open(directory: Scratch, level: VerifyLevel) -> Case {
+        let snapshot = ShardDb::open_pread(directory.path()).unwrap().snapshot();
+        Case { snapshot, level, directory }
+    }
+
+    /// A generation of ours of three keys, in which `change` changes something when it is open already.
+    fn changed_while_open(level: VerifyLevel, change: impl Fn(&Path)) -> Case {
+        let case = Case::open(ours(), level);
+        change(case.directory.path());
+        case
+    }
+
+    /// A generation of ours of three keys, in which `change` changes something.
+    fn changed(level: VerifyLevel, change: impl Fn(&Path)) -> Case {
+        let directory = ours();
+        change(directory.path());
+        Case::open(directory, level)
+    }
+
+    /// A data set of others: identity hash, raw, so many minishard and shard bits, and these files.
+    fn foreign(level: VerifyLevel, bits: (u8, u8), files: &[(&str, Vec<u8>)]) -> Case {
+        Case::open(data_set(bits, "", files), level)
+    }
+
+    /// A single shard of others with one minishard.
+    fn rows(level: VerifyLevel, rows: &[[u64; 3]], behind: &[u8]) -> Case {
+        Case::foreign(level, (0, 0), &[("0.shard", shard(rows, behind))])
+    }
+
+    /// The same, but ours: without checks, with a value alignment.
+    fn own_rows(level: VerifyLevel, alignment: u64, rows: &[[u64; 3]], behind: &[u8]) -> Case {
+        let layout = format!(r#", "sharddb": {{"value_alignment": {alignment}}}"#);
+        Case::open(data_set((0, 0), &layout, &[("0.shard", shard(rows, behind))]), level)
+    }
+}
+
+/// A copy of a generation of ours: keys 0, 2, 4 in shard 0 of two, with checks, prefixes and alignment.
+fn ours() -> Scratch {
+    ours_with(0, &[0, 2, 4])
+}
+
+/// The same in shards of so many minishard bits, with these keys.
+fn ours_with(minishard_bits: u8, keys: &[u64]) -> Scratch {
+    let store = Scratch::new();
+    let mut options = BulkLoader::options();
+    options.threads(1).value_alignment(ValueAlignment::Eight);
+    let spec = ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 1).unwrap();
+    let mut loader = options.spec(spec).create(store.path()).unwrap();
+    for key in keys {
+        loader.insert_with_prefix(*key, b"prefix", b"value").unwrap();
+    }
+    loader.finish().unwrap();
+    Scratch::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory())
+}
+
+/// Where the value of key 2 lies in `0.shard` of `ours`.
+fn value_of_key_2(directory: &Path) -> usize {
+    let location = ShardDb::open_pread(directory).unwrap().snapshot().locate(2).unwrap().unwrap();
+    usize::try_from(location.offset()).unwrap()
+}
+
+fn flip(path: PathBuf, at: usize) {
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[at] ^= 0x40;
+    fs::write(path, bytes).unwrap();
+}
+
+fn append(path: PathBuf) {
+    let bytes = fs::read(&path).unwrap();
+    fs::write(path, [bytes, b"x".to_vec()].concat()).unwrap();
+}
+
+/// Replaces text in a manifest and seals it again.
+fn edit_manifest(directory: &Path, replacements: &[(&str, &str)]) {
+    let path = directory.join("manifest.json");
+    let mut manifest = fs::read_to_string(&path).unwrap();
+    for (from, to) in replacements {
+        assert!(manifest.contains(from), "{from} in {manifest}");
+        manifest = manifest.replace(from, to);
+    }
+    let (head, _) = manifest.rsplit_once("\"crc32\"").unwrap();
+    fs::write(path, format!("{head}\"crc32\": {}\n}}\n", crc32fast::hash(head.as_bytes()))).unwrap();
+}
+
+fn data_set(bits: (u8, u8), layout: &str, files: &[(&str, Vec<u8>)]) -> Scratch {
+    data_set_with(&format!(r#""minishard_bits": {}, "shard_bits": {}"#, bits.0, bits.1), layout, files)
+}
+
+fn data_set_with(members: &str, layout: &str, files: &[(&str, Vec<u8>)]) -> Scratch {
+    let directory = Scratch::new();
+    let sharding =
+        format!(r#"{{"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0, {members}}}"#);
+    fs::write(directory.path().join("info"), format!(r#"{{"sharding": {sharding}{layout}}}"#)).unwrap();
+    files.iter().for_each(|(name, bytes)| fs::write(directory.path().join(name), bytes).unwrap());
+    directory
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The bytes of a minishard index that lies at `start` behind the shard index; rows of id, distance from the end of the
+/// minishard index, size.
+fn index(start: u64, rows: &[[u64; 3]]) -> Vec<u8> {
+    let behind = start + 24 * rows.len() as u64;
+    let (mut id, mut end) = (0u64, 0u64);
+    let mut columns = [vec![], vec![], vec![]];
+    for [next_id, distance, size] in rows {
+        let value = behind.wrapping_add(*distance);
+        columns[0].push(next_id.wrapping_sub(id));
+        columns[1].push(value.wrapping_sub(end));
+        columns[2].push(*size);
+        (id, end) = (*next_id, value.wrapping_add(*size));
+    }
+    words(&columns.concat())
+}
+
+/// A shard of one minishard with these rows, and what lies behind its index.
+fn shard(rows: &[[u64; 3]], behind: &[u8]) -> Vec<u8> {
+    [words(&[0, 24 * rows.len() as u64]), index(0, rows), behind.to_vec()].concat()
+}
+
+/// A data set that breaks the rule.
+fn case(kind: FindingKind) -> Case {
+    use FindingKind as Kind;
+    use VerifyLevel::{Data, Index, Structure};
+    let remove = |name: &'static str| move |directory: &Path| fs::remove_file(directory.join(name)).unwrap();
+    let flip_in_shard = |at: usize| move |directory: &Path| flip(directory.join("0.shard"), at);
+    let one = || shard(&[[0, 0, 1]], b"x");
+    match kind {
+        Kind::InfoMismatch => Case::changed_while_open(Structure, |directory| append(directory.join("info"))),
+        Kind::ManifestMismatch => {
+            Case::changed_while_open(Structure, |directory| flip(directory.join("manifest.json"), 30))
+        }
+        Kind::NoManifest => Case::changed(Structure, remove("manifest.json")),
+        Kind::BadLease => Case::changed(Structure, |directory| append(directory.join("lease"))),
+        Kind::AuxiliaryFile => {
+            let directory = ours_with(9, &(0..20).collect::<Vec<_>>());
+            flip(directory.path().join("minishards"), 5);
+            Case::open(directory, Structure)
+        }
+        Kind::MissingShard => Case::changed(Structure, remove("0.shard")),
+        Kind::UnlistedShard => Case::changed(Structure, |directory| {
+            fs::copy(directory.join("0.shard"), directory.join("1.shard")).unwrap();
+        }),
+        Kind::UnreadableShard => {
+            let directory = data_set((0, 0), "", &[]);
+            fs::create_dir(directory.path().join("0.shard")).unwrap();
+            Case::open(directory, Structure)
+        }
+        Kind::WrongLength => Case::changed(Structure, |directory| append(directory.join("0.shard"))),
+        Kind::ShadowedPair => Case::foreign(Structure, (0, 0), &[("0.shard", one()), ("0.index", one())]),
+        Kind::ObsoletePair => {
+            let (index, data) = (one()[..16].to_vec(), one()[16..].to_vec());
+            Case::foreign(Structure, (0, 0), &[("0.index", index), ("0.data", data)])
+        }
+        Kind::LoneDataFile => Case::foreign(Structure, (0, 0), &[("0.data", vec![])]),
+        Kind::MisnamedShard => Case::foreign(Structure, (0, 0), &[("00.shard", one())]),
+        Kind::UnknownFile => Case::changed(Structure, |directory| fs::write(directory.join("notes.txt"), "").unwrap()),
+        Kind::ShortShardIndex => Case::foreign(Structure, (0, 0), &[("0.shard", vec![0; 10])]),
+        Kind::BadShardIndexEntry => Case::foreign(Structure, (0, 0), &[("0.shard", words(&[8, 0, 0, 0]))]),
+        Kind::OddEmptyEntry => Case::foreign(Structure, (0, 0), &[("0.shard", words(&[1, 1]))]),
+
+        Kind::ShardIndexCrc => Case::changed(Index, flip_in_shard(0)),
+        Kind::BadMinishardIndex => Case::foreign(Index, (0, 0), &[("0.shard", words(&[0, 8, 0]))]),
+        Kind::IndexCheck => Case::changed(Index, flip_in_shard(16)),
+        Kind::OverCap => {
+            let directory = data_set((0, 0), "", &[("0.shard", one())]);
+            let snapshot = OpenOptions::new().max_index_bytes(10).open_pread(directory.path()).unwrap().snapshot();
+            Case { snapshot, level: Index, directory }
+        }
+        Kind::UnorderedIds => Case::rows(Index, &[[7, 0, 1], [3, 1, 1]], b"xy"),
+        Kind::DuplicateId => Case::rows(Index, &[[7, 0, 1], [3, 1, 1], [7, 2, 1]], b"xyz"),
+        Kind::MisplacedKey => Case::foreign(Index, (0, 1), &[("0.shard", shard(&[[2, 0, 1], [3, 1, 1]], b"xy"))]),
+        // the two keys of minishard 0, by the entry of minishard 1
+        Kind::WrongSlot => {
+            let bytes = [words(&[0, 0, 0, 48]), index(0, &[[2, 0, 1], [4, 1, 1]]), b"xy".to_vec()].concat();
+            Case::foreign(Index, (1, 0), &[("0.shard", bytes)])
+        }
+        Kind::BadValueRange => Case::rows(Index, &[[7, 0, 2]], b"x"),
+        Kind::WrongCount => Case::changed(Index, |directory| {
+            let bytes = fs::metadata(directory.join("0.shard")).unwrap().len();
+            let (row, other_row) = (format!("[0,{bytes},3,"), format!("[0,{bytes},4,"));
+            edit_manifest(directory, &[("\"keys\": 3", "\"keys\": 4"), (&row, &other_row)]);
+        }),
+        Kind::Overlap => Case::rows(Index, &[[7, 0, 2], [8, 1, 2]], b"xyz"),
+        Kind::IndexOverlap => Case::rows(Index, &[[7, 0u64.wrapping_sub(8), 9]], b"x"),
+        Kind::SharedEmptyRange => Case::rows(Index, &[[7, 0, 0], [8, 0, 0]], b""),
+        Kind::UnnamedBytes => Case::rows(Index, &[[7, 3, 1]], b"???x"),
+        Kind::UnexpectedGap => Case::own_rows(Index, 1, &[[7, 3, 1]], b"\0\0\0x"),
+        Kind::MisalignedValue => Case::own_rows(Index, 16, &[[7, 0, 1]], b"x"),
+
+        Kind::FileCrc => Case::changed(Data, |directory| {
+            let at = fs::metadata(directory.join("0.shard")).unwrap().len() - 1;
+            flip(directory.join("0.shard"), usize::try_from(at).unwrap());
+        }),
+        Kind::ValueCheck => Case::changed(Data, |directory| flip(directory.join("0.shard"), value_of_key_2(directory))),
+        Kind::BadValue => {
+            let bits = r#""minishard_bits": 0, "shard_bits": 0, "data_encoding": "gzip""#;
+            Case::open(data_set_with(bits, "", &[("0.shard", one())]), Data)
+        }
+        Kind::PrefixCheck => {
+            Case::changed(Data, |directory| flip(directory.join("0.shard"), value_of_key_2(directory) - 1))
+        }
+        Kind::NonzeroPadding => Case::own_rows(Data, 16, &[[7, 8, 1]], b"\0\0\0!\0\0\0\0x"),
+        other => panic!("no case of {other}"),
+    }
+}
+
+#[test]
+fn each_rule_has_a_case_that_shows_from_its_level_on_with_its_place() {
+    // the index of a Zarr shard is one piece: the case is in cli/tests/it/zarr.rs
+    for kind in FindingKind::ALL.iter().filter(|kind| **kind != FindingKind::BadShardIndex) {
+        let Case { snapshot, level, directory: _kept } = case(*kind);
+        for other in LEVELS {
+            let report = snapshot.verify(other).unwrap();
+            assert_eq!(kinds(&report).contains(kind), other >= level, "{kind} at {other:?}:\n{}", lines(&report));
+            let errors = report.findings().iter().filter(|finding| finding.severity() == Severity::Error).count();
+            assert_eq!((report.errors(), report.is_clean()), (errors as u64, errors == 0), "{kind}");
+        }
+        let report = snapshot.verify(level).unwrap();
+        let finding = report.findings().iter().find(|finding| finding.kind() == *kind).unwrap();
+        let line = finding.to_string();
+        assert!(line.starts_with(kind.severity().as_str()) && line.ends_with(&format!(" [{kind}]")), "{line}");
+        assert!(!finding.message().is_empty() && !line.contains('\n'), "{line}");
+        let path = finding.path().unwrap();
+        assert!(path == snapshot.directory() || path.parent() == Some(snapshot.directory()), "{line}");
+        assert!(path.exists() || *kind == FindingKind::MissingShard, "{line}");
+    }
+}
+
+#[test]
+fn the_kinds_have_names_of_their_own() {
+    let names: BTreeSet<&str> = FindingKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!(names.len(), FindingKind::ALL.len());
+    for (kind, name) in FindingKind::ALL.iter().map(|kind| (format!("{kind:?}"), kind.as_str())) {
+        let joined: String = name.split('-').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+        assert_eq!(joined, kind);
+    }
+}
+
+/// What is known of a place is told: here all of it.
+#[test]
+fn a_finding_says_shard_minishard_key_and_byte() {
+    let bytes = [words(&[0, 0, 0, 48]), index(0, &[[1, 0, 2], [3, 1, 1]]), b"xy".to_vec()].concat();
+    let report = Case::foreign(VerifyLevel::Index, (1, 0), &[("0.shard", bytes)]).snapshot.verify(VerifyLevel::Index);
+    let report = report.unwrap();
+    let [finding] = report.findings() else { panic!("{}", lines(&report)) };
+    assert_eq!((finding.kind(), finding.severity()), (FindingKind::Overlap, Severity::Warning));
+    let location = finding.location();
+    assert_eq!((location.shard.unwrap().0, location.minishard.unwrap().0, finding.key()), (0, 1, Some(3)));
+    assert_eq!(location.offset, Some(32 + 48 + 1));
+    assert!(finding.message().contains("first 1 to belong to key 1"), "{finding}");
+}
+
+#[test]
+fn a_total_of_value_bytes_that_is_wrong_is_found() {
+    let directory = ours();
+    edit_manifest(directory.path(), &[("\"value_bytes\": 15", "\"value_bytes\": 16")]);
+    let report = verify(directory.path(), VerifyLevel::Index).unwrap();
+    assert_eq!(kinds(&report), BTreeSet::from([FindingKind::WrongCount]), "{}", lines(&report));
+}
+
+/// What neuroglancer-scripts writes: entries of a sparse shard in the first slots, and zlib streams for gzip.
+#[test]
+fn what_neuroglancer_scripts_gets_wrong_is_recognised() {
+    // minishards 1 and 3 of four have keys; their entries stand in slots 0 and 1
+    let (one, three) = (index(0, &[[1, 0, 1], [5, 1, 1]]), index(50, &[[3, 0, 1]]));
+    let shard_index = words(&[0, 48, 50, 74, 0, 0, 0, 0]);
+    let bytes = [shard_index, one, b"xy".to_vec(), three, b"z".to_vec()].concat();
+    let case = Case::foreign(VerifyLevel::Index, (2, 0), &[("0.shard", bytes)]);
+    let report = case.snapshot.verify(VerifyLevel::Data).unwrap();
+    let told: Vec<_> = report.findings().iter().map(|finding| (finding.kind(), finding.location().minishard)).collect();
+    let slot = |number| (FindingKind::WrongSlot, Some(sharddb::MinishardNumber(number)));
+    assert_eq!(told, [slot(0), slot(1)]);
+    assert!(report.findings()[0].message().contains("all 2 to be of minishard 1"), "{}", lines(&report));
+    assert!(report.findings()[1].message().contains("all 1 to be of minishard 3"), "{}", lines(&report));
+
+    // Python: zlib.compress(b"hello hello hello")
+    let zlib = b"\x78\x9c\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x90\x00\x3a\x2e\x06\x7d";
+    let bits = r#""minishard_bits": 0, "shard_bits": 0, "data_encoding": "gzip""#;
+    let directory = data_set_with(bits, "", &[("0.shard", shard(&[[1, 0, zlib.len() as u64]], zlib))]);
+    let report = verify(directory.path(), VerifyLevel::Data).unwrap();
+    assert_eq!(kinds(&report), BTreeSet::from([FindingKind::BadValue]));
+    assert!(report.findings()[0].message().contains("zlib"), "{}", lines(&report));
+}
+
+/// One bad shard does not hide another, nor a bad minishard the one behind it.
+#[test]
+fn the_walk_goes_on_behind_what_is_wrong() {
+    let bad_entry_then_bad_range = [words(&[9, 8, 0, 24]), index(0, &[[3, 5, 0]])].concat();
+    let misplaced = [words(&[0, 24, 0, 0]), index(0, &[[1, 0, 0]])].concat();
+    let files = [("0.shard", vec![1]), ("1.shard", bad_entry_then_bad_range), ("2.shard", misplaced)];
+    let report = Case::foreign(VerifyLevel::Index, (1, 2), &files).snapshot.verify(VerifyLevel::Index).unwrap();
+    let told: Vec<_> = report.findings().iter().map(|it| (it.kind(), it.location().shard.unwrap().0)).collect();
+    let expected = [
+        (FindingKind::ShortShardIndex, 0),
+        (FindingKind::BadShardIndexEntry, 1),
+        (FindingKind::BadValueRange, 1),
+        (FindingKind::MisplacedKey, 2),
+    ];
+    assert_eq!(told, expected, "{}", lines(&report));
+}
+
+#[test]
+fn findings_are_kept_up_to_a_limit_and_counted_beyond_it() {
+    let rows: Vec<[u64; 3]> = (0..25_000).map(|key| [2 * key + 1, key, 1]).collect();
+    let misplaced = shard(&rows, &vec![0; rows.len()]);
+    let case =
+        Case::foreign(VerifyLevel::Index, (0, 1), &[("0.shard", misplaced), ("1.shard", vec![]), ("x.shard", vec![])]);
+    let report = case.snapshot.verify(VerifyLevel::Index).unwrap();
+    assert_eq!((report.errors(), report.warnings(), report.notes()), (25_001, 0, 1));
+    assert_eq!((report.findings().len(), report.dropped()), (10_001, 15_001));
+    assert!(!report.is_clean());
+    assert_eq!(
+        report.to_string(),
+        "2 shards, 1 minishards, 25000 keys, 25000 bytes of values: 25001 errors, 0 warnings, 1 notes"
+    );
+}
+
+#[test]
+fn progress_only_grows_and_ends_at_its_total() {
+    let (_, options, prefixes) = features().swap_remove(3);
+    let ours = small_store(&options, prefixes);
+    let broken = data("corrupt/ix_end_beyond_file");
+    for directory in [ours.path(), &broken, &data("public/ts_all_zero_length_gzip")] {
+        for level in LEVELS {
+            let mut told = Vec::new();
+            let snapshot = ShardDb::open_pread(directory).unwrap().snapshot();
+            snapshot.verify_with(level, |done, total| told.push((done, total))).unwrap();
+            let (done, total) = *told.last().unwrap();
+            assert!(done == total && total > 0, "{directory:?}, {level:?}: {told:?}");
+            assert!(told.is_sorted() && told.iter().all(|(_, of)| *of == total), "{directory:?}, {level:?}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn what_others_wrote_has_no_errors() {
+    for directory in sets("public") {
+        let keys = expected(&directory).iter().filter(|(_, answer)| *answer != common::Answer::Absent).count();
+        for storage in Storage::ALL {
+            let snapshot = storage.open(&OpenOptions::new(), &directory).unwrap().snapshot();
+            for level in LEVELS {
+                let report = snapshot.verify(level).unwrap();
+                assert!(report.is_clean(), "{}, {storage:?}, {level:?}:\n{}", name(&directory), lines(&report));
+                assert_eq!(report.keys, if level == VerifyLevel::Structure { 0 } else { keys as u64 });
+            }
+        }
+    }
+}
+
+#[test]
+fn what_neuroglancer_draws_has_no_errors() {
+    let sets = [
+        ("ann", "/by_id"),
+        ("ann", "/relationships/0"),
+        ("ann", "/spatial/0"),
+        ("ann", "/spatial/1"),
+        ("image", "/scales/0"),
+        ("seg", "/scales/0"),
+        ("seg/mesh", ""),
+        ("seg/skeletons", ""),
+    ];
+    for (directory, pointer) in sets {
+        let directory = data("neuroglancer").join(directory);
+        let snapshot = OpenOptions::new().pointer(pointer).load(&directory).unwrap().snapshot();
+        let report = snapshot.verify(VerifyLevel::Data).unwrap();
+        assert!(report.is_clean() && report.keys > 0, "{directory:?} {pointer}:\n{}", lines(&report));
+    }
+}
+
+/// Broken data sets are not clean; those that are only odd are.
+#[test]
+fn what_is_broken_is_told_from_what_is_odd() {
+    let mut options = OpenOptions::new();
+    options.max_value_bytes(2 << 20).max_index_bytes(2 << 20);
+    let mut seen = BTreeSet::new();
+    for directory in sets("corrupt") {
+        let class = text(&json(&directory.join("probe.json"))["class"]).to_string();
+        for storage in Storage::ALL {
+            let Ok(db) = storage.open(&options, &directory) else { continue };
+            let report = db.snapshot().verify(VerifyLevel::Data).unwrap();
+            let place = format!("{} ({class}), {storage:?}:\n{}", name(&directory), lines(&report));
+            match (name(&directory), class.as_str()) {
+                // start == end is an empty minishard, whatever the offset
+                ("ix_all_ff", _) => assert!(kinds(&report).contains(&FindingKind::OddEmptyEntry), "{place}"),
+                (_, "index" | "msi" | "data" | "bomb") => assert!(!report.is_clean(), "{place}"),
+                (_, "valid") => assert!(report.findings().is_empty(), "{place}"),
+                (_, "legal-odd") => assert!(report.is_clean(), "{place}"),
+                _ => continue,
+            }
+            seen.insert(class.clone());
+        }
+    }
+    assert_eq!(seen.len(), 6, "{seen:?}");
+}
+
+/// Where verification finds nothing wrong, every pair that is listed is found and has one value.
+#[test]
+fn in_a_clean_mutant_every_read_works() {
+    let mutants = json_lines(&data("fuzz/results.jsonl"));
+    let directories: Vec<(String, Scratch)> = ["gg", "gr", "rg", "rr"]
+        .iter()
+        .map(|base| {
+            let directory = Scratch::new();
+            fs::copy(data(&format!("fuzz/{base}.info")), directory.path().join("info")).unwrap();
+            (base.to_string(), directory)
+        })
+        .collect();
+    let mut clean = 0;
+    for mutant in &mutants {
+        let (file, base) = (text(&mutant["file"]), text(&mutant["base"]));
+        let (_, directory) = directories.iter().find(|(name, _)| name == base).unwrap();
+        fs::copy(data("fuzz").join(file), directory.path().join("0.shard")).unwrap();
+        let snapshot = ShardDb::load(directory.path()).unwrap().snapshot();
+        if !snapshot.verify(VerifyLevel::Data).unwrap().is_clean() {
+            continue;
+        }
+        clean += 1;
+        for entry in snapshot.iter() {
+            let entry = entry.unwrap_or_else(|error| panic!("{file}: {error}"));
+            let value = entry.value().unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert_eq!(snapshot.get(entry.key()).unwrap().unwrap(), value[..], "{file}: key {}", entry.key());
+        }
+    }
+    assert!(clean > 0 && clean < mutants.len(), "{clean} of {}", mutants.len());
+}
