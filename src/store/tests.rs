@@ -195,7 +195,7 @@ fn rollback_repairs_a_current_that_is_corrupt_or_missing() {
     let writer = store.writer().unwrap();
     let current = directory.path().join("current");
     fs::remove_file(&current).unwrap();
-    assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "what is in use is not known");
     fs::write(&current, "gen-1").unwrap();
     for error in [writer.begin(None).unwrap_err(), writer.rollback(None).unwrap_err(), writer.gc(1).unwrap_err()] {
@@ -289,7 +289,7 @@ fn only_a_generation_that_is_there_is_leased() {
     let directory = TempDir::new();
     let store = Store::create(directory.path()).unwrap();
     let kind = || LeasedGeneration::acquire_current(store.path()).map(|leased| leased.id).map_err(|error| error.kind());
-    assert_eq!(kind(), Err(ErrorKind::InvalidInput), "nothing was published");
+    assert_eq!(kind(), Err(ErrorKind::NotFound), "nothing was published");
     Sample::new(1).publish(&store.writer().unwrap());
     assert_eq!(kind(), Ok(id(1)));
     fs::rename(directory.path().join("gen-0000000001"), directory.path().join("gen-0000000002")).unwrap();
@@ -314,8 +314,8 @@ fn a_lease_is_of_the_file_that_is_there() {
 fn opens_stores_only() {
     let directory = TempDir::new();
     let path = directory.path();
-    assert_eq!(Store::open(path).unwrap_err().kind(), ErrorKind::InvalidInput);
-    assert_eq!(Store::open(path.join("none")).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(Store::open(path).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(Store::open(path.join("none")).unwrap_err().kind(), ErrorKind::NotFound);
     Sample::new(1).write_all(path);
     assert_eq!(Store::open(path).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(Store::create(path).unwrap_err().kind(), ErrorKind::InvalidInput, "a bare generation");

@@ -13,6 +13,7 @@
 )]
 
 mod amplification;
+mod api;
 mod batches;
 #[cfg(feature = "bcolz")]
 mod bcolz;

@@ -1,16 +1,12 @@
 //! What embedding programs meet every day: owned values, `?` in iteration, databases in memory, standard traits, errors.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod common;
-
 use std::collections::{BTreeMap, HashSet};
 use std::error::Error as _;
 use std::io;
 use std::thread;
 
-use common::generations::{self as generation, id, store_of};
-use common::{Scratch, Storage};
+use crate::common::generations::{self as generation, id, store_of};
+use crate::common::{Scratch, Storage};
 use sharddb::{
     BulkLoader, Error, ErrorKind, OpenOptions, OwnedValue, ShardDb, ShardNumber, ShardingSpec, Store, Value,
 };
