@@ -4,6 +4,9 @@
 
 const POLYNOMIAL: u32 = 0x82f6_3b78; // 0x1edc6f41, bits reversed
 
+/// The length of a stored checksum in bytes.
+pub(super) const LEN: usize = 4;
+
 static TABLES: [[u32; 256]; 8] = tables();
 
 /// The CRC-32C of `bytes`.

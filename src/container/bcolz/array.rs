@@ -3,20 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::byte_range::ByteRange;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::chunks::{ChunkFiles, Chunks, Place, Superchunks};
 use crate::container::bcolz::dtype::{ByteOrder, Dtype, Kind};
-use crate::container::bcolz::imported::{ARRAY_MEMBER, preserved_array};
 use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, meta_path};
-use crate::container::bcolz::table::BcolzTable;
-use crate::container::{Container, ContainerOptions, Form, KeySpace, blosc, owned};
+use crate::container::{ContainerOptions, KeySpace, blosc};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::json;
-use crate::read::shard::{Value, ValueLocation};
-use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
 /// The most dimensions that NumPy knows.
 const MAX_DIMENSIONS: usize = 64;
@@ -50,7 +45,7 @@ pub struct BcolzArray {
     /// Of each chunk but the last.
     pub(super) chunk_rows: u64,
     /// Whether a chunk has parts of rows: the layout of the RFC can cut every dimension.
-    cuts_rows: bool,
+    pub(super) cuts_rows: bool,
     pub(super) rows: u64,
     pub(super) sizes: Sizes,
     /// Shared by the columns of a table.
@@ -60,21 +55,12 @@ pub struct BcolzArray {
 }
 
 impl BcolzArray {
-    /// Opens an array for positioned reads; a column of a table by the table's path followed by the column's name.
+    /// Opens the array whose meta files are in `root`.
     ///
-    /// Errors: `Io`; `InvalidSpec` if a meta file does not say what it must; `Corrupt`; `InvalidInput` if it is a table.
-    pub fn open(path: impl AsRef<Path>) -> Result<BcolzArray> {
-        BcolzArray::open_with(path, &ContainerOptions::new())
-    }
-
-    /// Opens an array in another way.
-    pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzArray> {
-        let root = path.as_ref();
+    /// Errors: `InvalidInput` if there is a table; as [`open`](BcolzArray::open).
+    pub(super) fn open_root(root: &Path, options: &ContainerOptions) -> Result<BcolzArray> {
         if root.join(ROOTDIRS).exists() {
             return Err(is_table(root));
-        }
-        if let Some((table, column)) = table_above(root) {
-            return BcolzTable::open_with(table, options)?.into_column(&column);
         }
         let storage = MetaFile::read(meta_path(root, STORAGE))?;
         let Some(dtype) = storage.get("dtype").and_then(Json::as_str).map(str::to_string) else {
@@ -84,12 +70,6 @@ impl BcolzArray {
             });
         };
         BcolzArray::open_column(root, root.join("data"), &dtype, Arc::new(storage), options)
-    }
-
-    /// Whether there is something at `path` that looks like an array, or like a column of a table.
-    pub fn is_at(path: impl AsRef<Path>) -> bool {
-        let root = path.as_ref();
-        meta_path(root, STORAGE).is_file() || table_above(root).is_some()
     }
 
     /// Opens a column whose chunks are in `data`, as the meta files of `root` say.
@@ -210,7 +190,7 @@ impl BcolzArray {
     /// Memory: up to twice the rows that are there, and one chunk.
     ///
     /// Errors: `InvalidInput` if there are no such rows, or rows have no length; `Unsupported` if `chunkshape` cuts rows
-    /// into parts; `TooLarge` if there is no memory for them; as of [`get`](Container::get).
+    /// into parts; `TooLarge` if there is no memory for them; as of [`get`](crate::container::Container::get).
     pub fn read_rows(&self, rows: std::ops::Range<u64>) -> Result<Vec<u8>> {
         self.need_whole_rows()?;
         if rows.start > rows.end || rows.end > self.rows {
@@ -276,7 +256,7 @@ impl BcolzArray {
 
     /// The rows of a chunk in C order.
     ///
-    /// Errors: `InvalidInput` if there is no such chunk; as of [`get`](Container::get).
+    /// Errors: `InvalidInput` if there is no such chunk; as of [`get`](crate::container::Container::get).
     pub(super) fn decoded_rows(&self, key: u64) -> Result<Vec<u8>> {
         let Some(chunk) = self.decoded(key)? else {
             return Err(Error::invalid_input(format!("expected a chunk below {}, found {key}", self.nchunks())));
@@ -309,7 +289,7 @@ impl BcolzArray {
     }
 
     /// What a chunk was made of, as far as there are rows.
-    fn decoded(&self, key: u64) -> Result<Option<Vec<u8>>> {
+    pub(super) fn decoded(&self, key: u64) -> Result<Option<Vec<u8>>> {
         let Some(place) = self.find(key)? else { return Ok(None) };
         let decoded = place.file.decoded(place.number, self.options.max_chunk_bytes);
         let Some(mut decoded) = decoded.map_err(|error| error.at_key(key))? else { return Ok(None) };
@@ -344,148 +324,6 @@ impl BcolzArray {
         let located = place.file.locate(place.number).map_err(|error| error.at_key(key))?;
         Ok(located.map(|(_, header)| header))
     }
-
-    fn verify_files(&self, report: &mut VerifyReport) {
-        match &self.chunks {
-            Chunks::Shipped(files) => {
-                for key in files.numbers().filter(|key| *key >= self.nchunks()) {
-                    let message = format!("expected {} chunks, found a file of another", self.nchunks());
-                    report.add(FindingKind::UnlistedShard, Error::corrupt(message).at_path(&files.path(key)));
-                }
-                // no more than some, should the sizes be far off
-                for key in (0..self.nchunks()).filter(|key| !files.is_there(*key)).take(1000) {
-                    let message = format!("expected {} chunks, found no file for this one", self.nchunks());
-                    report
-                        .add(FindingKind::MissingShard, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
-                }
-            }
-            Chunks::Superchunks(superchunks) if !self.cuts_rows && superchunks.stored_rows() != self.sizes.rows() => {
-                let (stated, found) = (self.sizes.rows(), superchunks.stored_rows());
-                let message = format!("expected {stated} rows in superchunks, as the meta files state, found {found}");
-                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&self.data));
-            }
-            Chunks::Superchunks(_) => {}
-        }
-    }
-
-    pub(super) fn verify_into(&self, report: &mut VerifyReport) {
-        self.verify_files(report);
-        match &self.chunks {
-            Chunks::Shipped(files) => {
-                for key in files.numbers().take_while(|key| *key < self.nchunks()) {
-                    match self.find(key) {
-                        Ok(Some(place)) => place.file.verify(key, self.options.max_chunk_bytes, report),
-                        Ok(None) => {}
-                        Err(error) => report.add(FindingKind::UnreadableShard, error),
-                    }
-                }
-            }
-            Chunks::Superchunks(superchunks) => {
-                for part in superchunks.parts() {
-                    part.file.verify(part.first_key, self.options.max_chunk_bytes, report);
-                }
-            }
-        }
-        if report.level > VerifyLevel::Structure {
-            self.verify_lengths(report);
-        }
-    }
-
-    /// Whether each chunk that is there states as many bytes as its rows have.
-    fn verify_lengths(&self, report: &mut VerifyReport) {
-        let Chunks::Shipped(files) = &self.chunks else { return };
-        for key in files.numbers().take_while(|key| *key < self.nchunks() && self.row_len > 0) {
-            let Ok(Some(header)) = self.chunk_header(key) else { continue };
-            let (expected, found) = (self.rows_of(key) * self.row_len, u64::from(header.nbytes()));
-            if expected != found {
-                let message =
-                    format!("expected a chunk of {expected} decoded bytes, as the meta files state, found {found}");
-                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
-            }
-        }
-    }
-
-    pub(super) fn describe_with(&self, more: &str) -> String {
-        let shape: Vec<_> = self.shape().iter().map(u64::to_string).collect();
-        format!(
-            "{{\"format\": \"bcolz\", \"layout\": {}, \"keys\": {}, \"key_space\": {}, \"dtype\": {}, \"shape\": [{}], \
-             \"chunk_rows\": {}, \"endianness\": {}, \"order\": {}, \"storage\": {}{more}}}",
-            json::quote(self.layout.as_str()),
-            self.nchunks(),
-            json::quote(&self.key_space().to_string()),
-            json::quote(self.dtype()),
-            shape.join(", "),
-            self.chunk_rows,
-            json::quote(self.byte_order.as_str()),
-            json::quote(self.order.as_str()),
-            Json::Object(self.own_storage()),
-        )
-    }
-
-    /// The members of the storage file, but for the types of a table's columns: each column would repeat them all.
-    fn own_storage(&self) -> Map<String, Json> {
-        let members = self.storage.members().iter();
-        let own = members.filter(|(name, value)| *name != "dtype" || !value.is_object());
-        own.map(|(name, value)| (name.clone(), value.clone())).collect()
-    }
-}
-
-impl Container for BcolzArray {
-    fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
-        if form == Form::Decoded {
-            return Ok(self.decoded(key)?.map(owned));
-        }
-        let Some(place) = self.find(key)? else { return Ok(None) };
-        let stored = place.file.stored(place.number).map_err(|error| error.at_key(key))?;
-        Ok(stored.map(|chunk| Value::from_bytes(chunk.bytes)))
-    }
-
-    fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
-        let Some(place) = self.find(key)? else { return Ok(None) };
-        let located = place.file.locate(place.number).map_err(|error| error.at_key(key))?;
-        Ok(located.map(|(range, _)| ValueLocation::new(place.file.path().to_path_buf(), range)))
-    }
-
-    fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_> {
-        let Chunks::Shipped(files) = &self.chunks else { return Box::new((0..self.nchunks()).map(Ok)) };
-        // ends with the files, whatever the meta files state
-        let there = || files.numbers().take_while(|key| *key < self.nchunks());
-        let count = there().count() as u64;
-        let missing = (count < self.nchunks()).then(|| {
-            let message = format!("expected {} chunks, found files for {count} of them", self.nchunks());
-            Err(Error::corrupt(message).at_path(&self.data))
-        });
-        Box::new(there().map(Ok).chain(missing))
-    }
-
-    fn key_space(&self) -> KeySpace {
-        KeySpace::Linear { grid: vec![self.nchunks()] }
-    }
-
-    fn describe(&self) -> String {
-        self.describe_with("")
-    }
-
-    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        let mut report = VerifyReport::of_files(level);
-        self.verify_into(&mut report);
-        Ok(report)
-    }
-
-    fn preserved(&self) -> Option<(&'static str, String)> {
-        Some((ARRAY_MEMBER, preserved_array(self)))
-    }
-}
-
-/// The table that keeps a column of this path in superchunks, and the column's name in it.
-fn table_above(path: &Path) -> Option<(&Path, String)> {
-    if meta_path(path, STORAGE).is_file() {
-        return None;
-    }
-    let table = path.ancestors().skip(1).find(|ancestor| meta_path(ancestor, STORAGE).is_file())?;
-    let names: Option<Vec<_>> = path.strip_prefix(table).ok()?.iter().map(|name| name.to_str()).collect();
-    let column = names?.join("/");
-    table.join("data").join(&column).is_dir().then_some((table, column))
 }
 
 fn is_table(root: &Path) -> Error {

@@ -4,11 +4,10 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
-use crate::container::bcolz::array::BcolzArray;
-use crate::container::bcolz::chunks::{Chunks, Part, chunk_file_name, superchunk_file_name};
-use crate::container::bcolz::meta::{Layout, MetaFile, STORAGE, meta_path};
+use crate::container::bcolz::chunks::{chunk_file_name, superchunk_file_name};
+use crate::container::bcolz::meta::{ARRAY_MEMBER, Layout, MetaFile, STORAGE, meta_path};
 use crate::container::bloscpack::{BloscpackOptions, Checksum, INFO_MEMBER as FILE_MEMBER, Metadata, encode_one_chunk};
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::{Container, Form, blosc};
@@ -16,34 +15,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
 use crate::read::snapshot::Snapshot;
-
-/// The member of a store's `info` that keeps what makes an array; the other one is that of a bloscpack file.
-pub(super) const ARRAY_MEMBER: &str = "bcolz";
-
-/// What makes an array of its chunks: all meta files, and how many chunks each superchunk has.
-pub(super) fn preserved_array(array: &BcolzArray) -> String {
-    let mut storage = array.storage.members().clone();
-    let mut sizes = array.sizes.file.members().clone();
-    let mut files = Vec::new();
-    if let Chunks::Superchunks(superchunks) = &array.chunks {
-        // of a column alone, whatever the table
-        storage.insert("dtype".to_string(), Json::from(array.dtype()));
-        sizes.insert("shape".to_string(), Json::from(array.shape()));
-        sizes.insert("nbytes".to_string(), Json::from(array.rows.saturating_mul(array.row_len)));
-        // as far as they are shown
-        let nchunks = |part: &Part| array.nchunks().saturating_sub(part.first_key).min(part.file.len());
-        let parts = superchunks.parts().iter().filter(|part| nchunks(part) > 0);
-        let checksum = |part: &Part| part.file.header().checksum().as_str();
-        files = parts.map(|part| json!({"nchunks": nchunks(part), "checksum": checksum(part)})).collect();
-    }
-    let attributes = array.attributes().map(|attributes| attributes.to_json());
-    let attributes: Json =
-        attributes.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_else(|| json!({}));
-    json!({
-        "layout": array.layout.as_str(), "storage": storage, "sizes": sizes, "attributes": attributes, "superchunks": files,
-    })
-    .to_string()
-}
 
 /// Writes the bcolz array or bloscpack file that was imported into a store: the chunks byte for byte.
 ///

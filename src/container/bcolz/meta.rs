@@ -27,6 +27,9 @@ pub(super) const META: &str = "meta";
 /// Of the directory `meta`: types, chunks, how they are compressed.
 pub(super) const STORAGE: &str = "storage";
 
+/// The member of a store's `info` that keeps the meta files of an imported array.
+pub(super) const ARRAY_MEMBER: &str = "bcolz";
+
 /// How a data set lies in its directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layout {

@@ -17,15 +17,19 @@
 //! YAML includes. What is in them that nobody here knows stays; so do files beside them.
 
 mod array;
+mod as_container;
 mod attributes;
 mod chunks;
 mod dtype;
+mod encoding;
 mod imported;
 mod meta;
+mod open;
 mod options;
 mod table;
 #[cfg(feature = "zarr")]
 mod to_zarr;
+mod verify;
 mod writer;
 mod yaml;
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 
 use crate::container::bcolz::dtype::{ByteOrder, Dtype};
+use crate::container::bcolz::encoding::ChunkEncoding;
 use crate::container::bcolz::meta::{
     Layout, META, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, is_plain_name, meta_path,
 };
@@ -40,22 +41,7 @@ pub struct BcolzOptions {
     superchunk_chunks: Option<u64>,
     byte_order: ByteOrder,
     order: Order,
-    pub(super) encoding: Encoding,
-}
-
-/// How chunks are written, in an array that is there as well.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Encoding {
-    pub(super) shuffle: Shuffle,
-    pub(super) compress: bool,
-    pub(super) checksum: Checksum,
-    pub(super) reserve_percent: u32,
-}
-
-impl Default for Encoding {
-    fn default() -> Encoding {
-        Encoding { shuffle: Shuffle::Bytes, compress: true, checksum: Checksum::Adler32, reserve_percent: 0 }
-    }
+    encoding: ChunkEncoding,
 }
 
 impl Default for BcolzOptions {
@@ -73,7 +59,7 @@ impl BcolzOptions {
             superchunk_chunks: None,
             byte_order: ByteOrder::Little,
             order: Order::C,
-            encoding: Encoding::default(),
+            encoding: ChunkEncoding::default(),
         }
     }
 

@@ -141,7 +141,7 @@ fn shipped_columns(root: &Path, rootdirs: MetaFile, options: &ContainerOptions) 
         if !is_plain_name(name) {
             return Err(rootdirs.invalid("names of directories within the table's", rootdirs.get("names")));
         }
-        BcolzArray::open_with(root.join(name), options).map(|column| (name.to_string(), column))
+        BcolzArray::open_root(&root.join(name), options).map(|column| (name.to_string(), column))
     };
     names.iter().map(column).collect()
 }

@@ -26,19 +26,18 @@ use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::chunks::{Chunks, Part, Superchunks, chunk_file_name, superchunk_file_name};
 use crate::container::bcolz::dtype::Kind;
-use crate::container::bcolz::meta::{Layout, META, Order, Sizes};
-use crate::container::bcolz::options::Encoding;
+use crate::container::bcolz::encoding::ChunkEncoding;
+use crate::container::bcolz::meta::{Layout, META, Sizes};
 use crate::container::bcolz::table::BcolzTable;
-use crate::container::blosc::{Encoder, Shuffle};
+use crate::container::blosc::{self, Shuffle};
 use crate::container::bloscpack::{BloscpackOptions, Replaced, encode_one_chunk, replace_chunk, rewrite};
 use crate::container::new_file::{NewFile, clear, remove_file};
-use crate::container::{KeySpace, blosc};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Changes one array.
 pub struct BcolzWriter {
     array: BcolzArray,
-    encoding: Encoding,
+    encoding: ChunkEncoding,
     /// Somebody may have begun a change and not finished it: a writer before this one, or this one.
     unfinished: bool,
 }
@@ -49,10 +48,10 @@ impl BcolzWriter {
     ///
     /// Errors: as [`BcolzArray::open`]; `Unsupported` for Python objects and records, and chunks of parts of rows.
     pub fn open(path: impl AsRef<Path>) -> Result<BcolzWriter> {
-        BcolzWriter::open_encoded(path.as_ref(), Encoding::default())
+        BcolzWriter::open_encoded(path.as_ref(), ChunkEncoding::default())
     }
 
-    pub(super) fn open_encoded(root: &Path, encoding: Encoding) -> Result<BcolzWriter> {
+    pub(super) fn open_encoded(root: &Path, encoding: ChunkEncoding) -> Result<BcolzWriter> {
         let array = BcolzArray::open_with(root, &ContainerOptions::new())?;
         refuse_unknown_width(&array)?;
         Ok(BcolzWriter { array, encoding, unfinished: true })
@@ -159,7 +158,7 @@ impl BcolzWriter {
 pub struct BcolzTableWriter {
     root: PathBuf,
     table: BcolzTable,
-    encoding: Encoding,
+    encoding: ChunkEncoding,
     /// As of [`BcolzWriter`].
     unfinished: bool,
 }
@@ -167,10 +166,10 @@ pub struct BcolzTableWriter {
 impl BcolzTableWriter {
     /// Opens a table to change it; see [`BcolzWriter::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<BcolzTableWriter> {
-        BcolzTableWriter::open_encoded(path.as_ref(), Encoding::default())
+        BcolzTableWriter::open_encoded(path.as_ref(), ChunkEncoding::default())
     }
 
-    pub(super) fn open_encoded(root: &Path, encoding: Encoding) -> Result<BcolzTableWriter> {
+    pub(super) fn open_encoded(root: &Path, encoding: ChunkEncoding) -> Result<BcolzTableWriter> {
         let table = BcolzTable::open(root)?;
         for (_, column) in table.columns() {
             refuse_unknown_width(column)?;
@@ -326,7 +325,7 @@ fn refuse_unknown_width(array: &BcolzArray) -> Result<()> {
 }
 
 /// Removes what a writer has left in the data of an array that did not finish.
-fn recover(array: &BcolzArray, encoding: Encoding) -> Result<()> {
+fn recover(array: &BcolzArray, encoding: ChunkEncoding) -> Result<()> {
     clear(&array.data)?;
     match &array.chunks {
         Chunks::Superchunks(there) if there.stored_rows() == there.rows() => Ok(()),
@@ -352,37 +351,7 @@ fn check_truncation(array: &BcolzArray, rows: u64) -> Result<()> {
         .at_path(&array.data))
 }
 
-/// The chunk of some rows in C order.
-fn encoded(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<Vec<u8>> {
-    let cells: u64 = array.row_shape.iter().product();
-    let itemsize = array.row_len.checked_div(cells).unwrap_or(1);
-    let mut encoder = Encoder::new();
-    encoder.typesize(usize::try_from(itemsize).unwrap_or(1)).shuffle(encoding.shuffle).compress(encoding.compress);
-    match array.order {
-        Order::F if !array.row_shape.is_empty() => encoder.encode(&in_f_order(array, rows, itemsize)),
-        _ => encoder.encode(rows),
-    }
-}
-
-/// Rows in C order, with the first dimension running fastest.
-fn in_f_order(array: &BcolzArray, rows: &[u8], itemsize: u64) -> Vec<u8> {
-    let count = (rows.len() as u64).checked_div(array.row_len).unwrap_or_default();
-    let reversed: Vec<u64> = array.row_shape.iter().rev().copied().chain([count]).collect();
-    let (from, to) =
-        (KeySpace::Linear { grid: reversed.iter().rev().copied().collect() }, KeySpace::Linear { grid: reversed });
-    let width = usize::try_from(itemsize).unwrap_or(1);
-    let cells = rows.chunks_exact(width).count() as u64;
-    let mut bytes = Vec::with_capacity(rows.len());
-    for cell in 0..cells {
-        let mut position = to.position_of(cell).unwrap_or_default();
-        position.reverse();
-        let at = from.key_at(&position).ok().and_then(|at| usize::try_from(at).ok()).unwrap_or_default() * width;
-        bytes.extend_from_slice(rows.get(at..at + width).unwrap_or_default());
-    }
-    bytes
-}
-
-fn append(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<()> {
+fn append(array: &BcolzArray, encoding: ChunkEncoding, rows: &[u8]) -> Result<()> {
     if whole_rows(array, rows)? == 0 {
         return Ok(());
     }
@@ -392,11 +361,11 @@ fn append(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<()> {
     }
 }
 
-fn append_shipped(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<()> {
+fn append_shipped(array: &BcolzArray, encoding: ChunkEncoding, rows: &[u8]) -> Result<()> {
     let full = array.rows / array.chunk_rows;
     let begun = if array.rows.is_multiple_of(array.chunk_rows) { Vec::new() } else { array.decoded_rows(full)? };
     for (key, chunk) in (full..).zip(cut(&begun, rows, array.chunk_rows * array.row_len)) {
-        write_chunk_file(array, key, &encoded(array, encoding, &chunk)?)?;
+        write_chunk_file(array, key, &encoding.encode(array, &chunk)?)?;
     }
     Ok(())
 }
@@ -414,7 +383,7 @@ fn write_chunk_file(array: &BcolzArray, key: u64, chunk: &[u8]) -> Result<()> {
     file.finish()
 }
 
-fn append_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encoding, rows: &[u8]) -> Result<()> {
+fn append_superchunks(array: &BcolzArray, there: &Superchunks, encoding: ChunkEncoding, rows: &[u8]) -> Result<()> {
     let room = superchunk_chunks(array)?;
     let (chunk_rows, last) = match there.parts().last() {
         Some(last) if last.file.len() > 0 => (array.chunk_rows, Some(last)),
@@ -450,20 +419,15 @@ fn append_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encodin
 
 fn take_encoded(
     array: &BcolzArray,
-    encoding: Encoding,
+    encoding: ChunkEncoding,
     chunks: &mut impl Iterator<Item = Vec<u8>>,
     count: u64,
 ) -> Result<Vec<Vec<u8>>> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    chunks
-        .by_ref()
-        .take(count)
-        .filter(|chunk| !chunk.is_empty())
-        .map(|chunk| encoded(array, encoding, &chunk))
-        .collect()
+    chunks.by_ref().take(count).filter(|chunk| !chunk.is_empty()).map(|chunk| encoding.encode(array, &chunk)).collect()
 }
 
-fn write_superchunk(array: &BcolzArray, encoding: Encoding, number: u64, chunks: &[Vec<u8>]) -> Result<()> {
+fn write_superchunk(array: &BcolzArray, encoding: ChunkEncoding, number: u64, chunks: &[Vec<u8>]) -> Result<()> {
     let cells: u64 = array.row_shape.iter().product();
     let itemsize = array.row_len.checked_div(cells).unwrap_or(1);
     let mut options = BloscpackOptions::new();
@@ -489,13 +453,13 @@ fn superchunk_chunks(array: &BcolzArray) -> Result<u64> {
     }
 }
 
-fn truncate(array: &BcolzArray, encoding: Encoding, rows: u64) -> Result<()> {
+fn truncate(array: &BcolzArray, encoding: ChunkEncoding, rows: u64) -> Result<()> {
     match &array.chunks {
         Chunks::Shipped(files) => {
             let (full, left) = (rows / array.chunk_rows, rows % array.chunk_rows);
             if left > 0 && array.rows_of(full) > left {
                 let chunk = first_rows(array, full, left)?;
-                write_chunk_file(array, full, &encoded(array, encoding, &chunk)?)?;
+                write_chunk_file(array, full, &encoding.encode(array, &chunk)?)?;
             }
             let kept = rows.div_ceil(array.chunk_rows);
             // the last first, so that there is never a gap
@@ -508,7 +472,7 @@ fn truncate(array: &BcolzArray, encoding: Encoding, rows: u64) -> Result<()> {
     }
 }
 
-fn truncate_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encoding, rows: u64) -> Result<()> {
+fn truncate_superchunks(array: &BcolzArray, there: &Superchunks, encoding: ChunkEncoding, rows: u64) -> Result<()> {
     for part in there.parts().iter().rev() {
         if part.first_row >= rows {
             remove_file(part.file.path())?;
@@ -521,7 +485,7 @@ fn truncate_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encod
         let left = (rows - part.first_row) % part.chunk_rows();
         let last = match left {
             0 => None,
-            left => Some(encoded(array, encoding, &first_rows(array, part.first_key + full, left)?)?),
+            left => Some(encoding.encode(array, &first_rows(array, part.first_key + full, left)?)?),
         };
         let nchunks = full + u64::from(last.is_some());
         return rewrite(&part.file, encoding.reserve_percent, nchunks, |at| last.as_deref().filter(|_| at == full));
@@ -536,13 +500,13 @@ fn first_rows(array: &BcolzArray, key: u64, rows: u64) -> Result<Vec<u8>> {
     Ok(chunk)
 }
 
-fn replace(array: &BcolzArray, encoding: Encoding, key: u64, rows: &[u8]) -> Result<Replaced> {
+fn replace(array: &BcolzArray, encoding: ChunkEncoding, key: u64, rows: &[u8]) -> Result<Replaced> {
     let (found, expected) = (whole_rows(array, rows)?, array.rows_of(key));
     if key >= array.nchunks() || found != expected {
         let message = format!("expected the {expected} rows of a chunk below {}, found {found} rows", array.nchunks());
         return Err(Error::invalid_input(message).at_path(&array.data).at_key(key));
     }
-    let chunk = encoded(array, encoding, rows)?;
+    let chunk = encoding.encode(array, rows)?;
     match array.find(key)? {
         Some(place) if array.layout == Layout::Superchunks => {
             replace_chunk(place.file, place.number, &chunk, encoding.reserve_percent)

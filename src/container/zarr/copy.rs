@@ -5,16 +5,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::container::zarr::array::ZarrArray;
-use crate::container::zarr::metadata::ZarrMetadata;
+use crate::container::zarr::metadata::{INFO_MEMBER, ZarrMetadata};
 use crate::container::zarr::writer::{ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
 use crate::read::snapshot::Snapshot;
-
-/// The member of a store's `info` that keeps the metadata of an imported array.
-pub const INFO_MEMBER: &str = "zarr";
 
 /// Writes the chunks of an array into a new one, byte for byte as they are.
 ///

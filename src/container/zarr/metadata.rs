@@ -3,15 +3,18 @@
 use serde_json::value::RawValue;
 
 use crate::container::zarr::chunk_key::ChunkKeyEncoding;
-use crate::container::zarr::codec::{Codecs, Elements, Serializer};
+use crate::container::zarr::codec::{Codecs, Serializer, Sharding, divide};
 use crate::container::zarr::data_type::DataType;
+use crate::container::zarr::elements::Elements;
 use crate::container::zarr::extension::{Extension, numbers};
 use crate::container::zarr::grid::Grid;
 use crate::container::zarr::nd::MAX_DIMENSIONS;
 use crate::container::zarr::shard_index::IndexLocation;
-use crate::container::zarr::sharding::{Sharding, divide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
+
+/// The member of a store's `info` that keeps the metadata of an imported array.
+pub const INFO_MEMBER: &str = "zarr";
 
 /// The name of the file.
 pub(super) const ZARR_JSON: &str = "zarr.json";

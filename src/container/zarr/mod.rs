@@ -8,12 +8,16 @@
 //! Not here: Zarr v2, groups, other chunk grids than the regular one, and remote stores.
 
 mod array;
+mod as_container;
 mod chunk_key;
 mod codec;
 mod copy;
 mod data_type;
+mod elements;
+mod endian;
 mod extension;
 mod grid;
+mod keys;
 mod metadata;
 mod nd;
 mod precomputed;
@@ -21,15 +25,14 @@ mod rechunk;
 mod region;
 mod shard;
 mod shard_index;
-mod sharding;
 mod slots;
 mod update;
 mod verify;
 mod writer;
 
 pub use array::ZarrArray;
-pub use copy::{INFO_MEMBER, copy, export};
-pub use metadata::ZarrMetadata;
+pub use copy::{copy, export};
+pub use metadata::{INFO_MEMBER, ZarrMetadata};
 pub use precomputed::PrecomputedOptions;
 pub use rechunk::rechunk;
 pub use shard_index::IndexLocation;

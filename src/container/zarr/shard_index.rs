@@ -9,14 +9,18 @@
 //! At the start or at the end of the shard. Offsets count from the start of the shard. Chunks may lie in any order, share
 //! their bytes, and leave gaps.
 
+use serde_json::value::RawValue;
+
 use crate::byte_range::ByteRange;
-use crate::container::crc32c::Crc32c;
-use crate::container::zarr::codec::Endian;
+use crate::container::crc32c::{self, Crc32c};
+use crate::container::zarr::endian::{Endian, is_bytes};
+use crate::container::zarr::extension::Extension;
 use crate::container::zarr::nd;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::json;
 
 pub(super) const ENTRY_LEN: u64 = 16;
-const CRC32C_LEN: u64 = 4;
+const CHECKSUM_LEN: u64 = crc32c::LEN as u64;
 
 /// Stands for the offset and for the length of a chunk that is not there.
 const ABSENT: u64 = u64::MAX;
@@ -84,7 +88,7 @@ impl IndexFormat {
 
     /// The length of the encoded index.
     pub(super) fn len(self) -> u64 {
-        self.chunks * ENTRY_LEN + if self.crc32c { CRC32C_LEN } else { 0 }
+        self.chunks * ENTRY_LEN + if self.crc32c { CHECKSUM_LEN } else { 0 }
     }
 
     /// Where the index is in a shard of that length.
@@ -112,7 +116,7 @@ impl IndexFormat {
     /// Where the checksum is in a shard of that length, and the entries that it is of.
     pub(super) fn checked_range(self, shard_len: u64) -> Result<Option<(ByteRange, ByteRange)>> {
         let ByteRange { start, end } = self.range(shard_len)?;
-        let middle = end - if self.crc32c { CRC32C_LEN } else { 0 };
+        let middle = end - if self.crc32c { CHECKSUM_LEN } else { 0 };
         Ok(self.crc32c.then_some((ByteRange { start, end: middle }, ByteRange { start: middle, end })))
     }
 
@@ -155,6 +159,21 @@ pub(super) fn check_crc32c(stored: &[u8], found: u32) -> Result<()> {
         return Err(Error::corrupt(message));
     }
     Ok(())
+}
+
+/// The index codecs of shards: `bytes`, and perhaps `crc32c`.
+pub(super) fn parse_index_codecs(value: &RawValue) -> Result<(Endian, bool)> {
+    let wrong = || {
+        let message = format!("expected the index codecs bytes, then crc32c or none, found {}", value.get());
+        Error::new(ErrorKind::Unsupported, message)
+    };
+    let codecs = json::elements(value).ok_or_else(wrong)?;
+    let codecs: Vec<_> = codecs.into_iter().map(|codec| Extension::parse(codec, "codec")).collect::<Result<_>>()?;
+    match codecs.as_slice() {
+        [bytes] if is_bytes(bytes) => Ok((Endian::parse(bytes, 8)?, false)),
+        [bytes, crc32c] if is_bytes(bytes) && crc32c.name == "crc32c" => Ok((Endian::parse(bytes, 8)?, true)),
+        _ => Err(wrong()),
+    }
 }
 
 impl<'a> ShardIndex<'a> {
@@ -215,7 +234,6 @@ impl IndexEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     fn format(endian: Endian, crc32c: bool, location: IndexLocation) -> IndexFormat {
         IndexFormat::new(&[2], endian, crc32c, location).unwrap()

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::container::linear;
 use crate::container::new_file::{NewDirectory, NewFile, remove_file};
-use crate::container::zarr::codec::{Endian, Serializer};
+use crate::container::zarr::codec::Serializer;
+use crate::container::zarr::endian::Endian;
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
 use crate::container::zarr::nd::{self, Block, to_usize};
 use crate::container::zarr::shard_index::{IndexEntry, IndexLocation};

@@ -1,29 +1,23 @@
 //! The codecs of a chunk: array to array, array to bytes, bytes to bytes, in this order when encoding.
 
+mod compressor;
+mod sharding;
+
 use serde_json::value::RawValue;
 
-use crate::container::blosc::{self, Shuffle};
+use compressor::Compressor;
+pub(super) use sharding::{Sharding, divide};
+
+use crate::container::crc32c;
 use crate::container::zarr::data_type::DataType;
+use crate::container::zarr::elements::Elements;
+use crate::container::zarr::endian::{Endian, is_bytes};
 use crate::container::zarr::extension::{Extension, numbers};
-use crate::container::zarr::nd::{self, Permutation, to_usize};
-use crate::container::zarr::sharding::Sharding;
-use crate::container::{crc32c, zstd};
+use crate::container::zarr::nd::{Permutation, to_usize};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::gzip::{self, GzipEncoder};
 use crate::format::json;
 
 const KNOWN: &str = "transpose, bytes, sharding_indexed, gzip, zstd, blosc, crc32c";
-
-/// The length of a checksum behind what it is of.
-const CRC32C_LEN: usize = 4;
-
-/// What chunks consist of.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Elements {
-    pub(super) data_type: DataType,
-    /// One element, little endian.
-    pub(super) fill_value: Vec<u8>,
-}
 
 /// The codecs of a chunk.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,87 +35,6 @@ pub(super) struct Codecs {
 pub(super) enum Serializer {
     Bytes(Endian),
     Sharding(Box<Sharding>),
-}
-
-/// The order of the bytes of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Endian {
-    Little,
-    Big,
-}
-
-/// From bytes to bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compressor {
-    Gzip,
-    Zstd,
-    Blosc(Shuffle),
-    Crc32c,
-}
-
-impl Elements {
-    /// The bytes of a box of elements; `None` from 2^63 on.
-    pub(super) fn bytes(&self, shape: &[u64]) -> Option<u64> {
-        let bytes = nd::product(shape)?.checked_mul(self.data_type.size() as u64)?;
-        i64::try_from(bytes).is_ok().then_some(bytes)
-    }
-
-    /// A box of fill values.
-    ///
-    /// Errors: `TooLarge` above `cap`.
-    pub(super) fn filled(&self, shape: &[u64], cap: u64) -> Result<Vec<u8>> {
-        nd::filled(&self.fill_value, self.capped_len(shape, cap)?)
-    }
-
-    /// Errors: `TooLarge` above `cap`.
-    fn capped_len(&self, shape: &[u64], cap: u64) -> Result<usize> {
-        match self.bytes(shape) {
-            Some(bytes) if bytes <= cap => Ok(to_usize(bytes)),
-            _ => {
-                let message =
-                    format!("expected chunks of at most {cap} bytes, found the shape {shape:?}: raise the cap");
-                Err(Error::new(ErrorKind::TooLarge, message))
-            }
-        }
-    }
-}
-
-impl Endian {
-    /// The member "endian" of a codec `bytes`; without one, elements of one byte are meant.
-    fn parse(codec: &Extension<'_>, ordered_size: usize) -> Result<Endian> {
-        codec.allow(&["endian"])?;
-        let Some(value) = codec.get("endian")? else {
-            return match ordered_size {
-                1 => Ok(Endian::Little),
-                _ => codec.need("endian").map(|_| Endian::Little),
-            };
-        };
-        match json::string(value).as_deref() {
-            Some("little") => Ok(Endian::Little),
-            Some("big") => Ok(Endian::Big),
-            _ => Err(codec.wrong("endian", value)),
-        }
-    }
-}
-
-/// Whether this is the codec `bytes`, as it is called or as it was called in drafts.
-fn is_bytes(codec: &Extension<'_>) -> bool {
-    matches!(codec.name.as_str(), "bytes" | "endian")
-}
-
-/// The index codecs of shards: `bytes`, and perhaps `crc32c`.
-pub(super) fn parse_index_codecs(value: &RawValue) -> Result<(Endian, bool)> {
-    let wrong = || {
-        let message = format!("expected the index codecs bytes, then crc32c or none, found {}", value.get());
-        Error::new(ErrorKind::Unsupported, message)
-    };
-    let codecs = json::elements(value).ok_or_else(wrong)?;
-    let codecs: Vec<_> = codecs.into_iter().map(|codec| Extension::parse(codec, "codec")).collect::<Result<_>>()?;
-    match codecs.as_slice() {
-        [bytes] if is_bytes(bytes) => Ok((Endian::parse(bytes, 8)?, false)),
-        [bytes, crc32c] if is_bytes(bytes) && crc32c.name == "crc32c" => Ok((Endian::parse(bytes, 8)?, true)),
-        _ => Err(wrong()),
-    }
 }
 
 impl Codecs {
@@ -164,7 +77,7 @@ impl Codecs {
         let plain = self.compressors.iter().all(|compressor| *compressor == Compressor::Crc32c);
         match &self.serializer {
             Serializer::Bytes(_) if plain => {
-                elements.bytes(shape)?.checked_add((self.compressors.len() * CRC32C_LEN) as u64)
+                elements.bytes(shape)?.checked_add((self.compressors.len() * crc32c::LEN) as u64)
             }
             _ => None,
         }
@@ -211,7 +124,7 @@ impl Codecs {
             // what comes before adds checksums only: then the length is known
             let before = self.compressors.get(..at).unwrap_or_default();
             let checksums =
-                before.iter().all(|before| *before == Compressor::Crc32c).then_some(before.len() * CRC32C_LEN);
+                before.iter().all(|before| *before == Compressor::Crc32c).then_some(before.len() * crc32c::LEN);
             let expected = plain_len.zip(checksums).map(|(len, checksums)| (len + checksums) as u64);
             decoded = Some(compressor.decode(decoded.as_deref().unwrap_or(encoded), expected, cap)?);
         }
@@ -239,17 +152,6 @@ impl Codecs {
     }
 }
 
-impl Endian {
-    /// From this order to little endian, or from there to this one.
-    pub(super) fn to_little(self, mut bytes: Vec<u8>, data_type: DataType) -> Vec<u8> {
-        let size = data_type.ordered_size();
-        if self == Endian::Big && size > 1 {
-            bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
-        }
-        bytes
-    }
-}
-
 fn parse_transpose(codec: &Extension<'_>, dimensions: usize) -> Result<Permutation> {
     codec.allow(&["order"])?;
     let value = codec.need("order")?;
@@ -260,79 +162,4 @@ fn parse_transpose(codec: &Extension<'_>, dimensions: usize) -> Result<Permutati
     };
     let permutation = order.filter(|order| order.len() == dimensions).and_then(Permutation::new);
     permutation.ok_or_else(|| codec.wrong("order", value))
-}
-
-impl Compressor {
-    fn parse(codec: &Extension<'_>) -> Result<Compressor> {
-        // how something was compressed is told by the bytes themselves
-        match codec.name.as_str() {
-            "gzip" => Ok(Self::Gzip),
-            "zstd" => Ok(Self::Zstd),
-            "blosc" => Ok(Self::Blosc(shuffle_of(codec)?)),
-            "crc32c" => codec.allow(&[]).map(|()| Self::Crc32c),
-            _ => Err(codec.unknown(KNOWN)),
-        }
-    }
-
-    /// What was encoded, at most `cap` bytes; `expected` is its length where that is known.
-    fn decode(self, encoded: &[u8], expected: Option<u64>, cap: u64) -> Result<Vec<u8>> {
-        let bound = expected.unwrap_or(cap);
-        let decoded = match self {
-            Self::Gzip => gzip::decode(encoded, bound),
-            Self::Zstd => zstd::decode(encoded, bound),
-            Self::Blosc(_) => blosc::decode(encoded, bound),
-            Self::Crc32c => without_crc32c(encoded).map(<[u8]>::to_vec),
-        };
-        let decoded = decoded.map_err(|error| match (error.kind(), expected) {
-            // not the cap is too low: the chunk is wrong
-            (ErrorKind::TooLarge, Some(expected)) => {
-                Error::corrupt(format!("expected a chunk of {expected} bytes, found one that decodes to more"))
-            }
-            _ => error,
-        })?;
-        match expected {
-            Some(expected) if decoded.len() as u64 != expected => {
-                Err(Error::corrupt(format!("expected a chunk of {expected} bytes, found {}", decoded.len())))
-            }
-            _ => Ok(decoded),
-        }
-    }
-
-    fn encode(self, mut bytes: Vec<u8>, data_type: DataType) -> Result<Vec<u8>> {
-        match self {
-            Self::Gzip => {
-                let mut encoded = Vec::new();
-                GzipEncoder::new().encode(&bytes, &mut encoded);
-                Ok(encoded)
-            }
-            Self::Zstd => Ok(zstd::encode(&bytes)),
-            Self::Blosc(shuffle) => blosc::Encoder::new().typesize(data_type.size()).shuffle(shuffle).encode(&bytes),
-            Self::Crc32c => {
-                bytes.extend_from_slice(&crc32c::of(&bytes).to_le_bytes());
-                Ok(bytes)
-            }
-        }
-    }
-}
-
-/// How chunks are to be shuffled before Blosc compresses them; those that are read tell it themselves.
-fn shuffle_of(codec: &Extension<'_>) -> Result<Shuffle> {
-    Ok(match codec.get("shuffle")?.and_then(json::string).as_deref() {
-        Some("noshuffle") => Shuffle::None,
-        Some("bitshuffle") => Shuffle::Bits,
-        _ => Shuffle::Bytes,
-    })
-}
-
-/// The bytes before a checksum, which must match.
-pub(super) fn without_crc32c(encoded: &[u8]) -> Result<&[u8]> {
-    let Some((bytes, stated)) = encoded.split_last_chunk::<CRC32C_LEN>() else {
-        let message = format!("expected a checksum of {CRC32C_LEN} bytes, found {} bytes", encoded.len());
-        return Err(Error::corrupt(message));
-    };
-    let (stated, found) = (u32::from_le_bytes(*stated), crc32c::of(bytes));
-    if stated != found {
-        return Err(Error::corrupt(format!("expected bytes with CRC-32C {stated:08x}, found {found:08x}")));
-    }
-    Ok(bytes)
 }

@@ -1,23 +1,24 @@
 //! The codec `sharding_indexed`: a chunk as a file of smaller chunks behind an index.
 
-use crate::container::zarr::codec::{Codecs, Elements, parse_index_codecs};
+use crate::container::zarr::codec::Codecs;
 use crate::container::zarr::data_type::DataType;
+use crate::container::zarr::elements::Elements;
 use crate::container::zarr::extension::{Extension, numbers};
 use crate::container::zarr::nd::{self, Block};
-use crate::container::zarr::shard_index::{IndexFormat, IndexLocation, ShardIndex};
+use crate::container::zarr::shard_index::{IndexFormat, IndexLocation, ShardIndex, parse_index_codecs};
 use crate::error::{Error, Result};
 use crate::format::json;
 
 /// The configuration of a codec `sharding_indexed`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sharding {
+pub(in crate::container::zarr) struct Sharding {
     /// The shape of an inner chunk.
-    pub(super) chunk_shape: Vec<u64>,
+    pub(in crate::container::zarr) chunk_shape: Vec<u64>,
     /// Inner chunks along each axis of a shard.
-    pub(super) chunks_per_shard: Vec<u64>,
+    chunks_per_shard: Vec<u64>,
     /// The codecs of an inner chunk.
-    pub(super) codecs: Codecs,
-    pub(super) index: IndexFormat,
+    pub(in crate::container::zarr) codecs: Codecs,
+    pub(in crate::container::zarr) index: IndexFormat,
 }
 
 impl Sharding {
@@ -67,13 +68,13 @@ impl Sharding {
 }
 
 /// Chunks along each axis; `None` if they do not divide the shard.
-pub(super) fn divide(shard_shape: &[u64], chunk_shape: &[u64]) -> Option<Vec<u64>> {
+pub(in crate::container::zarr) fn divide(shard_shape: &[u64], chunk_shape: &[u64]) -> Option<Vec<u64>> {
     let axes = shard_shape.iter().zip(chunk_shape);
     axes.map(|(shard, chunk)| shard.checked_rem(*chunk).filter(|rest| *rest == 0).map(|_| shard / chunk)).collect()
 }
 
 /// To the next position in C order.
-pub(super) fn advance(position: &mut [u64], grid: &[u64]) {
+fn advance(position: &mut [u64], grid: &[u64]) {
     for (at, &cells) in position.iter_mut().zip(grid).rev() {
         *at += 1;
         if *at < cells {
