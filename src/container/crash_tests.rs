@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::container::bcolz::{BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, Layout};
+use crate::container::bcolz::{BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, RootdirLayout};
 use crate::container::bloscpack::{Bloscpack, BloscpackOptions};
 use crate::container::zarr::{ShardUpdate, UpdateStrategy, ZarrArray, ZarrMetadata, ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form};
@@ -74,18 +74,18 @@ fn rows(from: u32, count: u32) -> Vec<u8> {
 
 // ---- bcolz ----
 
-const LAYOUTS: [Layout; 2] = [Layout::Shipped, Layout::Superchunks];
+const LAYOUTS: [RootdirLayout; 2] = [RootdirLayout::Shipped, RootdirLayout::Superchunks];
 
 /// Of 35 rows: a chunk that is begun, in a superchunk with room for no more.
 const ROWS: u32 = 35;
 
-fn bcolz_options(layout: Layout) -> BcolzOptions {
+fn bcolz_options(layout: RootdirLayout) -> BcolzOptions {
     let mut options = BcolzOptions::new();
     options.layout(layout).chunk_rows(10).superchunk_chunks(2);
     options
 }
 
-fn make_array(path: &Path, layout: Layout) {
+fn make_array(path: &Path, layout: RootdirLayout) {
     let mut writer = bcolz_options(layout).create_array(path, "int32", &[]).unwrap();
     writer.append(&rows(0, ROWS)).unwrap();
 }
@@ -106,7 +106,7 @@ fn next_of_array(path: &Path, found: State) {
     let mut expected = match found {
         Some(mut state) => state.remove(0),
         None => {
-            bcolz_options(Layout::Shipped).create_array(path, "int32", &[]).unwrap();
+            bcolz_options(RootdirLayout::Shipped).create_array(path, "int32", &[]).unwrap();
             Vec::new()
         }
     };
@@ -134,18 +134,18 @@ fn check_no_temporaries(directory: &Path) {
     }
 }
 
-fn make_table(path: &Path, layout: Layout) -> BcolzTableWriter {
+fn make_table(path: &Path, layout: RootdirLayout) -> BcolzTableWriter {
     bcolz_options(layout).create_table(path, &[("id", "int32"), ("price", "float32")]).unwrap()
 }
 
-fn make_filled_table(path: &Path, layout: Layout) {
+fn make_filled_table(path: &Path, layout: RootdirLayout) {
     make_table(path, layout).append(&[&rows(0, ROWS), &rows(1000, ROWS)]).unwrap();
 }
 
 fn table_state(path: &Path) -> State {
     path.exists().then(|| {
         let table = BcolzTable::open(path).unwrap();
-        if table.layout() == Layout::Superchunks {
+        if table.layout() == RootdirLayout::Superchunks {
             table.columns().for_each(|(name, _)| assert!(path.join("data").join(name).is_dir(), "{name}"));
         }
         table.columns().map(|(_, column)| column.read_rows(0..table.rows()).unwrap()).collect()
@@ -155,13 +155,13 @@ fn table_state(path: &Path) -> State {
 /// In the layout as shipped, columns may differ; then the table must be truncated to what it shows.
 fn next_of_table(path: &Path, found: State) {
     let mut expected = found.unwrap_or_else(|| {
-        make_table(path, Layout::Shipped);
+        make_table(path, RootdirLayout::Shipped);
         vec![Vec::new(), Vec::new()]
     });
     let mut writer = BcolzTableWriter::open(path).unwrap();
     let table = writer.table();
     if table.columns().any(|(_, column)| column.rows() != table.rows()) {
-        assert_eq!(table.layout(), Layout::Shipped);
+        assert_eq!(table.layout(), RootdirLayout::Shipped);
         assert!(!table.verify(VerifyLevel::Data).unwrap().is_clean(), "it is told");
         let error = writer.append(&[&rows(500, 13), &rows(700, 13)]).unwrap_err();
         assert!(error.message().contains("truncate"), "{error}");

@@ -7,15 +7,11 @@ use serde_json::value::RawValue;
 
 use crate::container::{Container, Form, KeySpace};
 use crate::error::Result;
-use crate::format::info::FILE_NAME as INFO;
-use crate::format::json;
 use crate::format::spec::Encoding;
+use crate::format::{info, json};
 use crate::read::shard::{Value, ValueLocation};
 use crate::read::snapshot::Snapshot;
 use crate::verify::{VerifyLevel, VerifyReport};
-
-/// The `info` of a volume takes kilobytes.
-const MAX_INFO_BYTES: u64 = 16 << 20;
 
 impl Container for Snapshot {
     #[inline]
@@ -65,7 +61,7 @@ fn get_encoded(snapshot: &Snapshot, key: u64) -> Result<Option<Value<'_>>> {
 /// The chunks along x, y and z, if the shards are those of a scale of a precomputed volume.
 fn volume_grid(snapshot: &Snapshot) -> Option<Vec<u64>> {
     let mut bytes = Vec::new();
-    File::open(snapshot.directory().join(INFO)).ok()?.take(MAX_INFO_BYTES).read_to_end(&mut bytes).ok()?;
+    File::open(snapshot.directory().join(info::FILE_NAME)).ok()?.take(info::MAX_BYTES).read_to_end(&mut bytes).ok()?;
     let scales = json::elements(json::pointer(json::parse(&bytes).ok()?, "/scales").ok()??)?;
     scales.iter().filter_map(|scale| json::members(scale)).find_map(|scale| {
         let key = json::string(json::member(&scale, "key").ok()??)?;

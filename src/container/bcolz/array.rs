@@ -7,14 +7,11 @@ use serde_json::Value as Json;
 
 use crate::byte_range::ByteRange;
 use crate::container::bcolz::attributes::Attributes;
-use crate::container::bcolz::chunks::{ChunkFiles, Chunks, Place, Superchunks};
+use crate::container::bcolz::chunks::{ChunkFiles, Chunks, FoundChunk, Superchunks};
 use crate::container::bcolz::dtype::{ByteOrder, Dtype, Kind};
-use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, meta_path};
-use crate::container::{ContainerOptions, KeySpace, blosc};
+use crate::container::bcolz::meta::{MetaFile, Order, ROOTDIRS, RootdirLayout, STORAGE, Sizes, meta_path};
+use crate::container::{ContainerOptions, KeySpace, MAX_DIMENSIONS, blosc};
 use crate::error::{Error, ErrorKind, Result};
-
-/// The most dimensions that NumPy knows.
-const MAX_DIMENSIONS: usize = 64;
 
 /// An array of rows in compressed chunks: a carray, or a column of a table. A key is the number of a chunk.
 ///
@@ -34,7 +31,7 @@ pub struct BcolzArray {
     /// Of the data set: of the array itself, or of the table that it is a column of in superchunks.
     pub(super) root: PathBuf,
     pub(super) data: PathBuf,
-    pub(super) layout: Layout,
+    pub(super) layout: RootdirLayout,
     pub(super) dtype: Dtype,
     pub(super) byte_order: ByteOrder,
     pub(super) order: Order,
@@ -107,7 +104,7 @@ impl BcolzArray {
     }
 
     fn find_chunks(&mut self) -> Result<()> {
-        if self.layout == Layout::Shipped {
+        if self.layout == RootdirLayout::Shipped {
             let nchunks = self.rows.div_ceil(self.chunk_rows);
             self.chunks = Chunks::Shipped(ChunkFiles::list(&self.data, nchunks, self.options.storage)?);
             return Ok(());
@@ -134,7 +131,7 @@ impl BcolzArray {
     }
 
     /// How the array lies in its directory.
-    pub fn layout(&self) -> Layout {
+    pub fn layout(&self) -> RootdirLayout {
         self.layout
     }
 
@@ -284,7 +281,7 @@ impl BcolzArray {
         bytes
     }
 
-    pub(super) fn find(&self, key: u64) -> Result<Option<Place<'_>>> {
+    pub(super) fn find(&self, key: u64) -> Result<Option<FoundChunk<'_>>> {
         self.chunks.find(key).map_err(|error| error.at_key(key))
     }
 
@@ -306,7 +303,7 @@ impl BcolzArray {
         let expected = self.rows_of(key) * self.row_len;
         let may_be_longer = key + 1 == self.nchunks()
             && found > expected
-            && (found <= self.chunk_rows * self.row_len || self.layout == Layout::Superchunks)
+            && (found <= self.chunk_rows * self.row_len || self.layout == RootdirLayout::Superchunks)
             && found.is_multiple_of(self.row_len);
         if found == expected || may_be_longer {
             return Ok(());
@@ -321,7 +318,7 @@ impl BcolzArray {
     /// Errors: `Corrupt`, `Io`.
     pub fn chunk_header(&self, key: u64) -> Result<Option<blosc::Header>> {
         let Some(place) = self.find(key)? else { return Ok(None) };
-        let located = place.file.locate(place.number).map_err(|error| error.at_key(key))?;
+        let located = place.file.find_chunk(place.number).map_err(|error| error.at_key(key))?;
         Ok(located.map(|(_, header)| header))
     }
 }
@@ -333,10 +330,10 @@ fn is_table(root: &Path) -> Error {
     .at_path(root)
 }
 
-fn layout_of(storage: &MetaFile) -> Result<Layout> {
+fn layout_of(storage: &MetaFile) -> Result<RootdirLayout> {
     match (storage.get("chunklen"), storage.get("chunkshape")) {
-        (Some(_), None) => Ok(Layout::Shipped),
-        (None, Some(_)) => Ok(Layout::Superchunks),
+        (Some(_), None) => Ok(RootdirLayout::Shipped),
+        (None, Some(_)) => Ok(RootdirLayout::Superchunks),
         (found, _) => Err(storage.invalid("either \"chunklen\" or \"chunkshape\"", found)),
     }
 }
@@ -362,7 +359,7 @@ fn cuts_rows(storage: &MetaFile, row_shape: &[u64]) -> Result<bool> {
 }
 
 /// The bytes of a row: from the type, or where its name does not tell, from the sizes.
-fn row_len(dtype: &Dtype, row_shape: &[u64], sizes: &Sizes, layout: Layout) -> Result<u64> {
+fn row_len(dtype: &Dtype, row_shape: &[u64], sizes: &Sizes, layout: RootdirLayout) -> Result<u64> {
     let invalid = |expected: &str| sizes.file.invalid(expected, sizes.file.get("shape"));
     if row_shape.len() >= MAX_DIMENSIONS {
         return Err(invalid(&format!("at most {MAX_DIMENSIONS} dimensions")));
@@ -384,7 +381,7 @@ fn row_len(dtype: &Dtype, row_shape: &[u64], sizes: &Sizes, layout: Layout) -> R
     };
     match (layout, sizes.nbytes) {
         // superchunks say themselves how many rows there are
-        (Layout::Shipped, Some(stated)) if sizes.rows().checked_mul(row_len) != Some(stated) => {
+        (RootdirLayout::Shipped, Some(stated)) if sizes.rows().checked_mul(row_len) != Some(stated) => {
             let expected = format!("the bytes of {} rows of {row_len} bytes for \"nbytes\"", sizes.rows());
             Err(sizes.file.invalid(&expected, sizes.file.get("nbytes")))
         }

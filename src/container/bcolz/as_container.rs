@@ -23,7 +23,7 @@ impl Container for BcolzArray {
 
     fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
         let Some(place) = self.find(key)? else { return Ok(None) };
-        let located = place.file.locate(place.number).map_err(|error| error.at_key(key))?;
+        let located = place.file.find_chunk(place.number).map_err(|error| error.at_key(key))?;
         Ok(located.map(|(range, _)| ValueLocation::new(place.file.path().to_path_buf(), range)))
     }
 

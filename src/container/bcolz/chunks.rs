@@ -17,7 +17,7 @@ pub(super) enum Chunks {
 }
 
 /// A chunk found: the file, and its number in there.
-pub(super) struct Place<'a> {
+pub(super) struct FoundChunk<'a> {
     pub(super) file: &'a Superchunk,
     pub(super) number: u64,
 }
@@ -68,13 +68,13 @@ impl Chunks {
     /// Where the chunk of this key is; `None` if there is no such key.
     ///
     /// Errors: `Corrupt` if its file is missing; those of opening it.
-    pub(super) fn find(&self, key: u64) -> Result<Option<Place<'_>>> {
+    pub(super) fn find(&self, key: u64) -> Result<Option<FoundChunk<'_>>> {
         match self {
-            Self::Shipped(files) if key < files.nchunks => Ok(Some(Place { file: files.open(key)?, number: 0 })),
+            Self::Shipped(files) if key < files.nchunks => Ok(Some(FoundChunk { file: files.open(key)?, number: 0 })),
             Self::Shipped(_) => Ok(None),
-            Self::Superchunks(superchunks) => {
-                Ok(superchunks.part_of_key(key).map(|part| Place { file: &part.file, number: key - part.first_key }))
-            }
+            Self::Superchunks(superchunks) => Ok(superchunks
+                .part_of_key(key)
+                .map(|part| FoundChunk { file: &part.file, number: key - part.first_key })),
         }
     }
 }

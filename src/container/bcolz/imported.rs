@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value as Json};
 
 use crate::container::bcolz::chunks::{chunk_file_name, superchunk_file_name};
-use crate::container::bcolz::meta::{ARRAY_MEMBER, Layout, MetaFile, STORAGE, meta_path};
-use crate::container::bloscpack::{BloscpackOptions, Checksum, INFO_MEMBER as FILE_MEMBER, Metadata, encode_one_chunk};
+use crate::container::bcolz::meta::{ARRAY_MEMBER, MetaFile, RootdirLayout, STORAGE, meta_path};
+use crate::container::bloscpack::{BloscpackOptions, Checksum, FILE_MEMBER, Metadata, encode_one_chunk};
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::{Container, Form, blosc};
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +33,7 @@ pub fn export(
     if target.symlink_metadata().is_ok() {
         return Err(Error::invalid_input("expected nothing here yet, found something").at_path(target));
     }
-    let mut source = Source { snapshot, nchunks: nchunks(snapshot)?, progress: &mut progress };
+    let mut source = Export { snapshot, nchunks: nchunks(snapshot)?, progress: &mut progress };
     match imported(&info).map_err(|error| error.at_path(&info))? {
         Imported::Array(members) => source.write_array(&MetaFile::from_members(info, members), target)?,
         Imported::File(members) => source.write_file(&MetaFile::from_members(info, members), target)?,
@@ -76,17 +76,17 @@ fn nchunks(snapshot: &Snapshot) -> Result<u64> {
     }
 }
 
-struct Source<'a> {
+struct Export<'a> {
     snapshot: &'a Snapshot,
     nchunks: u64,
     progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 }
 
-impl Source<'_> {
+impl Export<'_> {
     fn write_array(&mut self, imported: &MetaFile, target: &Path) -> Result<()> {
         let layout = match imported.get("layout").and_then(Json::as_str) {
-            Some("shipped") => Layout::Shipped,
-            Some("superchunks") => Layout::Superchunks,
+            Some("shipped") => RootdirLayout::Shipped,
+            Some("superchunks") => RootdirLayout::Superchunks,
             _ => return Err(imported.invalid("\"shipped\" or \"superchunks\" for \"layout\"", imported.get("layout"))),
         };
         let directory = NewDirectory::create(target)?;
@@ -94,8 +94,8 @@ impl Source<'_> {
         let data = root.join("data");
         create_dir(&data)?;
         match layout {
-            Layout::Shipped => self.write_chunk_files(&data)?,
-            Layout::Superchunks => self.write_superchunks(imported, &data)?,
+            RootdirLayout::Shipped => self.write_chunk_files(&data)?,
+            RootdirLayout::Superchunks => self.write_superchunks(imported, &data)?,
         }
         for (name, path) in [
             ("storage", meta_path(root, STORAGE)),

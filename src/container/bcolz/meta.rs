@@ -13,7 +13,7 @@ use crate::format::json::{self, excerpt};
 use crate::storage::open_regular;
 
 /// Longer meta files are refused.
-const MAX_BYTES: u64 = 16 << 20;
+const MAX_META_FILE_BYTES: u64 = 16 << 20;
 
 /// Of the directory of an array: the attributes, as shipped.
 const SHIPPED_ATTRIBUTES: &str = "__attrs__";
@@ -32,7 +32,7 @@ pub(super) const ARRAY_MEMBER: &str = "bcolz";
 
 /// How a data set lies in its directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Layout {
+pub enum RootdirLayout {
     /// As bcolz writes it (the default): one chunk a file, `data/__0.blp`; columns in directories of their own.
     #[default]
     Shipped,
@@ -40,7 +40,7 @@ pub enum Layout {
     Superchunks,
 }
 
-impl Layout {
+impl RootdirLayout {
     /// The name, in one lowercase word.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -236,12 +236,12 @@ pub(super) fn is_plain_name(name: &str) -> bool {
 
 fn read_members(path: &Path) -> Result<Map<String, Value>> {
     let (file, len) = open_regular(path)?;
-    if len > MAX_BYTES {
-        let message = format!("expected a meta file of at most {MAX_BYTES} bytes, found {len}");
+    if len > MAX_META_FILE_BYTES {
+        let message = format!("expected a meta file of at most {MAX_META_FILE_BYTES} bytes, found {len}");
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    file.take(MAX_META_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
     let Ok(text) = std::str::from_utf8(&bytes) else {
         return Err(Error::invalid_spec("expected a meta file in UTF-8, found other bytes"));
     };

@@ -37,7 +37,7 @@ pub use array::BcolzArray;
 pub use attributes::Attributes;
 pub use dtype::ByteOrder;
 pub use imported::export;
-pub use meta::{Layout, Order};
+pub use meta::{Order, RootdirLayout};
 pub use options::BcolzOptions;
 pub use table::BcolzTable;
 #[cfg(feature = "zarr")]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::container::bcolz::dtype::{ByteOrder, Dtype};
 use crate::container::bcolz::encoding::ChunkEncoding;
 use crate::container::bcolz::meta::{
-    Layout, META, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, is_plain_name, meta_path,
+    META, MetaFile, Order, ROOTDIRS, RootdirLayout, STORAGE, Sizes, is_plain_name, meta_path,
 };
 use crate::container::bcolz::writer::{BcolzTableWriter, BcolzWriter};
 use crate::container::blosc::Shuffle;
@@ -36,7 +36,7 @@ const SUPERCHUNK_BYTES: u64 = 64 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct BcolzOptions {
-    layout: Layout,
+    layout: RootdirLayout,
     chunk_rows: Option<u64>,
     superchunk_chunks: Option<u64>,
     byte_order: ByteOrder,
@@ -54,7 +54,7 @@ impl BcolzOptions {
     /// The defaults: the layout as shipped, chunks of 512 KiB, byte shuffle and LZ4.
     pub fn new() -> BcolzOptions {
         BcolzOptions {
-            layout: Layout::Shipped,
+            layout: RootdirLayout::Shipped,
             chunk_rows: None,
             superchunk_chunks: None,
             byte_order: ByteOrder::Little,
@@ -63,8 +63,8 @@ impl BcolzOptions {
         }
     }
 
-    /// How it lies in its directory (default: [`Layout::Shipped`]).
-    pub fn layout(&mut self, layout: Layout) -> &mut BcolzOptions {
+    /// How it lies in its directory (default: [`RootdirLayout::Shipped`]).
+    pub fn layout(&mut self, layout: RootdirLayout) -> &mut BcolzOptions {
         self.layout = layout;
         self
     }
@@ -147,8 +147,8 @@ impl BcolzOptions {
         let storage = self.storage_of(columns, &[])?;
         let directory = NewDirectory::create(root)?;
         match self.layout {
-            Layout::Shipped => self.write_shipped_table(directory.temporary(), columns)?,
-            Layout::Superchunks => {
+            RootdirLayout::Shipped => self.write_shipped_table(directory.temporary(), columns)?,
+            RootdirLayout::Superchunks => {
                 self.write_array(directory.temporary(), storage, &[])?;
                 let data = directory.temporary().join("data");
                 columns.iter().try_for_each(|(name, _)| create_dir(&data.join(name)))?;
@@ -199,8 +199,8 @@ impl BcolzOptions {
             )));
         };
         let storage = match self.layout {
-            Layout::Shipped => self.shipped_storage(columns, chunk_rows)?,
-            Layout::Superchunks => {
+            RootdirLayout::Shipped => self.shipped_storage(columns, chunk_rows)?,
+            RootdirLayout::Superchunks => {
                 let automatic = (SUPERCHUNK_BYTES / chunk_len).max(1);
                 let superchunk = self.superchunk_chunks.unwrap_or(automatic).max(1);
                 let shape = [&[chunk_rows][..], row_shape].concat();

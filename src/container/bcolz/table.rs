@@ -8,13 +8,13 @@ use serde_json::{Map, Value as Json};
 use crate::container::ContainerOptions;
 use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
-use crate::container::bcolz::meta::{Layout, MetaFile, ROOTDIRS, STORAGE, is_plain_name, meta_path};
+use crate::container::bcolz::meta::{MetaFile, ROOTDIRS, RootdirLayout, STORAGE, is_plain_name, meta_path};
 use crate::error::{Error, Result};
 use crate::format::json::excerpt;
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
 /// Columns that are nested deeper are refused.
-const MAX_DEPTH: usize = 32;
+const MAX_COLUMN_DEPTH: usize = 32;
 
 /// A table: named columns, each a [`BcolzArray`]. Chunks are keyed within a column.
 ///
@@ -31,7 +31,7 @@ const MAX_DEPTH: usize = 32;
 /// ```
 pub struct BcolzTable {
     root: PathBuf,
-    layout: Layout,
+    layout: RootdirLayout,
     columns: Vec<(String, BcolzArray)>,
 }
 
@@ -48,8 +48,8 @@ impl BcolzTable {
         let root = path.as_ref();
         let rootdirs = root.join(ROOTDIRS);
         let (layout, columns) = match rootdirs.symlink_metadata() {
-            Ok(_) => (Layout::Shipped, shipped_columns(root, MetaFile::read(rootdirs)?, options)?),
-            Err(_) => (Layout::Superchunks, nested_columns(root, options)?),
+            Ok(_) => (RootdirLayout::Shipped, shipped_columns(root, MetaFile::read(rootdirs)?, options)?),
+            Err(_) => (RootdirLayout::Superchunks, nested_columns(root, options)?),
         };
         Ok(BcolzTable { root: root.to_path_buf(), layout, columns })
     }
@@ -65,7 +65,7 @@ impl BcolzTable {
     }
 
     /// How the table lies in its directory.
-    pub fn layout(&self) -> Layout {
+    pub fn layout(&self) -> RootdirLayout {
         self.layout
     }
 
@@ -171,7 +171,7 @@ fn collect_leaves(
     leaves: &mut Vec<(String, String)>,
 ) -> Result<()> {
     for (name, dtype) in dtypes {
-        if !is_plain_name(name) || depth > MAX_DEPTH {
+        if !is_plain_name(name) || depth > MAX_COLUMN_DEPTH {
             return Err(storage.invalid("names of directories within the table's", Some(&Json::from(name.as_str()))));
         }
         match dtype {

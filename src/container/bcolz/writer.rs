@@ -27,7 +27,7 @@ use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::chunks::{Chunks, Part, Superchunks, chunk_file_name, superchunk_file_name};
 use crate::container::bcolz::dtype::Kind;
 use crate::container::bcolz::encoding::ChunkEncoding;
-use crate::container::bcolz::meta::{Layout, META, Sizes};
+use crate::container::bcolz::meta::{META, RootdirLayout, Sizes};
 use crate::container::bcolz::table::BcolzTable;
 use crate::container::blosc::{self, Shuffle};
 use crate::container::bloscpack::{BloscpackOptions, Replaced, encode_one_chunk, replace_chunk, rewrite};
@@ -190,8 +190,8 @@ impl BcolzTableWriter {
         self.change(|writer| {
             let (before, count) = (writer.table.rows(), writer.count_rows(columns)?);
             match writer.table.layout() {
-                Layout::Shipped => writer.append_to_each(columns).inspect_err(|_| writer.cut_back(before)),
-                Layout::Superchunks => {
+                RootdirLayout::Shipped => writer.append_to_each(columns).inspect_err(|_| writer.cut_back(before)),
+                RootdirLayout::Superchunks => {
                     for ((_, column), rows) in writer.table.columns().zip(columns) {
                         append(column, writer.encoding, rows)?;
                     }
@@ -250,10 +250,10 @@ impl BcolzTableWriter {
             writer.table.columns().try_for_each(|(_, column)| check_truncation(column, rows))?;
             let mut columns = writer.table.columns();
             match writer.table.layout() {
-                Layout::Shipped => columns.try_for_each(|(_, column)| {
+                RootdirLayout::Shipped => columns.try_for_each(|(_, column)| {
                     BcolzWriter::open_encoded(&column.root, writer.encoding)?.truncate(rows)
                 }),
-                Layout::Superchunks => {
+                RootdirLayout::Superchunks => {
                     writer.write_sizes(rows)?; // first: what lies beyond no longer counts
                     columns.try_for_each(|(_, column)| truncate(column, writer.encoding, rows))?;
                     drop(columns);
@@ -279,7 +279,7 @@ impl BcolzTableWriter {
         if self.unfinished {
             self.reopen()?;
             clear(&self.root)?;
-            if self.table.layout() == Layout::Superchunks {
+            if self.table.layout() == RootdirLayout::Superchunks {
                 clear(&self.root.join(META))?;
                 self.table.columns().try_for_each(|(_, column)| recover(column, self.encoding))?;
             }
@@ -508,7 +508,7 @@ fn replace(array: &BcolzArray, encoding: ChunkEncoding, key: u64, rows: &[u8]) -
     }
     let chunk = encoding.encode(array, rows)?;
     match array.find(key)? {
-        Some(place) if array.layout == Layout::Superchunks => {
+        Some(place) if array.layout == RootdirLayout::Superchunks => {
             replace_chunk(place.file, place.number, &chunk, encoding.reserve_percent)
         }
         _ => write_chunk_file(array, key, &chunk).map(|()| Replaced::Rewritten),
@@ -541,13 +541,13 @@ fn write_sizes(sizes: &Sizes, rows: u64, row_len: u64, stored: u64) -> Result<()
     sizes.write()
 }
 
-fn set_attribute(layout: Layout, root: &Path, name: &str, value: &str) -> Result<()> {
+fn set_attribute(layout: RootdirLayout, root: &Path, name: &str, value: &str) -> Result<()> {
     let mut attributes = Attributes::read(layout.attributes_path(root))?;
     attributes.set(name, value)?;
     attributes.write()
 }
 
-fn remove_attribute(layout: Layout, root: &Path, name: &str) -> Result<bool> {
+fn remove_attribute(layout: RootdirLayout, root: &Path, name: &str) -> Result<bool> {
     let mut attributes = Attributes::read(layout.attributes_path(root))?;
     let was_there = attributes.remove(name);
     attributes.write().map(|()| was_there)

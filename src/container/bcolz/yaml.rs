@@ -17,7 +17,7 @@ use serde_json::{Map, Number, Value};
 use crate::error::{Error, Result};
 
 /// Deeper documents are refused.
-const MAX_DEPTH: usize = 64;
+const MAX_YAML_DEPTH: usize = 64;
 
 /// The document as the value that JSON would have for it.
 ///
@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Value> {
             return Err(refused(number, "spaces to indent", "a tab"));
         }
         if !(content.is_empty() || content == "---" && lines.is_empty()) {
-            lines.push(Line { number, indent, content });
+            lines.push(YamlLine { number, indent, content });
         }
     }
     let mut document = Document { lines: &lines };
@@ -45,7 +45,7 @@ pub(super) fn parse(text: &str) -> Result<Value> {
 }
 
 #[derive(Clone, Copy)]
-struct Line<'a> {
+struct YamlLine<'a> {
     number: usize,
     indent: usize,
     content: &'a str,
@@ -53,12 +53,12 @@ struct Line<'a> {
 
 /// The lines that are left.
 struct Document<'a> {
-    lines: &'a [Line<'a>],
+    lines: &'a [YamlLine<'a>],
 }
 
 impl<'a> Document<'a> {
     /// Takes the next line if it is indented so far.
-    fn next_at(&mut self, indent: usize) -> Option<Line<'a>> {
+    fn next_at(&mut self, indent: usize) -> Option<YamlLine<'a>> {
         let (line, rest) = self.lines.split_first()?;
         (line.indent == indent).then(|| {
             self.lines = rest;
@@ -68,8 +68,8 @@ impl<'a> Document<'a> {
 
     fn block(&mut self, indent: usize, depth: usize) -> Result<Value> {
         let Some(first) = self.lines.first() else { return Ok(Value::Null) };
-        if depth > MAX_DEPTH {
-            return Err(refused(first.number, &format!("at most {MAX_DEPTH} levels"), "more"));
+        if depth > MAX_YAML_DEPTH {
+            return Err(refused(first.number, &format!("at most {MAX_YAML_DEPTH} levels"), "more"));
         }
         if item(first.content).is_some() {
             return self.list(indent, depth);
@@ -89,7 +89,7 @@ impl<'a> Document<'a> {
             };
             let value = match rest {
                 "" => self.nested(indent, depth)?,
-                text => Flow::parse(&Line { content: text, ..line })?,
+                text => Flow::parse(&YamlLine { content: text, ..line })?,
             };
             if members.insert(unquoted(key).to_string(), value).is_some() {
                 return Err(refused(line.number, "every key once", key));
@@ -106,7 +106,7 @@ impl<'a> Document<'a> {
         {
             match item(line.content).unwrap_or_default() {
                 "" => items.push(self.nested(indent, depth)?),
-                text => items.push(Flow::parse(&Line { content: text, ..line })?),
+                text => items.push(Flow::parse(&YamlLine { content: text, ..line })?),
             }
         }
         Ok(Value::Array(items))
@@ -129,7 +129,7 @@ struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    fn parse(line: &Line<'a>) -> Result<Value> {
+    fn parse(line: &YamlLine<'a>) -> Result<Value> {
         let text = line.content.trim();
         if !text.starts_with(['[', '{', '(', '"', '\'']) {
             return plain(text, line.number);
@@ -144,8 +144,8 @@ impl<'a> Flow<'a> {
 
     fn value(&mut self, depth: usize) -> Result<Value> {
         self.rest = self.rest.trim_start();
-        if depth > MAX_DEPTH {
-            return Err(refused(self.number, &format!("at most {MAX_DEPTH} levels"), "more"));
+        if depth > MAX_YAML_DEPTH {
+            return Err(refused(self.number, &format!("at most {MAX_YAML_DEPTH} levels"), "more"));
         }
         match self.rest.chars().next() {
             Some('[') => self.items(']', depth),

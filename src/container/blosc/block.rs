@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 const WORD: usize = 4;
 
 /// A chunk whose header and table of block offsets lie within it.
-pub(super) struct Blocks<'a> {
+pub(super) struct ChunkBlocks<'a> {
     chunk: &'a [u8],
     header: Header,
     bstarts: &'a [[u8; WORD]],
@@ -24,8 +24,8 @@ struct Streams<'a> {
     decoded_len: usize,
 }
 
-impl<'a> Blocks<'a> {
-    pub(super) fn new(chunk: &'a [u8], header: Header) -> Result<Blocks<'a>> {
+impl<'a> ChunkBlocks<'a> {
+    pub(super) fn new(chunk: &'a [u8], header: Header) -> Result<ChunkBlocks<'a>> {
         let count = match header.nbytes() {
             0 => 0,
             nbytes => nbytes.div_ceil(header.blocksize()) as usize,
@@ -37,7 +37,7 @@ impl<'a> Blocks<'a> {
                 table.len()
             )));
         };
-        Ok(Blocks { chunk, header, bstarts, streams_start: HEADER_LEN + count * WORD })
+        Ok(ChunkBlocks { chunk, header, bstarts, streams_start: HEADER_LEN + count * WORD })
     }
 
     pub(super) fn decode(&self) -> Result<Vec<u8>> {

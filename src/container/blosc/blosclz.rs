@@ -14,15 +14,15 @@ const FAR: usize = 0x1fff;
 
 /// Decodes `stream` into `decoded`; how many bytes that made.
 pub(super) fn decode(stream: &[u8], decoded: &mut [u8]) -> Result<usize, &'static str> {
-    let mut input = Input(stream);
-    let mut output = Output { bytes: decoded, len: 0 };
+    let mut input = StreamReader(stream);
+    let mut output = DecodedBlock { bytes: decoded, len: 0 };
     let mut control = input.byte()? & 0x1f;
     loop {
         match control >> 5 {
             0 => output.push(input.take(usize::from(control) + 1)?)?,
             length => {
                 let length = match length {
-                    7 => 9 + input.run()?,
+                    7 => 9 + input.extended_length()?,
                     short => usize::from(short) + 2,
                 };
                 output.copy(input.distance(control & 0x1f)?, length)?;
@@ -35,9 +35,9 @@ pub(super) fn decode(stream: &[u8], decoded: &mut [u8]) -> Result<usize, &'stati
     }
 }
 
-struct Input<'a>(&'a [u8]);
+struct StreamReader<'a>(&'a [u8]);
 
-impl<'a> Input<'a> {
+impl<'a> StreamReader<'a> {
     fn byte(&mut self) -> Result<u8, &'static str> {
         let (&byte, rest) = self.0.split_first().ok_or("its end within a command")?;
         self.0 = rest;
@@ -51,7 +51,7 @@ impl<'a> Input<'a> {
     }
 
     /// The sum of the bytes up to the first that is not 255.
-    fn run(&mut self) -> Result<usize, &'static str> {
+    fn extended_length(&mut self) -> Result<usize, &'static str> {
         let mut sum = 0;
         loop {
             let byte = self.byte()?;
@@ -72,12 +72,12 @@ impl<'a> Input<'a> {
     }
 }
 
-struct Output<'a> {
+struct DecodedBlock<'a> {
     bytes: &'a mut [u8],
     len: usize,
 }
 
-impl Output<'_> {
+impl DecodedBlock<'_> {
     fn push(&mut self, literals: &[u8]) -> Result<(), &'static str> {
         let end = self.len + literals.len();
         self.bytes.get_mut(self.len..end).ok_or(TOO_LONG)?.copy_from_slice(literals);

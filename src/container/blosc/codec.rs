@@ -8,8 +8,8 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use crate::container::blosc::blosclz;
 use crate::error::{Error, Result};
 
-/// zlib's largest window, which a reader allows for.
-const WINDOW_BITS: u8 = 15;
+/// The largest window of zlib, as a power of two. A decoder accepts any smaller one.
+pub(in crate::container) const ZLIB_WINDOW_BITS: u8 = 15;
 
 /// A zstd frame may ask for a window of this size whatever it decodes to (RFC 8878, 3.1.1.1.2).
 const ZSTD_WINDOW: u64 = 8 << 20;
@@ -95,7 +95,7 @@ impl Decoder {
             Codec::BloscLz => Self::BloscLz,
             Codec::Lz4 => Self::Lz4,
             Codec::Snappy => Self::Snappy(snap::raw::Decoder::new()),
-            Codec::Zlib => Self::Zlib(Box::new(Inflate::new(true, WINDOW_BITS))),
+            Codec::Zlib => Self::Zlib(Box::new(Inflate::new(true, ZLIB_WINDOW_BITS))),
             Codec::Zstd => Self::Zstd(Box::new(FrameDecoder::new())),
         }
     }

@@ -10,8 +10,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// The longest buffer that a chunk can hold, in bytes.
 pub const MAX_NBYTES: usize = (i32::MAX as usize) - HEADER_LEN;
 
-/// Blocks of about this length suit a second level cache.
-const BLOCK: usize = 256 << 10;
+/// ChunkBlocks of about this length suit a second level cache.
+const TARGET_BLOCK_LEN: usize = 256 << 10;
 
 /// LZ4's number among the codecs.
 const LZ4: u8 = 1;
@@ -117,8 +117,8 @@ impl Encoder {
     fn block_len(&self, buffer_len: usize) -> usize {
         let unit = usize::from(self.typesize) * 8;
         match buffer_len {
-            one if one <= BLOCK => one,
-            _ => BLOCK / unit * unit,
+            one if one <= TARGET_BLOCK_LEN => one,
+            _ => TARGET_BLOCK_LEN / unit * unit,
         }
     }
 

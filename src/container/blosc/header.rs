@@ -17,10 +17,10 @@ const FLAG_RESERVED: u8 = 1 << 3;
 pub(super) const FLAG_DONT_SPLIT: u8 = 1 << 4;
 pub(super) const CODEC_SHIFT: u32 = 5;
 
-/// Blocks of wider elements are never split.
+/// ChunkBlocks of wider elements are never split.
 const MAX_SPLITS: u32 = 16;
 
-/// Blocks with fewer elements are never split.
+/// ChunkBlocks with fewer elements are never split.
 const MIN_SPLIT_LEN: u32 = 128;
 
 /// What a chunk says of itself, before anything of it is decoded.
@@ -130,6 +130,21 @@ impl Header {
     /// The length of the whole chunk in bytes, header included.
     pub fn cbytes(self) -> u32 {
         self.cbytes
+    }
+
+    /// Checks that `chunk` has the length that this header, its own, states.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if it has another length.
+    pub(in crate::container) fn check_len(self, chunk: &[u8]) -> Result<()> {
+        if chunk.len() as u64 == u64::from(self.cbytes) {
+            return Ok(());
+        }
+        let (stated, found) = (self.cbytes, chunk.len());
+        Err(Error::corrupt(format!(
+            "expected a Blosc chunk of the {stated} bytes that its header states, found {found}"
+        )))
     }
 
     /// The streams of a whole block.

@@ -22,11 +22,13 @@ mod header;
 mod shuffle;
 
 pub use codec::Codec;
+#[cfg(feature = "bcolz")]
+pub(in crate::container) use codec::ZLIB_WINDOW_BITS;
 pub use encode::{Encoder, MAX_NBYTES};
 pub use header::{HEADER_LEN, Header};
 pub use shuffle::Shuffle;
 
-use crate::container::blosc::block::Blocks;
+use crate::container::blosc::block::ChunkBlocks;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The buffer that a chunk was made of.
@@ -51,18 +53,12 @@ pub fn decode(chunk: &[u8], max_bytes: u64) -> Result<Vec<u8>> {
         let message = format!("expected at most {max_bytes} bytes of decoded data, found {}", header.nbytes());
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
-    if chunk.len() as u64 != u64::from(header.cbytes()) {
-        return Err(Error::corrupt(format!(
-            "expected a Blosc chunk of the {} bytes that its header states, found {}",
-            header.cbytes(),
-            chunk.len()
-        )));
-    }
+    header.check_len(chunk)?;
     if header.is_memcpyed() {
         let (_, copy) = chunk.split_at_checked(HEADER_LEN).unwrap_or_default();
         return copied(copy, header);
     }
-    Blocks::new(chunk, header)?.decode()
+    ChunkBlocks::new(chunk, header)?.decode()
 }
 
 fn copied(copy: &[u8], header: Header) -> Result<Vec<u8>> {

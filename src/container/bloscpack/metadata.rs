@@ -10,16 +10,15 @@
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
+use crate::container::blosc::ZLIB_WINDOW_BITS;
 use crate::container::bloscpack::checksum::Checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 
-pub(super) const HEADER_LEN: usize = 32;
+pub(super) const SECTION_HEADER_LEN: usize = 32;
 
 /// Nobody describes data at greater length.
-const MAX_BYTES: u32 = 64 << 20;
-
-const WINDOW_BITS: u8 = 15;
+const MAX_METADATA_BYTES: u32 = 64 << 20;
 
 /// What a file says of its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +41,7 @@ pub(super) struct MetadataHeader {
 }
 
 impl MetadataHeader {
-    pub(super) fn parse(bytes: &[u8; HEADER_LEN]) -> Result<MetadataHeader> {
+    pub(super) fn parse(bytes: &[u8; SECTION_HEADER_LEN]) -> Result<MetadataHeader> {
         let [f0, f1, f2, f3, f4, f5, f6, f7, options, checksum, codec, level, rest @ ..] = *bytes;
         let [s0, s1, s2, s3, m0, m1, m2, m3, c0, c1, c2, c3, _user_codec @ ..] = rest;
         let header = MetadataHeader {
@@ -99,9 +98,9 @@ impl Metadata {
     /// Errors: `InvalidInput` if the format has more than 8 characters or there are 64 MiB or more.
     pub(super) fn encode(&self, checksum: Checksum) -> Result<Vec<u8>> {
         let fits = self.format.is_ascii() && self.format.len() <= 8;
-        let Some(len) = u32::try_from(self.bytes.len()).ok().filter(|len| fits && *len < MAX_BYTES) else {
+        let Some(len) = u32::try_from(self.bytes.len()).ok().filter(|len| fits && *len < MAX_METADATA_BYTES) else {
             return Err(Error::invalid_input(format!(
-                "expected metadata below {MAX_BYTES} bytes with a format of at most 8 characters, found {} bytes of \"{}\"",
+                "expected metadata below {MAX_METADATA_BYTES} bytes with a format of at most 8 characters, found {} bytes of \"{}\"",
                 self.bytes.len(),
                 self.format
             )));
@@ -121,12 +120,12 @@ impl Metadata {
 
 /// Inflates a zlib stream of exactly `len` bytes.
 fn inflated(stored: &[u8], len: u32) -> Result<Vec<u8>> {
-    if len > MAX_BYTES {
-        let message = format!("expected at most {MAX_BYTES} bytes of bloscpack metadata, found {len}");
+    if len > MAX_METADATA_BYTES {
+        let message = format!("expected at most {MAX_METADATA_BYTES} bytes of bloscpack metadata, found {len}");
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
     let mut bytes = vec![0; len as usize];
-    let mut inflate = Inflate::new(true, WINDOW_BITS);
+    let mut inflate = Inflate::new(true, ZLIB_WINDOW_BITS);
     match inflate.decompress(stored, &mut bytes, InflateFlush::Finish) {
         Ok(Status::StreamEnd) if inflate.total_out() == u64::from(len) => Ok(bytes),
         Ok(_) => {

@@ -32,7 +32,7 @@ use crate::read::shard::{Value, ValueLocation};
 use crate::verify::{VerifyLevel, VerifyReport};
 
 /// The member of a store's `info` that keeps what makes an imported file of its chunks.
-pub(crate) const INFO_MEMBER: &str = "bloscpack";
+pub(crate) const FILE_MEMBER: &str = "bloscpack";
 
 /// One bloscpack file. A key is the number of a chunk.
 ///
@@ -85,7 +85,7 @@ impl Bloscpack {
     ///
     /// Errors: `Corrupt`, `Io`.
     pub fn chunk_header(&self, key: u64) -> Result<Option<crate::container::blosc::Header>> {
-        let located = self.superchunk.locate(key).map_err(|error| error.at_key(key))?;
+        let located = self.superchunk.find_chunk(key).map_err(|error| error.at_key(key))?;
         Ok(located.map(|(_, header)| header))
     }
 }
@@ -102,7 +102,7 @@ impl Container for Bloscpack {
     }
 
     fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
-        let located = self.superchunk.locate(key).map_err(|error| error.at_key(key))?;
+        let located = self.superchunk.find_chunk(key).map_err(|error| error.at_key(key))?;
         Ok(located.map(|(range, _)| ValueLocation::new(PathBuf::from(self.path()), range)))
     }
 
@@ -151,6 +151,6 @@ impl Container for Bloscpack {
         });
         let (checksum, max_app_chunks) = (self.header().checksum().as_str(), self.header().max_app_chunks());
         let kept = serde_json::json!({"checksum": checksum, "max_app_chunks": max_app_chunks, "metadata": metadata});
-        Some((INFO_MEMBER, kept.to_string()))
+        Some((FILE_MEMBER, kept.to_string()))
     }
 }

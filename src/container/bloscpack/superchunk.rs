@@ -88,12 +88,12 @@ impl Superchunk {
     /// Where the chunk of that number is, from its own header; `None` if there is no such chunk.
     ///
     /// Errors: `Corrupt`, `Io`.
-    pub(crate) fn locate(&self, number: u64) -> Result<Option<(ByteRange, blosc::Header)>> {
+    pub(crate) fn find_chunk(&self, number: u64) -> Result<Option<(ByteRange, blosc::Header)>> {
         let Some(extent) = self.extent(number) else { return Ok(None) };
-        self.located(extent).map(Some).map_err(|error| error.at_path(&self.path).at_offset(extent.start))
+        self.chunk_in(extent).map(Some).map_err(|error| error.at_path(&self.path).at_offset(extent.start))
     }
 
-    fn located(&self, extent: ByteRange) -> Result<(ByteRange, blosc::Header)> {
+    fn chunk_in(&self, extent: ByteRange) -> Result<(ByteRange, blosc::Header)> {
         let head_end = extent.end.min(extent.start.saturating_add(blosc::HEADER_LEN as u64));
         let header = blosc::Header::parse(&self.storage.read(ByteRange { start: extent.start, end: head_end }, 1)?)?;
         let room = extent.len();
@@ -110,7 +110,7 @@ impl Superchunk {
     ///
     /// Errors: `Corrupt`, `Io`.
     pub(crate) fn stored(&self, number: u64) -> Result<Option<StoredChunk<'_>>> {
-        let Some((range, header)) = self.locate(number)? else { return Ok(None) };
+        let Some((range, header)) = self.find_chunk(number)? else { return Ok(None) };
         let bytes = self.checked(range).map_err(|error| error.at_path(&self.path).at_offset(range.start))?;
         Ok(Some(StoredChunk { bytes, range, header }))
     }
@@ -158,7 +158,7 @@ impl Superchunk {
         for number in 0..self.len() {
             let key = first_key + number;
             let place = |error: Error| error.at_path(&self.path).at_key(key);
-            match self.locate(number) {
+            match self.find_chunk(number) {
                 Ok(Some((range, _))) => {
                     report.keys += 1;
                     report.value_bytes += range.len();
@@ -201,7 +201,7 @@ impl Superchunk {
 
 /// The metadata section that begins at `at`, which is moved behind it.
 fn read_metadata(storage: &Storage, at: &mut u64) -> Result<Metadata> {
-    let body_start = *at + metadata::HEADER_LEN as u64;
+    let body_start = *at + metadata::SECTION_HEADER_LEN as u64;
     let head = storage.read(ByteRange { start: *at, end: body_start }, 1)?;
     let Some(head) = head.first_chunk() else {
         return Err(Error::corrupt("expected bloscpack metadata, found the end of the file"));

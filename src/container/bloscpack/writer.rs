@@ -151,13 +151,7 @@ impl BloscpackWriter {
     /// Errors: as [`push`](BloscpackWriter::push), and `Corrupt` if it is no such chunk.
     pub fn push_encoded(&mut self, chunk: &[u8]) -> Result<()> {
         let header = blosc::Header::parse(chunk)?;
-        if u64::from(header.cbytes()) != chunk.len() as u64 {
-            return Err(Error::corrupt(format!(
-                "expected a Blosc chunk of the {} bytes that its header states, found {}",
-                header.cbytes(),
-                chunk.len()
-            )));
-        }
+        header.check_len(chunk)?;
         self.check_length(header.nbytes())?;
         let digest = self.options.checksum.digest(chunk);
         let reserve = (chunk.len() as u64).saturating_mul(self.options.reserve_percent.into()) / 100;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::byte_range::ByteRange;
+use crate::container::zarr::lazy_slots::LazySlots;
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
 use crate::container::zarr::shard::ShardFile;
-use crate::container::zarr::slots::Slots;
 use crate::container::{ContainerOptions, owned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::shard::Value;
@@ -45,7 +45,7 @@ pub struct ZarrArray {
     path: PathBuf,
     metadata: ZarrMetadata,
     pub(super) options: ContainerOptions,
-    shards: Slots<Option<ShardFile>>,
+    shards: LazySlots<Option<ShardFile>>,
     /// Of shards that are compressed as a whole, the one that was decoded last.
     unwrapped: Mutex<Option<(u64, Arc<ShardFile>)>>,
 }
@@ -83,7 +83,7 @@ impl ZarrArray {
         let path = path.as_ref();
         let file = path.join(ZARR_JSON);
         let metadata = read_metadata(&file).map_err(|error| error.at_path(&file))?;
-        let shards = Slots::new(metadata.grid.shards());
+        let shards = LazySlots::new(metadata.grid.shards());
         Ok(ZarrArray {
             path: path.to_path_buf(),
             metadata,

@@ -2,7 +2,7 @@
 
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::keys::ZarrKeys;
-use crate::container::zarr::metadata::INFO_MEMBER;
+use crate::container::zarr::metadata::{INFO_MEMBER, json_list};
 use crate::container::zarr::verify::verify;
 use crate::container::{Container, Form, KeySpace, owned};
 use crate::error::{Error, ErrorKind, Result};
@@ -43,14 +43,14 @@ impl Container for ZarrArray {
     fn describe(&self) -> String {
         let text = |name: &str| self.metadata().member(name).map_or("null", |value| value.get()).to_string();
         let shards =
-            if self.metadata().is_sharded() { list(self.metadata().shard_shape()) } else { "null".to_string() };
+            if self.metadata().is_sharded() { json_list(self.metadata().shard_shape()) } else { "null".to_string() };
         let members = [
             ("format", json::quote("zarr_v3")),
-            ("shape", list(self.metadata().shape())),
+            ("shape", json_list(self.metadata().shape())),
             ("data_type", text("data_type")),
             ("shard_shape", shards),
-            ("chunk_shape", list(self.metadata().chunk_shape())),
-            ("grid", list(&self.metadata().chunk_grid())),
+            ("chunk_shape", json_list(self.metadata().chunk_shape())),
+            ("grid", json_list(&self.metadata().chunk_grid())),
             ("key_space", json::quote(&self.key_space().to_string())),
             ("fill_value", text("fill_value")),
             ("codecs", text("codecs")),
@@ -76,9 +76,4 @@ impl Container for ZarrArray {
         let (shape, cap) = (self.metadata().chunk_shape(), self.options.max_chunk_bytes);
         self.metadata().elements.filled(shape, cap).map(|bytes| Some(owned(bytes)))
     }
-}
-
-fn list(numbers: &[u64]) -> String {
-    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
-    format!("[{}]", numbers.join(", "))
 }

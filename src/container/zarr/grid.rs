@@ -27,7 +27,7 @@ struct Axis {
 
 /// Where an inner chunk is: the number of its shard in C order, and that of its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ChunkPlace {
     pub(super) shard: u64,
     pub(super) entry: u64,
 }
@@ -87,8 +87,8 @@ impl Grid {
 
     /// Where an inner chunk is; `None` if there is none of this number.
     #[inline]
-    pub(super) fn place(&self, key: u64) -> Option<Place> {
-        let mut place = Place { shard: 0, entry: 0 };
+    pub(super) fn place(&self, key: u64) -> Option<ChunkPlace> {
+        let mut place = ChunkPlace { shard: 0, entry: 0 };
         let mut rest = key;
         for axis in self.axes.iter().rev() {
             let at = rest.checked_rem(axis.chunks)?;
@@ -100,7 +100,7 @@ impl Grid {
     }
 
     /// The number of the inner chunk at a place; `None` if it lies beyond the array.
-    pub(super) fn key(&self, place: Place) -> Option<u64> {
+    pub(super) fn key(&self, place: ChunkPlace) -> Option<u64> {
         self.axes.iter().try_fold(0u64, |key, axis| {
             let shard = (place.shard / axis.shard_stride).checked_rem(axis.shards)?;
             let at = shard * axis.chunks_per_shard + place.entry / axis.entry_stride % axis.chunks_per_shard;
@@ -151,8 +151,8 @@ mod tests {
     fn chunks_beyond_the_array_have_no_key() {
         let grid = grid(&[40], &[32], &[16], vec![0]);
         assert_eq!((grid.chunk_cells(), grid.shards()), (vec![3], 2));
-        assert_eq!(grid.key(Place { shard: 1, entry: 0 }), Some(2));
-        assert_eq!(grid.key(Place { shard: 1, entry: 1 }), None);
+        assert_eq!(grid.key(ChunkPlace { shard: 1, entry: 0 }), Some(2));
+        assert_eq!(grid.key(ChunkPlace { shard: 1, entry: 1 }), None);
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn arrays_without_dimensions_or_elements() {
         let point = grid(&[], &[], &[], vec![]);
-        assert_eq!(point.place(0), Some(Place { shard: 0, entry: 0 }));
+        assert_eq!(point.place(0), Some(ChunkPlace { shard: 0, entry: 0 }));
         assert_eq!((point.place(1), point.shards(), point.shard_number(&[])), (None, 1, Some(0)));
         let empty = grid(&[0, 5], &[2, 2], &[1, 1], vec![0, 1]);
         assert_eq!((empty.place(0), empty.shards(), empty.shard_number(&[0, 0])), (None, 0, None));

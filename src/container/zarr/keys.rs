@@ -3,7 +3,7 @@
 use std::vec;
 
 use crate::container::zarr::array::ZarrArray;
-use crate::container::zarr::grid::Place;
+use crate::container::zarr::grid::ChunkPlace;
 use crate::container::zarr::shard::ShardFile;
 use crate::container::zarr::shard_index::IndexEntry;
 use crate::error::Result;
@@ -45,7 +45,7 @@ impl ZarrKeys<'_> {
                 }
                 continue;
             };
-            let place = Place { shard: entries.number, entry: entries.next };
+            let place = ChunkPlace { shard: entries.number, entry: entries.next };
             entries.next += 1;
             let Some(key) = self.array.metadata().grid.key(place) else { continue };
             match entries.shard.chunk_of(entry) {

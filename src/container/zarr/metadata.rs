@@ -2,13 +2,13 @@
 
 use serde_json::value::RawValue;
 
+use crate::container::MAX_DIMENSIONS;
 use crate::container::zarr::chunk_key::ChunkKeyEncoding;
 use crate::container::zarr::codec::{Codecs, Serializer, Sharding, divide};
 use crate::container::zarr::data_type::DataType;
 use crate::container::zarr::elements::Elements;
 use crate::container::zarr::extension::{Extension, numbers};
 use crate::container::zarr::grid::Grid;
-use crate::container::zarr::nd::MAX_DIMENSIONS;
 use crate::container::zarr::shard_index::IndexLocation;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
@@ -216,7 +216,7 @@ impl ZarrMetadata {
         let codecs = format!(
             "[{{\"name\": \"sharding_indexed\", \"configuration\": {{\"chunk_shape\": {}, \"codecs\": [{}], \
              \"index_codecs\": {}, \"index_location\": \"{}\"}}}}]",
-            list(chunk_shape),
+            json_list(chunk_shape),
             [parts.before, parts.chunk].concat().join(", "),
             parts.index.as_deref().unwrap_or(INDEX_CODECS),
             location.unwrap_or(IndexLocation::End).as_str(),
@@ -236,7 +236,8 @@ impl ZarrMetadata {
 
     fn with(&self, shard_shape: &[u64], codecs: &str) -> Result<ZarrMetadata> {
         let members = json::members(json::parse(self.text.as_bytes())?).unwrap_or_default();
-        let grid = format!("{{\"name\": \"regular\", \"configuration\": {{\"chunk_shape\": {}}}}}", list(shard_shape));
+        let grid =
+            format!("{{\"name\": \"regular\", \"configuration\": {{\"chunk_shape\": {}}}}}", json_list(shard_shape));
         let lines: Vec<_> = members
             .iter()
             .map(|(name, value)| {
@@ -368,7 +369,8 @@ impl CodecParts {
     }
 }
 
-fn list(numbers: &[u64]) -> String {
+/// `numbers` as the text of a JSON array.
+pub(super) fn json_list(numbers: &[u64]) -> String {
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
     format!("[{}]", numbers.join(", "))
 }

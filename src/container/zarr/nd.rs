@@ -2,9 +2,6 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// More dimensions are refused; numpy has 64.
-pub(super) const MAX_DIMENSIONS: usize = 64;
-
 /// The product, if it is below 2^64.
 pub(super) fn product(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1u64, |product, &cells| product.checked_mul(cells))
@@ -127,7 +124,7 @@ impl Iterator for Walk {
 }
 
 /// A box of elements in C order.
-pub(super) struct Block<'a> {
+pub(super) struct ElementBox<'a> {
     pub(super) elements: &'a [u8],
     pub(super) shape: &'a [u64],
 }
@@ -136,7 +133,7 @@ pub(super) struct Block<'a> {
 ///
 /// What does not lie in both boxes is an error of the caller and not copied.
 pub(super) fn copy_part(
-    source: &Block<'_>,
+    source: &ElementBox<'_>,
     from: &[u64],
     target: &mut [u8],
     target_shape: &[u64],
@@ -226,11 +223,11 @@ mod tests {
     fn copies_parts_between_boxes() {
         let elements: Vec<u8> = (0..24).collect(); // 2 x 3 x 4
         let mut target = vec![0xff; 2 * 2 * 2];
-        let source = Block { elements: &elements, shape: &[2, 3, 4] };
+        let source = ElementBox { elements: &elements, shape: &[2, 3, 4] };
         copy_part(&source, &[0, 1, 2], &mut target, &[2, 2, 2], &[0, 0, 0], &[2, 2, 2], 1);
         assert_eq!(target, [6, 7, 10, 11, 18, 19, 22, 23]);
         let mut target = vec![0; 12];
-        let source = Block { elements: &[1, 2, 3, 4], shape: &[1, 2] };
+        let source = ElementBox { elements: &[1, 2, 3, 4], shape: &[1, 2] };
         copy_part(&source, &[0, 0], &mut target, &[2, 3], &[1, 1], &[1, 2], 2);
         assert_eq!(target, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
     }
@@ -238,7 +235,7 @@ mod tests {
     #[test]
     fn a_box_without_dimensions_is_one_element() {
         let mut target = [0; 2];
-        copy_part(&Block { elements: &[7, 8], shape: &[] }, &[], &mut target, &[], &[], &[], 2);
+        copy_part(&ElementBox { elements: &[7, 8], shape: &[] }, &[], &mut target, &[], &[], &[], 2);
         assert_eq!(target, [7, 8]);
     }
 }

@@ -7,7 +7,7 @@ use crate::build::ShardWriter;
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::metadata::ZarrMetadata;
-use crate::container::zarr::nd::{self, Block, Permutation, to_usize};
+use crate::container::zarr::nd::{self, ElementBox, Permutation, to_usize};
 use crate::container::{Container, Form, linear};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::hash::HashFunction;
@@ -224,7 +224,7 @@ impl<'a> Volume<'a> {
         let size = self.metadata.element_len();
         let zeros = vec![0; shape.len()];
         let mut clipped = nd::zeroed(to_usize(nd::product(&shape).unwrap_or(0)).saturating_mul(size))?;
-        let whole = Block { elements: &chunk, shape: chunk_shape };
+        let whole = ElementBox { elements: &chunk, shape: chunk_shape };
         nd::copy_part(&whole, &zeros, &mut clipped, &shape, &zeros, &shape, size);
         self.order.transpose(clipped, &shape, size).map(Some)
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::metadata::ZarrMetadata;
-use crate::container::zarr::nd::{self, Block};
+use crate::container::zarr::nd::{self, ElementBox};
 use crate::container::zarr::region::Region;
 use crate::container::zarr::writer::{ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form, KeySpace, linear};
@@ -123,7 +123,7 @@ impl<'a> Rechunk<'a> {
             let chunk = Region::of_cell(cell, shape);
             let part = chunk.intersection(tile);
             let mut elements = self.target.elements.filled(shape, u64::MAX)?;
-            let source = Block { elements: &self.tile, shape: &tile.shape };
+            let source = ElementBox { elements: &self.tile, shape: &tile.shape };
             let (from, to) = (part.place_in(tile), part.place_in(&chunk));
             nd::copy_part(&source, &from, &mut elements, shape, &to, &part.shape, size);
             let key = linear::number(&self.target.chunk_grid(), cell).unwrap_or(u64::MAX);
@@ -146,7 +146,7 @@ impl<'a> Rechunk<'a> {
             let chunk = Region::of_cell(&cell, shape);
             let part = chunk.intersection(tile);
             let (from, to) = (part.place_in(&chunk), part.place_in(tile));
-            let source = Block { elements: &elements, shape };
+            let source = ElementBox { elements: &elements, shape };
             nd::copy_part(&source, &from, &mut self.tile, &tile.shape, &to, &part.shape, size);
             touched.extend(part.cells(self.target.chunk_shape()));
         }

@@ -7,7 +7,8 @@ use crate::byte_range::ByteRange;
 use crate::container::ContainerOptions;
 use crate::container::crc32c::Crc32c;
 use crate::container::zarr::metadata::ZarrMetadata;
-use crate::container::zarr::shard_index::{ENTRY_LEN, IndexEntry, IndexFormat, check_crc32c};
+use crate::container::zarr::nd::to_usize;
+use crate::container::zarr::shard_index::{INDEX_ENTRY_LEN, IndexEntry, IndexFormat, check_crc32c};
 use crate::error::{Error, Result};
 use crate::storage::{AlignedBytes, Bytes, Storage};
 
@@ -101,14 +102,14 @@ impl ShardFile {
             let whole = IndexEntry { offset: 0, nbytes: self.len() };
             return Ok(if first == 0 { vec![whole] } else { Vec::new() });
         };
-        let last = format.chunks().min(first.saturating_add(INDEX_PIECE / ENTRY_LEN));
+        let last = format.chunks().min(first.saturating_add(INDEX_PIECE / INDEX_ENTRY_LEN));
         if first >= last {
             return Ok(Vec::new());
         }
         let start = format.entry_range(self.len(), first)?.start;
-        let range = ByteRange { start, end: start + (last - first) * ENTRY_LEN };
+        let range = ByteRange { start, end: start + (last - first) * INDEX_ENTRY_LEN };
         let bytes = self.storage.read(range, 1)?;
-        Ok(bytes.chunks_exact(16).filter_map(|bytes| format.entry(bytes)).collect())
+        Ok(bytes.chunks_exact(to_usize(INDEX_ENTRY_LEN)).filter_map(|bytes| format.entry(bytes)).collect())
     }
 
     /// The encoded bytes of a chunk.

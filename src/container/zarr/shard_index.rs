@@ -19,7 +19,7 @@ use crate::container::zarr::nd;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 
-pub(super) const ENTRY_LEN: u64 = 16;
+pub(super) const INDEX_ENTRY_LEN: u64 = 16;
 const CHECKSUM_LEN: u64 = crc32c::LEN as u64;
 
 /// Stands for the offset and for the length of a chunk that is not there.
@@ -88,7 +88,7 @@ impl IndexFormat {
 
     /// The length of the encoded index.
     pub(super) fn len(self) -> u64 {
-        self.chunks * ENTRY_LEN + if self.crc32c { CHECKSUM_LEN } else { 0 }
+        self.chunks * INDEX_ENTRY_LEN + if self.crc32c { CHECKSUM_LEN } else { 0 }
     }
 
     /// Where the index is in a shard of that length.
@@ -109,8 +109,8 @@ impl IndexFormat {
 
     /// Where the entry of a chunk is in a shard of that length.
     pub(super) fn entry_range(self, shard_len: u64, chunk: u64) -> Result<ByteRange> {
-        let start = self.range(shard_len)?.start + chunk.min(self.chunks) * ENTRY_LEN;
-        Ok(ByteRange { start, end: start + ENTRY_LEN })
+        let start = self.range(shard_len)?.start + chunk.min(self.chunks) * INDEX_ENTRY_LEN;
+        Ok(ByteRange { start, end: start + INDEX_ENTRY_LEN })
     }
 
     /// Where the checksum is in a shard of that length, and the entries that it is of.
@@ -193,7 +193,7 @@ impl<'a> ShardIndex<'a> {
 
     /// The entry of a chunk.
     pub(super) fn chunk(&self, number: u64) -> Result<IndexEntry> {
-        let start = nd::to_usize(number.saturating_mul(ENTRY_LEN));
+        let start = nd::to_usize(number.saturating_mul(INDEX_ENTRY_LEN));
         let entry = self.entries.get(start..).and_then(|bytes| self.format.entry(bytes));
         entry.ok_or_else(|| Error::corrupt("expected an entry in the shard index, found its end"))
     }

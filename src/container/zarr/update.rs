@@ -106,7 +106,7 @@ impl<'a> ShardUpdate<'a> {
                     (UpdateStrategy::Patched, IndexLocation::End) => file.len() - format.len(),
                     _ => file.len(),
                 };
-                Layout::new(old.entries.clone(), body, strategy).write(format, file, self.changes)
+                UpdatedShard::new(old.entries.clone(), body, strategy).write(format, file, self.changes)
             }
             _ => self.rewrite(&old),
         }
@@ -165,7 +165,7 @@ impl OldShard {
 }
 
 /// Where everything lies in the new file, whose beginning is that of the old one.
-struct Layout {
+struct UpdatedShard {
     entries: Vec<IndexEntry>,
     strategy: UpdateStrategy,
     /// What is kept of the old file.
@@ -177,9 +177,9 @@ struct Layout {
     appended: Vec<Vec<u8>>,
 }
 
-impl Layout {
-    fn new(entries: Vec<IndexEntry>, body: u64, strategy: UpdateStrategy) -> Layout {
-        Layout { entries, strategy, body, end: body, patches: Vec::new(), appended: Vec::new() }
+impl UpdatedShard {
+    fn new(entries: Vec<IndexEntry>, body: u64, strategy: UpdateStrategy) -> UpdatedShard {
+        UpdatedShard { entries, strategy, body, end: body, patches: Vec::new(), appended: Vec::new() }
     }
 
     fn write(

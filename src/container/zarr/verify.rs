@@ -2,7 +2,7 @@
 
 use crate::byte_range::ByteRange;
 use crate::container::zarr::array::ZarrArray;
-use crate::container::zarr::grid::Place;
+use crate::container::zarr::grid::ChunkPlace;
 use crate::container::zarr::shard::ShardFile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
@@ -14,7 +14,7 @@ pub(super) fn verify(array: &ZarrArray, level: VerifyLevel) -> Result<VerifyRepo
             Ok(Some(shard)) => {
                 report.shards += 1;
                 if level > VerifyLevel::Structure {
-                    ShardVerifier { array, number, shard: &shard, report: &mut report, named: Vec::new() }.verify();
+                    ZarrShardVerifier { array, number, shard: &shard, report: &mut report, named: Vec::new() }.verify();
                 }
             }
             Ok(None) => {} // removed since it was listed
@@ -32,7 +32,7 @@ fn kind_of_open_error(error: &Error) -> FindingKind {
     }
 }
 
-struct ShardVerifier<'a> {
+struct ZarrShardVerifier<'a> {
     array: &'a ZarrArray,
     number: u64,
     shard: &'a ShardFile,
@@ -41,7 +41,7 @@ struct ShardVerifier<'a> {
     named: Vec<(ByteRange, u64)>,
 }
 
-impl ShardVerifier<'_> {
+impl ZarrShardVerifier<'_> {
     fn verify(mut self) {
         let mut next = 0;
         loop {
@@ -51,7 +51,7 @@ impl ShardVerifier<'_> {
                 Err(error) => return self.add(FindingKind::UnreadableShard, None, error),
             };
             for entry in entries {
-                let key = self.array.metadata().grid.key(Place { shard: self.number, entry: next });
+                let key = self.array.metadata().grid.key(ChunkPlace { shard: self.number, entry: next });
                 match self.shard.chunk_of(entry) {
                     Ok(Some(range)) => self.chunk(range, next, key),
                     Ok(None) => {}
@@ -116,7 +116,7 @@ impl ShardVerifier<'_> {
     }
 
     fn key(&self, entry: u64) -> Option<u64> {
-        self.array.metadata().grid.key(Place { shard: self.number, entry })
+        self.array.metadata().grid.key(ChunkPlace { shard: self.number, entry })
     }
 
     fn add(&mut self, kind: FindingKind, key: Option<u64>, error: Error) {

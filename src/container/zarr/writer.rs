@@ -7,7 +7,7 @@ use crate::container::new_file::{NewDirectory, NewFile, remove_file};
 use crate::container::zarr::codec::Serializer;
 use crate::container::zarr::endian::Endian;
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
-use crate::container::zarr::nd::{self, Block, to_usize};
+use crate::container::zarr::nd::{self, ElementBox, to_usize};
 use crate::container::zarr::shard_index::{IndexEntry, IndexLocation};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -111,7 +111,7 @@ impl ZarrShardWriter {
             let size = metadata.element_len();
             let mut bytes = nd::zeroed(to_usize(nd::product(&part.shape).unwrap_or(0)).saturating_mul(size))?;
             let zeros = vec![0; shape.len()];
-            let source = Block { elements, shape };
+            let source = ElementBox { elements, shape };
             nd::copy_part(&source, &part.from, &mut bytes, &part.shape, &zeros, &part.shape, size);
             let bytes = endian.to_little(bytes, metadata.elements.data_type);
             self.write_chunk_part(&cell, &part, &bytes)?;
@@ -193,10 +193,10 @@ impl ZarrShardWriter {
         }
         let start = self.entry(entry).offset;
         let size = self.metadata.element_len();
-        let run = nd::to_usize(part.run(self.metadata.chunk_shape())).saturating_mul(size).max(1);
+        let contiguous = nd::to_usize(part.contiguous(self.metadata.chunk_shape())).saturating_mul(size).max(1);
         let starts = part.starts(self.metadata.chunk_shape());
-        for (at, run) in starts.into_iter().zip(bytes.chunks(run)) {
-            self.file.overwrite(start + at * size as u64, run)?;
+        for (at, piece) in starts.into_iter().zip(bytes.chunks(contiguous)) {
+            self.file.overwrite(start + at * size as u64, piece)?;
         }
         Ok(())
     }
@@ -230,7 +230,7 @@ impl ChunkPart {
     }
 
     /// The elements that lie next to each other in the chunk.
-    fn run(&self, chunk_shape: &[u64]) -> u64 {
+    fn contiguous(&self, chunk_shape: &[u64]) -> u64 {
         let axes = (self.whole_axes(chunk_shape) + 1).min(self.shape.len());
         self.shape.iter().rev().take(axes).product()
     }

@@ -4,7 +4,7 @@ use crate::container::zarr::codec::Codecs;
 use crate::container::zarr::data_type::DataType;
 use crate::container::zarr::elements::Elements;
 use crate::container::zarr::extension::{Extension, numbers};
-use crate::container::zarr::nd::{self, Block};
+use crate::container::zarr::nd::{self, ElementBox};
 use crate::container::zarr::shard_index::{IndexFormat, IndexLocation, ShardIndex, parse_index_codecs};
 use crate::error::{Error, Result};
 use crate::format::json;
@@ -56,7 +56,7 @@ impl Sharding {
                 let encoded = range.of(shard).unwrap_or_default();
                 let chunk = self.codecs.decode(encoded, &self.chunk_shape, elements, cap)?;
                 let origin: Vec<_> = position.iter().zip(&self.chunk_shape).map(|(at, cells)| at * cells).collect();
-                let chunk = Block { elements: &chunk, shape: &self.chunk_shape };
+                let chunk = ElementBox { elements: &chunk, shape: &self.chunk_shape };
                 let zeros = vec![0; shape.len()];
                 let size = elements.data_type.size();
                 nd::copy_part(&chunk, &zeros, &mut decoded, shape, &origin, &self.chunk_shape, size);
