@@ -36,7 +36,9 @@ use crate::verify::{VerifyLevel, VerifyReport};
 
 /// A set of chunks that are found by key: a [`Snapshot`](crate::Snapshot), an array, a file.
 ///
-/// Dyn-compatible.
+/// The trait is sealed: [`Snapshot`](crate::Snapshot) implements it, and with the features `zarr` and `bcolz` `ZarrArray`,
+/// `BcolzArray` and `Bloscpack` do. Other crates cannot implement it, so that a later version may add methods. It is
+/// dyn-compatible.
 ///
 /// A missing key is `Ok(None)`. Bytes that are not the stored chunk are an `Err`, never a value.
 ///
@@ -52,7 +54,7 @@ use crate::verify::{VerifyLevel, VerifyReport};
 ///     Ok(())
 /// }
 /// ```
-pub trait Container {
+pub trait Container: sealed::Sealed + Send + Sync {
     /// Returns the chunk of `key`; `Ok(None)` if it is absent or the key is out of range.
     ///
     /// Cost: reads the chunk; `Form::Decoded` also decompresses it.
@@ -102,6 +104,11 @@ pub trait Container {
     fn fill_chunk(&self, _key: u64) -> Result<Option<Value<'_>>> {
         Ok(None)
     }
+}
+
+/// Keeps other crates from implementing [`Container`].
+mod sealed {
+    pub trait Sealed {}
 }
 
 /// Selects the stored or the decoded bytes of a chunk.

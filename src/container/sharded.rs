@@ -5,13 +5,15 @@ use std::io::Read;
 
 use serde_json::value::RawValue;
 
-use crate::container::{Container, Form, KeySpace};
+use crate::container::{Container, Form, KeySpace, sealed};
 use crate::error::Result;
 use crate::format::spec::Encoding;
 use crate::format::{info, json};
 use crate::read::shard::{Value, ValueLocation};
 use crate::read::snapshot::Snapshot;
 use crate::verify::{VerifyLevel, VerifyReport};
+
+impl sealed::Sealed for Snapshot {}
 
 impl Container for Snapshot {
     #[inline]

@@ -5,11 +5,13 @@ use serde_json::{Map, Value as Json, json};
 use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::chunks::{Chunks, Part};
 use crate::container::bcolz::meta::ARRAY_MEMBER;
-use crate::container::{Container, Form, KeySpace, owned};
+use crate::container::{Container, Form, KeySpace, owned, sealed};
 use crate::error::{Error, Result};
 use crate::format::json;
 use crate::read::shard::{Value, ValueLocation};
 use crate::verify::{VerifyLevel, VerifyReport};
+
+impl sealed::Sealed for BcolzArray {}
 
 impl Container for BcolzArray {
     fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {

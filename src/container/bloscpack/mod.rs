@@ -25,7 +25,7 @@ pub(crate) use superchunk::Superchunk;
 pub use writer::{BloscpackOptions, BloscpackWriter, Replaced};
 pub(crate) use writer::{encode_one_chunk, replace_chunk, rewrite};
 
-use crate::container::{Container, ContainerOptions, Form, KeySpace, owned};
+use crate::container::{Container, ContainerOptions, Form, KeySpace, owned, sealed};
 use crate::error::Result;
 use crate::format::json;
 use crate::read::shard::{Value, ValueLocation};
@@ -89,6 +89,8 @@ impl Bloscpack {
         Ok(located.map(|(_, header)| header))
     }
 }
+
+impl sealed::Sealed for Bloscpack {}
 
 impl Container for Bloscpack {
     fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {

@@ -4,11 +4,13 @@ use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::keys::ZarrKeys;
 use crate::container::zarr::metadata::{INFO_MEMBER, json_list};
 use crate::container::zarr::verify::verify;
-use crate::container::{Container, Form, KeySpace, owned};
+use crate::container::{Container, Form, KeySpace, owned, sealed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 use crate::read::shard::{Value, ValueLocation};
 use crate::verify::{VerifyLevel, VerifyReport};
+
+impl sealed::Sealed for ZarrArray {}
 
 impl Container for ZarrArray {
     fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
