@@ -1,4 +1,4 @@
-//! ShardDb's own data sets as a [`Container`]: a thin coat over [`Snapshot`].
+//! ShardDb's own data sets as a [`Container`]: a thin wrapper of [`Snapshot`].
 
 use std::fs::File;
 use std::io::Read;
@@ -19,7 +19,7 @@ impl Container for Snapshot {
     #[inline]
     fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
         match (form, self.spec().data_encoding()) {
-            // as they are stored: the short way of a lookup, which goes by no row
+            // raw values are stored as they are: the lookup's fast path applies
             (Form::Decoded, _) | (Form::Encoded, Encoding::Raw) => Snapshot::get(self, key),
             (Form::Encoded, Encoding::Gzip) => get_encoded(self, key),
         }
@@ -33,7 +33,7 @@ impl Container for Snapshot {
         Box::new(Snapshot::keys(self))
     }
 
-    /// Morton for a scale of a precomputed volume, else opaque.
+    /// Returns `Morton` for a scale of a precomputed volume, `Opaque` otherwise.
     fn key_space(&self) -> KeySpace {
         volume_grid(self).map_or(KeySpace::Opaque, |grid| KeySpace::Morton { grid })
     }
@@ -54,13 +54,13 @@ impl Container for Snapshot {
     }
 }
 
-/// The stored bytes of a key's value: as they are, or one gzip member.
+/// Returns the stored bytes of the value of `key`, here one gzip member.
 fn get_encoded(snapshot: &Snapshot, key: u64) -> Result<Option<Value<'_>>> {
     let Some(found) = snapshot.generation.find(key)? else { return Ok(None) };
     found.reader().stored_value(&found.stored).map(|bytes| Some(Value::from_bytes(bytes)))
 }
 
-/// The chunks along x, y and z, if the shards are those of a scale of a precomputed volume.
+/// Returns the number of chunks along x, y and z if the shards are a scale of a precomputed volume.
 fn volume_grid(snapshot: &Snapshot) -> Option<Vec<u64>> {
     let mut bytes = Vec::new();
     File::open(snapshot.directory().join(info::FILE_NAME)).ok()?.take(info::MAX_BYTES).read_to_end(&mut bytes).ok()?;

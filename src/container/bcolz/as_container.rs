@@ -1,4 +1,4 @@
-//! An array as a [`Container`].
+//! The [`Container`] of a bcolz array: chunks by number.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -31,7 +31,7 @@ impl Container for BcolzArray {
 
     fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_> {
         let Chunks::Shipped(files) = &self.chunks else { return Box::new((0..self.nchunks()).map(Ok)) };
-        // ends with the files, whatever the meta files state
+        // bounded by the files, not by what the meta files state
         let there = || files.numbers().take_while(|key| *key < self.nchunks());
         let count = there().count() as u64;
         let missing = (count < self.nchunks()).then(|| {
@@ -74,7 +74,7 @@ impl Container for BcolzArray {
 }
 
 impl BcolzArray {
-    /// The members of the storage file, but for the types of a table's columns: each column would repeat them all.
+    /// Returns the members of `meta/storage` without the types of a table's columns, which each column would repeat.
     fn own_storage(&self) -> Map<String, Json> {
         let members = self.storage.members().iter();
         let own = members.filter(|(name, value)| *name != "dtype" || !value.is_object());
@@ -82,17 +82,17 @@ impl BcolzArray {
     }
 }
 
-/// What makes an array of its chunks: all meta files, and how many chunks each superchunk has.
+/// Returns what an export needs besides the chunks: all meta files, and the number of chunks of each superchunk.
 pub(super) fn preserved_array(array: &BcolzArray) -> String {
     let mut storage = array.storage.members().clone();
     let mut sizes = array.sizes.file.members().clone();
     let mut files = Vec::new();
     if let Chunks::Superchunks(superchunks) = &array.chunks {
-        // of a column alone, whatever the table
+        // describes the column alone, not its table
         storage.insert("dtype".to_string(), Json::from(array.dtype()));
         sizes.insert("shape".to_string(), Json::from(array.shape()));
         sizes.insert("nbytes".to_string(), Json::from(array.rows.saturating_mul(array.row_len)));
-        // as far as they are shown
+        // only visible chunks are imported
         let nchunks = |part: &Part| array.nchunks().saturating_sub(part.first_key).min(part.file.len());
         let parts = superchunks.parts().iter().filter(|part| nchunks(part) > 0);
         let checksum = |part: &Part| part.file.header().checksum().as_str();

@@ -1,4 +1,4 @@
-//! How rows become a chunk.
+//! The encoding of rows as chunks.
 
 use crate::container::KeySpace;
 use crate::container::bcolz::array::BcolzArray;
@@ -7,7 +7,7 @@ use crate::container::blosc::{Encoder, Shuffle};
 use crate::container::bloscpack::Checksum;
 use crate::error::Result;
 
-/// How chunks are written, in an array that is there as well.
+/// How new chunks are written, in a new or an existing array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkEncoding {
     pub(super) shuffle: Shuffle,
@@ -23,7 +23,7 @@ impl Default for ChunkEncoding {
 }
 
 impl ChunkEncoding {
-    /// The chunk of some rows in C order.
+    /// Encodes `rows`, which are in C order, as a chunk.
     pub(super) fn encode(self, array: &BcolzArray, rows: &[u8]) -> Result<Vec<u8>> {
         let cells: u64 = array.row_shape.iter().product();
         let itemsize = array.row_len.checked_div(cells).unwrap_or(1);
@@ -36,7 +36,7 @@ impl ChunkEncoding {
     }
 }
 
-/// Rows in C order, with the first dimension running fastest.
+/// Reorders rows from C order to Fortran order: the first dimension varies fastest.
 fn in_f_order(array: &BcolzArray, rows: &[u8], itemsize: u64) -> Vec<u8> {
     let count = (rows.len() as u64).checked_div(array.row_len).unwrap_or_default();
     let reversed: Vec<u64> = array.row_shape.iter().rev().copied().chain([count]).collect();

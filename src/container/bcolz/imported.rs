@@ -1,4 +1,4 @@
-//! What a store keeps of an array or a file that was imported, and how it is made again from that.
+//! Export: writes an array or a file that was imported into a store.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -16,14 +16,24 @@ use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
 use crate::read::snapshot::Snapshot;
 
-/// Writes the bcolz array or bloscpack file that was imported into a store: the chunks byte for byte.
+/// Writes the bcolz array or bloscpack file that was imported into a store. Chunks keep their bytes.
 ///
-/// The store has what else is needed in the member `bcolz` or `bloscpack` of its `info`. `target` is a new directory, or a
-/// new file of bloscpack; it appears when it is whole. `progress` is told after every chunk how many are done, and of how
-/// many; it may end the whole. Gives the number of chunks.
+/// Everything else that is needed is in the member `bcolz` or `bloscpack` of the store's `info`. `target` is a new
+/// directory, or a new bloscpack file; it appears only when it is complete. `progress` is called after each chunk with
+/// the number of finished chunks and their total; returning `Break` cancels the export. Returns the number of chunks.
 ///
-/// Errors: `InvalidInput` if nothing of that kind was imported, or something is at `target`; `Cancelled`; `Corrupt` if
-/// chunks are missing; the first chunk that cannot be read.
+/// # Errors
+///
+/// `InvalidInput` if neither was imported into the store, or `target` exists; `Cancelled`; `Corrupt` if chunks are
+/// missing; the error of the first chunk that cannot be read.
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+///
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// sharddb::container::bcolz::export(&snapshot, "prices", |_, _| ControlFlow::Continue(()))?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 pub fn export(
     snapshot: &Snapshot,
     target: impl AsRef<Path>,
@@ -163,7 +173,7 @@ impl Export<'_> {
         writer.finish()
     }
 
-    /// The bytes of a chunk, which is then done.
+    /// Returns the bytes of a chunk and reports progress.
     fn chunk(&mut self, key: u64) -> Result<Vec<u8>> {
         let chunk = self.stored(key)?;
         match (self.progress)(key + 1, self.nchunks) {

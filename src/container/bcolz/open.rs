@@ -1,4 +1,4 @@
-//! Opens an array by its path: one with meta files of its own, or a column of a table.
+//! Opening an array by path: one with meta files of its own, or a column of a table.
 
 use std::path::Path;
 
@@ -9,14 +9,23 @@ use crate::container::bcolz::table::BcolzTable;
 use crate::error::Result;
 
 impl BcolzArray {
-    /// Opens an array for positioned reads; a column of a table by the table's path followed by the column's name.
+    /// Opens an array for positioned reads. The path of a column is the path of its table followed by the name of the
+    /// column.
     ///
-    /// Errors: `Io`; `InvalidSpec` if a meta file does not say what it must; `Corrupt`; `InvalidInput` if it is a table.
+    /// Cost: reads the meta files and lists the data directory; superchunks are all opened.
+    ///
+    /// # Errors
+    ///
+    /// `Io`; `InvalidSpec` if a meta file is invalid; `Corrupt`; `InvalidInput` if it is a table.
     pub fn open(path: impl AsRef<Path>) -> Result<BcolzArray> {
         BcolzArray::open_with(path, &ContainerOptions::new())
     }
 
-    /// Opens an array in another way.
+    /// Opens an array with `options`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](BcolzArray::open).
     pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzArray> {
         let root = path.as_ref();
         match table_above(root) {
@@ -27,14 +36,14 @@ impl BcolzArray {
         }
     }
 
-    /// Whether there is something at `path` that looks like an array, or like a column of a table.
+    /// Returns whether `path` has the meta files of an array, or is a column of a table.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         let root = path.as_ref();
         meta_path(root, STORAGE).is_file() || table_above(root).is_some()
     }
 }
 
-/// The table that keeps a column of this path in superchunks, and the column's name in it.
+/// Returns the table in superchunks that holds the column at `path`, and the column's name in the table.
 fn table_above(path: &Path) -> Option<(&Path, String)> {
     if meta_path(path, STORAGE).is_file() {
         return None;

@@ -1,4 +1,4 @@
-//! Checks that an array is what its meta files and the format say.
+//! Verification of an array against its meta files and the format.
 
 use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::chunks::Chunks;
@@ -10,10 +10,10 @@ impl BcolzArray {
         match &self.chunks {
             Chunks::Shipped(files) => {
                 for key in files.numbers().filter(|key| *key >= self.nchunks()) {
-                    let message = format!("expected {} chunks, found a file of another", self.nchunks());
+                    let message = format!("expected {} chunks, found the file of a further one", self.nchunks());
                     report.add(FindingKind::UnlistedShard, Error::corrupt(message).at_path(&files.path(key)));
                 }
-                // no more than some, should the sizes be far off
+                // bounded: the stated sizes may be far off
                 for key in (0..self.nchunks()).filter(|key| !files.is_there(*key)).take(1000) {
                     let message = format!("expected {} chunks, found no file for this one", self.nchunks());
                     report
@@ -52,7 +52,7 @@ impl BcolzArray {
         }
     }
 
-    /// Whether each chunk that is there states as many bytes as its rows have.
+    /// Checks that the header of each existing chunk states the bytes of its rows.
     fn verify_lengths(&self, report: &mut VerifyReport) {
         let Chunks::Shipped(files) = &self.chunks else { return };
         for key in files.numbers().take_while(|key| *key < self.nchunks() && self.row_len > 0) {

@@ -1,4 +1,4 @@
-//! An array on disk, read by the numbers of its chunks.
+//! An open array: reads chunks by number.
 
 use std::fmt;
 use std::fs::File;
@@ -16,19 +16,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::shard::Value;
 use crate::storage::open_regular;
 
-/// A longer `zarr.json` is refused.
+/// A larger `zarr.json` is refused.
 const MAX_JSON_BYTES: u64 = 64 << 20;
 
-/// An array, Zarr v3, in a directory; with the codec `sharding_indexed` or without.
+/// A Zarr v3 array in a directory, with or without the codec `sharding_indexed`.
 ///
-/// A key is the number of an inner chunk in C order, over the grid of all inner chunks of the array; without sharding
-/// every chunk is one, and with nested sharding the outer one counts. `Encoded` gives the bytes of an inner chunk as they lie
-/// in the shard, `Decoded` its elements: the whole chunk also where it reaches beyond the array, in C order of the
-/// array's axes, little endian. A chunk that is not there is absent, not filled: [`fill_chunk`](Container::fill_chunk)
-/// says what it stands for.
+/// A key is the number of an inner chunk in C order, over the grid of all inner chunks of the array. Without sharding
+/// every chunk is an inner chunk; with nested sharding the outermost inner chunks count. `Encoded` returns the bytes of
+/// a chunk as stored. `Decoded` returns its elements, in C order of the array's axes and little endian, including
+/// elements outside the array. An absent chunk is `None`; [`fill_chunk`](crate::container::Container::fill_chunk)
+/// returns what it represents.
 ///
-/// A shard is opened and the checksum of its index compared at its first touch; it stays open, and what is replaced on
-/// disk after that is seen by opening the array anew. `Send + Sync`.
+/// A shard is opened, and the checksum of its index compared, at its first use. It stays open: an open array does not
+/// see a shard that is replaced later.
 ///
 /// ```no_run
 /// use sharddb::container::zarr::ZarrArray;
@@ -46,11 +46,11 @@ pub struct ZarrArray {
     metadata: ZarrMetadata,
     pub(super) options: ContainerOptions,
     shards: LazySlots<Option<ShardFile>>,
-    /// Of shards that are compressed as a whole, the one that was decoded last.
+    /// The shard that was decoded last, of an array whose shards are compressed as a whole.
     unwrapped: Mutex<Option<(u64, Arc<ShardFile>)>>,
 }
 
-/// A shard that is kept, or one that others may let go.
+/// An open shard: one that the array keeps, or a shared decoded one.
 pub(super) enum Opened<'a> {
     Kept(&'a ShardFile),
     Passing(Arc<ShardFile>),
@@ -69,16 +69,22 @@ impl Deref for Opened<'_> {
 }
 
 impl ZarrArray {
-    /// Opens the array in a directory, for positioned reads.
+    /// Opens the array in a directory for positioned reads.
     ///
-    /// Cost: reads `zarr.json`; shards are opened as they are touched.
+    /// Cost: reads `zarr.json`. Shards are opened at their first use.
     ///
-    /// Errors: `Io`, and those of [`ZarrMetadata::from_json`].
+    /// # Errors
+    ///
+    /// `Io`, `TooLarge`, and those of [`ZarrMetadata::from_json`].
     pub fn open(path: impl AsRef<Path>) -> Result<ZarrArray> {
         ZarrArray::open_with(path, &ContainerOptions::new())
     }
 
-    /// Opens the array in a directory.
+    /// Opens the array in a directory with `options`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](ZarrArray::open).
     pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<ZarrArray> {
         let path = path.as_ref();
         let file = path.join(ZARR_JSON);
@@ -93,24 +99,26 @@ impl ZarrArray {
         })
     }
 
-    /// Whether a directory has the metadata of a Zarr v3 node: an array, or a group of them.
+    /// Returns whether a directory has the metadata of a Zarr v3 node, which is an array or a group.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         path.as_ref().join(ZARR_JSON).is_file()
     }
 
-    /// The directory.
+    /// Returns the directory of the array.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What `zarr.json` says.
+    /// Returns the metadata of the array.
     pub fn metadata(&self) -> &ZarrMetadata {
         &self.metadata
     }
 
-    /// The numbers of the shards that have a file, ascending.
+    /// Lists the numbers of the shards that have a file, in ascending order.
     ///
-    /// Errors: `Io` if a directory cannot be listed.
+    /// # Errors
+    ///
+    /// `Io` if a directory cannot be listed.
     pub(super) fn shard_numbers(&self) -> Result<Vec<u64>> {
         let positions = self.metadata.keys.list(&self.path, self.metadata.shape().len())?;
         let mut numbers: Vec<_> =
@@ -119,30 +127,30 @@ impl ZarrArray {
         Ok(numbers)
     }
 
-    /// Opens a shard for one pass over it, apart from those that lookups keep.
+    /// Opens a shard for one pass, without keeping it open.
     pub(super) fn open_shard(&self, number: u64) -> Result<Option<ShardFile>> {
         ShardFile::open(&self.path, &self.metadata, number, &self.options)
     }
 
-    /// The elements of a chunk from its bytes.
+    /// Decodes the elements of a chunk.
     pub(super) fn decode(&self, encoded: &[u8]) -> Result<Vec<u8>> {
         let (codecs, shape) = self.metadata.chunk_codecs();
         let (elements, cap) = (&self.metadata.elements, self.options.max_chunk_bytes);
         let decoded = codecs.decode(encoded, shape, elements, cap)?;
         match self.metadata.sharding() {
-            // the axes of whole shards are turned before sharding: so are those of their chunks
+            // the axes of whole shards are transposed before sharding, and so are those of their chunks
             Some(_) => self.metadata.codecs.transpose.inverse().transpose(decoded, shape, elements.data_type.size()),
             None => Ok(decoded),
         }
     }
 
-    /// Whether a chunk's bytes are its elements.
+    /// Returns whether the stored bytes of a chunk are its elements.
     fn is_plain(&self) -> bool {
         let turned = self.metadata.is_sharded() && !self.metadata.codecs.transpose.is_identity();
         !turned && self.metadata.chunk_codecs().0.is_plain(self.metadata.elements.data_type)
     }
 
-    /// The shard of this number; `None` if it has no file.
+    /// Returns the shard with this number; `None` if it has no file.
     #[inline]
     fn shard(&self, number: u64) -> Result<Option<Opened<'_>>> {
         if self.metadata.is_wrapped() {
@@ -152,7 +160,8 @@ impl ZarrArray {
         Ok(shard.and_then(Option::as_ref).map(Opened::Kept))
     }
 
-    /// A shard that is compressed as a whole: decoded once for reads that follow each other, and not kept.
+    /// Returns a shard that is compressed as a whole. Only the last one is kept, so consecutive reads of a shard decode
+    /// it once.
     fn unwrapped_shard(&self, number: u64) -> Result<Option<Opened<'_>>> {
         let last = || self.unwrapped.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((unwrapped, shard)) = &*last()

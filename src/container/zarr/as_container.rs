@@ -1,4 +1,4 @@
-//! An array as a [`Container`].
+//! The [`Container`] of a Zarr array: inner chunks by number.
 
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::keys::ZarrKeys;
@@ -41,7 +41,7 @@ impl Container for ZarrArray {
         KeySpace::Linear { grid: self.metadata().chunk_grid() }
     }
 
-    /// The members of `zarr.json`, and of the chunks what follows from it.
+    /// Describes the array by members of `zarr.json`, and by the shapes of shards, chunks and grid.
     fn describe(&self) -> String {
         let text = |name: &str| self.metadata().member(name).map_or("null", |value| value.get()).to_string();
         let shards =

@@ -1,11 +1,11 @@
-//! The codec `bytes`: the order in which the bytes of a number are stored.
+//! The codec `bytes`: the byte order of elements.
 
 use crate::container::zarr::data_type::DataType;
 use crate::container::zarr::extension::Extension;
 use crate::error::Result;
 use crate::format::json;
 
-/// The order of the bytes of a number.
+/// The byte order of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endian {
     Little,
@@ -13,7 +13,7 @@ pub(super) enum Endian {
 }
 
 impl Endian {
-    /// The member "endian" of a codec `bytes`; without one, elements of one byte are meant.
+    /// Parses the member "endian" of a codec `bytes`. It may be missing if elements have one byte.
     pub(super) fn parse(codec: &Extension<'_>, ordered_size: usize) -> Result<Endian> {
         codec.allow(&["endian"])?;
         let Some(value) = codec.get("endian")? else {
@@ -28,7 +28,7 @@ impl Endian {
             _ => Err(codec.wrong("endian", value)),
         }
     }
-    /// From this order to little endian, or from there to this one.
+    /// Converts from this order to little endian. The same call converts back.
     pub(super) fn to_little(self, mut bytes: Vec<u8>, data_type: DataType) -> Vec<u8> {
         let size = data_type.ordered_size();
         if self == Endian::Big && size > 1 {
@@ -38,7 +38,7 @@ impl Endian {
     }
 }
 
-/// Whether this is the codec `bytes`, as it is called or as it was called in drafts.
+/// Returns whether this is the codec `bytes`, under its name or its name in drafts (`endian`).
 pub(super) fn is_bytes(codec: &Extension<'_>) -> bool {
     matches!(codec.name.as_str(), "bytes" | "endian")
 }

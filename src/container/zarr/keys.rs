@@ -1,4 +1,4 @@
-//! The keys of an array that have a chunk.
+//! An iterator over the keys of an array that have a chunk.
 
 use std::vec;
 
@@ -8,7 +8,7 @@ use crate::container::zarr::shard::ShardFile;
 use crate::container::zarr::shard_index::IndexEntry;
 use crate::error::Result;
 
-/// The keys that have a chunk, shard by shard.
+/// Iterates over the keys that have a chunk, shard by shard.
 pub(super) struct ZarrKeys<'a> {
     array: &'a ZarrArray,
     shards: vec::IntoIter<u64>,
@@ -16,13 +16,13 @@ pub(super) struct ZarrKeys<'a> {
 }
 
 impl<'a> ZarrKeys<'a> {
-    /// The keys of the shards of these numbers.
+    /// Iterates over the keys of the shards with these numbers.
     pub(super) fn new(array: &'a ZarrArray, shards: Vec<u64>) -> ZarrKeys<'a> {
         ZarrKeys { array, shards: shards.into_iter(), current: None }
     }
 }
 
-/// The rest of the entries of a shard.
+/// The remaining entries of a shard.
 struct ShardKeys {
     number: u64,
     shard: ShardFile,
@@ -31,7 +31,7 @@ struct ShardKeys {
 }
 
 impl ZarrKeys<'_> {
-    /// The next entry of the shard at hand that is a key of the array; `None` at the end of the shard.
+    /// Returns the next key in a shard; `None` at the end of the shard.
     fn next_of(&self, entries: &mut ShardKeys) -> Option<Result<u64>> {
         loop {
             let Some(entry) = entries.read.next() else {
@@ -39,7 +39,7 @@ impl ZarrKeys<'_> {
                     Ok(read) if read.is_empty() => return None,
                     Ok(read) => entries.read = read.into_iter(),
                     Err(error) => {
-                        entries.next = u64::MAX; // the rest cannot be read either
+                        entries.next = u64::MAX; // end the iteration of this shard after the error
                         return Some(Err(error.at_path(entries.shard.path())));
                     }
                 }
@@ -73,7 +73,7 @@ impl Iterator for ZarrKeys<'_> {
                 Ok(Some(shard)) => {
                     self.current = Some(ShardKeys { number, shard, read: Vec::new().into_iter(), next: 0 });
                 }
-                Ok(None) => {} // removed since it was listed
+                Ok(None) => {} // removed after it was listed
                 Err(error) => return Some(Err(error)),
             }
         }

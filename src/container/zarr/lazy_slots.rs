@@ -1,7 +1,7 @@
-//! Things by number, each made at its first touch and kept: a tree that grows with what is touched.
+//! A sparse array of values that are created at their first use and kept: a tree that grows with the slots in use.
 //!
-//! An array may have 2^60 shards and files for seven of them, so nothing is sized by their number. References stay valid
-//! for as long as the tree, and looking up takes no lock.
+//! An array may have 2^60 shards but only seven files, so memory does not depend on the number of slots. References are
+//! valid for the lifetime of the tree. A lookup takes no lock.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ const BITS: u32 = 8;
 const FANOUT: usize = 1 << BITS;
 
 pub(super) struct LazySlots<T> {
-    /// Levels of nodes above the leaves.
+    /// Number of levels above the leaves.
     height: u32,
     root: SlotNode<T>,
 }
@@ -20,19 +20,20 @@ enum SlotNode<T> {
 }
 
 impl<T> LazySlots<T> {
-    /// Room for the numbers below `len`.
+    /// Creates slots for the numbers below `len`.
     pub(super) fn new(len: u64) -> LazySlots<T> {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         let height = bits.div_ceil(BITS).saturating_sub(1);
         LazySlots { height, root: SlotNode::new(height) }
     }
 
-    /// What is there, or is made now; an error is not kept. `number` must be below the length.
+    /// Returns the value of a slot, creating it if the slot is empty. An error leaves the slot empty. `number` must be
+    /// below the length of the tree.
     #[inline]
     pub(super) fn get_or_make<E>(&self, number: u64, make: impl FnOnce() -> Result<T, E>) -> Result<Option<&T>, E> {
         let (mut node, mut height) = (&self.root, self.height);
         loop {
-            #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+            #[expect(clippy::cast_possible_truncation, reason = "only the low bits are used")]
             let at = (number >> (height * BITS)) as usize % FANOUT;
             match node {
                 SlotNode::Inner(nodes) => {

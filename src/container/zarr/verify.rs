@@ -1,4 +1,4 @@
-//! Whether an array is what the format's text says: every shard, every entry, every chunk.
+//! Verification of an array against the specification: every shard, entry and chunk.
 
 use crate::byte_range::ByteRange;
 use crate::container::zarr::array::ZarrArray;
@@ -17,7 +17,7 @@ pub(super) fn verify(array: &ZarrArray, level: VerifyLevel) -> Result<VerifyRepo
                     ZarrShardVerifier { array, number, shard: &shard, report: &mut report, named: Vec::new() }.verify();
                 }
             }
-            Ok(None) => {} // removed since it was listed
+            Ok(None) => {} // removed after it was listed
             Err(error) => report.add(kind_of_open_error(&error), error),
         }
     }
@@ -37,7 +37,7 @@ struct ZarrShardVerifier<'a> {
     number: u64,
     shard: &'a ShardFile,
     report: &'a mut VerifyReport,
-    /// The ranges that entries name.
+    /// The ranges of chunks, each with the number of its entry.
     named: Vec<(ByteRange, u64)>,
 }
 
@@ -64,7 +64,7 @@ impl ZarrShardVerifier<'_> {
         self.extents();
     }
 
-    /// A chunk that is there; one beyond the array has no key and is looked at as well.
+    /// Checks a present chunk. A chunk outside the array has no key but is checked as well.
     fn chunk(&mut self, range: ByteRange, entry: u64, key: Option<u64>) {
         self.named.push((range, entry));
         self.report.keys += u64::from(key.is_some());
@@ -84,13 +84,13 @@ impl ZarrShardVerifier<'_> {
         }
     }
 
-    /// Who names which bytes: chunks may share all of their bytes, and leave gaps.
+    /// Checks how ranges overlap: chunks may share all of their bytes, and leave gaps.
     fn extents(&mut self) {
         let named = std::mem::take(&mut self.named);
         let index = self.shard.index_range();
         for (range, entry) in &named {
             if index.is_some_and(|index| range.start < index.end && index.start < range.end) {
-                let message = "expected chunks beside the shard index, found one that reaches into it";
+                let message = "expected chunks outside the shard index, found one that overlaps it";
                 self.add(FindingKind::Overlap, self.key(*entry), Error::corrupt(message).at_offset(range.start));
             }
         }
@@ -102,7 +102,7 @@ impl ZarrShardVerifier<'_> {
         for (start, range_end, entry) in ranges {
             let is_chunk = entry != u64::MAX;
             if start < end && is_chunk && !index.is_some_and(|index| start < index.end && index.start < range_end) {
-                let message = "expected chunks that share all of their bytes or none, found some that share a part";
+                let message = "expected chunks that share all of their bytes or none, found two that overlap in part";
                 self.add(FindingKind::Overlap, self.key(entry), Error::corrupt(message).at_offset(start));
             }
             unnamed += start.saturating_sub(end);
@@ -110,7 +110,7 @@ impl ZarrShardVerifier<'_> {
         }
         unnamed += self.shard.len().saturating_sub(end);
         if unnamed > 0 {
-            let message = format!("found {unnamed} bytes that no entry of the index names: left over, or padding");
+            let message = format!("found {unnamed} bytes that no entry of the index names: unused, or padding");
             self.add(FindingKind::UnnamedBytes, None, Error::corrupt(message));
         }
     }

@@ -1,4 +1,4 @@
-//! The codecs from bytes to bytes: compressors and the checksum.
+//! The bytes-to-bytes codecs: compressors and the checksum.
 
 use crate::container::blosc::{self, Shuffle};
 use crate::container::zarr::codec::KNOWN;
@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::gzip::{self, GzipEncoder};
 use crate::format::json;
 
-/// From bytes to bytes.
+/// A bytes-to-bytes codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::container::zarr) enum Compressor {
     Gzip,
@@ -20,7 +20,7 @@ pub(in crate::container::zarr) enum Compressor {
 
 impl Compressor {
     pub(super) fn parse(codec: &Extension<'_>) -> Result<Compressor> {
-        // how something was compressed is told by the bytes themselves
+        // the compressed bytes are self-describing, so other parameters are not needed
         match codec.name.as_str() {
             "gzip" => Ok(Self::Gzip),
             "zstd" => Ok(Self::Zstd),
@@ -30,7 +30,7 @@ impl Compressor {
         }
     }
 
-    /// What was encoded, at most `cap` bytes; `expected` is its length where that is known.
+    /// Decodes to at most `cap` bytes. `expected` is the decoded length if it is known.
     pub(super) fn decode(self, encoded: &[u8], expected: Option<u64>, cap: u64) -> Result<Vec<u8>> {
         let bound = expected.unwrap_or(cap);
         let decoded = match self {
@@ -40,7 +40,7 @@ impl Compressor {
             Self::Crc32c => without_crc32c(encoded).map(<[u8]>::to_vec),
         };
         let decoded = decoded.map_err(|error| match (error.kind(), expected) {
-            // not the cap is too low: the chunk is wrong
+            // the limit was the expected length, so the chunk is corrupt
             (ErrorKind::TooLarge, Some(expected)) => {
                 Error::corrupt(format!("expected a chunk of {expected} bytes, found one that decodes to more"))
             }
@@ -71,7 +71,7 @@ impl Compressor {
     }
 }
 
-/// How chunks are to be shuffled before Blosc compresses them; those that are read tell it themselves.
+/// Returns the shuffle for new Blosc chunks. When reading, the header of the chunk states it.
 fn shuffle_of(codec: &Extension<'_>) -> Result<Shuffle> {
     Ok(match codec.get("shuffle")?.and_then(json::string).as_deref() {
         Some("noshuffle") => Shuffle::None,
@@ -80,7 +80,7 @@ fn shuffle_of(codec: &Extension<'_>) -> Result<Shuffle> {
     })
 }
 
-/// The bytes before a checksum, which must match.
+/// Returns the bytes before the checksum, which is compared.
 fn without_crc32c(encoded: &[u8]) -> Result<&[u8]> {
     let Some((bytes, stated)) = encoded.split_last_chunk::<{ crc32c::LEN }>() else {
         let message = format!("expected a checksum of {} bytes, found {} bytes", crc32c::LEN, encoded.len());

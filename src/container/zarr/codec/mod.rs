@@ -1,4 +1,4 @@
-//! The codecs of a chunk: array to array, array to bytes, bytes to bytes, in this order when encoding.
+//! The codecs of a chunk. Encoding applies array-to-array, array-to-bytes and bytes-to-bytes codecs, in this order.
 
 mod compressor;
 mod sharding;
@@ -22,7 +22,7 @@ const KNOWN: &str = "transpose, bytes, sharding_indexed, gzip, zstd, blosc, crc3
 /// The codecs of a chunk.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Codecs {
-    /// Array to array: all transposes as one.
+    /// Array to array: all transposes combined.
     pub(super) transpose: Permutation,
     /// Array to bytes.
     pub(super) serializer: Serializer,
@@ -30,7 +30,7 @@ pub(super) struct Codecs {
     pub(super) compressors: Vec<Compressor>,
 }
 
-/// From an array to bytes.
+/// The array-to-bytes codec.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Serializer {
     Bytes(Endian),
@@ -38,7 +38,7 @@ pub(super) enum Serializer {
 }
 
 impl Codecs {
-    /// The codecs of a chunk of that shape.
+    /// Parses the codecs of a chunk of `shape`.
     pub(super) fn parse(value: &RawValue, shape: &[u64], data_type: DataType) -> Result<Codecs> {
         let wrong = |found: &str| Error::invalid_spec(format!("expected \"codecs\" {found}"));
         let list = json::elements(value).ok_or_else(|| wrong("that are an array"))?;
@@ -61,7 +61,10 @@ impl Codecs {
                     _ => return Err(codec.unknown(KNOWN)),
                 }
             } else if is_bytes(&codec) || matches!(codec.name.as_str(), "transpose" | "sharding_indexed") {
-                return Err(wrong(&format!("that make bytes of an array once, found \"{}\" behind", codec.name)));
+                return Err(wrong(&format!(
+                    "with one array-to-bytes codec, and transposes before it, found \"{}\" after it",
+                    codec.name
+                )));
             } else {
                 compressors.push(Compressor::parse(&codec)?);
             }
@@ -72,7 +75,7 @@ impl Codecs {
         }
     }
 
-    /// The length of every encoded chunk of that shape, where it is the same for all.
+    /// Returns the length in bytes of an encoded chunk of `shape`, if it is the same for all chunks.
     pub(super) fn fixed_len(&self, shape: &[u64], elements: &Elements) -> Option<u64> {
         let plain = self.compressors.iter().all(|compressor| *compressor == Compressor::Crc32c);
         match &self.serializer {
@@ -83,16 +86,18 @@ impl Codecs {
         }
     }
 
-    /// Whether an encoded chunk is its elements in C order and little endian, and nothing else.
+    /// Returns whether an encoded chunk consists of exactly its elements, in C order and little endian.
     pub(super) fn is_plain(&self, data_type: DataType) -> bool {
         let in_order = matches!(self.serializer, Serializer::Bytes(Endian::Little)) || data_type.ordered_size() == 1;
         let raw = matches!(self.serializer, Serializer::Bytes(_));
         raw && in_order && self.transpose.is_identity() && self.compressors.is_empty()
     }
 
-    /// The elements of a chunk of that shape, in C order and little endian.
+    /// Decodes a chunk of `shape` to its elements, in C order and little endian.
     ///
-    /// Errors: `Corrupt`; `TooLarge` if it, or what it is wrapped in, has more than `cap` bytes.
+    /// # Errors
+    ///
+    /// `Corrupt`; `TooLarge` if the chunk, or an intermediate result, has more than `cap` bytes.
     pub(super) fn decode(&self, encoded: &[u8], shape: &[u64], elements: &Elements, cap: u64) -> Result<Vec<u8>> {
         let len = elements.capped_len(shape, cap)?;
         let plain_len = matches!(self.serializer, Serializer::Bytes(_)).then_some(len);
@@ -106,7 +111,7 @@ impl Codecs {
                     let message = format!("expected a chunk of {len} bytes, found {}", serialized.len());
                     return Err(Error::corrupt(message));
                 }
-                // moved, where decompressing made them already
+                // moved instead of copied if decompression allocated them
                 let bytes = match decompressed {
                     Some(bytes) => bytes,
                     None => serialized.to_vec(),
@@ -117,11 +122,12 @@ impl Codecs {
         self.transpose.inverse().transpose(transposed, &transposed_shape, elements.data_type.size())
     }
 
-    /// What the compressors were given, when it is not `encoded` itself; `plain_len` is its length where that is known.
+    /// Undoes the compressors; returns `None` if there are none. `plain_len` is the length of the result if it is
+    /// known.
     pub(super) fn decompress(&self, encoded: &[u8], plain_len: Option<usize>, cap: u64) -> Result<Option<Vec<u8>>> {
         let mut decoded: Option<Vec<u8>> = None;
         for (at, compressor) in self.compressors.iter().enumerate().rev() {
-            // what comes before adds checksums only: then the length is known
+            // if the earlier codecs only append checksums, the length is known
             let before = self.compressors.get(..at).unwrap_or_default();
             let checksums =
                 before.iter().all(|before| *before == Compressor::Crc32c).then_some(before.len() * crc32c::LEN);
@@ -131,20 +137,22 @@ impl Codecs {
         Ok(decoded)
     }
 
-    /// A chunk from its elements in C order and little endian.
+    /// Encodes a chunk from its elements, in C order and little endian.
     ///
-    /// Errors: `Unsupported` for sharding, which has a writer of its own; `InvalidInput` if the length is another.
+    /// # Errors
+    ///
+    /// `Unsupported` for sharding, which has its own writer; `InvalidInput` if the length is wrong.
     pub(super) fn encode(&self, decoded: &[u8], shape: &[u64], elements: &Elements) -> Result<Vec<u8>> {
         if elements.bytes(shape) != Some(decoded.len() as u64) {
             let message = format!("expected the elements of a chunk of shape {shape:?}, found {} bytes", decoded.len());
             return Err(Error::invalid_input(message));
         }
         let Serializer::Bytes(endian) = &self.serializer else {
-            let message = "expected a chunk that is no shard itself, found nested sharding";
+            let message = "expected a chunk that is not a shard itself, found nested sharding";
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
         let transposed = self.transpose.transpose(decoded.to_vec(), shape, elements.data_type.size())?;
-        let mut encoded = endian.to_little(transposed, elements.data_type); // turning over twice is nothing
+        let mut encoded = endian.to_little(transposed, elements.data_type); // the conversion is its own inverse
         for compressor in &self.compressors {
             encoded = compressor.encode(encoded, elements.data_type)?;
         }
@@ -156,7 +164,7 @@ fn parse_transpose(codec: &Extension<'_>, dimensions: usize) -> Result<Permutati
     codec.allow(&["order"])?;
     let value = codec.need("order")?;
     let order = match json::string(value).as_deref() {
-        Some("C") => Some((0..dimensions).collect()), // names of drafts
+        Some("C") => Some((0..dimensions).collect()), // names in drafts
         Some("F") => Some((0..dimensions).rev().collect()),
         _ => numbers(value).map(|order| order.into_iter().map(to_usize).collect::<Vec<_>>()),
     };

@@ -1,4 +1,4 @@
-//! The codec `sharding_indexed`: a chunk as a file of smaller chunks behind an index.
+//! The codec `sharding_indexed`: a chunk is stored as smaller chunks with an index.
 
 use crate::container::zarr::codec::Codecs;
 use crate::container::zarr::data_type::DataType;
@@ -9,7 +9,7 @@ use crate::container::zarr::shard_index::{IndexFormat, IndexLocation, ShardIndex
 use crate::error::{Error, Result};
 use crate::format::json;
 
-/// The configuration of a codec `sharding_indexed`.
+/// The configuration of the codec `sharding_indexed`.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::container::zarr) struct Sharding {
     /// The shape of an inner chunk.
@@ -46,7 +46,7 @@ impl Sharding {
         Ok(Sharding { chunk_shape, chunks_per_shard, codecs, index })
     }
 
-    /// The elements of a whole shard of that shape, absent chunks filled.
+    /// Decodes a whole shard of `shape`. Absent chunks have the fill value.
     pub(super) fn decode(&self, shard: &[u8], shape: &[u64], elements: &Elements, cap: u64) -> Result<Vec<u8>> {
         let index = ShardIndex::read(self.index, shard)?;
         let mut decoded = elements.filled(shape, cap)?;
@@ -67,13 +67,13 @@ impl Sharding {
     }
 }
 
-/// Chunks along each axis; `None` if they do not divide the shard.
+/// Returns the number of chunks along each axis; `None` if they do not divide the shard evenly.
 pub(in crate::container::zarr) fn divide(shard_shape: &[u64], chunk_shape: &[u64]) -> Option<Vec<u64>> {
     let axes = shard_shape.iter().zip(chunk_shape);
     axes.map(|(shard, chunk)| shard.checked_rem(*chunk).filter(|rest| *rest == 0).map(|_| shard / chunk)).collect()
 }
 
-/// To the next position in C order.
+/// Advances to the next position in C order.
 fn advance(position: &mut [u64], grid: &[u64]) {
     for (at, &cells) in position.iter_mut().zip(grid).rev() {
         *at += 1;
