@@ -1,8 +1,8 @@
-//! Whatever a crash leaves of a change to a container of another format, it opens to what it was before the change or
-//! after it; what was acknowledged survives; the next writer works. The same where the disk fails or is full, and then
-//! the error is told: one that comes before the change is shown leaves what was there.
+//! After a crash during a change, a container of another format opens in the state before or after the change; an
+//! acknowledged change survives; the next writer works. After an I/O error or on a full disk the same holds, and the
+//! error is returned: an error before the change becomes visible leaves the old state.
 //!
-//! A crash is tried after every operation on the file system, with every kind of loss of what was not synced by then
+//! A crash is simulated after every operation on the file system, with every kind of loss of data that was not synced
 //! ([`Loss`]).
 
 #![cfg(all(unix, feature = "zarr", feature = "bcolz"))]
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::container::bcolz::{BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, Layout};
+use crate::container::bcolz::{BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, RootdirLayout};
 use crate::container::bloscpack::{Bloscpack, BloscpackOptions};
 use crate::container::zarr::{ShardUpdate, UpdateStrategy, ZarrArray, ZarrMetadata, ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form};
@@ -20,19 +20,19 @@ use crate::error::{ErrorKind, Result};
 use crate::store::testing::TempDir;
 use crate::verify::VerifyLevel;
 
-/// What there is: `None` if nothing is at the place. Reading it checks that all of it fits together.
+/// The content of a data set; `None` if nothing exists. Reading it checks its consistency.
 type State = Option<Vec<Vec<u8>>>;
 
 type Change = dyn Fn(&Path) -> Result<()>;
 
-/// One change of one data set, at a path.
+/// A change to a data set at a path.
 struct Case {
     name: String,
-    /// Makes what is there before; the scene is empty.
+    /// Creates the state before the change, in an empty scene.
     prepare: Box<dyn Fn(&Path)>,
     change: Box<Change>,
     state: fn(&Path) -> State,
-    /// The change of the next writer, who finds this state; checks what it makes of it.
+    /// The change of the next writer, which finds this state; checks the result.
     next: fn(&Path, State),
 }
 
@@ -48,7 +48,7 @@ impl Case {
     }
 }
 
-/// On a file system in memory where there is one: what is tested is what we ask for, not what the disk does.
+/// Uses a file system in memory if there is one: the tests check the requested operations, not the disk.
 struct Scene(TempDir);
 
 impl Scene {
@@ -62,7 +62,7 @@ impl Scene {
     }
 }
 
-/// A place in directories that are not there.
+/// A path in missing directories.
 fn below(path: &Path) -> PathBuf {
     path.join("new").join("set")
 }
@@ -74,18 +74,18 @@ fn rows(from: u32, count: u32) -> Vec<u8> {
 
 // ---- bcolz ----
 
-const LAYOUTS: [Layout; 2] = [Layout::Shipped, Layout::Superchunks];
+const LAYOUTS: [RootdirLayout; 2] = [RootdirLayout::Shipped, RootdirLayout::Superchunks];
 
-/// Of 35 rows: a chunk that is begun, in a superchunk with room for no more.
+/// 35 rows: the last chunk is partial, in a superchunk without room for another.
 const ROWS: u32 = 35;
 
-fn bcolz_options(layout: Layout) -> BcolzOptions {
+fn bcolz_options(layout: RootdirLayout) -> BcolzOptions {
     let mut options = BcolzOptions::new();
     options.layout(layout).chunk_rows(10).superchunk_chunks(2);
     options
 }
 
-fn make_array(path: &Path, layout: Layout) {
+fn make_array(path: &Path, layout: RootdirLayout) {
     let mut writer = bcolz_options(layout).create_array(path, "int32", &[]).unwrap();
     writer.append(&rows(0, ROWS)).unwrap();
 }
@@ -106,7 +106,7 @@ fn next_of_array(path: &Path, found: State) {
     let mut expected = match found {
         Some(mut state) => state.remove(0),
         None => {
-            bcolz_options(Layout::Shipped).create_array(path, "int32", &[]).unwrap();
+            bcolz_options(RootdirLayout::Shipped).create_array(path, "int32", &[]).unwrap();
             Vec::new()
         }
     };
@@ -134,35 +134,35 @@ fn check_no_temporaries(directory: &Path) {
     }
 }
 
-fn make_table(path: &Path, layout: Layout) -> BcolzTableWriter {
+fn make_table(path: &Path, layout: RootdirLayout) -> BcolzTableWriter {
     bcolz_options(layout).create_table(path, &[("id", "int32"), ("price", "float32")]).unwrap()
 }
 
-fn make_filled_table(path: &Path, layout: Layout) {
+fn make_filled_table(path: &Path, layout: RootdirLayout) {
     make_table(path, layout).append(&[&rows(0, ROWS), &rows(1000, ROWS)]).unwrap();
 }
 
 fn table_state(path: &Path) -> State {
     path.exists().then(|| {
         let table = BcolzTable::open(path).unwrap();
-        if table.layout() == Layout::Superchunks {
+        if table.layout() == RootdirLayout::Superchunks {
             table.columns().for_each(|(name, _)| assert!(path.join("data").join(name).is_dir(), "{name}"));
         }
         table.columns().map(|(_, column)| column.read_rows(0..table.rows()).unwrap()).collect()
     })
 }
 
-/// In the layout as shipped, columns may differ; then the table must be truncated to what it shows.
+/// In the shipped layout the columns may differ in length; then the table must be truncated to its rows.
 fn next_of_table(path: &Path, found: State) {
     let mut expected = found.unwrap_or_else(|| {
-        make_table(path, Layout::Shipped);
+        make_table(path, RootdirLayout::Shipped);
         vec![Vec::new(), Vec::new()]
     });
     let mut writer = BcolzTableWriter::open(path).unwrap();
     let table = writer.table();
     if table.columns().any(|(_, column)| column.rows() != table.rows()) {
-        assert_eq!(table.layout(), Layout::Shipped);
-        assert!(!table.verify(VerifyLevel::Data).unwrap().is_clean(), "it is told");
+        assert_eq!(table.layout(), RootdirLayout::Shipped);
+        assert!(!table.verify(VerifyLevel::Data).unwrap().is_clean(), "the difference is a finding");
         let error = writer.append(&[&rows(500, 13), &rows(700, 13)]).unwrap_err();
         assert!(error.message().contains("truncate"), "{error}");
         let rows = writer.table().rows();
@@ -283,7 +283,7 @@ fn bloscpack_cases() -> Vec<Case> {
 
 const CHUNKS: u64 = 8;
 
-/// Eight chunks of eight bytes, four to a shard or each for itself.
+/// Eight chunks of eight bytes, four per shard or one per file.
 fn metadata(codecs: &str, shard: u64) -> ZarrMetadata {
     ZarrMetadata::from_json(&format!(
         r#"{{"zarr_format": 3, "node_type": "array", "shape": [64], "data_type": "uint8", "fill_value": 0,
@@ -396,7 +396,7 @@ fn zarr_cases() -> Vec<Case> {
     cases
 }
 
-// ---- what is tried ----
+// ---- tests ----
 
 #[test]
 fn any_crash_of_bcolz_leaves_the_old_state_or_the_new() {
@@ -414,17 +414,17 @@ fn any_crash_of_zarr_leaves_the_old_state_or_the_new() {
 }
 
 #[test]
-fn a_fault_in_bcolz_is_told_and_changes_nothing() {
+fn a_fault_in_bcolz_is_returned_and_changes_nothing() {
     bcolz_cases().iter().for_each(fail_everywhere);
 }
 
 #[test]
-fn a_fault_in_bloscpack_is_told_and_changes_nothing() {
+fn a_fault_in_bloscpack_is_returned_and_changes_nothing() {
     bloscpack_cases().iter().for_each(fail_everywhere);
 }
 
 #[test]
-fn a_fault_in_zarr_is_told_and_changes_nothing() {
+fn a_fault_in_zarr_is_returned_and_changes_nothing() {
     zarr_cases().iter().for_each(fail_everywhere);
 }
 
@@ -445,7 +445,7 @@ fn crash_everywhere(case: &Case) {
             if !tried.insert((acknowledged, tree.clone())) {
                 continue;
             }
-            println!("{}: crash after step {at} of {}, {loss:?}", case.name, steps.len()); // shown if it fails
+            println!("{}: crash after step {at} of {}, {loss:?}", case.name, steps.len()); // printed if the test fails
             let found = Scene::new();
             tree.write_to(found.0.path());
             let state = (case.state)(&found.set());
@@ -460,7 +460,7 @@ fn crash_everywhere(case: &Case) {
     println!("{}: {} different states", case.name, tried.len());
 }
 
-/// The number of the operation of a change that shows it.
+/// Returns the number of the operation that makes a change visible.
 fn showing_step(case: &Case, after: &State) -> usize {
     let scene = Scene::new();
     (case.prepare)(&scene.set());
@@ -476,13 +476,13 @@ fn showing_step(case: &Case, after: &State) -> usize {
     shows.unwrap()
 }
 
-/// A fault at each operation of a change.
+/// Injects a fault at each operation of a change.
 fn fail_everywhere(case: &Case) {
     let (before, after) = case.state_before_and_after();
     let shown_by = showing_step(case, &after);
     for fault in [Fault::Once, Fault::Full, Fault::Broken] {
         for nth in 0.. {
-            println!("{}: {fault:?} at operation {nth}, shown by {shown_by}", case.name); // shown if it fails
+            println!("{}: {fault:?} at operation {nth}, shown by {shown_by}", case.name); // printed if the test fails
             let scene = Scene::new();
             (case.prepare)(&scene.set());
             let watch = Watch::on(scene.0.path());

@@ -1,19 +1,25 @@
-//! CRC-32C (Castagnoli), as the Zarr codec `crc32c` and RFC 3720 have it.
+//! CRC-32C (Castagnoli), the checksum of the Zarr codec `crc32c` and of RFC 3720.
 //!
-//! By hand, for one table is all there is to it; eight tables, so that a chunk is not slower to check than to inflate.
+//! Slicing by 8 in safe Rust, 1.7 GB/s. Crates that use the instructions of the processor are faster (crc32c 0.6: 21 to
+//! 27 GB/s, crc-fast 1.10: 70 to 110 GB/s; 4 KiB and 1 MiB, Intel Xeon), but the dependency tree with all features is
+//! at its limit of 32 crates (`dependency_tree` in `.ci/run`), and they add three and two. The table-driven crate `crc`
+//! adds two as well, for 3.5 to 3.9 GB/s.
 
 const POLYNOMIAL: u32 = 0x82f6_3b78; // 0x1edc6f41, bits reversed
 
+/// Length in bytes of a stored checksum.
+pub(super) const LEN: usize = 4;
+
 static TABLES: [[u32; 256]; 8] = tables();
 
-/// The CRC-32C of `bytes`.
+/// Returns the CRC-32C of `bytes`.
 pub(super) fn of(bytes: &[u8]) -> u32 {
     let mut hasher = Crc32c::new();
     hasher.update(bytes);
     hasher.finish()
 }
 
-/// A CRC-32C in the making.
+/// An incremental CRC-32C.
 pub(super) struct Crc32c(u32);
 
 impl Crc32c {
@@ -71,7 +77,7 @@ const fn tables() -> [[u32; 256]; 8] {
 mod tests {
     use super::*;
 
-    /// RFC 3720, B.4, and the check value of the catalogues of CRCs.
+    /// The vectors of RFC 3720, B.4, and the check value of the CRC catalogues.
     #[test]
     fn matches_published_vectors() {
         assert_eq!(of(b"123456789"), 0xe306_9283);

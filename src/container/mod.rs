@@ -1,8 +1,8 @@
-//! Containers: many chunks in few files behind an index, whatever the format. A key goes in, bytes come out.
+//! Containers: one interface to formats that keep many chunks in few files and find them through an index.
 //!
-//! ShardDb's own files, the shards of a Zarr array and the superchunks of bcolz hold the same idea in different bytes.
-//! [`Container`] is what they have in common, so that one program lists, reads and verifies all of them. It stands on top
-//! of everything else: nothing in the read path of a [`Snapshot`](crate::Snapshot) knows of it.
+//! ShardDb's own shards, the shards of a Zarr array, the chunk files of bcolz and bloscpack files all map a key to the bytes
+//! of a chunk. [`Container`] is that common interface: one program lists, reads and verifies all of them. The module is the
+//! top layer of the crate: no read path of a [`Snapshot`](crate::Snapshot) depends on it.
 
 #[cfg(feature = "bcolz")]
 pub mod bcolz;
@@ -34,9 +34,13 @@ use crate::read::shard::{Value, ValueLocation};
 use crate::storage::{AlignedBytes, Bytes};
 use crate::verify::{VerifyLevel, VerifyReport};
 
-/// Chunks behind an index: a [`Snapshot`](crate::Snapshot), an array, a column.
+/// A set of chunks that are found by key: a [`Snapshot`](crate::Snapshot), an array, a file.
 ///
-/// Object safe. As everywhere, `Ok(None)` is "not there", and what is not the stored chunk is an `Err`.
+/// The trait is sealed: [`Snapshot`](crate::Snapshot) implements it, and with the features `zarr` and `bcolz` `ZarrArray`,
+/// `BcolzArray` and `Bloscpack` do. Other crates cannot implement it, so that a later version may add methods. It is
+/// dyn-compatible.
+///
+/// A missing key is `Ok(None)`. Bytes that are not the stored chunk are an `Err`, never a value.
 ///
 /// ```no_run
 /// use sharddb::container::{Container, Form};
@@ -50,76 +54,112 @@ use crate::verify::{VerifyLevel, VerifyReport};
 ///     Ok(())
 /// }
 /// ```
-pub trait Container {
-    /// The chunk of a key; `Ok(None)` if it is not there, or if there can be no such key.
+pub trait Container: sealed::Sealed + Send + Sync {
+    /// Returns the chunk of `key`; `Ok(None)` if it is absent or the key is out of range.
     ///
-    /// Errors: `Corrupt`, `TooLarge`, `Io`; decoded also `Unsupported`, for a codec that this build does not have.
+    /// Cost: reads the chunk; `Form::Decoded` also decompresses it.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, `TooLarge`, `Io`; for `Form::Decoded` also `Unsupported`, for a codec that this build does not have.
     fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>>;
 
-    /// Where the encoded chunk of a key is stored: file, offset, stored length.
+    /// Returns where the encoded chunk of `key` is stored: file, offset and length in bytes.
     ///
-    /// Errors: as [`get`](Container::get), and `Unsupported` where a chunk is no range of a file.
+    /// # Errors
+    ///
+    /// Those of [`get`](Container::get), and `Unsupported` if the chunk is not a byte range of a file.
     fn locate(&self, key: u64) -> Result<Option<ValueLocation>>;
 
-    /// The keys that have a chunk, in the order that is cheapest to read.
+    /// Returns the keys that have a chunk, in the order that is cheapest to read.
     ///
-    /// A bad entry or file gives one `Err` with its place, and the iteration goes on with the rest; it always ends.
+    /// A bad entry or file yields one `Err` with its place, and the iteration continues after it. The iteration always ends.
     fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_>;
 
-    /// What a key is: a number in a grid, or nothing that can be told.
+    /// Returns what a key is: a cell of a grid, or an opaque number.
     fn key_space(&self) -> KeySpace;
 
-    /// What the container is, as the text of one JSON object; its member `"format"` names the format.
+    /// Describes the container as the text of one JSON object, whose member `"format"` names the format.
     fn describe(&self) -> String;
 
-    /// Looks at everything up to a level; see [`Snapshot::verify`](crate::Snapshot::verify).
+    /// Checks the container up to `level`; see [`Snapshot::verify`](crate::Snapshot::verify).
     ///
-    /// Errors: as there. Whatever else is wrong is a finding.
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::verify`](crate::Snapshot::verify). Every other fault is a finding of the report.
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport>;
 
-    /// What a store keeps of the container besides its chunks, so that it can be made again: the name of a member of
-    /// `info`, and its JSON text.
+    /// Returns what a store must keep of the container besides its chunks so that it can be exported again: the name of a
+    /// member of `info`, and its JSON text. `None` if nothing needs to be kept.
     fn preserved(&self) -> Option<(&'static str, String)> {
         None
     }
 
-    /// What a key without a chunk stands for, decoded; `None` where absent is absent, and if there can be no such key.
+    /// Returns the decoded chunk that a key without a chunk represents. `None` if the format has no fill value, or the key
+    /// is out of range.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge` if the chunk exceeds the limit of the [`ContainerOptions`].
     fn fill_chunk(&self, _key: u64) -> Result<Option<Value<'_>>> {
         Ok(None)
     }
 }
 
-/// Which bytes of a chunk are meant.
+/// Keeps other crates from implementing [`Container`].
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Selects the stored or the decoded bytes of a chunk.
+///
+/// ```no_run
+/// use sharddb::container::{Container, Form};
+///
+/// # let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// let compressed = Container::get(&snapshot, 7, Form::Encoded)?; // a gzip member, if the store has gzip values
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// As they are stored.
+    /// The bytes as they are stored.
     Encoded,
-    /// After all codecs of the chunk: the value of a store; of a Zarr array the elements, in C order and little endian;
-    /// of bcolz and bloscpack what Blosc gives back, elements in the order of axes and bytes that the metadata states.
+    /// The bytes after all codecs are undone. For a store: the value. For Zarr: the elements in C order, little endian. For
+    /// bcolz and bloscpack: what Blosc decompresses to, with the order of axes and bytes that the metadata states.
     Decoded,
 }
 
-/// What the keys of a [`Container`] are.
+/// The meaning of the keys of a [`Container`].
+///
+/// ```
+/// use sharddb::container::KeySpace;
+///
+/// let space = KeySpace::Linear { grid: vec![4, 3] };
+/// assert_eq!(space.position_of(5), Some(vec![1, 2]));
+/// assert_eq!(space.to_string(), "4 x 3 cells, C order");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySpace {
-    /// The number of a cell of the grid in C order: the last dimension runs fastest.
+    /// The index of a grid cell in C order: the last dimension varies fastest.
     Linear {
-        /// Cells along each dimension.
+        /// The number of cells along each dimension.
         grid: Vec<u64>,
     },
-    /// The [compressed Morton code](morton) of a cell's position.
+    /// The [compressed Morton code](morton) of a grid cell.
     Morton {
-        /// Cells along each dimension.
+        /// The number of cells along each dimension.
         grid: Vec<u64>,
     },
-    /// Any number, or one with a meaning that the container does not know.
+    /// Any number. The container does not know its meaning.
     Opaque,
 }
 
 impl KeySpace {
-    /// The key of the cell at `position`.
+    /// Returns the key of the cell at `position`.
     ///
-    /// Errors: `InvalidInput` if the position is not in the grid, or there is none.
+    /// # Errors
+    ///
+    /// `InvalidInput` if `position` is outside the grid, or there is no grid.
     ///
     /// ```
     /// use sharddb::container::KeySpace;
@@ -132,12 +172,14 @@ impl KeySpace {
         let key = match self {
             Self::Linear { grid } => linear::number(grid, position),
             Self::Morton { grid } => morton::encode(grid, position),
-            Self::Opaque => return Err(Error::invalid_input("expected keys with a position, found a set without")),
+            Self::Opaque => {
+                return Err(Error::invalid_input("expected keys with a position in a grid, found opaque keys"));
+            }
         };
         key.ok_or_else(|| Error::invalid_input(format!("expected a position in a grid of {self}, found {position:?}")))
     }
 
-    /// The position of a key's cell; `None` if there is no such cell.
+    /// Returns the position of the cell of `key`; `None` if there is no such cell.
     pub fn position_of(&self, key: u64) -> Option<Vec<u64>> {
         match self {
             Self::Linear { grid } => linear::position(grid, key),
@@ -159,15 +201,19 @@ impl fmt::Display for KeySpace {
     }
 }
 
-/// A value of its own.
+/// The largest number of dimensions of an array, as in NumPy. Arrays with more are refused.
+#[cfg(any(feature = "zarr", feature = "bcolz"))]
+const MAX_DIMENSIONS: usize = 64;
+
+/// Returns a [`Value`] that owns `bytes`.
 #[cfg(any(feature = "zarr", feature = "bcolz"))]
 fn owned(bytes: Vec<u8>) -> Value<'static> {
     Value::from_bytes(Bytes::Owned(AlignedBytes::from(bytes)))
 }
 
-/// Numbers of cells in C order.
+/// The conversion between the position of a cell and its index in C order.
 mod linear {
-    /// The number of the cell at `position`; `None` if it is not in the grid.
+    /// Returns the index of the cell at `position`; `None` if it is outside the grid.
     pub(super) fn number(grid: &[u64], position: &[u64]) -> Option<u64> {
         if grid.len() != position.len() {
             return None;
@@ -177,7 +223,7 @@ mod linear {
         })
     }
 
-    /// The position of the cell of this number; `None` if there is none.
+    /// Returns the position of the cell with this index; `None` if there is none.
     pub(super) fn position(grid: &[u64], number: u64) -> Option<Vec<u64>> {
         let mut position = vec![0; grid.len()];
         let mut rest = number;

@@ -1,10 +1,12 @@
-//! A file or directory that takes its name when it is whole: written beside its place, synced, renamed.
+//! A file or directory that appears under its name only when it is complete: written next to its destination, synced,
+//! renamed.
 //!
-//! Whoever has the file of before open keeps reading that; whoever opens it later finds one or the other. What a writer
-//! that was killed leaves has a name of its own, that no reader looks at and no other writer waits for: [`clear`] removes it.
+//! A reader that has the old file open keeps reading the old file; one that opens it later finds the old or the new
+//! file. A writer that is killed leaves a temporary file, which no reader opens and no other writer waits for;
+//! [`clear`] removes it.
 //!
-//! An error leaves what was there, but for one that comes when the new name is given already and its directory is synced:
-//! then the new file, whole, may be there, or after a crash the old one.
+//! An error leaves the old file, with one exception: if syncing the directory after the rename fails, the complete new
+//! file is there, or after a crash the old one.
 
 #[cfg(feature = "bcolz")]
 use std::fs;
@@ -19,30 +21,30 @@ use crate::disk;
 use crate::error::{Error, Result};
 use crate::store::fs::fsync_dir;
 
-/// Names in one process differ by this.
+/// Makes temporary names unique within the process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What the names of things that are not finished have in them.
+/// Part of the name of every unfinished file or directory.
 const TEMPORARY: &str = ".tmp-";
 
-/// Bytes are written in pieces of this size.
+/// Size in bytes of the write buffer.
 const BUFFER: usize = 256 << 10;
 
-/// A file in the making; removed when it is dropped before [`finish`](NewFile::finish).
+/// A file that is being written; dropping it before [`finish`](NewFile::finish) removes it.
 pub(super) struct NewFile {
     path: PathBuf,
     temporary: PathBuf,
     file: Option<File>,
-    /// What is not written yet.
+    /// Bytes that are not written to the file yet.
     buffer: Vec<u8>,
-    /// Where the buffer belongs.
+    /// Offset of the buffer in the file.
     position: u64,
-    /// Directories in which one was made on the way.
+    /// Directories in which a missing parent directory was created; synced at the end.
     changed: Vec<PathBuf>,
 }
 
 impl NewFile {
-    /// Begins the file that will be at `path`, in a directory that is made if it is not there.
+    /// Starts the file that will be at `path`. Creates missing parent directories.
     pub(super) fn create(path: &Path) -> Result<NewFile> {
         let changed = create_parents(path)?;
         let (temporary, file) = create_beside(path, "create", disk::create_new)?;
@@ -50,18 +52,18 @@ impl NewFile {
         Ok(NewFile { path, temporary, file: Some(file), buffer: Vec::new(), position: 0, changed })
     }
 
-    /// Where it will be.
+    /// Returns the final path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends.
+    /// Appends `bytes`.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
     }
 
-    /// Appends the first `len` bytes of what is read.
+    /// Appends the first `len` bytes of `source`.
     #[cfg(feature = "zarr")]
     pub(super) fn copy(&mut self, source: &mut dyn Read, len: u64) -> Result<()> {
         let mut left = source.take(len);
@@ -84,18 +86,18 @@ impl NewFile {
         }
     }
 
-    /// Writes at a place that was written before.
+    /// Overwrites bytes that were written before.
     pub(super) fn overwrite(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.flush()?;
         self.write_at(offset, bytes)
     }
 
-    /// Syncs the file and gives it its name; what bore that name is gone.
+    /// Syncs the file and renames it to its final path, replacing a file that is there.
     pub(super) fn finish(mut self) -> Result<()> {
         self.flush()?;
         let synced = self.file.as_ref().map_or(Ok(()), |file| disk::sync_file(file, &self.temporary));
         synced.map_err(|error| Error::io("sync", &self.temporary, error))?;
-        self.file = None; // closed, as some systems rename only what is
+        self.file = None; // closed first: some systems do not rename open files
         rename(&self.temporary, &self.path)?;
         self.changed.iter().try_for_each(|directory| fsync_dir(directory))
     }
@@ -121,26 +123,28 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if self.temporary.symlink_metadata().is_ok() {
-            _ = disk::remove_file(&self.temporary); // not renamed: not finished
+            _ = disk::remove_file(&self.temporary); // it was not renamed, so it is unfinished
         }
     }
 }
 
-/// A directory in the making; removed when it is dropped before [`finish`](NewDirectory::finish).
+/// A directory that is being written; dropping it before [`finish`](NewDirectory::finish) removes it.
 pub(super) struct NewDirectory {
     path: PathBuf,
     temporary: PathBuf,
-    /// Directories in which one was made on the way.
+    /// Directories in which a missing parent directory was created; synced at the end.
     changed: Vec<PathBuf>,
 }
 
 impl NewDirectory {
-    /// Begins the directory that will be at `path`.
+    /// Starts the directory that will be at `path`.
     ///
-    /// Errors: `InvalidInput` if something is there; `Io`.
+    /// # Errors
+    ///
+    /// `InvalidInput` if `path` exists; `Io`.
     pub(super) fn create(path: &Path) -> Result<NewDirectory> {
         if path.symlink_metadata().is_ok() {
-            let message = "expected a place for a new directory, found something there";
+            let message = "expected nothing at the path of the new directory, found something there";
             return Err(Error::invalid_input(message).at_path(path));
         }
         let changed = create_parents(path)?;
@@ -148,12 +152,12 @@ impl NewDirectory {
         Ok(NewDirectory { path: path.to_path_buf(), temporary, changed })
     }
 
-    /// Where its files are written.
+    /// Returns the temporary path, below which its files are written.
     pub(super) fn temporary(&self) -> &Path {
         &self.temporary
     }
 
-    /// Gives it its name; its files are synced already.
+    /// Renames the directory to its final path. The caller has synced its files.
     pub(super) fn finish(self) -> Result<()> {
         fsync_dir(&self.temporary)?;
         rename(&self.temporary, &self.path)?;
@@ -164,12 +168,12 @@ impl NewDirectory {
 impl Drop for NewDirectory {
     fn drop(&mut self) {
         if self.temporary.symlink_metadata().is_ok() {
-            _ = disk::remove_dir_all(&self.temporary); // not renamed: not finished
+            _ = disk::remove_dir_all(&self.temporary); // it was not renamed, so it is unfinished
         }
     }
 }
 
-/// Removes a file; fine if there is none.
+/// Removes a file if it exists.
 pub(super) fn remove_file(path: &Path) -> Result<()> {
     match disk::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -180,25 +184,25 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Syncs the names in a directory.
+/// Syncs a directory, so that the names in it are durable.
 #[cfg(feature = "bcolz")]
 pub(super) fn sync_dir(path: &Path) -> Result<()> {
     fsync_dir(path)
 }
 
-/// Makes a directory, which must not exist.
+/// Creates a directory, which must not exist.
 pub(super) fn create_dir(path: &Path) -> Result<()> {
     disk::create_dir(path).map_err(|error| Error::io("create the directory", path, error))
 }
 
-/// Makes the directories above `path` that are not there; gives those in which one was made.
+/// Creates the missing parent directories of `path`; returns the directories in which one was created.
 fn create_parents(path: &Path) -> Result<Vec<PathBuf>> {
     let missing: Vec<_> =
         path.ancestors().skip(1).take_while(|it| !it.as_os_str().is_empty() && !it.exists()).collect();
     let mut changed = Vec::new();
     for directory in missing.into_iter().rev() {
         match disk::create_dir(directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {} // somebody else was faster
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {} // another process created it first
             made => made.map_err(|error| Error::io("create the directory", directory, error))?,
         }
         changed.push(parent(directory).to_path_buf());
@@ -212,19 +216,19 @@ fn rename(temporary: &Path, path: &Path) -> Result<()> {
     fsync_dir(parent(path))
 }
 
-/// The directory of a path; of a bare name the working directory.
+/// Returns the parent directory of a path; `.` for a bare name.
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes something beside `path`, of a name that no format gives to its files and that was not there.
+/// Creates a temporary file or directory next to `path`, under a new name that no format uses.
 fn create_beside<T>(path: &Path, verb: &str, create: impl Fn(&Path) -> io::Result<T>) -> Result<(PathBuf, T)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let temporary = path.with_file_name(format!(".{name}{TEMPORARY}{}-{number}", std::process::id()));
         match create(&temporary) {
-            // of a writer that was killed: numbers of processes come again
+            // left by a killed writer: process ids are reused
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => {
                 return made.map(|made| (temporary.clone(), made)).map_err(|error| Error::io(verb, &temporary, error));
@@ -233,7 +237,7 @@ fn create_beside<T>(path: &Path, verb: &str, create: impl Fn(&Path) -> io::Resul
     }
 }
 
-/// Removes from a directory the files that writers left which were killed; for whoever is its only writer.
+/// Removes the temporary files that killed writers left in a directory. The caller must be its only writer.
 #[cfg(feature = "bcolz")]
 pub(super) fn clear(directory: &Path) -> Result<()> {
     let fail = |error| Error::io("list the directory", directory, error);
@@ -283,9 +287,9 @@ mod tests {
         fs::remove_dir_all(place).unwrap();
     }
 
-    /// In a container a process has the same number at every start.
+    /// In a Linux container, a process has the same id at every start.
     #[test]
-    fn what_a_dead_writer_left_is_in_nobodys_way() {
+    fn files_of_a_killed_writer_block_nobody() {
         let place = place("left");
         let next = NEXT.load(Ordering::Relaxed);
         for number in next..next + 1000 {
@@ -303,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_leaves_what_was_there() {
+    fn dropping_an_unfinished_file_keeps_the_old_one() {
         let place = place("drop");
         fs::write(place.join("file"), "before").unwrap();
         let mut file = NewFile::create(&place.join("file")).unwrap();

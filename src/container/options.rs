@@ -1,9 +1,9 @@
-//! How containers of other formats are read.
+//! Options for reading containers of other formats.
 
 use crate::read::options::DEFAULT_MAX_MAPS;
 use crate::storage::{Access, MapPermission, StorageKind};
 
-/// Options for opening containers of other formats: arrays, columns, single files.
+/// Options for opening an array, a column or a file of another format.
 ///
 /// ```
 /// let mut options = sharddb::container::ContainerOptions::new();
@@ -22,34 +22,36 @@ impl Default for ContainerOptions {
 }
 
 impl ContainerOptions {
-    /// The defaults: positioned reads, which are safe whatever happens to the files.
+    /// Creates the defaults: positioned reads, which stay safe if somebody edits or truncates the files, and 1 GiB per
+    /// chunk.
     pub fn new() -> ContainerOptions {
         ContainerOptions::default()
     }
 
-    /// The most bytes that a chunk, or what it is wrapped in, may decode to; beyond it is `TooLarge`. Default: 1 GiB.
+    /// Sets the largest decoded size in bytes of a chunk, or of a shard that is compressed as a whole. A larger one is
+    /// `TooLarge`. Default: 1 GiB.
     pub fn max_chunk_bytes(&mut self, bytes: u64) -> &mut ContainerOptions {
         self.max_chunk_bytes = bytes;
         self
     }
 
-    /// Reads each file into memory when it is first touched.
+    /// Reads each file into memory at its first use.
     pub fn load(&mut self) -> &mut ContainerOptions {
         self.storage = StorageKind::Heap;
         self
     }
 
-    /// Maps the files: encoded chunks are borrowed and nothing is copied.
+    /// Maps the files: encoded chunks are borrowed, not copied.
     ///
     /// # Safety
     ///
-    /// Nobody truncates or edits the files of a container that is opened with these options, for as long as it is
-    /// open. To replace a file by rename, as the writers of this crate do, is safe. Reading a mapped page after a
-    /// truncation or with an I/O error (a bad sector) ends the process with SIGBUS; the default, positioned reads,
-    /// returns an `Io` error.
-    #[expect(unsafe_code, reason = "the promise of the face")]
+    /// While a container that was opened with these options is open, nobody may truncate or edit its files. Replacing a
+    /// file by rename, as the writers of this crate do, is safe. Reading a mapped page after a truncation, or one with
+    /// an I/O error such as a bad sector, ends the process with SIGBUS. The default, positioned reads, returns an `Io`
+    /// error instead.
+    #[expect(unsafe_code, reason = "the public function states the promise")]
     pub unsafe fn map(&mut self) -> &mut ContainerOptions {
-        // SAFETY: the caller promises what the permission stands for.
+        // SAFETY: the caller promises that nobody truncates or edits the files, which is what the permission requires.
         let permission = unsafe { MapPermission::promised() };
         self.storage = StorageKind::Mapped { permission, max_maps: DEFAULT_MAX_MAPS, access: Access::Random };
         self

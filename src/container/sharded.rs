@@ -1,27 +1,25 @@
-//! ShardDb's own data sets as a [`Container`]: a thin coat over [`Snapshot`].
+//! ShardDb's own data sets as a [`Container`]: a thin wrapper of [`Snapshot`].
 
 use std::fs::File;
 use std::io::Read;
 
 use serde_json::value::RawValue;
 
-use crate::container::{Container, Form, KeySpace};
+use crate::container::{Container, Form, KeySpace, sealed};
 use crate::error::Result;
-use crate::format::info::FILE_NAME as INFO;
-use crate::format::json;
 use crate::format::spec::Encoding;
+use crate::format::{info, json};
 use crate::read::shard::{Value, ValueLocation};
 use crate::read::snapshot::Snapshot;
 use crate::verify::{VerifyLevel, VerifyReport};
 
-/// The `info` of a volume takes kilobytes.
-const MAX_INFO_BYTES: u64 = 16 << 20;
+impl sealed::Sealed for Snapshot {}
 
 impl Container for Snapshot {
     #[inline]
     fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
         match (form, self.spec().data_encoding()) {
-            // as they are stored: the short way of a lookup, which goes by no row
+            // raw values are stored as they are: the lookup's fast path applies
             (Form::Decoded, _) | (Form::Encoded, Encoding::Raw) => Snapshot::get(self, key),
             (Form::Encoded, Encoding::Gzip) => get_encoded(self, key),
         }
@@ -35,7 +33,7 @@ impl Container for Snapshot {
         Box::new(Snapshot::keys(self))
     }
 
-    /// Morton for a scale of a precomputed volume, else opaque.
+    /// Returns `Morton` for a scale of a precomputed volume, `Opaque` otherwise.
     fn key_space(&self) -> KeySpace {
         volume_grid(self).map_or(KeySpace::Opaque, |grid| KeySpace::Morton { grid })
     }
@@ -56,16 +54,16 @@ impl Container for Snapshot {
     }
 }
 
-/// The stored bytes of a key's value: as they are, or one gzip member.
+/// Returns the stored bytes of the value of `key`, here one gzip member.
 fn get_encoded(snapshot: &Snapshot, key: u64) -> Result<Option<Value<'_>>> {
     let Some(found) = snapshot.generation.find(key)? else { return Ok(None) };
     found.reader().stored_value(&found.stored).map(|bytes| Some(Value::from_bytes(bytes)))
 }
 
-/// The chunks along x, y and z, if the shards are those of a scale of a precomputed volume.
+/// Returns the number of chunks along x, y and z if the shards are a scale of a precomputed volume.
 fn volume_grid(snapshot: &Snapshot) -> Option<Vec<u64>> {
     let mut bytes = Vec::new();
-    File::open(snapshot.directory().join(INFO)).ok()?.take(MAX_INFO_BYTES).read_to_end(&mut bytes).ok()?;
+    File::open(snapshot.directory().join(info::FILE_NAME)).ok()?.take(info::MAX_BYTES).read_to_end(&mut bytes).ok()?;
     let scales = json::elements(json::pointer(json::parse(&bytes).ok()?, "/scales").ok()??)?;
     scales.iter().filter_map(|scale| json::members(scale)).find_map(|scale| {
         let key = json::string(json::member(&scale, "key").ok()??)?;

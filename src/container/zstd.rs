@@ -1,18 +1,21 @@
-//! zstd frames (RFC 8878), both ways, bounded and strict.
+//! Strict zstd decoding (RFC 8878) with an output limit, and encoding.
 
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Windows are not allocated ahead, so their size is no matter: what is decoded bounds the memory.
+/// The decoder does not allocate the window in advance, so its size need not be limited: the output limit bounds the
+/// memory.
 const MAX_WINDOW: u64 = u64::MAX;
 
-/// Decompresses the frames that must fill `encoded`, one or more.
+/// Decompresses `encoded`, which must be one or more complete frames.
 ///
-/// Memory: twice `cap` at most.
+/// Memory: at most twice `cap` bytes.
 ///
-/// Errors: `Corrupt` if anything is wrong, a checksum too; `TooLarge` if there are more than `cap` bytes.
+/// # Errors
+///
+/// `Corrupt` if a frame or its checksum is wrong; `TooLarge` if more than `cap` bytes come out.
 pub(super) fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
     let (mut rest, mut decoded) = (encoded, Vec::new());
     loop {
@@ -25,7 +28,7 @@ pub(super) fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
 
 fn decode_frame(rest: &mut &[u8], decoded: &mut Vec<u8>, cap: u64) -> Result<()> {
     let broken = |error: &dyn std::fmt::Display| Error::corrupt(format!("expected a zstd frame, found: {error}"));
-    let mut frame = FrameDecoder::new(); // a new one does not allocate its window
+    let mut frame = FrameDecoder::new(); // a new decoder does not allocate its window
     frame.set_max_window_size(MAX_WINDOW);
     frame.init(&mut *rest).map_err(|error| broken(&error))?;
 
@@ -39,7 +42,7 @@ fn decode_frame(rest: &mut &[u8], decoded: &mut Vec<u8>, cap: u64) -> Result<()>
         let finished =
             frame.decode_blocks(&mut *rest, BlockDecodingStrategy::UptoBlocks(1)).map_err(|error| broken(&error))?;
         frame.collect_to_writer(&mut *decoded).map_err(|error| broken(&error))?;
-        // what the window keeps back counts as well
+        // bytes that the decoder still holds in its window count as well
         if (decoded.len() - begin + frame.can_collect()) as u64 > room {
             return Err(too_large(cap));
         }
@@ -59,7 +62,7 @@ fn decode_frame(rest: &mut &[u8], decoded: &mut Vec<u8>, cap: u64) -> Result<()>
     }
 }
 
-/// One frame, at the fastest level.
+/// Compresses `bytes` into one frame, at the fastest level.
 pub(super) fn encode(bytes: &[u8]) -> Vec<u8> {
     compress_to_vec(bytes, CompressionLevel::Fastest)
 }
@@ -84,7 +87,7 @@ mod tests {
     ];
 
     #[test]
-    fn reads_what_zstd_wrote_and_compares_the_checksum() {
+    fn reads_a_frame_of_zstd_and_compares_the_checksum() {
         assert_eq!(decode(&ZSTD, 35).unwrap(), b"hello hello hello hello hello hello");
         assert_eq!(decode(&ZSTD, 34).unwrap_err().kind(), ErrorKind::TooLarge);
         for at in 21..25 {
@@ -97,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn round_trip() {
         for len in [0usize, 1, 100, 200_000] {
             let bytes: Vec<u8> = (0..len).map(|at| (at / 7).to_le_bytes()[0]).collect();
             assert_eq!(decode(&encode(&bytes), len as u64).unwrap(), bytes);
@@ -113,12 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn frames_may_follow_each_other_and_nothing_else_may() {
+    fn several_frames_are_read_and_trailing_bytes_are_refused() {
         let two = [encode(b"one"), encode(b"two")].concat();
         assert_eq!(decode(&two, 6).unwrap(), b"onetwo");
         assert_eq!(decode(&two, 5).unwrap_err().kind(), ErrorKind::TooLarge);
-        for behind in [&b"\0"[..], b"garbage"] {
-            assert_eq!(decode(&[&encode(b"one"), behind].concat(), 100).unwrap_err().kind(), ErrorKind::Corrupt);
+        for trailing in [&b"\0"[..], b"garbage"] {
+            assert_eq!(decode(&[&encode(b"one"), trailing].concat(), 100).unwrap_err().kind(), ErrorKind::Corrupt);
         }
         assert_eq!(decode(b"", 100).unwrap_err().kind(), ErrorKind::Corrupt);
     }

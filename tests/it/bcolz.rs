@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{self, Scratch, data, json, name, number, sha256, text};
 use serde_json::Value as Json;
-use sharddb::container::bcolz::{BcolzArray, BcolzTable, BcolzWriter, ByteOrder, Layout, Order};
+use sharddb::container::bcolz::{BcolzArray, BcolzTable, BcolzWriter, ByteOrder, Order, RootdirLayout};
 use sharddb::container::bloscpack::Bloscpack;
 use sharddb::container::{Container, ContainerOptions, Form, KeySpace};
 use sharddb::{ErrorKind, Result, VerifyLevel};
@@ -49,7 +49,7 @@ fn every_array_reads_back_whole() {
                 options.load();
             }
             let array = BcolzArray::open_with(&path, &options).unwrap();
-            assert_eq!(array.layout(), Layout::Shipped);
+            assert_eq!(array.layout(), RootdirLayout::Shipped);
             assert_eq!(array.dtype(), text(&expected["dtype"]));
             assert_eq!(array.shape(), expected["shape"].as_array().unwrap().iter().map(number).collect::<Vec<_>>());
             check_chunks(&array, &expected["chunks"], name(&path));
@@ -108,7 +108,7 @@ fn ranges_of_rows_are_parts_of_the_whole() {
 fn a_table_has_its_columns_and_attributes() {
     let table = BcolzTable::open(data("bcolz/b121_ctable")).unwrap();
     assert_eq!(table.columns().map(|(name, _)| name).collect::<Vec<_>>(), ["id", "price", "name"]);
-    assert_eq!((table.layout(), table.rows()), (Layout::Shipped, 5000));
+    assert_eq!((table.layout(), table.rows()), (RootdirLayout::Shipped, 5000));
     assert_eq!(table.attributes().unwrap().get("src").unwrap(), "\"bcolz 1.2.1\"");
     assert_eq!(table.column("price").unwrap().dtype(), "float64");
     assert!(table.column("none").is_none());
@@ -144,7 +144,7 @@ fn a_column_is_an_array_by_the_path_of_its_table() {
 fn the_layout_of_the_rfc_reads_back_whole() {
     let root = data("bcolz/rfc_flat_i4");
     let array = BcolzArray::open(&root).unwrap();
-    assert_eq!((array.layout(), array.rows(), array.chunk_rows()), (Layout::Superchunks, 12_000, 2048));
+    assert_eq!((array.layout(), array.rows(), array.chunk_rows()), (RootdirLayout::Superchunks, 12_000, 2048));
     assert_eq!((array.byte_order(), array.order()), (ByteOrder::Little, Order::C));
     check_chunks(&array, &json(&root.join("expected.json"))["columns"][""], "rfc_flat_i4");
     assert!(array.verify(VerifyLevel::Data).unwrap().findings().is_empty());
@@ -155,7 +155,7 @@ fn the_layout_of_the_rfc_reads_back_whole() {
     let root = data("bcolz/rfc_nested_cols");
     let table = BcolzTable::open(&root).unwrap();
     let expected = json(&root.join("expected.json"));
-    assert_eq!((table.layout(), table.columns().count()), (Layout::Superchunks, 2));
+    assert_eq!((table.layout(), table.columns().count()), (RootdirLayout::Superchunks, 2));
     for (name, column) in table.columns() {
         check_chunks(column, &expected["columns"][name], name);
         assert_eq!(column.read_rows(0..column.rows()).unwrap().len() as u64, column.rows() * 4);

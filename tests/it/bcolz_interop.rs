@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::interop::new_directory;
 use serde_json::json;
-use sharddb::container::bcolz::{BcolzOptions, Layout};
+use sharddb::container::bcolz::{BcolzOptions, RootdirLayout};
 use sharddb::container::blosc::Shuffle;
 use sharddb::container::bloscpack::{BloscpackOptions, Checksum, Metadata};
 
@@ -37,7 +37,7 @@ fn rows(count: usize, width: usize) -> Vec<u8> {
     (0..count).flat_map(|row| number(row).to_le_bytes().into_iter().cycle().take(width).collect::<Vec<_>>()).collect()
 }
 
-fn arrays(place: &Place, layout: Layout, kind: &str, reserve: u32) {
+fn arrays(place: &Place, layout: RootdirLayout, kind: &str, reserve: u32) {
     let shuffles = [Shuffle::None, Shuffle::Bytes, Shuffle::Bits];
     for (at, (dtype, width)) in
         [("uint8", 1), ("<i2", 2), ("int32", 4), ("float64", 8), (">i8", 8), ("|S5", 5)].iter().enumerate()
@@ -70,10 +70,10 @@ fn arrays(place: &Place, layout: Layout, kind: &str, reserve: u32) {
 #[ignore = "for scripts/interop.sh"]
 fn writes_data_sets_for_other_readers() {
     let place = Place::new();
-    arrays(&place, Layout::Shipped, "carray", 0);
-    arrays(&place, Layout::Superchunks, "superchunks", 0);
-    arrays(&place, Layout::Superchunks, "superchunks-reserve", 30);
-    for (layout, kind) in [(Layout::Shipped, "ctable"), (Layout::Superchunks, "superchunks-table")] {
+    arrays(&place, RootdirLayout::Shipped, "carray", 0);
+    arrays(&place, RootdirLayout::Superchunks, "superchunks", 0);
+    arrays(&place, RootdirLayout::Superchunks, "superchunks-reserve", 30);
+    for (layout, kind) in [(RootdirLayout::Shipped, "ctable"), (RootdirLayout::Superchunks, "superchunks-table")] {
         let (id, price) = (rows(2500, 4), rows(2500, 8));
         let directory = place.set(kind, json!({"kind": kind}), &[(".id", &id), (".price", &price)]);
         let mut options = BcolzOptions::new();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::common::{self, Scratch, data, json, name};
 use sharddb::container::bcolz::{
-    BcolzArray, BcolzOptions, BcolzTable, ByteOrder, Converted, Layout, Order, ToZarrOptions,
+    BcolzArray, BcolzOptions, BcolzTable, ByteOrder, Converted, Order, RootdirLayout, ToZarrOptions,
 };
 use sharddb::container::zarr::ZarrArray;
 use sharddb::container::{Container, Form};
@@ -143,7 +143,7 @@ fn chunks_in_fortran_order_are_turned() {
     let scratch = Scratch::new();
     let root = scratch.path().join("array");
     let mut options = BcolzOptions::new();
-    options.layout(Layout::Superchunks).order(Order::F).chunk_rows(4);
+    options.layout(RootdirLayout::Superchunks).order(Order::F).chunk_rows(4);
     let rows: Vec<u8> = (0..60).collect();
     options.create_array(&root, "uint8", &[2, 3]).unwrap().append(&rows).unwrap();
     let array = BcolzArray::open(&root).unwrap();

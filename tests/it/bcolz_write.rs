@@ -7,14 +7,14 @@ use std::path::Path;
 use crate::common::{Scratch, data, directory_bytes, json, xorshift};
 use serde_json::json;
 use sharddb::container::bcolz::{
-    BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, ByteOrder, Layout, Order,
+    BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, ByteOrder, Order, RootdirLayout,
 };
 use sharddb::container::blosc::Shuffle;
 use sharddb::container::bloscpack::{Bloscpack, Checksum, Replaced};
 use sharddb::container::{Container, Form};
 use sharddb::{ErrorKind, VerifyLevel};
 
-const LAYOUTS: [Layout; 2] = [Layout::Shipped, Layout::Superchunks];
+const LAYOUTS: [RootdirLayout; 2] = [RootdirLayout::Shipped, RootdirLayout::Superchunks];
 
 /// Rows that compress, and tell where they came from.
 fn numbers(from: u32, count: u32) -> Vec<u8> {
@@ -79,7 +79,7 @@ fn superchunks_fill_up_before_new_ones_begin() {
     let scratch = Scratch::new();
     let root = scratch.path().join("array");
     let mut options = BcolzOptions::new();
-    options.layout(Layout::Superchunks).chunk_rows(100).superchunk_chunks(4);
+    options.layout(RootdirLayout::Superchunks).chunk_rows(100).superchunk_chunks(4);
     let mut writer = options.create_array(&root, "int32", &[]).unwrap();
     let chunks = |root: &Path| {
         let files = directory_bytes(&root.join("data")).into_keys();
@@ -110,7 +110,11 @@ fn the_size_of_chunks_and_superchunks_can_be_left_open() {
     let storage = |bytes: u64| {
         let scratch = Scratch::new();
         let root = scratch.path().join("array");
-        BcolzOptions::new().layout(Layout::Superchunks).chunk_rows(bytes).create_array(&root, "uint8", &[]).unwrap();
+        BcolzOptions::new()
+            .layout(RootdirLayout::Superchunks)
+            .chunk_rows(bytes)
+            .create_array(&root, "uint8", &[])
+            .unwrap();
         json(&root.join("meta/storage"))["superchunksize"].clone()
     };
     assert_eq!((storage(1 << 20), storage(1 << 30)), (json!(64), json!(1)));
@@ -121,7 +125,7 @@ fn a_chunk_that_fits_into_the_reserve_moves_nothing() {
     let scratch = Scratch::new();
     let root = scratch.path().join("array");
     let mut options = BcolzOptions::new();
-    options.layout(Layout::Superchunks).chunk_rows(1000).superchunk_chunks(8).reserve_percent(100);
+    options.layout(RootdirLayout::Superchunks).chunk_rows(1000).superchunk_chunks(8).reserve_percent(100);
     let mut writer = options.create_array(&root, "int32", &[]).unwrap();
     let mut model = numbers(0, 5000);
     writer.append(&model).unwrap();
@@ -176,7 +180,7 @@ fn chunks_in_fortran_order_give_rows_in_c_order() {
     let scratch = Scratch::new();
     let root = scratch.path().join("array");
     let mut options = BcolzOptions::new();
-    options.layout(Layout::Superchunks).order(Order::F).byte_order(ByteOrder::Big).chunk_rows(4).compress(false);
+    options.layout(RootdirLayout::Superchunks).order(Order::F).byte_order(ByteOrder::Big).chunk_rows(4).compress(false);
     let mut writer = options.create_array(&root, "uint8", &[2, 3]).unwrap();
     let rows: Vec<u8> = (0..6 * 6).collect();
     writer.append(&rows[..30]).unwrap();

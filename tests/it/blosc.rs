@@ -155,7 +155,7 @@ fn a_header_alone_allocates_nothing() {
 fn names_the_block_and_the_reason() {
     let header = |flags, cbytes| [2, 1, flags, 1, 8, 0, 0, 0, 4, 0, 0, 0, cbytes, 0, 0, 0];
     for (flags, body, words) in [
-        (0x10, &[24, 0, 0, 0, 2, 0, 0, 0][..], "behind byte 24, found it at 2 (block 1"),
+        (0x10, &[24, 0, 0, 0, 2, 0, 0, 0][..], "after byte 24, found it at 2 (block 1"),
         (0x10, &[24, 0, 0, 0, 99, 0, 0, 0], "length of a stream, found 0 bytes (block 0"),
         (0x10, &[24, 0, 0, 0, 24, 0, 0, 0, 9, 0, 0, 0, 1, 2], "stream of 9 bytes, found 2 bytes (block 0"),
         (0x10, &[24, 0, 0, 0], "offsets of 2 blocks in a Blosc chunk, found room for 1"),

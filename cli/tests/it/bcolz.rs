@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{Place, sharddb};
 use serde_json::{Value as Json, json};
-use sharddb::container::bcolz::{BcolzArray, BcolzOptions, BcolzWriter, Layout};
+use sharddb::container::bcolz::{BcolzArray, BcolzOptions, BcolzWriter, RootdirLayout};
 
 fn data(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/bcolz").join(path);
@@ -160,7 +160,7 @@ fn an_import_is_given_back_byte_for_byte() {
 fn an_array_with_an_unfinished_append_is_imported_as_it_shows() {
     let place = Place::new();
     let numbers = |count: u32| -> Vec<u8> { (0..count).flat_map(u32::to_le_bytes).collect() };
-    for layout in [Layout::Shipped, Layout::Superchunks] {
+    for layout in [RootdirLayout::Shipped, RootdirLayout::Superchunks] {
         let root = |name: &str| place.path(&format!("{}-{name}", layout.as_str()));
         let source = root("source");
         let mut options = BcolzOptions::new();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
-use sharddb::container::bcolz::{BcolzOptions, Layout, Order};
+use sharddb::container::bcolz::{BcolzOptions, Order, RootdirLayout};
 use sharddb::container::bloscpack::{BloscpackOptions, Checksum};
 use sharddb::container::zarr::{ZarrMetadata, ZarrWriter};
 use sharddb_fuzz::{container, scratch};
@@ -53,9 +53,9 @@ pub fn bcolz(data: &Path, out: &Path) {
         write(out, "bcolz", name(set), &array(set, 0, 1));
     }
     our_bloscpack(out);
-    for (layout, bits) in [(Layout::Shipped, 0), (Layout::Superchunks, SUPERCHUNKS)] {
+    for (layout, bits) in [(RootdirLayout::Shipped, 0), (RootdirLayout::Superchunks, SUPERCHUNKS)] {
         for (shape, order) in [(&[][..], Order::C), (&[2, 3], Order::C), (&[2, 3], Order::F)] {
-            if (layout, order) == (Layout::Shipped, Order::F) {
+            if (layout, order) == (RootdirLayout::Shipped, Order::F) {
                 continue;
             }
             let name = format!("{}-{}-{}", layout.as_str(), shape.len(), order.as_str());
@@ -102,7 +102,7 @@ fn our_bloscpack(out: &Path) {
 fn our_table(out: &Path) {
     let root = scratch::directory("seeds").join("table");
     let mut options = BcolzOptions::new();
-    options.layout(Layout::Superchunks).chunk_rows(4).superchunk_chunks(2).checksum(Checksum::None);
+    options.layout(RootdirLayout::Superchunks).chunk_rows(4).superchunk_chunks(2).checksum(Checksum::None);
     let mut writer = options.create_table(&root, &[("a", "int16")]).unwrap();
     writer.append(&[&[5; 2 * 14]]).unwrap();
     write(out, "bcolz", "table", &array(&root, SUPERCHUNKS | COLUMN, 2));

@@ -1,31 +1,23 @@
-//! One column of rows, in either layout.
+//! Arrays: one column of rows, in either layout.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::byte_range::ByteRange;
 use crate::container::bcolz::attributes::Attributes;
-use crate::container::bcolz::chunks::{ChunkFiles, Chunks, Place, Superchunks};
+use crate::container::bcolz::chunks::{ChunkFiles, Chunks, FoundChunk, Superchunks};
 use crate::container::bcolz::dtype::{ByteOrder, Dtype, Kind};
-use crate::container::bcolz::imported::{ARRAY_MEMBER, preserved_array};
-use crate::container::bcolz::meta::{Layout, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, meta_path};
-use crate::container::bcolz::table::BcolzTable;
-use crate::container::{Container, ContainerOptions, Form, KeySpace, blosc, owned};
+use crate::container::bcolz::meta::{MetaFile, Order, ROOTDIRS, RootdirLayout, STORAGE, Sizes, meta_path};
+use crate::container::{ContainerOptions, KeySpace, MAX_DIMENSIONS, blosc};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::json;
-use crate::read::shard::{Value, ValueLocation};
-use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
-/// The most dimensions that NumPy knows.
-const MAX_DIMENSIONS: usize = 64;
-
-/// An array of rows in compressed chunks: a carray, or a column of a table. A key is the number of a chunk.
+/// An array of rows in compressed chunks: a bcolz carray, or a column of a table. A key is the number of a chunk.
 ///
-/// Decoded chunks and rows are the bytes that were compressed: in the byte order that the type states. The meta files say
-/// how many rows there are, and what chunks hold beyond is not shown: it was appended by somebody who did not finish. Of
-/// superchunks that hold fewer, what they hold is there.
+/// Decoded chunks and rows are in the byte order that the type states. The meta files state how many rows are visible;
+/// chunks may hold more, from an append that was not finished. If superchunks hold fewer rows than stated, the rows
+/// that they hold are visible.
 ///
 /// ```no_run
 /// use sharddb::container::bcolz::BcolzArray;
@@ -36,45 +28,38 @@ const MAX_DIMENSIONS: usize = 64;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 pub struct BcolzArray {
-    /// Of the data set: of the array itself, or of the table that it is a column of in superchunks.
+    /// Directory with the meta files: the array's own, or in superchunks that of the table whose column it is.
     pub(super) root: PathBuf,
     pub(super) data: PathBuf,
-    pub(super) layout: Layout,
+    pub(super) layout: RootdirLayout,
     pub(super) dtype: Dtype,
     pub(super) byte_order: ByteOrder,
     pub(super) order: Order,
-    /// The lengths of the dimensions but the first.
+    /// The lengths of all dimensions except the first.
     pub(super) row_shape: Vec<u64>,
-    /// The bytes of a row; 0 if rows have no length of their own.
+    /// Bytes per row; 0 if rows have no fixed length.
     pub(super) row_len: u64,
-    /// Of each chunk but the last.
+    /// Rows of every chunk except the last.
     pub(super) chunk_rows: u64,
-    /// Whether a chunk has parts of rows: the layout of the RFC can cut every dimension.
-    cuts_rows: bool,
+    /// Whether chunks hold parts of rows: the RFC's layout can cut every dimension.
+    pub(super) cuts_rows: bool,
     pub(super) rows: u64,
     pub(super) sizes: Sizes,
-    /// Shared by the columns of a table.
+    /// `meta/storage`, shared by the columns of a table.
     pub(super) storage: Arc<MetaFile>,
     pub(super) chunks: Chunks,
     pub(super) options: ContainerOptions,
 }
 
 impl BcolzArray {
-    /// Opens an array for positioned reads; a column of a table by the table's path followed by the column's name.
+    /// Opens the array whose own meta files are in `root`.
     ///
-    /// Errors: `Io`; `InvalidSpec` if a meta file does not say what it must; `Corrupt`; `InvalidInput` if it is a table.
-    pub fn open(path: impl AsRef<Path>) -> Result<BcolzArray> {
-        BcolzArray::open_with(path, &ContainerOptions::new())
-    }
-
-    /// Opens an array in another way.
-    pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzArray> {
-        let root = path.as_ref();
+    /// # Errors
+    ///
+    /// Those of [`open`](BcolzArray::open).
+    pub(super) fn open_root(root: &Path, options: &ContainerOptions) -> Result<BcolzArray> {
         if root.join(ROOTDIRS).exists() {
             return Err(is_table(root));
-        }
-        if let Some((table, column)) = table_above(root) {
-            return BcolzTable::open_with(table, options)?.into_column(&column);
         }
         let storage = MetaFile::read(meta_path(root, STORAGE))?;
         let Some(dtype) = storage.get("dtype").and_then(Json::as_str).map(str::to_string) else {
@@ -86,13 +71,7 @@ impl BcolzArray {
         BcolzArray::open_column(root, root.join("data"), &dtype, Arc::new(storage), options)
     }
 
-    /// Whether there is something at `path` that looks like an array, or like a column of a table.
-    pub fn is_at(path: impl AsRef<Path>) -> bool {
-        let root = path.as_ref();
-        meta_path(root, STORAGE).is_file() || table_above(root).is_some()
-    }
-
-    /// Opens a column whose chunks are in `data`, as the meta files of `root` say.
+    /// Opens a column whose chunks are in `data`, as described by the meta files in `root`.
     pub(super) fn open_column(
         root: &Path,
         data: PathBuf,
@@ -127,7 +106,7 @@ impl BcolzArray {
     }
 
     fn find_chunks(&mut self) -> Result<()> {
-        if self.layout == Layout::Shipped {
+        if self.layout == RootdirLayout::Shipped {
             let nchunks = self.rows.div_ceil(self.chunk_rows);
             self.chunks = Chunks::Shipped(ChunkFiles::list(&self.data, nchunks, self.options.storage)?);
             return Ok(());
@@ -137,7 +116,7 @@ impl BcolzArray {
             return Err(self.storage.invalid("a type of a known width for superchunks", Some(&dtype)));
         }
         if self.cuts_rows {
-            // how many rows there are is told by the sizes alone, where chunks do not hold whole ones
+            // only `meta/sizes` states the number of rows if chunks do not hold whole rows
             self.chunks = Chunks::Superchunks(Superchunks::open(&self.data, 1, self.options.storage)?);
             return Ok(());
         }
@@ -153,64 +132,70 @@ impl BcolzArray {
         Ok(())
     }
 
-    /// How the array lies in its directory.
-    pub fn layout(&self) -> Layout {
+    /// Returns the layout of the array in its directory.
+    pub fn layout(&self) -> RootdirLayout {
         self.layout
     }
 
-    /// NumPy's name of the type of its elements, as the meta files state it.
+    /// Returns NumPy's name of the element type, as in the meta files.
     pub fn dtype(&self) -> &str {
         self.dtype.name()
     }
 
-    /// The order of the bytes of each element.
+    /// Returns the byte order of the elements.
     pub fn byte_order(&self) -> ByteOrder {
         self.byte_order
     }
 
-    /// The order of the elements of each chunk, where rows have dimensions of their own.
+    /// Returns the order of the elements in each chunk of an array with several dimensions.
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The lengths of the dimensions, rows first.
+    /// Returns the lengths of the dimensions, rows first.
     pub fn shape(&self) -> Vec<u64> {
         [&[self.rows][..], &self.row_shape].concat()
     }
 
-    /// The bytes of a row; 0 if rows are Python objects, which have no length of their own.
+    /// Returns the bytes per row; 0 for Python objects, which have no fixed length.
     pub fn row_bytes(&self) -> u64 {
         self.row_len
     }
 
-    /// The rows of each chunk but the last.
+    /// Returns the number of rows of every chunk except the last.
     pub fn chunk_rows(&self) -> u64 {
         self.chunk_rows
     }
 
-    /// The number of chunks.
+    /// Returns the number of chunks.
     pub fn nchunks(&self) -> u64 {
         self.chunks.len()
     }
 
-    /// What the array's user says of it.
+    /// Reads the user attributes of the array.
     ///
-    /// Errors: `Io`, `InvalidSpec`.
+    /// # Errors
+    ///
+    /// `Io`, `InvalidSpec`.
     pub fn attributes(&self) -> Result<Attributes> {
         Attributes::read(self.layout.attributes_path(&self.root))
     }
 
-    /// The bytes of the rows of a range, in C order whatever the order of the chunks.
+    /// Reads the bytes of a range of rows, in C order whatever the order of the chunks.
     ///
-    /// Memory: up to twice the rows that are there, and one chunk.
+    /// Cost: decodes every chunk that holds some of the rows.
     ///
-    /// Errors: `InvalidInput` if there are no such rows, or rows have no length; `Unsupported` if `chunkshape` cuts rows
-    /// into parts; `TooLarge` if there is no memory for them; as of [`get`](Container::get).
+    /// Memory: up to twice the bytes of the rows, and one chunk.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if the range exceeds the array, or rows have no fixed length; `Unsupported` if `chunkshape` cuts
+    /// rows into parts; `TooLarge` if memory cannot be allocated; those of [`get`](crate::container::Container::get).
     pub fn read_rows(&self, rows: std::ops::Range<u64>) -> Result<Vec<u8>> {
         self.need_whole_rows()?;
         if rows.start > rows.end || rows.end > self.rows {
@@ -221,7 +206,7 @@ impl BcolzArray {
             let message = format!("expected rows of one length, found the type {}: read its chunks", self.dtype);
             return Err(Error::invalid_input(message).at_path(&self.data));
         }
-        // not reserved ahead: what is there may be far less than the meta files state
+        // not reserved in advance: the data may be far smaller than the meta files state
         let mut bytes = Vec::new();
         let mut row = rows.start;
         while row < rows.end {
@@ -239,9 +224,11 @@ impl BcolzArray {
         Ok(bytes)
     }
 
-    /// Whether every chunk has whole rows.
+    /// Checks that every chunk has whole rows.
     ///
-    /// Errors: `Unsupported` if not.
+    /// # Errors
+    ///
+    /// `Unsupported` if chunks cut rows.
     pub(super) fn need_whole_rows(&self) -> Result<()> {
         if !self.cuts_rows {
             return Ok(());
@@ -258,7 +245,7 @@ impl BcolzArray {
         ByteRange { start: rows.start * self.row_len, end: rows.end * self.row_len }.of(chunk).unwrap_or_default()
     }
 
-    /// The chunk with a row, and the first row of that chunk.
+    /// Returns the key of the chunk that holds `row`, and the first row of that chunk.
     fn chunk_of_row(&self, row: u64) -> Option<(u64, u64)> {
         match &self.chunks {
             Chunks::Shipped(_) => Some((row / self.chunk_rows, row / self.chunk_rows * self.chunk_rows)),
@@ -266,7 +253,7 @@ impl BcolzArray {
         }
     }
 
-    /// The rows of a chunk.
+    /// Returns the number of rows of a chunk.
     pub(super) fn rows_of(&self, key: u64) -> u64 {
         match &self.chunks {
             Chunks::Shipped(_) => self.rows.saturating_sub(key.saturating_mul(self.chunk_rows)).min(self.chunk_rows),
@@ -274,9 +261,11 @@ impl BcolzArray {
         }
     }
 
-    /// The rows of a chunk in C order.
+    /// Reads the rows of a chunk in C order.
     ///
-    /// Errors: `InvalidInput` if there is no such chunk; as of [`get`](Container::get).
+    /// # Errors
+    ///
+    /// `InvalidInput` if there is no such chunk; those of [`get`](crate::container::Container::get).
     pub(super) fn decoded_rows(&self, key: u64) -> Result<Vec<u8>> {
         let Some(chunk) = self.decoded(key)? else {
             return Err(Error::invalid_input(format!("expected a chunk below {}, found {key}", self.nchunks())));
@@ -295,7 +284,7 @@ impl BcolzArray {
         let space = KeySpace::Linear { grid: shape.clone() };
         for cell in 0..rows * cells {
             let position = space.position_of(cell).unwrap_or_default();
-            // the first dimension runs fastest
+            // the first dimension varies fastest
             let at = position.iter().zip(&shape).rev().fold(0, |at, (index, len)| at * len + index);
             bytes.extend_from_slice(
                 ByteRange { start: at * width, end: (at + 1) * width }.of(chunk).unwrap_or_default(),
@@ -304,12 +293,12 @@ impl BcolzArray {
         bytes
     }
 
-    pub(super) fn find(&self, key: u64) -> Result<Option<Place<'_>>> {
+    pub(super) fn find(&self, key: u64) -> Result<Option<FoundChunk<'_>>> {
         self.chunks.find(key).map_err(|error| error.at_key(key))
     }
 
-    /// What a chunk was made of, as far as there are rows.
-    fn decoded(&self, key: u64) -> Result<Option<Vec<u8>>> {
+    /// Decodes a chunk, truncated to its visible rows.
+    pub(super) fn decoded(&self, key: u64) -> Result<Option<Vec<u8>>> {
         let Some(place) = self.find(key)? else { return Ok(None) };
         let decoded = place.file.decoded(place.number, self.options.max_chunk_bytes);
         let Some(mut decoded) = decoded.map_err(|error| error.at_key(key))? else { return Ok(None) };
@@ -320,13 +309,13 @@ impl BcolzArray {
         Ok(Some(decoded))
     }
 
-    /// Whether a chunk has its rows. The last one may have more: rows that were being appended when the writer stopped,
-    /// before the meta files told of them.
+    /// Checks the decoded length of a chunk. The last chunk may be longer: it holds rows of an append that stopped
+    /// before it wrote the meta files.
     fn check_len(&self, key: u64, found: u64) -> Result<()> {
         let expected = self.rows_of(key) * self.row_len;
         let may_be_longer = key + 1 == self.nchunks()
             && found > expected
-            && (found <= self.chunk_rows * self.row_len || self.layout == Layout::Superchunks)
+            && (found <= self.chunk_rows * self.row_len || self.layout == RootdirLayout::Superchunks)
             && found.is_multiple_of(self.row_len);
         if found == expected || may_be_longer {
             return Ok(());
@@ -336,156 +325,16 @@ impl BcolzArray {
         )))
     }
 
-    /// What the header of a chunk says; `None` if there is no such chunk.
+    /// Reads the Blosc header of a chunk; `None` if there is no such chunk.
     ///
-    /// Errors: `Corrupt`, `Io`.
+    /// # Errors
+    ///
+    /// `Corrupt`, `Io`.
     pub fn chunk_header(&self, key: u64) -> Result<Option<blosc::Header>> {
         let Some(place) = self.find(key)? else { return Ok(None) };
-        let located = place.file.locate(place.number).map_err(|error| error.at_key(key))?;
+        let located = place.file.find_chunk(place.number).map_err(|error| error.at_key(key))?;
         Ok(located.map(|(_, header)| header))
     }
-
-    fn verify_files(&self, report: &mut VerifyReport) {
-        match &self.chunks {
-            Chunks::Shipped(files) => {
-                for key in files.numbers().filter(|key| *key >= self.nchunks()) {
-                    let message = format!("expected {} chunks, found a file of another", self.nchunks());
-                    report.add(FindingKind::UnlistedShard, Error::corrupt(message).at_path(&files.path(key)));
-                }
-                // no more than some, should the sizes be far off
-                for key in (0..self.nchunks()).filter(|key| !files.is_there(*key)).take(1000) {
-                    let message = format!("expected {} chunks, found no file for this one", self.nchunks());
-                    report
-                        .add(FindingKind::MissingShard, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
-                }
-            }
-            Chunks::Superchunks(superchunks) if !self.cuts_rows && superchunks.stored_rows() != self.sizes.rows() => {
-                let (stated, found) = (self.sizes.rows(), superchunks.stored_rows());
-                let message = format!("expected {stated} rows in superchunks, as the meta files state, found {found}");
-                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&self.data));
-            }
-            Chunks::Superchunks(_) => {}
-        }
-    }
-
-    pub(super) fn verify_into(&self, report: &mut VerifyReport) {
-        self.verify_files(report);
-        match &self.chunks {
-            Chunks::Shipped(files) => {
-                for key in files.numbers().take_while(|key| *key < self.nchunks()) {
-                    match self.find(key) {
-                        Ok(Some(place)) => place.file.verify(key, self.options.max_chunk_bytes, report),
-                        Ok(None) => {}
-                        Err(error) => report.add(FindingKind::UnreadableShard, error),
-                    }
-                }
-            }
-            Chunks::Superchunks(superchunks) => {
-                for part in superchunks.parts() {
-                    part.file.verify(part.first_key, self.options.max_chunk_bytes, report);
-                }
-            }
-        }
-        if report.level > VerifyLevel::Structure {
-            self.verify_lengths(report);
-        }
-    }
-
-    /// Whether each chunk that is there states as many bytes as its rows have.
-    fn verify_lengths(&self, report: &mut VerifyReport) {
-        let Chunks::Shipped(files) = &self.chunks else { return };
-        for key in files.numbers().take_while(|key| *key < self.nchunks() && self.row_len > 0) {
-            let Ok(Some(header)) = self.chunk_header(key) else { continue };
-            let (expected, found) = (self.rows_of(key) * self.row_len, u64::from(header.nbytes()));
-            if expected != found {
-                let message =
-                    format!("expected a chunk of {expected} decoded bytes, as the meta files state, found {found}");
-                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
-            }
-        }
-    }
-
-    pub(super) fn describe_with(&self, more: &str) -> String {
-        let shape: Vec<_> = self.shape().iter().map(u64::to_string).collect();
-        format!(
-            "{{\"format\": \"bcolz\", \"layout\": {}, \"keys\": {}, \"key_space\": {}, \"dtype\": {}, \"shape\": [{}], \
-             \"chunk_rows\": {}, \"endianness\": {}, \"order\": {}, \"storage\": {}{more}}}",
-            json::quote(self.layout.as_str()),
-            self.nchunks(),
-            json::quote(&self.key_space().to_string()),
-            json::quote(self.dtype()),
-            shape.join(", "),
-            self.chunk_rows,
-            json::quote(self.byte_order.as_str()),
-            json::quote(self.order.as_str()),
-            Json::Object(self.own_storage()),
-        )
-    }
-
-    /// The members of the storage file, but for the types of a table's columns: each column would repeat them all.
-    fn own_storage(&self) -> Map<String, Json> {
-        let members = self.storage.members().iter();
-        let own = members.filter(|(name, value)| *name != "dtype" || !value.is_object());
-        own.map(|(name, value)| (name.clone(), value.clone())).collect()
-    }
-}
-
-impl Container for BcolzArray {
-    fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
-        if form == Form::Decoded {
-            return Ok(self.decoded(key)?.map(owned));
-        }
-        let Some(place) = self.find(key)? else { return Ok(None) };
-        let stored = place.file.stored(place.number).map_err(|error| error.at_key(key))?;
-        Ok(stored.map(|chunk| Value::from_bytes(chunk.bytes)))
-    }
-
-    fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
-        let Some(place) = self.find(key)? else { return Ok(None) };
-        let located = place.file.locate(place.number).map_err(|error| error.at_key(key))?;
-        Ok(located.map(|(range, _)| ValueLocation::new(place.file.path().to_path_buf(), range)))
-    }
-
-    fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_> {
-        let Chunks::Shipped(files) = &self.chunks else { return Box::new((0..self.nchunks()).map(Ok)) };
-        // ends with the files, whatever the meta files state
-        let there = || files.numbers().take_while(|key| *key < self.nchunks());
-        let count = there().count() as u64;
-        let missing = (count < self.nchunks()).then(|| {
-            let message = format!("expected {} chunks, found files for {count} of them", self.nchunks());
-            Err(Error::corrupt(message).at_path(&self.data))
-        });
-        Box::new(there().map(Ok).chain(missing))
-    }
-
-    fn key_space(&self) -> KeySpace {
-        KeySpace::Linear { grid: vec![self.nchunks()] }
-    }
-
-    fn describe(&self) -> String {
-        self.describe_with("")
-    }
-
-    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        let mut report = VerifyReport::of_files(level);
-        self.verify_into(&mut report);
-        Ok(report)
-    }
-
-    fn preserved(&self) -> Option<(&'static str, String)> {
-        Some((ARRAY_MEMBER, preserved_array(self)))
-    }
-}
-
-/// The table that keeps a column of this path in superchunks, and the column's name in it.
-fn table_above(path: &Path) -> Option<(&Path, String)> {
-    if meta_path(path, STORAGE).is_file() {
-        return None;
-    }
-    let table = path.ancestors().skip(1).find(|ancestor| meta_path(ancestor, STORAGE).is_file())?;
-    let names: Option<Vec<_>> = path.strip_prefix(table).ok()?.iter().map(|name| name.to_str()).collect();
-    let column = names?.join("/");
-    table.join("data").join(&column).is_dir().then_some((table, column))
 }
 
 fn is_table(root: &Path) -> Error {
@@ -495,17 +344,17 @@ fn is_table(root: &Path) -> Error {
     .at_path(root)
 }
 
-fn layout_of(storage: &MetaFile) -> Result<Layout> {
+fn layout_of(storage: &MetaFile) -> Result<RootdirLayout> {
     match (storage.get("chunklen"), storage.get("chunkshape")) {
-        (Some(_), None) => Ok(Layout::Shipped),
-        (None, Some(_)) => Ok(Layout::Superchunks),
+        (Some(_), None) => Ok(RootdirLayout::Shipped),
+        (None, Some(_)) => Ok(RootdirLayout::Superchunks),
         (found, _) => Err(storage.invalid("either \"chunklen\" or \"chunkshape\"", found)),
     }
 }
 
 fn stated_chunk_rows(storage: &MetaFile, dtype: &Dtype) -> Result<u64> {
     if dtype.kind() == Kind::Object {
-        return Ok(1); // each object is a chunk
+        return Ok(1); // each object has a chunk of its own
     }
     let rows = match storage.number("chunklen")? {
         Some(rows) => Some(rows),
@@ -517,14 +366,14 @@ fn stated_chunk_rows(storage: &MetaFile, dtype: &Dtype) -> Result<u64> {
     }
 }
 
-/// Whether chunks end within rows: what `chunkshape` says of the dimensions but the first, if anything, is not theirs.
+/// Returns whether chunks cut rows: `chunkshape` states lengths other than those of the row.
 fn cuts_rows(storage: &MetaFile, row_shape: &[u64]) -> Result<bool> {
     let shape = storage.numbers("chunkshape")?.unwrap_or_default();
     Ok(shape.get(1..).is_some_and(|within| !within.is_empty() && within != row_shape))
 }
 
-/// The bytes of a row: from the type, or where its name does not tell, from the sizes.
-fn row_len(dtype: &Dtype, row_shape: &[u64], sizes: &Sizes, layout: Layout) -> Result<u64> {
+/// Returns the bytes per row, from the type or, if its name does not state a width, from the sizes.
+fn row_len(dtype: &Dtype, row_shape: &[u64], sizes: &Sizes, layout: RootdirLayout) -> Result<u64> {
     let invalid = |expected: &str| sizes.file.invalid(expected, sizes.file.get("shape"));
     if row_shape.len() >= MAX_DIMENSIONS {
         return Err(invalid(&format!("at most {MAX_DIMENSIONS} dimensions")));
@@ -545,8 +394,8 @@ fn row_len(dtype: &Dtype, row_shape: &[u64], sizes: &Sizes, layout: Layout) -> R
         return Err(invalid("rows below 2 GiB"));
     };
     match (layout, sizes.nbytes) {
-        // superchunks say themselves how many rows there are
-        (Layout::Shipped, Some(stated)) if sizes.rows().checked_mul(row_len) != Some(stated) => {
+        // for superchunks, their headers state the number of rows
+        (RootdirLayout::Shipped, Some(stated)) if sizes.rows().checked_mul(row_len) != Some(stated) => {
             let expected = format!("the bytes of {} rows of {row_len} bytes for \"nbytes\"", sizes.rows());
             Err(sizes.file.invalid(&expected, sizes.file.get("nbytes")))
         }

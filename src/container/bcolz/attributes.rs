@@ -1,4 +1,4 @@
-//! What the user of a data set says of it.
+//! User attributes of a data set.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,17 @@ use crate::container::bcolz::meta::MetaFile;
 use crate::error::{Error, Result};
 use crate::format::json;
 
-/// The attributes of an array or a table, as they were when they were read: names with values of JSON.
+/// The user attributes of an array or a table: a snapshot of names and JSON values.
+///
+/// ```no_run
+/// use sharddb::container::bcolz::BcolzArray;
+///
+/// let attributes = BcolzArray::open("prices")?.attributes()?;
+/// for name in attributes.names() {
+///     println!("{name}: {}", attributes.get(name).unwrap_or_default());
+/// }
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Attributes(MetaFile);
 
@@ -17,24 +27,26 @@ impl Attributes {
         MetaFile::read_if_there(path).map(Attributes)
     }
 
-    /// The value of an attribute, as the text of JSON; `None` if there is none of that name.
+    /// Returns the value of an attribute as JSON text; `None` if there is no such attribute.
     pub fn get(&self, name: &str) -> Option<String> {
         self.0.get(name).map(Json::to_string)
     }
 
-    /// The names, ascending.
+    /// Returns the names in ascending order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.members().keys().map(String::as_str)
     }
 
-    /// All of them, as the text of one JSON object.
+    /// Returns all attributes as the text of one JSON object.
     pub fn to_json(&self) -> String {
         Json::Object(self.0.members().clone()).to_string()
     }
 
-    /// Gives an attribute a value, which is the text of JSON: `23.5`, `"text"`, `[1, 2]`.
+    /// Sets an attribute to a value, given as JSON text: `23.5`, `"text"`, `[1, 2]`.
     ///
-    /// Errors: `InvalidSpec` if it is not JSON.
+    /// # Errors
+    ///
+    /// `InvalidSpec` if it is not JSON.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let value = serde_json::from_str(json::parse(value.as_bytes())?.get())
             .map_err(|error| Error::invalid_spec(format!("expected JSON: {error}")))?;

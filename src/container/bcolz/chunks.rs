@@ -1,4 +1,4 @@
-//! Where the chunks of a column are: which file, which chunk of it, which rows.
+//! The chunks of a column: which file holds each, which chunk of the file it is, and which rows it has.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,13 +16,13 @@ pub(super) enum Chunks {
     Superchunks(Superchunks),
 }
 
-/// A chunk found: the file, and its number in there.
-pub(super) struct Place<'a> {
+/// The place of a chunk: its file, and its number in the file.
+pub(super) struct FoundChunk<'a> {
     pub(super) file: &'a Superchunk,
     pub(super) number: u64,
 }
 
-/// One chunk a file; the files that are there were listed once and are opened when they are first asked for.
+/// One chunk per file. The directory is listed once; a file is opened at its first use.
 pub(super) struct ChunkFiles {
     directory: PathBuf,
     kind: StorageKind,
@@ -30,20 +30,21 @@ pub(super) struct ChunkFiles {
     files: BTreeMap<u64, OnceLock<Superchunk>>,
 }
 
-/// Several chunks a file, all of them open; what their headers say counts, up to the rows that the meta files tell of.
+/// Several chunks per file, with all files open. Their headers state how many rows there are; the meta files limit how
+/// many of them are visible.
 pub(super) struct Superchunks {
     parts: Vec<Part>,
-    /// The rows that are shown, and the chunks that they are in; behind them may be what was appended and not finished.
+    /// The visible rows, and the chunks that hold them. Rows of an unfinished append may follow.
     rows: u64,
     nchunks: u64,
 }
 
-/// One superchunk among the others.
+/// One superchunk, and where it starts in the column.
 pub(super) struct Part {
     pub(super) file: Superchunk,
     pub(super) first_key: u64,
     pub(super) first_row: u64,
-    /// Of all chunks but the last.
+    /// Rows of every chunk except the last.
     chunk_rows: u64,
     last_rows: u64,
 }
@@ -57,7 +58,7 @@ pub(super) fn superchunk_file_name(number: u64) -> String {
 }
 
 impl Chunks {
-    /// The number of chunks.
+    /// Returns the number of chunks.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Shipped(files) => files.nchunks,
@@ -65,22 +66,24 @@ impl Chunks {
         }
     }
 
-    /// Where the chunk of this key is; `None` if there is no such key.
+    /// Returns the place of the chunk of `key`; `None` if the key is out of range.
     ///
-    /// Errors: `Corrupt` if its file is missing; those of opening it.
-    pub(super) fn find(&self, key: u64) -> Result<Option<Place<'_>>> {
+    /// # Errors
+    ///
+    /// `Corrupt` if its file is missing; those of opening the file.
+    pub(super) fn find(&self, key: u64) -> Result<Option<FoundChunk<'_>>> {
         match self {
-            Self::Shipped(files) if key < files.nchunks => Ok(Some(Place { file: files.open(key)?, number: 0 })),
+            Self::Shipped(files) if key < files.nchunks => Ok(Some(FoundChunk { file: files.open(key)?, number: 0 })),
             Self::Shipped(_) => Ok(None),
-            Self::Superchunks(superchunks) => {
-                Ok(superchunks.part_of_key(key).map(|part| Place { file: &part.file, number: key - part.first_key }))
-            }
+            Self::Superchunks(superchunks) => Ok(superchunks
+                .part_of_key(key)
+                .map(|part| FoundChunk { file: &part.file, number: key - part.first_key })),
         }
     }
 }
 
 impl ChunkFiles {
-    /// Lists the files of a data directory that shall have `nchunks` chunks.
+    /// Lists the files of a data directory, which should have `nchunks` chunks.
     pub(super) fn list(directory: &Path, nchunks: u64, kind: StorageKind) -> Result<ChunkFiles> {
         let number = |name: &str| name.strip_prefix("__")?.strip_suffix(".blp")?.parse().ok();
         let numbers = list_numbers(directory, |name| number(name).filter(|key| name == chunk_file_name(*key)))?;
@@ -92,7 +95,7 @@ impl ChunkFiles {
         self.directory.join(chunk_file_name(key))
     }
 
-    /// The numbers of all files that are named like chunks.
+    /// Returns the numbers of all files whose name is that of a chunk.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.files.keys().copied()
     }
@@ -120,9 +123,11 @@ impl ChunkFiles {
 }
 
 impl Superchunks {
-    /// Opens all superchunks of a data directory, in which rows have `row_len` bytes.
+    /// Opens all superchunks of a data directory. A row has `row_len` bytes.
     ///
-    /// Errors: `Corrupt` if one is missing, or does not hold whole rows; those of opening them.
+    /// # Errors
+    ///
+    /// `Corrupt` if a superchunk is missing, or does not hold whole rows; those of opening the files.
     pub(super) fn open(directory: &Path, row_len: u64, kind: StorageKind) -> Result<Superchunks> {
         let number = |name: &str| name.strip_prefix("__")?.strip_suffix("__.bin")?.parse().ok();
         let mut numbers = list_numbers(directory, |name| number(name).filter(|at| name == superchunk_file_name(*at)))?;
@@ -147,7 +152,7 @@ impl Superchunks {
         Superchunks { parts: Vec::new(), rows: 0, nchunks: 0 }
     }
 
-    /// Shows no more than so many rows.
+    /// Limits the visible rows to `rows`.
     pub(super) fn show(&mut self, rows: u64) {
         if rows < self.rows {
             let last = rows.checked_sub(1).and_then(|row| self.chunk_of_row(row));
@@ -160,12 +165,12 @@ impl Superchunks {
         &self.parts
     }
 
-    /// The rows that are shown.
+    /// Returns the number of visible rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The rows that are there, shown or not.
+    /// Returns the number of stored rows, visible or not.
     pub(super) fn stored_rows(&self) -> u64 {
         self.parts.last().map_or(0, Part::end_row)
     }
@@ -175,14 +180,14 @@ impl Superchunks {
         (part.first_key <= key && key < self.nchunks).then_some(part)
     }
 
-    /// The key of the chunk with a row, and the first row of that chunk.
+    /// Returns the key of the chunk that holds `row`, and the first row of that chunk.
     pub(super) fn chunk_of_row(&self, row: u64) -> Option<(u64, u64)> {
         let part = self.parts.get(self.parts.partition_point(|part| part.end_row() <= row))?;
         let number = (row - part.first_row).checked_div(part.chunk_rows)?;
         Some((part.first_key + number, part.first_row + number * part.chunk_rows))
     }
 
-    /// The rows of a chunk, as far as they are shown.
+    /// Returns the number of visible rows of a chunk.
     pub(super) fn rows_of(&self, key: u64) -> Option<u64> {
         let part = self.part_of_key(key)?;
         let number = key - part.first_key;
@@ -204,7 +209,7 @@ impl Part {
         };
         let (chunk_rows, last_rows) = match file.len() {
             0 => (1, 0),
-            // of one chunk alone only the size of the last is true
+            // with a single chunk, only the length of the last chunk is valid
             1 => (rows(file.header().last_chunk())?, rows(file.header().last_chunk())?),
             _ => (rows(file.header().chunk_size())?, rows(file.header().last_chunk())?),
         };
@@ -236,8 +241,8 @@ impl Part {
     }
 }
 
-/// The numbers of the files in a directory whose names have one. An empty directory gets lost in some archives, so that
-/// one which is not there has none.
+/// Returns the numbers in the names of the files of a directory. A missing directory counts as empty: some archive
+/// formats lose empty directories.
 fn list_numbers(directory: &Path, number: impl Fn(&str) -> Option<u64>) -> Result<Vec<u64>> {
     let fail = |error| Error::io("list the directory", directory, error);
     let mut numbers = Vec::new();

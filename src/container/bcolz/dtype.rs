@@ -1,21 +1,29 @@
-//! NumPy's names of element types, as far as their width goes.
+//! NumPy's names of element types: kind, width and byte order.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// The order of the bytes of a number.
+/// The byte order of the elements of an array.
+///
+/// ```
+/// use sharddb::container::bcolz::{BcolzOptions, ByteOrder};
+///
+/// let mut options = BcolzOptions::new();
+/// options.byte_order(ByteOrder::Big);
+/// assert_eq!(ByteOrder::Big.as_str(), "big");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
-    /// The least significant first (the default).
+    /// The least significant byte first (the default).
     #[default]
     Little,
-    /// The most significant first.
+    /// The most significant byte first.
     Big,
 }
 
 impl ByteOrder {
-    /// The name, in one lowercase word.
+    /// Returns the name: `little` or `big`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Little => "little",
@@ -24,7 +32,7 @@ impl ByteOrder {
     }
 }
 
-/// What the bytes of an element are.
+/// What the bytes of an element represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Bool,
@@ -32,28 +40,30 @@ pub(super) enum Kind {
     Uint,
     Float,
     Complex,
-    /// Strings, dates, plain bytes: nothing that is computed with.
+    /// Strings, dates and raw bytes, which are not interpreted.
     Opaque,
-    /// Pickled Python objects, each a chunk of its own.
+    /// Pickled Python objects, one per chunk.
     Object,
-    /// Several named fields, of which nothing more is known here.
+    /// Several named fields. The fields are not parsed.
     Record,
 }
 
-/// The type of an element: its name, as it is written in the meta files, and what follows from it.
+/// The type of an element: its name as in the meta files, and what follows from the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dtype {
     name: String,
     kind: Kind,
-    /// 0 if the name does not tell.
+    /// 0 if the name does not state it.
     itemsize: u64,
     byte_order: Option<ByteOrder>,
 }
 
 impl Dtype {
-    /// Reads a name: `int32`, `<f8`, `|S5`, `datetime64[ns]`.
+    /// Parses a name: `int32`, `<f8`, `|S5`, `datetime64[ns]`.
     ///
-    /// Errors: `InvalidSpec` if NumPy has no such type.
+    /// # Errors
+    ///
+    /// `InvalidSpec` if NumPy has no such type.
     pub(super) fn parse(name: &str) -> Result<Dtype> {
         let (byte_order, rest) = match name.strip_prefix(['<', '>', '=', '|']) {
             Some(rest) if name.starts_with('>') => (Some(ByteOrder::Big), rest),
@@ -75,12 +85,12 @@ impl Dtype {
         self.kind
     }
 
-    /// The width of an element in bytes, if the name tells.
+    /// Returns the width of an element in bytes, if the name states it.
     pub(super) fn itemsize(&self) -> Option<u64> {
         (self.itemsize > 0).then_some(self.itemsize)
     }
 
-    /// The order of the bytes, if the name tells.
+    /// Returns the byte order, if the name states it.
     pub(super) fn byte_order(&self) -> Option<ByteOrder> {
         self.byte_order
     }
@@ -119,7 +129,7 @@ fn sized_in_bits(name: &str) -> Option<(Kind, u64)> {
     (bits > 0 && bits.is_multiple_of(8)).then_some((Kind::Opaque, bits / 8))
 }
 
-/// A letter and the width in bytes, of `U` in characters.
+/// Parses a letter and the width in bytes (for `U`: in characters).
 fn by_code(code: &str) -> Option<(Kind, u64)> {
     let mut chars = code.chars();
     let letter = chars.next()?;

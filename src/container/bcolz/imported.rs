@@ -1,15 +1,14 @@
-//! What a store keeps of an array or a file that was imported, and how it is made again from that.
+//! Export: writes an array or a file that was imported into a store.
 
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
-use crate::container::bcolz::array::BcolzArray;
-use crate::container::bcolz::chunks::{Chunks, Part, chunk_file_name, superchunk_file_name};
-use crate::container::bcolz::meta::{Layout, MetaFile, STORAGE, meta_path};
-use crate::container::bloscpack::{BloscpackOptions, Checksum, INFO_MEMBER as FILE_MEMBER, Metadata, encode_one_chunk};
+use crate::container::bcolz::chunks::{chunk_file_name, superchunk_file_name};
+use crate::container::bcolz::meta::{ARRAY_MEMBER, MetaFile, RootdirLayout, STORAGE, meta_path};
+use crate::container::bloscpack::{BloscpackOptions, Checksum, FILE_MEMBER, Metadata, encode_one_chunk};
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::{Container, Form, blosc};
 use crate::error::{Error, ErrorKind, Result};
@@ -17,42 +16,24 @@ use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
 use crate::read::snapshot::Snapshot;
 
-/// The member of a store's `info` that keeps what makes an array; the other one is that of a bloscpack file.
-pub(super) const ARRAY_MEMBER: &str = "bcolz";
-
-/// What makes an array of its chunks: all meta files, and how many chunks each superchunk has.
-pub(super) fn preserved_array(array: &BcolzArray) -> String {
-    let mut storage = array.storage.members().clone();
-    let mut sizes = array.sizes.file.members().clone();
-    let mut files = Vec::new();
-    if let Chunks::Superchunks(superchunks) = &array.chunks {
-        // of a column alone, whatever the table
-        storage.insert("dtype".to_string(), Json::from(array.dtype()));
-        sizes.insert("shape".to_string(), Json::from(array.shape()));
-        sizes.insert("nbytes".to_string(), Json::from(array.rows.saturating_mul(array.row_len)));
-        // as far as they are shown
-        let nchunks = |part: &Part| array.nchunks().saturating_sub(part.first_key).min(part.file.len());
-        let parts = superchunks.parts().iter().filter(|part| nchunks(part) > 0);
-        let checksum = |part: &Part| part.file.header().checksum().as_str();
-        files = parts.map(|part| json!({"nchunks": nchunks(part), "checksum": checksum(part)})).collect();
-    }
-    let attributes = array.attributes().map(|attributes| attributes.to_json());
-    let attributes: Json =
-        attributes.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_else(|| json!({}));
-    json!({
-        "layout": array.layout.as_str(), "storage": storage, "sizes": sizes, "attributes": attributes, "superchunks": files,
-    })
-    .to_string()
-}
-
-/// Writes the bcolz array or bloscpack file that was imported into a store: the chunks byte for byte.
+/// Writes the bcolz array or bloscpack file that was imported into a store. Chunks keep their bytes.
 ///
-/// The store has what else is needed in the member `bcolz` or `bloscpack` of its `info`. `target` is a new directory, or a
-/// new file of bloscpack; it appears when it is whole. `progress` is told after every chunk how many are done, and of how
-/// many; it may end the whole. Gives the number of chunks.
+/// Everything else that is needed is in the member `bcolz` or `bloscpack` of the store's `info`. `target` is a new
+/// directory, or a new bloscpack file; it appears only when it is complete. `progress` is called after each chunk with
+/// the number of finished chunks and their total; returning `Break` cancels the export. Returns the number of chunks.
 ///
-/// Errors: `InvalidInput` if nothing of that kind was imported, or something is at `target`; `Cancelled`; `Corrupt` if
-/// chunks are missing; the first chunk that cannot be read.
+/// # Errors
+///
+/// `InvalidInput` if neither was imported into the store, or `target` exists; `Cancelled`; `Corrupt` if chunks are
+/// missing; the error of the first chunk that cannot be read.
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+///
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// sharddb::container::bcolz::export(&snapshot, "prices", |_, _| ControlFlow::Continue(()))?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 pub fn export(
     snapshot: &Snapshot,
     target: impl AsRef<Path>,
@@ -62,7 +43,7 @@ pub fn export(
     if target.symlink_metadata().is_ok() {
         return Err(Error::invalid_input("expected nothing here yet, found something").at_path(target));
     }
-    let mut source = Source { snapshot, nchunks: nchunks(snapshot)?, progress: &mut progress };
+    let mut source = Export { snapshot, nchunks: nchunks(snapshot)?, progress: &mut progress };
     match imported(&info).map_err(|error| error.at_path(&info))? {
         Imported::Array(members) => source.write_array(&MetaFile::from_members(info, members), target)?,
         Imported::File(members) => source.write_file(&MetaFile::from_members(info, members), target)?,
@@ -105,17 +86,17 @@ fn nchunks(snapshot: &Snapshot) -> Result<u64> {
     }
 }
 
-struct Source<'a> {
+struct Export<'a> {
     snapshot: &'a Snapshot,
     nchunks: u64,
     progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 }
 
-impl Source<'_> {
+impl Export<'_> {
     fn write_array(&mut self, imported: &MetaFile, target: &Path) -> Result<()> {
         let layout = match imported.get("layout").and_then(Json::as_str) {
-            Some("shipped") => Layout::Shipped,
-            Some("superchunks") => Layout::Superchunks,
+            Some("shipped") => RootdirLayout::Shipped,
+            Some("superchunks") => RootdirLayout::Superchunks,
             _ => return Err(imported.invalid("\"shipped\" or \"superchunks\" for \"layout\"", imported.get("layout"))),
         };
         let directory = NewDirectory::create(target)?;
@@ -123,8 +104,8 @@ impl Source<'_> {
         let data = root.join("data");
         create_dir(&data)?;
         match layout {
-            Layout::Shipped => self.write_chunk_files(&data)?,
-            Layout::Superchunks => self.write_superchunks(imported, &data)?,
+            RootdirLayout::Shipped => self.write_chunk_files(&data)?,
+            RootdirLayout::Superchunks => self.write_superchunks(imported, &data)?,
         }
         for (name, path) in [
             ("storage", meta_path(root, STORAGE)),
@@ -192,7 +173,7 @@ impl Source<'_> {
         writer.finish()
     }
 
-    /// The bytes of a chunk, which is then done.
+    /// Returns the bytes of a chunk and reports progress.
     fn chunk(&mut self, key: u64) -> Result<Vec<u8>> {
         let chunk = self.stored(key)?;
         match (self.progress)(key + 1, self.nchunks) {

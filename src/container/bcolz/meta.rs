@@ -1,4 +1,4 @@
-//! The files that say what the data is: sizes, storage and attributes, as JSON or in the part of YAML that is read.
+//! The meta files: sizes, storage and attributes, in JSON or the supported subset of YAML.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,33 +12,45 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::json::{self, excerpt};
 use crate::storage::open_regular;
 
-/// Longer meta files are refused.
-const MAX_BYTES: u64 = 16 << 20;
+/// A longer meta file is refused.
+const MAX_META_FILE_BYTES: u64 = 16 << 20;
 
-/// Of the directory of an array: the attributes, as shipped.
+/// Name of the attributes file in the shipped layout, in the array's directory.
 const SHIPPED_ATTRIBUTES: &str = "__attrs__";
 
-/// The names of a table's columns, as shipped.
+/// Name of the file with the names of a table's columns, in the shipped layout.
 pub(super) const ROOTDIRS: &str = "__rootdirs__";
 
-/// The directory of the files that say what the data is.
+/// Name of the directory of the meta files.
 pub(super) const META: &str = "meta";
 
-/// Of the directory `meta`: types, chunks, how they are compressed.
+/// Name of the meta file with types, chunk shape and compression, in the directory `meta`.
 pub(super) const STORAGE: &str = "storage";
 
-/// How a data set lies in its directory.
+/// The member of a store's `info` that keeps the meta files of an imported array.
+pub(super) const ARRAY_MEMBER: &str = "bcolz";
+
+/// The layout of a data set in its directory, which bcolz calls `rootdir`.
+///
+/// ```
+/// use sharddb::container::bcolz::{BcolzOptions, RootdirLayout};
+///
+/// let mut options = BcolzOptions::new();
+/// options.layout(RootdirLayout::Superchunks);
+/// assert_eq!(RootdirLayout::Superchunks.as_str(), "superchunks");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// As bcolz writes it (the default): one chunk a file, `data/__0.blp`; columns in directories of their own.
+pub enum RootdirLayout {
+    /// As bcolz writes it (the default): one chunk per file, `data/__0.blp`. Each column of a table has a directory of
+    /// its own.
     #[default]
     Shipped,
-    /// As the RFC for bcolz has it: several chunks a file, `data/__1__.bin`; columns within `data`.
+    /// As bcolz's RFC describes it: several chunks per file, `data/__1__.bin`. The columns of a table are below `data`.
     Superchunks,
 }
 
-impl Layout {
-    /// The name, in one lowercase word.
+impl RootdirLayout {
+    /// Returns the name: `shipped` or `superchunks`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Shipped => "shipped",
@@ -54,18 +66,26 @@ impl Layout {
     }
 }
 
-/// The order of the elements of a chunk with several dimensions.
+/// The order of the elements in a chunk with several dimensions.
+///
+/// ```
+/// use sharddb::container::bcolz::{BcolzOptions, Order};
+///
+/// let mut options = BcolzOptions::new();
+/// options.order(Order::F);
+/// assert_eq!(Order::F.as_str(), "F");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// The last dimension runs fastest (the default).
+    /// The last dimension varies fastest (the default).
     #[default]
     C,
-    /// The first dimension runs fastest.
+    /// The first dimension varies fastest.
     F,
 }
 
 impl Order {
-    /// The letter.
+    /// Returns the name: `C` or `F`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::C => "C",
@@ -74,7 +94,7 @@ impl Order {
     }
 }
 
-/// One meta file: an object of named members, those that nobody here knows included.
+/// A meta file: an object with named members. Unknown members are kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MetaFile {
     path: PathBuf,
@@ -90,15 +110,17 @@ impl MetaFile {
         MetaFile { path, members }
     }
 
-    /// Reads a file that must be there.
+    /// Reads a file, which must exist.
     ///
-    /// Errors: `Io`; `InvalidSpec` if it is no object; `TooLarge`.
+    /// # Errors
+    ///
+    /// `Io`; `InvalidSpec` if it is not an object; `TooLarge`.
     pub(super) fn read(path: PathBuf) -> Result<MetaFile> {
         let members = read_members(&path).map_err(|error| error.at_path(&path))?;
         Ok(MetaFile { path, members })
     }
 
-    /// Reads a file; if there is none, it has no members.
+    /// Reads a file. A missing file has no members.
     pub(super) fn read_if_there(path: PathBuf) -> Result<MetaFile> {
         if path.symlink_metadata().is_err() {
             return Ok(MetaFile::new(path));
@@ -106,7 +128,7 @@ impl MetaFile {
         MetaFile::read(path)
     }
 
-    /// Replaces the file.
+    /// Writes the file, replacing the old one.
     pub(super) fn write(&self) -> Result<()> {
         let mut file = NewFile::create(&self.path)?;
         file.write(format!("{}\n", Value::Object(self.members.clone())).as_bytes())?;
@@ -129,7 +151,7 @@ impl MetaFile {
         self.members.insert(name.to_string(), value);
     }
 
-    /// Removes a member; whether it was there.
+    /// Removes a member; returns whether it existed.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         self.members.remove(name).is_some()
     }
@@ -139,7 +161,7 @@ impl MetaFile {
         Error::invalid_spec(format!("expected {expected}, found {}", excerpt(&found))).at_path(&self.path)
     }
 
-    /// A member that is a natural number.
+    /// Returns a member that is a natural number.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>> {
         match self.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -150,7 +172,7 @@ impl MetaFile {
         }
     }
 
-    /// A member that is a list of natural numbers, or one such number.
+    /// Returns a member that is a list of natural numbers, or one such number.
     pub(super) fn numbers(&self, name: &str) -> Result<Option<Vec<u64>>> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let numbers = match value {
@@ -163,7 +185,7 @@ impl MetaFile {
         }
     }
 
-    /// The member `endianness`.
+    /// Returns the member `endianness`.
     pub(super) fn byte_order(&self) -> Result<ByteOrder> {
         match self.get("endianness") {
             None | Some(Value::Null) => Ok(ByteOrder::Little),
@@ -175,7 +197,7 @@ impl MetaFile {
         }
     }
 
-    /// The member `order`.
+    /// Returns the member `order`.
     pub(super) fn order(&self) -> Result<Order> {
         match self.get("order") {
             None | Some(Value::Null) => Ok(Order::C),
@@ -188,7 +210,7 @@ impl MetaFile {
     }
 }
 
-/// How long the data is.
+/// The lengths of the data: `meta/sizes`.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes {
     pub(super) file: MetaFile,
@@ -207,7 +229,7 @@ impl Sizes {
         Ok(Sizes { file, shape, nbytes, cbytes })
     }
 
-    /// Replaces the file by one with these sizes.
+    /// Writes the file with these sizes, replacing the old one.
     pub(super) fn write(&self) -> Result<()> {
         let mut file = self.file.clone();
         file.set("shape", Value::from(self.shape.clone()));
@@ -225,7 +247,7 @@ pub(super) fn meta_path(root: &Path, name: &str) -> PathBuf {
     root.join(META).join(name)
 }
 
-/// Whether a name can be that of a directory within another: one component, and not on the way up.
+/// Returns whether `name` is a single path component and not `..`, so that it names a directory inside another.
 pub(super) fn is_plain_name(name: &str) -> bool {
     let mut components = Path::new(name).components();
     matches!(components.next(), Some(std::path::Component::Normal(only)) if only == name) && components.next().is_none()
@@ -233,12 +255,12 @@ pub(super) fn is_plain_name(name: &str) -> bool {
 
 fn read_members(path: &Path) -> Result<Map<String, Value>> {
     let (file, len) = open_regular(path)?;
-    if len > MAX_BYTES {
-        let message = format!("expected a meta file of at most {MAX_BYTES} bytes, found {len}");
+    if len > MAX_META_FILE_BYTES {
+        let message = format!("expected a meta file of at most {MAX_META_FILE_BYTES} bytes, found {len}");
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    file.take(MAX_META_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
     let Ok(text) = std::str::from_utf8(&bytes) else {
         return Err(Error::invalid_spec("expected a meta file in UTF-8, found other bytes"));
     };
@@ -249,7 +271,8 @@ fn read_members(path: &Path) -> Result<Map<String, Value>> {
     }
 }
 
-/// JSON if it begins like an object of it, else YAML. Python writes NaN into what it calls JSON; YAML has it as text.
+/// Parses JSON if the text starts with `{`, otherwise YAML. Python's `json` module writes NaN, which is not JSON; YAML
+/// reads it as text.
 fn parse(text: &str) -> Result<Value> {
     if !text.trim_start().starts_with('{') {
         return yaml::parse(text);
@@ -258,7 +281,7 @@ fn parse(text: &str) -> Result<Value> {
 }
 
 fn parse_json(text: &str) -> Result<Value> {
-    // this checks the depth first
+    // `json::parse` limits the depth
     serde_json::from_str(json::parse(text.as_bytes())?.get())
         .map_err(|error| Error::invalid_spec(format!("expected JSON: {error}")))
 }

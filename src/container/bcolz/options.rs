@@ -1,12 +1,13 @@
-//! How new data sets are laid out.
+//! Options for creating arrays and tables.
 
 use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::container::bcolz::dtype::{ByteOrder, Dtype};
+use crate::container::bcolz::encoding::ChunkEncoding;
 use crate::container::bcolz::meta::{
-    Layout, META, MetaFile, Order, ROOTDIRS, STORAGE, Sizes, is_plain_name, meta_path,
+    META, MetaFile, Order, ROOTDIRS, RootdirLayout, STORAGE, Sizes, is_plain_name, meta_path,
 };
 use crate::container::bcolz::writer::{BcolzTableWriter, BcolzWriter};
 use crate::container::blosc::Shuffle;
@@ -14,13 +15,13 @@ use crate::container::bloscpack::Checksum;
 use crate::container::new_file::{NewDirectory, create_dir, sync_dir};
 use crate::error::{Error, Result};
 
-/// A chunk of about this length suits most disks and caches.
+/// Default length in bytes of a decoded chunk.
 const CHUNK_BYTES: u64 = 512 << 10;
 
-/// A superchunk of about this length, decoded, is quick to rewrite.
+/// Default length in bytes of a decoded superchunk. An append rewrites the last superchunk.
 const SUPERCHUNK_BYTES: u64 = 64 << 20;
 
-/// How a new bcolz array or table is laid out.
+/// Options for creating a bcolz array or table.
 ///
 /// ```
 /// use sharddb::container::bcolz::{BcolzArray, BcolzOptions};
@@ -35,27 +36,12 @@ const SUPERCHUNK_BYTES: u64 = 64 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct BcolzOptions {
-    layout: Layout,
+    layout: RootdirLayout,
     chunk_rows: Option<u64>,
     superchunk_chunks: Option<u64>,
     byte_order: ByteOrder,
     order: Order,
-    pub(super) encoding: Encoding,
-}
-
-/// How chunks are written, in an array that is there as well.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Encoding {
-    pub(super) shuffle: Shuffle,
-    pub(super) compress: bool,
-    pub(super) checksum: Checksum,
-    pub(super) reserve_percent: u32,
-}
-
-impl Default for Encoding {
-    fn default() -> Encoding {
-        Encoding { shuffle: Shuffle::Bytes, compress: true, checksum: Checksum::Adler32, reserve_percent: 0 }
-    }
+    encoding: ChunkEncoding,
 }
 
 impl Default for BcolzOptions {
@@ -65,79 +51,81 @@ impl Default for BcolzOptions {
 }
 
 impl BcolzOptions {
-    /// The defaults: the layout as shipped, chunks of 512 KiB, byte shuffle and LZ4.
+    /// Creates the defaults: the shipped layout, chunks of 512 KiB, byte shuffle and LZ4.
     pub fn new() -> BcolzOptions {
         BcolzOptions {
-            layout: Layout::Shipped,
+            layout: RootdirLayout::Shipped,
             chunk_rows: None,
             superchunk_chunks: None,
             byte_order: ByteOrder::Little,
             order: Order::C,
-            encoding: Encoding::default(),
+            encoding: ChunkEncoding::default(),
         }
     }
 
-    /// How it lies in its directory (default: [`Layout::Shipped`]).
-    pub fn layout(&mut self, layout: Layout) -> &mut BcolzOptions {
+    /// Sets the layout in the directory (default: [`RootdirLayout::Shipped`]).
+    pub fn layout(&mut self, layout: RootdirLayout) -> &mut BcolzOptions {
         self.layout = layout;
         self
     }
 
-    /// The rows of a chunk (default: as many as have 512 KiB).
+    /// Sets the number of rows per chunk (default: as many as fit 512 KiB).
     pub fn chunk_rows(&mut self, rows: u64) -> &mut BcolzOptions {
         self.chunk_rows = Some(rows);
         self
     }
 
-    /// The most chunks of a superchunk (default: as many as have 64 MiB when decoded).
+    /// Sets the largest number of chunks per superchunk (default: as many as fit 64 MiB when decoded).
     pub fn superchunk_chunks(&mut self, chunks: u64) -> &mut BcolzOptions {
         self.superchunk_chunks = Some(chunks);
         self
     }
 
-    /// The byte order of types whose name does not state one (default: little). Superchunks only.
+    /// Sets the byte order of types whose name does not state one (default: little). Superchunks only.
     pub fn byte_order(&mut self, byte_order: ByteOrder) -> &mut BcolzOptions {
         self.byte_order = byte_order;
         self
     }
 
-    /// The order of the elements within a chunk, where rows have dimensions of their own (default: C). Superchunks only;
-    /// what is appended comes in C order nevertheless.
+    /// Sets the order of the elements within a chunk of an array with several dimensions (default: C). Superchunks
+    /// only. Rows are always appended in C order.
     pub fn order(&mut self, order: Order) -> &mut BcolzOptions {
         self.order = order;
         self
     }
 
-    /// How to reorder bytes before they are compressed (default: byte shuffle).
+    /// Sets how bytes are reordered before compression (default: byte shuffle).
     pub fn shuffle(&mut self, shuffle: Shuffle) -> &mut BcolzOptions {
         self.encoding.shuffle = shuffle;
         self
     }
 
-    /// Whether to compress (default: yes, by LZ4).
+    /// Sets whether to compress (default: yes, with LZ4).
     pub fn compress(&mut self, compress: bool) -> &mut BcolzOptions {
         self.encoding.compress = compress;
         self
     }
 
-    /// The digest behind each chunk of a superchunk (default: Adler-32).
+    /// Sets the digest after each chunk of a superchunk (default: Adler-32).
     pub fn checksum(&mut self, checksum: Checksum) -> &mut BcolzOptions {
         self.encoding.checksum = checksum;
         self
     }
 
-    /// Empty bytes behind each chunk of a superchunk, in percent of it, so that a chunk that replaces it may be longer
-    /// (default: 0).
+    /// Sets the reserve after each chunk of a superchunk in percent of its length, so that a longer chunk can replace
+    /// it in place (default: 0).
     pub fn reserve_percent(&mut self, percent: u32) -> &mut BcolzOptions {
         self.encoding.reserve_percent = percent;
         self
     }
 
-    /// A new, empty array, which appears when it is whole. `row_shape` has the lengths of the dimensions but the first:
-    /// none for a plain column.
+    /// Creates an empty array, which appears at `path` only when it is complete. `row_shape` has the lengths of all
+    /// dimensions except the first; it is empty for a plain column.
     ///
-    /// Errors: `Io`; `InvalidSpec` for a type that NumPy does not have or whose width it does not tell; `InvalidInput` if
-    /// there is something at `path`, and for options that do not fit each other.
+    /// # Errors
+    ///
+    /// `Io`; `InvalidSpec` for a type that NumPy does not have, or whose name does not state its width; `InvalidInput`
+    /// if `path` exists, or options contradict each other.
     pub fn create_array(&self, path: impl AsRef<Path>, dtype: &str, row_shape: &[u64]) -> Result<BcolzWriter> {
         let root = path.as_ref();
         let storage = self.storage_of(&[("", dtype)], row_shape)?;
@@ -147,9 +135,12 @@ impl BcolzOptions {
         BcolzWriter::open_encoded(root, self.encoding)
     }
 
-    /// A new, empty table of plain columns, given by name and type.
+    /// Creates an empty table of plain columns, each given as name and type.
     ///
-    /// Errors: as [`create_array`](BcolzOptions::create_array); `InvalidInput` for a name that is not one of a directory.
+    /// # Errors
+    ///
+    /// Those of [`create_array`](BcolzOptions::create_array); `InvalidInput` for a name that cannot be the name of a
+    /// directory.
     pub fn create_table(&self, path: impl AsRef<Path>, columns: &[(&str, &str)]) -> Result<BcolzTableWriter> {
         let root = path.as_ref();
         if let Some((name, _)) = columns.iter().find(|(name, _)| !is_plain_name(name)) {
@@ -161,8 +152,8 @@ impl BcolzOptions {
         let storage = self.storage_of(columns, &[])?;
         let directory = NewDirectory::create(root)?;
         match self.layout {
-            Layout::Shipped => self.write_shipped_table(directory.temporary(), columns)?,
-            Layout::Superchunks => {
+            RootdirLayout::Shipped => self.write_shipped_table(directory.temporary(), columns)?,
+            RootdirLayout::Superchunks => {
                 self.write_array(directory.temporary(), storage, &[])?;
                 let data = directory.temporary().join("data");
                 columns.iter().try_for_each(|(name, _)| create_dir(&data.join(name)))?;
@@ -198,7 +189,7 @@ impl BcolzOptions {
         Sizes { file: MetaFile::new(meta_path(root, "sizes")), shape, nbytes: Some(0), cbytes: Some(0) }.write()
     }
 
-    /// The members of `meta/storage`.
+    /// Returns the members of `meta/storage`.
     fn storage_of(&self, columns: &[(&str, &str)], row_shape: &[u64]) -> Result<Map<String, Json>> {
         let mut row_len = 1;
         for (_, dtype) in columns {
@@ -213,8 +204,8 @@ impl BcolzOptions {
             )));
         };
         let storage = match self.layout {
-            Layout::Shipped => self.shipped_storage(columns, chunk_rows)?,
-            Layout::Superchunks => {
+            RootdirLayout::Shipped => self.shipped_storage(columns, chunk_rows)?,
+            RootdirLayout::Superchunks => {
                 let automatic = (SUPERCHUNK_BYTES / chunk_len).max(1);
                 let superchunk = self.superchunk_chunks.unwrap_or(automatic).max(1);
                 let shape = [&[chunk_rows][..], row_shape].concat();
@@ -273,7 +264,7 @@ impl BcolzOptions {
     }
 }
 
-/// The value that bcolz fills with: of the type, since it gives it to NumPy.
+/// Returns bcolz's fill value. It must be a value of the type, since bcolz passes it to NumPy.
 fn default_of(dtype: &str) -> Json {
     match dtype.trim_start_matches(['<', '>', '|', '=']) {
         "bool" | "?" | "b1" => Json::Bool(false),

@@ -1,4 +1,4 @@
-//! Several columns of one length.
+//! Tables: several columns of the same length.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use serde_json::{Map, Value as Json};
 use crate::container::ContainerOptions;
 use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
-use crate::container::bcolz::meta::{Layout, MetaFile, ROOTDIRS, STORAGE, is_plain_name, meta_path};
+use crate::container::bcolz::meta::{MetaFile, ROOTDIRS, RootdirLayout, STORAGE, is_plain_name, meta_path};
 use crate::error::{Error, Result};
 use crate::format::json::excerpt;
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
-/// Columns that are nested deeper are refused.
-const MAX_DEPTH: usize = 32;
+/// Columns that are nested more deeply are refused.
+const MAX_COLUMN_DEPTH: usize = 32;
 
-/// A table: named columns, each a [`BcolzArray`]. Chunks are keyed within a column.
+/// A table: named columns, each a [`BcolzArray`]. Chunk keys are relative to their column.
 ///
-/// The name of a column that is nested in another one has both names in it: `position/x`.
+/// The name of a nested column is a path: `position/x`.
 ///
 /// ```no_run
 /// use sharddb::container::bcolz::BcolzTable;
@@ -31,30 +31,36 @@ const MAX_DEPTH: usize = 32;
 /// ```
 pub struct BcolzTable {
     root: PathBuf,
-    layout: Layout,
+    layout: RootdirLayout,
     columns: Vec<(String, BcolzArray)>,
 }
 
 impl BcolzTable {
     /// Opens a table for positioned reads.
     ///
-    /// Errors: `Io`; `InvalidSpec` if a meta file does not say what it must; `Corrupt`; `InvalidInput` if it is an array.
+    /// # Errors
+    ///
+    /// `Io`; `InvalidSpec` if a meta file is invalid; `Corrupt`; `InvalidInput` if it is an array.
     pub fn open(path: impl AsRef<Path>) -> Result<BcolzTable> {
         BcolzTable::open_with(path, &ContainerOptions::new())
     }
 
-    /// Opens a table in another way.
+    /// Opens a table with `options`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](BcolzTable::open).
     pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzTable> {
         let root = path.as_ref();
         let rootdirs = root.join(ROOTDIRS);
         let (layout, columns) = match rootdirs.symlink_metadata() {
-            Ok(_) => (Layout::Shipped, shipped_columns(root, MetaFile::read(rootdirs)?, options)?),
-            Err(_) => (Layout::Superchunks, nested_columns(root, options)?),
+            Ok(_) => (RootdirLayout::Shipped, shipped_columns(root, MetaFile::read(rootdirs)?, options)?),
+            Err(_) => (RootdirLayout::Superchunks, nested_columns(root, options)?),
         };
         Ok(BcolzTable { root: root.to_path_buf(), layout, columns })
     }
 
-    /// Whether there is something at `path` that looks like a table.
+    /// Returns whether the meta files at `path` are those of a table.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         let root = path.as_ref();
         let is_nested = || {
@@ -64,24 +70,27 @@ impl BcolzTable {
         root.join(ROOTDIRS).is_file() || meta_path(root, STORAGE).is_file() && is_nested()
     }
 
-    /// How the table lies in its directory.
-    pub fn layout(&self) -> Layout {
+    /// Returns the layout of the table in its directory.
+    pub fn layout(&self) -> RootdirLayout {
         self.layout
     }
 
-    /// The columns with their names: as the table lists them, in superchunks by name.
+    /// Returns the columns with their names, in the order of the table; in superchunks in ascending order of their
+    /// names.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &BcolzArray)> {
         self.columns.iter().map(|(name, column)| (name.as_str(), column))
     }
 
-    /// The column of a name.
+    /// Returns the column with this name.
     pub fn column(&self, name: &str) -> Option<&BcolzArray> {
         self.columns().find(|(other, _)| *other == name).map(|(_, column)| column)
     }
 
-    /// The column of a name, as an array of its own.
+    /// Converts the table into the column with this name.
     ///
-    /// Errors: `InvalidInput` if there is none, with the names that there are.
+    /// # Errors
+    ///
+    /// `InvalidInput` if there is none. The message lists the existing names.
     pub fn into_column(self, name: &str) -> Result<BcolzArray> {
         let names: Vec<_> = self.columns().map(|(name, _)| name.to_string()).collect();
         let column = self.columns.into_iter().find(|(other, _)| other == name);
@@ -92,14 +101,16 @@ impl BcolzTable {
         })
     }
 
-    /// The number of rows: of the shortest column, should they differ.
+    /// Returns the number of rows. If columns differ, that of the shortest one.
     pub fn rows(&self) -> u64 {
         self.columns().map(|(_, column)| column.rows()).min().unwrap_or_default()
     }
 
-    /// Looks at every column up to a level, and whether all have as many rows.
+    /// Checks every column up to `level`, and that all have the same number of rows.
     ///
-    /// Errors: as [`Container::verify`](crate::container::Container::verify). Whatever else is wrong is a finding.
+    /// # Errors
+    ///
+    /// Those of [`Container::verify`](crate::container::Container::verify). Every other fault is a finding.
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
         let (mut report, rows) = (VerifyReport::of_files(level), self.rows());
         for (name, column) in self.columns() {
@@ -116,15 +127,17 @@ impl BcolzTable {
         Ok(report)
     }
 
-    /// What the table's user says of it.
+    /// Reads the user attributes of the table.
     ///
-    /// Errors: `Io`, `InvalidSpec`.
+    /// # Errors
+    ///
+    /// `Io`, `InvalidSpec`.
     pub fn attributes(&self) -> Result<Attributes> {
         Attributes::read(self.layout.attributes_path(&self.root))
     }
 }
 
-/// The columns that `__rootdirs__` names, each in a directory of that name.
+/// Opens the columns that `__rootdirs__` lists, each in the directory of its name.
 fn shipped_columns(root: &Path, rootdirs: MetaFile, options: &ContainerOptions) -> Result<Vec<(String, BcolzArray)>> {
     let names = rootdirs.get("names").and_then(Json::as_array);
     let Some(names) = names.and_then(|names| names.iter().map(Json::as_str).collect::<Option<Vec<_>>>()) else {
@@ -139,14 +152,14 @@ fn shipped_columns(root: &Path, rootdirs: MetaFile, options: &ContainerOptions) 
     }
     let column = |name: &&str| {
         if !is_plain_name(name) {
-            return Err(rootdirs.invalid("names of directories within the table's", rootdirs.get("names")));
+            return Err(rootdirs.invalid("names of directories within the table", rootdirs.get("names")));
         }
-        BcolzArray::open_with(root.join(name), options).map(|column| (name.to_string(), column))
+        BcolzArray::open_root(&root.join(name), options).map(|column| (name.to_string(), column))
     };
     names.iter().map(column).collect()
 }
 
-/// The columns that the type in `meta/storage` names, in directories below `data`.
+/// Opens the columns that the dtype in `meta/storage` lists, in directories below `data`.
 fn nested_columns(root: &Path, options: &ContainerOptions) -> Result<Vec<(String, BcolzArray)>> {
     let storage = Arc::new(MetaFile::read(meta_path(root, STORAGE))?);
     let Some(Json::Object(dtypes)) = storage.get("dtype") else {
@@ -171,8 +184,8 @@ fn collect_leaves(
     leaves: &mut Vec<(String, String)>,
 ) -> Result<()> {
     for (name, dtype) in dtypes {
-        if !is_plain_name(name) || depth > MAX_DEPTH {
-            return Err(storage.invalid("names of directories within the table's", Some(&Json::from(name.as_str()))));
+        if !is_plain_name(name) || depth > MAX_COLUMN_DEPTH {
+            return Err(storage.invalid("names of directories within the table", Some(&Json::from(name.as_str()))));
         }
         match dtype {
             Json::String(dtype) => leaves.push((format!("{prefix}{name}"), dtype.clone())),

@@ -1,4 +1,4 @@
-//! A bcolz array as a Zarr v3 array with shards: the chunks byte for byte where that is possible.
+//! Conversion of a bcolz array to a sharded Zarr v3 array. Chunks keep their bytes where possible.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::container::zarr::{ZarrMetadata, ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A shard of about this length, decoded, suits most stores.
+/// Default length in bytes of a decoded shard.
 const SHARD_BYTES: u64 = 64 << 20;
 
-/// How a bcolz array becomes a Zarr array.
+/// Options for converting a bcolz array to a Zarr array.
 ///
 /// ```no_run
 /// use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ const SHARD_BYTES: u64 = 64 << 20;
 ///
 /// let array = BcolzArray::open("prices")?;
 /// let converted = ToZarrOptions::new().convert(&array, "prices.zarr", |_, _| ControlFlow::Continue(()))?;
-/// println!("{} of {} chunks are as they were", converted.verbatim, converted.chunks);
+/// println!("{} of {} chunks keep their bytes", converted.verbatim, converted.chunks);
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,38 +33,42 @@ pub struct ToZarrOptions {
     shard_chunks: Option<u64>,
 }
 
-/// What a conversion did.
+/// The result of a conversion. See [`ToZarrOptions`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Converted {
-    /// The chunks of the new array.
+    /// Number of chunks of the new array.
     pub chunks: u64,
-    /// Those of them that have the bytes of a chunk of the old one.
+    /// Number of chunks that were copied byte for byte.
     pub verbatim: u64,
 }
 
 impl ToZarrOptions {
-    /// The defaults: shards of 64 MiB when decoded.
+    /// Creates the defaults: shards of 64 MiB when decoded.
     pub fn new() -> ToZarrOptions {
         ToZarrOptions::default()
     }
 
-    /// The chunks of a shard (default: as many as have 64 MiB when decoded, and no more than there are).
+    /// Sets the number of chunks per shard (default: as many as fit 64 MiB when decoded, but not more than the array
+    /// has).
     pub fn shard_chunks(&mut self, chunks: u64) -> &mut ToZarrOptions {
         self.shard_chunks = Some(chunks.max(1));
         self
     }
 
-    /// Writes the array at `target`, where nothing may be yet; it appears when it is whole.
+    /// Writes the array to `target`, which must not exist. The array appears only when it is complete.
     ///
-    /// Chunks keep their bytes. Compressed anew, with LZ4, are a last one that is shorter than the others, since Zarr has
-    /// no shorter ones; those that are in Snappy, which readers of Zarr do not know; and those of several dimensions in
-    /// Fortran order. Attributes come along. `progress` is told after every chunk how many are done, and of how many.
+    /// Chunks keep their bytes, with three exceptions that are compressed again with LZ4: a short last chunk, since
+    /// Zarr's chunks are all of one length; chunks in Snappy, which readers of Zarr do not support; and chunks with
+    /// several dimensions in Fortran order. Attributes are copied. `progress` is called after each chunk with the
+    /// number of finished chunks and their total; returning `Break` cancels the conversion.
     ///
-    /// Memory: one chunk, and 16 bytes for each chunk of a shard.
+    /// Memory: one chunk, and 16 bytes per chunk of a shard.
     ///
-    /// Errors: `Unsupported` for a type that Zarr does not have: strings, dates, objects, records, or chunks of parts of rows; `InvalidInput` if
-    /// something is at `target`; `Cancelled`; the first chunk that cannot be decoded.
+    /// # Errors
+    ///
+    /// `Unsupported` for a type that Zarr does not have (strings, dates, objects, records), or chunks that cut rows;
+    /// `InvalidInput` if `target` exists; `Cancelled`; the error of the first chunk that cannot be decoded.
     pub fn convert(
         &self,
         array: &BcolzArray,
@@ -96,7 +100,7 @@ struct Conversion<'a> {
     data_type: String,
     itemsize: u64,
     chunk_len: u64,
-    /// As the chunks of the source are compressed, as far as it can be told.
+    /// The shuffle of the first chunk of the source; byte shuffle if there is none.
     shuffle: Shuffle,
 }
 
@@ -118,7 +122,7 @@ impl<'a> Conversion<'a> {
         let array = self.array;
         let chunk_shape = |rows: u64| [&[rows][..], &array.row_shape].concat();
         let Some(shard_rows) = array.chunk_rows.checked_mul(shard_chunks) else {
-            return Err(Error::invalid_input(format!("expected fewer chunks a shard, found {shard_chunks}")));
+            return Err(Error::invalid_input(format!("expected fewer chunks per shard, found {shard_chunks}")));
         };
         let endian = match self.itemsize {
             1 => json!({"name": "bytes"}),
@@ -147,7 +151,7 @@ impl<'a> Conversion<'a> {
         ZarrMetadata::from_json(&metadata.to_string())
     }
 
-    /// What the source fills with, if that is a value of the type.
+    /// Returns the fill value of the source if it is a value of the type, otherwise zero.
     fn fill_value(&self) -> Json {
         let stated = self.array.storage.get("dflt");
         let is_natural = |value: &&Json| value.is_u64();
@@ -161,7 +165,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// The compressor that the source states, or LZ4 where Zarr does not have it.
+    /// Returns the compressor that the source states, or LZ4 if Zarr does not have it.
     fn cname(&self) -> &str {
         let storage = &self.array.storage;
         let stated = storage.get("cparams").and_then(|parameters| parameters.get("cname"));
@@ -177,14 +181,14 @@ impl<'a> Conversion<'a> {
         stated.and_then(Json::as_u64).unwrap_or(5).min(9)
     }
 
-    /// Writes a chunk; whether it has the bytes of one of the source.
+    /// Writes a chunk; returns whether it was copied byte for byte.
     fn put(&self, shard: &mut ZarrShardWriter, key: u64) -> Result<bool> {
         let first = key * self.array.chunk_rows;
         if let Some(source) = self.whole_chunk(first)? {
             let Some(chunk) = self.array.get(source, Form::Encoded)? else {
                 return Err(Error::corrupt("expected a chunk, found none").at_key(source));
             };
-            // bcolz has no checksums: that it decodes is what can be known of it
+            // bcolz has no checksums, so decoding is the only check
             self.array.get(source, Form::Decoded)?;
             shard.put(key, &chunk)?;
             return Ok(true);
@@ -197,7 +201,7 @@ impl<'a> Conversion<'a> {
         Ok(false)
     }
 
-    /// The chunk of the source that begins with a row, has as many rows as every chunk, and can stay as it is.
+    /// Returns the chunk of the source that starts at `row`, is full and can be copied byte for byte.
     fn whole_chunk(&self, row: u64) -> Result<Option<u64>> {
         let key = match &self.array.chunks {
             Chunks::Shipped(_) => row / self.array.chunk_rows,
@@ -218,7 +222,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// Zarr's name of the type, and its width.
+/// Returns Zarr's name of the type, and its width in bytes.
 fn data_type(array: &BcolzArray) -> Result<(String, u64)> {
     let prefix = match array.dtype.kind() {
         Kind::Bool => Some("bool"),

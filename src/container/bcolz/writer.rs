@@ -1,22 +1,23 @@
-//! Changing what is there: rows appended and cut off, chunks replaced, attributes set.
+//! Changes to arrays and tables: append and truncate rows, replace chunks, set attributes.
 //!
-//! Every change of a file makes a new one that takes its place, so that a reader finds the one or the other. Of a change
-//! of several files one shows it, `meta/sizes`, which says how many rows there are:
+//! A file is changed by writing a new one and renaming it, so a reader finds the old or the new file. A change of
+//! several files becomes visible through one of them, `meta/sizes`, which states the number of rows:
 //!
 //! ```text
-//! append     chunks or superchunks, which hold more rows then than are shown | meta/sizes
-//! truncate   meta/sizes | chunks or superchunks, of which some are not shown any more | meta/sizes, for the lengths in it
+//! append     chunks or superchunks, which then hold more rows than are visible | meta/sizes
+//! truncate   meta/sizes | chunks or superchunks, some of which are no longer visible | meta/sizes, for the lengths in it
 //! replace    the chunk or superchunk | meta/sizes, for the lengths in it
 //! ```
 //!
-//! So a writer that dies leaves the rows of before or those of after, and perhaps bytes that nobody is shown; the first
-//! change of the next writer removes them or goes over them. The columns of a table as shipped have sizes of their own:
-//! what is shown of the table is what all columns have, and a writer that dies between two leaves longer ones, until the
-//! table is truncated to what it shows. In superchunks a table has one `meta/sizes`, and its columns change at once.
+//! So a crash leaves the old or the new rows, and perhaps bytes that are not visible; the first change of the next
+//! writer removes or overwrites them. In the shipped layout each column of a table has its own sizes. The rows of the
+//! table are those that all columns have: a crash between two columns leaves some columns longer, until the table is
+//! truncated to its rows. In superchunks a table has one `meta/sizes`, and all columns change at once.
 //!
-//! An error leaves the rows of before as well, and those of after if it comes when these are shown.
+//! An error leaves the old rows, or the new rows if it occurs after they became visible.
 //!
-//! One writer at a time: nothing guards against a second. Readers that are open see the change when they are opened anew.
+//! The caller ensures that there is one writer at a time; there is no lock. Open readers do not see the change until
+//! they are opened again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,63 +27,76 @@ use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::chunks::{Chunks, Part, Superchunks, chunk_file_name, superchunk_file_name};
 use crate::container::bcolz::dtype::Kind;
-use crate::container::bcolz::meta::{Layout, META, Order, Sizes};
-use crate::container::bcolz::options::Encoding;
+use crate::container::bcolz::encoding::ChunkEncoding;
+use crate::container::bcolz::meta::{META, RootdirLayout, Sizes};
 use crate::container::bcolz::table::BcolzTable;
-use crate::container::blosc::{Encoder, Shuffle};
+use crate::container::blosc::{self, Shuffle};
 use crate::container::bloscpack::{BloscpackOptions, Replaced, encode_one_chunk, replace_chunk, rewrite};
 use crate::container::new_file::{NewFile, clear, remove_file};
-use crate::container::{KeySpace, blosc};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Changes one array.
+/// Changes an array.
+///
+/// ```no_run
+/// use sharddb::container::bcolz::BcolzWriter;
+///
+/// let mut writer = BcolzWriter::open("prices")?;
+/// writer.append(&7i32.to_le_bytes())?;
+/// writer.set_attribute("currency", "\"EUR\"")?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 pub struct BcolzWriter {
     array: BcolzArray,
-    encoding: Encoding,
-    /// Somebody may have begun a change and not finished it: a writer before this one, or this one.
+    encoding: ChunkEncoding,
+    /// Whether this writer or an earlier one may have left an unfinished change.
     unfinished: bool,
 }
 
 impl BcolzWriter {
-    /// Opens an array to change it. Chunks are written as [`BcolzOptions`](super::BcolzOptions) has it by default; superchunks
-    /// that are there keep their checksum.
+    /// Opens an array for changes. New chunks are written with the defaults of [`BcolzOptions`](super::BcolzOptions);
+    /// existing superchunks keep their kind of checksum.
     ///
-    /// Errors: as [`BcolzArray::open`]; `Unsupported` for Python objects and records, and chunks of parts of rows.
+    /// # Errors
+    ///
+    /// Those of [`BcolzArray::open`]; `Unsupported` for Python objects and records, and for chunks that cut rows.
     pub fn open(path: impl AsRef<Path>) -> Result<BcolzWriter> {
-        BcolzWriter::open_encoded(path.as_ref(), Encoding::default())
+        BcolzWriter::open_encoded(path.as_ref(), ChunkEncoding::default())
     }
 
-    pub(super) fn open_encoded(root: &Path, encoding: Encoding) -> Result<BcolzWriter> {
+    pub(super) fn open_encoded(root: &Path, encoding: ChunkEncoding) -> Result<BcolzWriter> {
         let array = BcolzArray::open_with(root, &ContainerOptions::new())?;
         refuse_unknown_width(&array)?;
         Ok(BcolzWriter { array, encoding, unfinished: true })
     }
 
-    /// The array as it is now.
+    /// Returns the array in its current state.
     pub fn array(&self) -> &BcolzArray {
         &self.array
     }
 
-    /// The reserve behind chunks that are written from now on, in percent (default: 0). Superchunks only.
+    /// Sets the reserve after new chunks, in percent of their length (default: 0). Superchunks only.
     pub fn reserve_percent(&mut self, percent: u32) -> &mut BcolzWriter {
         self.encoding.reserve_percent = percent;
         self
     }
 
-    /// How to reorder bytes of chunks that are written from now on (default: byte shuffle).
+    /// Sets how the bytes of new chunks are reordered before compression (default: byte shuffle).
     pub fn shuffle(&mut self, shuffle: Shuffle) -> &mut BcolzWriter {
         self.encoding.shuffle = shuffle;
         self
     }
 
-    /// Appends rows, in C order and the byte order of the type: first into the last chunk, then into new ones, in the last
-    /// superchunk as long as it has room.
+    /// Appends rows, in C order and the byte order of the type. They fill the last chunk, then new chunks; in
+    /// superchunks, the last superchunk is filled first.
     ///
-    /// Cost: looks at every file of the array besides, so that many rows at a time are much cheaper than few.
+    /// Cost: O(files of the array) in addition to the rows, so one append of many rows is much cheaper than many
+    /// appends.
     ///
-    /// Memory: one superchunk in superchunks, else one chunk.
+    /// Memory: one superchunk, or one chunk in the shipped layout.
     ///
-    /// Errors: `InvalidInput` if these are not whole rows; `Io`; `Corrupt` if the last chunk cannot be read.
+    /// # Errors
+    ///
+    /// `InvalidInput` if `rows` is not a whole number of rows; `Io`; `Corrupt` if the last chunk cannot be decoded.
     pub fn append(&mut self, rows: &[u8]) -> Result<()> {
         self.change(|writer| {
             let shown = writer.array.rows + whole_rows(&writer.array, rows)?;
@@ -92,22 +106,26 @@ impl BcolzWriter {
         })
     }
 
-    /// Keeps the first `rows` rows.
+    /// Truncates the array to its first `rows` rows.
     ///
-    /// Errors: `InvalidInput` if there are fewer; `Io`; `Corrupt` if the chunk that is cut cannot be read.
+    /// # Errors
+    ///
+    /// `InvalidInput` if the array has fewer; `Io`; `Corrupt` if the chunk that is cut cannot be decoded.
     pub fn truncate(&mut self, rows: u64) -> Result<()> {
         self.change(|writer| {
             check_truncation(&writer.array, rows)?;
-            writer.write_sizes(rows)?; // first: what lies beyond no longer counts
+            writer.write_sizes(rows)?; // first: later rows are no longer visible
             truncate(&writer.array, writer.encoding, rows)?;
             writer.reopen()?;
             writer.write_sizes(rows)
         })
     }
 
-    /// Replaces the rows of a chunk by as many others, in C order.
+    /// Replaces the rows of a chunk by the same number of rows, in C order.
     ///
-    /// Errors: `InvalidInput` if there is no such chunk, or it has another number of rows; `Io`.
+    /// # Errors
+    ///
+    /// `InvalidInput` if there is no such chunk, or it has a different number of rows; `Io`.
     pub fn replace_chunk(&mut self, key: u64, rows: &[u8]) -> Result<Replaced> {
         self.change(|writer| {
             let replaced = replace(&writer.array, writer.encoding, key, rows)?;
@@ -117,19 +135,25 @@ impl BcolzWriter {
         })
     }
 
-    /// Gives an attribute a value, which is the text of JSON: `23.5`, `"text"`, `{"value": [1, 3], "dtype": "int32"}`.
+    /// Sets an attribute to a value, given as JSON text: `23.5`, `"text"`, `{"value": [1, 3], "dtype": "int32"}`.
     ///
-    /// Errors: `InvalidSpec` if it is not JSON; `Io`.
+    /// # Errors
+    ///
+    /// `InvalidSpec` if it is not JSON; `Io`.
     pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<()> {
         set_attribute(self.array.layout, &self.array.root, name, value)
     }
 
-    /// Removes an attribute; whether it was there.
+    /// Removes an attribute; returns whether it existed.
+    ///
+    /// # Errors
+    ///
+    /// `Io`; `InvalidSpec` if the attributes file is invalid.
     pub fn remove_attribute(&mut self, name: &str) -> Result<bool> {
         remove_attribute(self.array.layout, &self.array.root, name)
     }
 
-    /// Makes a change, after what one that was not finished has left is out of the way.
+    /// Makes a change, after removing what an unfinished change left.
     fn change<T>(&mut self, change: impl FnOnce(&mut BcolzWriter) -> Result<T>) -> Result<T> {
         if self.unfinished {
             self.reopen()?;
@@ -155,22 +179,35 @@ impl BcolzWriter {
     }
 }
 
-/// Changes all columns of a table at once.
+/// Changes all columns of a table together.
+///
+/// ```no_run
+/// use sharddb::container::bcolz::BcolzTableWriter;
+///
+/// let mut writer = BcolzTableWriter::open("trades")?; // columns id: int32, price: float32
+/// writer.append(&[&1i32.to_le_bytes(), &9.5f32.to_le_bytes()])?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 pub struct BcolzTableWriter {
     root: PathBuf,
     table: BcolzTable,
-    encoding: Encoding,
-    /// As of [`BcolzWriter`].
+    encoding: ChunkEncoding,
+    /// Whether this writer or an earlier one may have left an unfinished change.
     unfinished: bool,
 }
 
 impl BcolzTableWriter {
-    /// Opens a table to change it; see [`BcolzWriter::open`].
+    /// Opens a table for changes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`BcolzTable::open`](super::BcolzTable::open); `Unsupported` for Python objects and records, and for
+    /// chunks that cut rows.
     pub fn open(path: impl AsRef<Path>) -> Result<BcolzTableWriter> {
-        BcolzTableWriter::open_encoded(path.as_ref(), Encoding::default())
+        BcolzTableWriter::open_encoded(path.as_ref(), ChunkEncoding::default())
     }
 
-    pub(super) fn open_encoded(root: &Path, encoding: Encoding) -> Result<BcolzTableWriter> {
+    pub(super) fn open_encoded(root: &Path, encoding: ChunkEncoding) -> Result<BcolzTableWriter> {
         let table = BcolzTable::open(root)?;
         for (_, column) in table.columns() {
             refuse_unknown_width(column)?;
@@ -178,21 +215,23 @@ impl BcolzTableWriter {
         Ok(BcolzTableWriter { root: root.to_path_buf(), table, encoding, unfinished: true })
     }
 
-    /// The table as it is now.
+    /// Returns the table in its current state.
     pub fn table(&self) -> &BcolzTable {
         &self.table
     }
 
-    /// Appends rows, given column by column in the order of [`BcolzTable::columns`].
+    /// Appends rows, given as one slice per column in the order of [`BcolzTable::columns`].
     ///
-    /// Errors: `InvalidInput` if there is not one part for each column, all of as many rows; as
-    /// [`BcolzWriter::append`]. Rows that some columns have got by then are cut off again, as far as that can be done.
+    /// # Errors
+    ///
+    /// `InvalidInput` unless there is one slice per column, all with the same number of rows; those of
+    /// [`BcolzWriter::append`]. Rows that some columns already have are removed again if possible.
     pub fn append(&mut self, columns: &[&[u8]]) -> Result<()> {
         self.change(|writer| {
             let (before, count) = (writer.table.rows(), writer.count_rows(columns)?);
             match writer.table.layout() {
-                Layout::Shipped => writer.append_to_each(columns).inspect_err(|_| writer.cut_back(before)),
-                Layout::Superchunks => {
+                RootdirLayout::Shipped => writer.append_to_each(columns).inspect_err(|_| writer.cut_back(before)),
+                RootdirLayout::Superchunks => {
                     for ((_, column), rows) in writer.table.columns().zip(columns) {
                         append(column, writer.encoding, rows)?;
                     }
@@ -203,7 +242,7 @@ impl BcolzTableWriter {
         })
     }
 
-    /// To columns as shipped, each of which shows its rows for itself.
+    /// Appends in the shipped layout, where each column has its own sizes.
     fn append_to_each(&self, columns: &[&[u8]]) -> Result<()> {
         self.table
             .columns()
@@ -211,7 +250,7 @@ impl BcolzTableWriter {
             .try_for_each(|((_, column), rows)| BcolzWriter::open_encoded(&column.root, self.encoding)?.append(rows))
     }
 
-    /// Cuts columns as shipped that became longer, as far as the disk lets us.
+    /// Truncates columns of the shipped layout that became longer. Errors are ignored: the append has failed already.
     fn cut_back(&self, rows: u64) {
         for (_, column) in self.table.columns() {
             let cut = |mut writer: BcolzWriter| match writer.array.rows > rows {
@@ -222,12 +261,12 @@ impl BcolzTableWriter {
         }
     }
 
-    /// How many rows these are.
+    /// Returns the number of rows that `columns` have.
     fn count_rows(&self, columns: &[&[u8]]) -> Result<u64> {
         let expected = self.table.columns().count();
         if let Some((name, column)) = self.table.columns().find(|(_, column)| column.rows != self.table.rows()) {
             let message = format!(
-                "expected columns of {} rows, found {} in \"{name}\": truncate the table to what all have",
+                "expected columns of {} rows, found {} in \"{name}\": truncate the table to that length",
                 self.table.rows(),
                 column.rows
             );
@@ -236,26 +275,30 @@ impl BcolzTableWriter {
         let counts = self.table.columns().zip(columns).map(|((_, column), part)| whole_rows(column, part));
         let counts = counts.collect::<Result<Vec<_>>>()?;
         if columns.len() != expected || counts.windows(2).any(|pair| pair.first() != pair.last()) {
-            let message =
-                format!("expected {expected} columns of as many rows, found {} with {counts:?} rows", columns.len());
+            let message = format!(
+                "expected {expected} columns of the same number of rows, found {} with {counts:?} rows",
+                columns.len()
+            );
             return Err(Error::invalid_input(message).at_path(&self.root));
         }
         Ok(counts.first().copied().unwrap_or_default())
     }
 
-    /// Keeps the first `rows` rows of every column.
+    /// Truncates every column to its first `rows` rows.
     ///
-    /// Errors: as [`BcolzWriter::truncate`].
+    /// # Errors
+    ///
+    /// Those of [`BcolzWriter::truncate`].
     pub fn truncate(&mut self, rows: u64) -> Result<()> {
         self.change(|writer| {
             writer.table.columns().try_for_each(|(_, column)| check_truncation(column, rows))?;
             let mut columns = writer.table.columns();
             match writer.table.layout() {
-                Layout::Shipped => columns.try_for_each(|(_, column)| {
+                RootdirLayout::Shipped => columns.try_for_each(|(_, column)| {
                     BcolzWriter::open_encoded(&column.root, writer.encoding)?.truncate(rows)
                 }),
-                Layout::Superchunks => {
-                    writer.write_sizes(rows)?; // first: what lies beyond no longer counts
+                RootdirLayout::Superchunks => {
+                    writer.write_sizes(rows)?; // first: later rows are no longer visible
                     columns.try_for_each(|(_, column)| truncate(column, writer.encoding, rows))?;
                     drop(columns);
                     writer.reopen()?;
@@ -265,22 +308,31 @@ impl BcolzTableWriter {
         })
     }
 
-    /// Gives an attribute a value; see [`BcolzWriter::set_attribute`].
+    /// Sets an attribute of the table; see [`BcolzWriter::set_attribute`].
+    ///
+    /// # Errors
+    ///
+    /// `InvalidSpec` if `value` is not JSON; `Io`.
     pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<()> {
         set_attribute(self.table.layout(), &self.root, name, value)
     }
 
-    /// Removes an attribute; whether it was there.
+    /// Removes an attribute; returns whether it existed.
+    ///
+    /// # Errors
+    ///
+    /// `Io`; `InvalidSpec` if the attributes file is invalid.
     pub fn remove_attribute(&mut self, name: &str) -> Result<bool> {
         remove_attribute(self.table.layout(), &self.root, name)
     }
 
-    /// As of [`BcolzWriter`]; columns as shipped look to it themselves.
+    /// Makes a change, after removing what an unfinished change left. In the shipped layout the writers of the columns
+    /// do that.
     fn change<T>(&mut self, change: impl FnOnce(&mut BcolzTableWriter) -> Result<T>) -> Result<T> {
         if self.unfinished {
             self.reopen()?;
             clear(&self.root)?;
-            if self.table.layout() == Layout::Superchunks {
+            if self.table.layout() == RootdirLayout::Superchunks {
                 clear(&self.root.join(META))?;
                 self.table.columns().try_for_each(|(_, column)| recover(column, self.encoding))?;
             }
@@ -298,7 +350,7 @@ impl BcolzTableWriter {
         Ok(())
     }
 
-    /// The sizes that all columns in superchunks have together.
+    /// Writes the sizes that all columns in superchunks share.
     fn write_sizes(&self, rows: u64) -> Result<()> {
         let (mut row_len, mut stored, mut sizes) = (0, 0, None);
         for (_, column) in self.table.columns() {
@@ -325,8 +377,8 @@ fn refuse_unknown_width(array: &BcolzArray) -> Result<()> {
     }
 }
 
-/// Removes what a writer has left in the data of an array that did not finish.
-fn recover(array: &BcolzArray, encoding: Encoding) -> Result<()> {
+/// Removes what an unfinished change left in the data directory of an array.
+fn recover(array: &BcolzArray, encoding: ChunkEncoding) -> Result<()> {
     clear(&array.data)?;
     match &array.chunks {
         Chunks::Superchunks(there) if there.stored_rows() == there.rows() => Ok(()),
@@ -334,7 +386,7 @@ fn recover(array: &BcolzArray, encoding: Encoding) -> Result<()> {
     }
 }
 
-/// How many rows these are.
+/// Returns the number of rows in `rows`, which must be whole rows.
 fn whole_rows(array: &BcolzArray, rows: &[u8]) -> Result<u64> {
     let len = rows.len() as u64;
     if array.row_len > 0 && len.is_multiple_of(array.row_len) {
@@ -352,37 +404,7 @@ fn check_truncation(array: &BcolzArray, rows: u64) -> Result<()> {
         .at_path(&array.data))
 }
 
-/// The chunk of some rows in C order.
-fn encoded(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<Vec<u8>> {
-    let cells: u64 = array.row_shape.iter().product();
-    let itemsize = array.row_len.checked_div(cells).unwrap_or(1);
-    let mut encoder = Encoder::new();
-    encoder.typesize(usize::try_from(itemsize).unwrap_or(1)).shuffle(encoding.shuffle).compress(encoding.compress);
-    match array.order {
-        Order::F if !array.row_shape.is_empty() => encoder.encode(&in_f_order(array, rows, itemsize)),
-        _ => encoder.encode(rows),
-    }
-}
-
-/// Rows in C order, with the first dimension running fastest.
-fn in_f_order(array: &BcolzArray, rows: &[u8], itemsize: u64) -> Vec<u8> {
-    let count = (rows.len() as u64).checked_div(array.row_len).unwrap_or_default();
-    let reversed: Vec<u64> = array.row_shape.iter().rev().copied().chain([count]).collect();
-    let (from, to) =
-        (KeySpace::Linear { grid: reversed.iter().rev().copied().collect() }, KeySpace::Linear { grid: reversed });
-    let width = usize::try_from(itemsize).unwrap_or(1);
-    let cells = rows.chunks_exact(width).count() as u64;
-    let mut bytes = Vec::with_capacity(rows.len());
-    for cell in 0..cells {
-        let mut position = to.position_of(cell).unwrap_or_default();
-        position.reverse();
-        let at = from.key_at(&position).ok().and_then(|at| usize::try_from(at).ok()).unwrap_or_default() * width;
-        bytes.extend_from_slice(rows.get(at..at + width).unwrap_or_default());
-    }
-    bytes
-}
-
-fn append(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<()> {
+fn append(array: &BcolzArray, encoding: ChunkEncoding, rows: &[u8]) -> Result<()> {
     if whole_rows(array, rows)? == 0 {
         return Ok(());
     }
@@ -392,16 +414,16 @@ fn append(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<()> {
     }
 }
 
-fn append_shipped(array: &BcolzArray, encoding: Encoding, rows: &[u8]) -> Result<()> {
+fn append_shipped(array: &BcolzArray, encoding: ChunkEncoding, rows: &[u8]) -> Result<()> {
     let full = array.rows / array.chunk_rows;
     let begun = if array.rows.is_multiple_of(array.chunk_rows) { Vec::new() } else { array.decoded_rows(full)? };
     for (key, chunk) in (full..).zip(cut(&begun, rows, array.chunk_rows * array.row_len)) {
-        write_chunk_file(array, key, &encoded(array, encoding, &chunk)?)?;
+        write_chunk_file(array, key, &encoding.encode(array, &chunk)?)?;
     }
     Ok(())
 }
 
-/// `begun` and `rows` one behind the other, cut into chunks.
+/// Splits `begun` followed by `rows` into chunks.
 fn cut<'a>(begun: &'a [u8], rows: &'a [u8], chunk_len: u64) -> impl Iterator<Item = Vec<u8>> + 'a {
     let chunk_len = usize::try_from(chunk_len).unwrap_or(usize::MAX);
     let (first, rest) = rows.split_at_checked(chunk_len.saturating_sub(begun.len())).unwrap_or((rows, &[]));
@@ -414,13 +436,13 @@ fn write_chunk_file(array: &BcolzArray, key: u64, chunk: &[u8]) -> Result<()> {
     file.finish()
 }
 
-fn append_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encoding, rows: &[u8]) -> Result<()> {
+fn append_superchunks(array: &BcolzArray, there: &Superchunks, encoding: ChunkEncoding, rows: &[u8]) -> Result<()> {
     let room = superchunk_chunks(array)?;
     let (chunk_rows, last) = match there.parts().last() {
         Some(last) if last.file.len() > 0 => (array.chunk_rows, Some(last)),
         _ => (array.chunk_rows, None),
     };
-    // what the last superchunk begins with may have chunks of another size
+    // chunks of the last superchunk may have a different size
     let chunk_rows = last.filter(|last| last.file.len() > 1).map_or(chunk_rows, Part::chunk_rows);
     let begun = match last {
         Some(last) if last.rows_of(last.file.len() - 1) < chunk_rows => array.decoded_rows(last.end_key() - 1)?,
@@ -430,7 +452,7 @@ fn append_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encodin
     let mut number = there.parts().len() as u64;
     if let Some(last) = last {
         let kept = last.file.len() - u64::from(!begun.is_empty());
-        // a chunk that is begun goes on where it is; more come in as long as there is room
+        // a partial last chunk is continued; new chunks follow as long as the superchunk has room
         let free = room.max(last.file.len()).saturating_sub(kept);
         let more = take_encoded(array, encoding, &mut chunks, free)?;
         if !more.is_empty() {
@@ -450,20 +472,15 @@ fn append_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encodin
 
 fn take_encoded(
     array: &BcolzArray,
-    encoding: Encoding,
+    encoding: ChunkEncoding,
     chunks: &mut impl Iterator<Item = Vec<u8>>,
     count: u64,
 ) -> Result<Vec<Vec<u8>>> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    chunks
-        .by_ref()
-        .take(count)
-        .filter(|chunk| !chunk.is_empty())
-        .map(|chunk| encoded(array, encoding, &chunk))
-        .collect()
+    chunks.by_ref().take(count).filter(|chunk| !chunk.is_empty()).map(|chunk| encoding.encode(array, &chunk)).collect()
 }
 
-fn write_superchunk(array: &BcolzArray, encoding: Encoding, number: u64, chunks: &[Vec<u8>]) -> Result<()> {
+fn write_superchunk(array: &BcolzArray, encoding: ChunkEncoding, number: u64, chunks: &[Vec<u8>]) -> Result<()> {
     let cells: u64 = array.row_shape.iter().product();
     let itemsize = array.row_len.checked_div(cells).unwrap_or(1);
     let mut options = BloscpackOptions::new();
@@ -478,7 +495,7 @@ fn write_superchunk(array: &BcolzArray, encoding: Encoding, number: u64, chunks:
     writer.finish()
 }
 
-/// The most chunks of a superchunk.
+/// Returns the largest number of chunks per superchunk.
 fn superchunk_chunks(array: &BcolzArray) -> Result<u64> {
     match array.storage.number("superchunksize")? {
         Some(0) => {
@@ -489,16 +506,16 @@ fn superchunk_chunks(array: &BcolzArray) -> Result<u64> {
     }
 }
 
-fn truncate(array: &BcolzArray, encoding: Encoding, rows: u64) -> Result<()> {
+fn truncate(array: &BcolzArray, encoding: ChunkEncoding, rows: u64) -> Result<()> {
     match &array.chunks {
         Chunks::Shipped(files) => {
             let (full, left) = (rows / array.chunk_rows, rows % array.chunk_rows);
             if left > 0 && array.rows_of(full) > left {
                 let chunk = first_rows(array, full, left)?;
-                write_chunk_file(array, full, &encoded(array, encoding, &chunk)?)?;
+                write_chunk_file(array, full, &encoding.encode(array, &chunk)?)?;
             }
             let kept = rows.div_ceil(array.chunk_rows);
-            // the last first, so that there is never a gap
+            // in descending order, so that there is never a gap
             for key in files.numbers().filter(|key| *key >= kept).collect::<Vec<_>>().into_iter().rev() {
                 remove_file(&files.path(key))?;
             }
@@ -508,7 +525,7 @@ fn truncate(array: &BcolzArray, encoding: Encoding, rows: u64) -> Result<()> {
     }
 }
 
-fn truncate_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encoding, rows: u64) -> Result<()> {
+fn truncate_superchunks(array: &BcolzArray, there: &Superchunks, encoding: ChunkEncoding, rows: u64) -> Result<()> {
     for part in there.parts().iter().rev() {
         if part.first_row >= rows {
             remove_file(part.file.path())?;
@@ -521,7 +538,7 @@ fn truncate_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encod
         let left = (rows - part.first_row) % part.chunk_rows();
         let last = match left {
             0 => None,
-            left => Some(encoded(array, encoding, &first_rows(array, part.first_key + full, left)?)?),
+            left => Some(encoding.encode(array, &first_rows(array, part.first_key + full, left)?)?),
         };
         let nchunks = full + u64::from(last.is_some());
         return rewrite(&part.file, encoding.reserve_percent, nchunks, |at| last.as_deref().filter(|_| at == full));
@@ -529,29 +546,29 @@ fn truncate_superchunks(array: &BcolzArray, there: &Superchunks, encoding: Encod
     Ok(())
 }
 
-/// The first rows of a chunk, in C order.
+/// Reads the first rows of a chunk, in C order.
 fn first_rows(array: &BcolzArray, key: u64, rows: u64) -> Result<Vec<u8>> {
     let mut chunk = array.decoded_rows(key)?;
     chunk.truncate(usize::try_from(rows * array.row_len).unwrap_or(usize::MAX));
     Ok(chunk)
 }
 
-fn replace(array: &BcolzArray, encoding: Encoding, key: u64, rows: &[u8]) -> Result<Replaced> {
+fn replace(array: &BcolzArray, encoding: ChunkEncoding, key: u64, rows: &[u8]) -> Result<Replaced> {
     let (found, expected) = (whole_rows(array, rows)?, array.rows_of(key));
     if key >= array.nchunks() || found != expected {
         let message = format!("expected the {expected} rows of a chunk below {}, found {found} rows", array.nchunks());
         return Err(Error::invalid_input(message).at_path(&array.data).at_key(key));
     }
-    let chunk = encoded(array, encoding, rows)?;
+    let chunk = encoding.encode(array, rows)?;
     match array.find(key)? {
-        Some(place) if array.layout == Layout::Superchunks => {
+        Some(place) if array.layout == RootdirLayout::Superchunks => {
             replace_chunk(place.file, place.number, &chunk, encoding.reserve_percent)
         }
         _ => write_chunk_file(array, key, &chunk).map(|()| Replaced::Rewritten),
     }
 }
 
-/// The stored bytes of the chunks of the first `rows` rows.
+/// Returns the stored bytes of the chunks that hold the first `rows` rows.
 fn stored_bytes(array: &BcolzArray, rows: u64) -> Result<u64> {
     let mut stored = 0;
     match &array.chunks {
@@ -559,7 +576,8 @@ fn stored_bytes(array: &BcolzArray, rows: u64) -> Result<u64> {
             for key in files.numbers().take_while(|key| *key < rows.div_ceil(array.chunk_rows)) {
                 let path = files.path(key);
                 let len = fs::metadata(&path).map_err(|error| Error::io("find", &path, error))?.len();
-                stored += len.saturating_sub(blosc::HEADER_LEN as u64); // of the file's header, which is as long
+                // without the bloscpack header, which is as long as a Blosc header
+                stored += len.saturating_sub(blosc::HEADER_LEN as u64);
             }
         }
         Chunks::Superchunks(superchunks) => stored = superchunks.parts().iter().map(|part| part.file.file_len()).sum(),
@@ -577,13 +595,13 @@ fn write_sizes(sizes: &Sizes, rows: u64, row_len: u64, stored: u64) -> Result<()
     sizes.write()
 }
 
-fn set_attribute(layout: Layout, root: &Path, name: &str, value: &str) -> Result<()> {
+fn set_attribute(layout: RootdirLayout, root: &Path, name: &str, value: &str) -> Result<()> {
     let mut attributes = Attributes::read(layout.attributes_path(root))?;
     attributes.set(name, value)?;
     attributes.write()
 }
 
-fn remove_attribute(layout: Layout, root: &Path, name: &str) -> Result<bool> {
+fn remove_attribute(layout: RootdirLayout, root: &Path, name: &str) -> Result<bool> {
     let mut attributes = Attributes::read(layout.attributes_path(root))?;
     let was_there = attributes.remove(name);
     attributes.write().map(|()| was_there)

@@ -1,27 +1,33 @@
-//! The part of YAML that people write into the meta files of bcolz: nested mappings, lists, scalars, comments.
+//! A parser for the subset of YAML that meta files of bcolz use: nested mappings, lists, scalars and comments.
 //!
 //! ```yaml
 //! dtype:
 //!   col1: int8
-//! shape: (5000000000,)      # a tuple of Python counts as a list
+//! shape: (5000000000,)      # a Python tuple is read as a list
 //! filters: [shuffle, truncate]
 //! ids:
 //!   - 1
 //!   - "two"
 //! ```
 //!
-//! Not anchors, tags, block scalars, or flow collections over several lines: those are refused by name.
+//! Anchors, tags, block scalars and flow collections that span several lines are refused with an error that names them.
+//!
+//! This is not a general YAML parser. Crates that are one (saphyr, yaml-rust2, serde-saphyr) do not fit: by YAML's
+//! rules they read the RFC's tuples as strings, and inside `[..]` or `{..}` as broken elements; and they expand
+//! anchors.
 
 use serde_json::{Map, Number, Value};
 
 use crate::error::{Error, Result};
 
-/// Deeper documents are refused.
-const MAX_DEPTH: usize = 64;
+/// Documents that are nested more deeply are refused.
+const MAX_YAML_DEPTH: usize = 64;
 
-/// The document as the value that JSON would have for it.
+/// Parses a document to the equivalent JSON value.
 ///
-/// Errors: `InvalidSpec` with the number of the line.
+/// # Errors
+///
+/// `InvalidSpec` with the line number.
 pub(super) fn parse(text: &str) -> Result<Value> {
     let mut lines = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -32,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Value> {
             return Err(refused(number, "spaces to indent", "a tab"));
         }
         if !(content.is_empty() || content == "---" && lines.is_empty()) {
-            lines.push(Line { number, indent, content });
+            lines.push(YamlLine { number, indent, content });
         }
     }
     let mut document = Document { lines: &lines };
@@ -40,25 +46,25 @@ pub(super) fn parse(text: &str) -> Result<Value> {
     let value = document.block(first.indent, 0)?;
     match document.lines.first() {
         None => Ok(value),
-        Some(line) => Err(refused(line.number, "a line that belongs to the one before", line.content)),
+        Some(line) => Err(refused(line.number, "a line that continues the block before it", line.content)),
     }
 }
 
 #[derive(Clone, Copy)]
-struct Line<'a> {
+struct YamlLine<'a> {
     number: usize,
     indent: usize,
     content: &'a str,
 }
 
-/// The lines that are left.
+/// The lines that are not parsed yet.
 struct Document<'a> {
-    lines: &'a [Line<'a>],
+    lines: &'a [YamlLine<'a>],
 }
 
 impl<'a> Document<'a> {
-    /// Takes the next line if it is indented so far.
-    fn next_at(&mut self, indent: usize) -> Option<Line<'a>> {
+    /// Takes the next line if its indentation is `indent`.
+    fn next_at(&mut self, indent: usize) -> Option<YamlLine<'a>> {
         let (line, rest) = self.lines.split_first()?;
         (line.indent == indent).then(|| {
             self.lines = rest;
@@ -68,8 +74,8 @@ impl<'a> Document<'a> {
 
     fn block(&mut self, indent: usize, depth: usize) -> Result<Value> {
         let Some(first) = self.lines.first() else { return Ok(Value::Null) };
-        if depth > MAX_DEPTH {
-            return Err(refused(first.number, &format!("at most {MAX_DEPTH} levels"), "more"));
+        if depth > MAX_YAML_DEPTH {
+            return Err(refused(first.number, &format!("at most {MAX_YAML_DEPTH} levels"), "more"));
         }
         if item(first.content).is_some() {
             return self.list(indent, depth);
@@ -89,7 +95,7 @@ impl<'a> Document<'a> {
             };
             let value = match rest {
                 "" => self.nested(indent, depth)?,
-                text => Flow::parse(&Line { content: text, ..line })?,
+                text => Flow::parse(&YamlLine { content: text, ..line })?,
             };
             if members.insert(unquoted(key).to_string(), value).is_some() {
                 return Err(refused(line.number, "every key once", key));
@@ -100,19 +106,19 @@ impl<'a> Document<'a> {
 
     fn list(&mut self, indent: usize, depth: usize) -> Result<Value> {
         let mut items = Vec::new();
-        // one as far in as its key ends with the next key
+        // a list with the indentation of its key ends at the next key
         while self.lines.first().is_some_and(|line| item(line.content).is_some())
             && let Some(line) = self.next_at(indent)
         {
             match item(line.content).unwrap_or_default() {
                 "" => items.push(self.nested(indent, depth)?),
-                text => items.push(Flow::parse(&Line { content: text, ..line })?),
+                text => items.push(Flow::parse(&YamlLine { content: text, ..line })?),
             }
         }
         Ok(Value::Array(items))
     }
 
-    /// What stands under a key or a dash: further in, or for a list as far.
+    /// Parses the block below a key or a dash: indented more, or for a list equally.
     fn nested(&mut self, indent: usize, depth: usize) -> Result<Value> {
         match self.lines.first() {
             Some(line) if line.indent > indent => self.block(line.indent, depth + 1),
@@ -122,14 +128,14 @@ impl<'a> Document<'a> {
     }
 }
 
-/// A value on one line.
+/// A value in flow style, on one line.
 struct Flow<'a> {
     rest: &'a str,
     number: usize,
 }
 
 impl<'a> Flow<'a> {
-    fn parse(line: &Line<'a>) -> Result<Value> {
+    fn parse(line: &YamlLine<'a>) -> Result<Value> {
         let text = line.content.trim();
         if !text.starts_with(['[', '{', '(', '"', '\'']) {
             return plain(text, line.number);
@@ -144,8 +150,8 @@ impl<'a> Flow<'a> {
 
     fn value(&mut self, depth: usize) -> Result<Value> {
         self.rest = self.rest.trim_start();
-        if depth > MAX_DEPTH {
-            return Err(refused(self.number, &format!("at most {MAX_DEPTH} levels"), "more"));
+        if depth > MAX_YAML_DEPTH {
+            return Err(refused(self.number, &format!("at most {MAX_YAML_DEPTH} levels"), "more"));
         }
         match self.rest.chars().next() {
             Some('[') => self.items(']', depth),
@@ -191,7 +197,7 @@ impl<'a> Flow<'a> {
         self.rest = self.rest.get(bytes..).unwrap_or_default().trim_start();
     }
 
-    /// Takes the closing bracket if it is there.
+    /// Takes the closing bracket if it is next.
     fn closes(&mut self, close: char) -> Result<bool> {
         self.rest = self.rest.trim_start();
         match self.rest.strip_prefix(close) {
@@ -206,7 +212,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Takes a comma, or leaves the closing bracket.
+    /// Takes a comma; leaves a closing bracket.
     fn comma(&mut self, close: char) -> Result<()> {
         self.rest = self.rest.trim_start();
         match self.rest.strip_prefix(',') {
@@ -241,7 +247,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// The text behind the dash of a list's item.
+/// Returns the text after the dash of a list item.
 fn item(content: &str) -> Option<&str> {
     match content {
         "-" => Some(""),
@@ -249,7 +255,7 @@ fn item(content: &str) -> Option<&str> {
     }
 }
 
-/// A line cut behind the first colon that ends a key.
+/// Splits a line at the first colon that ends a key.
 fn split_key(content: &str) -> Option<(&str, &str)> {
     if content.starts_with(['[', '{', '(']) {
         return None;
@@ -269,10 +275,14 @@ fn unquoted(key: &str) -> &str {
     inner('"').or_else(|| inner('\'')).unwrap_or(key)
 }
 
-/// A scalar without quotes.
+/// Parses a scalar without quotes.
 fn plain(text: &str, number: usize) -> Result<Value> {
     if text.starts_with(['&', '*', '!', '|', '>', '%', '@', '`']) && text.len() > 1 || text == "|" || text == ">" {
-        return Err(refused(number, "a plain scalar, a list or a mapping; quote what begins with another sign", text));
+        return Err(refused(
+            number,
+            "a plain scalar, a list or a mapping; quote text that starts with another character",
+            text,
+        ));
     }
     let float =
         || text.parse::<f64>().ok().filter(|_| text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)));
@@ -289,7 +299,7 @@ fn plain(text: &str, number: usize) -> Result<Value> {
     })
 }
 
-/// The line up to a `#` that begins it or follows a space, outside of quotes.
+/// Returns the line up to a `#` that starts it or follows a space, outside quotes.
 fn without_comment(line: &str) -> &str {
     let (mut quote, mut before) = (None, ' ');
     for (at, char) in line.char_indices() {
@@ -370,7 +380,7 @@ mod tests {
             ("a: [1 2) 3]", "',' or ']'"),
             ("a: [1] 2", "the end of the line, found 2"),
             ("\ta: 1", "a tab (line 1)"),
-            ("a: 1\n  b: 2", "belongs to the one before"),
+            ("a: 1\n  b: 2", "continues the block before it"),
             ("a: 1\nb", "key: value, found b (line 2)"),
             ("a: \"\\x41\"", "escapes"),
         ] {

@@ -1,4 +1,4 @@
-//! The blocks of a chunk, decoded one after another.
+//! The blocks of a chunk, decoded in order.
 
 use crate::container::blosc::codec::Decoder;
 use crate::container::blosc::header::{HEADER_LEN, Header};
@@ -6,26 +6,26 @@ use crate::container::blosc::shuffle::Shuffle;
 use crate::container::blosc::{no_memory, zeroed};
 use crate::error::{Error, Result};
 
-/// The length of an offset in `bstarts`, and of a stream's length.
+/// Length in bytes of an offset in `bstarts`, and of the length field of a stream.
 const WORD: usize = 4;
 
-/// A chunk whose header and table of block offsets lie within it.
-pub(super) struct Blocks<'a> {
+/// A chunk whose header and block offsets are complete.
+pub(super) struct ChunkBlocks<'a> {
     chunk: &'a [u8],
     header: Header,
     bstarts: &'a [[u8; WORD]],
-    /// Where the table ends: no block begins before.
+    /// End of the offsets in the chunk. No block may start before it.
     streams_start: usize,
 }
 
-/// The streams of one block, found within the chunk but not looked into, and what each of them decodes to.
+/// The streams of one block, inside the chunk but not decoded, and the decoded length of each.
 struct Streams<'a> {
     streams: Vec<&'a [u8]>,
     decoded_len: usize,
 }
 
-impl<'a> Blocks<'a> {
-    pub(super) fn new(chunk: &'a [u8], header: Header) -> Result<Blocks<'a>> {
+impl<'a> ChunkBlocks<'a> {
+    pub(super) fn new(chunk: &'a [u8], header: Header) -> Result<ChunkBlocks<'a>> {
         let count = match header.nbytes() {
             0 => 0,
             nbytes => nbytes.div_ceil(header.blocksize()) as usize,
@@ -37,7 +37,7 @@ impl<'a> Blocks<'a> {
                 table.len()
             )));
         };
-        Ok(Blocks { chunk, header, bstarts, streams_start: HEADER_LEN + count * WORD })
+        Ok(ChunkBlocks { chunk, header, bstarts, streams_start: HEADER_LEN + count * WORD })
     }
 
     pub(super) fn decode(&self) -> Result<Vec<u8>> {
@@ -63,7 +63,7 @@ impl<'a> Blocks<'a> {
         let len = self.block_len(start);
         let streams = self.streams(bstart, len)?;
         for stream in &streams.streams {
-            // before there is any memory for it
+            // checked before memory is allocated
             self.header.codec().check_ratio(stream.len(), streams.decoded_len)?;
         }
         decoded.try_reserve(len).map_err(|_| no_memory(len))?;
@@ -81,37 +81,37 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// The length of the block that begins at `start` of the buffer.
+    /// Returns the length of the block that starts at offset `start` of the buffer.
     fn block_len(&self, start: usize) -> usize {
         let left = (self.header.nbytes() as usize).saturating_sub(start);
         left.min(self.header.blocksize() as usize)
     }
 
-    /// The streams that begin at `bstart` of the chunk and decode to `len` bytes.
+    /// Returns the streams that start at offset `bstart` of the chunk and decode to `len` bytes.
     fn streams(&self, bstart: u32, len: usize) -> Result<Streams<'a>> {
         let bstart = bstart as usize;
         if bstart < self.streams_start {
-            let message = format!("expected a block behind byte {}, found it at {bstart}", self.streams_start);
+            let message = format!("expected a block at or after byte {}, found it at {bstart}", self.streams_start);
             return Err(Error::corrupt(message));
         }
         let mut rest = self.chunk.get(bstart..).unwrap_or_default();
-        // a shorter last block is never split
+        // a last block that is shorter is never split
         let splits = if len == self.header.blocksize() as usize { self.header.splits() as usize } else { 1 };
         if !len.is_multiple_of(splits) {
             return Err(Error::corrupt(format!("expected a block of {splits} equal streams, found {len} bytes")));
         }
         let mut streams = Vec::with_capacity(splits);
         for _ in 0..splits {
-            let (stream, behind) = cut_stream(rest)?;
+            let (stream, after) = cut_stream(rest)?;
             streams.push(stream);
-            rest = behind;
+            rest = after;
         }
         Ok(Streams { streams, decoded_len: len / splits })
     }
 }
 
 impl Streams<'_> {
-    /// Decodes all of them, one behind the other.
+    /// Decodes all streams, one after the other, into `block`.
     fn decode(&self, decoder: &mut Decoder, block: &mut [u8]) -> Result<()> {
         for (stream, decoded) in self.streams.iter().zip(block.chunks_exact_mut(self.decoded_len)) {
             match stream.len() == decoded.len() {
@@ -123,13 +123,13 @@ impl Streams<'_> {
     }
 }
 
-/// The stream that `bytes` begin with, and what is behind it.
+/// Splits `bytes` into its first stream and the rest.
 fn cut_stream(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
-    let Some((len, behind)) = bytes.split_first_chunk::<WORD>() else {
+    let Some((len, after)) = bytes.split_first_chunk::<WORD>() else {
         return Err(Error::corrupt(format!("expected the length of a stream, found {} bytes", bytes.len())));
     };
     let len = u32::from_le_bytes(*len) as usize;
-    behind
+    after
         .split_at_checked(len)
-        .ok_or_else(|| Error::corrupt(format!("expected a stream of {len} bytes, found {} bytes", behind.len())))
+        .ok_or_else(|| Error::corrupt(format!("expected a stream of {len} bytes, found {} bytes", after.len())))
 }

@@ -1,28 +1,28 @@
-//! BloscLZ, the codec that is Blosc's own: literals and copies of what was decoded before.
+//! BloscLZ, Blosc's own codec: literals, and copies of earlier output.
 //!
 //! ```text
 //! 000lllll                     l + 1 literals follow
 //! lllddddd dddddddd            copy l + 2 bytes (l from 1 to 6) from d + 1 bytes back
-//! 111ddddd n.. dddddddd        copy 9 + all n bytes; one n follows another as long as it is 255
+//! 111ddddd n.. dddddddd        copy 9 + sum(n) bytes; an n of 255 is followed by another n
 //! ...11111 .. 11111111 d d     with d all ones: from 8192 + d bytes back, d 16 bits big-endian
 //! ```
 //!
-//! The three upper bits of the very first byte mean nothing: a stream begins with literals.
+//! The three upper bits of the first byte of a stream are ignored: a stream starts with literals.
 
-/// From here on a distance has a word of its own.
+/// A distance field of this value means that a 16-bit distance follows.
 const FAR: usize = 0x1fff;
 
-/// Decodes `stream` into `decoded`; how many bytes that made.
+/// Decodes `stream` into `decoded`; returns the number of decoded bytes.
 pub(super) fn decode(stream: &[u8], decoded: &mut [u8]) -> Result<usize, &'static str> {
-    let mut input = Input(stream);
-    let mut output = Output { bytes: decoded, len: 0 };
+    let mut input = StreamReader(stream);
+    let mut output = DecodedBlock { bytes: decoded, len: 0 };
     let mut control = input.byte()? & 0x1f;
     loop {
         match control >> 5 {
             0 => output.push(input.take(usize::from(control) + 1)?)?,
             length => {
                 let length = match length {
-                    7 => 9 + input.run()?,
+                    7 => 9 + input.extended_length()?,
                     short => usize::from(short) + 2,
                 };
                 output.copy(input.distance(control & 0x1f)?, length)?;
@@ -35,9 +35,9 @@ pub(super) fn decode(stream: &[u8], decoded: &mut [u8]) -> Result<usize, &'stati
     }
 }
 
-struct Input<'a>(&'a [u8]);
+struct StreamReader<'a>(&'a [u8]);
 
-impl<'a> Input<'a> {
+impl<'a> StreamReader<'a> {
     fn byte(&mut self) -> Result<u8, &'static str> {
         let (&byte, rest) = self.0.split_first().ok_or("its end within a command")?;
         self.0 = rest;
@@ -50,8 +50,8 @@ impl<'a> Input<'a> {
         Ok(bytes)
     }
 
-    /// The sum of the bytes up to the first that is not 255.
-    fn run(&mut self) -> Result<usize, &'static str> {
+    /// Reads an extended length: the sum of the bytes up to and including the first that is not 255.
+    fn extended_length(&mut self) -> Result<usize, &'static str> {
         let mut sum = 0;
         loop {
             let byte = self.byte()?;
@@ -72,12 +72,12 @@ impl<'a> Input<'a> {
     }
 }
 
-struct Output<'a> {
+struct DecodedBlock<'a> {
     bytes: &'a mut [u8],
     len: usize,
 }
 
-impl Output<'_> {
+impl DecodedBlock<'_> {
     fn push(&mut self, literals: &[u8]) -> Result<(), &'static str> {
         let end = self.len + literals.len();
         self.bytes.get_mut(self.len..end).ok_or(TOO_LONG)?.copy_from_slice(literals);
@@ -85,11 +85,11 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Repeats `length` bytes from `distance` bytes back; they may reach into what they make.
+    /// Copies `length` bytes from `distance` bytes back. Source and destination may overlap.
     fn copy(&mut self, distance: usize, length: usize) -> Result<(), &'static str> {
         let end = self.len.checked_add(length).filter(|end| *end <= self.bytes.len()).ok_or(TOO_LONG)?;
-        let start = self.len.checked_sub(distance).ok_or("a copy from before the beginning")?;
-        // from `start` on the bytes have the period `distance`, so that each turn doubles what can be copied
+        let start = self.len.checked_sub(distance).ok_or("a copy from before the start of the output")?;
+        // the bytes after `start` repeat with period `distance`, so each pass doubles how much can be copied
         while self.len < end {
             let step = (self.len - start).min(end - self.len);
             self.bytes.copy_within(start..start + step, self.len);
@@ -144,7 +144,7 @@ mod tests {
             (&[0x00, 1, 0x20], "within a command"),
             (&[0x00, 1, 0xe0, 255, 255], "within a command"),
             (&[0x00, 1, 0x3f, 255, 0], "within a command"),
-            (&[0x00, 1, 0x20, 1], "before the beginning"),
+            (&[0x00, 1, 0x20, 1], "before the start"),
             (&[0x00, 1, 0xe0, 255, 0, 0], "more bytes"),
             (&[0x1f; 33], "more bytes"),
         ] {

@@ -1,4 +1,4 @@
-//! The five codecs of Blosc's streams.
+//! The five codecs of Blosc streams.
 
 use std::fmt;
 
@@ -8,30 +8,30 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use crate::container::blosc::blosclz;
 use crate::error::{Error, Result};
 
-/// zlib's largest window, which a reader allows for.
-const WINDOW_BITS: u8 = 15;
+/// The largest window of zlib, as a power of two. A decoder accepts any smaller one.
+pub(in crate::container) const ZLIB_WINDOW_BITS: u8 = 15;
 
-/// A zstd frame may ask for a window of this size whatever it decodes to (RFC 8878, 3.1.1.1.2).
+/// Window size that a zstd frame may declare whatever its content size (RFC 8878, 3.1.1.1.2).
 const ZSTD_WINDOW: u64 = 8 << 20;
 
-/// How the streams of a chunk are compressed.
+/// The codec of the streams of a chunk. See [`Header`](super::Header) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Codec {
-    /// Blosc's own, a descendant of FastLZ.
+    /// BloscLZ, Blosc's own codec, derived from FastLZ.
     BloscLz,
-    /// LZ4, and LZ4HC: the same format.
+    /// LZ4. LZ4HC produces the same format.
     Lz4,
-    /// Snappy, without framing.
+    /// Snappy, raw format without framing.
     Snappy,
-    /// Deflate within zlib's framing.
+    /// Deflate in the zlib format.
     Zlib,
     /// Zstandard.
     Zstd,
 }
 
 impl Codec {
-    /// The name that Blosc gives it (`cname`).
+    /// Returns Blosc's name of the codec (`cname`).
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BloscLz => "blosclz",
@@ -53,7 +53,7 @@ impl Codec {
         }
     }
 
-    /// The most that the codec can make of one byte.
+    /// Upper bound on the decoded bytes per encoded byte.
     fn max_ratio(self) -> usize {
         match self {
             Self::BloscLz | Self::Lz4 => 256,
@@ -63,12 +63,14 @@ impl Codec {
         }
     }
 
-    /// Refuses a stream that is too short for what it shall decode to.
+    /// Refuses a stream that is too short to decode to `decoded_len` bytes.
     pub(super) fn check_ratio(self, encoded_len: usize, decoded_len: usize) -> Result<()> {
-        match encoded_len.saturating_mul(self.max_ratio()).saturating_add(64) >= decoded_len {
+        let most = encoded_len.saturating_mul(self.max_ratio()).saturating_add(64);
+        match most >= decoded_len {
             true => Ok(()),
             false => Err(Error::corrupt(format!(
-                "expected {decoded_len} bytes, found a stream of {encoded_len} bytes, from which {self} cannot make them"
+                "expected {decoded_len} bytes, found a stream of {encoded_len} bytes, of which {self} cannot make more \
+                 than {most}"
             ))),
         }
     }
@@ -80,7 +82,7 @@ impl fmt::Display for Codec {
     }
 }
 
-/// Decompresses the streams of a chunk; reuses its state.
+/// Decompresses the streams of a chunk. Its state is reused between streams.
 pub(super) enum Decoder {
     BloscLz,
     Lz4,
@@ -95,12 +97,12 @@ impl Decoder {
             Codec::BloscLz => Self::BloscLz,
             Codec::Lz4 => Self::Lz4,
             Codec::Snappy => Self::Snappy(snap::raw::Decoder::new()),
-            Codec::Zlib => Self::Zlib(Box::new(Inflate::new(true, WINDOW_BITS))),
+            Codec::Zlib => Self::Zlib(Box::new(Inflate::new(true, ZLIB_WINDOW_BITS))),
             Codec::Zstd => Self::Zstd(Box::new(FrameDecoder::new())),
         }
     }
 
-    /// Decompresses a stream that must fill `decoded`.
+    /// Decompresses a stream, which must fill `decoded` exactly.
     pub(super) fn decode(&mut self, stream: &[u8], decoded: &mut [u8]) -> Result<()> {
         let expected = decoded.len();
         let found = match self {

@@ -1,4 +1,4 @@
-//! Chunks as we write them: LZ4, not split, blocks in order; a plain copy where that is not shorter.
+//! The encoder: LZ4, blocks not split and in order; an uncompressed copy where LZ4 saves nothing.
 
 use crate::container::blosc::header::{
     CODEC_SHIFT, CODEC_VERSION, FLAG_BITSHUFFLE, FLAG_DONT_SPLIT, FLAG_MEMCPYED, FLAG_SHUFFLE, HEADER_LEN, VERSION,
@@ -7,18 +7,18 @@ use crate::container::blosc::shuffle::Shuffle;
 use crate::container::blosc::zeroed;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The longest buffer that a chunk can hold, in bytes.
+/// Length in bytes of the longest buffer that a chunk can hold.
 pub const MAX_NBYTES: usize = (i32::MAX as usize) - HEADER_LEN;
 
-/// Blocks of about this length suit a second level cache.
-const BLOCK: usize = 256 << 10;
+/// ChunkTarget length in bytes of a block: it fits a second-level cache.
+const TARGET_BLOCK_LEN: usize = 256 << 10;
 
-/// LZ4's number among the codecs.
+/// The codec number of LZ4.
 const LZ4: u8 = 1;
 
-/// Makes chunks of buffers.
+/// Encodes buffers as chunks.
 ///
-/// The same buffer and options give the same bytes.
+/// Deterministic: the same buffer and options give the same bytes.
 ///
 /// ```
 /// use sharddb::container::blosc::{Encoder, Shuffle, decode};
@@ -43,32 +43,34 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// An encoder with the defaults: elements of one byte, byte shuffle, compressed.
+    /// Creates an encoder with the defaults: elements of one byte, byte shuffle, compression on.
     pub fn new() -> Encoder {
         Encoder { typesize: 1, shuffle: Shuffle::Bytes, compress: true }
     }
 
-    /// The width of an element in bytes, from 1 (the default) to 255; a wider one counts as 1, and so does 0.
+    /// Sets the width of an element in bytes, from 1 (the default) to 255. Any other width counts as 1.
     pub fn typesize(&mut self, typesize: usize) -> &mut Encoder {
         self.typesize = u8::try_from(typesize).unwrap_or(1).max(1);
         self
     }
 
-    /// How to reorder the bytes (default: [`Shuffle::Bytes`]).
+    /// Sets how bytes are reordered before compression (default: [`Shuffle::Bytes`]).
     pub fn shuffle(&mut self, shuffle: Shuffle) -> &mut Encoder {
         self.shuffle = shuffle;
         self
     }
 
-    /// Whether to compress at all (default: yes); otherwise the chunk is a copy behind a header.
+    /// Sets whether to compress (default: yes). Without compression a chunk is a header and a copy of the buffer.
     pub fn compress(&mut self, compress: bool) -> &mut Encoder {
         self.compress = compress;
         self
     }
 
-    /// The chunk of a buffer.
+    /// Encodes `buffer` as a chunk.
     ///
-    /// Errors: `InvalidInput` if it has more than [`MAX_NBYTES`].
+    /// # Errors
+    ///
+    /// `InvalidInput` if `buffer` has more than [`MAX_NBYTES`] bytes; `TooLarge` if memory cannot be allocated.
     pub fn encode(&self, buffer: &[u8]) -> Result<Vec<u8>> {
         let copy_len = buffer.len().checked_add(HEADER_LEN).and_then(|len| i32::try_from(len).ok());
         let (Ok(nbytes), Some(copy_len)) = (u32::try_from(buffer.len()), copy_len) else {
@@ -85,7 +87,7 @@ impl Encoder {
         Ok(chunk)
     }
 
-    /// The compressed chunk, if it is shorter than a copy.
+    /// Returns the compressed chunk, or `None` if it is not shorter than a copy.
     fn compressed(&self, buffer: &[u8], nbytes: u32) -> Result<Option<Vec<u8>>> {
         let block_len = self.block_len(buffer.len());
         let count = buffer.len().div_ceil(block_len.max(1));
@@ -113,12 +115,13 @@ impl Encoder {
         Ok((count > 0).then_some(chunk))
     }
 
-    /// A multiple of the typesize, and of 8 elements for the sake of the bit shuffle, unless all is one block.
+    /// Returns the block length: the whole buffer if it fits one block, otherwise a multiple of 8 elements, which the
+    /// bit shuffle requires.
     fn block_len(&self, buffer_len: usize) -> usize {
         let unit = usize::from(self.typesize) * 8;
         match buffer_len {
-            one if one <= BLOCK => one,
-            _ => BLOCK / unit * unit,
+            one if one <= TARGET_BLOCK_LEN => one,
+            _ => TARGET_BLOCK_LEN / unit * unit,
         }
     }
 
@@ -138,7 +141,7 @@ impl Encoder {
     }
 }
 
-/// Appends the stream of a block: compressed, or a copy if that is not longer.
+/// Appends the stream of a block: compressed, or a copy if LZ4 does not shorten it.
 fn append_stream(chunk: &mut Vec<u8>, shuffled: &[u8], buffer: &mut [u8]) {
     let stream = match lz4_flex::block::compress_into(shuffled, buffer) {
         Ok(len) if len < shuffled.len() => buffer.get(..len).unwrap_or_default(),
@@ -155,7 +158,7 @@ mod tests {
     use crate::container::blosc::{Header, decode};
 
     #[test]
-    fn what_is_written_is_read() {
+    fn round_trip() {
         let numbers: Vec<u8> = (0..200_000u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
         for len in [0, 1, 3, 4, 100, 262_144, 262_145, 800_000] {
             for shuffle in [Shuffle::None, Shuffle::Bytes, Shuffle::Bits] {
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_a_copy() {
+    fn incompressible_data_is_stored_as_a_copy() {
         let noise: Vec<u8> =
             (0..3000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8 ^ (i >> 3) as u8).collect();
         let chunk = Encoder::new().shuffle(Shuffle::None).compress(false).encode(&noise).unwrap();

@@ -1,10 +1,10 @@
-//! The 16 bytes that begin a chunk.
+//! The 16-byte header of a chunk.
 
 use crate::container::blosc::codec::Codec;
 use crate::container::blosc::shuffle::Shuffle;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The length of a chunk's header.
+/// Length in bytes of a chunk's header.
 pub const HEADER_LEN: usize = 16;
 
 pub(super) const VERSION: u8 = 2;
@@ -17,13 +17,13 @@ const FLAG_RESERVED: u8 = 1 << 3;
 pub(super) const FLAG_DONT_SPLIT: u8 = 1 << 4;
 pub(super) const CODEC_SHIFT: u32 = 5;
 
-/// Blocks of wider elements are never split.
+/// ChunkBlocks are split into one stream per byte of an element only up to this element width.
 const MAX_SPLITS: u32 = 16;
 
-/// Blocks with fewer elements are never split.
+/// ChunkBlocks are split only if each stream has at least this many bytes.
 const MIN_SPLIT_LEN: u32 = 128;
 
-/// What a chunk says of itself, before anything of it is decoded.
+/// The header of a chunk, parsed and checked; nothing is decoded yet.
 ///
 /// ```
 /// use sharddb::container::blosc::{Codec, Encoder, Header, Shuffle};
@@ -45,9 +45,11 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads and checks the header of `chunk`, of which no more than [`HEADER_LEN`] bytes need to be there.
+    /// Parses and checks the header of `chunk`. Needs only the first [`HEADER_LEN`] bytes.
     ///
-    /// Errors: `Corrupt`; `Unsupported` if it is of another version of Blosc.
+    /// # Errors
+    ///
+    /// `Corrupt`; `Unsupported` for another version of Blosc.
     pub fn parse(chunk: &[u8]) -> Result<Header> {
         let Some((&[v, w, flags, typesize, n0, n1, n2, n3, b0, b1, b2, b3, c0, c1, c2, c3], _)) =
             chunk.split_first_chunk::<HEADER_LEN>()
@@ -87,18 +89,18 @@ impl Header {
             () => return Ok(()),
         };
         Err(Error::corrupt(format!(
-            "expected a possible Blosc header, found {fault} (typesize {typesize}, nbytes {nbytes}, blocksize \
+            "expected a valid Blosc header, found {fault} (typesize {typesize}, nbytes {nbytes}, blocksize \
              {blocksize}, cbytes {cbytes})"
         )))
     }
 
-    /// How the streams are compressed; of no meaning if the chunk [is a copy](Header::is_memcpyed).
+    /// Returns the codec of the streams. Meaningless if the chunk [is an uncompressed copy](Header::is_memcpyed).
     pub fn codec(self) -> Codec {
         self.codec
     }
 
-    /// How the bytes were reordered before they were compressed; of no meaning if the chunk
-    /// [is a copy](Header::is_memcpyed).
+    /// Returns how bytes were reordered before compression. Meaningless if the chunk [is an uncompressed
+    /// copy](Header::is_memcpyed).
     pub fn shuffle(self) -> Shuffle {
         match self.flags {
             flags if flags & FLAG_SHUFFLE != 0 => Shuffle::Bytes,
@@ -107,34 +109,49 @@ impl Header {
         }
     }
 
-    /// Whether the buffer stands in the chunk as it is.
+    /// Returns whether the chunk holds the buffer uncompressed.
     pub fn is_memcpyed(self) -> bool {
         self.flags & FLAG_MEMCPYED != 0
     }
 
-    /// The width of an element in bytes, as the shuffle was told; 1 to 255.
+    /// Returns the width of an element in bytes, from 1 to 255. The shuffle uses it.
     pub fn typesize(self) -> u8 {
         self.typesize
     }
 
-    /// The length of the decoded buffer in bytes.
+    /// Returns the length of the decoded buffer in bytes.
     pub fn nbytes(self) -> u32 {
         self.nbytes
     }
 
-    /// The length of a decoded block in bytes; the last one may be shorter.
+    /// Returns the length of a decoded block in bytes. The last block may be shorter.
     pub fn blocksize(self) -> u32 {
         self.blocksize
     }
 
-    /// The length of the whole chunk in bytes, header included.
+    /// Returns the length of the chunk in bytes, header included.
     pub fn cbytes(self) -> u32 {
         self.cbytes
     }
 
-    /// The streams of a whole block.
+    /// Checks that `chunk`, which has this header, is as long as the header states.
     ///
-    /// Chunks from before there was a flag for it follow the rule of that time, so the flag alone does not tell.
+    /// # Errors
+    ///
+    /// `Corrupt` if it has another length.
+    pub(in crate::container) fn check_len(self, chunk: &[u8]) -> Result<()> {
+        if chunk.len() as u64 == u64::from(self.cbytes) {
+            return Ok(());
+        }
+        let (stated, found) = (self.cbytes, chunk.len());
+        Err(Error::corrupt(format!(
+            "expected a Blosc chunk of the {stated} bytes that its header states, found {found}"
+        )))
+    }
+
+    /// Returns the number of streams of a full block.
+    ///
+    /// Chunks that are older than the flag follow the rule of their time, so the flag alone does not decide.
     pub(super) fn splits(self) -> u32 {
         let typesize = u32::from(self.typesize);
         let may_split = typesize <= MAX_SPLITS && self.blocksize / typesize >= MIN_SPLIT_LEN;
@@ -157,8 +174,8 @@ fn check_version(version: u8) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// version, codec version, lz4 | dont split | shuffle, typesize 4, nbytes 400, blocksize 400, cbytes 141: as
-    /// bcolz-zipline 1.13.0 wrote it
+    /// version, codec version, lz4 | dont split | shuffle, typesize 4, nbytes 400, blocksize 400, cbytes 141: written
+    /// by bcolz-zipline 1.13.0
     const LZ4: [u8; 16] = [2, 1, 0x31, 4, 0x90, 1, 0, 0, 0x90, 1, 0, 0, 141, 0, 0, 0];
 
     fn with(at: usize, byte: u8) -> Result<Header> {

@@ -1,17 +1,19 @@
-//! Blosc 1 chunks: a buffer cut into blocks, each byte- or bit-shuffled and compressed by one of five codecs.
+//! Blosc 1 chunks: a buffer cut into blocks, each of which is byte- or bit-shuffled and then compressed by one of five
+//! codecs.
 //!
-//! Both numeric containers hold such chunks: bcolz and bloscpack nothing else, Zarr as its codec `blosc`. Every codec is
-//! decoded; written is LZ4, or a plain copy where that is smaller. Blosc 2 frames and super-chunks are another format.
+//! All chunks of bcolz and bloscpack have this format, and so do those of Zarr's codec `blosc`. All five codecs are
+//! decoded. The encoder writes LZ4, or an uncompressed copy where that is smaller. Blosc 2 frames and super-chunks are
+//! a different format and not supported.
 //!
 //! ```text
 //! 0   version = 2 | codec version = 1 | flags | typesize     one byte each
-//! 4   nbytes      of the decoded buffer                      u32le, as all that follows
-//! 8   blocksize   of each decoded block but a shorter last one
+//! 4   nbytes      of the decoded buffer                      u32le, like all fields below
+//! 8   blocksize   of each decoded block except the last
 //! 12  cbytes      of the whole chunk
 //! 16  memcpyed:   the buffer itself
 //!     otherwise:  bstarts, the offset in the chunk of each block; then the blocks in any order.
 //!                 A block is one stream, or typesize of them if it is split: length, bytes.
-//!                 A stream as long as what it decodes to is a plain copy.
+//!                 A stream as long as its decoded data is an uncompressed copy.
 //! ```
 
 mod block;
@@ -22,19 +24,23 @@ mod header;
 mod shuffle;
 
 pub use codec::Codec;
+#[cfg(feature = "bcolz")]
+pub(in crate::container) use codec::ZLIB_WINDOW_BITS;
 pub use encode::{Encoder, MAX_NBYTES};
 pub use header::{HEADER_LEN, Header};
 pub use shuffle::Shuffle;
 
-use crate::container::blosc::block::Blocks;
+use crate::container::blosc::block::ChunkBlocks;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The buffer that a chunk was made of.
+/// Decodes a chunk to the buffer that it was made from.
 ///
-/// Memory: what it decodes to, and two blocks.
+/// Memory: the decoded buffer and two blocks.
 ///
-/// Errors: `Corrupt` if `chunk` is not one whole Blosc 1 chunk, `Unsupported` if it is of another version of Blosc,
-/// `TooLarge` if the buffer has more than `max_bytes`; then nothing was allocated.
+/// # Errors
+///
+/// `Corrupt` if `chunk` is not exactly one Blosc 1 chunk; `Unsupported` for another version of Blosc; `TooLarge` if the
+/// buffer has more than `max_bytes` bytes, which is checked before allocating.
 ///
 /// ```
 /// use sharddb::container::blosc::{Encoder, decode};
@@ -51,18 +57,12 @@ pub fn decode(chunk: &[u8], max_bytes: u64) -> Result<Vec<u8>> {
         let message = format!("expected at most {max_bytes} bytes of decoded data, found {}", header.nbytes());
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
-    if chunk.len() as u64 != u64::from(header.cbytes()) {
-        return Err(Error::corrupt(format!(
-            "expected a Blosc chunk of the {} bytes that its header states, found {}",
-            header.cbytes(),
-            chunk.len()
-        )));
-    }
+    header.check_len(chunk)?;
     if header.is_memcpyed() {
         let (_, copy) = chunk.split_at_checked(HEADER_LEN).unwrap_or_default();
         return copied(copy, header);
     }
-    Blocks::new(chunk, header)?.decode()
+    ChunkBlocks::new(chunk, header)?.decode()
 }
 
 fn copied(copy: &[u8], header: Header) -> Result<Vec<u8>> {
@@ -73,7 +73,7 @@ fn copied(copy: &[u8], header: Header) -> Result<Vec<u8>> {
     Ok(copy.to_vec())
 }
 
-/// A buffer of that many zeros, or `TooLarge` where memory does not allow it.
+/// Returns `len` zeros, or `TooLarge` if they cannot be allocated.
 fn zeroed(len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| no_memory(len))?;

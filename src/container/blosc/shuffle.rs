@@ -1,20 +1,20 @@
-//! The reordering that puts alike bytes together: all first bytes of the elements, all second bytes, and so on; or
-//! the same with bits.
+//! The byte shuffle and the bit shuffle: all first bytes (bits) of the elements, then all second ones, and so on.
+//! Similar bytes become neighbours, which compress better.
 
-/// How the bytes of a block are reordered before they are compressed.
+/// How the bytes of a block are reordered before compression. See [`Encoder`](super::Encoder) for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Shuffle {
-    /// Not at all.
+    /// Not reordered.
     None,
-    /// Byte by byte of each element (the default).
+    /// By the bytes of each element (the default).
     #[default]
     Bytes,
-    /// Bit by bit of each element.
+    /// By the bits of each element.
     Bits,
 }
 
 impl Shuffle {
-    /// The name, in one lowercase word.
+    /// Returns Blosc's name: `noshuffle`, `shuffle` or `bitshuffle`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "noshuffle",
@@ -23,17 +23,17 @@ impl Shuffle {
         }
     }
 
-    /// Restores the order of a block; both slices are of its length.
+    /// Restores the original order. Both slices have the length of the block.
     pub(super) fn undo(self, typesize: usize, shuffled: &[u8], block: &mut [u8]) {
         match self {
             Self::Bytes if typesize > 1 => unshuffle(typesize, shuffled, block),
-            // what is not a multiple of 8 elements was left alone
+            // blocks that are not a multiple of 8 elements are not shuffled
             Self::Bits if (block.len() / typesize).is_multiple_of(8) => bitunshuffle(typesize, shuffled, block),
             _ => block.copy_from_slice(shuffled),
         }
     }
 
-    /// Reorders a block; both slices are of its length.
+    /// Reorders a block. Both slices have its length.
     pub(super) fn apply(self, typesize: usize, block: &[u8], shuffled: &mut [u8]) {
         match self {
             Self::Bytes if typesize > 1 => shuffle(typesize, block, shuffled),
@@ -69,7 +69,7 @@ fn shuffle(typesize: usize, block: &[u8], shuffled: &mut [u8]) {
     copy_tail(whole, block, shuffled);
 }
 
-/// The bits of byte `b` of the elements are 8 rows: row `8 * b + k` has bit `k` of all elements, 8 of them in a byte.
+/// Byte `b` of the elements becomes 8 rows of bits: row `8 * b + k` has bit `k` of all elements, 8 per byte.
 fn bitunshuffle(typesize: usize, shuffled: &[u8], block: &mut [u8]) {
     let row_len = block.len() / typesize / 8;
     let whole = row_len * 8 * typesize;
@@ -102,16 +102,16 @@ fn bitshuffle(typesize: usize, block: &[u8], shuffled: &mut [u8]) {
     copy_tail(whole, block, shuffled);
 }
 
-/// The bytes behind the last whole element stay where they are.
+/// Copies the bytes after the last whole element, which are not reordered.
 fn copy_tail(whole: usize, from: &[u8], to: &mut [u8]) {
     if let (Some(to), Some(from)) = (to.get_mut(whole..), from.get(whole..)) {
         to.copy_from_slice(from);
     }
 }
 
-/// The 8 x 8 bits with rows and columns exchanged: bit `i` of byte `j` becomes bit `j` of byte `i`.
+/// Transposes the 8 x 8 bits: bit `i` of byte `j` becomes bit `j` of byte `i`.
 fn transposed(bytes: [u8; 8]) -> [u8; 8] {
-    // squares of 1, 2 and 4 bits across the diagonal change places
+    // swaps squares of 1, 2 and 4 bits across the diagonal
     let mut bits = u64::from_le_bytes(bytes);
     for (shift, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
         let changed = (bits ^ (bits >> shift)) & mask;

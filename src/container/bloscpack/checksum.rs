@@ -1,4 +1,4 @@
-//! The digest that follows each chunk, over its encoded bytes.
+//! The digest after each chunk, over its encoded bytes.
 
 use std::fmt;
 
@@ -9,15 +9,22 @@ use sha2::{Sha224, Sha256, Sha384, Sha512};
 
 use crate::error::{Error, Result};
 
-/// The digest over each encoded chunk, stored behind it.
+/// The kind of digest that is stored after each chunk.
+///
+/// ```
+/// use sharddb::container::bloscpack::Checksum;
+///
+/// assert_eq!(Checksum::Sha256.digest_len(), 32);
+/// assert_eq!(Checksum::default(), Checksum::Adler32);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Checksum {
-    /// None: a changed byte may go unnoticed.
+    /// No digest: changed bytes may go unnoticed.
     None,
     /// Adler-32 (the default).
     #[default]
     Adler32,
-    /// CRC-32, zlib's.
+    /// CRC-32, as in zlib.
     Crc32,
     /// MD5.
     Md5,
@@ -34,7 +41,7 @@ pub enum Checksum {
 }
 
 impl Checksum {
-    /// All of them, each at the place of its number in the format.
+    /// All kinds; the index of each is its number in the format.
     pub const ALL: [Checksum; 9] = [
         Self::None,
         Self::Adler32,
@@ -47,7 +54,7 @@ impl Checksum {
         Self::Sha512,
     ];
 
-    /// The name that bloscpack gives it.
+    /// Returns bloscpack's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -71,7 +78,7 @@ impl Checksum {
         self as u8
     }
 
-    /// The length of a digest in bytes.
+    /// Returns the length of a digest in bytes.
     pub fn digest_len(self) -> u64 {
         match self {
             Self::None => 0,
@@ -85,7 +92,7 @@ impl Checksum {
         }
     }
 
-    /// The digest of `bytes`; the two sums of zlib are little-endian.
+    /// Returns the digest of `bytes`. Adler-32 and CRC-32 are little-endian.
     pub(super) fn digest(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Self::None => Vec::new(),
@@ -100,9 +107,11 @@ impl Checksum {
         }
     }
 
-    /// Compares `bytes` with the digest that stands behind them.
+    /// Compares the digest of `bytes` with the stored one.
     ///
-    /// Errors: `Corrupt`, with both.
+    /// # Errors
+    ///
+    /// `Corrupt` if they differ, with both.
     pub(super) fn verify(self, bytes: &[u8], stated: &[u8]) -> Result<()> {
         let found = self.digest(bytes);
         if found == stated {
@@ -126,7 +135,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The digests of "abc": RFC 1950's sum, zlib's crc32 and the examples of RFC 1321, FIPS 180.
+    /// The digests of "abc": Adler-32 as in RFC 1950, zlib's crc32, and the examples of RFC 1321 and FIPS 180.
     #[test]
     fn known_digests() {
         for (checksum, expected) in [

@@ -1,4 +1,4 @@
-//! The header of a file, in its three versions.
+//! The header of a bloscpack file, in its three versions.
 
 use std::fmt;
 use std::io::Read;
@@ -10,32 +10,42 @@ use crate::storage::open_regular;
 
 pub(super) const MAGIC: [u8; 4] = *b"blpk";
 
-/// Version 1 is shorter.
+/// Length in bytes of a header of version 1.
 pub(super) const V1_LEN: usize = 16;
+
+/// Length in bytes of a header of version 2 or 3.
 pub(super) const LEN: usize = 32;
 
 const OPTION_OFFSETS: u8 = 1;
 const OPTION_METADATA: u8 = 1 << 1;
 
-/// The version of a file's header.
+/// The version of a bloscpack header. See [`Header`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// 16 bytes, of which only the number of chunks means anything: what bcolz writes.
+    /// 16 bytes, which state only the number of chunks. Written by bcolz.
     V1,
-    /// 32 bytes, without metadata and room for more chunks: what the RFC for bcolz describes.
+    /// 32 bytes, without metadata or reserved offsets. Described by the RFC of bcolz.
     V2,
-    /// 32 bytes: what bloscpack writes.
+    /// 32 bytes. Written by bloscpack.
     V3,
 }
 
-/// What a file says of itself.
+/// The header of a bloscpack file, parsed and checked.
+///
+/// ```no_run
+/// use sharddb::container::bloscpack::{Bloscpack, Version};
+///
+/// let file = Bloscpack::open("data.blp")?;
+/// assert_eq!(file.header().version(), Version::V3);
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 ///
 /// ```text
 /// 0   b l p k | version | options | checksum | typesize
 /// 8   version 1: nchunks, i64le; the header ends here
-///     version 2 and 3: chunk size, i32le | last chunk, i32le     of the decoded chunks, -1 = unknown
+///     version 2 and 3: chunk size, i32le | last chunk, i32le     decoded lengths, -1 = unknown
 /// 16  nchunks, i64le, -1 = unknown
-/// 24  max app chunks, i64le: offsets that are kept free for more chunks; 0 in version 2
+/// 24  max app chunks, i64le: reserved offsets for appended chunks; 0 in version 2
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -51,7 +61,7 @@ pub struct Header {
 }
 
 impl Version {
-    /// The number of the version.
+    /// Returns the version as a number, from 1 to 3.
     pub fn number(self) -> u8 {
         match self {
             Self::V1 => 1,
@@ -80,9 +90,11 @@ impl fmt::Display for Version {
 }
 
 impl Header {
-    /// Reads and checks the header that `bytes` begin with.
+    /// Parses and checks the header at the start of `bytes`.
     ///
-    /// Errors: `Corrupt`; `Unsupported` if it is of a later version.
+    /// # Errors
+    ///
+    /// `Corrupt`; `Unsupported` for a later version.
     pub(super) fn parse(bytes: &[u8]) -> Result<Header> {
         let short = || Error::corrupt(format!("expected a bloscpack header, found a file of {} bytes", bytes.len()));
         let (&[m0, m1, m2, m3, version, options, checksum, typesize], rest) =
@@ -114,7 +126,7 @@ impl Header {
                 .and_then(|size| size.try_into().ok()),
             nchunks: known(i64::from_le_bytes(*nchunks), "nchunks")?,
             max_app_chunks: known(i64::from_le_bytes(*max_app_chunks), "max app chunks")?
-                .ok_or_else(|| Error::corrupt("expected a number of chunks that may be appended, found -1"))?,
+                .ok_or_else(|| Error::corrupt("expected a number of reserved offsets, found -1"))?,
         };
         header.check(options)?;
         Ok(header)
@@ -129,7 +141,7 @@ impl Header {
         Ok(Header { nchunks: known(nchunks, "nchunks")?, ..Header::of_one_chunk() })
     }
 
-    /// The header that bcolz writes.
+    /// Returns the header that bcolz writes.
     pub(super) fn of_one_chunk() -> Header {
         Header {
             version: Version::V1,
@@ -150,7 +162,7 @@ impl Header {
             Header { version: Version::V2, has_metadata: true, .. } => "metadata, which version 2 does not have",
             Header { version: Version::V2, max_app_chunks: 1.., .. } => "bytes in its reserved part",
             Header { has_offsets: true, nchunks: None, .. } => "offsets of an unknown number of chunks",
-            Header { max_app_chunks: 1.., has_offsets: false, .. } => "room for more offsets, but no offsets",
+            Header { max_app_chunks: 1.., has_offsets: false, .. } => "reserved offsets, but no offsets",
             Header { chunk_size: Some(chunk), last_chunk: Some(last), .. } if last > chunk => {
                 "a last chunk larger than the others"
             }
@@ -162,11 +174,11 @@ impl Header {
             _ => return Ok(()),
         };
         Err(Error::corrupt(format!(
-            "expected a possible bloscpack header, found {fault} ({self}, options {options:#04x})"
+            "expected a valid bloscpack header, found {fault} ({self}, options {options:#04x})"
         )))
     }
 
-    /// The header's bytes: 16 in version 1, else 32.
+    /// Encodes the header: 16 bytes in version 1, 32 otherwise.
     pub(super) fn encode(&self) -> Vec<u8> {
         let nchunks = self.nchunks.map_or(-1, u64::cast_signed).to_le_bytes();
         let mut bytes = MAGIC.to_vec();
@@ -191,7 +203,7 @@ impl Header {
         }
     }
 
-    /// The offsets that the file has room for.
+    /// Returns the number of offsets in the file, reserved ones included.
     pub(super) fn offset_slots(&self) -> u64 {
         match (self.has_offsets, self.nchunks) {
             (true, Some(nchunks)) => nchunks.saturating_add(self.max_app_chunks),
@@ -199,47 +211,47 @@ impl Header {
         }
     }
 
-    /// The version of the header.
+    /// Returns the version of the header.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether the offsets of the chunks are stored.
+    /// Returns whether the file has the offsets of its chunks.
     pub fn has_offsets(&self) -> bool {
         self.has_offsets
     }
 
-    /// The digest behind each chunk.
+    /// Returns the kind of digest after each chunk.
     pub fn checksum(&self) -> Checksum {
         self.checksum
     }
 
-    /// The width of an element in bytes; 0 in version 1, which does not state it.
+    /// Returns the width of an element in bytes; 0 in version 1, which does not state it.
     pub fn typesize(&self) -> u8 {
         self.typesize
     }
 
-    /// The length of each decoded chunk but the last, in bytes; `None` if it is not stated.
+    /// Returns the decoded length in bytes of every chunk except the last; `None` if it is not stated.
     pub fn chunk_size(&self) -> Option<u32> {
         self.chunk_size
     }
 
-    /// The length of the last chunk when decoded, in bytes; `None` if it is not stated.
+    /// Returns the decoded length of the last chunk in bytes; `None` if it is not stated.
     pub fn last_chunk(&self) -> Option<u32> {
         self.last_chunk
     }
 
-    /// The number of chunks; `None` if it is not stated.
+    /// Returns the number of chunks; `None` if it is not stated.
     pub fn nchunks(&self) -> Option<u64> {
         self.nchunks
     }
 
-    /// The chunks for which offsets are kept free.
+    /// Returns the number of reserved offsets for appended chunks.
     pub fn max_app_chunks(&self) -> u64 {
         self.max_app_chunks
     }
 
-    /// What the chunk of this number shall decode to, in bytes, as far as it is stated.
+    /// Returns the decoded length of chunk `number` in bytes, if it is stated.
     pub(super) fn decoded_len(&self, number: u64, nchunks: u64) -> Option<u32> {
         if number + 1 == nchunks { self.last_chunk } else { self.chunk_size }
     }
@@ -262,14 +274,14 @@ impl fmt::Display for Header {
     }
 }
 
-/// Whether a regular file begins like one of bloscpack.
+/// Returns whether `path` is a regular file that starts with the magic bytes.
 pub(super) fn is_at(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let read = open_regular(path).is_ok_and(|(mut file, _)| file.read_exact(&mut magic).is_ok());
     read && magic == MAGIC
 }
 
-/// A number of which -1 stands for unknown.
+/// Converts a number where -1 means unknown.
 fn known(value: i64, name: &str) -> Result<Option<u64>> {
     match value {
         -1 => Ok(None),
@@ -284,7 +296,8 @@ fn known(value: i64, name: &str) -> Result<Option<u64>> {
 mod tests {
     use super::*;
 
-    /// By bloscpack 0.16.0: version 3, offsets, adler32, typesize 4; chunk size 8192, last chunk 7040; 6 chunks, 20 more.
+    /// Written by bloscpack 0.16.0: version 3, offsets, adler32, typesize 4; chunk size 8192, last chunk 7040; 6
+    /// chunks, 20 more.
     const V3: [u8; 32] = [
         b'b', b'l', b'p', b'k', 3, 1, 1, 4, // magic, version, options, checksum, typesize
         0, 32, 0, 0, 0x80, 27, 0, 0, // chunk size, last chunk
@@ -292,7 +305,7 @@ mod tests {
         20, 0, 0, 0, 0, 0, 0, 0, // max app chunks
     ];
 
-    /// By bcolz 1.2.1.
+    /// Written by bcolz 1.2.1.
     const V1: [u8; 16] = [b'b', b'l', b'p', b'k', 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
 
     fn with(at: usize, byte: u8) -> Result<Header> {

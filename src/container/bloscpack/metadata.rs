@@ -1,36 +1,42 @@
-//! The metadata section of a file: what its writer wanted to say of the data, mostly JSON.
+//! The metadata section of a file: a description of the data by its writer, mostly JSON.
 //!
 //! ```text
 //! 0   format, 8 bytes of ASCII: JSON
 //! 8   options = 0 | checksum | codec | level
-//! 12  meta size | max meta size | meta comp size     u32le: as text, with the room kept for it, as stored
+//! 12  meta size | max meta size | meta comp size     u32le: decompressed, reserved, stored
 //! 24  user codec, 8 bytes
-//! 32  the text, compressed with zlib if codec is 1 | zeros up to max meta size | digest of what is stored
+//! 32  the text, compressed with zlib if codec is 1 | zeros up to max meta size | digest of the stored bytes
 //! ```
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
+use crate::container::blosc::ZLIB_WINDOW_BITS;
 use crate::container::bloscpack::checksum::Checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 
-pub(super) const HEADER_LEN: usize = 32;
+pub(super) const SECTION_HEADER_LEN: usize = 32;
 
-/// Nobody describes data at greater length.
-const MAX_BYTES: u32 = 64 << 20;
+/// A longer section is refused.
+const MAX_METADATA_BYTES: u32 = 64 << 20;
 
-const WINDOW_BITS: u8 = 15;
-
-/// What a file says of its data.
+/// The metadata of a file.
+///
+/// ```
+/// use sharddb::container::bloscpack::{BloscpackOptions, Metadata};
+///
+/// let mut options = BloscpackOptions::new();
+/// options.metadata(Metadata { format: "JSON".into(), bytes: b"{\"dtype\": \"int32\"}".to_vec() });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// The format of the bytes, as the file names it: `JSON`.
+    /// The format of the bytes, as the file names it; usually `JSON`.
     pub format: String,
     /// The bytes, decompressed.
     pub bytes: Vec<u8>,
 }
 
-/// The fixed part of the section.
+/// The fixed-size part of the section.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetadataHeader {
     format: [u8; 8],
@@ -42,7 +48,7 @@ pub(super) struct MetadataHeader {
 }
 
 impl MetadataHeader {
-    pub(super) fn parse(bytes: &[u8; HEADER_LEN]) -> Result<MetadataHeader> {
+    pub(super) fn parse(bytes: &[u8; SECTION_HEADER_LEN]) -> Result<MetadataHeader> {
         let [f0, f1, f2, f3, f4, f5, f6, f7, options, checksum, codec, level, rest @ ..] = *bytes;
         let [s0, s1, s2, s3, m0, m1, m2, m3, c0, c1, c2, c3, _user_codec @ ..] = rest;
         let header = MetadataHeader {
@@ -58,26 +64,26 @@ impl MetadataHeader {
             () if options != 0 => "unknown options",
             () if codec > 1 => "an unknown codec",
             () if level > 9 => "a compression level above 9",
-            () if header.meta_comp_size > header.max_meta_size => "more bytes than there is room for",
-            () if codec == 0 && header.meta_size != header.meta_comp_size => "two lengths of what is not compressed",
+            () if header.meta_comp_size > header.max_meta_size => "more bytes than are reserved",
+            () if codec == 0 && header.meta_size != header.meta_comp_size => "two lengths of uncompressed metadata",
             () => return Ok(header),
         };
-        Err(Error::corrupt(format!("expected a possible header of bloscpack metadata, found {fault}: {header:?}")))
+        Err(Error::corrupt(format!("expected a valid header of bloscpack metadata, found {fault}: {header:?}")))
     }
 
-    /// The length of the part behind the header.
+    /// Returns the length in bytes of the section after its header.
     pub(super) fn body_len(&self) -> u64 {
         u64::from(self.max_meta_size) + self.checksum.digest_len()
     }
 
-    /// The metadata in the part behind the header.
+    /// Decodes the metadata from the bytes after the header.
     pub(super) fn read(&self, body: &[u8]) -> Result<Metadata> {
-        let cut = || Error::corrupt("expected bloscpack metadata to its end, found it cut short");
+        let cut = || Error::corrupt("expected complete bloscpack metadata, found it truncated");
         let (stored, digest) = body.split_at_checked(self.max_meta_size as usize).ok_or_else(cut)?;
         let (stored, room) = stored.split_at_checked(self.meta_comp_size as usize).ok_or_else(cut)?;
         self.checksum.verify(stored, digest)?;
         if room.iter().any(|byte| *byte != 0) {
-            return Err(Error::corrupt("expected zeros behind bloscpack metadata, found other bytes"));
+            return Err(Error::corrupt("expected zeros after bloscpack metadata, found other bytes"));
         }
         let bytes = if self.is_zlib { inflated(stored, self.meta_size)? } else { stored.to_vec() };
         let format = String::from_utf8_lossy(&self.format);
@@ -86,7 +92,7 @@ impl MetadataHeader {
 }
 
 impl Metadata {
-    /// Whether the bytes are of their format, if that is JSON.
+    /// Checks that the bytes are valid JSON if that is their format.
     pub(super) fn check(&self) -> Result<()> {
         match self.format.as_str() {
             "JSON" => json::parse(&self.bytes).map(drop),
@@ -94,14 +100,16 @@ impl Metadata {
         }
     }
 
-    /// The whole section: not compressed, without room for more.
+    /// Encodes the section, uncompressed and without a reserve.
     ///
-    /// Errors: `InvalidInput` if the format has more than 8 characters or there are 64 MiB or more.
+    /// # Errors
+    ///
+    /// `InvalidInput` if the format has more than 8 characters, or there are 64 MiB or more.
     pub(super) fn encode(&self, checksum: Checksum) -> Result<Vec<u8>> {
         let fits = self.format.is_ascii() && self.format.len() <= 8;
-        let Some(len) = u32::try_from(self.bytes.len()).ok().filter(|len| fits && *len < MAX_BYTES) else {
+        let Some(len) = u32::try_from(self.bytes.len()).ok().filter(|len| fits && *len < MAX_METADATA_BYTES) else {
             return Err(Error::invalid_input(format!(
-                "expected metadata below {MAX_BYTES} bytes with a format of at most 8 characters, found {} bytes of \"{}\"",
+                "expected metadata below {MAX_METADATA_BYTES} bytes with a format of at most 8 characters, found {} bytes of \"{}\"",
                 self.bytes.len(),
                 self.format
             )));
@@ -119,14 +127,14 @@ impl Metadata {
     }
 }
 
-/// Inflates a zlib stream of exactly `len` bytes.
+/// Inflates a zlib stream, which must give exactly `len` bytes.
 fn inflated(stored: &[u8], len: u32) -> Result<Vec<u8>> {
-    if len > MAX_BYTES {
-        let message = format!("expected at most {MAX_BYTES} bytes of bloscpack metadata, found {len}");
+    if len > MAX_METADATA_BYTES {
+        let message = format!("expected at most {MAX_METADATA_BYTES} bytes of bloscpack metadata, found {len}");
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
     let mut bytes = vec![0; len as usize];
-    let mut inflate = Inflate::new(true, WINDOW_BITS);
+    let mut inflate = Inflate::new(true, ZLIB_WINDOW_BITS);
     match inflate.decompress(stored, &mut bytes, InflateFlush::Finish) {
         Ok(Status::StreamEnd) if inflate.total_out() == u64::from(len) => Ok(bytes),
         Ok(_) => {
@@ -140,8 +148,8 @@ fn inflated(stored: &[u8], len: u32) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// By bloscpack 0.16.0: {"dtype": "int32"} with sha256, not compressed, room for ten times as much; the level is
-    /// left over from an attempt to compress it.
+    /// Written by bloscpack 0.16.0: {"dtype": "int32"} with sha256, uncompressed, ten times its length reserved. The
+    /// level is left from an attempt to compress it.
     const HEADER: [u8; 32] = [
         b'J', b'S', b'O', b'N', 0, 0, 0, 0, // format
         0, 6, 0, 6, // options, checksum, codec, level
@@ -150,7 +158,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_written_is_read() {
+    fn round_trip() {
         let metadata = Metadata { format: "JSON".to_string(), bytes: b"{\"a\": 1}".to_vec() };
         for checksum in Checksum::ALL {
             let section = metadata.encode(checksum).unwrap();
@@ -170,7 +178,7 @@ mod tests {
             (9, 9, "found 9"),
             (10, 2, "unknown codec"),
             (11, 10, "level above 9"),
-            (20, 171, "more bytes than there is room"),
+            (20, 171, "more bytes than are reserved"),
             (12, 16, "two lengths"),
         ] {
             let mut header = HEADER;

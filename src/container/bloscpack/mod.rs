@@ -1,14 +1,15 @@
-//! bloscpack: one file of Blosc chunks with their offsets and checksums.
+//! bloscpack: a file of Blosc chunks with offsets and checksums.
 //!
 //! ```text
 //! | header | metadata, if any | offsets, if any: i64le each | chunk, digest, reserve | chunk, digest, reserve | ...
 //! ```
 //!
-//! Read are the versions 1 (which bcolz writes), 2 (of its RFC) and 3 (of bloscpack); written is 3, and by the bcolz
-//! writers 1. Where there are offsets they are followed, in whatever order; the first chunk begins where they end,
-//! and the bytes up to the next chunk are a reserve of zeros. Without offsets a file is its chunks and no more.
+//! The header versions 1 (written by bcolz), 2 (bcolz's RFC) and 3 (bloscpack) are read. Version 3 is written, and
+//! version 1 by the bcolz writers. A file with offsets may store its chunks in any order; the first chunk starts where
+//! the offsets end, and the bytes between a chunk and the next one are a reserve of zeros. In a file without offsets
+//! each chunk starts where the one before ends.
 //!
-//! Every chunk that is read is compared with its digest.
+//! Every read of a chunk compares its digest.
 
 mod checksum;
 mod header;
@@ -25,18 +26,20 @@ pub(crate) use superchunk::Superchunk;
 pub use writer::{BloscpackOptions, BloscpackWriter, Replaced};
 pub(crate) use writer::{encode_one_chunk, replace_chunk, rewrite};
 
-use crate::container::{Container, ContainerOptions, Form, KeySpace, owned};
+use crate::container::{Container, ContainerOptions, Form, KeySpace, owned, sealed};
 use crate::error::Result;
 use crate::format::json;
 use crate::read::shard::{Value, ValueLocation};
 use crate::verify::{VerifyLevel, VerifyReport};
 
-/// The member of a store's `info` that keeps what makes an imported file of its chunks.
-pub(crate) const INFO_MEMBER: &str = "bloscpack";
+/// The member of a store's `info` that keeps what an export needs besides the chunks of an imported file.
+pub(crate) const FILE_MEMBER: &str = "bloscpack";
 
-/// One bloscpack file. A key is the number of a chunk.
+/// An open bloscpack file. A key is the number of a chunk.
 ///
-/// Decoded chunks are the bytes that were compressed, in whatever order their writer had them.
+/// Decoded chunks are the bytes that were compressed, in the byte order of their writer.
+///
+/// See [`BloscpackOptions`] for an example.
 pub struct Bloscpack {
     superchunk: Superchunk,
     max_chunk_bytes: u64,
@@ -45,50 +48,63 @@ pub struct Bloscpack {
 impl Bloscpack {
     /// Opens a file for positioned reads.
     ///
-    /// Errors: `Io`; `Corrupt` if header, metadata or offsets break a rule; `Unsupported` for a later version.
+    /// Cost: reads the header, the metadata and the offsets; without offsets, the header of every chunk.
+    ///
+    /// # Errors
+    ///
+    /// `Io`; `Corrupt` if the header, the metadata or the offsets are invalid; `Unsupported` for a later version;
+    /// `TooLarge` for metadata above 64 MiB.
     pub fn open(path: impl AsRef<Path>) -> Result<Bloscpack> {
         Bloscpack::open_with(path, &ContainerOptions::new())
     }
 
-    /// Opens a file in another way.
+    /// Opens a file with `options`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Bloscpack::open).
     pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<Bloscpack> {
         let superchunk = Superchunk::open(path.as_ref(), options.storage)?;
         Ok(Bloscpack { superchunk, max_chunk_bytes: options.max_chunk_bytes })
     }
 
-    /// Whether there is a file at `path` that begins like a bloscpack file.
+    /// Returns whether the file at `path` starts with the magic bytes of bloscpack.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         header::is_at(path.as_ref())
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.superchunk.path()
     }
 
-    /// What the file says of itself.
+    /// Returns the header of the file.
     pub fn header(&self) -> &Header {
         self.superchunk.header()
     }
 
-    /// What the file says of its data, if anything.
+    /// Returns the metadata section, if the file has one.
     pub fn metadata(&self) -> Option<&Metadata> {
         self.superchunk.metadata()
     }
 
-    /// The number of chunks.
+    /// Returns the number of chunks.
     pub fn nchunks(&self) -> u64 {
         self.superchunk.len()
     }
 
-    /// What the header of a chunk says; `None` if there is no such chunk.
+    /// Returns the Blosc header of a chunk; `None` if there is no such chunk.
     ///
-    /// Errors: `Corrupt`, `Io`.
+    /// # Errors
+    ///
+    /// `Corrupt`, `Io`.
     pub fn chunk_header(&self, key: u64) -> Result<Option<crate::container::blosc::Header>> {
-        let located = self.superchunk.locate(key).map_err(|error| error.at_key(key))?;
+        let located = self.superchunk.find_chunk(key).map_err(|error| error.at_key(key))?;
         Ok(located.map(|(_, header)| header))
     }
 }
+
+impl sealed::Sealed for Bloscpack {}
 
 impl Container for Bloscpack {
     fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
@@ -102,7 +118,7 @@ impl Container for Bloscpack {
     }
 
     fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
-        let located = self.superchunk.locate(key).map_err(|error| error.at_key(key))?;
+        let located = self.superchunk.find_chunk(key).map_err(|error| error.at_key(key))?;
         Ok(located.map(|(range, _)| ValueLocation::new(PathBuf::from(self.path()), range)))
     }
 
@@ -118,7 +134,7 @@ impl Container for Bloscpack {
         let header = self.header();
         let stated = |value: Option<u32>| value.map_or("null".to_string(), |value| value.to_string());
         let metadata = self.metadata().map_or("null".to_string(), |metadata| {
-            // as it is, if it is JSON as it says
+            // verbatim if it is valid JSON
             let text = json::parse(&metadata.bytes).map(|value| value.get().to_string());
             text.unwrap_or_else(|_| json::quote(&String::from_utf8_lossy(&metadata.bytes)))
         });
@@ -146,11 +162,11 @@ impl Container for Bloscpack {
 
     fn preserved(&self) -> Option<(&'static str, String)> {
         let metadata = self.metadata().and_then(|metadata| {
-            let text = std::str::from_utf8(&metadata.bytes).ok()?; // others are left out
+            let text = std::str::from_utf8(&metadata.bytes).ok()?; // metadata that is not UTF-8 is left out
             Some(serde_json::json!({"format": metadata.format, "text": text}))
         });
         let (checksum, max_app_chunks) = (self.header().checksum().as_str(), self.header().max_app_chunks());
         let kept = serde_json::json!({"checksum": checksum, "max_app_chunks": max_app_chunks, "metadata": metadata});
-        Some((INFO_MEMBER, kept.to_string()))
+        Some((FILE_MEMBER, kept.to_string()))
     }
 }

@@ -1,4 +1,4 @@
-//! One file of chunks, opened: its header, and where each chunk is.
+//! An open file of chunks: its header, and the byte range of each chunk.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,17 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{Bytes, Storage, StorageKind};
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
-/// An open file. Its chunks are looked at when they are asked for.
+/// An open file. Chunks are read and checked on request.
 pub(crate) struct Superchunk {
     path: PathBuf,
     storage: Storage,
     header: Header,
     metadata: Option<Metadata>,
-    /// Of each chunk, by its number: where it begins, and where the next one in the file does.
+    /// For each chunk, by its number: the range from its start to the start of the next chunk in the file.
     extents: Vec<ByteRange>,
 }
 
-/// A chunk as it is stored.
+/// A chunk as it is stored, with its range and header.
 pub(crate) struct StoredChunk<'a> {
     /// The chunk itself, without digest and reserve.
     pub(crate) bytes: Bytes<'a>,
@@ -31,7 +31,9 @@ pub(crate) struct StoredChunk<'a> {
 impl Superchunk {
     /// Opens a file and finds its chunks.
     ///
-    /// Errors: `Io`, `Corrupt`, `Unsupported` for a later version.
+    /// # Errors
+    ///
+    /// `Io`, `Corrupt`, `Unsupported` for a later version.
     pub(crate) fn open(path: &Path, kind: StorageKind) -> Result<Superchunk> {
         let storage = Storage::open(path, kind).map_err(|error| error.at_path(path))?;
         Superchunk::read(path, storage).map_err(|error| error.at_path(path))
@@ -70,30 +72,33 @@ impl Superchunk {
         self.storage.len()
     }
 
-    /// The number of chunks.
+    /// Returns the number of chunks.
     pub(crate) fn len(&self) -> u64 {
         self.extents.len() as u64
     }
 
-    /// From where a chunk begins to where the next one in the file does; `None` if there is no such chunk.
+    /// Returns the range from the start of a chunk to the start of the next one in the file; `None` if there is no such
+    /// chunk.
     pub(super) fn extent(&self, number: u64) -> Option<ByteRange> {
         self.extents.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Bytes of the file, for those who copy it.
+    /// Reads a range of the file.
     pub(super) fn bytes(&self, range: ByteRange) -> Result<Bytes<'_>> {
         self.storage.read(range, 1).map_err(|error| error.at_path(&self.path))
     }
 
-    /// Where the chunk of that number is, from its own header; `None` if there is no such chunk.
+    /// Returns the range and the header of chunk `number`; `None` if there is no such chunk.
     ///
-    /// Errors: `Corrupt`, `Io`.
-    pub(crate) fn locate(&self, number: u64) -> Result<Option<(ByteRange, blosc::Header)>> {
+    /// # Errors
+    ///
+    /// `Corrupt`, `Io`.
+    pub(crate) fn find_chunk(&self, number: u64) -> Result<Option<(ByteRange, blosc::Header)>> {
         let Some(extent) = self.extent(number) else { return Ok(None) };
-        self.located(extent).map(Some).map_err(|error| error.at_path(&self.path).at_offset(extent.start))
+        self.chunk_in(extent).map(Some).map_err(|error| error.at_path(&self.path).at_offset(extent.start))
     }
 
-    fn located(&self, extent: ByteRange) -> Result<(ByteRange, blosc::Header)> {
+    fn chunk_in(&self, extent: ByteRange) -> Result<(ByteRange, blosc::Header)> {
         let head_end = extent.end.min(extent.start.saturating_add(blosc::HEADER_LEN as u64));
         let header = blosc::Header::parse(&self.storage.read(ByteRange { start: extent.start, end: head_end }, 1)?)?;
         let room = extent.len();
@@ -106,11 +111,13 @@ impl Superchunk {
         Ok((ByteRange { start: extent.start, end: extent.start + u64::from(header.cbytes()) }, header))
     }
 
-    /// The chunk of that number, compared with its digest; `None` if there is no such chunk.
+    /// Reads chunk `number` and compares its digest; `None` if there is no such chunk.
     ///
-    /// Errors: `Corrupt`, `Io`.
+    /// # Errors
+    ///
+    /// `Corrupt`, `Io`.
     pub(crate) fn stored(&self, number: u64) -> Result<Option<StoredChunk<'_>>> {
-        let Some((range, header)) = self.locate(number)? else { return Ok(None) };
+        let Some((range, header)) = self.find_chunk(number)? else { return Ok(None) };
         let bytes = self.checked(range).map_err(|error| error.at_path(&self.path).at_offset(range.start))?;
         Ok(Some(StoredChunk { bytes, range, header }))
     }
@@ -123,9 +130,11 @@ impl Superchunk {
         Ok(bytes)
     }
 
-    /// What the chunk of that number was made of; `None` if there is no such chunk.
+    /// Reads and decodes chunk `number`; `None` if there is no such chunk.
     ///
-    /// Errors: `Corrupt`, `TooLarge` above `max_bytes`, `Unsupported`, `Io`.
+    /// # Errors
+    ///
+    /// `Corrupt`, `TooLarge` above `max_bytes`, `Unsupported`, `Io`.
     pub(crate) fn decoded(&self, number: u64, max_bytes: u64) -> Result<Option<Vec<u8>>> {
         let Some(stored) = self.stored(number)? else { return Ok(None) };
         self.decode(number, &stored, max_bytes)
@@ -145,7 +154,7 @@ impl Superchunk {
         blosc::decode(&stored.bytes, max_bytes)
     }
 
-    /// Looks at every chunk up to a level; keys in the report begin at `first_key`.
+    /// Checks every chunk up to the level of the report. The first chunk is reported as key `first_key`.
     pub(crate) fn verify(&self, first_key: u64, max_bytes: u64, report: &mut VerifyReport) {
         report.shards += 1;
         report.bytes_read += self.file_len();
@@ -158,7 +167,7 @@ impl Superchunk {
         for number in 0..self.len() {
             let key = first_key + number;
             let place = |error: Error| error.at_path(&self.path).at_key(key);
-            match self.locate(number) {
+            match self.find_chunk(number) {
                 Ok(Some((range, _))) => {
                     report.keys += 1;
                     report.value_bytes += range.len();
@@ -192,16 +201,16 @@ impl Superchunk {
         let reserve = ByteRange { start: stored.range.end + self.header.checksum.digest_len(), end: extent.end };
         let reserve = self.bytes(reserve).map_err(|error| (FindingKind::UnreadableShard, error))?;
         if reserve.iter().any(|byte| *byte != 0) {
-            let message = format!("expected zeros in the {} bytes behind a chunk, found others", reserve.len());
+            let message = format!("expected zeros in the {} bytes after a chunk, found others", reserve.len());
             return Err((FindingKind::BadValueRange, Error::corrupt(message)));
         }
         Ok(())
     }
 }
 
-/// The metadata section that begins at `at`, which is moved behind it.
+/// Reads the metadata section that starts at `at`, and moves `at` to its end.
 fn read_metadata(storage: &Storage, at: &mut u64) -> Result<Metadata> {
-    let body_start = *at + metadata::HEADER_LEN as u64;
+    let body_start = *at + metadata::SECTION_HEADER_LEN as u64;
     let head = storage.read(ByteRange { start: *at, end: body_start }, 1)?;
     let Some(head) = head.first_chunk() else {
         return Err(Error::corrupt("expected bloscpack metadata, found the end of the file"));
@@ -211,7 +220,7 @@ fn read_metadata(storage: &Storage, at: &mut u64) -> Result<Metadata> {
     header.read(&storage.read(ByteRange { start: body_start, end: *at }, 1)?)
 }
 
-/// The extents of the chunks whose offsets begin at `at`.
+/// Returns the extents of the chunks whose offsets start at `at`.
 fn from_offsets(storage: &Storage, header: &Header, at: u64) -> Result<Vec<ByteRange>> {
     let len = storage.len();
     let table_end = header.offset_slots().checked_mul(8).and_then(|bytes| bytes.checked_add(at));
@@ -224,7 +233,7 @@ fn from_offsets(storage: &Storage, header: &Header, at: u64) -> Result<Vec<ByteR
     let (slots, _) = table.as_chunks::<8>();
     let (used, free) = slots.split_at_checked(nchunks).unwrap_or((slots, &[]));
     if free.iter().any(|slot| *slot != [0xff; 8]) {
-        return Err(Error::corrupt("expected -1 for each offset that is kept free, found another"));
+        return Err(Error::corrupt("expected -1 for each reserved offset, found another"));
     }
     let starts: Vec<u64> = used.iter().map(|slot| u64::from_le_bytes(*slot)).collect();
     let mut ascending = starts.clone();
@@ -236,7 +245,7 @@ fn from_offsets(storage: &Storage, header: &Header, at: u64) -> Result<Vec<ByteR
         )));
     }
     let extent = |start: &u64| {
-        // of two equal offsets neither has room
+        // two chunks with equal offsets both get an empty extent
         let next = ascending.partition_point(|other| other <= start);
         let is_alone = ascending.partition_point(|other| other < start) + 1 == next;
         let end = if is_alone { ascending.get(next).copied().unwrap_or(len).min(len) } else { *start };
@@ -245,7 +254,7 @@ fn from_offsets(storage: &Storage, header: &Header, at: u64) -> Result<Vec<ByteR
     Ok(starts.iter().map(extent).collect())
 }
 
-/// The extents of the chunks of a file without offsets: each begins where the one before ends.
+/// Returns the extents of the chunks of a file without offsets: each chunk starts where the one before ends.
 fn from_walk(storage: &Storage, header: &Header, mut at: u64) -> Result<Vec<ByteRange>> {
     let len = storage.len();
     let mut extents = Vec::new();

@@ -1,4 +1,4 @@
-//! Files as we write them: offsets, a digest behind each chunk, and room for it to grow if that is wanted.
+//! The writer: offsets, a digest after each chunk, and an optional reserve so that the chunk can grow.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::container::bloscpack::superchunk::Superchunk;
 use crate::container::new_file::NewFile;
 use crate::error::{Error, Result};
 
-/// How a bloscpack file is written.
+/// Options for writing a bloscpack file.
 ///
 /// ```
 /// use sharddb::container::bloscpack::{BloscpackOptions, Bloscpack};
@@ -44,7 +44,7 @@ impl Default for BloscpackOptions {
 }
 
 impl BloscpackOptions {
-    /// The defaults: Adler-32, no reserve, no room for more chunks, no metadata, elements of one byte.
+    /// Creates the defaults: Adler-32, no reserve, no reserved offsets, no metadata, elements of one byte.
     pub fn new() -> BloscpackOptions {
         BloscpackOptions {
             encoder: Encoder::new(),
@@ -56,64 +56,69 @@ impl BloscpackOptions {
         }
     }
 
-    /// The width of an element in bytes, from 1 (the default) to 255; a wider one counts as 1.
+    /// Sets the width of an element in bytes, from 1 (the default) to 255. Any other width counts as 1.
     pub fn typesize(&mut self, typesize: usize) -> &mut BloscpackOptions {
         self.typesize = u8::try_from(typesize).unwrap_or(1).max(1);
         self.encoder.typesize(typesize);
         self
     }
 
-    /// The order of the bytes and whether they are compressed (default: byte shuffle, compressed).
+    /// Sets how bytes are reordered before compression (default: byte shuffle).
     pub fn shuffle(&mut self, shuffle: blosc::Shuffle) -> &mut BloscpackOptions {
         self.encoder.shuffle(shuffle);
         self
     }
 
-    /// The digest behind each chunk (default: Adler-32).
+    /// Sets the digest after each chunk (default: Adler-32).
     pub fn checksum(&mut self, checksum: Checksum) -> &mut BloscpackOptions {
         self.checksum = checksum;
         self
     }
 
-    /// Empty bytes behind each chunk, in percent of it, so that a chunk that replaces it may be longer (default: 0).
+    /// Sets the reserve after each chunk in percent of its length, so that a longer chunk can replace it in place
+    /// (default: 0).
     ///
-    /// Who follows the offsets does not notice; bloscpack itself reads front to back and cannot read such a file.
+    /// Readers that follow the offsets are not affected. bloscpack itself reads from front to back and cannot read a
+    /// file with a reserve.
     pub fn reserve_percent(&mut self, percent: u32) -> &mut BloscpackOptions {
         self.reserve_percent = percent;
         self
     }
 
-    /// Offsets to keep free, so that bloscpack can append so many chunks (default: 0).
+    /// Sets the number of reserved offsets, which is how many chunks bloscpack can append (default: 0).
     pub fn max_app_chunks(&mut self, chunks: u64) -> &mut BloscpackOptions {
         self.max_app_chunks = chunks;
         self
     }
 
-    /// What to say of the data (default: nothing).
+    /// Sets the metadata section (default: none).
     pub fn metadata(&mut self, metadata: Metadata) -> &mut BloscpackOptions {
         self.metadata = Some(metadata);
         self
     }
 
-    /// Begins a file of `nchunks` chunks. It gets its name, and replaces what bears it, when it is finished.
+    /// Starts a file of `nchunks` chunks. [`finish`](BloscpackWriter::finish) makes it appear at `path` and replaces a
+    /// file that is there.
     ///
-    /// Errors: `Io`; `InvalidInput` for metadata that do not fit, or more offsets than a file can hold.
+    /// # Errors
+    ///
+    /// `Io`; `InvalidInput` for metadata that does not fit, or more offsets than a file can hold.
     pub fn create(&self, path: impl AsRef<Path>, nchunks: u64) -> Result<BloscpackWriter> {
         BloscpackWriter::create(path.as_ref(), self.clone(), nchunks)
     }
 }
 
-/// Writes one bloscpack file, chunk by chunk.
+/// Writes a bloscpack file chunk by chunk. See [`BloscpackOptions`] for an example.
 pub struct BloscpackWriter {
     file: NewFile,
     options: BloscpackOptions,
     nchunks: u64,
-    /// Where the offsets begin.
+    /// Start of the offsets in the file.
     table: u64,
-    /// Where the next chunk begins.
+    /// Start of the next chunk in the file.
     end: u64,
     offsets: Vec<u64>,
-    /// The decoded lengths of the first chunk and of the last one so far.
+    /// The decoded lengths of the first chunk and of the latest one.
     lengths: Option<(u32, u32)>,
 }
 
@@ -138,26 +143,24 @@ impl BloscpackWriter {
         Ok(BloscpackWriter { file, options, nchunks, table, end: table + slots, offsets: Vec::new(), lengths: None })
     }
 
-    /// Compresses and appends a chunk. All have one length; only the last may be shorter.
+    /// Compresses and appends a chunk. All chunks have the same length, except that the last may be shorter.
     ///
-    /// Errors: `InvalidInput` for a chunk too many or of another length, `Io`.
+    /// # Errors
+    ///
+    /// `InvalidInput` for more chunks than stated, or a chunk of a different length; `Io`.
     pub fn push(&mut self, chunk: &[u8]) -> Result<()> {
         let chunk = self.options.encoder.encode(chunk)?;
         self.push_encoded(&chunk)
     }
 
-    /// Appends a Blosc 1 chunk as it is.
+    /// Appends an encoded Blosc 1 chunk unchanged.
     ///
-    /// Errors: as [`push`](BloscpackWriter::push), and `Corrupt` if it is no such chunk.
+    /// # Errors
+    ///
+    /// Those of [`push`](BloscpackWriter::push), and `Corrupt` if it is not a Blosc 1 chunk.
     pub fn push_encoded(&mut self, chunk: &[u8]) -> Result<()> {
         let header = blosc::Header::parse(chunk)?;
-        if u64::from(header.cbytes()) != chunk.len() as u64 {
-            return Err(Error::corrupt(format!(
-                "expected a Blosc chunk of the {} bytes that its header states, found {}",
-                header.cbytes(),
-                chunk.len()
-            )));
-        }
+        header.check_len(chunk)?;
         self.check_length(header.nbytes())?;
         let digest = self.options.checksum.digest(chunk);
         let reserve = (chunk.len() as u64).saturating_mul(self.options.reserve_percent.into()) / 100;
@@ -178,7 +181,7 @@ impl BloscpackWriter {
             return fail(&format!("no more than {} chunks", self.nchunks));
         }
         match self.lengths {
-            Some((first, last)) if last != first => return fail("no chunk behind a shorter one"),
+            Some((first, last)) if last != first => return fail("no chunk after a shorter one"),
             Some((first, _)) if nbytes > first => return fail(&format!("a chunk of at most {first} bytes")),
             Some((first, _)) => self.lengths = Some((first, nbytes)),
             None => self.lengths = Some((nbytes, nbytes)),
@@ -186,9 +189,11 @@ impl BloscpackWriter {
         Ok(())
     }
 
-    /// Syncs the file and gives it its name.
+    /// Syncs the file and makes it appear at its path.
     ///
-    /// Errors: `InvalidInput` if chunks are missing, `Io`. Then there is no new file.
+    /// # Errors
+    ///
+    /// `InvalidInput` if chunks are missing; `Io`. The file at the path is then unchanged.
     pub fn finish(mut self) -> Result<()> {
         let pushed = self.offsets.len() as u64;
         if pushed != self.nchunks {
@@ -217,18 +222,31 @@ impl BloscpackWriter {
     }
 }
 
-/// How a chunk was replaced.
+/// How [`BcolzWriter::replace_chunk`](crate::container::bcolz::BcolzWriter::replace_chunk) replaced a chunk.
+///
+/// ```no_run
+/// use sharddb::container::bcolz::BcolzWriter;
+/// use sharddb::container::bloscpack::Replaced;
+///
+/// let mut writer = BcolzWriter::open("prices")?;
+/// if writer.replace_chunk(0, &[0; 4096])? == Replaced::Rewritten {
+///     println!("the superchunk was written again");
+/// }
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replaced {
-    /// It fits where the old one was, its reserve included; nothing else moved.
+    /// The chunk fits in the space of the old one and its reserve. No other chunk moved.
     InPlace,
-    /// It does not fit, so that all chunks were laid out anew.
+    /// The chunk does not fit, so all chunks of the file were written again.
     Rewritten,
 }
 
-/// Replaces a file by one in which the chunk of that number is another one, in its place if it fits there.
+/// Replaces chunk `number`, in place if the new chunk fits. The file is a new one that replaces the old by rename.
 ///
-/// Errors: `InvalidInput` if there is no such chunk, `Corrupt` if the file cannot be read, `Io`.
+/// # Errors
+///
+/// `InvalidInput` if there is no such chunk; `Corrupt` if the file cannot be read; `Io`.
 pub(crate) fn replace_chunk(file: &Superchunk, number: u64, chunk: &[u8], reserve_percent: u32) -> Result<Replaced> {
     let Some(extent) = file.extent(number) else {
         let message = format!("expected a chunk below {}, found {number}", file.len());
@@ -236,7 +254,7 @@ pub(crate) fn replace_chunk(file: &Superchunk, number: u64, chunk: &[u8], reserv
     };
     let digest = file.header().checksum.digest(chunk);
     let needed = chunk.len() as u64 + digest.len() as u64;
-    // without offsets the next chunk is looked for where this one ends
+    // without offsets, readers expect the next chunk where this one ends
     let fits = if file.header().has_offsets { needed <= extent.len() } else { needed == extent.len() };
     if !fits {
         rewrite(file, reserve_percent, file.len(), |at| (at == number).then_some(chunk))?;
@@ -252,7 +270,7 @@ pub(crate) fn replace_chunk(file: &Superchunk, number: u64, chunk: &[u8], reserv
     Ok(Replaced::InPlace)
 }
 
-/// Replaces a file by one with `nchunks` chunks: those that `changed` gives, else those that are there.
+/// Replaces a file by one with `nchunks` chunks: those that `changed` returns, otherwise the existing ones.
 pub(crate) fn rewrite<'a>(
     file: &Superchunk,
     reserve_percent: u32,
@@ -283,7 +301,7 @@ pub(crate) fn rewrite<'a>(
     writer.finish()
 }
 
-/// A file of one chunk as bcolz has it: a header of version 1, and the chunk.
+/// Encodes a file of one chunk in the format of bcolz: a header of version 1, then the chunk.
 pub(crate) fn encode_one_chunk(chunk: &[u8]) -> Vec<u8> {
     let mut file = Header::of_one_chunk().encode();
     file.extend_from_slice(chunk);

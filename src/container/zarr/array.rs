@@ -1,40 +1,34 @@
-//! An array on disk, read by the numbers of its chunks.
+//! An open array: reads chunks by number.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{fmt, vec};
 
 use crate::byte_range::ByteRange;
-use crate::container::zarr::copy::INFO_MEMBER;
-use crate::container::zarr::grid::Place;
+use crate::container::zarr::lazy_slots::LazySlots;
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
 use crate::container::zarr::shard::ShardFile;
-use crate::container::zarr::shard_index::IndexEntry;
-use crate::container::zarr::slots::Slots;
-use crate::container::zarr::verify;
-use crate::container::{Container, ContainerOptions, Form, KeySpace, owned};
+use crate::container::{ContainerOptions, owned};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::json;
-use crate::read::shard::{Value, ValueLocation};
+use crate::read::shard::Value;
 use crate::storage::open_regular;
-use crate::verify::{VerifyLevel, VerifyReport};
 
-/// A longer `zarr.json` is refused.
+/// A larger `zarr.json` is refused.
 const MAX_JSON_BYTES: u64 = 64 << 20;
 
-/// An array, Zarr v3, in a directory; with the codec `sharding_indexed` or without.
+/// A Zarr v3 array in a directory, with or without the codec `sharding_indexed`.
 ///
-/// A key is the number of an inner chunk in C order, over the grid of all inner chunks of the array; without sharding
-/// every chunk is one, and with nested sharding the outer one counts. `Encoded` gives the bytes of an inner chunk as they lie
-/// in the shard, `Decoded` its elements: the whole chunk also where it reaches beyond the array, in C order of the
-/// array's axes, little endian. A chunk that is not there is absent, not filled: [`fill_chunk`](Container::fill_chunk)
-/// says what it stands for.
+/// A key is the number of an inner chunk in C order, over the grid of all inner chunks of the array. Without sharding
+/// every chunk is an inner chunk; with nested sharding the outermost inner chunks count. `Encoded` returns the bytes of
+/// a chunk as stored. `Decoded` returns its elements, in C order of the array's axes and little endian, including
+/// elements outside the array. An absent chunk is `None`; [`fill_chunk`](crate::container::Container::fill_chunk)
+/// returns what it represents.
 ///
-/// A shard is opened and the checksum of its index compared at its first touch; it stays open, and what is replaced on
-/// disk after that is seen by opening the array anew. `Send + Sync`.
+/// A shard is opened, and the checksum of its index compared, at its first use. It stays open: an open array does not
+/// see a shard that is replaced later.
 ///
 /// ```no_run
 /// use sharddb::container::zarr::ZarrArray;
@@ -50,14 +44,14 @@ const MAX_JSON_BYTES: u64 = 64 << 20;
 pub struct ZarrArray {
     path: PathBuf,
     metadata: ZarrMetadata,
-    options: ContainerOptions,
-    shards: Slots<Option<ShardFile>>,
-    /// Of shards that are compressed as a whole, the one that was decoded last.
+    pub(super) options: ContainerOptions,
+    shards: LazySlots<Option<ShardFile>>,
+    /// The shard that was decoded last, of an array whose shards are compressed as a whole.
     unwrapped: Mutex<Option<(u64, Arc<ShardFile>)>>,
 }
 
-/// A shard that is kept, or one that others may let go.
-enum Opened<'a> {
+/// An open shard: one that the array keeps, or a shared decoded one.
+pub(super) enum Opened<'a> {
     Kept(&'a ShardFile),
     Passing(Arc<ShardFile>),
 }
@@ -75,21 +69,27 @@ impl Deref for Opened<'_> {
 }
 
 impl ZarrArray {
-    /// Opens the array in a directory, for positioned reads.
+    /// Opens the array in a directory for positioned reads.
     ///
-    /// Cost: reads `zarr.json`; shards are opened as they are touched.
+    /// Cost: reads `zarr.json`. Shards are opened at their first use.
     ///
-    /// Errors: `Io`, and those of [`ZarrMetadata::from_json`].
+    /// # Errors
+    ///
+    /// `Io`, `TooLarge`, and those of [`ZarrMetadata::from_json`].
     pub fn open(path: impl AsRef<Path>) -> Result<ZarrArray> {
         ZarrArray::open_with(path, &ContainerOptions::new())
     }
 
-    /// Opens the array in a directory.
+    /// Opens the array in a directory with `options`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](ZarrArray::open).
     pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<ZarrArray> {
         let path = path.as_ref();
         let file = path.join(ZARR_JSON);
         let metadata = read_metadata(&file).map_err(|error| error.at_path(&file))?;
-        let shards = Slots::new(metadata.grid.shards());
+        let shards = LazySlots::new(metadata.grid.shards());
         Ok(ZarrArray {
             path: path.to_path_buf(),
             metadata,
@@ -99,24 +99,26 @@ impl ZarrArray {
         })
     }
 
-    /// Whether a directory has the metadata of a Zarr v3 node: an array, or a group of them.
+    /// Returns whether a directory has the metadata of a Zarr v3 node, which is an array or a group.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         path.as_ref().join(ZARR_JSON).is_file()
     }
 
-    /// The directory.
+    /// Returns the directory of the array.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What `zarr.json` says.
+    /// Returns the metadata of the array.
     pub fn metadata(&self) -> &ZarrMetadata {
         &self.metadata
     }
 
-    /// The numbers of the shards that have a file, ascending.
+    /// Lists the numbers of the shards that have a file, in ascending order.
     ///
-    /// Errors: `Io` if a directory cannot be listed.
+    /// # Errors
+    ///
+    /// `Io` if a directory cannot be listed.
     pub(super) fn shard_numbers(&self) -> Result<Vec<u64>> {
         let positions = self.metadata.keys.list(&self.path, self.metadata.shape().len())?;
         let mut numbers: Vec<_> =
@@ -125,30 +127,30 @@ impl ZarrArray {
         Ok(numbers)
     }
 
-    /// Opens a shard for one pass over it, apart from those that lookups keep.
+    /// Opens a shard for one pass, without keeping it open.
     pub(super) fn open_shard(&self, number: u64) -> Result<Option<ShardFile>> {
         ShardFile::open(&self.path, &self.metadata, number, &self.options)
     }
 
-    /// The elements of a chunk from its bytes.
+    /// Decodes the elements of a chunk.
     pub(super) fn decode(&self, encoded: &[u8]) -> Result<Vec<u8>> {
         let (codecs, shape) = self.metadata.chunk_codecs();
         let (elements, cap) = (&self.metadata.elements, self.options.max_chunk_bytes);
         let decoded = codecs.decode(encoded, shape, elements, cap)?;
         match self.metadata.sharding() {
-            // the axes of whole shards are turned before sharding: so are those of their chunks
+            // the axes of whole shards are transposed before sharding, and so are those of their chunks
             Some(_) => self.metadata.codecs.transpose.inverse().transpose(decoded, shape, elements.data_type.size()),
             None => Ok(decoded),
         }
     }
 
-    /// Whether a chunk's bytes are its elements.
+    /// Returns whether the stored bytes of a chunk are its elements.
     fn is_plain(&self) -> bool {
         let turned = self.metadata.is_sharded() && !self.metadata.codecs.transpose.is_identity();
         !turned && self.metadata.chunk_codecs().0.is_plain(self.metadata.elements.data_type)
     }
 
-    /// The shard of this number; `None` if it has no file.
+    /// Returns the shard with this number; `None` if it has no file.
     #[inline]
     fn shard(&self, number: u64) -> Result<Option<Opened<'_>>> {
         if self.metadata.is_wrapped() {
@@ -158,7 +160,8 @@ impl ZarrArray {
         Ok(shard.and_then(Option::as_ref).map(Opened::Kept))
     }
 
-    /// A shard that is compressed as a whole: decoded once for reads that follow each other, and not kept.
+    /// Returns a shard that is compressed as a whole. Only the last one is kept, so consecutive reads of a shard decode
+    /// it once.
     fn unwrapped_shard(&self, number: u64) -> Result<Option<Opened<'_>>> {
         let last = || self.unwrapped.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((unwrapped, shard)) = &*last()
@@ -172,7 +175,7 @@ impl ZarrArray {
     }
 
     #[inline]
-    fn find(&self, key: u64) -> Result<Option<(Opened<'_>, ByteRange)>> {
+    pub(super) fn find(&self, key: u64) -> Result<Option<(Opened<'_>, ByteRange)>> {
         let Some(place) = self.metadata.grid.place(key) else { return Ok(None) };
         let Some(shard) = self.shard(place.shard)? else { return Ok(None) };
         let Some(range) = shard.chunk(place.entry).map_err(|error| error.at_path(shard.path()))? else {
@@ -182,7 +185,7 @@ impl ZarrArray {
     }
 
     #[inline]
-    fn encoded(&self, key: u64) -> Result<Option<Value<'_>>> {
+    pub(super) fn encoded(&self, key: u64) -> Result<Option<Value<'_>>> {
         let Some((shard, range)) = self.find(key)? else { return Ok(None) };
         let bytes = match shard {
             Opened::Kept(shard) => shard.read(range).map_err(|error| error.at_path(shard.path()))?,
@@ -191,7 +194,7 @@ impl ZarrArray {
         Ok(Some(Value::from_bytes(bytes)))
     }
 
-    fn decoded(&self, key: u64) -> Result<Option<Value<'_>>> {
+    pub(super) fn decoded(&self, key: u64) -> Result<Option<Value<'_>>> {
         if self.is_plain() {
             return self.encoded(key);
         }
@@ -216,145 +219,8 @@ fn read_metadata(path: &Path) -> Result<ZarrMetadata> {
     ZarrMetadata::from_json(&text)
 }
 
-impl Container for ZarrArray {
-    fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
-        let value = match form {
-            Form::Encoded => self.encoded(key),
-            Form::Decoded => self.decoded(key),
-        };
-        value.map_err(|error| error.at_key(key))
-    }
-
-    fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
-        let Some((shard, range)) = self.find(key).map_err(|error| error.at_key(key))? else { return Ok(None) };
-        if shard.is_wrapped() {
-            let message = "expected a chunk that is a range of a file, found a shard that is compressed as a whole";
-            return Err(Error::new(ErrorKind::Unsupported, message).at_path(shard.path()).at_key(key));
-        }
-        Ok(Some(ValueLocation::new(shard.path().to_path_buf(), range)))
-    }
-
-    fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_> {
-        match self.shard_numbers() {
-            Ok(numbers) => Box::new(Keys { array: self, shards: numbers.into_iter(), current: None }),
-            Err(error) => Box::new(std::iter::once(Err(error))),
-        }
-    }
-
-    fn key_space(&self) -> KeySpace {
-        KeySpace::Linear { grid: self.metadata.chunk_grid() }
-    }
-
-    /// The members of `zarr.json`, and of the chunks what follows from it.
-    fn describe(&self) -> String {
-        let text = |name: &str| self.metadata.member(name).map_or("null", |value| value.get()).to_string();
-        let shards = if self.metadata.is_sharded() { list(self.metadata.shard_shape()) } else { "null".to_string() };
-        let members = [
-            ("format", json::quote("zarr_v3")),
-            ("shape", list(self.metadata.shape())),
-            ("data_type", text("data_type")),
-            ("shard_shape", shards),
-            ("chunk_shape", list(self.metadata.chunk_shape())),
-            ("grid", list(&self.metadata.chunk_grid())),
-            ("key_space", json::quote(&self.key_space().to_string())),
-            ("fill_value", text("fill_value")),
-            ("codecs", text("codecs")),
-            ("dimension_names", text("dimension_names")),
-            ("attributes", text("attributes")),
-        ];
-        let members: Vec<_> = members.iter().map(|(name, value)| format!("{}: {value}", json::quote(name))).collect();
-        format!("{{{}}}", members.join(", "))
-    }
-
-    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        verify::verify(self, level)
-    }
-
-    fn preserved(&self) -> Option<(&'static str, String)> {
-        Some((INFO_MEMBER, self.metadata.to_json().to_string()))
-    }
-
-    fn fill_chunk(&self, key: u64) -> Result<Option<Value<'_>>> {
-        if self.metadata.grid.place(key).is_none() {
-            return Ok(None);
-        }
-        let (shape, cap) = (self.metadata.chunk_shape(), self.options.max_chunk_bytes);
-        self.metadata.elements.filled(shape, cap).map(|bytes| Some(owned(bytes)))
-    }
-}
-
 impl fmt::Debug for ZarrArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZarrArray").field("path", &self.path).field("shape", &self.metadata.shape()).finish()
-    }
-}
-
-fn list(numbers: &[u64]) -> String {
-    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
-    format!("[{}]", numbers.join(", "))
-}
-
-/// The keys that have a chunk, shard by shard.
-struct Keys<'a> {
-    array: &'a ZarrArray,
-    shards: vec::IntoIter<u64>,
-    current: Option<Entries>,
-}
-
-/// The rest of the entries of a shard.
-struct Entries {
-    number: u64,
-    shard: ShardFile,
-    read: vec::IntoIter<IndexEntry>,
-    next: u64,
-}
-
-impl Keys<'_> {
-    /// The next entry of the shard at hand that is a key of the array; `None` at the end of the shard.
-    fn next_of(&self, entries: &mut Entries) -> Option<Result<u64>> {
-        loop {
-            let Some(entry) = entries.read.next() else {
-                match entries.shard.entries(entries.next) {
-                    Ok(read) if read.is_empty() => return None,
-                    Ok(read) => entries.read = read.into_iter(),
-                    Err(error) => {
-                        entries.next = u64::MAX; // the rest cannot be read either
-                        return Some(Err(error.at_path(entries.shard.path())));
-                    }
-                }
-                continue;
-            };
-            let place = Place { shard: entries.number, entry: entries.next };
-            entries.next += 1;
-            let Some(key) = self.array.metadata.grid.key(place) else { continue };
-            match entries.shard.chunk_of(entry) {
-                Ok(None) => {}
-                Ok(Some(_)) => return Some(Ok(key)),
-                Err(error) => return Some(Err(error.at_path(entries.shard.path()).at_key(key))),
-            }
-        }
-    }
-}
-
-impl Iterator for Keys<'_> {
-    type Item = Result<u64>;
-
-    fn next(&mut self) -> Option<Result<u64>> {
-        loop {
-            if let Some(mut entries) = self.current.take()
-                && let Some(key) = self.next_of(&mut entries)
-            {
-                self.current = Some(entries);
-                return Some(key);
-            }
-            let number = self.shards.next()?;
-            match self.array.open_shard(number) {
-                Ok(Some(shard)) => {
-                    self.current = Some(Entries { number, shard, read: Vec::new().into_iter(), next: 0 });
-                }
-                Ok(None) => {} // removed since it was listed
-                Err(error) => return Some(Err(error)),
-            }
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Chunk key encodings: from the position of a shard to the name of its file, and from the files to the shards.
+//! Chunk key encodings: map the position of a shard to the name of its file, and file names to positions.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use crate::container::zarr::extension::Extension;
 use crate::error::{Error, Result};
 use crate::format::json;
 
-/// How a shard's file is named.
+/// How the files of shards are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkKeyEncoding {
     style: Style,
@@ -45,7 +45,7 @@ impl ChunkKeyEncoding {
         Ok(ChunkKeyEncoding { style, separator })
     }
 
-    /// The path of the file of the shard at a position, below the array.
+    /// Returns the path of the file of the shard at `position`, relative to the array.
     pub(super) fn path(self, position: &[u64]) -> String {
         let mut parts: Vec<_> = position.iter().map(u64::to_string).collect();
         match self.style {
@@ -56,9 +56,11 @@ impl ChunkKeyEncoding {
         parts.join(&self.separator.to_string())
     }
 
-    /// The positions of all files below `array` that are named as shards are; in no order.
+    /// Returns the positions of all files below `array` whose name is that of a shard, in no particular order.
     ///
-    /// Errors: `Io` if a directory cannot be listed.
+    /// # Errors
+    ///
+    /// `Io` if a directory cannot be listed.
     pub(super) fn list(self, array: &Path, dimensions: usize) -> Result<Vec<Vec<u64>>> {
         let mut found = Vec::new();
         if self.separator == '.' {
@@ -76,7 +78,7 @@ impl ChunkKeyEncoding {
         Ok(found)
     }
 
-    /// The position that a file's name says, where it says all of it.
+    /// Returns the position in a file name that holds a whole position.
     fn position_in(self, name: &str, dimensions: usize) -> Option<Vec<u64>> {
         let position: Vec<u64> = match (self.style, dimensions) {
             (Style::Default, 0) => (name == "c").then(Vec::new)?,
@@ -88,7 +90,7 @@ impl ChunkKeyEncoding {
     }
 }
 
-/// The positions of the files that lie `dimensions` levels down.
+/// Collects the positions of the files that are `dimensions` levels down.
 fn descend(directory: &Path, dimensions: usize, above: &mut Vec<u64>, found: &mut Vec<Vec<u64>>) -> Result<()> {
     for name in names(directory)? {
         let Some(at) = cell(&name) else { continue };
@@ -103,7 +105,7 @@ fn descend(directory: &Path, dimensions: usize, above: &mut Vec<u64>, found: &mu
     Ok(())
 }
 
-/// The names in a directory; none where there is no directory.
+/// Returns the names in a directory. A missing directory has none.
 fn names(directory: &Path) -> Result<Vec<String>> {
     let fail = |error| Error::io("list the directory", directory, error);
     let entries = match fs::read_dir(directory) {
@@ -120,7 +122,7 @@ fn names(directory: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A number as it is written in names: decimal, without leading zeros.
+/// Parses a number in a name: decimal, without leading zeros.
 fn cell(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|digit| digit.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     plain.then(|| text.parse().ok()).flatten()

@@ -1,11 +1,11 @@
-//! The same chunks in other files: packing, resharding, unpacking.
+//! Copies an array without decoding its chunks: packing, resharding, unpacking, export.
 
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::container::zarr::array::ZarrArray;
-use crate::container::zarr::metadata::ZarrMetadata;
+use crate::container::zarr::metadata::{INFO_MEMBER, ZarrMetadata};
 use crate::container::zarr::writer::{ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form};
 use crate::error::{Error, ErrorKind, Result};
@@ -13,19 +13,19 @@ use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
 use crate::read::snapshot::Snapshot;
 
-/// The member of a store's `info` that keeps the metadata of an imported array.
-pub const INFO_MEMBER: &str = "zarr";
-
-/// Writes the chunks of an array into a new one, byte for byte as they are.
+/// Copies the chunks of an array into a new array, byte for byte.
 ///
-/// `metadata` is that of the source, [sharded](ZarrMetadata::sharded) or [unsharded](ZarrMetadata::unsharded). In a shard the
-/// chunks lie in the order of the index, without gaps. `progress` is told after every chunk how many are done, and of how
-/// many; it may end the whole. The new array appears when it is whole. Gives the number of chunks.
+/// `metadata` is that of the source, [sharded](ZarrMetadata::sharded) or [unsharded](ZarrMetadata::unsharded). The
+/// chunks of a shard are stored in the order of the index, without gaps. `progress` is called after each chunk with the
+/// number of finished chunks and their total; returning `Break` cancels the copy. The new array appears only when it is
+/// complete. Returns the number of chunks.
 ///
-/// Memory: 16 bytes for each chunk that is there, and one shard's index.
+/// Memory: 24 bytes per existing chunk, and the index of one shard.
 ///
-/// Errors: `InvalidInput` if the chunks of the two are not the same, or something is at `target`; `Cancelled`; the first
-/// chunk that cannot be read.
+/// # Errors
+///
+/// `InvalidInput` if the chunks of the two arrays differ in shape or encoding, or `target` exists; `Cancelled`; the
+/// error of the first chunk that cannot be read.
 ///
 /// ```no_run
 /// use std::ops::ControlFlow;
@@ -46,11 +46,22 @@ pub fn copy(
     write(source, Form::Encoded, target.as_ref(), metadata, &mut progress)
 }
 
-/// Writes the array that was imported into a store: the chunks byte for byte, in shards as they were.
+/// Writes the array that was imported into a store. Chunks keep their bytes, and shards their shape.
 ///
-/// The store has its metadata in the member [`INFO_MEMBER`] of `info`. The rest is as in [`copy`].
+/// The metadata of the array is in the member [`INFO_MEMBER`] of the store's `info`. Progress, memory and the new array
+/// are as in [`copy`()].
 ///
-/// Errors: `InvalidInput` if there is no such member, and those of [`copy`].
+/// # Errors
+///
+/// `InvalidInput` if there is no such member; those of [`copy`()].
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+///
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// sharddb::container::zarr::export(&snapshot, "array.zarr", |_, _| ControlFlow::Continue(()))?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 pub fn export(
     snapshot: &Snapshot,
     target: impl AsRef<Path>,
@@ -78,7 +89,7 @@ fn imported_metadata(path: &Path) -> Result<ZarrMetadata> {
     read().map_err(|error| error.at_path(path))
 }
 
-/// Writes all chunks of a source, shard by shard.
+/// Writes all chunks of `source`, shard by shard.
 fn write(
     source: &dyn Container,
     form: Form,
@@ -91,7 +102,7 @@ fn write(
     for key in source.keys() {
         let key = key?;
         let place = metadata.grid.place(key).ok_or_else(|| {
-            Error::corrupt("expected the number of a chunk of the array, found one beyond its grid").at_key(key)
+            Error::corrupt("expected the number of a chunk of the array, found one outside its grid").at_key(key)
         })?;
         places.push((place, key));
     }
@@ -119,7 +130,7 @@ fn write(
     Ok(total)
 }
 
-/// The bytes of a chunk mean the same in both arrays.
+/// Checks that the bytes of a chunk have the same meaning in both arrays.
 fn check_same_chunks(source: &ZarrMetadata, target: &ZarrMetadata) -> Result<()> {
     let same = source.codecs_of_chunk() == target.codecs_of_chunk()
         && source.elements == target.elements

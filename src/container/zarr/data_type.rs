@@ -1,11 +1,11 @@
-//! Data types of Zarr v3: how long an element is, what is turned over in big endian, and the bytes of a fill value.
+//! Data types of Zarr v3: element size, byte order, and fill values.
 
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 
-/// The longest element: raw bits of this many bytes.
+/// Length in bytes of the longest element (raw bits).
 const MAX_RAW_BYTES: u32 = 1 << 16;
 
 /// The type of an array's elements.
@@ -20,7 +20,11 @@ pub(super) enum DataType {
 }
 
 impl DataType {
-    /// Errors: `Unsupported` for a type of an extension, named.
+    /// Parses the name of a data type.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for an extension type, with its name.
     pub(super) fn parse(value: &RawValue) -> Result<DataType> {
         let name = json::string(value);
         name.as_deref().and_then(DataType::from_name).ok_or_else(|| {
@@ -54,7 +58,7 @@ impl DataType {
         })
     }
 
-    /// The length of an element.
+    /// Returns the length of an element in bytes.
     pub(super) fn size(self) -> usize {
         match self {
             Self::Bool => 1,
@@ -65,7 +69,8 @@ impl DataType {
         }
     }
 
-    /// The length of what has a byte order: the parts of a complex number, no more than a byte of raw bits.
+    /// Returns the length in bytes of the unit that has a byte order: a part of a complex number, one byte of raw bits,
+    /// otherwise an element.
     pub(super) fn ordered_size(self) -> usize {
         match self {
             Self::Complex { bytes } => usize::from(bytes) / 2,
@@ -74,9 +79,11 @@ impl DataType {
         }
     }
 
-    /// The bytes of a fill value, little endian.
+    /// Returns the bytes of a fill value, little endian.
     ///
-    /// Errors: `InvalidSpec` if the value is none of this type.
+    /// # Errors
+    ///
+    /// `InvalidSpec` if it is not a value of this type.
     pub(super) fn fill_value(self, value: &RawValue) -> Result<Vec<u8>> {
         self.fill_bytes(value).ok_or_else(|| {
             Error::invalid_spec(format!("expected a \"fill_value\" that fits the data type, found {}", value.get()))
@@ -118,12 +125,12 @@ fn low_bytes(number: [u8; 16], bytes: u8) -> Vec<u8> {
     number.get(..bytes.into()).unwrap_or_default().to_vec()
 }
 
-/// A JSON number that is an integer; 1.0 is one.
+/// Parses a JSON number that is an integer. `1.0` is accepted.
 fn integer(value: &RawValue) -> Option<i128> {
     value.get().strip_suffix(".0").unwrap_or(value.get()).parse().ok()
 }
 
-/// A number, "NaN", "Infinity", "-Infinity", or the bits as "0x7fc00000".
+/// Parses a number, "NaN", "Infinity", "-Infinity", or bits such as "0x7fc00000".
 fn float(value: &RawValue, bytes: u8) -> Option<Vec<u8>> {
     if let Some(text) = json::string(value) {
         if let Some(digits) = text.strip_prefix("0x") {
@@ -138,7 +145,7 @@ fn float(value: &RawValue, bytes: u8) -> Option<Vec<u8>> {
             _ => None,
         };
     }
-    let number: f64 = value.get().parse().ok()?; // a JSON number is one of Rust's
+    let number: f64 = value.get().parse().ok()?; // Rust parses every JSON number
     number.is_finite().then(|| float_bytes(number, bytes))
 }
 
@@ -151,7 +158,7 @@ fn float_bytes(number: f64, bytes: u8) -> Vec<u8> {
     }
 }
 
-/// IEEE 754 binary16, rounded to nearest, ties to even.
+/// Converts to IEEE 754 binary16: rounds to nearest, ties to even.
 fn half_bits(number: f64) -> u16 {
     const SMALLEST_NORMAL: f64 = 6.103_515_625e-5; // 2^-14
     const SUBNORMAL_UNIT: f64 = 5.960_464_477_539_063e-8; // 2^-24
@@ -165,7 +172,7 @@ fn half_bits(number: f64) -> u16 {
         rounded(magnitude / SUBNORMAL_UNIT)
     } else {
         let mut exponent = 15u16;
-        let mut fraction = magnitude; // to be brought into 1..2
+        let mut fraction = magnitude; // scaled to 1..2 below
         while fraction >= 2.0 && exponent < 31 {
             fraction /= 2.0;
             exponent += 1;
@@ -174,13 +181,13 @@ fn half_bits(number: f64) -> u16 {
             fraction *= 2.0;
             exponent -= 1;
         }
-        // a fraction that is rounded up to 2 carries into the exponent, the last one into infinity
+        // a fraction that rounds up to 2 carries into the exponent, and from the largest exponent into infinity
         if exponent >= 31 { INFINITE } else { (exponent << 10) + rounded((fraction - 1.0) * 1024.0) }
     };
     sign | bits.min(INFINITE | 0x200)
 }
 
-/// To the nearest integer, at most 1024.
+/// Rounds to the nearest integer, which is at most 1024.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1024")]
 fn rounded(number: f64) -> u16 {
     number.round_ties_even() as u16
@@ -234,7 +241,7 @@ mod tests {
         }
     }
 
-    /// As numpy has them.
+    /// Expected values from NumPy.
     #[test]
     fn halves() {
         let halves = [

@@ -1,11 +1,11 @@
-//! The shape that codecs, chunk grids and chunk key encodings have in `zarr.json`: a name with a configuration.
+//! The form of codecs, chunk grids and chunk key encodings in `zarr.json`: a name with a configuration.
 
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 
-/// `{"name": .., "configuration": {..}}`, or the bare name.
+/// An extension: `{"name": "gzip", "configuration": {}}`, or the bare name.
 pub(super) struct Extension<'a> {
     pub(super) name: String,
     what: &'static str,
@@ -34,12 +34,12 @@ impl<'a> Extension<'a> {
         Ok(Extension { name, what, configuration })
     }
 
-    /// A member of the configuration.
+    /// Returns a member of the configuration.
     pub(super) fn get(&self, name: &str) -> Result<Option<&'a RawValue>> {
         json::member(&self.configuration, name)
     }
 
-    /// A member of the configuration that must be there.
+    /// Returns a required member of the configuration.
     pub(super) fn need(&self, name: &str) -> Result<&'a RawValue> {
         self.get(name)?.ok_or_else(|| {
             Error::invalid_spec(format!(
@@ -49,7 +49,11 @@ impl<'a> Extension<'a> {
         })
     }
 
-    /// Errors: `InvalidSpec` if there is a member that is none of these.
+    /// Checks that the configuration has no other members than `names`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidSpec` if the configuration has a member that is not in `names`.
     pub(super) fn allow(&self, names: &[&str]) -> Result<()> {
         match self.configuration.iter().find(|(name, _)| !names.contains(&name.as_str())) {
             Some((name, value)) => Err(self.wrong(name, value)),
@@ -57,7 +61,7 @@ impl<'a> Extension<'a> {
         }
     }
 
-    /// The error for a member that does not make sense.
+    /// Returns the error for an invalid member.
     pub(super) fn wrong(&self, name: &str, value: &RawValue) -> Error {
         Error::invalid_spec(format!(
             "expected a valid configuration of {} \"{}\", found \"{name}\": {}",
@@ -67,14 +71,14 @@ impl<'a> Extension<'a> {
         ))
     }
 
-    /// The error for an extension that this build does not have.
+    /// Returns the error for an unsupported extension.
     pub(super) fn unknown(&self, known: &str) -> Error {
         let message = format!("expected a {} that this build has ({known}), found \"{}\"", self.what, self.name);
         Error::new(ErrorKind::Unsupported, message)
     }
 }
 
-/// An array of integers that are not negative; 1.0 is one.
+/// Parses an array of non-negative integers. `1.0` is accepted.
 pub(super) fn numbers(value: &RawValue) -> Option<Vec<u64>> {
     json::elements(value)?
         .iter()

@@ -1,41 +1,43 @@
-//! From the number of an inner chunk to its place: which shard, which entry of its index.
+//! The chunk grid: maps the number of an inner chunk to its shard and its entry in the shard index.
 
 use crate::container::zarr::nd::{self, Permutation};
 use crate::error::{Error, Result};
 
-/// The grid of the inner chunks of an array, cut into shards. Without sharding a shard is one chunk.
+/// The grid of the inner chunks of an array, divided into shards. Without sharding a shard is one chunk.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grid {
     axes: Vec<Axis>,
-    /// Shards, in all.
+    /// Number of shards.
     shards: u64,
     chunks_per_shard: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Axis {
-    /// Inner chunks along the axis, those that reach into the array.
+    /// Inner chunks along the axis that intersect the array.
     chunks: u64,
     /// Shards along the axis.
     shards: u64,
     chunks_per_shard: u64,
-    /// Shards between two neighbours along the axis.
+    /// Distance between neighbouring shards along the axis, in shard numbers.
     shard_stride: u64,
-    /// Entries of the index between two neighbours along the axis.
+    /// Distance between neighbouring chunks along the axis, in entries of the index.
     entry_stride: u64,
 }
 
-/// Where an inner chunk is: the number of its shard in C order, and that of its entry.
+/// The place of an inner chunk: the number of its shard in C order, and the number of its entry in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ChunkPlace {
     pub(super) shard: u64,
     pub(super) entry: u64,
 }
 
 impl Grid {
-    /// The grid of an array; `transpose` leads from its axes to those of the index.
+    /// Creates the grid of an array. `transpose` maps its axes to those of the index.
     ///
-    /// Errors: `InvalidSpec` if there would be 2^64 chunks or more.
+    /// # Errors
+    ///
+    /// `InvalidSpec` if there would be 2^64 chunks or more.
     pub(super) fn new(
         shape: &[u64],
         shard_shape: &[u64],
@@ -70,25 +72,25 @@ impl Grid {
         Ok(Grid { axes, shards: total_shards, chunks_per_shard: entries })
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     pub(super) fn shards(&self) -> u64 {
         self.shards
     }
 
-    /// The number of entries in the index of a shard.
+    /// Returns the number of entries in the index of a shard.
     pub(super) fn chunks_per_shard(&self) -> u64 {
         self.chunks_per_shard
     }
 
-    /// Inner chunks along each axis.
+    /// Returns the number of inner chunks along each axis.
     pub(super) fn chunk_cells(&self) -> Vec<u64> {
         self.axes.iter().map(|axis| axis.chunks).collect()
     }
 
-    /// Where an inner chunk is; `None` if there is none of this number.
+    /// Returns the place of an inner chunk; `None` if the key is out of range.
     #[inline]
-    pub(super) fn place(&self, key: u64) -> Option<Place> {
-        let mut place = Place { shard: 0, entry: 0 };
+    pub(super) fn place(&self, key: u64) -> Option<ChunkPlace> {
+        let mut place = ChunkPlace { shard: 0, entry: 0 };
         let mut rest = key;
         for axis in self.axes.iter().rev() {
             let at = rest.checked_rem(axis.chunks)?;
@@ -99,8 +101,8 @@ impl Grid {
         (rest == 0).then_some(place)
     }
 
-    /// The number of the inner chunk at a place; `None` if it lies beyond the array.
-    pub(super) fn key(&self, place: Place) -> Option<u64> {
+    /// Returns the key of the inner chunk at a place; `None` if the chunk is outside the array.
+    pub(super) fn key(&self, place: ChunkPlace) -> Option<u64> {
         self.axes.iter().try_fold(0u64, |key, axis| {
             let shard = (place.shard / axis.shard_stride).checked_rem(axis.shards)?;
             let at = shard * axis.chunks_per_shard + place.entry / axis.entry_stride % axis.chunks_per_shard;
@@ -108,12 +110,12 @@ impl Grid {
         })
     }
 
-    /// The position of a shard in the grid of shards.
+    /// Returns the position of a shard in the grid of shards.
     pub(super) fn shard_position(&self, number: u64) -> Vec<u64> {
         self.axes.iter().map(|axis| (number / axis.shard_stride).checked_rem(axis.shards).unwrap_or(0)).collect()
     }
 
-    /// The number of the shard at a position; `None` if it is not in the grid.
+    /// Returns the number of the shard at a position; `None` if the position is outside the grid.
     pub(super) fn shard_number(&self, position: &[u64]) -> Option<u64> {
         let inside = position.len() == self.axes.len();
         self.axes
@@ -151,8 +153,8 @@ mod tests {
     fn chunks_beyond_the_array_have_no_key() {
         let grid = grid(&[40], &[32], &[16], vec![0]);
         assert_eq!((grid.chunk_cells(), grid.shards()), (vec![3], 2));
-        assert_eq!(grid.key(Place { shard: 1, entry: 0 }), Some(2));
-        assert_eq!(grid.key(Place { shard: 1, entry: 1 }), None);
+        assert_eq!(grid.key(ChunkPlace { shard: 1, entry: 0 }), Some(2));
+        assert_eq!(grid.key(ChunkPlace { shard: 1, entry: 1 }), None);
     }
 
     #[test]
@@ -166,7 +168,7 @@ mod tests {
     #[test]
     fn arrays_without_dimensions_or_elements() {
         let point = grid(&[], &[], &[], vec![]);
-        assert_eq!(point.place(0), Some(Place { shard: 0, entry: 0 }));
+        assert_eq!(point.place(0), Some(ChunkPlace { shard: 0, entry: 0 }));
         assert_eq!((point.place(1), point.shards(), point.shard_number(&[])), (None, 1, Some(0)));
         let empty = grid(&[0, 5], &[2, 2], &[1, 1], vec![0, 1]);
         assert_eq!((empty.place(0), empty.shards(), empty.shard_number(&[0, 0])), (None, 0, None));

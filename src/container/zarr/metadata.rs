@@ -1,31 +1,34 @@
-//! `zarr.json` of an array: shape, chunks, codecs, and everything else as it was given.
+//! The metadata of an array, `zarr.json`: shape, chunks and codecs; other members are kept verbatim.
 
 use serde_json::value::RawValue;
 
+use crate::container::MAX_DIMENSIONS;
 use crate::container::zarr::chunk_key::ChunkKeyEncoding;
-use crate::container::zarr::codec::{Codecs, Elements, Serializer};
+use crate::container::zarr::codec::{Codecs, Serializer, Sharding, divide};
 use crate::container::zarr::data_type::DataType;
+use crate::container::zarr::elements::Elements;
 use crate::container::zarr::extension::{Extension, numbers};
 use crate::container::zarr::grid::Grid;
-use crate::container::zarr::nd::MAX_DIMENSIONS;
 use crate::container::zarr::shard_index::IndexLocation;
-use crate::container::zarr::sharding::{Sharding, divide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 
-/// The name of the file.
+/// The member of a store's `info` that holds the metadata of an imported array.
+pub const INFO_MEMBER: &str = "zarr";
+
+/// File name of the metadata.
 pub(super) const ZARR_JSON: &str = "zarr.json";
 
-/// The index codecs that the format recommends.
+/// The index codecs that the specification recommends.
 const INDEX_CODECS: &str = r#"[{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]"#;
 
-/// Members that may be there and change nothing about the bytes.
+/// Optional members that do not affect how chunks are stored.
 const OPTIONAL: [&str; 4] = ["attributes", "dimension_names", "storage_transformers", "consolidated_metadata"];
 
-/// The metadata of an array, Zarr v3.
+/// The metadata of a Zarr v3 array.
 ///
-/// Valid by construction: what this type holds, this build can read. Its text is kept, so that members which nobody here
-/// understands survive packing and unpacking.
+/// Valid by construction: this build can read every array that has such metadata. The JSON text is kept, so unknown
+/// members survive packing and unpacking.
 ///
 /// ```
 /// use sharddb::container::zarr::{IndexLocation, ZarrMetadata};
@@ -54,10 +57,12 @@ pub struct ZarrMetadata {
 }
 
 impl ZarrMetadata {
-    /// Reads the text of a `zarr.json`.
+    /// Parses the text of a `zarr.json`.
     ///
-    /// Errors: `InvalidSpec`; `Unsupported` for a codec, a data type or another extension that this build does not have,
-    /// with its name; `InvalidInput` for a group, which has arrays in it.
+    /// # Errors
+    ///
+    /// `InvalidSpec`; `Unsupported` for a codec, a data type or another extension that this build does not have, with
+    /// its name; `InvalidInput` for a group.
     pub fn from_json(text: &str) -> Result<ZarrMetadata> {
         let members = json::members(json::parse(text.as_bytes())?)
             .ok_or_else(|| Error::invalid_spec("expected the metadata of an array, a JSON object"))?;
@@ -91,57 +96,60 @@ impl ZarrMetadata {
         Ok(ZarrMetadata { text: text.to_string(), shape, shard_shape, chunk_shape, keys, elements, codecs, grid })
     }
 
-    /// The text, as it was given or made.
+    /// Returns the text of `zarr.json`.
     pub fn to_json(&self) -> &str {
         &self.text
     }
 
-    /// Elements along each axis.
+    /// Returns the number of elements along each axis.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// The shape of a shard: of what one file holds. Without sharding that is one chunk.
+    /// Returns the shape of a shard in elements: the part of the array that one file holds. Without sharding this is
+    /// one chunk.
     pub fn shard_shape(&self) -> &[u64] {
         &self.shard_shape
     }
 
-    /// The shape of an inner chunk: of what one key stands for.
+    /// Returns the shape of an inner chunk in elements: the part of the array that one key identifies.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape
     }
 
-    /// Inner chunks along each axis; a key is the number of a cell in C order.
+    /// Returns the number of inner chunks along each axis. A key is the number of a cell in C order.
     pub fn chunk_grid(&self) -> Vec<u64> {
         self.grid.chunk_cells()
     }
 
-    /// The number of the shard that a chunk belongs to, in C order of the shards; `None` if there is no such chunk.
+    /// Returns the number of the shard that holds a chunk, in C order of the shards; `None` if there is no such chunk.
     pub fn shard_of(&self, key: u64) -> Option<u64> {
         self.grid.place(key).map(|place| place.shard)
     }
 
-    /// The name of the data type, as Zarr has it.
+    /// Returns Zarr's name of the data type.
     pub fn data_type(&self) -> String {
         self.member("data_type").and_then(json::string).unwrap_or_default()
     }
 
-    /// The length of an element in bytes.
+    /// Returns the length of an element in bytes.
     pub fn element_len(&self) -> usize {
         self.elements.data_type.size()
     }
 
-    /// Whether chunks lie in shards.
+    /// Returns whether the array is sharded.
     pub fn is_sharded(&self) -> bool {
         self.sharding().is_some()
     }
 
-    /// The bytes of a chunk from its elements: the whole chunk, in C order and little endian.
+    /// Encodes a chunk from all of its elements, in C order and little endian.
     ///
-    /// gzip and zstd compress at a level of their own, blosc with LZ4 and the shuffle that the metadata say; what is told
-    /// by the bytes themselves need not be as they say.
+    /// gzip and zstd use a fixed level. blosc uses LZ4 with the shuffle of the metadata. Other parameters are ignored;
+    /// compressed chunks are self-describing, so every reader can decode them.
     ///
-    /// Errors: `InvalidInput` if there are not as many elements, `Unsupported` for nested sharding.
+    /// # Errors
+    ///
+    /// `InvalidInput` if the length is not that of a chunk; `Unsupported` for nested sharding.
     pub fn encode_chunk(&self, elements: &[u8]) -> Result<Vec<u8>> {
         let Some(sharding) = self.sharding() else {
             return self.codecs.encode(elements, &self.chunk_shape, &self.elements);
@@ -150,22 +158,27 @@ impl ZarrMetadata {
         sharding.codecs.encode(&turned, &sharding.chunk_shape, &self.elements)
     }
 
-    /// The same array with the same chunks, in shards of that shape.
+    /// Returns the metadata of the same array with the same chunks, in shards of `shard_shape`.
     ///
-    /// Compression and checksums of whole shards are left away, and what turned their axes turns those of chunks.
-    /// `index_location`: `None` keeps it, or takes the end.
+    /// Compression and checksums of whole shards are dropped, and a transpose of whole shards becomes one of chunks.
+    /// With `None`, the index stays where it is, or is at the end of a new shard.
     ///
-    /// Errors: `InvalidInput` if the chunks do not divide the shards.
+    /// # Errors
+    ///
+    /// `InvalidInput` if the chunks do not divide the shards evenly.
     pub fn sharded(&self, shard_shape: &[u64], index_location: Option<IndexLocation>) -> Result<ZarrMetadata> {
         self.in_shards(shard_shape, &self.chunk_shape, index_location)
     }
 
-    /// The same array in chunks of another shape, with the codecs that its chunks have now, in shards of that shape.
+    /// Returns the metadata of the same array in chunks of `chunk_shape` and shards of `shard_shape`. Chunks keep their
+    /// codecs.
     ///
-    /// The rest is as of [`sharded`](ZarrMetadata::sharded).
+    /// Other members change as in [`sharded`](ZarrMetadata::sharded).
     ///
-    /// Errors: `InvalidInput` if the shape of a chunk does not have a length above 0 for each axis, or chunks do not
-    /// divide the shards; `Unsupported` for nested sharding.
+    /// # Errors
+    ///
+    /// `InvalidInput` if `chunk_shape` does not have a length above 0 for each axis, or chunks do not divide shards
+    /// evenly; `Unsupported` for nested sharding.
     pub fn rechunked(
         &self,
         chunk_shape: &[u64],
@@ -182,11 +195,15 @@ impl ZarrMetadata {
         self.in_shards(shard_shape, chunk_shape, index_location)
     }
 
-    /// Errors: `Unsupported` if chunks cannot be encoded, since they are shards themselves.
+    /// Checks that chunks can be encoded.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if they are shards themselves.
     pub(super) fn check_encodable(&self) -> Result<()> {
         let (codecs, _) = self.chunk_codecs();
         if self.is_sharded() && matches!(codecs.serializer, Serializer::Sharding(_)) {
-            let message = "expected chunks that are no shards themselves, found nested sharding";
+            let message = "expected chunks that are not shards themselves, found nested sharding";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         Ok(())
@@ -208,12 +225,12 @@ impl ZarrMetadata {
         }
         let parts = CodecParts::of(self)?;
         let location = index_location.or(self.sharding().map(|sharding| sharding.index.location()));
-        // what turned the axes of whole shards turns those of chunks: to their bytes it is the same, and zarr-python takes
-        // the shape of a chunk for that of an array whose axes are not turned yet
+        // the transpose of whole shards moves into the codecs of chunks: the bytes are the same, and zarr-python takes
+        // the shape of a chunk as that before a transpose
         let codecs = format!(
             "[{{\"name\": \"sharding_indexed\", \"configuration\": {{\"chunk_shape\": {}, \"codecs\": [{}], \
              \"index_codecs\": {}, \"index_location\": \"{}\"}}}}]",
-            list(chunk_shape),
+            json_list(chunk_shape),
             [parts.before, parts.chunk].concat().join(", "),
             parts.index.as_deref().unwrap_or(INDEX_CODECS),
             location.unwrap_or(IndexLocation::End).as_str(),
@@ -221,9 +238,11 @@ impl ZarrMetadata {
         self.with(shard_shape, &codecs)
     }
 
-    /// The same array with the same chunks, each in a file of its own.
+    /// Returns the metadata of the same array with the same chunks, one file per chunk.
     ///
-    /// Errors: `Unsupported` for nested sharding: each file would be a shard again, and the chunks would be others.
+    /// # Errors
+    ///
+    /// `Unsupported` for nested sharding, where each file would be a shard again.
     pub fn unsharded(&self) -> Result<ZarrMetadata> {
         self.check_encodable()?;
         let parts = CodecParts::of(self)?;
@@ -233,7 +252,8 @@ impl ZarrMetadata {
 
     fn with(&self, shard_shape: &[u64], codecs: &str) -> Result<ZarrMetadata> {
         let members = json::members(json::parse(self.text.as_bytes())?).unwrap_or_default();
-        let grid = format!("{{\"name\": \"regular\", \"configuration\": {{\"chunk_shape\": {}}}}}", list(shard_shape));
+        let grid =
+            format!("{{\"name\": \"regular\", \"configuration\": {{\"chunk_shape\": {}}}}}", json_list(shard_shape));
         let lines: Vec<_> = members
             .iter()
             .map(|(name, value)| {
@@ -248,7 +268,7 @@ impl ZarrMetadata {
         ZarrMetadata::from_json(&format!("{{\n{}\n}}\n", lines.join(",\n")))
     }
 
-    /// Whether shards are compressed, or have a checksum, as a whole.
+    /// Returns whether whole shards are compressed or have a checksum.
     pub(super) fn is_wrapped(&self) -> bool {
         self.is_sharded() && !self.codecs.compressors.is_empty()
     }
@@ -260,7 +280,7 @@ impl ZarrMetadata {
         }
     }
 
-    /// The codecs of an inner chunk, and its shape as they know it.
+    /// Returns the codecs of an inner chunk, and the shape that they expect.
     pub(super) fn chunk_codecs(&self) -> (&Codecs, &[u64]) {
         match self.sharding() {
             Some(sharding) => (&sharding.codecs, &sharding.chunk_shape),
@@ -268,7 +288,7 @@ impl ZarrMetadata {
         }
     }
 
-    /// All codecs between the elements of an inner chunk and its bytes, those of whole shards that turn its axes too.
+    /// Returns all codecs between the elements of an inner chunk and its bytes, including a transpose of whole shards.
     pub(super) fn codecs_of_chunk(&self) -> Codecs {
         match self.sharding() {
             Some(Sharding { codecs, .. }) => {
@@ -278,12 +298,12 @@ impl ZarrMetadata {
         }
     }
 
-    /// The path of a shard's file, below the array.
+    /// Returns the path of a shard's file, relative to the array.
     pub(super) fn shard_path(&self, shard: u64) -> String {
         self.keys.path(&self.grid.shard_position(shard))
     }
 
-    /// A member of the text.
+    /// Returns a member of `zarr.json`.
     pub(super) fn member(&self, name: &str) -> Option<&RawValue> {
         let members = json::members(json::parse(self.text.as_bytes()).ok()?)?;
         json::member(&members, name).ok()?
@@ -311,7 +331,7 @@ fn check_kind(members: &[(String, &RawValue)]) -> Result<()> {
     }
 }
 
-/// What is neither known nor allowed to be ignored is refused, as the format's text says.
+/// Refuses unknown members unless they state `"must_understand": false`, as the specification requires.
 fn check_others(members: &[(String, &RawValue)]) -> Result<()> {
     const KNOWN: [&str; 8] =
         ["zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"];
@@ -334,13 +354,13 @@ fn check_others(members: &[(String, &RawValue)]) -> Result<()> {
     }
 }
 
-/// The texts of an array's codecs.
+/// The codecs of an array as JSON texts.
 struct CodecParts {
-    /// Those before sharding, which turn the axes of whole shards.
+    /// The codecs before sharding, which transpose whole shards.
     before: Vec<String>,
-    /// Those of an inner chunk.
+    /// The codecs of an inner chunk.
     chunk: Vec<String>,
-    /// Those of the index.
+    /// The index codecs.
     index: Option<String>,
 }
 
@@ -365,7 +385,8 @@ impl CodecParts {
     }
 }
 
-fn list(numbers: &[u64]) -> String {
+/// Formats `numbers` as the text of a JSON array.
+pub(super) fn json_list(numbers: &[u64]) -> String {
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
     format!("[{}]", numbers.join(", "))
 }
@@ -408,7 +429,7 @@ mod tests {
             "[]",
             "{}",
             r#"["gzip"]"#,
-            r#"["bytes"]"#, // 16 bits without a byte order
+            r#"["bytes"]"#, // 16-bit elements without a byte order
             r#"[{"name": "bytes", "configuration": {"endian": "middle"}}]"#,
             &format!("[{LITTLE}, {LITTLE}]"),
             &format!(r#"[{LITTLE}, {{"name": "transpose", "configuration": {{"order": [1, 0]}}}}]"#),

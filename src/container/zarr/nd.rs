@@ -1,16 +1,13 @@
-//! Boxes of elements in C order: shapes, copies between boxes, permuted axes.
+//! N-dimensional boxes of elements in C order: strides, copies between boxes, transposition.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// More dimensions are refused; numpy has 64.
-pub(super) const MAX_DIMENSIONS: usize = 64;
-
-/// The product, if it is below 2^64.
+/// Returns the product, if it is below 2^64.
 pub(super) fn product(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1u64, |product, &cells| product.checked_mul(cells))
 }
 
-/// The number of cells between two neighbours along each axis, in C order; `None` from 2^64 on.
+/// Returns the distance in cells between neighbours along each axis, in C order; `None` if it is 2^64 or more.
 pub(super) fn strides(shape: &[u64]) -> Option<Vec<u64>> {
     let mut strides = vec![1; shape.len()];
     let mut stride = 1u64;
@@ -21,12 +18,12 @@ pub(super) fn strides(shape: &[u64]) -> Option<Vec<u64>> {
     Some(strides)
 }
 
-/// A permutation of axes, as the codec `transpose` has it: axis `i` of the result is axis `order[i]` of the source.
+/// A permutation of axes as in the codec `transpose`: axis `i` of the result is axis `order[i]` of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permutation(Vec<usize>);
 
 impl Permutation {
-    /// `None` if an axis is missing or there twice.
+    /// Returns `None` if an axis is missing or repeated.
     pub(super) fn new(order: Vec<usize>) -> Option<Permutation> {
         let mut seen = vec![false; order.len()];
         for &axis in &order {
@@ -44,7 +41,7 @@ impl Permutation {
         self.0.iter().enumerate().all(|(at, &axis)| at == axis)
     }
 
-    /// This one, and then another.
+    /// Returns the permutation that applies `self`, then `next`.
     pub(super) fn then(&self, next: &Permutation) -> Permutation {
         Permutation(next.apply(&self.0))
     }
@@ -59,12 +56,12 @@ impl Permutation {
         Permutation(order)
     }
 
-    /// The items of all axes, in the order of the result.
+    /// Permutes the items of the axes.
     pub(super) fn apply<T: Copy>(&self, items: &[T]) -> Vec<T> {
         self.0.iter().filter_map(|&axis| items.get(axis).copied()).collect()
     }
 
-    /// The elements of a box of that shape, each of `size` bytes, with their axes permuted.
+    /// Permutes the axes of a box of `shape`. Elements have `size` bytes.
     pub(super) fn transpose(&self, elements: Vec<u8>, shape: &[u64], size: usize) -> Result<Vec<u8>> {
         if self.is_identity() {
             return Ok(elements);
@@ -87,7 +84,7 @@ fn copy_element(elements: &[u8], number: u64, place: &mut [u8]) {
     }
 }
 
-/// The numbers of the cells of a box within another, in C order of the first.
+/// Iterates over the cells of a box inside another box, in C order. Yields their indices in the outer box.
 pub(super) struct Walk {
     axes: Vec<WalkAxis>,
     number: Option<u64>,
@@ -126,17 +123,17 @@ impl Iterator for Walk {
     }
 }
 
-/// A box of elements in C order.
-pub(super) struct Block<'a> {
+/// The elements of a box in C order, and its shape.
+pub(super) struct ElementBox<'a> {
     pub(super) elements: &'a [u8],
     pub(super) shape: &'a [u64],
 }
 
-/// Copies the part of that shape at `from` of a box to the place `to` of another; elements have `size` bytes.
+/// Copies the part of shape `part` at position `from` of a box to position `to` of another. Elements have `size` bytes.
 ///
-/// What does not lie in both boxes is an error of the caller and not copied.
+/// The part must be inside both boxes. Rows outside are not copied.
 pub(super) fn copy_part(
-    source: &Block<'_>,
+    source: &ElementBox<'_>,
     from: &[u64],
     target: &mut [u8],
     target_shape: &[u64],
@@ -151,9 +148,9 @@ pub(super) fn copy_part(
             .zip(shape)
             .all(|((at, len), cells)| at.checked_add(*len).is_some_and(|end| end <= *cells))
     };
-    debug_assert!(inside(from, source.shape) && inside(to, target_shape), "a part of both boxes");
+    debug_assert!(inside(from, source.shape) && inside(to, target_shape), "the part must be inside both boxes");
     let (Some(source_strides), Some(target_strides)) = (strides(source.shape), strides(target_shape)) else { return };
-    // rows: the last axis is copied as a whole
+    // the last axis is contiguous: it is copied as a row
     let (rows, row) = part.split_at(part.len().saturating_sub(1));
     let row = row.first().copied().unwrap_or(1);
     let row_bytes = to_usize(row).saturating_mul(size);
@@ -174,9 +171,11 @@ fn offset(position: &[u64], strides: &[u64]) -> u64 {
     position.iter().zip(strides).map(|(at, stride)| at * stride).sum()
 }
 
-/// That many zeros.
+/// Returns `len` zeros.
 ///
-/// Errors: `TooLarge` if there is no memory for them.
+/// # Errors
+///
+/// `TooLarge` if they cannot be allocated.
 pub(super) fn zeroed(len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let message = || format!("no memory for {len} bytes of a chunk: lower the cap");
@@ -185,7 +184,7 @@ pub(super) fn zeroed(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `pattern` over and over, `len` bytes of it.
+/// Returns `len` bytes filled with repetitions of `pattern`.
 pub(super) fn filled(pattern: &[u8], len: usize) -> Result<Vec<u8>> {
     let mut bytes = zeroed(len)?;
     if pattern.iter().any(|byte| *byte != 0) {
@@ -194,7 +193,7 @@ pub(super) fn filled(pattern: &[u8], len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is in memory fits.
+/// Converts the length of something in memory. Saturates on platforms with a smaller `usize`.
 pub(super) fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
@@ -226,11 +225,11 @@ mod tests {
     fn copies_parts_between_boxes() {
         let elements: Vec<u8> = (0..24).collect(); // 2 x 3 x 4
         let mut target = vec![0xff; 2 * 2 * 2];
-        let source = Block { elements: &elements, shape: &[2, 3, 4] };
+        let source = ElementBox { elements: &elements, shape: &[2, 3, 4] };
         copy_part(&source, &[0, 1, 2], &mut target, &[2, 2, 2], &[0, 0, 0], &[2, 2, 2], 1);
         assert_eq!(target, [6, 7, 10, 11, 18, 19, 22, 23]);
         let mut target = vec![0; 12];
-        let source = Block { elements: &[1, 2, 3, 4], shape: &[1, 2] };
+        let source = ElementBox { elements: &[1, 2, 3, 4], shape: &[1, 2] };
         copy_part(&source, &[0, 0], &mut target, &[2, 3], &[1, 1], &[1, 2], 2);
         assert_eq!(target, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
     }
@@ -238,7 +237,7 @@ mod tests {
     #[test]
     fn a_box_without_dimensions_is_one_element() {
         let mut target = [0; 2];
-        copy_part(&Block { elements: &[7, 8], shape: &[] }, &[], &mut target, &[], &[], &[], 2);
+        copy_part(&ElementBox { elements: &[7, 8], shape: &[] }, &[], &mut target, &[], &[], &[], 2);
         assert_eq!(target, [7, 8]);
     }
 }

@@ -1,4 +1,4 @@
-//! From an array to a Neuroglancer precomputed volume: the same chunks under other numbers, in other shards.
+//! Conversion of an array to a Neuroglancer precomputed volume.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::build::ShardWriter;
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::metadata::ZarrMetadata;
-use crate::container::zarr::nd::{self, Block, Permutation, to_usize};
+use crate::container::zarr::nd::{self, ElementBox, Permutation, to_usize};
 use crate::container::{Container, Form, linear};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::hash::HashFunction;
@@ -17,19 +17,19 @@ use crate::format::morton;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, ShardNumber};
 
-/// The directory of the one scale.
+/// Directory of the only scale.
 const SCALE: &str = "s0";
 
-/// The axes of a volume, in C order of a chunk of encoding "raw": x runs fastest.
+/// The axes of a volume, in C order of a chunk of encoding "raw": x varies fastest.
 const CHUNK_AXES: [char; 4] = ['c', 'z', 'y', 'x'];
 
-/// Keys of a minishard and minishards of a shard, as bits, where no specification is given.
+/// Bits of the default specification: keys per minishard (preshift bits), and minishards per shard.
 const PRESHIFT_BITS: u32 = 3;
 const MINISHARD_BITS: u32 = 9;
 
 const DATA_TYPES: [&str; 8] = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64", "float32"];
 
-/// How an array becomes a volume; then [`convert`](PrecomputedOptions::convert).
+/// Options for converting an array to a volume with [`convert`](PrecomputedOptions::convert).
 ///
 /// ```no_run
 /// use std::ops::ControlFlow;
@@ -50,38 +50,45 @@ pub struct PrecomputedOptions {
 }
 
 impl PrecomputedOptions {
-    /// For an array with these axes in its order, each one of `x`, `y`, `z` and `c` (channels), such as `zyx`.
+    /// Creates options for an array with these axes, in the order of the array. Each is one of `x`, `y`, `z` and `c`
+    /// (channels); an example is `zyx`.
     pub fn new(axes: &str) -> PrecomputedOptions {
         PrecomputedOptions { axes: axes.to_string(), resolution: [1.0; 3], segmentation: false, spec: None }
     }
 
-    /// The size of a voxel along x, y and z, in nanometres. Default: 1, 1, 1.
+    /// Sets the size of a voxel along x, y and z in nanometres. Default: 1, 1, 1.
     pub fn resolution(&mut self, resolution: [f64; 3]) -> &mut PrecomputedOptions {
         self.resolution = resolution;
         self
     }
 
-    /// Whether the elements are names of segments, not intensities. Default: false.
+    /// Sets whether the elements are segment ids instead of intensities. Default: false.
     pub fn segmentation(&mut self, segmentation: bool) -> &mut PrecomputedOptions {
         self.segmentation = segmentation;
         self
     }
 
-    /// The sharding specification. Default: 8 chunks that are neighbours to a minishard, 512 minishards to a shard, raw.
+    /// Sets the sharding specification. Default: 8 neighbouring chunks per minishard, 512 minishards per shard, raw
+    /// encoding.
     pub fn spec(&mut self, spec: ShardingSpec) -> &mut PrecomputedOptions {
         self.spec = Some(spec);
         self
     }
 
-    /// Writes the volume into a new directory, which appears when it is whole; gives the number of chunks.
+    /// Writes the volume into a new directory, which appears only when it is complete. Returns the number of chunks.
     ///
-    /// One scale of encoding "raw": the key of a chunk is its compressed Morton code, and chunks at the edge end with the
-    /// array. What is absent stays absent where the fill value is zero, as readers take it; otherwise it is written.
+    /// The volume has one scale of encoding "raw". The key of a chunk is its compressed Morton code; chunks at the edge
+    /// are clipped to the array. Absent chunks stay absent if the fill value is zero, which is what readers assume;
+    /// otherwise they are written. `progress` is called after each chunk with the number of finished chunks and their
+    /// total; returning `Break` cancels the conversion.
     ///
-    /// Memory: 32 bytes a chunk, some chunks, and the pairs of one minishard.
+    /// Memory: 32 bytes per chunk of the array, a few decoded chunks, and the pairs of one minishard.
     ///
-    /// Errors: `InvalidInput` for axes that do not fit, `Unsupported` for a data type that volumes do not have or channels
-    /// in several chunks, `Cancelled`, the first chunk that cannot be read, `Io`.
+    /// # Errors
+    ///
+    /// `InvalidInput` for axes that do not fit the array, or if `target` exists; `Unsupported` for a data type that
+    /// volumes do not have, or channels in several chunks; `Cancelled`; `Io`; the error of the first chunk that cannot
+    /// be read.
     pub fn convert(
         &self,
         source: &ZarrArray,
@@ -123,7 +130,7 @@ impl PrecomputedOptions {
     }
 }
 
-/// The bits of the Morton codes, divided among keys, minishards and shards.
+/// Returns the default specification: the bits of the Morton codes, divided among keys, minishards and shards.
 fn default_spec(grid: &[u64]) -> Result<ShardingSpec> {
     let bits = morton::code_bits(grid).unwrap_or(0);
     let preshift = bits.min(PRESHIFT_BITS);
@@ -133,7 +140,7 @@ fn default_spec(grid: &[u64]) -> Result<ShardingSpec> {
     ShardingSpec::new(HashFunction::Identity, preshift, minishard, shard)
 }
 
-/// A chunk on its way.
+/// A chunk to be converted. Ordered by its location in the volume.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Moved {
     location: Location,
@@ -141,15 +148,15 @@ struct Moved {
     zarr_key: u64,
 }
 
-/// An array seen as a volume.
+/// The array as a volume.
 struct Volume<'a> {
     metadata: &'a ZarrMetadata,
-    /// For each of x, y, z: which axis of the array it is.
+    /// The axis of the array for each of x, y and z.
     xyz: [Option<usize>; 3],
-    /// From the axes of the array to those of a chunk.
+    /// Maps the axes of the array to those of a chunk.
     order: Permutation,
     channels: u64,
-    /// Chunks along x, y and z.
+    /// Number of chunks along x, y and z.
     grid: Vec<u64>,
 }
 
@@ -181,7 +188,7 @@ impl<'a> Volume<'a> {
         Ok(Volume { metadata, xyz, order, channels, grid })
     }
 
-    /// The chunks to be written, in storage order.
+    /// Returns the chunks to be written, in storage order.
     fn chunks(&self, source: &ZarrArray, spec: &ShardingSpec) -> Result<Vec<Moved>> {
         let mut chunks = Vec::new();
         let mut push = |zarr_key: u64| -> Result<()> {
@@ -201,7 +208,7 @@ impl<'a> Volume<'a> {
         Ok(chunks)
     }
 
-    /// The Morton code of a chunk.
+    /// Returns the Morton code of a chunk.
     fn key(&self, zarr_key: u64) -> Result<u64> {
         let cell = linear::position(&self.metadata.chunk_grid(), zarr_key).unwrap_or_default();
         let position = self.xyz.map(|axis| axis.and_then(|axis| cell.get(axis).copied()).unwrap_or(0));
@@ -210,7 +217,7 @@ impl<'a> Volume<'a> {
         })
     }
 
-    /// A chunk, ended with the array, its axes turned; `None` if it vanished.
+    /// Reads a chunk, clipped to the array and transposed; `None` if it was removed in the meantime.
     fn voxels(&self, source: &ZarrArray, key: u64) -> Result<Option<Vec<u8>>> {
         let chunk = match source.get(key, Form::Decoded)? {
             Some(chunk) => Some(chunk),
@@ -224,7 +231,7 @@ impl<'a> Volume<'a> {
         let size = self.metadata.element_len();
         let zeros = vec![0; shape.len()];
         let mut clipped = nd::zeroed(to_usize(nd::product(&shape).unwrap_or(0)).saturating_mul(size))?;
-        let whole = Block { elements: &chunk, shape: chunk_shape };
+        let whole = ElementBox { elements: &chunk, shape: chunk_shape };
         nd::copy_part(&whole, &zeros, &mut clipped, &shape, &zeros, &shape, size);
         self.order.transpose(clipped, &shape, size).map(Some)
     }

@@ -1,4 +1,4 @@
-//! The same array in other chunks: decoded, cut anew and encoded again.
+//! Rechunking: decodes an array, cuts it into chunks of a different shape and encodes them.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -6,28 +6,32 @@ use std::path::Path;
 
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::metadata::ZarrMetadata;
-use crate::container::zarr::nd::{self, Block};
+use crate::container::zarr::nd::{self, ElementBox};
 use crate::container::zarr::region::Region;
 use crate::container::zarr::writer::{ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form, KeySpace, linear};
 use crate::error::{Error, ErrorKind, Result};
 
-/// As many decoded bytes are held at once, where a chunk is not larger by itself.
+/// Limit in bytes on the decoded elements in memory, unless one chunk is larger.
 const TILE_BYTES: u64 = 64 << 20;
 
-/// Writes an array into a new one whose chunks have another shape.
+/// Writes an array into a new one with chunks of a different shape.
 ///
-/// `metadata` is that of the source, [rechunked](ZarrMetadata::rechunked); what else it may be is any of an array of the same
-/// shape, type and fill value. A new chunk is there if one of the old ones is that it has elements of; what is absent
-/// beside that becomes the fill value. `progress` is told how many chunks of the new array are done, there or not, and of
-/// how many; it may end the whole. The new array appears when it is whole. Gives the number of its chunks.
+/// `metadata` is usually that of the source, [rechunked](ZarrMetadata::rechunked). Any metadata of the same shape, data
+/// type and fill value is valid. A new chunk exists if an old chunk exists that shares elements with it; its other
+/// elements have the fill value. `progress` is called with the number of finished chunks of the new array, existing or
+/// not, and their total; returning `Break` cancels. The new array appears only when it is complete. Returns the number
+/// of its chunks.
 ///
-/// Memory: 64 MiB of elements, or as many as the larger of an old and a new chunk has along each axis; one chunk of either
-/// besides, and 16 bytes for each chunk of a shard. Cost: every old chunk is decoded once, and again for each of these
-/// parts or shards that it reaches into.
+/// Memory: a tile of 64 MiB of elements, or of the larger of an old and a new chunk along each axis if that is more;
+/// plus one old and one new chunk, and 16 bytes per chunk of a shard.
 ///
-/// Errors: `Unsupported` if the new chunks cannot be encoded, which is so for nested sharding; `InvalidInput` if the two
-/// are not the same array, or something is at `target`; `Cancelled`; the first chunk that cannot be read.
+/// Cost: decodes every old chunk once for each tile that it intersects. A tile never exceeds a shard.
+///
+/// # Errors
+///
+/// `Unsupported` for nested sharding, whose chunks cannot be encoded; `InvalidInput` if `metadata` does not describe
+/// the same array, or `target` exists; `Cancelled`; the error of the first chunk that cannot be read.
 ///
 /// ```no_run
 /// use std::ops::ControlFlow;
@@ -78,9 +82,9 @@ fn check_same_array(source: &ZarrMetadata, target: &ZarrMetadata) -> Result<()> 
 struct Rechunk<'a> {
     source: &'a ZarrArray,
     target: &'a ZarrMetadata,
-    /// What is decoded at once: whole chunks of the target.
+    /// Shape of the part that is decoded at once: whole chunks of the target.
     tile_shape: Vec<u64>,
-    /// The elements of the tile at hand; kept for the next one.
+    /// The elements of the current tile.
     tile: Vec<u8>,
 }
 
@@ -90,7 +94,7 @@ impl<'a> Rechunk<'a> {
         Rechunk { source, target, tile_shape, tile: Vec::new() }
     }
 
-    /// The numbers of the new shards that get elements of a chunk, ascending.
+    /// Returns the numbers of the new shards that intersect an existing chunk, in ascending order.
     fn shards_with_data(&self) -> Result<BTreeSet<u64>> {
         let (whole, space) = (Region::whole(self.target.shape()), self.source.key_space());
         let mut shards = BTreeSet::new();
@@ -103,19 +107,19 @@ impl<'a> Rechunk<'a> {
         Ok(shards)
     }
 
-    /// What a shard has of the array.
+    /// Returns the part of the array that a shard holds.
     fn shard(&self, number: u64) -> Region {
         let shard = Region::of_cell(&self.target.grid.shard_position(number), self.target.shard_shape());
         shard.intersection(&Region::whole(self.target.shape()))
     }
 
-    /// How many new chunks a region touches.
+    /// Returns how many new chunks a region intersects.
     fn chunks_of(&self, region: &Region) -> u64 {
         let ends = region.origin.iter().zip(&region.shape).zip(self.target.chunk_shape());
         ends.map(|((at, len), chunk)| at.saturating_add(*len).div_ceil(*chunk) - at / chunk).product()
     }
 
-    /// Writes the new chunks in a tile; how many there are.
+    /// Writes the new chunks of a tile; returns their number.
     fn write(&mut self, tile: &Region, shard: &mut ZarrShardWriter) -> Result<u64> {
         let cells = self.decode(tile)?;
         let (shape, size) = (self.target.chunk_shape(), self.target.element_len());
@@ -123,7 +127,7 @@ impl<'a> Rechunk<'a> {
             let chunk = Region::of_cell(cell, shape);
             let part = chunk.intersection(tile);
             let mut elements = self.target.elements.filled(shape, u64::MAX)?;
-            let source = Block { elements: &self.tile, shape: &tile.shape };
+            let source = ElementBox { elements: &self.tile, shape: &tile.shape };
             let (from, to) = (part.place_in(tile), part.place_in(&chunk));
             nd::copy_part(&source, &from, &mut elements, shape, &to, &part.shape, size);
             let key = linear::number(&self.target.chunk_grid(), cell).unwrap_or(u64::MAX);
@@ -132,7 +136,7 @@ impl<'a> Rechunk<'a> {
         Ok(cells.len() as u64)
     }
 
-    /// Decodes the elements of a tile; the cells of the new chunks that some of them are in.
+    /// Decodes the elements of a tile; returns the cells of the new chunks that exist.
     fn decode(&mut self, tile: &Region) -> Result<BTreeSet<Vec<u64>>> {
         let (shape, size) = (self.source.metadata().chunk_shape(), self.target.element_len());
         let KeySpace::Linear { grid } = self.source.key_space() else { return Ok(BTreeSet::new()) };
@@ -146,7 +150,7 @@ impl<'a> Rechunk<'a> {
             let chunk = Region::of_cell(&cell, shape);
             let part = chunk.intersection(tile);
             let (from, to) = (part.place_in(&chunk), part.place_in(tile));
-            let source = Block { elements: &elements, shape };
+            let source = ElementBox { elements: &elements, shape };
             nd::copy_part(&source, &from, &mut self.tile, &tile.shape, &to, &part.shape, size);
             touched.extend(part.cells(self.target.chunk_shape()));
         }
@@ -154,15 +158,15 @@ impl<'a> Rechunk<'a> {
     }
 }
 
-/// Whole new chunks, as far as an old one reaches at least; from there on grown to what may be held, along the last axes
-/// first, and no larger than a shard.
+/// Returns the shape of a tile: whole new chunks that cover at least the extent of an old chunk, extended up to the
+/// memory limit along the last axes first, and no larger than a shard.
 fn tile_shape(source_chunk: &[u64], target: &ZarrMetadata) -> Vec<u64> {
     let axes = source_chunk.iter().zip(target.chunk_shape()).zip(target.shard_shape());
     let mut tile: Vec<u64> =
         axes.map(|((old, new), shard)| old.div_ceil(*new).saturating_mul(*new).min(*shard)).collect();
     let mut bytes = tile.iter().fold(target.element_len() as u64, |bytes, len| bytes.saturating_mul(*len));
     for ((len, new), shard) in tile.iter_mut().zip(target.chunk_shape()).zip(target.shard_shape()).rev() {
-        let across = (bytes / *len).max(1); // of one element along this axis
+        let across = (bytes / *len).max(1); // bytes per element along this axis
         let grown = (TILE_BYTES / across / new * new).clamp(*len, *shard);
         bytes = across.saturating_mul(grown);
         *len = grown;
@@ -186,13 +190,13 @@ mod tests {
 
     #[test]
     fn a_tile_has_whole_chunks_and_as_many_as_may_be_held() {
-        // all of a small shard
+        // a small shard as a whole
         assert_eq!(tile_shape(&[3, 5], &target([10, 10], [100, 200])), [100, 200]);
-        // rows of a large one: 64 MiB are 33,554,432 elements
+        // rows of a large shard: 64 MiB are 33,554,432 elements
         assert_eq!(tile_shape(&[3, 5], &target([10, 10], [100_000, 10_000])), [3350, 10_000]);
-        // an old chunk reaches further than a new one
+        // an old chunk is longer than a new one
         assert_eq!(tile_shape(&[25, 1], &target([10, 10], [100_000, 10_000_000])), [30, 1_118_480]);
-        // more than may be held, and no more than that
+        // an old chunk above the limit: no more than that
         assert_eq!(tile_shape(&[10_000, 10_000], &target([10, 10], [100_000, 100_000])), [10_000, 10_000]);
     }
 }

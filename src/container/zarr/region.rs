@@ -1,8 +1,8 @@
-//! Parts of an array by their place: boxes of elements, and the cells of a grid that they touch.
+//! Regions of an array: boxes of elements with a position, and the grid cells that they intersect.
 
 use crate::container::zarr::nd;
 
-/// A box of elements at its place in an array.
+/// A box of elements in an array: its origin and its shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub(super) origin: Vec<u64>,
@@ -10,18 +10,18 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// A whole array.
+    /// Returns the region of a whole array.
     pub(super) fn whole(shape: &[u64]) -> Region {
         Region { origin: vec![0; shape.len()], shape: shape.to_vec() }
     }
 
-    /// A cell of a grid, be it in the array or beyond.
+    /// Returns the region of a grid cell, which may exceed the array.
     pub(super) fn of_cell(cell: &[u64], cell_shape: &[u64]) -> Region {
         let origin = cell.iter().zip(cell_shape).map(|(at, len)| at.saturating_mul(*len)).collect();
         Region { origin, shape: cell_shape.to_vec() }
     }
 
-    /// What both have; of no elements if that is nothing.
+    /// Returns the intersection, which may be empty.
     pub(super) fn intersection(&self, other: &Region) -> Region {
         let axes = self.origin.iter().zip(&self.shape).zip(other.origin.iter().zip(&other.shape));
         let (origin, shape) = axes
@@ -33,12 +33,12 @@ impl Region {
         Region { origin, shape }
     }
 
-    /// The place of this region as seen from the origin of one around it.
+    /// Returns the position of this region relative to the origin of `around`.
     pub(super) fn place_in(&self, around: &Region) -> Vec<u64> {
         self.origin.iter().zip(&around.origin).map(|(at, from)| at.saturating_sub(*from)).collect()
     }
 
-    /// The cells of a grid that the region touches, in C order.
+    /// Returns the grid cells that the region intersects, in C order.
     pub(super) fn cells(&self, cell_shape: &[u64]) -> impl Iterator<Item = Vec<u64>> + use<> {
         let axes = self.origin.iter().zip(&self.shape).zip(cell_shape);
         let (first, counts): (Vec<_>, Vec<_>) = axes
@@ -51,7 +51,7 @@ impl Region {
         positions(&counts).map(move |at| at.iter().zip(&first).map(|(at, first)| at + first).collect())
     }
 
-    /// The region cut into tiles from its origin on, in C order; those at the end are smaller.
+    /// Cuts the region into tiles from its origin, in C order. The last tile along an axis may be smaller.
     pub(super) fn tiles(&self, tile_shape: &[u64]) -> impl Iterator<Item = Region> + use<> {
         let (whole, tile_shape) = (self.clone(), tile_shape.to_vec());
         let counts: Vec<_> =
@@ -64,7 +64,7 @@ impl Region {
     }
 }
 
-/// All positions in a grid, in C order.
+/// Returns all positions in a grid, in C order.
 fn positions(counts: &[u64]) -> impl Iterator<Item = Vec<u64>> + use<> {
     let counts = counts.to_vec();
     (0..nd::product(&counts).unwrap_or(u64::MAX)).map(move |number| {

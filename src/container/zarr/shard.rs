@@ -1,4 +1,4 @@
-//! The file of a shard, or of a chunk that lies in no shard, opened for reading.
+//! An open file of a shard; without sharding, of one chunk.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,33 @@ use crate::byte_range::ByteRange;
 use crate::container::ContainerOptions;
 use crate::container::crc32c::Crc32c;
 use crate::container::zarr::metadata::ZarrMetadata;
-use crate::container::zarr::shard_index::{ENTRY_LEN, IndexEntry, IndexFormat, check_crc32c};
+use crate::container::zarr::nd::to_usize;
+use crate::container::zarr::shard_index::{INDEX_ENTRY_LEN, IndexEntry, IndexFormat, check_crc32c};
 use crate::error::{Error, Result};
 use crate::storage::{AlignedBytes, Bytes, Storage};
 
-/// An index is read in pieces of this size where all of it is read.
+/// Size in bytes of the pieces in which a whole index is read.
 const INDEX_PIECE: u64 = 64 << 10;
 
 pub(super) struct ShardFile {
     path: PathBuf,
     storage: Storage,
-    /// `None`: the whole file is one chunk.
+    /// `None` if the file is one chunk.
     index: Option<IndexFormat>,
-    /// The length of every chunk, where it is the same for all.
+    /// The length in bytes of every chunk, if it is the same for all.
     chunk_len: Option<u64>,
-    /// The bytes here are what the file decodes to.
+    /// Whether `storage` is the decoded file, which is compressed as a whole.
     wrapped: bool,
 }
 
 impl ShardFile {
-    /// Opens the file of a shard and compares the checksum of its index; `None` if there is no such file.
+    /// Opens the file of a shard and verifies the checksum of its index. Returns `None` if there is no file.
     ///
-    /// Cost: reads the index once, a shard that is compressed as a whole altogether.
+    /// Cost: reads the index; a shard that is compressed as a whole is read and decoded completely.
     ///
-    /// Errors: `Io`, `Corrupt`, `TooLarge`, each with the file.
+    /// # Errors
+    ///
+    /// `Io`, `Corrupt`, `TooLarge`, each with the path of the file.
     pub(super) fn open(
         array: &Path,
         metadata: &ZarrMetadata,
@@ -40,7 +43,7 @@ impl ShardFile {
         let path = array.join(metadata.shard_path(shard));
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            _ => {} // whatever else is wrong shows when it is opened
+            _ => {} // opening reports any other error
         }
         let opened = ShardFile::open_at(&path, metadata, options);
         opened.map(Some).map_err(|error| error.at_path(&path))
@@ -64,22 +67,22 @@ impl ShardFile {
         &self.path
     }
 
-    /// The length of the shard: of the file, or of what it decodes to.
+    /// Returns the length of the shard in bytes: of the file, or of the decoded file if it is compressed as a whole.
     pub(super) fn len(&self) -> u64 {
         self.storage.len()
     }
 
-    /// Whether the file is something that had to be decoded as a whole.
+    /// Returns whether the file is compressed as a whole.
     pub(super) fn is_wrapped(&self) -> bool {
         self.wrapped
     }
 
-    /// Where the index lies; `None` without one.
+    /// Returns the range of the index; `None` without sharding.
     pub(super) fn index_range(&self) -> Option<ByteRange> {
         self.index?.range(self.len()).ok()
     }
 
-    /// Where a chunk lies; `None` if it is not there.
+    /// Returns the range of a chunk; `None` if it is absent.
     #[inline]
     pub(super) fn chunk(&self, entry: u64) -> Result<Option<ByteRange>> {
         let Some(format) = self.index else { return self.whole_chunk() };
@@ -88,30 +91,31 @@ impl ShardFile {
         self.chunk_of(entry)
     }
 
-    /// Where the chunk of an entry lies; `None` if it is not there.
+    /// Returns the range of the chunk of an entry; `None` if it is absent.
     #[inline]
     pub(super) fn chunk_of(&self, entry: IndexEntry) -> Result<Option<ByteRange>> {
         let Some(range) = entry.range(self.len())? else { return Ok(None) };
         self.check_len(range).map(Some)
     }
 
-    /// Entries of the index from a number on, some of them; empty at the end. Without an index one for the whole.
+    /// Reads the next entries of the index from `first`. Returns none at the end. Without sharding there is one entry
+    /// for the whole file.
     pub(super) fn entries(&self, first: u64) -> Result<Vec<IndexEntry>> {
         let Some(format) = self.index else {
             let whole = IndexEntry { offset: 0, nbytes: self.len() };
             return Ok(if first == 0 { vec![whole] } else { Vec::new() });
         };
-        let last = format.chunks().min(first.saturating_add(INDEX_PIECE / ENTRY_LEN));
+        let last = format.chunks().min(first.saturating_add(INDEX_PIECE / INDEX_ENTRY_LEN));
         if first >= last {
             return Ok(Vec::new());
         }
         let start = format.entry_range(self.len(), first)?.start;
-        let range = ByteRange { start, end: start + (last - first) * ENTRY_LEN };
+        let range = ByteRange { start, end: start + (last - first) * INDEX_ENTRY_LEN };
         let bytes = self.storage.read(range, 1)?;
-        Ok(bytes.chunks_exact(16).filter_map(|bytes| format.entry(bytes)).collect())
+        Ok(bytes.chunks_exact(to_usize(INDEX_ENTRY_LEN)).filter_map(|bytes| format.entry(bytes)).collect())
     }
 
-    /// The encoded bytes of a chunk.
+    /// Reads the encoded bytes of a chunk.
     #[inline]
     pub(super) fn read(&self, range: ByteRange) -> Result<Bytes<'_>> {
         self.storage.read(range, 1)
@@ -132,7 +136,11 @@ impl ShardFile {
         }
     }
 
-    /// Errors: `Corrupt` if the index is cut short or its checksum is another.
+    /// Compares the checksum of the index.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if the index is truncated, or its checksum does not match.
     fn check_index(&self) -> Result<()> {
         let Some(format) = self.index else { return Ok(()) };
         format.range(self.len())?;
@@ -148,7 +156,7 @@ impl ShardFile {
     }
 }
 
-/// The shard in a file that codecs behind sharding have wrapped.
+/// Decodes a file that is compressed as a whole to its shard.
 fn unwrap(storage: &Storage, metadata: &ZarrMetadata, cap: u64) -> Result<Storage> {
     let encoded = storage.read(ByteRange { start: 0, end: storage.len() }, 1)?;
     let shard = metadata.codecs.decompress(&encoded, None, cap)?;

@@ -1,37 +1,44 @@
-//! The index of a shard: where each of its inner chunks lies.
+//! The index of a shard: the byte range of each inner chunk.
 //!
 //! ```text
 //! n x (offset u64, nbytes u64)   in C order of the chunks in the shard, little or big endian;
-//!                                both 2^64-1: there is no such chunk
-//! CRC-32C of it, u32le           where the index codecs say so
+//!                                both 2^64-1: the chunk is absent
+//! CRC-32C of the entries, u32le  if the index codecs have it
 //! ```
 //!
-//! At the start or at the end of the shard. Offsets count from the start of the shard. Chunks may lie in any order, share
-//! their bytes, and leave gaps.
+//! The index is at the start or the end of the shard. Offsets are relative to the start of the shard. Chunks may be
+//! stored in any order, share bytes, and leave gaps.
+
+use serde_json::value::RawValue;
 
 use crate::byte_range::ByteRange;
-use crate::container::crc32c::Crc32c;
-use crate::container::zarr::codec::Endian;
+use crate::container::crc32c::{self, Crc32c};
+use crate::container::zarr::endian::{Endian, is_bytes};
+use crate::container::zarr::extension::Extension;
 use crate::container::zarr::nd;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::json;
 
-pub(super) const ENTRY_LEN: u64 = 16;
-const CRC32C_LEN: u64 = 4;
+/// Length in bytes of an entry.
+pub(super) const INDEX_ENTRY_LEN: u64 = 16;
 
-/// Stands for the offset and for the length of a chunk that is not there.
+/// Length in bytes of the checksum.
+const CHECKSUM_LEN: u64 = crc32c::LEN as u64;
+
+/// Offset and length of an absent chunk.
 const ABSENT: u64 = u64::MAX;
 
-/// Where in a shard its index is.
+/// The location of the index in a shard. See [`ZarrMetadata`](super::ZarrMetadata) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IndexLocation {
     /// Before the chunks.
     Start,
-    /// Behind the chunks (the format's default).
+    /// After the chunks (the format's default).
     End,
 }
 
 impl IndexLocation {
-    /// The name in the format's JSON.
+    /// Returns the name in `zarr.json`: `start` or `end`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -40,7 +47,7 @@ impl IndexLocation {
     }
 }
 
-/// How long the index of a shard is, where it is, and how it is encoded.
+/// The length, location and encoding of a shard index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexFormat {
     chunks: u64,
@@ -49,13 +56,13 @@ pub(super) struct IndexFormat {
     location: IndexLocation,
 }
 
-/// An index, its length and its checksum checked; its entries not yet.
+/// An index whose length and checksum are verified, but not its entries.
 pub(super) struct ShardIndex<'a> {
     format: IndexFormat,
     entries: &'a [u8],
 }
 
-/// What an index says about a chunk, not yet trusted.
+/// An entry of the index, not yet validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexEntry {
     pub(super) offset: u64,
@@ -63,7 +70,7 @@ pub(super) struct IndexEntry {
 }
 
 impl IndexFormat {
-    /// `None` if the index would have 2^63 bytes or more.
+    /// Returns `None` if the index would have 2^63 bytes or more.
     pub(super) fn new(
         chunks_per_shard: &[u64],
         endian: Endian,
@@ -82,14 +89,16 @@ impl IndexFormat {
         self.location
     }
 
-    /// The length of the encoded index.
+    /// Returns the length of the encoded index in bytes.
     pub(super) fn len(self) -> u64 {
-        self.chunks * ENTRY_LEN + if self.crc32c { CRC32C_LEN } else { 0 }
+        self.chunks * INDEX_ENTRY_LEN + if self.crc32c { CHECKSUM_LEN } else { 0 }
     }
 
-    /// Where the index is in a shard of that length.
+    /// Returns the range of the index in a shard of `shard_len` bytes.
     ///
-    /// Errors: `Corrupt` if the shard is shorter.
+    /// # Errors
+    ///
+    /// `Corrupt` if the shard is shorter than its index.
     pub(super) fn range(self, shard_len: u64) -> Result<ByteRange> {
         let len = self.len();
         if shard_len < len {
@@ -103,20 +112,21 @@ impl IndexFormat {
         })
     }
 
-    /// Where the entry of a chunk is in a shard of that length.
+    /// Returns the range of the entry of a chunk in a shard of `shard_len` bytes.
     pub(super) fn entry_range(self, shard_len: u64, chunk: u64) -> Result<ByteRange> {
-        let start = self.range(shard_len)?.start + chunk.min(self.chunks) * ENTRY_LEN;
-        Ok(ByteRange { start, end: start + ENTRY_LEN })
+        let start = self.range(shard_len)?.start + chunk.min(self.chunks) * INDEX_ENTRY_LEN;
+        Ok(ByteRange { start, end: start + INDEX_ENTRY_LEN })
     }
 
-    /// Where the checksum is in a shard of that length, and the entries that it is of.
+    /// Returns the range of the entries and that of their checksum in a shard of `shard_len` bytes; `None` without a
+    /// checksum.
     pub(super) fn checked_range(self, shard_len: u64) -> Result<Option<(ByteRange, ByteRange)>> {
         let ByteRange { start, end } = self.range(shard_len)?;
-        let middle = end - if self.crc32c { CRC32C_LEN } else { 0 };
+        let middle = end - if self.crc32c { CHECKSUM_LEN } else { 0 };
         Ok(self.crc32c.then_some((ByteRange { start, end: middle }, ByteRange { start: middle, end })))
     }
 
-    /// An entry from its bytes.
+    /// Parses an entry.
     #[inline]
     pub(super) fn entry(self, bytes: &[u8]) -> Option<IndexEntry> {
         let (offset, rest) = bytes.split_first_chunk::<8>()?;
@@ -127,7 +137,7 @@ impl IndexFormat {
         })
     }
 
-    /// The encoded index.
+    /// Encodes the index.
     pub(super) fn encode(self, entries: &[IndexEntry]) -> Vec<u8> {
         let mut encoded = Vec::with_capacity(nd::to_usize(self.len()));
         for entry in entries {
@@ -147,7 +157,7 @@ impl IndexFormat {
     }
 }
 
-/// Compares the checksum of an index with what was found.
+/// Compares the stored checksum of an index with the computed one.
 pub(super) fn check_crc32c(stored: &[u8], found: u32) -> Result<()> {
     let stated = stored.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     if stated != found {
@@ -157,10 +167,28 @@ pub(super) fn check_crc32c(stored: &[u8], found: u32) -> Result<()> {
     Ok(())
 }
 
+/// Parses the index codecs: `bytes`, optionally followed by `crc32c`. Returns the byte order, and whether `crc32c`
+/// follows.
+pub(super) fn parse_index_codecs(value: &RawValue) -> Result<(Endian, bool)> {
+    let wrong = || {
+        let message = format!("expected the index codecs bytes, then crc32c or none, found {}", value.get());
+        Error::new(ErrorKind::Unsupported, message)
+    };
+    let codecs = json::elements(value).ok_or_else(wrong)?;
+    let codecs: Vec<_> = codecs.into_iter().map(|codec| Extension::parse(codec, "codec")).collect::<Result<_>>()?;
+    match codecs.as_slice() {
+        [bytes] if is_bytes(bytes) => Ok((Endian::parse(bytes, 8)?, false)),
+        [bytes, crc32c] if is_bytes(bytes) && crc32c.name == "crc32c" => Ok((Endian::parse(bytes, 8)?, true)),
+        _ => Err(wrong()),
+    }
+}
+
 impl<'a> ShardIndex<'a> {
-    /// The index of a shard in memory.
+    /// Reads the index of a shard in memory.
     ///
-    /// Errors: `Corrupt` if it is cut short or its checksum is another.
+    /// # Errors
+    ///
+    /// `Corrupt` if the index is truncated, or its checksum does not match.
     pub(super) fn read(format: IndexFormat, shard: &'a [u8]) -> Result<ShardIndex<'a>> {
         let index = format.range(shard.len() as u64)?;
         if let Some((entries, stored)) = format.checked_range(shard.len() as u64)? {
@@ -172,21 +200,23 @@ impl<'a> ShardIndex<'a> {
         Ok(ShardIndex { format, entries: index.of(shard).unwrap_or_default() })
     }
 
-    /// The entry of a chunk.
+    /// Returns the entry of a chunk.
     pub(super) fn chunk(&self, number: u64) -> Result<IndexEntry> {
-        let start = nd::to_usize(number.saturating_mul(ENTRY_LEN));
+        let start = nd::to_usize(number.saturating_mul(INDEX_ENTRY_LEN));
         let entry = self.entries.get(start..).and_then(|bytes| self.format.entry(bytes));
         entry.ok_or_else(|| Error::corrupt("expected an entry in the shard index, found its end"))
     }
 }
 
 impl IndexEntry {
-    /// There is no such chunk.
+    /// The entry of an absent chunk.
     pub(super) const ABSENT: IndexEntry = IndexEntry { offset: ABSENT, nbytes: ABSENT };
 
-    /// Where the chunk lies in a shard of that length; `None` if it is not there.
+    /// Returns the range of the chunk in a shard of `shard_len` bytes; `None` if it is absent.
     ///
-    /// Errors: `Corrupt` if it lies outside, has no bytes, or only one of the two numbers says that it is not there.
+    /// # Errors
+    ///
+    /// `Corrupt` if the range is empty or outside the shard, or only one of the two numbers marks an absent chunk.
     #[inline]
     pub(super) fn range(self, shard_len: u64) -> Result<Option<ByteRange>> {
         if self == IndexEntry::ABSENT {
@@ -215,13 +245,12 @@ impl IndexEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     fn format(endian: Endian, crc32c: bool, location: IndexLocation) -> IndexFormat {
         IndexFormat::new(&[2], endian, crc32c, location).unwrap()
     }
 
-    /// A chunk and none.
+    /// A present and an absent chunk.
     const LITTLE: [u8; 32] = [
         0x20, 0, 0, 0, 0, 0, 0, 0, 0x05, 0, 0, 0, 0, 0, 0, 0, // chunk 0: 5 bytes at 32
         0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // chunk 1

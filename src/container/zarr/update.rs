@@ -1,4 +1,4 @@
-//! Replacing chunks of a shard, by the strategies that the format's proposal names.
+//! Replaces chunks of a shard, with the strategies that the specification's proposal (ZEP 2) names.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,26 +15,28 @@ use crate::container::zarr::writer::{ZarrShardWriter, absent_entries, check_chun
 use crate::error::Result;
 use crate::storage::open_regular;
 
-/// Where new chunks lie in the file of a shard that is updated.
+/// How an update places new chunks in the file of a shard.
 ///
-/// Whatever the strategy, the file is a new one that replaces the old by rename.
+/// With every strategy the file is a new one that replaces the old by rename.
+///
+/// See [`ShardUpdate`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateStrategy {
-    /// In the place of the old chunk where it fits, up to what lies behind; else behind all chunks. Plain chunks always
-    /// fit, and the rest of the file stays as it is.
+    /// In place of the old chunk if it fits the space up to the next chunk, otherwise after all chunks. Uncompressed
+    /// chunks always fit, and the rest of the file does not change.
     Patched,
-    /// Behind everything that was there, the old index too: each file is the beginning of the next one (with the index
-    /// at the end).
+    /// After the whole old file, including the old index. With the index at the end, each file is a prefix of the next
+    /// one.
     Appended,
-    /// All chunks in the order of the index, without gaps.
+    /// All chunks are written again, in the order of the index and without gaps.
     Rewritten,
 }
 
 impl UpdateStrategy {
-    /// All of them.
+    /// All strategies.
     pub const ALL: [UpdateStrategy; 3] = [UpdateStrategy::Patched, UpdateStrategy::Appended, UpdateStrategy::Rewritten];
 
-    /// The strategy as one lowercase word.
+    /// Returns the name: `patched`, `appended` or `rewritten`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Patched => "patched",
@@ -44,10 +46,10 @@ impl UpdateStrategy {
     }
 }
 
-/// Changes to one shard of an array, made at once by [`finish`](ShardUpdate::finish).
+/// A set of changes to one shard of an array, which [`finish`](ShardUpdate::finish) applies atomically.
 ///
-/// Nobody else may update the same shard meanwhile: the later of two would win. Readers that have the array open keep the
-/// shard that they opened.
+/// The caller ensures that nobody else updates the shard at the same time: the later update would win. Open readers
+/// keep the shard that they opened.
 ///
 /// ```no_run
 /// use sharddb::container::zarr::{ShardUpdate, UpdateStrategy, ZarrArray};
@@ -61,19 +63,22 @@ impl UpdateStrategy {
 pub struct ShardUpdate<'a> {
     array: &'a ZarrArray,
     shard: u64,
-    /// By entry: the key and the new bytes, `None` to remove.
+    /// By entry of the index: the key, and the new bytes or `None` to remove the chunk.
     changes: BTreeMap<usize, (u64, Option<Vec<u8>>)>,
 }
 
 impl<'a> ShardUpdate<'a> {
-    /// Nothing to change yet.
+    /// Starts an update without changes.
     pub fn new(array: &'a ZarrArray, shard: u64) -> ShardUpdate<'a> {
         ShardUpdate { array, shard, changes: BTreeMap::new() }
     }
 
-    /// Sets the encoded bytes of a chunk; of two for the same chunk the later.
+    /// Sets the encoded bytes of a chunk. A later call for the same chunk overrides an earlier one.
     ///
-    /// Errors: as [`ZarrShardWriter::put`].
+    /// # Errors
+    ///
+    /// `OutOfOrder` if the chunk belongs to another shard; `InvalidInput` if there is no such chunk, or `encoded` is
+    /// empty or of the wrong length.
     pub fn put(&mut self, key: u64, encoded: &[u8]) -> Result<&mut ShardUpdate<'a>> {
         let entry = entry_in_shard(self.array.metadata(), self.shard, key)?;
         check_chunk(self.array.metadata(), key, encoded)?;
@@ -81,24 +86,30 @@ impl<'a> ShardUpdate<'a> {
         Ok(self)
     }
 
-    /// Takes a chunk out; fine if it is not there.
+    /// Removes a chunk if it exists.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfOrder` if the chunk belongs to another shard; `InvalidInput` if there is no such chunk.
     pub fn remove(&mut self, key: u64) -> Result<&mut ShardUpdate<'a>> {
         let entry = entry_in_shard(self.array.metadata(), self.shard, key)?;
         self.changes.insert(entry, (key, None));
         Ok(self)
     }
 
-    /// Writes the new file of the shard in the place of the old. A shard without chunks has no file.
+    /// Replaces the file of the shard. If no chunks are left, the file is removed.
     ///
     /// Cost: reads and writes the shard once.
     ///
-    /// Errors: `Corrupt` if the shard is broken; `Unsupported` for one that is compressed as a whole; `Io`. Then the
-    /// old file is there as it was.
+    /// # Errors
+    ///
+    /// `Corrupt` if the shard is corrupt; `Unsupported` for shards that are compressed as a whole; `Io`. The old file
+    /// is then unchanged.
     pub fn finish(self, strategy: UpdateStrategy) -> Result<()> {
         let metadata = self.array.metadata();
         refuse_wrapped(metadata)?;
         let old = OldShard::open(self.array, self.shard)?;
-        // a chunk that reaches into the index does not survive a new index
+        // a chunk that overlaps the index would be damaged by a new index
         let keeps = strategy != UpdateStrategy::Rewritten && !old.overlaps_index();
         match (metadata.sharding().map(|sharding| sharding.index), &old.file) {
             (Some(format), Some(file)) if keeps => {
@@ -106,7 +117,7 @@ impl<'a> ShardUpdate<'a> {
                     (UpdateStrategy::Patched, IndexLocation::End) => file.len() - format.len(),
                     _ => file.len(),
                 };
-                Layout::new(old.entries.clone(), body, strategy).write(format, file, self.changes)
+                UpdatedShard::new(old.entries.clone(), body, strategy).write(format, file, self.changes)
             }
             _ => self.rewrite(&old),
         }
@@ -127,7 +138,7 @@ impl<'a> ShardUpdate<'a> {
     }
 }
 
-/// A shard as it is, all of its entries sound.
+/// The current shard, with all entries validated.
 struct OldShard {
     file: Option<ShardFile>,
     entries: Vec<IndexEntry>,
@@ -164,22 +175,22 @@ impl OldShard {
     }
 }
 
-/// Where everything lies in the new file, whose beginning is that of the old one.
-struct Layout {
+/// The layout of the new file, which starts with bytes of the old one.
+struct UpdatedShard {
     entries: Vec<IndexEntry>,
     strategy: UpdateStrategy,
-    /// What is kept of the old file.
+    /// Number of bytes kept from the start of the old file.
     body: u64,
-    /// Where the next chunk is appended.
+    /// Offset of the next appended chunk.
     end: u64,
-    /// What is written over the old bytes.
+    /// Bytes that overwrite old bytes, with their offset.
     patches: Vec<(u64, Vec<u8>)>,
     appended: Vec<Vec<u8>>,
 }
 
-impl Layout {
-    fn new(entries: Vec<IndexEntry>, body: u64, strategy: UpdateStrategy) -> Layout {
-        Layout { entries, strategy, body, end: body, patches: Vec::new(), appended: Vec::new() }
+impl UpdatedShard {
+    fn new(entries: Vec<IndexEntry>, body: u64, strategy: UpdateStrategy) -> UpdatedShard {
+        UpdatedShard { entries, strategy, body, end: body, patches: Vec::new(), appended: Vec::new() }
     }
 
     fn write(
@@ -218,7 +229,7 @@ impl Layout {
         file.finish()
     }
 
-    /// Finds a place for the new bytes of a chunk.
+    /// Chooses the place of the new bytes of a chunk.
     fn place(&mut self, number: usize, encoded: Vec<u8>, reserved: u64) {
         let nbytes = encoded.len() as u64;
         let old = self.entries.get(number).copied().unwrap_or(IndexEntry::ABSENT);
@@ -235,7 +246,7 @@ impl Layout {
         self.appended.push(encoded);
     }
 
-    /// The bytes from a chunk's first on that no other chunk has; none if it shares its own with another.
+    /// Returns how many bytes from the start of a chunk belong to no other chunk; 0 if the chunk shares bytes.
     fn room(&self, number: usize, range: ByteRange) -> u64 {
         let others = self.entries.iter().enumerate().filter(|(other, _)| *other != number);
         let others = others.filter_map(|(_, entry)| entry.range(u64::MAX).ok().flatten());

@@ -1,8 +1,8 @@
-//! Whether an array is what the format's text says: every shard, every entry, every chunk.
+//! Verification of an array against the specification: every shard, entry and chunk.
 
 use crate::byte_range::ByteRange;
 use crate::container::zarr::array::ZarrArray;
-use crate::container::zarr::grid::Place;
+use crate::container::zarr::grid::ChunkPlace;
 use crate::container::zarr::shard::ShardFile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
@@ -14,10 +14,10 @@ pub(super) fn verify(array: &ZarrArray, level: VerifyLevel) -> Result<VerifyRepo
             Ok(Some(shard)) => {
                 report.shards += 1;
                 if level > VerifyLevel::Structure {
-                    ShardVerifier { array, number, shard: &shard, report: &mut report, named: Vec::new() }.verify();
+                    ZarrShardVerifier { array, number, shard: &shard, report: &mut report, named: Vec::new() }.verify();
                 }
             }
-            Ok(None) => {} // removed since it was listed
+            Ok(None) => {} // removed after it was listed
             Err(error) => report.add(kind_of_open_error(&error), error),
         }
     }
@@ -32,16 +32,16 @@ fn kind_of_open_error(error: &Error) -> FindingKind {
     }
 }
 
-struct ShardVerifier<'a> {
+struct ZarrShardVerifier<'a> {
     array: &'a ZarrArray,
     number: u64,
     shard: &'a ShardFile,
     report: &'a mut VerifyReport,
-    /// The ranges that entries name.
+    /// The ranges of chunks, each with the number of its entry.
     named: Vec<(ByteRange, u64)>,
 }
 
-impl ShardVerifier<'_> {
+impl ZarrShardVerifier<'_> {
     fn verify(mut self) {
         let mut next = 0;
         loop {
@@ -51,7 +51,7 @@ impl ShardVerifier<'_> {
                 Err(error) => return self.add(FindingKind::UnreadableShard, None, error),
             };
             for entry in entries {
-                let key = self.array.metadata().grid.key(Place { shard: self.number, entry: next });
+                let key = self.array.metadata().grid.key(ChunkPlace { shard: self.number, entry: next });
                 match self.shard.chunk_of(entry) {
                     Ok(Some(range)) => self.chunk(range, next, key),
                     Ok(None) => {}
@@ -64,7 +64,7 @@ impl ShardVerifier<'_> {
         self.extents();
     }
 
-    /// A chunk that is there; one beyond the array has no key and is looked at as well.
+    /// Checks a present chunk. A chunk outside the array has no key but is checked as well.
     fn chunk(&mut self, range: ByteRange, entry: u64, key: Option<u64>) {
         self.named.push((range, entry));
         self.report.keys += u64::from(key.is_some());
@@ -84,13 +84,13 @@ impl ShardVerifier<'_> {
         }
     }
 
-    /// Who names which bytes: chunks may share all of their bytes, and leave gaps.
+    /// Checks how ranges overlap: chunks may share all of their bytes, and leave gaps.
     fn extents(&mut self) {
         let named = std::mem::take(&mut self.named);
         let index = self.shard.index_range();
         for (range, entry) in &named {
             if index.is_some_and(|index| range.start < index.end && index.start < range.end) {
-                let message = "expected chunks beside the shard index, found one that reaches into it";
+                let message = "expected chunks outside the shard index, found one that overlaps it";
                 self.add(FindingKind::Overlap, self.key(*entry), Error::corrupt(message).at_offset(range.start));
             }
         }
@@ -102,7 +102,7 @@ impl ShardVerifier<'_> {
         for (start, range_end, entry) in ranges {
             let is_chunk = entry != u64::MAX;
             if start < end && is_chunk && !index.is_some_and(|index| start < index.end && index.start < range_end) {
-                let message = "expected chunks that share all of their bytes or none, found some that share a part";
+                let message = "expected chunks that share all of their bytes or none, found two that overlap in part";
                 self.add(FindingKind::Overlap, self.key(entry), Error::corrupt(message).at_offset(start));
             }
             unnamed += start.saturating_sub(end);
@@ -110,13 +110,13 @@ impl ShardVerifier<'_> {
         }
         unnamed += self.shard.len().saturating_sub(end);
         if unnamed > 0 {
-            let message = format!("found {unnamed} bytes that no entry of the index names: left over, or padding");
+            let message = format!("found {unnamed} bytes that no entry of the index names: unused, or padding");
             self.add(FindingKind::UnnamedBytes, None, Error::corrupt(message));
         }
     }
 
     fn key(&self, entry: u64) -> Option<u64> {
-        self.array.metadata().grid.key(Place { shard: self.number, entry })
+        self.array.metadata().grid.key(ChunkPlace { shard: self.number, entry })
     }
 
     fn add(&mut self, kind: FindingKind, key: Option<u64>, error: Error) {

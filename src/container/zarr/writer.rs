@@ -1,25 +1,25 @@
-//! Writing: one shard from encoded chunks in any order, and an array shard by shard.
+//! Writers: one shard from encoded chunks in any order, and an array shard by shard.
 
 use std::path::Path;
 
 use crate::container::linear;
 use crate::container::new_file::{NewDirectory, NewFile, remove_file};
-use crate::container::zarr::codec::{Endian, Serializer};
+use crate::container::zarr::codec::Serializer;
+use crate::container::zarr::endian::Endian;
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
-use crate::container::zarr::nd::{self, Block, to_usize};
+use crate::container::zarr::nd::{self, ElementBox, to_usize};
 use crate::container::zarr::shard_index::{IndexEntry, IndexLocation};
 use crate::error::{Error, ErrorKind, Result};
 
-/// An index of more entries, 1 GiB, is not written.
+/// Largest number of entries in an index that is written: 1 GiB.
 const MAX_CHUNKS_PER_SHARD: u64 = 1 << 26;
 
-/// Writes the file of one shard, or of one chunk where there are no shards.
+/// Writes the file of one shard; without sharding, of one chunk.
 ///
-/// Chunks come in any order and lie in the order in which they came; the index follows, or fills the room that was left
-/// for it. In [`finish`](ZarrShardWriter::finish) the file takes the place of one that was there; before that nothing
-/// can be seen of it. A shard without chunks has no file.
+/// Chunks may be added in any order and are stored in that order. [`finish`](ZarrShardWriter::finish) writes the index
+/// and makes the file appear, replacing an old one. A shard without chunks has no file.
 ///
-/// Memory: 16 bytes for each chunk that the shard has room for.
+/// Memory: 16 bytes per entry of the index.
 ///
 /// ```no_run
 /// use sharddb::container::zarr::{ZarrMetadata, ZarrShardWriter};
@@ -36,15 +36,17 @@ pub struct ZarrShardWriter {
     number: u64,
     file: NewFile,
     entries: Vec<IndexEntry>,
-    /// The length of the file so far.
+    /// Current length of the file in bytes.
     end: u64,
 }
 
 impl ZarrShardWriter {
-    /// Begins the shard of this number, in C order of the shards, in the directory of an array.
+    /// Starts shard `number`, in C order of the shards, in the directory of an array.
     ///
-    /// Errors: `InvalidInput` if there is no such shard; `Unsupported` for shards that are compressed as a whole; `Io`;
-    /// `TooLarge` if there is no memory for the index.
+    /// # Errors
+    ///
+    /// `InvalidInput` if there is no such shard; `Unsupported` for shards that are compressed as a whole; `Io`;
+    /// `TooLarge` if the index has more than 2^26 entries or cannot be allocated.
     pub fn create(array: impl AsRef<Path>, metadata: &ZarrMetadata, number: u64) -> Result<ZarrShardWriter> {
         if number >= metadata.grid.shards() {
             let message = format!("expected a shard below {}, found {number}", metadata.grid.shards());
@@ -67,10 +69,12 @@ impl ZarrShardWriter {
         Ok(ZarrShardWriter { metadata: metadata.clone(), number, file, entries, end: room })
     }
 
-    /// Adds the encoded bytes of a chunk.
+    /// Adds a chunk by its encoded bytes.
     ///
-    /// Errors: `OutOfOrder` if the chunk belongs to another shard, `DuplicateKey`, `InvalidInput` if it has no bytes, or
-    /// not those that chunks of this array have; `Io`.
+    /// # Errors
+    ///
+    /// `OutOfOrder` if the chunk belongs to another shard; `DuplicateKey`; `InvalidInput` if there is no such chunk, or
+    /// `encoded` is empty or of the wrong length; `Io`.
     pub fn put(&mut self, key: u64, encoded: &[u8]) -> Result<()> {
         let entry = self.entry_of(key)?;
         check_chunk(&self.metadata, key, encoded)?;
@@ -81,13 +85,15 @@ impl ZarrShardWriter {
         self.append(entry, encoded)
     }
 
-    /// Writes a part of the array, in C order and little endian: a slice, a row, or whatever comes in.
+    /// Writes any part of the array, such as a slice or a row, in C order and little endian.
     ///
-    /// For chunks that are stored plainly (the codec `bytes` alone): their length is known ahead, so their place in
-    /// the shard is as well. What a chunk has not been given by the end is the fill value. A part may be written again.
+    /// Only for uncompressed chunks (the codec `bytes` alone), whose length is known in advance. Elements of a chunk
+    /// that are never written have the fill value. A part may be written more than once.
     ///
-    /// Errors: `Unsupported` for other codecs; `InvalidInput` if the part does not lie in the array and in this shard, or
-    /// `elements` are not as many.
+    /// # Errors
+    ///
+    /// `Unsupported` for other codecs; `InvalidInput` if the part is not inside the array and this shard, or `elements`
+    /// does not have its length; `Io`.
     pub fn write_part(&mut self, origin: &[u64], shape: &[u64], elements: &[u8]) -> Result<()> {
         let metadata = self.metadata.clone();
         let endian = plain_codec(&metadata)?;
@@ -110,7 +116,7 @@ impl ZarrShardWriter {
             let size = metadata.element_len();
             let mut bytes = nd::zeroed(to_usize(nd::product(&part.shape).unwrap_or(0)).saturating_mul(size))?;
             let zeros = vec![0; shape.len()];
-            let source = Block { elements, shape };
+            let source = ElementBox { elements, shape };
             nd::copy_part(&source, &part.from, &mut bytes, &part.shape, &zeros, &part.shape, size);
             let bytes = endian.to_little(bytes, metadata.elements.data_type);
             self.write_chunk_part(&cell, &part, &bytes)?;
@@ -118,7 +124,11 @@ impl ZarrShardWriter {
         Ok(())
     }
 
-    /// Writes the index and gives the file its name.
+    /// Writes the index, syncs the file and makes it appear. Without chunks, removes an existing file.
+    ///
+    /// # Errors
+    ///
+    /// `Io`.
     pub fn finish(mut self) -> Result<()> {
         if self.entries.iter().all(|entry| *entry == IndexEntry::ABSENT) {
             return remove_file(self.file.path());
@@ -133,7 +143,7 @@ impl ZarrShardWriter {
         self.file.finish()
     }
 
-    /// Adds a chunk by its entry, also one that lies beyond the array.
+    /// Adds a chunk by its entry, which may be outside the array.
     pub(super) fn append(&mut self, entry: usize, encoded: &[u8]) -> Result<()> {
         self.file.write(encoded)?;
         let nbytes = encoded.len() as u64;
@@ -170,7 +180,7 @@ impl ZarrShardWriter {
         }
     }
 
-    /// From where to where the shard reaches along each axis, within the array.
+    /// Returns the start and end of the shard along each axis, clipped to the array.
     fn shard_bounds(&self) -> impl Iterator<Item = (u64, u64)> {
         let position = self.metadata.grid.shard_position(self.number);
         let axes = self.metadata.shape().iter().zip(self.metadata.shard_shape());
@@ -192,20 +202,20 @@ impl ZarrShardWriter {
         }
         let start = self.entry(entry).offset;
         let size = self.metadata.element_len();
-        let run = nd::to_usize(part.run(self.metadata.chunk_shape())).saturating_mul(size).max(1);
+        let contiguous = nd::to_usize(part.contiguous(self.metadata.chunk_shape())).saturating_mul(size).max(1);
         let starts = part.starts(self.metadata.chunk_shape());
-        for (at, run) in starts.into_iter().zip(bytes.chunks(run)) {
-            self.file.overwrite(start + at * size as u64, run)?;
+        for (at, piece) in starts.into_iter().zip(bytes.chunks(contiguous)) {
+            self.file.overwrite(start + at * size as u64, piece)?;
         }
         Ok(())
     }
 }
 
-/// The part of a chunk that a part of the array covers.
+/// The intersection of a chunk and a part of the array.
 struct ChunkPart {
-    /// Its place in the part of the array.
+    /// Position in the part of the array.
     from: Vec<u64>,
-    /// Its place in the chunk.
+    /// Position in the chunk.
     to: Vec<u64>,
     shape: Vec<u64>,
 }
@@ -223,18 +233,18 @@ impl ChunkPart {
         part
     }
 
-    /// The number of trailing axes that are covered as a whole.
+    /// Returns the number of trailing axes that are covered completely.
     fn whole_axes(&self, chunk_shape: &[u64]) -> usize {
         self.shape.iter().zip(chunk_shape).rev().take_while(|(len, chunk)| len == chunk).count()
     }
 
-    /// The elements that lie next to each other in the chunk.
-    fn run(&self, chunk_shape: &[u64]) -> u64 {
+    /// Returns the number of elements that are contiguous in the chunk.
+    fn contiguous(&self, chunk_shape: &[u64]) -> u64 {
         let axes = (self.whole_axes(chunk_shape) + 1).min(self.shape.len());
         self.shape.iter().rev().take(axes).product()
     }
 
-    /// Where the runs begin in the chunk.
+    /// Returns the start of each contiguous piece in the chunk.
     fn starts(&self, chunk_shape: &[u64]) -> Vec<u64> {
         let axes = (self.whole_axes(chunk_shape) + 1).min(self.shape.len());
         let outer = self.shape.len() - axes;
@@ -245,7 +255,7 @@ impl ChunkPart {
     }
 }
 
-/// The cell of this number in a box of cells that begins at `first`.
+/// Returns cell `number` of a box of cells that starts at `first`.
 fn cell_at(counts: &[u64], first: &[u64], number: u64) -> Vec<u64> {
     let mut rest = number;
     let mut cell = first.to_vec();
@@ -256,7 +266,7 @@ fn cell_at(counts: &[u64], first: &[u64], number: u64) -> Vec<u64> {
     cell
 }
 
-/// The byte order of chunks that are their elements and nothing else.
+/// Returns the byte order of chunks that consist of exactly their elements.
 fn plain_codec(metadata: &ZarrMetadata) -> Result<Endian> {
     let (codecs, _) = metadata.chunk_codecs();
     let plain =
@@ -271,19 +281,24 @@ fn plain_codec(metadata: &ZarrMetadata) -> Result<Endian> {
     }
 }
 
-/// Errors: `Unsupported` for shards that are compressed as a whole.
+/// Checks that shards are not compressed as a whole.
+///
+/// # Errors
+///
+/// `Unsupported` for shards that are compressed as a whole.
 pub(super) fn refuse_wrapped(metadata: &ZarrMetadata) -> Result<()> {
     if metadata.is_wrapped() {
-        let message =
-            "expected shards that are written as they are, found codecs behind sharding_indexed: reshard the array";
+        let message = "expected sharding_indexed as the last codec, found codecs after it: reshard the array";
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
     Ok(())
 }
 
-/// An index without chunks.
+/// Returns an index in which all chunks are absent.
 ///
-/// Errors: `TooLarge` if a shard has room for more than is sensible, or there is no memory.
+/// # Errors
+///
+/// `TooLarge` if a shard has more than 2^26 entries, or the index cannot be allocated.
 pub(super) fn absent_entries(metadata: &ZarrMetadata) -> Result<Vec<IndexEntry>> {
     let chunks = metadata.grid.chunks_per_shard();
     if chunks > MAX_CHUNKS_PER_SHARD {
@@ -299,7 +314,7 @@ pub(super) fn absent_entries(metadata: &ZarrMetadata) -> Result<Vec<IndexEntry>>
     Ok(entries)
 }
 
-/// The number of the entry of a chunk that must belong to the shard.
+/// Returns the entry of a chunk, which must belong to the shard.
 pub(super) fn entry_in_shard(metadata: &ZarrMetadata, shard: u64, key: u64) -> Result<usize> {
     match metadata.grid.place(key) {
         Some(place) if place.shard == shard => Ok(to_usize(place.entry)),
@@ -307,11 +322,15 @@ pub(super) fn entry_in_shard(metadata: &ZarrMetadata, shard: u64, key: u64) -> R
             let message = format!("expected a chunk of shard {shard}, found one of shard {}", place.shard);
             Err(Error::new(ErrorKind::OutOfOrder, message).at_key(key))
         }
-        None => Err(Error::invalid_input("expected a chunk of the array, found a number beyond its grid").at_key(key)),
+        None => Err(Error::invalid_input("expected a chunk of the array, found a number outside its grid").at_key(key)),
     }
 }
 
-/// Errors: `InvalidInput` if these cannot be the bytes of a chunk.
+/// Checks the length of an encoded chunk.
+///
+/// # Errors
+///
+/// `InvalidInput` if it is empty or of the wrong length.
 pub(super) fn check_chunk(metadata: &ZarrMetadata, key: u64, encoded: &[u8]) -> Result<()> {
     let (codecs, shape) = metadata.chunk_codecs();
     let expected = codecs.fixed_len(shape, &metadata.elements);
@@ -325,7 +344,7 @@ pub(super) fn check_chunk(metadata: &ZarrMetadata, key: u64, encoded: &[u8]) -> 
     }
 }
 
-/// Writes an array, shard by shard, into a directory that appears when it is whole.
+/// Writes an array shard by shard. Its directory appears only when it is complete.
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
@@ -347,9 +366,11 @@ pub struct ZarrWriter {
 }
 
 impl ZarrWriter {
-    /// Begins an array at `path`, where nothing may be yet.
+    /// Starts an array at `path`, which must not exist.
     ///
-    /// Errors: `InvalidInput` if something is there, `Io`, and those of [`ZarrShardWriter::create`].
+    /// # Errors
+    ///
+    /// `InvalidInput` if `path` exists; `Unsupported` for shards that are compressed as a whole; `Io`.
     pub fn create(path: impl AsRef<Path>, metadata: &ZarrMetadata) -> Result<ZarrWriter> {
         refuse_wrapped(metadata)?;
         let directory = NewDirectory::create(path.as_ref())?;
@@ -359,24 +380,30 @@ impl ZarrWriter {
         Ok(ZarrWriter { directory, metadata: metadata.clone() })
     }
 
-    /// The metadata of the array.
+    /// Returns the metadata of the array.
     pub fn metadata(&self) -> &ZarrMetadata {
         &self.metadata
     }
 
-    /// Begins the shard of this number, in C order of the shards.
+    /// Starts shard `number`, in C order of the shards.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ZarrShardWriter::create`].
     pub fn shard(&self, number: u64) -> Result<ZarrShardWriter> {
         ZarrShardWriter::create(self.directory.temporary(), &self.metadata, number)
     }
 
-    /// The number of the shard that a chunk belongs to; `None` if there is no such chunk.
+    /// Returns the number of the shard that holds a chunk; `None` if there is no such chunk.
     pub fn shard_of(&self, key: u64) -> Option<u64> {
         self.metadata.shard_of(key)
     }
 
-    /// Gives the array its name.
+    /// Makes the array appear at its path.
     ///
-    /// Errors: `Io`, also if something came to be there meanwhile.
+    /// # Errors
+    ///
+    /// `Io`, also if something was created at the path in the meantime.
     pub fn finish(self) -> Result<()> {
         self.directory.finish()
     }

@@ -1,46 +1,47 @@
-//! Things by number, each made at its first touch and kept: a tree that grows with what is touched.
+//! A sparse array of values that are created at their first use and kept: a tree that grows with the slots in use.
 //!
-//! An array may have 2^60 shards and files for seven of them, so nothing is sized by their number. References stay valid
-//! for as long as the tree, and looking up takes no lock.
+//! An array may have 2^60 shards but only seven files, so memory does not depend on the number of slots. References are
+//! valid for the lifetime of the tree. A lookup takes no lock.
 
 use std::sync::OnceLock;
 
 const BITS: u32 = 8;
 const FANOUT: usize = 1 << BITS;
 
-pub(super) struct Slots<T> {
-    /// Levels of nodes above the leaves.
+pub(super) struct LazySlots<T> {
+    /// Number of levels above the leaves.
     height: u32,
-    root: Node<T>,
+    root: SlotNode<T>,
 }
 
-enum Node<T> {
-    Inner(Box<[OnceLock<Node<T>>]>),
+enum SlotNode<T> {
+    Inner(Box<[OnceLock<SlotNode<T>>]>),
     Leaf(Box<[OnceLock<T>]>),
 }
 
-impl<T> Slots<T> {
-    /// Room for the numbers below `len`.
-    pub(super) fn new(len: u64) -> Slots<T> {
+impl<T> LazySlots<T> {
+    /// Creates slots for the numbers below `len`.
+    pub(super) fn new(len: u64) -> LazySlots<T> {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         let height = bits.div_ceil(BITS).saturating_sub(1);
-        Slots { height, root: Node::new(height) }
+        LazySlots { height, root: SlotNode::new(height) }
     }
 
-    /// What is there, or is made now; an error is not kept. `number` must be below the length.
+    /// Returns the value of a slot, creating it if the slot is empty. An error leaves the slot empty. `number` must be
+    /// below the length of the tree.
     #[inline]
     pub(super) fn get_or_make<E>(&self, number: u64, make: impl FnOnce() -> Result<T, E>) -> Result<Option<&T>, E> {
         let (mut node, mut height) = (&self.root, self.height);
         loop {
-            #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+            #[expect(clippy::cast_possible_truncation, reason = "only the low bits are used")]
             let at = (number >> (height * BITS)) as usize % FANOUT;
             match node {
-                Node::Inner(nodes) => {
+                SlotNode::Inner(nodes) => {
                     let Some(slot) = nodes.get(at) else { return Ok(None) };
                     height -= 1;
-                    node = slot.get_or_init(|| Node::new(height));
+                    node = slot.get_or_init(|| SlotNode::new(height));
                 }
-                Node::Leaf(slots) => {
+                SlotNode::Leaf(slots) => {
                     let Some(slot) = slots.get(at) else { return Ok(None) };
                     if let Some(made) = slot.get() {
                         return Ok(Some(made));
@@ -53,11 +54,11 @@ impl<T> Slots<T> {
     }
 }
 
-impl<T> Node<T> {
-    fn new(height: u32) -> Node<T> {
+impl<T> SlotNode<T> {
+    fn new(height: u32) -> SlotNode<T> {
         match height {
-            0 => Node::Leaf((0..FANOUT).map(|_| OnceLock::new()).collect()),
-            _ => Node::Inner((0..FANOUT).map(|_| OnceLock::new()).collect()),
+            0 => SlotNode::Leaf((0..FANOUT).map(|_| OnceLock::new()).collect()),
+            _ => SlotNode::Inner((0..FANOUT).map(|_| OnceLock::new()).collect()),
         }
     }
 }
@@ -69,7 +70,7 @@ mod tests {
     #[test]
     fn keeps_what_was_made_under_its_number() {
         for len in [0, 1, 256, 257, 70_000, u64::MAX] {
-            let slots = Slots::new(len);
+            let slots = LazySlots::new(len);
             for number in [0, 1, 255, 256, 69_999, u64::MAX / 3, u64::MAX - 1].into_iter().filter(|it| *it < len) {
                 assert_eq!(slots.get_or_make(number, || Err(())), Err(()), "not there yet");
                 assert_eq!(slots.get_or_make(number, || Ok::<_, ()>(number)), Ok(Some(&number)));

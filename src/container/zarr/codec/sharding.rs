@@ -1,23 +1,24 @@
-//! The codec `sharding_indexed`: a chunk as a file of smaller chunks behind an index.
+//! The codec `sharding_indexed`: a chunk is stored as smaller chunks with an index.
 
-use crate::container::zarr::codec::{Codecs, Elements, parse_index_codecs};
+use crate::container::zarr::codec::Codecs;
 use crate::container::zarr::data_type::DataType;
+use crate::container::zarr::elements::Elements;
 use crate::container::zarr::extension::{Extension, numbers};
-use crate::container::zarr::nd::{self, Block};
-use crate::container::zarr::shard_index::{IndexFormat, IndexLocation, ShardIndex};
+use crate::container::zarr::nd::{self, ElementBox};
+use crate::container::zarr::shard_index::{IndexFormat, IndexLocation, ShardIndex, parse_index_codecs};
 use crate::error::{Error, Result};
 use crate::format::json;
 
-/// The configuration of a codec `sharding_indexed`.
+/// The configuration of the codec `sharding_indexed`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sharding {
+pub(in crate::container::zarr) struct Sharding {
     /// The shape of an inner chunk.
-    pub(super) chunk_shape: Vec<u64>,
+    pub(in crate::container::zarr) chunk_shape: Vec<u64>,
     /// Inner chunks along each axis of a shard.
-    pub(super) chunks_per_shard: Vec<u64>,
+    chunks_per_shard: Vec<u64>,
     /// The codecs of an inner chunk.
-    pub(super) codecs: Codecs,
-    pub(super) index: IndexFormat,
+    pub(in crate::container::zarr) codecs: Codecs,
+    pub(in crate::container::zarr) index: IndexFormat,
 }
 
 impl Sharding {
@@ -45,7 +46,7 @@ impl Sharding {
         Ok(Sharding { chunk_shape, chunks_per_shard, codecs, index })
     }
 
-    /// The elements of a whole shard of that shape, absent chunks filled.
+    /// Decodes a whole shard of `shape`. Absent chunks have the fill value.
     pub(super) fn decode(&self, shard: &[u8], shape: &[u64], elements: &Elements, cap: u64) -> Result<Vec<u8>> {
         let index = ShardIndex::read(self.index, shard)?;
         let mut decoded = elements.filled(shape, cap)?;
@@ -55,7 +56,7 @@ impl Sharding {
                 let encoded = range.of(shard).unwrap_or_default();
                 let chunk = self.codecs.decode(encoded, &self.chunk_shape, elements, cap)?;
                 let origin: Vec<_> = position.iter().zip(&self.chunk_shape).map(|(at, cells)| at * cells).collect();
-                let chunk = Block { elements: &chunk, shape: &self.chunk_shape };
+                let chunk = ElementBox { elements: &chunk, shape: &self.chunk_shape };
                 let zeros = vec![0; shape.len()];
                 let size = elements.data_type.size();
                 nd::copy_part(&chunk, &zeros, &mut decoded, shape, &origin, &self.chunk_shape, size);
@@ -66,14 +67,14 @@ impl Sharding {
     }
 }
 
-/// Chunks along each axis; `None` if they do not divide the shard.
-pub(super) fn divide(shard_shape: &[u64], chunk_shape: &[u64]) -> Option<Vec<u64>> {
+/// Returns the number of chunks along each axis; `None` if they do not divide the shard evenly.
+pub(in crate::container::zarr) fn divide(shard_shape: &[u64], chunk_shape: &[u64]) -> Option<Vec<u64>> {
     let axes = shard_shape.iter().zip(chunk_shape);
     axes.map(|(shard, chunk)| shard.checked_rem(*chunk).filter(|rest| *rest == 0).map(|_| shard / chunk)).collect()
 }
 
-/// To the next position in C order.
-pub(super) fn advance(position: &mut [u64], grid: &[u64]) {
+/// Advances to the next position in C order.
+fn advance(position: &mut [u64], grid: &[u64]) {
     for (at, &cells) in position.iter_mut().zip(grid).rev() {
         *at += 1;
         if *at < cells {
