@@ -262,7 +262,7 @@ pub use format::layout::{Layout, ValueAlignment};
 pub use format::morton;
 pub use format::spec::{Encoding, ShardingSpec};
 pub use ids::{Location, MinishardNumber, ShardNumber};
-pub use plan::{HttpGet, KeyStats, LocalGet, Plan, PlanOptions, Prediction, Profile};
+pub use plan::{KeyStats, Plan, PlanReason, Profile};
 pub use read::database::{Reader, ShardDb};
 pub use read::options::OpenOptions;
 pub use read::owned_value::OwnedValue;

@@ -18,6 +18,7 @@ mod interrupt;
 mod key;
 mod limits;
 mod output;
+mod plan;
 mod plot;
 mod printable;
 mod sharding;

@@ -62,7 +62,7 @@ use crate::format::info::Info;
 use crate::format::layout::Layout;
 use crate::format::manifest::{Manifest, ShardRecord};
 use crate::format::spec::{Encoding, ShardingSpec};
-use crate::plan::PlanOptions;
+use crate::plan::Plan;
 use crate::store::{PendingGeneration, Store};
 
 /// A batch of more gains nothing, but for its number; small ones keep all threads busy.
@@ -507,13 +507,9 @@ impl BulkLoader {
 
     /// The specification for all pairs so far.
     fn planned_spec(&self) -> ShardingSpec {
-        let stats = self.workers.stats();
-        let mut planner = PlanOptions::new();
-        planner.layout(self.layout()).data_encoding(self.data_encoding);
-        if let Some(encoding) = self.options.minishard_index_encoding {
-            planner.minishard_index_encoding(encoding);
-        }
-        planner.plan(&stats, self.options.profile).spec()
+        let spec = Plan::new(&self.workers.stats(), self.options.profile).spec();
+        let index_encoding = self.options.minishard_index_encoding.unwrap_or(spec.minishard_index_encoding());
+        spec.with_minishard_index_encoding(index_encoding).with_data_encoding(self.data_encoding)
     }
 
     /// Sorts the runs that were sorted by a wrong guess again.

@@ -1,11 +1,11 @@
-//! What a data set is for: the one thing that a planner has to be told.
+//! How a data set will be read.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// What the reads will be like.
+/// How a data set will be read, which decides the sizes of its minishards and shards.
 ///
 /// ```
 /// use sharddb::Profile;
@@ -15,22 +15,23 @@ use crate::error::{Error, Result};
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Profile {
-    /// Read from this machine's memory or disk: 4 to 8 keys a minishard, raw index, shards of about 256 MiB.
+    /// From memory or disk of the same machine: 4 to 8 keys per minishard, raw minishard indexes, shards of about 256 MiB.
     #[default]
     Local,
-    /// Read over HTTP by web clients: 500 to 1000 keys a minishard, gzip index, shards of about 50 MB.
+    /// Over HTTP by web clients: 500 to 1000 keys per minishard, gzip minishard indexes, shards of about 50 MB.
     Remote,
-    /// The bits that cloud-volume computes for hashed keys: up to about 1400 keys a minishard and 512 minishards
-    /// a shard, gzip index.
+    /// The bits that cloud-volume computes for hashed keys: up to about 1400 keys per minishard and 512 minishards per
+    /// shard, gzip minishard indexes.
     CloudVolume,
 }
 
 impl Profile {
-    /// All of them.
+    /// Every profile.
     pub const ALL: [Profile; 3] = [Profile::Local, Profile::Remote, Profile::CloudVolume];
 
-    /// The name: `local`, `remote` or `cloudvolume`.
+    /// Returns the name: `local`, `remote` or `cloudvolume`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -43,7 +44,11 @@ impl Profile {
 impl FromStr for Profile {
     type Err = Error;
 
-    /// Errors: `InvalidInput` unless it is one of the names.
+    /// Parses the name of a profile, as [`as_str`](Profile::as_str) returns it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for any other text.
     fn from_str(name: &str) -> Result<Profile> {
         Profile::ALL.into_iter().find(|profile| profile.as_str() == name).ok_or_else(|| {
             Error::invalid_input(format!("expected a profile local, remote or cloudvolume, found \"{name}\""))
@@ -63,14 +68,14 @@ mod tests {
     use crate::ErrorKind;
 
     #[test]
-    fn names_lead_back() {
+    fn names_parse_to_their_profiles() {
         for profile in Profile::ALL {
             assert_eq!(profile.as_str().parse::<Profile>().unwrap(), profile);
         }
     }
 
     #[test]
-    fn another_name_is_refused_with_the_choices() {
+    fn an_unknown_name_is_an_error_with_the_choices() {
         let error = "Local".parse::<Profile>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.message().contains("local, remote or cloudvolume") && error.message().contains("\"Local\""));

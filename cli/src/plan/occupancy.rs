@@ -1,66 +1,42 @@
-//! How keys fill cells, a cell being a minishard or a shard.
+//! How keys fill cells: minishards or shards.
 //!
-//! One type for every way to know: by counting, by counting some of the cells, by counting some of the keys, or
-//! by the law of random placement.
+//! One type for every source: all cells counted, some cells counted, some keys counted, or random placement.
 
 use std::collections::HashMap;
 use std::f64::consts::LN_2;
 use std::hash::Hash;
 
 use super::poisson;
-use super::prediction::round;
 
-/// A top that one in so many cells shares is a limit of the data, not the tail of a distribution.
+/// A largest count that at least one in this many cells has is a limit of the data, not the tail of a distribution.
 const SHARED_TOP: usize = 50;
 
-/// Panjer's recursion is left to cells of few blocks (or its first term vanishes) and few keys.
-const MOST_BLOCKS: f64 = 500.0;
-const MOST_TERMS: f64 = 16_384.0;
-
-/// What is known of all cells where only some are counted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AllCells {
-    /// The keys in all of them.
-    pub(super) keys: f64,
-    /// Those that can have keys.
-    pub(super) cells: f64,
-    /// Those among them that were looked at, with keys or without; `None` if that is not known.
-    pub(super) looked_at: Option<f64>,
-    /// No cell can hold more keys.
-    pub(super) capacity: f64,
-    /// The cells come in stretches of so many with nearly the same keys.
-    pub(super) alike: f64,
-}
-
-impl AllCells {
-    /// The number of stretches that could be the largest: of the keys that a cell holds, any one ends a stretch.
-    fn stretches(self, largest: f64) -> f64 {
-        self.cells * (largest / self.alike).min(1.0)
-    }
-}
+/// Panjer's recursion is limited to cells of few blocks (or its first term underflows) and few keys.
+const MAX_BLOCKS: f64 = 500.0;
+const MAX_TERMS: f64 = 16_384.0;
 
 /// How many cells hold keys, and how many keys they hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Occupancy {
-    /// Cells with keys.
+    /// The number of cells with keys.
     pub(super) cells: f64,
-    /// Keys in a cell with keys.
+    /// Mean, median and maximum of the number of keys in a cell with keys.
     pub(super) mean: f64,
     pub(super) median: f64,
     pub(super) largest: f64,
-    /// Keys in the cell of a key: full cells weigh more.
+    /// The mean over keys of the number of keys in the same cell. Full cells weigh more.
     pub(super) of_a_key: f64,
 }
 
 impl Occupancy {
-    /// All keys in one cell.
+    /// All keys are in one cell.
     pub(super) fn one_cell(keys: f64) -> Occupancy {
         Occupancy { cells: 1.0, mean: keys, median: keys, largest: keys, of_a_key: keys }
     }
 
-    /// Every cell with keys was counted.
+    /// Every cell with keys is counted.
     pub(super) fn counted(counts: Vec<f64>) -> Occupancy {
-        let Some(counts) = Counts::new(counts) else { return Occupancy::default() };
+        let Some(counts) = CellCounts::new(counts) else { return Occupancy::default() };
         Occupancy {
             cells: counts.cells(),
             mean: counts.mean,
@@ -70,59 +46,52 @@ impl Occupancy {
         }
     }
 
-    /// Some of the cells were counted in full.
+    /// Some of the cells of `keys` keys are counted, each in full. No cell can hold more than `capacity` keys.
     ///
-    /// If they scatter like random ones, they are taken for that. The largest of all is further out than the
-    /// largest of some, by as much as it would be if the counts were Poisson numbers with their variance.
-    pub(super) fn of_some_cells(counts: Vec<f64>, all: AllCells) -> Option<Occupancy> {
-        let counts = Counts::new(counts)?;
+    /// The largest of all cells exceeds the largest counted one by as much as for Poisson numbers of their variance.
+    pub(super) fn of_some_cells(counts: Vec<f64>, keys: f64, capacity: f64) -> Option<Occupancy> {
+        let counts = CellCounts::new(counts)?;
         let unit = counts.variance / counts.mean;
-        if all.looked_at.is_some_and(|cells| counts.scatter_at_random(cells)) {
-            let at_random = Occupancy::scattered(all.keys, all.cells, 1.0);
-            let largest = poisson::largest_of(all.stretches(at_random.largest), all.keys / all.cells);
-            return Some(Occupancy { largest: largest.min(all.capacity).max(counts.largest), ..at_random });
-        }
-        let cells = (all.keys / counts.mean).max(counts.cells());
+        let cells = (keys / counts.mean).max(counts.cells());
         let further = match counts.top_is_shared() || unit <= f64::EPSILON {
             true => 0.0,
             false => {
                 let largest_of = |many| unit * poisson::largest_of(many, counts.mean / unit);
-                let stretches = AllCells { cells, ..all }.stretches(counts.largest);
-                (largest_of(stretches) - largest_of(counts.cells())).max(0.0)
+                (largest_of(cells) - largest_of(counts.cells())).max(0.0)
             }
         };
         Some(Occupancy {
             cells,
             mean: counts.mean,
             median: counts.median,
-            largest: (counts.largest + further.round()).min(all.capacity).max(counts.largest),
+            largest: (counts.largest + further.round()).min(capacity).max(counts.largest),
             of_a_key: counts.of_a_key(),
         })
     }
 
-    /// Some of the `keys` were counted in every cell.
+    /// Some of the `keys` are counted in every cell.
     ///
-    /// The counts scatter more than the cells do: by the luck of the draw. What remains after its variance is
-    /// taken off is put down to the cells, unless luck may well have varied that much itself.
+    /// The counts vary more than the cells do, by the variance of sampling. It is taken off; if the variance of the
+    /// counts may be sampling alone, the cells are taken for randomly filled.
     pub(super) fn of_some_keys(counts: Vec<f64>, keys: f64) -> Option<Occupancy> {
-        let counts = Counts::new(counts)?;
-        let drawn = counts.mean * counts.cells() / keys;
-        let luck = counts.mean * (1.0 - drawn);
-        let may_be_luck = counts.variance <= luck * (1.0 + 2.0 * (2.0 / counts.cells()).sqrt());
-        let kept = if may_be_luck { 0.0 } else { (1.0 - luck / counts.variance).sqrt() };
+        let counts = CellCounts::new(counts)?;
+        let sampled = counts.mean * counts.cells() / keys;
+        let by_sampling = counts.mean * (1.0 - sampled);
+        let may_be_sampling = counts.variance <= by_sampling * (1.0 + 2.0 * (2.0 / counts.cells()).sqrt());
+        let kept = if may_be_sampling { 0.0 } else { (1.0 - by_sampling / counts.variance).sqrt() };
         let mean = keys / counts.cells();
-        let chance = if may_be_luck { poisson::largest_of(counts.cells(), mean) - mean } else { 0.0 };
-        let in_full = |count: f64| mean + (count - counts.mean) / drawn * kept;
+        let by_chance = if may_be_sampling { poisson::largest_of(counts.cells(), mean) - mean } else { 0.0 };
+        let in_full = |count: f64| mean + (count - counts.mean) / sampled * kept;
         Some(Occupancy {
             cells: counts.cells(),
             mean,
             median: in_full(counts.median).round(),
-            largest: (in_full(counts.largest) + chance).round(),
-            of_a_key: mean + (counts.of_a_key() - counts.mean) / drawn * kept * kept,
+            largest: (in_full(counts.largest) + by_chance).round(),
+            of_a_key: mean + (counts.of_a_key() - counts.mean) / sampled * kept * kept,
         })
     }
 
-    /// `keys` are thrown at random into `cells`, in clumps of `unit` keys that stay together.
+    /// `keys` are placed at random into `cells`, in clumps of `unit` keys that stay together.
     pub(super) fn scattered(keys: f64, cells: f64, unit: f64) -> Occupancy {
         if keys <= 0.0 {
             return Occupancy::default();
@@ -131,7 +100,7 @@ impl Occupancy {
         let expected = keys / cells;
         let clumps = expected / unit;
         let with_keys = (cells * -(-clumps).exp_m1()).clamp(1.0, keys);
-        let others = 1.0 - 1.0 / cells; // the total is fixed: with one cell nothing is left to chance
+        let others = 1.0 - 1.0 / cells; // the total is fixed, so one cell does not vary
         let largest = expected + (unit * poisson::largest_of(cells, clumps) - expected) * others.sqrt();
         let mean = keys / with_keys;
         Occupancy {
@@ -143,17 +112,16 @@ impl Occupancy {
         }
     }
 
-    /// `keys` lie in blocks like those of which the keys were counted, and the blocks are thrown at random into
-    /// `cells`.
+    /// `keys` are in blocks like those of which the keys are counted, and the blocks are placed at random into `cells`.
     ///
-    /// Exact by Panjer's recursion for the sum of a Poisson number of random numbers, or, where that would be
-    /// long, with all blocks as large as that of an average key.
+    /// Exact by Panjer's recursion for the sum of a Poisson number of random numbers. Where that would be long, all
+    /// blocks count as large as that of an average key.
     pub(super) fn of_blocks(blocks: Vec<f64>, keys: f64, cells: f64) -> Occupancy {
-        let Some(blocks) = Counts::new(blocks) else { return Occupancy::scattered(keys, cells, 1.0) };
+        let Some(blocks) = CellCounts::new(blocks) else { return Occupancy::scattered(keys, cells, 1.0) };
         let blocks_per_cell = keys / blocks.mean / cells;
         let deviation = (blocks_per_cell * blocks.mean * blocks.of_a_key()).sqrt();
         let end = (keys / cells + 12.0 * (deviation + blocks.largest)).ceil();
-        if blocks.largest == 1.0 || blocks_per_cell > MOST_BLOCKS || end > MOST_TERMS {
+        if blocks.largest == 1.0 || blocks_per_cell > MAX_BLOCKS || end > MAX_TERMS {
             return Occupancy::scattered(keys, cells, blocks.of_a_key());
         }
         let sizes = blocks.shares();
@@ -176,11 +144,6 @@ impl Occupancy {
             largest: largest_of(cells, &probabilities).max(keys / with_keys).min(keys),
             of_a_key: keys / cells + blocks.of_a_key() * others,
         }
-    }
-
-    /// The largest cell, in multiples of the mean.
-    pub(super) fn skew(self) -> f64 {
-        if self.mean > 0.0 { self.largest / self.mean } else { 1.0 }
     }
 }
 
@@ -205,15 +168,21 @@ fn largest_of(many: f64, probabilities: &[f64]) -> f64 {
     probabilities.len().saturating_sub(1 + beyond.count()) as f64
 }
 
-/// How often each cell occurs.
+/// The number of occurrences of each cell.
 pub(super) fn count<T: Hash + Eq>(cells: impl Iterator<Item = T>) -> Vec<f64> {
     let mut counts: HashMap<T, f64> = HashMap::new();
     cells.for_each(|cell| *counts.entry(cell).or_default() += 1.0);
     counts.into_values().collect()
 }
 
-/// Counts above zero, with what is computed from all of them.
-struct Counts {
+/// The nearest integer of a number that counts something.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, as it should")]
+pub(super) fn round(number: f64) -> u64 {
+    number.round() as u64
+}
+
+/// The numbers of keys of the cells with keys, and their moments.
+struct CellCounts {
     ascending: Vec<f64>,
     mean: f64,
     variance: f64,
@@ -221,14 +190,14 @@ struct Counts {
     largest: f64,
 }
 
-impl Counts {
-    fn new(mut counts: Vec<f64>) -> Option<Counts> {
+impl CellCounts {
+    fn new(mut counts: Vec<f64>) -> Option<CellCounts> {
         counts.retain(|count| *count > 0.0);
-        counts.sort_unstable_by(f64::total_cmp); // sums of floats depend on the order
+        counts.sort_unstable_by(f64::total_cmp); // float sums depend on the order
         let (median, largest) = (*counts.get(counts.len() / 2)?, *counts.last()?);
         let mean = counts.iter().sum::<f64>() / counts.len() as f64;
         let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / counts.len() as f64;
-        Some(Counts { ascending: counts, mean, variance, median, largest })
+        Some(CellCounts { ascending: counts, mean, variance, median, largest })
     }
 
     fn cells(&self) -> f64 {
@@ -247,14 +216,6 @@ impl Counts {
         self.mean + self.variance / self.mean
     }
 
-    /// As Poisson numbers do: variance and mean over so many cells, empty ones included, are equal to within
-    /// three standard errors.
-    fn scatter_at_random(&self, cells: f64) -> bool {
-        let mean = self.mean * self.cells() / cells;
-        let dispersion = self.of_a_key() - mean;
-        (dispersion - 1.0).abs() < 3.0 * ((2.0 + 1.0 / mean) / cells).sqrt()
-    }
-
     fn top_is_shared(&self) -> bool {
         let at_top = self.ascending.iter().rev().take_while(|count| **count == self.largest).count();
         at_top * SHARED_TOP >= self.ascending.len()
@@ -266,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_only_cells_with_keys() {
+    fn only_cells_with_keys_count() {
         let occupancy = Occupancy::counted(vec![0.0, 2.0, 0.0, 4.0, 6.0]);
         assert_eq!((occupancy.cells, occupancy.mean, occupancy.median, occupancy.largest), (3.0, 4.0, 4.0, 6.0));
         assert_eq!(occupancy.of_a_key, 56.0 / 12.0); // (4 + 16 + 36) / (2 + 4 + 6)
@@ -274,56 +235,38 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_to_chance_with_one_cell() {
+    fn one_cell_holds_all_keys() {
         assert_eq!(Occupancy::scattered(1e6, 1.0, 1.0), Occupancy::one_cell(1e6));
         assert_eq!(Occupancy::scattered(0.0, 16.0, 1.0), Occupancy::default());
     }
 
     #[test]
     fn clumps_stay_together() {
-        // 1000 clumps of 64 in 2^20 cells: nearly every one alone
+        // 1000 clumps of 64 in 2^20 cells: nearly every clump has its own cell
         let occupancy = Occupancy::scattered(64e3, 1048576.0, 64.0);
         assert_eq!((occupancy.cells.round(), occupancy.median), (1000.0, 64.0));
         assert!(occupancy.largest >= 64.0 && occupancy.largest <= 128.0);
     }
 
-    fn all(keys: f64, cells: f64, capacity: f64) -> AllCells {
-        AllCells { keys, cells, looked_at: None, capacity, alike: 1.0 }
-    }
-
     #[test]
     fn a_shared_top_is_a_limit() {
         let counts = [vec![8.0; 900], vec![4.0; 100]].concat();
-        let occupancy = Occupancy::of_some_cells(counts, all(7.6e6, 2e6, f64::INFINITY)).unwrap();
+        let occupancy = Occupancy::of_some_cells(counts, 7.6e6, f64::INFINITY).unwrap();
         assert_eq!((occupancy.largest, occupancy.median), (8.0, 8.0));
         assert_eq!(occupancy.cells.round(), 1e6);
     }
 
     #[test]
-    fn the_largest_of_all_is_beyond_the_largest_of_some_but_within_capacity() {
+    fn the_largest_of_all_exceeds_the_largest_of_some_within_capacity() {
         let some: Vec<f64> = (0..1000).map(|i| f64::from(2 + i % 9)).chain([12.0]).collect();
-        let largest = |all| Occupancy::of_some_cells(some.clone(), all).unwrap().largest;
-        assert!(largest(all(6e6, 4e6, f64::INFINITY)) > 15.0);
-        assert_eq!(largest(all(6e6, 4e6, 13.0)), 13.0);
-        let in_stretches = AllCells { alike: 1e4, ..all(6e6, 4e6, f64::INFINITY) };
-        assert!(largest(in_stretches) < largest(all(6e6, 4e6, f64::INFINITY)));
+        let largest = |capacity| Occupancy::of_some_cells(some.clone(), 6e6, capacity).unwrap().largest;
+        assert!(largest(f64::INFINITY) > 15.0);
+        assert_eq!(largest(13.0), 13.0);
     }
 
+    /// The recursion against random placement, for blocks of one size.
     #[test]
-    fn what_scatters_like_random_cells_is_taken_for_that() {
-        // 0 to 5 keys as often as a mean of 1 has them
-        let some = [(1.0, 368), (2.0, 184), (3.0, 61), (4.0, 15), (5.0, 4)];
-        let some: Vec<f64> = some.iter().flat_map(|(count, cells)| vec![*count; *cells]).collect();
-        let random = AllCells { looked_at: Some(1000.0), ..all(1e6, 1e6, f64::INFINITY) };
-        let at_random = Occupancy::of_some_cells(some.clone(), random).unwrap();
-        assert_eq!(at_random, Occupancy::scattered(1e6, 1e6, 1.0));
-        let with_fewer_empty = AllCells { looked_at: Some(700.0), ..random };
-        assert_ne!(Occupancy::of_some_cells(some, with_fewer_empty).unwrap().cells, at_random.cells);
-    }
-
-    /// The recursion against what it stands for, where both are known: blocks of one key.
-    #[test]
-    fn blocks_of_one_size_fall_like_keys() {
+    fn blocks_of_one_size_scatter_like_keys() {
         let blocks = Occupancy::of_blocks(vec![8.0; 100], 8e6, 1e6);
         let keys = Occupancy::scattered(1e6, 1e6, 1.0);
         assert!((blocks.cells / keys.cells - 1.0).abs() < 1e-9);
@@ -338,13 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn the_luck_of_the_draw_is_taken_off() {
-        // one key in 100 of even cells: 84 to 116 drawn of 100 is luck; of uneven ones it is not
-        let even: Vec<f64> = (0..100).map(|i| [90.0, 100.0, 110.0][i % 3]).collect();
-        let occupancy = Occupancy::of_some_keys(even, 1e6).unwrap();
-        assert!(occupancy.skew() < 1.04);
-        let uneven: Vec<f64> = (0..100).map(|i| [50.0, 100.0, 150.0][i % 3]).collect();
-        let occupancy = Occupancy::of_some_keys(uneven, 1e6).unwrap();
-        assert!(occupancy.skew() > 1.45);
+    fn the_variance_of_sampling_is_taken_off() {
+        // one key in 100 of even cells: 84 to 116 of 100 may be sampling; in uneven cells it is not
+        let skew = |counts: [f64; 3]| {
+            let counts = (0..100).map(|i| counts[i % 3]).collect();
+            let occupancy = Occupancy::of_some_keys(counts, 1e6).unwrap();
+            occupancy.largest / occupancy.mean
+        };
+        assert!(skew([90.0, 100.0, 110.0]) < 1.04);
+        assert!(skew([50.0, 100.0, 150.0]) > 1.45);
     }
 }

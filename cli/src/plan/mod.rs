@@ -1,0 +1,29 @@
+//! What `plan` prints: the library's choice, explained by predictions of a store that is built with it.
+//!
+//! ```text
+//! pair_stats       what is counted: the library's statistics of keys, and the lengths of values
+//! bit_field        consecutive bits of a key
+//! poisson          numbers of keys that are placed at random
+//! occupancy        how full minishards or shards are
+//! key_run          the occupancy of consecutive keys
+//! evidence         the occupancy of any keys, from their statistics
+//! gzip_trial       the length of a gzip minishard index
+//! prediction       figures of a store, for one specification
+//! explanation      the plan and its predictions, as text and as JSON
+//! ```
+
+mod bit_field;
+mod evidence;
+mod explanation;
+mod gzip_trial;
+mod key_run;
+mod occupancy;
+mod pair_stats;
+mod poisson;
+mod prediction;
+
+pub(crate) use explanation::Explanation;
+pub(crate) use pair_stats::PairStats;
+
+#[cfg(test)]
+mod tests;
