@@ -3,7 +3,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use sharddb::{HashFunction, Result, ShardingSpec};
+use sharddb::spec::HashFunction;
+use sharddb::{Result, ShardingSpec};
 
 const KEYS: u64 = 1000;
 

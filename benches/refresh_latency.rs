@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sharddb::{BulkLoader, GenerationId, HashFunction, OpenOptions, Reader, Result, ShardDb, ShardingSpec, Store};
+use sharddb::spec::HashFunction;
+use sharddb::{BulkLoader, GenerationId, OpenOptions, Reader, Result, ShardDb, ShardingSpec, Store};
 
 const VALUE_BYTES: usize = 100;
 

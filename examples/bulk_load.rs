@@ -11,7 +11,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use sharddb::{BulkLoader, Encoding, HashFunction, OnDuplicate, Result, ShardingSpec};
+use sharddb::spec::{Encoding, HashFunction};
+use sharddb::{BulkLoader, OnDuplicate, Result, ShardingSpec};
 
 /// What a process takes beside the loader's budget: its code, its stacks, the allocator's slack.
 const ALLOWANCE_KIB: u64 = 64 << 10;

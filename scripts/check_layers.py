@@ -188,9 +188,10 @@ def layers(design):
 
 
 def is_facade(modules, path):
-    """Whether a module of lib.rs holds re-exports and nothing else."""
+    """Whether a module of lib.rs holds re-exports or guides and nothing else."""
     module = modules[path]
-    return module.file == modules[()].file and module.names and not re.sub(r"\bpub use [^;]*;", "", module.code).strip()
+    rest = re.sub(r"\bpub use [^;]*;|#\[doc[^\]]*\]|\bpub\b", "", module.code).strip()
+    return module.file == modules[()].file and (module.names or module.children) and not rest
 
 
 def upward(modules, table, edges):

@@ -65,7 +65,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The same key was inserted twice.
     DuplicateKey,
-    /// Pairs for a [`ShardWriter`](crate::ShardWriter) came out of order or belong to another shard.
+    /// Pairs for a [`ShardWriter`](crate::build::ShardWriter) came out of order or belong to another shard.
     OutOfOrder,
     /// What the caller handed in cannot be used: an option, a path, a malformed record.
     InvalidInput,

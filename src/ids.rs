@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Displayed and parsed in hex, as in file names.
 ///
 /// ```
-/// use sharddb::ShardNumber;
+/// use sharddb::spec::ShardNumber;
 ///
 /// assert_eq!(ShardNumber(0x2a).to_string(), "2a");
 /// assert_eq!("2a".parse(), Ok(ShardNumber(0x2a)));

@@ -199,7 +199,7 @@
 //! | a loop, a batch, a request | [`ShardDb::snapshot`] | one generation throughout, borrowed values |
 //! | a thread that must follow swaps | [`ShardDb::reader`] | one load a get, no shared counter |
 //! | a value that outlives the lookup | [`ShardDb::get`] | it keeps its shard alive |
-//! | bytes of one shard in hand | [`Shard::from_bytes`] | no directory needed |
+//! | bytes of one shard in hand | [`shard::Shard::from_bytes`] | no directory needed |
 //! | files that others edit, a network file system | [`ShardDb::open_pread`] | no map; a file that shrinks is an error |
 //! | a server that must survive a bad sector | [`ShardDb::open_pread`] or [`ShardDb::load`] | an I/O error on a map is SIGBUS |
 //! | data that is read into memory once | [`ShardDb::load`] | borrowed values without a promise |
@@ -212,7 +212,7 @@
 //! # Features
 //!
 //! - `bytes`: `From<OwnedValue> for bytes::Bytes`, without a copy.
-//! - `blosc`: Blosc 1 chunks, decoded and encoded ([`container::blosc`]); part of the next two.
+//! - `blosc`: Blosc 1 chunks, decoded and encoded (`container::blosc`); part of the next two.
 //! - `bcolz`: bcolz arrays and tables, and bloscpack files, as a [`container`]: read, verified, written.
 //! - `zarr`: Zarr v3 arrays with shards as a [`container`]: read, verified, written.
 //!
@@ -232,7 +232,7 @@
 #[cfg(test)]
 extern crate self as sharddb; // for what the fuzz targets share with the unit tests
 
-mod build;
+pub mod build;
 mod byte_range;
 #[cfg(test)]
 #[allow(dead_code, reason = "most of it is for the integration tests")]
@@ -243,34 +243,45 @@ mod disk;
 mod error;
 mod format;
 mod ids;
-mod plan;
+pub mod plan;
 mod prefetch;
-mod read;
-mod salvage;
+pub mod read;
+pub mod salvage;
 mod storage;
-mod store;
+pub mod store;
 #[cfg(test)]
 mod tests;
-mod verify;
+pub mod verify;
 
-pub use build::{
-    BuildOptions, BuildPhase, BuildProgress, BulkLoader, Candidate, OnDuplicate, Published, ShardSummary, ShardWriter,
-};
+/// One shard by itself, without a directory: lookups, entries, keys.
+pub mod shard {
+    pub use crate::read::shard::{Entry, Shard, ShardEntries, ShardKeys, ValueLocation};
+}
+
+/// The sharding specification and what belongs to it: from a key to its shard and minishard.
+pub mod spec {
+    pub use crate::format::hash::HashFunction;
+    pub use crate::format::layout::{Layout, ValueAlignment};
+    pub use crate::format::spec::{Encoding, ShardingSpec};
+    pub use crate::ids::{Location, MinishardNumber, ShardNumber};
+}
+
+/// Guides: tuning, patterns, migration from other engines.
+pub mod guide {
+    #[doc = include_str!("guide/migration.md")]
+    pub mod migration {}
+    #[doc = include_str!("guide/patterns.md")]
+    pub mod patterns {}
+    #[doc = include_str!("guide/tuning.md")]
+    pub mod tuning {}
+}
+
+pub use build::{BuildOptions, BulkLoader, Candidate, OnDuplicate, Published};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
-pub use format::hash::HashFunction;
-pub use format::layout::{Layout, ValueAlignment};
 pub use format::morton;
-pub use format::spec::{Encoding, ShardingSpec};
-pub use ids::{Location, MinishardNumber, ShardNumber};
-pub use plan::{KeyStats, Plan, PlanReason, Profile};
-pub use read::database::{Reader, ShardDb};
-pub use read::options::OpenOptions;
-pub use read::owned_value::OwnedValue;
-pub use read::shard::{CacheStats, Entry, Shard, ShardEntries, ShardKeys, Value, ValueLocation, VerifyReads};
-pub use read::snapshot::{LeaseState, Snapshot, Stats};
-pub use read::walk::{Iter, Keys, Range, RangeEntry, Shards};
-pub use read::warm::Warming;
-pub use salvage::{Salvage, SalvageReport};
-pub use storage::Access;
-pub use store::{GcFailure, GcReport, GenerationId, Store, StoreWriter, StoredGeneration};
-pub use verify::{Finding, FindingKind, Severity, VerifyLevel, VerifyReport};
+pub use plan::Profile;
+pub use read::{OpenOptions, OwnedValue, Reader, ShardDb, Snapshot, Value, VerifyReads};
+pub use salvage::Salvage;
+pub use spec::ShardingSpec;
+pub use store::{GenerationId, Store, StoreWriter};
+pub use verify::VerifyLevel;

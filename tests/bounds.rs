@@ -22,10 +22,9 @@ use std::process::{Command, Stdio};
 use common::children::{child, child_directory};
 use common::{Scratch, Storage, mkfifo};
 use peak::{PeakAlloc, peak_of};
-use sharddb::{
-    BulkLoader, Error, ErrorKind, FindingKind, HashFunction, OpenOptions, ShardDb, ShardNumber, ShardingSpec, Snapshot,
-    Store, VerifyLevel,
-};
+use sharddb::spec::{HashFunction, ShardNumber};
+use sharddb::verify::FindingKind;
+use sharddb::{BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, Store, VerifyLevel};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;

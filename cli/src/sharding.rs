@@ -38,7 +38,7 @@ pub(crate) fn member(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use sharddb::HashFunction;
+    use sharddb::spec::HashFunction;
 
     use super::*;
 

@@ -1,6 +1,7 @@
 //! What is asked of a shard or a snapshot, and what the naive reader has to say about the answers.
 
-use sharddb::{Result, Shard, Snapshot, Value};
+use sharddb::{Result, Snapshot, Value};
+use sharddb::shard::Shard;
 
 use crate::case::ShardCase;
 use crate::naive::Broken;

@@ -5,7 +5,9 @@ use std::io::Write;
 use arbitrary::Arbitrary;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sharddb::{Encoding, HashFunction, Shard, ShardNumber, ShardingSpec};
+use sharddb::ShardingSpec;
+use sharddb::shard::Shard;
+use sharddb::spec::{Encoding, HashFunction, ShardNumber};
 
 use crate::naive;
 

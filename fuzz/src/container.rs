@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 use sharddb::container::{Container, ContainerOptions, Form};
-use sharddb::{ErrorKind, Result, ValueLocation, VerifyLevel};
+use sharddb::{ErrorKind, Result, VerifyLevel};
+use sharddb::shard::ValueLocation;
 
 /// The most bytes that a chunk may decode to.
 pub const CAP: u64 = 16 << 10;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use sharddb::{BulkLoader, Encoding, HashFunction, ShardDb, ShardingSpec, ValueAlignment};
+use sharddb::{BulkLoader, ShardDb, ShardingSpec};
+use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 
 use crate::scratch;
 

@@ -28,7 +28,10 @@ use crate::storage::Sink;
 /// dropped before [`finish`](ShardWriter::finish) removes its file.
 ///
 /// ```
-/// use sharddb::{HashFunction, Layout, Shard, ShardNumber, ShardWriter, ShardingSpec};
+/// use sharddb::ShardingSpec;
+/// use sharddb::build::ShardWriter;
+/// use sharddb::shard::Shard;
+/// use sharddb::spec::{HashFunction, Layout, ShardNumber};
 ///
 /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 0)?;
 /// let path = std::env::temp_dir().join(format!("{}-{}", std::process::id(), spec.shard_file_name(ShardNumber(0))));
@@ -76,7 +79,10 @@ impl ShardWriter {
     /// `InvalidInput` for a shard number that the specification does not have.
     ///
     /// ```
-    /// use sharddb::{HashFunction, Layout, Shard, ShardNumber, ShardWriter, ShardingSpec};
+    /// use sharddb::ShardingSpec;
+    /// use sharddb::build::ShardWriter;
+    /// use sharddb::shard::Shard;
+    /// use sharddb::spec::{HashFunction, Layout, ShardNumber};
     ///
     /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0)?;
     /// let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), Layout::default())?;

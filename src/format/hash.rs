@@ -2,7 +2,6 @@
 
 /// The hash function of a sharding specification ("hash").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum HashFunction {
     /// The key itself: keys near each other lie near each other.
     Identity,
@@ -24,7 +23,7 @@ impl HashFunction {
     /// The 64-bit murmur result is not injective: it places a key, it does not identify it.
     ///
     /// ```
-    /// use sharddb::HashFunction;
+    /// use sharddb::spec::HashFunction;
     ///
     /// assert_eq!(HashFunction::Identity.hash(7), 7);
     /// assert_eq!(HashFunction::MurmurHash3X86_128.hash(0), 0x4772b084e028ae41);

@@ -21,7 +21,6 @@ const MAX_MINISHARD_BITS: u8 = 32;
 
 /// How values or minishard indexes are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Encoding {
     /// As they are: readable in place.
     #[default]
@@ -45,7 +44,8 @@ impl Encoding {
 /// Always valid: `preshift_bits <= 64`, `minishard_bits <= 32`, `minishard_bits + shard_bits <= 64`.
 ///
 /// ```
-/// use sharddb::{HashFunction, MinishardNumber, ShardNumber, ShardingSpec};
+/// use sharddb::ShardingSpec;
+/// use sharddb::spec::{HashFunction, MinishardNumber, ShardNumber};
 ///
 /// let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 6, 8, 10)?;
 /// let location = spec.locate(10001);

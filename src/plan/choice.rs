@@ -21,7 +21,8 @@ const MAX_MINISHARD_BITS: u8 = 32;
 /// The sharding specification chosen for a set of pairs, and why.
 ///
 /// ```
-/// use sharddb::{KeyStats, Plan, PlanReason, Profile};
+/// use sharddb::Profile;
+/// use sharddb::plan::{KeyStats, Plan, PlanReason};
 ///
 /// let mut stats = KeyStats::new();
 /// (0..100_000).for_each(|number: u64| stats.insert(number.wrapping_mul(0x9e3779b97f4a7c15), 0, 100));
@@ -43,7 +44,8 @@ pub struct Plan {
 /// Why a [`Plan`] uses the identity hash or murmur.
 ///
 /// ```
-/// use sharddb::{Plan, PlanReason, Profile};
+/// use sharddb::Profile;
+/// use sharddb::plan::{Plan, PlanReason};
 ///
 /// assert_eq!(Plan::for_counts(1000, 1 << 20, Profile::Local).reason(), PlanReason::UnknownKeys);
 /// ```

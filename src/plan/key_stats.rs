@@ -16,7 +16,7 @@ const HIGH_BITS: u32 = 13;
 /// differences are the error of the estimate.
 const REPEATED_FROM: u64 = 105;
 
-/// Statistics of the keys of pairs and of their stored bytes: everything that a [`Plan`](crate::Plan) depends on.
+/// Statistics of the keys of pairs and of their stored bytes: everything that a [`Plan`](crate::plan::Plan) depends on.
 ///
 /// They are a function of the multiset of pairs: any insertion order, and any split over threads that
 /// [`merge`](KeyStats::merge) joins, gives an equal value. Exact are the numbers of pairs and bytes, the smallest and
@@ -27,7 +27,7 @@ const REPEATED_FROM: u64 = 105;
 /// Memory: under 768 KiB for any number of pairs.
 ///
 /// ```
-/// use sharddb::KeyStats;
+/// use sharddb::plan::KeyStats;
 ///
 /// let (mut stats, mut odd) = (KeyStats::new(), KeyStats::new());
 /// (0..1000).step_by(2).for_each(|key| stats.insert(key, 0, 100));
@@ -221,7 +221,7 @@ impl fmt::Debug for KeyStats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::HashFunction;
+    use crate::spec::HashFunction;
     use quickcheck::{QuickCheck, TestResult};
 
     fn stats(pairs: &[(u64, u64, u64)]) -> KeyStats {

@@ -9,7 +9,9 @@
 //! [`KeyStats`].
 //!
 //! ```
-//! use sharddb::{HashFunction, KeyStats, Plan, PlanReason, Profile};
+//! use sharddb::Profile;
+//! use sharddb::plan::{KeyStats, Plan, PlanReason};
+//! use sharddb::spec::HashFunction;
 //!
 //! let mut stats = KeyStats::new();
 //! (0..100_000).filter(|key| key % 10 != 0).for_each(|key| stats.insert(key, 0, 100));

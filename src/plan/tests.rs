@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::skew::KeyFacts;
 use super::*;
-use crate::{Encoding, HashFunction, ShardingSpec};
+use crate::ShardingSpec;
+use crate::spec::{Encoding, HashFunction};
 
 const KEYS: u64 = 600_000;
 

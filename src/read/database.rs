@@ -284,7 +284,7 @@ impl Retired {
 
 /// Errors: `NotFound` unless there is a file `info` to read.
 fn check_is_data_set(path: &Path) -> Result<()> {
-    let found = match path.join(info::FILE_NAME).metadata() {
+    let found = match path.join(info::FILE_NAME).symlink_metadata() {
         Ok(_) => return Ok(()),
         Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Err(Error::io("open", path, error));

@@ -18,7 +18,7 @@ use crate::read::shard::{
     MinishardCache, Shard, ShardFiles, ShardReader, Stated, Stored, TableFile, Value, ValueLocation, VerifyReads,
     WholeShard,
 };
-use crate::storage::{StorageKind, explain_missing, read_whole};
+use crate::storage::{StorageKind, explain_missing, read_whole, regular_len};
 use crate::store::{GenerationId, Lease};
 
 /// What holds a generation against removal.
@@ -131,8 +131,7 @@ impl Generation {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         for record in &manifest.shards {
             let path = self.shards_directory.join(self.spec.shard_file_name(record.number));
-            let file = fs::metadata(&path).map_err(|error| Error::io("open", &path, error));
-            let checked = file.and_then(|file| check_file_len(record, file.len(), &path));
+            let checked = regular_len(&path).and_then(|len| check_file_len(record, len, &path));
             checked.map_err(|error| explain_missing(error, &self.directory).at_shard(record.number))?;
         }
         Ok(())

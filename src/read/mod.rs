@@ -18,3 +18,12 @@ pub(crate) mod shard;
 pub(crate) mod snapshot;
 pub(crate) mod walk;
 pub(crate) mod warm;
+
+pub use crate::storage::Access;
+pub use database::{Reader, ShardDb};
+pub use options::OpenOptions;
+pub use owned_value::OwnedValue;
+pub use shard::{CacheStats, Value, VerifyReads};
+pub use snapshot::{LeaseState, Snapshot, Stats};
+pub use walk::{Iter, Keys, Range, RangeEntry, Shards};
+pub use warm::Warming;

@@ -22,15 +22,22 @@ pub(crate) struct PositionedFile {
 ///
 /// Errors: `Io`, also for a directory, a FIFO, a socket.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
-    let metadata = path.metadata().map_err(|error| Error::io("open", path, error))?;
-    // before opening it: to open a FIFO would wait for its writer
-    if !metadata.is_file() {
-        let kind = if metadata.is_dir() { "a directory" } else { "a special file" };
-        return Err(Error::new(ErrorKind::Io, format!("expected a regular file, found {kind}")).at_path(path));
-    }
+    regular_len(path)?; // before opening it: to open a FIFO would wait for its writer
     let file = descriptors::open(path).map_err(|error| Error::io("open", path, error))?;
     let len = file.metadata().map_err(|error| Error::io("read the length", path, error))?.len();
     Ok((file, len))
+}
+
+/// The length of a regular file, which is not opened.
+///
+/// Errors: `Io`, also for a directory, a FIFO, a socket.
+pub(crate) fn regular_len(path: &Path) -> Result<u64> {
+    let metadata = path.metadata().map_err(|error| Error::io("open", path, error))?;
+    if metadata.is_file() {
+        return Ok(metadata.len());
+    }
+    let kind = if metadata.is_dir() { "a directory" } else { "a special file" };
+    Err(Error::new(ErrorKind::Io, format!("expected a regular file, found {kind}")).at_path(path))
 }
 
 /// Reads a file whole.

@@ -7,10 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sharddb::{
-    BuildOptions, BulkLoader, Encoding, GenerationId, HashFunction, Published, ShardingSpec, Snapshot, Store,
-    StoreWriter,
-};
+use sharddb::spec::{Encoding, HashFunction};
+use sharddb::{BuildOptions, BulkLoader, GenerationId, Published, ShardingSpec, Snapshot, Store, StoreWriter};
 
 use super::xorshift;
 

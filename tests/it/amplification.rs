@@ -9,10 +9,11 @@ use std::path::Path;
 
 use crate::common::{Scratch, Storage};
 use crate::peak::peak_of;
-use sharddb::{
-    ErrorKind, FindingKind, HashFunction, Layout, OpenOptions, Salvage, SalvageReport, ShardDb, ShardNumber,
-    ShardWriter, ShardingSpec, Snapshot, VerifyLevel,
-};
+use sharddb::build::ShardWriter;
+use sharddb::salvage::SalvageReport;
+use sharddb::spec::{HashFunction, Layout, ShardNumber};
+use sharddb::verify::FindingKind;
+use sharddb::{ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 
 const MIB: usize = 1 << 20;
 

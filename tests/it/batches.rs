@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crate::common::{self, Answer, Scratch, Storage, shuffled};
-use sharddb::{BulkLoader, Encoding, OpenOptions, Snapshot, VerifyReads};
+use sharddb::spec::Encoding;
+use sharddb::{BulkLoader, OpenOptions, Snapshot, VerifyReads};
 
 fn threads(count: usize) -> NonZero<usize> {
     NonZero::new(count).unwrap()

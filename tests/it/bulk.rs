@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::common::{Scratch, directory_bytes, shuffled, xorshift};
-use sharddb::{
-    BuildOptions, BulkLoader, Encoding, ErrorKind, HashFunction, OnDuplicate, Published, ShardDb, ShardingSpec, Store,
-    ValueAlignment,
-};
+use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
+use sharddb::{BuildOptions, BulkLoader, ErrorKind, OnDuplicate, Published, ShardDb, ShardingSpec, Store};
 
 /// The smallest memory: batches of a few MiB, so that some tens of MiB spill.
 const LITTLE: u64 = 16 << 20;

@@ -11,10 +11,8 @@ use std::path::PathBuf;
 
 use crate::common::{Scratch, Storage, directory_bytes};
 use crate::peak::peak_of;
-use sharddb::{
-    BulkLoader, Encoding, HashFunction, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, ValueAlignment,
-    VerifyLevel, VerifyReads,
-};
+use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
+use sharddb::{BulkLoader, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
 
 /// More than this is never held for files of some kilobytes: a decoder's window, a block or two, an error's text.
 const MOST_MEMORY: usize = 1 << 20;

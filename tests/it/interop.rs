@@ -14,9 +14,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{sha256, shuffled, xorshift};
-use sharddb::{
-    BuildOptions, BulkLoader, Encoding, HashFunction, Layout, Profile, ShardWriter, ShardingSpec, ValueAlignment,
-};
+use sharddb::build::ShardWriter;
+use sharddb::spec::{Encoding, HashFunction, Layout, ValueAlignment};
+use sharddb::{BuildOptions, BulkLoader, Profile, ShardingSpec};
 
 /// Bytes before a value, and the value, by key.
 type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;

@@ -5,7 +5,9 @@ use std::fs;
 use std::ops::ControlFlow;
 
 use crate::common::{Scratch, Storage, name, sets};
-use sharddb::{BulkLoader, Encoding, Entry, OpenOptions, Result, ShardNumber, ShardingSpec, Snapshot, VerifyReads};
+use sharddb::shard::Entry;
+use sharddb::spec::{Encoding, ShardNumber};
+use sharddb::{BulkLoader, OpenOptions, Result, ShardingSpec, Snapshot, VerifyReads};
 
 /// A key with its value, or an error; the order counts.
 type Told = Vec<Result<(u64, Vec<u8>), String>>;
@@ -30,7 +32,7 @@ fn by_scan(snapshot: &Snapshot) -> Told {
 }
 
 fn by_shards(snapshot: &Snapshot) -> Told {
-    let of_shard = |shard: Result<sharddb::Shard>| match shard {
+    let of_shard = |shard: Result<sharddb::shard::Shard>| match shard {
         Ok(shard) => shard.iter().map(tell).collect(),
         Err(error) => vec![Err(error.to_string())],
     };
@@ -78,7 +80,8 @@ fn sets_of_ours() -> Vec<(Scratch, String)> {
     for index in [Encoding::Raw, Encoding::Gzip] {
         for data in [Encoding::Raw, Encoding::Gzip] {
             for minishard_bits in [0, 5, 9] {
-                let spec = ShardingSpec::new(sharddb::HashFunction::MurmurHash3X86_128, 0, minishard_bits, 2).unwrap();
+                let spec =
+                    ShardingSpec::new(sharddb::spec::HashFunction::MurmurHash3X86_128, 0, minishard_bits, 2).unwrap();
                 let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
                 let scratch = Scratch::new();
                 let mut loader = BulkLoader::options().spec(spec).create(scratch.path()).unwrap();

@@ -11,7 +11,9 @@ use std::fs;
 use crate::common::naive::{Broken, NaiveRow, NaiveSpec};
 use crate::common::{Answer, Scratch, Storage, assert_has_place, data, json, json_lines, number, text};
 use serde_json::Value as Json;
-use sharddb::{Entry, ErrorKind, OpenOptions, Result, Shard, ShardNumber, ShardingSpec};
+use sharddb::shard::{Entry, Shard};
+use sharddb::spec::ShardNumber;
+use sharddb::{ErrorKind, OpenOptions, Result, ShardingSpec};
 
 /// A damaged shard, all of a data set, and what TensorStore says about it.
 struct Mutant {

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::common::{Answer, Scratch, Storage, data, expected, json_lines, name, number, sets, sharding, spec, text};
-use sharddb::{
-    Entry, ErrorKind, HashFunction, OpenOptions, Shard, ShardDb, ShardNumber, ShardingSpec, Snapshot, VerifyReads,
-};
+use sharddb::shard::{Entry, Shard};
+use sharddb::spec::{HashFunction, ShardNumber};
+use sharddb::{ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
 /// A data set and what must be found in it.
 struct Set {
@@ -266,7 +266,7 @@ fn given_specification() {
         fs::remove_file(scratch.path().join("info")).unwrap();
         for storage in Storage::ALL {
             let error = storage.open(&OpenOptions::new(), scratch.path()).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
             let mut options = OpenOptions::new();
             let snapshot = storage.open(options.spec(spec(&set.directory)), scratch.path()).unwrap().snapshot();
             for entry in snapshot.iter() {

@@ -1,9 +1,9 @@
 //! A value's prefix is what lies between it and whatever is named before it: all of it, and nothing of another's.
 
 use crate::common::{Scratch, Storage};
-use sharddb::{
-    BulkLoader, Encoding, HashFunction, OpenOptions, Shard, ShardNumber, ShardingSpec, VerifyLevel, VerifyReads,
-};
+use sharddb::shard::Shard;
+use sharddb::spec::{Encoding, HashFunction, ShardNumber};
+use sharddb::{BulkLoader, OpenOptions, ShardingSpec, VerifyLevel, VerifyReads};
 
 /// What precedes an empty value is its prefix, and not again that of a value that begins where it stands; a value
 /// within another has none.

@@ -7,7 +7,8 @@ use std::path::Path;
 use crate::common::children::{child, child_directory};
 use crate::common::generations::{self as generation, directory_of, id, label_of, publish, roll_to, store_of};
 use crate::common::{Scratch, Storage};
-use sharddb::{ErrorKind, LeaseState, OpenOptions, ShardDb, Store};
+use sharddb::read::LeaseState;
+use sharddb::{ErrorKind, OpenOptions, ShardDb, Store};
 
 fn open_all(path: &Path) -> Vec<ShardDb> {
     Storage::ALL.iter().map(|storage| storage.open(&OpenOptions::new(), path).unwrap()).collect()
@@ -221,7 +222,7 @@ fn a_current_that_leads_nowhere_is_refused() {
     fs::remove_file(store.path().join("current")).unwrap();
     for db in &databases {
         let error = db.refresh().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         assert!(error.to_string().contains("current"), "{error}");
         serves(db, 1);
     }
@@ -285,7 +286,7 @@ fn a_generation_opened_by_its_directory_is_held_and_stays() {
     let writer = writable.writer().unwrap();
     for db in &databases {
         assert_eq!(db.refresh().unwrap(), None);
-        assert_eq!((db.snapshot().generation(), db.snapshot().stats().lease), (None, LeaseState::Held));
+        assert_eq!((db.snapshot().generation(), db.snapshot().stats().lease), (Some(id(1)), LeaseState::Held));
         generation::check(&db.snapshot(), 1);
         assert_eq!(writer.gc(1).unwrap().in_use, [id(1)]);
     }

@@ -9,10 +9,10 @@ use std::path::Path;
 use crate::common::{self, Scratch, data, directory_bytes, expected, sets};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use sharddb::{
-    BulkLoader, Encoding, ErrorKind, FindingKind, HashFunction, OpenOptions, Salvage, SalvageReport, ShardDb,
-    ShardingSpec, Snapshot, ValueAlignment, VerifyLevel,
-};
+use sharddb::salvage::SalvageReport;
+use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
+use sharddb::verify::FindingKind;
+use sharddb::{BulkLoader, ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 
 /// A loss: its rule, minishard and key.
 type Loss = (FindingKind, Option<u64>, Option<u64>);
@@ -47,8 +47,9 @@ fn salvage_with(directory: &Path, options: &OpenOptions) -> Salvaged {
 
 /// All pairs with their prefixes.
 fn pairs(snapshot: &Snapshot) -> BTreeMap<u64, (Vec<u8>, Vec<u8>)> {
-    let pair =
-        |entry: sharddb::Entry| (entry.key(), (entry.prefix().unwrap().to_vec(), entry.value().unwrap().to_vec()));
+    let pair = |entry: sharddb::shard::Entry| {
+        (entry.key(), (entry.prefix().unwrap().to_vec(), entry.value().unwrap().to_vec()))
+    };
     snapshot.iter().map(|entry| pair(entry.unwrap())).collect()
 }
 

@@ -8,10 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Scratch, Storage, data, directory_bytes, shuffled};
-use sharddb::{
-    BuildOptions, BulkLoader, Encoding, GenerationId, HashFunction, OpenOptions, ShardingSpec, Store, ValueAlignment,
-    VerifyLevel, VerifyReads,
-};
+use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
+use sharddb::{BuildOptions, BulkLoader, GenerationId, OpenOptions, ShardingSpec, Store, VerifyLevel, VerifyReads};
 
 struct Pair {
     key: u64,

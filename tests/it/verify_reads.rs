@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Scratch, Storage};
-use sharddb::{BulkLoader, ErrorKind, HashFunction, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
+use sharddb::spec::HashFunction;
+use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
 const MODES: [VerifyReads; 3] = [VerifyReads::Never, VerifyReads::Once, VerifyReads::Always];
 

@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 use crate::common::{Scratch, data, json, name, number, sets, sha256, text};
 use sharddb::container::zarr::{PrecomputedOptions, ZarrArray, export};
 use sharddb::container::{Container, Form, KeySpace};
-use sharddb::{BulkLoader, Encoding, ErrorKind, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
+use sharddb::spec::Encoding;
+use sharddb::{BulkLoader, ErrorKind, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 
 const GO_ON: fn(u64, u64) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
 

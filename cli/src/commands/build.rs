@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::ValueEnum;
-use sharddb::{
-    BuildOptions, BuildPhase, BuildProgress, BulkLoader, Encoding, OnDuplicate, Profile, Published, ShardingSpec,
-    Store, ValueAlignment,
-};
+use sharddb::build::{BuildPhase, BuildProgress};
+use sharddb::spec::{Encoding, ValueAlignment};
+use sharddb::{BuildOptions, BulkLoader, OnDuplicate, Profile, Published, ShardingSpec, Store};
 
 use crate::allow_empty::AllowEmpty;
 use crate::bar::{Bar, Status};

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use sharddb::container::{Container, bcolz, zarr};
-use sharddb::{Entry, ErrorKind, Shard, ShardNumber, Snapshot, Value};
+use sharddb::shard::{Entry, Shard};
+use sharddb::spec::ShardNumber;
+use sharddb::{ErrorKind, Snapshot, Value};
 
 use crate::chunks::{self, Chunks};
 use crate::commands::get_many;

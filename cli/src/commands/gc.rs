@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sharddb::GcReport;
+use sharddb::store::GcReport;
 
 use crate::commands::open_store;
 use crate::context::{Context, warn};

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sharddb::container::{Container, Form};
-use sharddb::{BulkLoader, Encoding, Value};
+use sharddb::spec::Encoding;
+use sharddb::{BulkLoader, Value};
 
 use crate::allow_empty::AllowEmpty;
 use crate::chunks::get_verified;

@@ -4,9 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use sharddb::Snapshot;
 use sharddb::container::Container;
 use sharddb::container::bcolz::{BcolzArray, BcolzTable};
-use sharddb::{Entry, MinishardNumber, Shard, Snapshot};
+use sharddb::shard::{Entry, Shard};
+use sharddb::spec::MinishardNumber;
 
 use crate::context::{self, Context, Errors};
 use crate::database::{AnyDatabase, Opened, by_reading};

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use sharddb::{ShardNumber, Snapshot};
+use sharddb::Snapshot;
+use sharddb::spec::ShardNumber;
 
 use crate::context::{self, Errors};
 use crate::database::{AnyDatabase, Opened, by_reading};

@@ -4,7 +4,9 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sharddb::{Encoding, Plan, Profile};
+use sharddb::Profile;
+use sharddb::plan::Plan;
+use sharddb::spec::Encoding;
 
 use crate::bar::{Bar, Status};
 use crate::commands::build::InputOptions;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use sharddb::{Finding, OpenOptions, Salvage, Store};
+use sharddb::verify::Finding;
+use sharddb::{OpenOptions, Salvage, Store};
 
 use crate::context::{Context, warn};
 use crate::exit::Exit;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use sharddb::{Finding, Snapshot, VerifyLevel, VerifyReport};
+use sharddb::verify::{Finding, VerifyReport};
+use sharddb::{Snapshot, VerifyLevel};
 
 use crate::bar::{Bar, Status};
 use crate::context::{self, Context};

@@ -14,7 +14,9 @@
 
 use std::collections::HashSet;
 
-use sharddb::{HashFunction, KeyStats, ShardingSpec};
+use sharddb::ShardingSpec;
+use sharddb::plan::KeyStats;
+use sharddb::spec::HashFunction;
 
 use super::bit_field::{BitField, low_bits};
 use super::key_run::KeyRun;

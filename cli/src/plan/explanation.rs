@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use sharddb::{Encoding, HashFunction, Plan, PlanReason, ShardingSpec};
+use sharddb::ShardingSpec;
+use sharddb::plan::{Plan, PlanReason};
+use sharddb::spec::{Encoding, HashFunction};
 
 use super::evidence::Evidence;
 use super::pair_stats::PairStats;

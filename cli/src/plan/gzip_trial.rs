@@ -1,7 +1,8 @@
 //! The length of a gzip minishard index, by compressing one that is made from sampled keys.
 
 use flate2::{Compress, Compression, FlushCompress, Status};
-use sharddb::{HashFunction, ShardingSpec};
+use sharddb::ShardingSpec;
+use sharddb::spec::HashFunction;
 
 use super::evidence::Evidence;
 use super::occupancy::round;

@@ -1,6 +1,6 @@
 //! Statistics of pairs: those of the library, and the lengths of values.
 
-use sharddb::KeyStats;
+use sharddb::plan::KeyStats;
 
 /// What predictions depend on. Independent of the order of insertion.
 #[derive(Debug)]

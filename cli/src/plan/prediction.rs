@@ -1,6 +1,7 @@
 //! Figures of a store, for one specification.
 
-use sharddb::{Encoding, ShardingSpec};
+use sharddb::ShardingSpec;
+use sharddb::spec::Encoding;
 
 use super::evidence::{CellKind, Evidence};
 use super::gzip_trial;

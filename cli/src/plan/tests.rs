@@ -6,7 +6,9 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
-use sharddb::{Encoding, HashFunction, Plan, Profile, ShardingSpec};
+use sharddb::plan::Plan;
+use sharddb::spec::{Encoding, HashFunction};
+use sharddb::{Profile, ShardingSpec};
 
 use super::evidence::Evidence;
 use super::prediction::Prediction;

@@ -248,6 +248,6 @@ fn what_is_no_store_is_told() {
     fs::create_dir(&empty).unwrap();
     for verb in ["generations", "gc", "rollback"] {
         sharddb([verb, &missing]).expect_error(4, &["missing"]);
-        sharddb([verb, &empty]).expect_error(2, &["empty"]);
+        sharddb([verb, &empty]).expect_error(4, &["empty"]);
     }
 }

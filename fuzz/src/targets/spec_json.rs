@@ -1,7 +1,8 @@
 //! Any text as a sharding object: refused, or a specification that is valid, places every key and survives its own JSON.
 
 use serde_json::Value as Json;
-use sharddb::{ErrorKind, ShardNumber, ShardingSpec};
+use sharddb::{ErrorKind, ShardingSpec};
+use sharddb::spec::ShardNumber;
 
 /// Runs the target on an input.
 pub fn run(input: &[u8]) {

@@ -81,8 +81,8 @@ pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
     Ok(step(|disk| disk.names.keys().filter_map(first).collect::<BTreeSet<_>>()).into_iter().collect())
 }
 
-pub(super) fn exists(path: &Path) -> bool {
-    step(|disk| disk.names.contains_key(path) || disk.has_below(path))
+pub(super) fn exists(path: &Path) -> Result<bool> {
+    Ok(step(|disk| disk.names.contains_key(path) || disk.has_below(path)))
 }
 
 pub(super) fn is_dir(path: &Path) -> bool {

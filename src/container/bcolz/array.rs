@@ -1,5 +1,6 @@
 //! Arrays: one column of rows, in either layout.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +50,12 @@ pub struct BcolzArray {
     pub(super) storage: Arc<MetaFile>,
     pub(super) chunks: Chunks,
     pub(super) options: ContainerOptions,
+}
+
+impl fmt::Debug for BcolzArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BcolzArray").field("root", &self.root).finish_non_exhaustive()
+    }
 }
 
 impl BcolzArray {

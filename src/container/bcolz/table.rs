@@ -1,5 +1,6 @@
 //! Tables: several columns of the same length.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +34,12 @@ pub struct BcolzTable {
     root: PathBuf,
     layout: RootdirLayout,
     columns: Vec<(String, BcolzArray)>,
+}
+
+impl fmt::Debug for BcolzTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BcolzTable").field("root", &self.root).finish_non_exhaustive()
+    }
 }
 
 impl BcolzTable {

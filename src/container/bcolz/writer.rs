@@ -19,6 +19,7 @@
 //! The caller ensures that there is one writer at a time; there is no lock. Open readers do not see the change until
 //! they are opened again.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,12 @@ pub struct BcolzWriter {
     encoding: ChunkEncoding,
     /// Whether this writer or an earlier one may have left an unfinished change.
     unfinished: bool,
+}
+
+impl fmt::Debug for BcolzWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BcolzWriter").field("array", &self.array).finish_non_exhaustive()
+    }
 }
 
 impl BcolzWriter {
@@ -194,6 +201,12 @@ pub struct BcolzTableWriter {
     encoding: ChunkEncoding,
     /// Whether this writer or an earlier one may have left an unfinished change.
     unfinished: bool,
+}
+
+impl fmt::Debug for BcolzTableWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BcolzTableWriter").field("root", &self.root).finish_non_exhaustive()
+    }
 }
 
 impl BcolzTableWriter {

@@ -17,6 +17,7 @@ mod metadata;
 mod superchunk;
 mod writer;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use checksum::Checksum;
@@ -43,6 +44,12 @@ pub(crate) const FILE_MEMBER: &str = "bloscpack";
 pub struct Bloscpack {
     superchunk: Superchunk,
     max_chunk_bytes: u64,
+}
+
+impl fmt::Debug for Bloscpack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bloscpack").field("max_chunk_bytes", &self.max_chunk_bytes).finish_non_exhaustive()
+    }
 }
 
 impl Bloscpack {

@@ -1,5 +1,6 @@
 //! The writer: offsets, a digest after each chunk, and an optional reserve so that the chunk can grow.
 
+use std::fmt;
 use std::path::Path;
 
 use crate::byte_range::ByteRange;
@@ -120,6 +121,12 @@ pub struct BloscpackWriter {
     offsets: Vec<u64>,
     /// The decoded lengths of the first chunk and of the latest one.
     lengths: Option<(u32, u32)>,
+}
+
+impl fmt::Debug for BloscpackWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BloscpackWriter").field("nchunks", &self.nchunks).finish_non_exhaustive()
+    }
 }
 
 impl BloscpackWriter {

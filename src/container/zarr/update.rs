@@ -1,6 +1,7 @@
 //! Replaces chunks of a shard, with the strategies that the specification's proposal (ZEP 2) names.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::byte_range::ByteRange;
@@ -65,6 +66,12 @@ pub struct ShardUpdate<'a> {
     shard: u64,
     /// By entry of the index: the key, and the new bytes or `None` to remove the chunk.
     changes: BTreeMap<usize, (u64, Option<Vec<u8>>)>,
+}
+
+impl fmt::Debug for ShardUpdate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardUpdate").field("shard", &self.shard).finish_non_exhaustive()
+    }
 }
 
 impl<'a> ShardUpdate<'a> {

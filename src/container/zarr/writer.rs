@@ -1,5 +1,6 @@
 //! Writers: one shard from encoded chunks in any order, and an array shard by shard.
 
+use std::fmt;
 use std::path::Path;
 
 use crate::container::linear;
@@ -38,6 +39,12 @@ pub struct ZarrShardWriter {
     entries: Vec<IndexEntry>,
     /// Current length of the file in bytes.
     end: u64,
+}
+
+impl fmt::Debug for ZarrShardWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZarrShardWriter").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 impl ZarrShardWriter {
@@ -363,6 +370,12 @@ pub(super) fn check_chunk(metadata: &ZarrMetadata, key: u64, encoded: &[u8]) -> 
 pub struct ZarrWriter {
     directory: NewDirectory,
     metadata: ZarrMetadata,
+}
+
+impl fmt::Debug for ZarrWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZarrWriter").field("metadata", &self.metadata).finish_non_exhaustive()
+    }
 }
 
 impl ZarrWriter {

@@ -17,7 +17,9 @@ use crate::read::shard::value::{Value, ValueLocation};
 /// Usually reached through a [`Snapshot`](crate::Snapshot); by itself it serves who has the bytes of a single shard:
 ///
 /// ```no_run
-/// use sharddb::{Shard, ShardNumber, ShardingSpec};
+/// use sharddb::ShardingSpec;
+/// use sharddb::shard::Shard;
+/// use sharddb::spec::ShardNumber;
 ///
 /// let spec = ShardingSpec::from_json(&std::fs::read_to_string("sharding.json").unwrap())?;
 /// let shard = Shard::from_bytes(spec, ShardNumber(0), std::fs::read("0.shard").unwrap());
