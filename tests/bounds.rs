@@ -516,6 +516,39 @@ fn few_descriptors_are_enough() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Descriptors that are kept for later reads are closed for a store that is opened, and for the rest of the program.
+#[test]
+fn many_stores_leave_descriptors_to_the_program() {
+    let stores = Scratch::new();
+    for store in 0..44 {
+        build(&stores.path().join(store.to_string()), 4);
+    }
+    let child = child("child_opens_many_stores", stores.path());
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]).arg(child.get_program()).args(child.get_args());
+    limited.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = limited.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+#[ignore = "the process of many_stores_leave_descriptors_to_the_program"]
+fn child_opens_many_stores() {
+    let Some(stores) = child_directory() else { return };
+    let mut opened = Vec::new();
+    for store in 0..44 {
+        let snapshot = snapshot(&stores.join(store.to_string()), Storage::Positioned);
+        for key in 0..4u64 {
+            assert_eq!(snapshot.get(key).unwrap().unwrap(), key.to_le_bytes(), "store {store}");
+        }
+        opened.push(snapshot);
+    }
+    File::open("/dev/null").unwrap();
+    for snapshot in &opened {
+        assert_eq!(snapshot.get(3).unwrap().unwrap(), 3u64.to_le_bytes());
+    }
+}
+
 #[test]
 #[ignore = "the process of few_descriptors_are_enough"]
 fn child_has_few_descriptors() {

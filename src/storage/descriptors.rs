@@ -10,15 +10,18 @@ use arc_swap::ArcSwapOption;
 
 use crate::disk;
 
-/// The most descriptors that a process keeps open for positioned reads; other files are opened for each read.
-///
-/// A quarter of those that it may have, as of the first file, and 256 at most.
-static MAX_KEPT: LazyLock<usize> = LazyLock::new(|| (disk::open_files_limit() / 4).min(256));
+static KEPT: LazyLock<Mutex<Kept>> =
+    LazyLock::new(|| Mutex::new(Kept { max: (disk::open_files_limit() / 4).min(256), files: VecDeque::new() }));
 
-/// The kept files, the oldest first.
-static KEPT: Mutex<VecDeque<Weak<ArcSwapOption<File>>>> = Mutex::new(VecDeque::new());
+/// The files that are kept open.
+struct Kept {
+    /// The most files: at first a quarter of those that the process may have open, and 256 at most.
+    max: usize,
+    /// The oldest first.
+    files: VecDeque<Weak<ArcSwapOption<File>>>,
+}
 
-fn kept() -> MutexGuard<'static, VecDeque<Weak<ArcSwapOption<File>>>> {
+fn kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -29,11 +32,11 @@ impl KeptFile {
     /// Keeps a file open, or closes it if enough are kept.
     pub(super) fn new(file: File) -> KeptFile {
         let mut kept = kept();
-        if kept.len() >= *MAX_KEPT {
+        if kept.files.len() >= kept.max {
             return KeptFile(Arc::default());
         }
         let file = Arc::new(ArcSwapOption::from_pointee(file));
-        kept.push_back(Arc::downgrade(&file));
+        kept.files.push_back(Arc::downgrade(&file));
         KeptFile(file)
     }
 
@@ -46,26 +49,25 @@ impl KeptFile {
 impl Drop for KeptFile {
     fn drop(&mut self) {
         let this = Arc::as_ptr(&self.0);
-        kept().retain(|kept| !std::ptr::eq(kept.as_ptr(), this));
+        kept().files.retain(|kept| !std::ptr::eq(kept.as_ptr(), this));
     }
 }
 
-/// Opens a file for reading. If the process has no descriptor left, closes the oldest kept file and tries again.
+/// Opens a file for reading. If the process has no descriptor left, closes half of the kept files and tries again.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     loop {
         match File::open(path) {
-            Err(error) if disk::is_out_of_descriptors(&error) && close_oldest() => {}
+            Err(error) if disk::is_out_of_descriptors(&error) && close_half() => {}
             opened => return opened,
         }
     }
 }
 
-/// Whether a kept file was closed.
-fn close_oldest() -> bool {
-    while let Some(oldest) = kept().pop_front() {
-        if oldest.upgrade().is_some_and(|file| file.swap(None).is_some()) {
-            return true;
-        }
-    }
-    false
+/// Closes the older half of the kept files, at least one, and keeps no more than the other half from now on, so that the
+/// rest of the program has descriptors too. Returns whether there was one.
+fn close_half() -> bool {
+    let mut kept = kept();
+    kept.max = kept.files.len() / 2;
+    let closed = kept.files.len() - kept.max;
+    kept.files.drain(..closed).filter_map(|file| file.upgrade()).filter_map(|file| file.swap(None)).count() > 0
 }

@@ -145,7 +145,7 @@ impl ShardFile {
         let Some(format) = self.index else { return Ok(()) };
         format.range(self.len())?;
         let Some((entries, stored)) = format.checked_range(self.len())? else { return Ok(()) };
-        let mut crc = Crc32c::new();
+        let mut crc = Crc32c::default();
         let mut start = entries.start;
         while start < entries.end {
             let end = entries.end.min(start + INDEX_PIECE);

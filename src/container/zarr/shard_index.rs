@@ -149,7 +149,7 @@ impl IndexFormat {
             }
         }
         if self.crc32c {
-            let mut crc = Crc32c::new();
+            let mut crc = Crc32c::default();
             crc.update(&encoded);
             encoded.extend_from_slice(&crc.finish().to_le_bytes());
         }
@@ -192,7 +192,7 @@ impl<'a> ShardIndex<'a> {
     pub(super) fn read(format: IndexFormat, shard: &'a [u8]) -> Result<ShardIndex<'a>> {
         let index = format.range(shard.len() as u64)?;
         if let Some((entries, stored)) = format.checked_range(shard.len() as u64)? {
-            let mut crc = Crc32c::new();
+            let mut crc = Crc32c::default();
             crc.update(entries.of(shard).unwrap_or_default());
             check_crc32c(stored.of(shard).unwrap_or_default(), crc.finish())
                 .map_err(|error| error.at_offset(stored.start))?;
