@@ -1,10 +1,13 @@
 //! ShardDb: an embedded, read-only `u64 -> bytes` key-value engine whose files are the Neuroglancer precomputed
 //! *sharded* format (`neuroglancer_uint64_sharded_v1`).
 //!
-//! A database is a directory of shards, built once by a bulk loader and read in place: mapped, a lookup waits for memory
-//! about once and copies nothing. New data comes as a whole new generation that is swapped in atomically under running readers.
-//! Every database is at the same time a data set that TensorStore, CloudVolume and Neuroglancer read, and theirs open
-//! as databases.
+//! A database is a directory of shards, built by a bulk loader and read in place: a lookup in mapped data waits for memory
+//! about once and copies nothing. New data is a complete new generation, which is swapped in atomically under running readers.
+//! Every database is also a data set that TensorStore, CloudVolume and Neuroglancer read, and their data sets open as
+//! databases.
+//!
+//! This page is a tutorial. [`guide`] has pages on [tuning](guide::tuning), [patterns](guide::patterns) and
+//! [migration](guide::migration).
 //!
 //! # Build
 //!
@@ -24,8 +27,8 @@
 //!
 //! # Look up
 //!
-//! `Ok(None)` is "not there", an empty value is a value, and anything else that is not the stored value is an `Err`
-//! that names file, shard, minishard, key and byte.
+//! `Ok(None)` means that the key is absent. An empty value is a value. Damage is an `Err` that names file, shard, minishard,
+//! key and byte offset.
 //!
 //! ```
 //! # fn main() -> sharddb::Result<()> {
@@ -35,7 +38,7 @@
 //! # loader.insert(7, b"")?;
 //! # loader.finish()?;
 //! let db = sharddb::ShardDb::open_pread(&store)?; // safe; `open` maps, which is faster and needs a promise
-//! let snapshot = db.snapshot(); // one generation, for as long as it is kept
+//! let snapshot = db.snapshot(); // one generation, as long as the snapshot is kept
 //!
 //! assert_eq!(snapshot.get(42)?.unwrap(), b"the answer");
 //! assert_eq!(snapshot.get(7)?.unwrap(), b"");
@@ -54,8 +57,8 @@
 //!
 //! # Many keys, and all of them
 //!
-//! In mapped data a key of a batch costs less than a lookup by itself, since the cache misses of the batch overlap. A
-//! scan reads in storage order, front to back.
+//! In mapped data a batch costs less per key than single lookups, because its cache misses overlap. A scan reads front to
+//! back, in storage order.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,11 +72,11 @@
 //! let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
 //! let keys = [42, 8, 7];
 //!
-//! // in their order, each with a result of its own; without a vector of results: get_many_with
+//! // in the order of the keys, each with its own result; get_many_with needs no vector
 //! let values = snapshot.get_many(&keys);
 //! assert_eq!(values.len(), 3);
 //!
-//! // on several threads, for many thousands of keys, from a closure
+//! // on several threads, for many thousands of keys
 //! use std::sync::atomic::{AtomicUsize, Ordering};
 //!
 //! snapshot.read_ahead(&keys); // a hint, for mapped data that is still on a disk
@@ -87,7 +90,7 @@
 //! });
 //! assert!(outcome.is_continue() && found.into_inner() == 2);
 //!
-//! // all pairs; an error is told with its place, and `f` decides whether to go on
+//! // all pairs; the closure decides whether to continue after an error
 //! let mut bytes = 0;
 //! let outcome = snapshot.scan(|pair| match pair {
 //!     Ok((_key, value)) => {
@@ -102,18 +105,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | walk | gives | shards that are met |
+//! | walk | returns | shards |
 //! |---|---|---|
-//! | [`Snapshot::scan`] | each key with its value to a closure; the fastest | are closed when they are past |
-//! | [`Snapshot::iter`] | entries; a value is read when it is asked for | stay open, as after a lookup |
-//! | [`Snapshot::keys`] | keys, from the indexes alone | are closed when they are past |
-//! | [`Snapshot::shards`] | shards, each with its own `iter`, `count` and `keys` | are closed with their last handle |
+//! | [`Snapshot::scan`] | each key with its value to a closure; the fastest | closed after use |
+//! | [`Snapshot::try_for_each`] | the same, to a closure that uses `?` | closed after use |
+//! | [`Snapshot::iter`] | entries, whose values are read on request | stay open, as after a lookup |
+//! | [`Snapshot::keys`] | keys, from the indexes alone | closed after use |
+//! | [`Snapshot::shards`] | shards, each with its own `iter`, `count` and `keys` | closed with their last handle |
 //! | [`Snapshot::range`] | pairs by ascending key; reads all indexes first | |
 //!
 //! # Replace
 //!
-//! A build publishes a new generation; readers that hold a [`Snapshot`] stay on theirs, [`ShardDb::refresh`] moves the
-//! database on. [`Store`] lists generations, rolls back, and collects those that nobody reads.
+//! A build publishes a new generation. Readers that hold a [`Snapshot`] stay on theirs; [`ShardDb::refresh`] moves the
+//! database to the new one. [`BulkLoader::finish_unpublished`] returns a [`Candidate`] to validate first. [`Store`] lists
+//! generations, rolls back, and removes those that nobody reads.
 //!
 //! ```
 //! # fn main() -> sharddb::Result<()> {
@@ -135,11 +140,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Check and mend
+//! # Verify and salvage
 //!
-//! [`Snapshot::verify`] looks at every rule of the format, every check and every byte. [`Salvage`] takes the pairs that
-//! can still be proved right out of a damaged data set, and names the rest. [`OpenOptions::verify_reads`] says when reads compare bytes
-//! with their checks; by default each byte is compared when it is first used.
+//! Reads verify each byte of a native data set when the process first uses it; [`OpenOptions::verify_reads`] changes that.
+//! [`Snapshot::verify`] checks every rule of the format, every checksum and every byte. [`Salvage`] copies the pairs that
+//! can still be proved right out of a damaged data set, and names the others.
 //!
 //! ```
 //! # fn main() -> sharddb::Result<()> {
@@ -165,9 +170,9 @@
 //!
 //! # Volumes and other formats
 //!
-//! [`morton`] has the keys of precomputed volumes: the position of a chunk as one number. The trait
-//! [`container::Container`] is what a [`Snapshot`] has in common with Zarr v3 arrays (feature `zarr`), bcolz arrays and
-//! bloscpack files (feature `bcolz`): a key goes in, the bytes of a chunk come out.
+//! [`morton`] computes the keys of precomputed volumes: the position of a chunk as one number. [`Snapshot`], Zarr v3
+//! arrays (feature `zarr`), bcolz arrays and bloscpack files (feature `bcolz`) implement the trait
+//! [`container::Container`]: a key selects the bytes of a chunk.
 //!
 //! ```
 //! # fn main() -> sharddb::Result<()> {
@@ -197,36 +202,32 @@
 //! | for | use | because |
 //! |---|---|---|
 //! | a loop, a batch, a request | [`ShardDb::snapshot`] | one generation throughout, borrowed values |
-//! | a thread that must follow swaps | [`ShardDb::reader`] | one load a get, no shared counter |
-//! | a value that outlives the lookup | [`ShardDb::get`] | it keeps its shard alive |
-//! | bytes of one shard in hand | [`shard::Shard::from_bytes`] | no directory needed |
+//! | a thread that must follow swaps | [`ShardDb::reader`] | one load per get, no shared counter |
+//! | a value that outlives the lookup | [`ShardDb::get`], [`Snapshot::get_owned`] | it keeps its shard alive |
+//! | a unit test | [`ShardDb::from_pairs`] | no directory, no disk |
+//! | the bytes of one shard | [`Shard::from_bytes`](shard::Shard::from_bytes) | no directory needed |
 //! | files that others edit, a network file system | [`ShardDb::open_pread`] | no map; a file that shrinks is an error |
 //! | a server that must survive a bad sector | [`ShardDb::open_pread`] or [`ShardDb::load`] | an I/O error on a map is SIGBUS |
-//! | data that is read into memory once | [`ShardDb::load`] | borrowed values without a promise |
-//!
-//! For mapped data that fits into memory, [`OpenOptions::populate`] reads a shard whole at its first touch, and
-//! [`Snapshot::warm`] all of them in the background. For data that
-//! does not, and has no minishard table, [`OpenOptions::read_ahead_index`] asks for the shard indexes when a generation is
-//! opened.
+//! | borrowed values without the promise of `open` | [`ShardDb::load`] | the data is read into memory once |
 //!
 //! # Features
 //!
 //! - `bytes`: `From<OwnedValue> for bytes::Bytes`, without a copy.
-//! - `blosc`: Blosc 1 chunks, decoded and encoded (`container::blosc`); part of the next two.
+//! - `blosc`: Blosc 1 chunks, decoded and encoded (`container::blosc`); included in the next two.
 //! - `bcolz`: bcolz arrays and tables, and bloscpack files, as a [`container`]: read, verified, written.
-//! - `zarr`: Zarr v3 arrays with shards as a [`container`]: read, verified, written.
+//! - `zarr`: sharded Zarr v3 arrays as a [`container`]: read, verified, written.
 //!
-//! # Quirks
+//! # Limitations
 //!
 //! - There is no insert, update or delete of single keys: data is replaced as a whole.
-//! - Iteration is in storage order, by hash; [`Snapshot::range`] sorts the keys first. [`Snapshot::iter`] keeps the
-//!   shards that it meets open: with more of them than a process may map, take [`Snapshot::scan`].
-//! - A kept value or snapshot pins its map, and the disk beneath it, even when the generation was removed.
-//! - A swap needs the disk twice. A page fault blocks its thread: an async executor should read on a blocking one.
-//! - Reading a map ends the process with SIGBUS where the file was truncated, or its disk has an I/O error. Positioned
-//!   reads return an `Io` error.
-//! - CRC-32 is against accidents, not against tampering.
-//! - With [`VerifyReads::Never`], and in data sets without checks, damage inside raw bytes is noticed only where it breaks a
+//! - Iteration is in storage order, by hash; [`Snapshot::range`] sorts the keys first. [`Snapshot::iter`] keeps the shards
+//!   open that it visits: with more of them than a process may map, use [`Snapshot::scan`].
+//! - A kept value or snapshot pins its map and its disk space, even after the generation was removed.
+//! - A swap needs the disk twice. A page fault blocks its thread: an async program should read on a blocking thread.
+//! - Reading a map ends the process with SIGBUS if the file was truncated or its disk has an I/O error. Positioned reads
+//!   return an `Io` error.
+//! - CRC-32 detects accidents, not tampering.
+//! - With [`VerifyReads::Never`], and in data sets without checks, damage inside raw bytes is detected only where it breaks a
 //!   rule of the format.
 
 #[cfg(test)]
