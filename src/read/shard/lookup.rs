@@ -318,3 +318,113 @@ impl Minishard<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::ShardWriter;
+    use crate::format::hash::HashFunction;
+    use crate::format::layout::Layout;
+    use crate::format::spec::ShardingSpec;
+    use crate::ids::ShardNumber;
+    use crate::read::shard::files::ShardFiles;
+    use crate::read::shard::index_cache::MinishardCache;
+    use crate::read::shard::reader::{ReadOptions, Stated};
+    use crate::read::shard::verification::VerifyReads;
+
+    /// Four minishards: even keys below 2n in minishard 0, odd ones in 1, the others empty. The value of a key is its bytes.
+    fn shard(n: u64, encoding: Encoding, verify_reads: VerifyReads, damage: impl FnOnce(&mut Vec<u8>)) -> ShardReader {
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 0).unwrap().with_minishard_index_encoding(encoding);
+        let layout = Layout { checks: true, ..Layout::default() };
+        let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), layout).unwrap();
+        for minishard in 0..2 {
+            (0..n).for_each(|row| writer.insert(4 * row + minishard, (4 * row + minishard).to_le_bytes()).unwrap());
+        }
+        let (_, mut bytes) = writer.finish_in_memory().unwrap();
+        damage(&mut bytes);
+        let options = ReadOptions { verify_reads, ..ReadOptions::default() };
+        let cache = MinishardCache::with_capacity(1 << 20).into();
+        let files = ShardFiles::from_bytes(bytes);
+        ShardReader::new(ShardNumber(0), spec, Some(layout), files, options, cache, Stated::default())
+    }
+
+    fn whole(n: u64, encoding: Encoding, verify_reads: VerifyReads) -> ShardReader {
+        shard(n, encoding, verify_reads, |_| {})
+    }
+
+    const MINISHARD: MinishardNumber = MinishardNumber(0);
+
+    fn probed(shard: &ShardReader, key: u64) -> &'static str {
+        match shard.probe(MinishardNumber(key % 4), key) {
+            Probe::Found(value) if value == key.to_le_bytes() => "found",
+            Probe::Found(_) => "wrong",
+            Probe::Absent => "absent",
+            Probe::Unusual => "unusual",
+        }
+    }
+
+    fn check_all(shard: &ShardReader, n: u64) {
+        for key in 0..4 * n + 8 {
+            let number = MinishardNumber(key % 4);
+            let value = shard.get(number, key).unwrap();
+            let is_there = key % 4 < 2 && key < 4 * n;
+            assert_eq!(value.map(|value| value.to_vec()), is_there.then(|| key.to_le_bytes().to_vec()), "key {key}");
+            assert_eq!(shard.contains(number, key).unwrap(), is_there, "key {key}");
+        }
+    }
+
+    /// Numbers of rows on both sides of what the fast path reads at once, scans, and leaves to checkpoints.
+    #[test]
+    fn every_number_of_rows_is_searched_right() {
+        for encoding in [Encoding::Raw, Encoding::Gzip] {
+            for mode in [VerifyReads::Never, VerifyReads::Once, VerifyReads::Always] {
+                for n in [0, 1, 7, 8, 9, 16, 17, 64, 65, 300] {
+                    check_all(&whole(n, encoding, mode), n);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_fast_path_takes_what_is_known_and_verified() {
+        let shard = whole(5, Encoding::Raw, VerifyReads::Once);
+        assert_eq!(probed(&shard, 4), "unusual", "its block is not filled");
+        assert_eq!(shard.get(MINISHARD, 4).unwrap().unwrap(), 4u64.to_le_bytes());
+        assert_eq!((probed(&shard, 4), probed(&shard, 44)), ("found", "absent"), "verified now");
+        assert_eq!(probed(&shard, 5), "unusual", "known, and not verified");
+        assert_eq!(probed(&shard, 6), "absent", "an empty minishard has nothing to verify");
+
+        let shard = whole(5, Encoding::Raw, VerifyReads::Never);
+        shard.get(MINISHARD, 4).unwrap();
+        assert_eq!((probed(&shard, 4), probed(&shard, 5)), ("found", "found"));
+
+        for slow in [whole(5, Encoding::Raw, VerifyReads::Always), whole(5, Encoding::Gzip, VerifyReads::Never)] {
+            slow.get(MINISHARD, 4).unwrap();
+            assert_eq!(probed(&slow, 4), "unusual");
+        }
+    }
+
+    #[test]
+    fn a_damaged_value_is_an_error_of_its_key_alone() {
+        let last = |bytes: &mut Vec<u8>| *bytes.last_mut().unwrap() ^= 1; // of the value of key 17
+        let shard = shard(5, Encoding::Raw, VerifyReads::Once, last);
+        let error = shard.get(MinishardNumber(1), 17).unwrap_err();
+        assert_eq!((error.kind(), error.key()), (ErrorKind::Corrupt, Some(17)));
+        for _ in 0..2 {
+            assert_eq!(shard.get(MinishardNumber(1), 13).unwrap().unwrap(), 13u64.to_le_bytes());
+            assert!(shard.get(MinishardNumber(1), 17).is_err(), "again");
+        }
+    }
+
+    /// Also for a key that is absent: nothing proves that.
+    #[test]
+    fn a_damaged_index_is_an_error_of_all_its_keys() {
+        let id = |bytes: &mut Vec<u8>| bytes[4 * 16] ^= 4; // of the first row of minishard 0
+        let shard = shard(5, Encoding::Raw, VerifyReads::Once, id);
+        for key in [0, 4, 44] {
+            let error = shard.get(MINISHARD, key).unwrap_err();
+            assert_eq!((error.kind(), error.location().minishard), (ErrorKind::Corrupt, Some(MINISHARD)));
+        }
+        assert_eq!(shard.get(MinishardNumber(1), 5).unwrap().unwrap(), 5u64.to_le_bytes(), "another minishard");
+    }
+}
