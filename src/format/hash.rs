@@ -1,6 +1,12 @@
 //! The hash functions that map a key to its hashed chunk id: identity, and MurmurHash3_x86_128 of one `u64`.
 
 /// The hash function of a sharding specification ("hash").
+///
+/// ```
+/// use sharddb::spec::HashFunction;
+///
+/// assert_eq!(HashFunction::MurmurHash3X86_128.as_str(), "murmurhash3_x86_128");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashFunction {
     /// The key itself. Consecutive keys are stored close to each other.
