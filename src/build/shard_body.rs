@@ -158,7 +158,7 @@ struct Placement {
 impl Placement {
     fn place(&mut self, pair: &PairHeader) -> Place {
         let empty = pair.stored_len == 0;
-        // a popular reader keeps only one of several keys that share a byte range
+        // CloudVolume keeps only one of several keys that share a byte range
         let apart = u64::from(self.after_empty && empty && pair.prefix_len == 0);
         let unaligned = self.end + apart + pair.prefix_len;
         let start = unaligned + self.alignment.padding(unaligned);
