@@ -32,8 +32,7 @@ impl Arena {
         self.len = self.len.min(len);
     }
 
-    /// Appends `len` bytes and returns them for filling. They contain whatever was there before. `None` if there is no
-    /// room.
+    /// Appends `len` bytes of arbitrary content and returns them for filling; `None` if there is no room.
     #[inline]
     pub(crate) fn extend(&mut self, len: usize) -> Option<&mut [u8]> {
         let end = self.len.checked_add(len)?;

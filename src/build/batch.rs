@@ -93,8 +93,7 @@ impl Batch {
         self.cost
     }
 
-    /// Adds a pair. `fill` must fill the buffer that it gets with prefix and value; the buffer is empty for a large
-    /// pair.
+    /// Adds a pair. `fill` must fill its buffer with prefix and value; the buffer is empty for a large pair.
     ///
     /// Errors: those of `fill`; `Internal` if the cost exceeds the capacity. If `fill` panics, the batch contains a
     /// pair of arbitrary bytes.
@@ -121,8 +120,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Encodes the values and computes their checks. Returns the new batch and a summary, and adds each pair to
-    /// `stats`.
+    /// Encodes the values and computes their checks; returns the new batch and a summary. Adds each pair to `stats`.
     pub(crate) fn encode(self, data_encoding: Encoding, stats: Option<&mut KeyStats>) -> Result<(Batch, Seen)> {
         match data_encoding {
             Encoding::Raw => self.check(stats),

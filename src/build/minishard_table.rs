@@ -1,6 +1,6 @@
 //! The writer of the minishard table, which runs after all shards of a generation are written.
 //!
-//! [`minishard_table`](crate::format::minishard_table) describes the bytes.
+//! [`minishard_table`] describes the bytes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,7 @@ const FEWEST_MINISHARDS: u64 = 512;
 /// A generation with more minishards per key has no table, because most entries would describe empty minishards.
 const MOST_MINISHARDS_PER_KEY: u64 = 64;
 
-/// Writes and syncs the table for the shards of a directory. Returns `None`, without a file, if a table is not
-/// worthwhile.
+/// Writes and syncs the table for the shards of a directory. Returns `None` if a table is not worthwhile.
 pub(super) fn write(directory: &Path, spec: ShardingSpec, shards: &[ShardSummary]) -> Result<Option<AuxiliaryRecord>> {
     let minishards = u128::from(spec.minishards()) * shards.len() as u128;
     let keys = shards.iter().map(|shard| u128::from(shard.keys)).sum::<u128>();
@@ -65,8 +64,7 @@ struct Entries {
     ends: Vec<u64>,
 }
 
-/// A block of minishards: their starts, followed by the start of the next one, and their lengths in the unit of the
-/// table.
+/// A block of minishards: their starts, plus the start of the next one, and their lengths in the unit of the table.
 struct EntriesOfBlock {
     starts: Vec<u64>,
     lengths: Vec<u64>,

@@ -10,8 +10,8 @@
 //!          info, manifest, sync, publish
 //! ```
 //!
-//! Files are written and read sequentially in large blocks. If no specification is given, runs are spilled before one is
-//! planned, so they are sorted by a guessed specification with some more bits; `run_pairs` explains how they are merged.
+//! Files are written and read sequentially in large blocks. If no specification is given, runs are spilled before one
+//! is planned, so they are sorted by a guessed one with some more bits; `run_pairs` explains how they are merged.
 //!
 //! The insertion order is (batch number, position in the batch). Headers in runs carry the number of their batch and
 //! merges order by it, so the result does not depend on which batches a run consists of.
@@ -69,8 +69,7 @@ use crate::store::{PendingGeneration, Store};
 /// small ones keep all threads busy.
 const MAX_BATCH: usize = 64 << 20;
 
-/// Upper bound on the number of batches. Each piece of a batch is a memory map, and a process may have about 65,000
-/// maps.
+/// Upper bound on the number of batches, because their pieces are memory maps: a process may have about 65,000.
 const MANY_BATCHES: usize = 512;
 
 /// Upper bound on a batch and on a pair in it, in bytes, so that an offset within a batch fits into 32 bits.
@@ -108,8 +107,8 @@ pub(crate) trait SortedPairs: PairBytes {
 /// Builds and publishes a generation of a store from pairs in any order and any amount.
 ///
 /// Memory use stays below [`BuildOptions::memory`]. Pairs that do not fit are spilled to a temporary directory.
-/// Equal pairs and options produce equal bytes, regardless of threads, memory, time and the insertion order of different
-/// keys.
+/// Equal pairs and options produce equal bytes, regardless of threads, memory, time and the order of insertion, except
+/// that of duplicate keys.
 /// A loader that is dropped before [`finish`](BulkLoader::finish) leaves no files behind.
 ///
 /// ```
@@ -646,8 +645,7 @@ impl fmt::Debug for BulkLoader {
     }
 }
 
-/// Returns the order of spilled runs before the final plan: the specification planned so far, with [`MORE_BITS`] more
-/// bits.
+/// Returns the order of runs that are spilled before the final plan: that of `spec` with [`MORE_BITS`] more bits.
 fn with_more_bits(spec: ShardingSpec) -> ShardingSpec {
     let shard_bits = (spec.shard_bits() + MORE_BITS).min(64 - spec.minishard_bits());
     let more = ShardingSpec::new(spec.hash_function(), spec.preshift_bits(), spec.minishard_bits(), shard_bits);

@@ -199,8 +199,9 @@ impl BuildOptions {
         self
     }
 
-    /// Sets a flag that cancels the build: soon after it becomes true, the loader fails with `Cancelled`. Default:
-    /// none.
+    /// Sets a flag that cancels the build. Default: none.
+    ///
+    /// Soon after the flag becomes true, the loader fails with `Cancelled`.
     pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut BuildOptions {
         self.cancel = cancel;
         self

@@ -159,8 +159,7 @@ impl Workers {
 }
 
 impl Drop for Workers {
-    /// Ends the threads. A forked child does not have them, so joining them or locking a channel there could wait
-    /// forever.
+    /// Ends the threads. A forked child does not have them: joining them or locking a channel could wait forever there.
     fn drop(&mut self) {
         let (channels, threads) = (self.channels.take(), std::mem::take(&mut self.threads));
         if !self.owner.is_this_process() {

@@ -19,8 +19,7 @@ pub(crate) const FILE_NAME: &str = "info";
 /// The maximum length of an `info` in bytes.
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
-/// The maximum length of an `info` that the caller provides. Leaves room for the members and white space that are
-/// added.
+/// The maximum length of an `info` from the caller. Leaves room for the members and white space that are added.
 const MAX_GIVEN_BYTES: u64 = MAX_BYTES / 2;
 
 /// The maximum number of nested specifications that a message names.
@@ -37,8 +36,7 @@ pub(crate) struct Info {
 }
 
 impl Info {
-    /// Reads the specification at `pointer`. Without a pointer, reads the one at the top level, else the only nested
-    /// one.
+    /// Reads the specification at `pointer`; without a pointer, the one at the top level, else the only nested one.
     ///
     /// Errors: `InvalidSpec`, also if there are several nested ones and no pointer selects one.
     pub(crate) fn parse(bytes: &[u8], pointer: Option<&str>) -> Result<Info> {
@@ -106,8 +104,7 @@ impl Info {
         }
     }
 
-    /// Returns the text of an `info` with this specification and layout, and with all other members of `given`
-    /// unchanged.
+    /// Returns the text of an `info` with this specification and layout, and the other members of `given` unchanged.
     pub(crate) fn compose(given: Option<&str>, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
         let mut text = String::from("{\n");
         let mut put = |name: &str, value: &str| {

@@ -108,8 +108,7 @@ pub(crate) struct NestedObjects<'a> {
 
 /// Finds the objects below the top of `root` that have a member `name`. Does not search the values of those members.
 ///
-/// Keeps the first `most` of them and counts the rest. Cost: one pass over the text, and memory for the pointers that
-/// are kept.
+/// Keeps the first `most` of them and counts the rest. Cost: one pass over the text, and memory for the kept pointers.
 ///
 /// Errors: `InvalidSpec` if the name of a member is not a valid string.
 pub(crate) fn objects_with<'a>(root: &'a RawValue, name: &str, most: usize) -> Result<NestedObjects<'a>> {

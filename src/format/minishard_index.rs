@@ -132,8 +132,7 @@ impl<'a> SmallIndex<'a> {
 
     /// Views the index of `rows` rows that begins at offset `start` of `body`, the bytes after the shard index.
     ///
-    /// `None` if the index has more than [`MOST`](Self::MOST) rows, or if `body` ends less than `REACH` bytes after
-    /// `start`.
+    /// `None` if it has more than [`MOST`](Self::MOST) rows, or if `body` ends less than `REACH` bytes after `start`.
     #[inline]
     pub(crate) fn view(body: &'a [u8], start: u64, rows: u64) -> Option<SmallIndex<'a>> {
         const REACH: usize = 24 * SmallIndex::MOST; // the longest index; covers every word that is loaded
@@ -370,8 +369,7 @@ impl Buckets {
         Buckets { first_id, shift, begins: (0..=buckets).map(begin).collect() }
     }
 
-    /// Returns the rows of the bucket that an id belongs to; `None` if the id is before the first or after the last
-    /// bucket.
+    /// Returns the rows of the bucket that an id belongs to; `None` if there is no such bucket.
     #[inline]
     fn of(&self, id: u64) -> Option<Range<usize>> {
         let bucket = usize::try_from(id.checked_sub(self.first_id)? >> self.shift).ok()?;
@@ -415,8 +413,7 @@ impl SearchableIndex<'_> {
 
     /// Returns whether a miss proves that the id is absent.
     ///
-    /// It does not if a range of the index is impossible: the bytes were damaged or misread, so the ids may be wrong
-    /// too.
+    /// It does not if a range is impossible: the bytes were damaged or misread, so the ids may be wrong too.
     #[inline]
     pub(crate) fn can_tell_absence(&self) -> bool {
         match self {

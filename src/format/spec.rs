@@ -163,8 +163,7 @@ impl ShardingSpec {
         Location { shard: ShardNumber(shard), minishard: MinishardNumber(minishard) }
     }
 
-    /// Returns the position of a key in storage order: the shard number in the high bits, the minishard number in the
-    /// low bits.
+    /// Returns the position of a key in storage order: shard number in the high bits, minishard number in the low bits.
     #[inline]
     pub(crate) fn place(&self, key: u64) -> u64 {
         self.hash(key) & low_bits(self.shard_bits + self.minishard_bits)

@@ -200,8 +200,7 @@ fn any_crash_of_the_first_build_leaves_nothing_or_the_new_generation() {
     crashes.try_all("the first build", None, 3);
 }
 
-/// A killed writer leaves its last changes in the page cache. The next writer removes the remains, and then the power
-/// fails.
+/// A killed writer leaves its last changes in the page cache. Then the next writer cleans up, and the power fails.
 #[test]
 fn a_crash_after_a_killed_gc_was_cleared_up() {
     let scene = Scene::with_two_generations();
@@ -229,8 +228,7 @@ impl Crashes {
         Crashes { watch, disk: Disk::of(&Tree::read(scene.0.path())), tried: BTreeSet::new(), count: 0, last: 0 }
     }
 
-    /// Simulates a crash after each step since the last call. The steps changed the current label from `before` to
-    /// `after`.
+    /// Simulates a crash after each step since the last call, which changed the current label from `before` to `after`.
     fn try_all(&mut self, act: &str, before: Option<u64>, after: u64) {
         let steps = self.watch.take_steps();
         self.crash(act, "before it", before, before.unwrap_or(after));

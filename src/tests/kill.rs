@@ -123,8 +123,7 @@ fn killed_before_any_change_of_a_build_that_spilled() {
     kill_before_every_change("tests::kill::child_builds_from_spills", 5);
 }
 
-/// Kills a child before its n-th change of the file system, for each n. The child builds, rolls back, rolls forward and
-/// collects.
+/// Kills a child before its n-th change of the file system, for each n.
 fn kill_before_every_change(test: &str, label: u64) {
     let mut current_before = BTreeSet::new();
     let died = (0..).take_while(|nth| {

@@ -21,8 +21,7 @@ pub(crate) struct Size<'a> {
     pub(crate) most_bytes: u64,
 }
 
-/// Small cases, with memory that only tests and fuzz targets of this crate may set. The blocks are those for reading
-/// runs.
+/// Small cases, with memory that only tests and fuzz targets of this crate may set. The blocks are those of runs.
 pub(crate) const SMALL: Size = Size {
     memory: 256 << 10,
     thresholds: &[7 << 10, (28 << 10) / 3, 14 << 10, 28 << 10, 56 << 10, 224 << 10, 8 << 10, 24 << 10],

@@ -1,5 +1,4 @@
-//! A model of the loader: the result of a build as the documentation specifies it, and the comparison with a real
-//! build.
+//! A model of the loader: the expected result of a build by the documentation, and the comparison with a real build.
 //!
 //! Included by the unit test `model_tests` and by the fuzz target `loader`, so it uses the public interface only.
 
@@ -47,8 +46,7 @@ fn check_build(case: &Case, setting: (u64, usize), store: &Path) -> Outcome<Opti
     check_published(case, inserted.and_then(|()| loader.finish()), store)
 }
 
-/// Compares the published result of a case with the model. Returns the directory of the generation, if one was
-/// expected.
+/// Compares the result of a build with the model. Returns the directory of the generation, if one was expected.
 pub(crate) fn check_published(
     case: &Case,
     published: sharddb::Result<Published>,
