@@ -1,14 +1,14 @@
-//! The memory of a batch: a map of its own, in huge pages where the system has them.
+//! The memory of a batch: an anonymous map, in huge pages where the kernel supports them.
 //!
-//! Sorted pairs are read from all over the batches, so with small pages nearly each would miss the processor's table of
-//! pages too. And what is given back goes back to the system at once, not to an allocator that keeps it.
+//! Sorted pairs are read from random positions of all batches, so with small pages nearly every read would miss the
+//! TLB. A dropped map is returned to the kernel at once, whereas an allocator might keep it.
 
 use std::io;
 use std::ops::Deref;
 
 use memmap2::MmapMut;
 
-/// Bytes that are only ever appended, up to a capacity.
+/// An append-only buffer of fixed capacity.
 #[derive(Default)]
 pub(crate) struct Arena {
     memory: Option<MmapMut>,
@@ -16,10 +16,10 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Room for so many bytes; pages that are not touched are not taken.
+    /// Reserves `capacity` bytes. Pages that are not touched take no memory.
     pub(crate) fn with_capacity(capacity: usize) -> io::Result<Arena> {
         let memory = MmapMut::map_anon(capacity)?;
-        ask_for_huge_pages(&memory);
+        request_huge_pages(&memory);
         Ok(Arena { memory: Some(memory), len: 0 })
     }
 
@@ -27,12 +27,12 @@ impl Arena {
         self.memory.as_ref().map_or(0, |memory| memory.len())
     }
 
-    /// Shortens to `len` bytes, which are at most all.
+    /// Shortens the contents to `len` bytes; does nothing if they are shorter.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Makes room for `len` bytes at the end, to be filled: whatever was there before is in them. `None` if full.
+    /// Appends `len` bytes of arbitrary content and returns them for filling; `None` if there is no room.
     #[inline]
     pub(crate) fn extend(&mut self, len: usize) -> Option<&mut [u8]> {
         let end = self.len.checked_add(len)?;
@@ -41,20 +41,20 @@ impl Arena {
         Some(room)
     }
 
-    /// The bytes, to be changed in place.
+    /// Returns the contents for changes in place.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.memory.as_deref_mut().and_then(|memory| memory.get_mut(..self.len)).unwrap_or_default()
     }
 }
 
-/// Without them all is the same, but slower.
+/// Requests huge pages. A failure is ignored, because it only makes access slower.
 #[cfg(target_os = "linux")]
-fn ask_for_huge_pages(memory: &MmapMut) {
+fn request_huge_pages(memory: &MmapMut) {
     _ = memory.advise(memmap2::Advice::HugePage);
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ask_for_huge_pages(_: &MmapMut) {}
+fn request_huge_pages(_: &MmapMut) {}
 
 impl Deref for Arena {
     type Target = [u8];

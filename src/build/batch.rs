@@ -1,4 +1,4 @@
-//! A batch: pairs in memory as they came, encoded and checked as one.
+//! A batch: pairs in memory in insertion order, encoded and checked as one unit.
 
 use std::path::Path;
 
@@ -11,24 +11,24 @@ use crate::format::gzip::{GzipEncoder, max_encoded_len};
 use crate::format::spec::Encoding;
 use crate::plan::KeyStats;
 
-/// What a pair takes beside its bytes while it is sorted: where it is and in which slice, then an entry of its piece
-/// or of the slice being sorted, which may be all.
+/// Memory per pair for sorting, in bytes: its position and slice, then an entry of its piece or of the slice being
+/// sorted. A slice may contain all pairs.
 const SORT_COST: usize = 40;
 
-/// Pairs one behind the other: header, prefix, value.
+/// Pairs stored one after another, each as header, prefix and value.
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// Batches are numbered in the order of their pairs.
+    /// Batches are numbered in insertion order.
     pub(crate) number: u64,
     bytes: Arena,
-    /// Of the pair being added.
+    /// Buffer for the header of the pair being added.
     header: Vec<u8>,
     pairs: usize,
-    /// What the batch takes at most, now and while it is sorted.
+    /// Upper bound on the memory of the batch in bytes, including what sorting it takes.
     cost: usize,
 }
 
-/// What is known of pairs once they are encoded.
+/// Summary of encoded pairs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) prefixes: bool,
@@ -48,7 +48,7 @@ impl Seen {
 }
 
 impl Batch {
-    /// An empty batch with room for pairs of this cost, in the memory given if that is enough.
+    /// Creates an empty batch with room for pairs of this cost. Reuses `memory` if it is large enough.
     pub(crate) fn new(number: u64, mut memory: Arena, capacity: usize) -> Result<Batch> {
         memory.truncate(0);
         if memory.capacity() < capacity {
@@ -57,20 +57,21 @@ impl Batch {
         Ok(Batch { number, bytes: memory, ..Batch::default() })
     }
 
-    /// Memory for a batch of this capacity, or for a part of one.
+    /// Allocates memory for a batch or a piece of this capacity.
     pub(crate) fn memory(capacity: usize) -> Result<Arena> {
-        Arena::with_capacity(capacity).map_err(|error| Error::io("get memory for", Path::new(""), error))
+        Arena::with_capacity(capacity)
+            .map_err(|error| Error::io("allocate memory for a batch of pairs", Path::new(""), error))
     }
 
-    /// The memory with the pairs in it.
+    /// Returns the memory that contains the pairs.
     pub(crate) fn into_memory(self) -> Arena {
         self.bytes
     }
 
-    /// What the header of a large pair adds to a batch's cost.
+    /// The cost of a large pair, of which the batch holds only the header.
     pub(crate) const LARGE_COST: usize = record::MAX_LEN + SORT_COST;
 
-    /// What a pair of these lengths adds to a batch's cost.
+    /// Returns the cost of a pair of these lengths: its share of the batch's cost.
     pub(crate) fn cost_of(prefix_len: u64, value_len: u64, data_encoding: Encoding) -> u64 {
         let own = (record::MAX_LEN as u64).saturating_add(prefix_len).saturating_add(value_len);
         let encoded = match data_encoding {
@@ -92,10 +93,10 @@ impl Batch {
         self.cost
     }
 
-    /// Adds a pair, whose prefix and value `fill` writes, all of them; nothing for a large pair.
+    /// Adds a pair. `fill` must fill its buffer with prefix and value; the buffer is empty for a large pair.
     ///
-    /// Errors: those of `fill`; `Internal` if there is no room, which a batch within its capacity has. If `fill` panics,
-    /// the batch holds a pair of arbitrary bytes.
+    /// Errors: those of `fill`; `Internal` if the cost exceeds the capacity. If `fill` panics, the batch contains a
+    /// pair of arbitrary bytes.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -119,7 +120,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Encodes and checks the values; tells what the pairs are now, `stats` each of them.
+    /// Encodes the values and computes their checks; returns the new batch and a summary. Adds each pair to `stats`.
     pub(crate) fn encode(self, data_encoding: Encoding, stats: Option<&mut KeyStats>) -> Result<(Batch, Seen)> {
         match data_encoding {
             Encoding::Raw => self.check(stats),
@@ -133,8 +134,8 @@ impl Batch {
             let mut pair = Pair::read(&self.bytes, offset)?;
             if pair.header.large.is_none() {
                 pair.header.value_check = checks::of_value(pair.header.key, pair.value(&self.bytes));
-                pair.header.prefix_sum = checks::of_prefix(pair.prefix(&self.bytes));
-                pair.rewrite_sums(self.bytes.bytes_mut());
+                pair.header.prefix_crc32 = checks::of_prefix(pair.prefix(&self.bytes));
+                pair.rewrite_checksums(self.bytes.bytes_mut());
             }
             seen.see(&pair.header);
             count(&mut stats, &pair.header);
@@ -168,12 +169,12 @@ impl Batch {
         Ok((encoded, seen))
     }
 
-    /// Adds a pair with its value encoded; returns the header that says so.
+    /// Adds a pair whose value is already encoded; returns its header.
     fn push_encoded(&mut self, raw: &PairHeader, prefix: &[u8], value: &[u8]) -> Result<PairHeader> {
         let header = PairHeader {
             stored_len: value.len() as u64,
             value_check: checks::of_value(raw.key, value),
-            prefix_sum: checks::of_prefix(prefix),
+            prefix_crc32: checks::of_prefix(prefix),
             ..*raw
         };
         let cost = Batch::cost_of(header.prefix_len, header.stored_len, Encoding::Raw);
@@ -184,13 +185,13 @@ impl Batch {
         Ok(header)
     }
 
-    /// The key and the bytes of each pair, its header before them, in the order of insertion.
+    /// Iterates over the key and the bytes of each pair, including its header, in insertion order.
     pub(crate) fn records(&self) -> Records<'_> {
         Records::of(&self.bytes)
     }
 }
 
-/// Pairs one behind the other, each as it is stored.
+/// Iterates over pairs that are stored one after another.
 pub(crate) struct Records<'a> {
     bytes: &'a [u8],
     offset: usize,
@@ -215,11 +216,11 @@ impl<'a> Iterator for Records<'a> {
             Some((pair.header.key, record))
         });
         self.offset = record.map_or(self.bytes.len(), |(_, record)| self.offset + record.len());
-        Some(record.ok_or_else(|| Error::corrupt("expected a whole pair in a batch")))
+        Some(record.ok_or_else(|| Error::corrupt("a batch contains an incomplete pair")))
     }
 }
 
-/// Fills `to` with a prefix and a value of its length together.
+/// Fills `to` with a prefix and a value, which together have the length of `to`.
 #[inline]
 pub(crate) fn copy_both(prefix: &[u8], value: &[u8], to: &mut [u8]) {
     if let Some((prefix_to, value_to)) = to.split_at_mut_checked(prefix.len()) {
@@ -230,7 +231,7 @@ pub(crate) fn copy_both(prefix: &[u8], value: &[u8], to: &mut [u8]) {
 
 #[cold]
 fn no_room() -> Error {
-    Error::internal("a pair does not fit into the batch that made room for it")
+    Error::internal("a pair does not fit into the batch that was made for it")
 }
 
 #[inline]
@@ -240,7 +241,7 @@ fn count(stats: &mut Option<&mut KeyStats>, header: &PairHeader) {
     }
 }
 
-/// Where a pair of a batch lies.
+/// The position of a pair in a batch.
 struct Pair {
     header: PairHeader,
     start: usize,
@@ -272,8 +273,8 @@ impl Pair {
         bytes.get(self.value_start..self.end).unwrap_or_default()
     }
 
-    fn rewrite_sums(&self, bytes: &mut [u8]) {
+    fn rewrite_checksums(&self, bytes: &mut [u8]) {
         let header = bytes.get_mut(self.start..self.prefix_start).unwrap_or_default();
-        record::set_sums(header, &self.header);
+        record::set_checksums(header, &self.header);
     }
 }

@@ -1,4 +1,4 @@
-//! A generation that is complete and not published yet.
+//! Candidates: generations that are complete and not published yet.
 
 use std::fmt;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::read::options::OpenOptions;
 use crate::store::{CompleteGeneration, GenerationId, StoreWriter};
 use crate::verify::{VerifyLevel, VerifyReport};
 
-/// A complete generation that is not published yet: open it, verify it, then publish it or drop it.
+/// A complete generation that is not published yet. It can be opened and verified, and then published or dropped.
 ///
-/// It is a directory in the store under a temporary name; no reader of the store finds it. It holds the store's writer lock.
-/// Dropped without [`publish`](Candidate::publish), it is removed.
+/// It is a directory in the store with a temporary name, which readers of the store do not find. It holds the writer
+/// lock of the store. A candidate that is dropped without [`publish`](Candidate::publish) is removed.
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-candidate-doc-{}", std::process::id()));
@@ -37,7 +37,7 @@ pub struct Candidate {
     durable: bool,
 }
 
-/// What a generation holds.
+/// The content of a generation.
 #[derive(Clone, Copy, Debug)]
 struct Content {
     spec: ShardingSpec,
@@ -48,11 +48,21 @@ struct Content {
     dropped: u64,
 }
 
-/// What was published.
+/// A published generation, as returned by [`BulkLoader::finish`](crate::BulkLoader::finish) and [`Candidate::publish`].
+///
+/// ```
+/// # let store = std::env::temp_dir().join(format!("sharddb-published-doc-{}", std::process::id()));
+/// let mut loader = sharddb::BulkLoader::create_default(&store)?;
+/// loader.insert(7, b"seven")?;
+/// let published = loader.finish()?;
+/// assert_eq!((published.generation.get(), published.keys, published.value_bytes), (1, 1, 5));
+/// # std::fs::remove_dir_all(&store).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Published {
-    /// The generation, which is current now.
+    /// The generation, which is now current.
     pub generation: GenerationId,
     /// The specification, given or planned.
     pub spec: ShardingSpec,
@@ -64,7 +74,7 @@ pub struct Published {
     pub file_bytes: u64,
     /// The number of shard files.
     pub shards: u64,
-    /// Pairs that were left out because their key came again.
+    /// The number of pairs that were dropped because of a duplicate key.
     pub dropped: u64,
 }
 
@@ -81,86 +91,86 @@ impl Candidate {
         Candidate { generation, content, durable }
     }
 
-    /// The directory, which publishing renames.
+    /// Returns the directory. Publishing renames it.
     pub fn path(&self) -> &Path {
         self.generation.path()
     }
 
-    /// The specification, given or planned.
+    /// Returns the specification, given or planned.
     pub fn spec(&self) -> &ShardingSpec {
         &self.content.spec
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn keys(&self) -> u64 {
         self.content.keys
     }
 
-    /// The stored bytes of all values.
+    /// Returns the stored bytes of all values.
     pub fn value_bytes(&self) -> u64 {
         self.content.value_bytes
     }
 
-    /// The bytes of all shard files.
+    /// Returns the bytes of all shard files.
     pub fn file_bytes(&self) -> u64 {
         self.content.file_bytes
     }
 
-    /// The number of shard files.
+    /// Returns the number of shard files.
     pub fn shards(&self) -> u64 {
         self.content.shards
     }
 
-    /// Pairs that were left out because their key came again.
+    /// Returns the number of pairs that were dropped because of a duplicate key.
     pub fn dropped(&self) -> u64 {
         self.content.dropped
     }
 
-    /// Opens it by mapping its files, like [`OpenOptions::open`].
+    /// Opens the candidate by mapping its files, like [`OpenOptions::open`].
     ///
-    /// All shards are opened, so that reading goes on after the generation was published, which renames its directory. The
-    /// database stays with this generation.
+    /// Opens all shards, so that reads continue to work after publishing, which renames the directory. The database
+    /// stays on this generation.
     ///
     /// # Errors
     ///
-    /// Those of [`OpenOptions::open`], and of opening each shard.
+    /// Those of [`OpenOptions::open`] and of opening a shard.
     ///
     /// # Safety
     ///
-    /// That of [`OpenOptions::open`]. To drop the candidate is safe: its files are removed, not truncated.
-    #[expect(unsafe_code, reason = "the promise of the face")]
+    /// The same as for [`OpenOptions::open`]. Dropping the candidate is safe: its files are removed, not truncated.
+    #[expect(unsafe_code, reason = "passes on the safety contract of `OpenOptions::open`")]
     pub unsafe fn open(&self, options: &OpenOptions) -> Result<ShardDb> {
-        // SAFETY: the caller promises the same.
+        // SAFETY: the caller upholds the contract of `OpenOptions::open`, which is the same.
         opened(unsafe { options.open(self.path()) }?)
     }
 
-    /// Opens it for positioned reads, like [`OpenOptions::open_pread`].
+    /// Opens the candidate for positioned reads, like [`OpenOptions::open_pread`].
     ///
-    /// All shards are opened, but only some 256 descriptors are kept: a shard beyond that is `GenerationGone` after the
-    /// generation was published. Then open the store.
+    /// Opens all shards, but keeps only about 256 descriptors. After publishing, reads of other shards fail with
+    /// `GenerationGone`; open the store instead.
     ///
     /// # Errors
     ///
-    /// Those of [`OpenOptions::open_pread`], and of opening each shard.
+    /// Those of [`OpenOptions::open_pread`] and of opening a shard.
     pub fn open_pread(&self, options: &OpenOptions) -> Result<ShardDb> {
         opened(options.open_pread(self.path())?)
     }
 
-    /// Verifies it, like [`Snapshot::verify`](crate::Snapshot::verify).
+    /// Verifies the candidate, like [`Snapshot::verify`](crate::Snapshot::verify).
     ///
     /// # Errors
     ///
-    /// Those of [`Snapshot::verify`](crate::Snapshot::verify). Damage is a finding of the report, not an error.
+    /// Those of [`Snapshot::verify`](crate::Snapshot::verify). Damage is reported as a finding, not as an error.
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
         OpenOptions::new().check_shards(false).open_pread(self.path())?.snapshot().verify(level)
     }
 
-    /// Publishes it under the next number and makes it current.
+    /// Publishes the candidate under the next generation number and makes it current.
     ///
     /// # Errors
     ///
-    /// `Io`, and `Corrupt` if `current` or `history` was damaged meanwhile. Nothing is published then, and the candidate
-    /// is removed.
+    /// `Io`; `Corrupt` if `current` or `history` was damaged in the meantime. Nothing is published then, and the
+    /// candidate is removed.
     pub fn publish(self) -> Result<Published> {
         let Content { spec, keys, value_bytes, file_bytes, shards, dropped } = self.content;
         let generation = disk::without_sync(!self.durable, || self.generation.publish())?;
@@ -180,8 +190,8 @@ impl fmt::Debug for Candidate {
 }
 
 impl StoreWriter {
-    /// Copies a generation that was built elsewhere into the store, like [`adopt`](StoreWriter::adopt), and does not
-    /// publish it yet.
+    /// Copies a generation that was built elsewhere into the store, like [`adopt`](StoreWriter::adopt), without
+    /// publishing it.
     ///
     /// # Errors
     ///

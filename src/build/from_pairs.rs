@@ -1,4 +1,4 @@
-//! A database in memory, of pairs at hand.
+//! `ShardDb::from_pairs`: a database in memory.
 
 use crate::build::shard_writer::ShardWriter;
 use crate::error::Result;
@@ -9,18 +9,18 @@ use crate::ids::ShardNumber;
 use crate::read::database::ShardDb;
 use crate::read::generation::Generation;
 
-/// Keys of a minishard on average, as in the profile `local`.
+/// Average number of keys per minishard, as in the profile `local`.
 const KEYS: usize = 8;
 
 impl ShardDb {
-    /// A database in memory, for tests and small tables: no file is written.
+    /// Creates a database in memory, for tests and small tables. Writes no files.
     ///
-    /// It has one shard and no generation; [`refresh`](ShardDb::refresh) finds nothing new. Cost: sorts the pairs; the
-    /// values are in memory twice while it is made.
+    /// The database has one shard and no generation; [`refresh`](ShardDb::refresh) finds nothing new. Sorts the pairs
+    /// in O(n log n). While the database is created, the values are in memory twice.
     ///
     /// # Errors
     ///
-    /// `DuplicateKey`.
+    /// `DuplicateKey` if two pairs have the same key.
     ///
     /// ```
     /// let db = sharddb::ShardDb::from_pairs([(7, "seven"), (3, "three")])?;

@@ -1,7 +1,7 @@
-//! Pairs too large for a batch: their bytes go straight to one file, in the order of insertion.
+//! The file of large pairs: stores the bytes of pairs too large for a batch, in insertion order.
 //!
-//! The batch holds only the header, with the position of the bytes. So a large pair is sorted, spilled and merged like
-//! any other, at its place in the order of insertion, and its bytes are copied once: into the shard.
+//! The batch contains only the header, with the offset of the bytes. A large pair is therefore sorted, spilled and
+//! merged like any other pair, and its bytes are copied only once, into the shard.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,17 +15,17 @@ use crate::format::gzip::GzipEncoder;
 use crate::format::spec::Encoding;
 use crate::storage::{BlockReader, Cursor, Sink, create_new};
 
-/// Blocks in which the file is written and read.
+/// Block size for writing and reading the file.
 const BLOCK: usize = 1 << 20;
 
-/// Writes the bytes of large pairs.
+/// The writer of the file of large pairs.
 pub(crate) struct LargePairs {
     path: PathBuf,
     file: Arc<File>,
     cursor: Cursor,
 }
 
-/// The bytes of all large pairs, to be copied from any thread; shares one descriptor.
+/// The reader of the file of large pairs. All threads share one descriptor.
 pub(crate) struct LargeBytes {
     path: PathBuf,
     file: Arc<File>,
@@ -40,9 +40,9 @@ impl LargePairs {
         Ok(LargePairs { path, file, cursor })
     }
 
-    /// Appends the prefix and the encoded value that `reader` gives; returns the header that refers to them.
+    /// Reads a prefix and a value from `reader`, and appends the prefix and the encoded value. Returns their header.
     ///
-    /// Errors: `Io` if the reader fails or ends early; then bytes without a header stay in the file.
+    /// Errors: `Io` if the reader fails or ends early; the bytes written so far then stay in the file without a header.
     pub(crate) fn write(
         &mut self,
         key: u64,
@@ -51,12 +51,12 @@ impl LargePairs {
         data_encoding: Encoding,
     ) -> Result<PairHeader> {
         let position = self.cursor.position();
-        let mut prefix_sum = crc32fast::Hasher::new();
-        self.cursor.write_from(&mut SumReader(reader, &mut prefix_sum), prefix_len)?;
+        let mut prefix_crc32 = crc32fast::Hasher::new();
+        self.cursor.write_from(&mut ChecksumReader(reader, &mut prefix_crc32), prefix_len)?;
         let value_start = self.cursor.position();
         let mut value_check = checks::value_hasher(key);
         match data_encoding {
-            Encoding::Raw => self.cursor.write_from(&mut SumReader(reader, &mut value_check), value_len)?,
+            Encoding::Raw => self.cursor.write_from(&mut ChecksumReader(reader, &mut value_check), value_len)?,
             Encoding::Gzip => self.write_encoded(reader, value_len, &mut value_check)?,
         }
         Ok(PairHeader {
@@ -64,7 +64,7 @@ impl LargePairs {
             prefix_len,
             stored_len: self.cursor.position() - value_start,
             value_check: value_check.finalize(),
-            prefix_sum: prefix_sum.finalize(),
+            prefix_crc32: prefix_crc32.finalize(),
             batch: 0,
             large: Some(position),
             source: 0,
@@ -72,19 +72,19 @@ impl LargePairs {
         })
     }
 
-    fn write_encoded(&mut self, reader: &mut dyn Read, len: u64, sum: &mut crc32fast::Hasher) -> Result<()> {
+    fn write_encoded(&mut self, reader: &mut dyn Read, len: u64, check: &mut crc32fast::Hasher) -> Result<()> {
         let (cursor, mut failed) = (&mut self.cursor, None);
         let encoded = GzipEncoder::new().encode_reader(reader, len, &mut |piece| {
-            sum.update(piece);
+            check.update(piece);
             cursor.write(piece).map_err(|error| {
                 failed = Some(error);
                 std::io::ErrorKind::Other.into()
             })
         });
-        encoded.map_err(|error| failed.unwrap_or_else(|| Error::io("compress a value for", &self.path, error)))
+        encoded.map_err(|error| failed.unwrap_or_else(|| Error::io("compress a value", &self.path, error)))
     }
 
-    /// Writes what is buffered, so that everything can be read back.
+    /// Writes the buffered bytes, so that all pairs can be read back.
     pub(crate) fn finish(mut self) -> Result<LargeBytes> {
         self.cursor.finish()?;
         Ok(LargeBytes { path: self.path, file: self.file })
@@ -92,17 +92,17 @@ impl LargePairs {
 }
 
 impl LargeBytes {
-    /// Copies the prefix and the stored value that begin at `position`.
+    /// Copies the `len` bytes at `position`: the prefix and the stored value of a pair.
     pub(crate) fn copy(&self, position: u64, len: u64, to: &mut Cursor) -> Result<()> {
         let end = position.checked_add(len).ok_or_else(|| Error::internal("a large pair ends beyond 2^64"))?;
         BlockReader::new(self.file.clone(), &self.path, position, end, BLOCK).copy(len, to)
     }
 }
 
-/// Updates a checksum with the bytes that pass.
-struct SumReader<'a>(&'a mut dyn Read, &'a mut crc32fast::Hasher);
+/// A reader that updates a checksum with the bytes that it reads.
+struct ChecksumReader<'a>(&'a mut dyn Read, &'a mut crc32fast::Hasher);
 
-impl Read for SumReader<'_> {
+impl Read for ChecksumReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let read = self.0.read(into)?;
         self.1.update(into.get(..read).unwrap_or_default());

@@ -1,11 +1,12 @@
-//! Pairs of batches in storage order, straight from memory.
+//! Pairs of batches in storage order, read directly from memory.
 //!
-//! A sort of all at once would miss the cache at every step. So the pairs of each batch are first put into the order
-//! of their slices; those of one slice, of all batches together, are then sorted when their turn comes.
+//! Sorting all pairs at once would miss the CPU cache at every step. The pairs of each batch are therefore first put
+//! into the order of their slices. The pairs of one slice, from all batches, are sorted when the slice is read.
 //!
-//! Before shards are written, each batch becomes several pieces, which are given back as they are done with: the system
-//! can have them for the files that it writes, rather than memory that was never used, which may be slow to come by. A
-//! batch that is spilled stays where it is, since its memory serves the next one: only entries are put into order.
+//! Before shards are written, each batch is split into several pieces, and each piece is freed after its last use. The
+//! kernel can then reuse that memory for the page cache of the written files; memory that was never used may be slow to
+//! obtain. A batch that is spilled is not moved, because its memory is reused for the next batch: only entries are put
+//! into order.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -23,14 +24,14 @@ use crate::format::spec::ShardingSpec;
 use crate::prefetch;
 use crate::storage::Cursor;
 
-/// How many pairs ahead the bytes of a sorted pair are asked for: they lie all over the batches.
+/// Prefetch distance in pairs. The bytes of sorted pairs are spread over all batches.
 const AHEAD: usize = 16;
 
-/// A header and the beginning of a value.
+/// Number of prefetched cache lines per pair: the header and the beginning of the value.
 const AHEAD_LINES: usize = 3;
 
-/// A batch becomes up to so many pieces, a power of two: enough for the threads that write, each still of a huge page as
-/// a rule.
+/// Maximum number of pieces per batch, a power of two. Enough for all writing threads, while a piece usually still
+/// fills a huge page.
 const PIECES: usize = 16;
 
 /// Batches whose pairs are in the order of slices.
@@ -40,9 +41,9 @@ pub(crate) struct MemoryPairs {
     slicing: Slicing,
     headers_at_most: u64,
     slices_per_piece: usize,
-    /// The numbers of the batches, in order.
+    /// The numbers of the batches, in insertion order.
     numbers: Vec<u64>,
-    /// Of the same slices the pieces of all batches, until somebody takes them.
+    /// For each group of slices, the pieces of all batches; empty once they are taken.
     pieces: Vec<Mutex<Vec<Piece>>>,
 }
 
@@ -54,36 +55,36 @@ pub(crate) struct SlicedBatch {
     pieces: Vec<Piece>,
 }
 
-/// The pairs of some neighbouring slices of a batch, those of one slice in the order of insertion.
+/// The pairs of some adjacent slices of a batch; within a slice in insertion order.
 struct Piece {
     bytes: Arena,
-    /// In the order of slices, if the pairs themselves are not.
+    /// Entries in the order of slices; `None` if the pairs themselves are in this order.
     entries: Option<Vec<Entry>>,
-    /// Where each slice ends, in the entries or else in the bytes.
+    /// The end of each slice: an index into `entries`, or an offset into `bytes` if there are none.
     ends: Vec<usize>,
 }
 
-/// A pair of a piece.
+/// The key and the position of a pair in a piece.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     key: u64,
-    /// Of the header in the piece.
+    /// Offset of the header in the piece.
     offset: usize,
 }
 
-/// A pair of a slice; the order of these is storage order, and of equal keys that of insertion.
+/// A pair of the slice being sorted. Ordered by storage order, then by insertion order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SortEntry {
     place: u64,
     key: u64,
-    /// As in [`Held`].
+    /// The source as defined by [`Held`].
     source: u32,
-    /// Of the header in its piece, which is never so large that this would not do.
+    /// Offset of the header in its piece. Fits into 32 bits, because a piece is no larger than a batch.
     offset: u32,
 }
 
 impl SlicedBatch {
-    /// Puts the pairs of a batch into the order of slices, in several pieces.
+    /// Copies the pairs of a batch into several pieces, in the order of slices.
     pub(crate) fn in_pieces(batch: &Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
         let slicing = Slicing::of(spec);
         let mut lens = vec![0; slicing.count()];
@@ -103,7 +104,7 @@ impl SlicedBatch {
         Ok(SlicedBatch { number: batch.number, pairs: batch.pairs(), slices_per_piece, pieces })
     }
 
-    /// Puts entries of the pairs into the order of slices; the batch stays as it is, in one piece.
+    /// Creates entries of the pairs in the order of slices. The batch becomes a single piece without a copy.
     pub(crate) fn in_place(batch: Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
         let slicing = Slicing::of(spec);
         let (mut lens, mut offset) = (vec![0; slicing.count()], 0);
@@ -127,26 +128,26 @@ impl SlicedBatch {
         Ok(SlicedBatch { number, pairs, slices_per_piece: slicing.count(), pieces: vec![piece] })
     }
 
-    /// The number of the batch.
+    /// Returns the number of the batch.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 }
 
-/// A pair that no slice has room for, though the slices were made for all pairs.
+/// Returns the error for a pair that no slice has room for, although the slices were sized for all pairs.
 #[cold]
 fn no_slice() -> Error {
-    Error::internal("a pair is of a slice that is not there")
+    Error::internal("a pair belongs to a slice that does not exist")
 }
 
-/// Where slices of these lengths start.
+/// Returns the starts of consecutive slices of these lengths.
 fn starts_of(lens: &[usize]) -> Vec<usize> {
     let starts = lens.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len)));
     starts.collect()
 }
 
 impl Piece {
-    /// A piece with room for slices of these lengths, which end where they start until pairs are added.
+    /// Creates a piece with room for slices of these lengths. All slices are empty, so each end is the start.
     fn new(lens: &[usize]) -> Result<Piece> {
         let len = lens.iter().sum();
         let mut bytes = Batch::memory(len)?;
@@ -168,7 +169,7 @@ impl Piece {
         self.bytes.is_empty()
     }
 
-    /// Visits the pairs of a slice.
+    /// Calls `visit` for each pair of a slice, in insertion order.
     #[inline]
     fn visit(&self, slice: usize, mut visit: impl FnMut(Entry) -> Result<()>) -> Result<()> {
         let start =
@@ -193,9 +194,9 @@ impl Piece {
 }
 
 impl MemoryPairs {
-    /// The pairs of batches in the order of insertion, which were sliced by this specification, into as many pieces each.
+    /// Combines batches, in insertion order. All must be sliced by this specification and into equally many pieces.
     ///
-    /// They are to be had once: whoever comes to a piece takes it.
+    /// Each piece can be read only once, because reading takes it.
     pub(crate) fn new(batches: Vec<SlicedBatch>, spec: ShardingSpec, on_duplicate: OnDuplicate) -> MemoryPairs {
         let slicing = Slicing::of(&spec);
         let pairs: usize = batches.iter().map(|batch| batch.pairs).sum();
@@ -210,12 +211,12 @@ impl MemoryPairs {
         MemoryPairs { spec, on_duplicate, slicing, headers_at_most, slices_per_piece, numbers, pieces }
     }
 
-    /// The most bytes that the headers of all pairs take in a run.
+    /// Returns an upper bound on the bytes that the headers of all pairs take in a run.
     pub(crate) fn headers_at_most(&self) -> u64 {
         self.headers_at_most
     }
 
-    /// All pairs.
+    /// Returns all pairs.
     pub(crate) fn all(&self) -> MemorySpan<'_> {
         self.memory_span(Span::ALL)
     }
@@ -225,11 +226,11 @@ impl MemoryPairs {
         MemorySpan { pairs: self, slices, held: Held::default(), sorted: Vec::new(), next: 0, dropped: 0 }
     }
 
-    /// The number of the batch that a source is a piece of.
+    /// Returns the number of the batch that a source belongs to.
     #[inline]
     fn number_of(&self, source: u32) -> Result<u64> {
         let number = self.numbers.get(source as usize >> 1).copied();
-        number.ok_or_else(|| Error::internal("a pair is of a batch that is not there"))
+        number.ok_or_else(|| Error::internal("a pair belongs to a batch that does not exist"))
     }
 
     fn take(&self, number: usize) -> Result<Vec<Piece>> {
@@ -248,14 +249,14 @@ impl Pairs for MemoryPairs {
     }
 }
 
-/// The pieces at hand and, until the first pair of these is copied, those before: a pair is asked for before the ones
-/// in front of it are copied.
+/// The current pieces, plus the previous ones until `copy` catches up with `next`.
 ///
-/// Sources alternate between the two: the piece of batch `n` is source `2n` or `2n + 1`.
+/// Headers are returned before the bytes of earlier pairs are copied. The two sets of pieces alternate in `pieces`, so
+/// the piece of the `n`-th batch is source `2n` or `2n + 1`.
 #[derive(Default)]
 struct Held {
     pieces: [Vec<Piece>; 2],
-    /// Which of the two are at hand.
+    /// Index of the current pieces, 0 or 1.
     now: u32,
 }
 
@@ -265,16 +266,16 @@ impl Held {
         self.pieces[self.now as usize & 1] = pieces;
     }
 
-    /// Gives the pieces before those at hand back.
+    /// Frees the previous pieces if `source` is one of the current ones.
     #[inline]
-    fn leave_before(&mut self, source: u32) {
-        let before = &mut self.pieces[(self.now ^ 1) as usize & 1];
-        if source & 1 == self.now && !before.is_empty() {
-            before.clear();
+    fn free_previous(&mut self, source: u32) {
+        let previous = &mut self.pieces[(self.now ^ 1) as usize & 1];
+        if source & 1 == self.now && !previous.is_empty() {
+            previous.clear();
         }
     }
 
-    /// The pieces at hand with their sources.
+    /// Iterates over the current pieces with their sources.
     fn sources(&self) -> impl Iterator<Item = (u32, &Piece)> {
         (self.now..).step_by(2).zip(&self.pieces[self.now as usize & 1])
     }
@@ -282,24 +283,24 @@ impl Held {
     #[inline]
     fn piece(&self, source: u32) -> Result<&Piece> {
         let piece = self.pieces[source as usize & 1].get(source as usize >> 1);
-        piece.ok_or_else(|| Error::internal("a pair is of a piece that was given back"))
+        piece.ok_or_else(|| Error::internal("a pair belongs to a piece that was freed"))
     }
 }
 
 /// The pairs of one span, slice by slice.
 pub(crate) struct MemorySpan<'a> {
     pairs: &'a MemoryPairs,
-    /// Those still to come.
+    /// The slices that are not read yet.
     slices: Range<usize>,
     held: Held,
-    /// The slice at hand.
+    /// The pairs of the current slice, sorted.
     sorted: Vec<SortEntry>,
     next: usize,
     dropped: u64,
 }
 
 impl MemorySpan<'_> {
-    /// The memory of the last pieces, for batches.
+    /// Returns the memory of the remaining pieces for reuse.
     pub(crate) fn into_memory(self) -> impl Iterator<Item = Arena> {
         self.held.pieces.into_iter().flatten().map(|piece| piece.bytes)
     }
@@ -330,26 +331,27 @@ impl MemorySpan<'_> {
         Ok(true)
     }
 
-    /// Sorts one slice of the pieces at hand, each key once.
+    /// Sorts one slice of the current pieces and drops duplicate keys.
     fn sort_slice(&mut self, slice: usize) -> Result<()> {
         let MemorySpan { pairs, sorted, .. } = self;
         sorted.clear();
         for (source, piece) in self.held.sources() {
             piece.visit(slice, |Entry { key, offset }| {
-                let offset = u32::try_from(offset).map_err(|_| Error::internal("a piece of 4 GiB"))?;
+                let offset =
+                    u32::try_from(offset).map_err(|_| Error::internal("a piece of a batch is larger than 4 GiB"))?;
                 sorted.push(SortEntry { place: pairs.spec.place(key), key, source, offset });
                 Ok(())
             })?;
         }
         sorted.sort_unstable();
         let before = sorted.len();
-        leave_one_of_each_key(sorted, pairs.on_duplicate)?;
+        deduplicate(sorted, pairs.on_duplicate)?;
         self.dropped += (before - sorted.len()) as u64;
         Ok(())
     }
 }
 
-fn leave_one_of_each_key(sorted: &mut Vec<SortEntry>, on_duplicate: OnDuplicate) -> Result<()> {
+fn deduplicate(sorted: &mut Vec<SortEntry>, on_duplicate: OnDuplicate) -> Result<()> {
     match on_duplicate {
         OnDuplicate::Error => {
             if let Some([first, ..]) = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.key == b.key)) {
@@ -398,7 +400,7 @@ impl PairBytes for MemorySpan<'_> {
     fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
         let start = usize::try_from(pair.skip).unwrap_or(usize::MAX);
         let len = usize::try_from(pair.inline_len()).unwrap_or(usize::MAX);
-        self.held.leave_before(pair.source);
+        self.held.free_previous(pair.source);
         let bytes = self.held.piece(pair.source)?.bytes_from(start).get(..len);
         to.write(bytes.ok_or_else(|| Error::internal("a pair ends beyond its piece"))?)
     }

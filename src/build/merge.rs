@@ -1,4 +1,4 @@
-//! Merging runs: pairs of many runs in one storage order, each key once.
+//! The merge: combines pairs of several runs in storage order, each key once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
 use crate::storage::Cursor;
 
-/// Several sources as one.
+/// A merge of several sources.
 pub(crate) struct Merge {
     spec: ShardingSpec,
     on_duplicate: OnDuplicate,
@@ -23,14 +23,14 @@ pub(crate) struct Merge {
     dropped: u64,
 }
 
-/// A run's next pair, ordered by place, key, then insertion: the number of its batch, which at most one run has of a key.
+/// The next pair of a run, ordered by place, key and batch number. At most one run has a pair of this key and batch.
 struct Head {
     place: u64,
     header: PairHeader,
 }
 
 impl Merge {
-    /// Merges sources in any order.
+    /// Merges sources, which may be given in any order.
     pub(crate) fn new(
         sources: impl Iterator<Item = RunReader>,
         spec: ShardingSpec,
@@ -51,7 +51,7 @@ impl Merge {
         Ok(Some(Head { place: self.spec.place(header.key), header: PairHeader { source, ..header } }))
     }
 
-    /// Takes the smallest pair, and the next one of its run into the heap.
+    /// Removes the smallest pair and adds the next pair of its run to the heap.
     fn pop(&mut self) -> Result<Option<Head>> {
         let Some(mut top) = self.heads.peek_mut() else { return Ok(None) };
         let source = top.0.header.source;
@@ -77,7 +77,7 @@ impl Merge {
     }
 
     fn next_is(&self, head: &Head) -> bool {
-        // equal keys have equal places, so they come one behind the other
+        // equal keys have equal places, so they are adjacent
         self.heads.peek().is_some_and(|next| next.0.header.key == head.header.key && next.0.place == head.place)
     }
 }
@@ -112,7 +112,7 @@ impl PairBytes for Merge {
 
 #[cold]
 fn no_source() -> Error {
-    Error::internal("a pair of a merge is of none of its sources")
+    Error::internal("a pair of a merge belongs to none of its sources")
 }
 
 impl Head {

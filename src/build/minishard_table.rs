@@ -1,5 +1,6 @@
-//! Writing the minishard table of a generation whose shards are written; its bytes are described in
-//! [`minishard_table`](crate::format::minishard_table).
+//! The writer of the minishard table, which runs after all shards of a generation are written.
+//!
+//! [`minishard_table`] describes the bytes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,17 +17,17 @@ use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::MinishardNumber;
 use crate::storage::{BLOCK, Cursor, Sink, create_new, open_regular, read_exact_at};
 
-/// A generation of fewer minishards has no table: all shard indexes fit into two pages.
+/// A generation with fewer minishards has no table, because its shard indexes take less than two pages of 4 KiB.
 const FEWEST_MINISHARDS: u64 = 512;
 
-/// A generation of more minishards for each key has no table: most of it would be about empty ones.
-const MOST_MINISHARDS_A_KEY: u64 = 64;
+/// A generation with more minishards per key has no table, because most entries would describe empty minishards.
+const MOST_MINISHARDS_PER_KEY: u64 = 64;
 
-/// Writes and syncs the table for the shards of a directory. `None`, and no file, where it would not pay.
+/// Writes and syncs the table for the shards of a directory. Returns `None` if a table is not worthwhile.
 pub(super) fn write(directory: &Path, spec: ShardingSpec, shards: &[ShardSummary]) -> Result<Option<AuxiliaryRecord>> {
     let minishards = u128::from(spec.minishards()) * shards.len() as u128;
     let keys = shards.iter().map(|shard| u128::from(shard.keys)).sum::<u128>();
-    let pays = u128::from(FEWEST_MINISHARDS) <= minishards && minishards <= keys * u128::from(MOST_MINISHARDS_A_KEY);
+    let pays = u128::from(FEWEST_MINISHARDS) <= minishards && minishards <= keys * u128::from(MOST_MINISHARDS_PER_KEY);
     if !pays || spec.minishards() > MOST_MINISHARDS {
         return Ok(None);
     }
@@ -49,7 +50,7 @@ pub(super) fn write(directory: &Path, spec: ShardingSpec, shards: &[ShardSummary
         Entries::open(directory, spec, shard)?.write(section, &mut to)?;
     }
     let crc32 = to.finish()?.finalize();
-    disk::sync_file(&file, &path).map_err(|error| Error::io("bring to the disk", &path, error))?;
+    disk::sync_file(&file, &path).map_err(|error| Error::io("sync", &path, error))?;
     Ok(Some(AuxiliaryRecord { name: manifest::MINISHARDS.to_string(), bytes: to.position(), crc32 }))
 }
 
@@ -59,11 +60,11 @@ struct Entries {
     path: PathBuf,
     spec: ShardingSpec,
     shard: ShardSummary,
-    /// For each block, where the first minishard with keys behind it begins.
+    /// For each block, the start of the first minishard with keys after it; for the last block, the end of the file.
     ends: Vec<u64>,
 }
 
-/// A block of minishards: where they begin, and where the next one does; and how long they are, as a table counts it.
+/// A block of minishards: their starts, plus the start of the next one, and their lengths in the unit of the table.
 struct EntriesOfBlock {
     starts: Vec<u64>,
     lengths: Vec<u64>,
@@ -86,7 +87,7 @@ impl Entries {
         Ok(entries)
     }
 
-    /// A block, given where the minishard behind it begins.
+    /// Reads a block, given the start of the first minishard after it.
     fn block(&self, number: u64, end: u64) -> Result<EntriesOfBlock> {
         let block_bits = minishard_table::block_bits(self.spec.minishard_bits());
         let (first, count) = (MinishardNumber(number << block_bits), 1 << block_bits);
@@ -107,7 +108,7 @@ impl Entries {
         Ok(EntriesOfBlock { starts, lengths })
     }
 
-    /// The section for this shard, still without a place; `None` if a table cannot say where its minishards begin.
+    /// Returns the section of this shard, without its offset; `None` if a table cannot describe its minishards.
     fn section(&self) -> Result<Option<Section>> {
         let unit_bits = match self.spec.minishard_index_encoding() {
             Encoding::Raw => MINISHARD_ALIGNMENT.ilog2(),
@@ -126,7 +127,7 @@ impl Entries {
             let place = BlockPlace { shard: section.shard, number, shard_index_crc32: self.shard.shard_index_crc32 };
             let block = self.block(number, *end)?;
             let bytes = block.to_write().encode(place, section.packing).ok_or_else(|| {
-                let message = "expected the shard index that the packing was made for, found another";
+                let message = "the shard index changed while the minishard table was written";
                 Error::internal(message).at_path(&self.path)
             })?;
             to.write(&bytes)?;

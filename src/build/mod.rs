@@ -1,20 +1,20 @@
-//! The bulk loader: pairs in any order and any amount, a published generation out, in bounded memory.
+//! The bulk loader: sorts pairs of any order and amount in bounded memory and publishes them as a generation.
 //!
 //! ```text
-//! insert   pairs gather in batches; threads encode and check them; while they fit into memory they stay there
+//! insert   pairs are collected in batches; threads encode and check them; they stay in memory while they fit
 //!          when they do not: batches are sorted and spilled as a run, a quarter of the memory at once
-//!          a pair too large for a batch goes to a file of its own kind; the batch has its header
-//! finish   without a specification: plan one from statistics gathered on the way
-//!          nothing was spilled: threads write shards straight from memory
+//!          a pair too large for a batch goes to the file of large pairs; the batch has its header
+//! finish   without a specification: plan one from statistics collected during insertion
+//!          nothing was spilled: threads write shards directly from memory
 //!          else: threads merge the runs into shards
 //!          info, manifest, sync, publish
 //! ```
 //!
-//! Everything on disk is written and read front to back in large blocks. To sort by a specification that is yet to be
-//! planned, a run is sorted by a guess, with some bits more than it selects; `run_pairs` says what that is good for.
+//! Files are written and read sequentially in large blocks. If no specification is given, runs are spilled before one
+//! is planned, so they are sorted by a guessed one with some more bits; `run_pairs` explains how they are merged.
 //!
-//! The order of insertion is (batch number, position in the batch). It is part of every merge: headers in runs carry the
-//! number of their batch, so it does not matter which batches a run is made of.
+//! The insertion order is (batch number, position in the batch). Headers in runs carry the number of their batch and
+//! merges order by it, so the result does not depend on which batches a run consists of.
 
 mod arena;
 mod batch;
@@ -65,47 +65,51 @@ use crate::format::spec::{Encoding, ShardingSpec};
 use crate::plan::Plan;
 use crate::store::{PendingGeneration, Store};
 
-/// A batch of more gains nothing, but for its number; small ones keep all threads busy.
+/// Upper bound on a batch in bytes, unless that makes more than [`MANY_BATCHES`]. Larger batches are no faster, and
+/// small ones keep all threads busy.
 const MAX_BATCH: usize = 64 << 20;
 
-/// Of more batches each is larger: the pieces of each are maps, of which a process may hold some 65,000.
+/// Upper bound on the number of batches, because their pieces are memory maps: a process may have about 65,000.
 const MANY_BATCHES: usize = 512;
 
-/// A larger pair goes to the file of large pairs, so that an offset within a batch has 32 bits.
+/// Upper bound on a batch and on a pair in it, in bytes, so that an offset within a batch fits into 32 bits.
 const MAX_PAIR: usize = 1 << 30;
 
-/// A thread of less memory does not pay.
+/// Minimum memory per thread in bytes. A thread with less is not worth starting.
 const MIN_PER_THREAD: usize = 8 << 20;
 
-/// What a thread takes beside the pairs: the blocks in which it writes.
+/// Memory of a thread besides the pairs, in bytes: its write blocks.
 const THREAD_OVERHEAD: usize = 3 << 20;
 
-/// How many bits a run is sorted by beyond those of a plan for the pairs so far: runs serve until there are `2^3`
-/// times as many pairs, and have up to as many parts.
+/// Number of bits that a run is sorted by beyond those of a plan for the pairs so far.
+///
+/// A run stays usable until there are `2^3` times as many pairs, and then usually has at most `2^3` parts.
 const MORE_BITS: u8 = 3;
 
-/// All pairs of a build, to be had in storage order span by span.
+/// All pairs of a build, readable in storage order span by span.
 pub(crate) trait Pairs: Sync {
-    /// There may be `2^n` spans at most.
+    /// Returns the largest `n` such that the pairs can be split into `2^n` spans.
     fn max_span_bits(&self) -> u8;
 
-    /// The pairs of one span.
+    /// Returns the pairs of one span.
     fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>>;
 }
 
-/// Pairs in storage order, each key once, with the place of each; the bytes can be copied in the same order.
+/// Pairs in storage order, each key once. Their bytes can be copied in the same order.
 pub(crate) trait SortedPairs: PairBytes {
+    /// Returns the place and the header of the next pair.
     fn next(&mut self) -> Result<Option<(u64, PairHeader)>>;
 
-    /// How many pairs were left out because their key came again.
+    /// Returns the number of pairs that were dropped because of a duplicate key.
     fn dropped(&self) -> u64;
 }
 
 /// Builds and publishes a generation of a store from pairs in any order and any amount.
 ///
-/// Memory stays below [`BuildOptions::memory`], whatever comes; what does not fit is spilled to a temporary directory.
-/// The same pairs and options give the same bytes, whatever the order of insertion, the threads, the memory or the
-/// time. Dropped before [`finish`](BulkLoader::finish), it leaves nothing behind.
+/// Memory use stays below [`BuildOptions::memory`]. Pairs that do not fit are spilled to a temporary directory.
+/// Equal pairs and options produce equal bytes, regardless of threads, memory, time and the order of insertion, except
+/// that of duplicate keys.
+/// A loader that is dropped before [`finish`](BulkLoader::finish) leaves no files behind.
 ///
 /// ```
 /// # fn main() -> sharddb::Result<()> {
@@ -125,45 +129,45 @@ pub struct BulkLoader {
     options: BuildOptions,
     data_encoding: Encoding,
     budget: Budget,
-    /// What the batches beside the one at hand take.
+    /// Memory of all batches except `batch`, in bytes.
     in_use: usize,
     batch: Batch,
     next_number: u64,
-    /// Batches that are encoded, not spilled.
+    /// Batches that are encoded and not spilled.
     encoded: Vec<Batch>,
-    /// Batches that are being encoded.
+    /// Number of batches that are being encoded.
     encoding: usize,
-    /// Memory of spilled batches, for the next ones.
+    /// Memory of spilled batches, reused for the next ones.
     spare: Vec<Arena>,
     seen: Seen,
     dropped: u64,
-    /// An insertion failed or panicked, so that a pair may be missing or broken.
+    /// An insertion failed or panicked, so a pair may be missing or incomplete.
     failed: bool,
-    // in the order in which they must be dropped: the threads write files into what `pending` removes
+    // these fields are in drop order: the threads must end before `pending` removes the directory that they write to
     workers: Workers,
     runs: Vec<Run>,
-    /// The file of the pairs too large for a batch, once there are any.
+    /// The file of large pairs, once there is one.
     large: Option<LargePairs>,
     pending: PendingGeneration,
 }
 
-/// How the memory is shared out.
+/// The split of the memory limit, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     threads: usize,
-    /// For all batches, sorted too.
+    /// For all batches, including what sorting them takes.
     batches: usize,
     /// For one batch.
     batch: usize,
-    /// What reads the runs of a merge.
+    /// For reading the runs of a merge.
     merge: usize,
-    /// The headers of the minishards being written.
+    /// For the headers of the minishards being written.
     minishards: usize,
 }
 
 impl Budget {
     fn new(memory: u64, threads: usize) -> Budget {
-        // tests set less than the minimum: they want the thresholds, not the bound on memory
+        // tests set less than the minimum to reach the thresholds; the memory bound does not matter to them
         let (min_per_thread, overhead) = if memory < MIN_MEMORY { (1, 0) } else { (MIN_PER_THREAD, THREAD_OVERHEAD) };
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let threads = threads.min(memory / min_per_thread).max(1);
@@ -171,38 +175,40 @@ impl Budget {
         let minishards = memory / 8;
         let batches = memory.saturating_sub(minishards + blocks);
         let merge = (memory / 8 * 6).saturating_sub(blocks);
-        // beside all batches, each thread may have the pieces of one
+        // in addition to all batches, each thread may hold the pieces of one
         let batch = (batches / (8 * threads).max(16)).min(MAX_BATCH).max(batches / MANY_BATCHES).min(MAX_PAIR);
         Budget { threads, batches, batch, merge, minishards }
     }
 
-    /// A larger pair goes to the file of large pairs.
+    /// Returns the maximum size of a pair in a batch. A larger pair goes to the file of large pairs.
     fn pair(&self) -> usize {
         (self.batches / 8).min(MAX_PAIR)
     }
 
-    /// What is spilled at once.
+    /// Returns the amount that is spilled at once.
     fn run(&self) -> usize {
         self.batches / 4
     }
 }
 
 impl BulkLoader {
-    /// Options with their defaults, for [`BuildOptions::create`].
+    /// Returns the default options. [`BuildOptions::create`] begins the build.
     pub fn options() -> BuildOptions {
         BuildOptions::default()
     }
 
-    /// A loader with default options.
+    /// Creates a loader with default options.
     ///
-    /// Errors: those of [`BuildOptions::create`].
+    /// # Errors
+    ///
+    /// Those of [`BuildOptions::create`].
     pub fn create_default(store: impl AsRef<Path>) -> Result<BulkLoader> {
         BuildOptions::default().create(store)
     }
 
     fn create(store: &Path, options: BuildOptions) -> Result<BulkLoader> {
         if let Some(info) = &options.info {
-            Info::check(info)?; // refused now rather than at the end
+            Info::check(info)?; // fail before the build rather than at its end
         }
         let begin = || Store::create(store)?.writer()?.begin(options.temp_dir.as_deref());
         let pending = disk::without_sync(!options.durable, begin)?;
@@ -235,9 +241,16 @@ impl BulkLoader {
 
     /// Adds a pair.
     ///
-    /// Errors: `Io` from spilling, also of pairs before; `DuplicateKey`, at the latest from
-    /// [`finish`](BulkLoader::finish); `TooLarge` for a gzip value of more than 1 GiB, which readers refuse by default;
-    /// `Cancelled`; `Internal`. After an error the build cannot be finished any more.
+    /// Copies the value. May wait for the threads while memory is full.
+    ///
+    /// # Errors
+    ///
+    /// - `Io` from spilling this pair or an earlier one.
+    /// - `DuplicateKey`, for this key or an earlier one; [`finish`](BulkLoader::finish) reports it at the latest.
+    /// - `TooLarge` for a gzip value of more than 1 GiB, which readers refuse by default.
+    /// - `Cancelled`, and `Internal`.
+    ///
+    /// After an error the build cannot be finished.
     #[inline]
     pub fn insert(&mut self, key: u64, value: impl AsRef<[u8]>) -> Result<()> {
         self.insert_with_prefix(key, &[], value.as_ref())
@@ -247,7 +260,7 @@ impl BulkLoader {
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](BulkLoader::insert), at the first pair that fails.
+    /// Those of [`insert`](BulkLoader::insert). Stops at the first pair that fails.
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-extend-doc-{}", std::process::id()));
@@ -261,11 +274,11 @@ impl BulkLoader {
         pairs.into_iter().try_for_each(|(key, value)| self.insert(key, value))
     }
 
-    /// Adds all pairs of an iterator whose items may be errors: of a reader of lines, for example.
+    /// Adds all pairs of an iterator whose items may be errors, such as the lines of a file.
     ///
     /// # Errors
     ///
-    /// The first error of the iterator, or the first of [`insert`](BulkLoader::insert). The pairs before it were added.
+    /// The first error of the iterator or of [`insert`](BulkLoader::insert). The pairs before it were added.
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-try-extend-doc-{}", std::process::id()));
@@ -288,23 +301,28 @@ impl BulkLoader {
         })
     }
 
-    /// Adds a pair with bytes that will lie directly before its value, not encoded.
+    /// Adds a pair with a prefix: bytes that are stored directly before the value and are never encoded.
     ///
-    /// Errors: as [`insert`](BulkLoader::insert).
+    /// # Errors
+    ///
+    /// Those of [`insert`](BulkLoader::insert).
     pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
         self.add(key, (prefix.len() as u64, value.len() as u64), Source::Slices(prefix, value))
     }
 
-    /// Adds a pair whose prefix and then value are read from `reader`: constant memory for any length.
+    /// Adds a pair whose prefix and value are read from `reader`, in this order.
     ///
-    /// Errors: as [`insert`](BulkLoader::insert), and `Io` if the reader fails or ends early. If the reader panics, the
-    /// build cannot be finished either.
+    /// Takes constant memory for any length. After a panic of the reader the build cannot be finished.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](BulkLoader::insert), and `Io` if the reader fails or ends early.
     pub fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
         self.add(key, (prefix_len, value_len), Source::Reader(reader))
     }
 
     fn add(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
-        let failed_before = std::mem::replace(&mut self.failed, true); // stays so if the source panics
+        let failed_before = std::mem::replace(&mut self.failed, true); // stays true if the source panics
         let added = self.add_pair(key, lens, source);
         self.failed = failed_before || added.is_err();
         self.options.progress.add(lens.0 + lens.1);
@@ -322,7 +340,7 @@ impl BulkLoader {
         self.batch.push(&header(key, lens), cost, |to| source.fill(to, key))
     }
 
-    /// Writes the bytes of a pair straight from the caller to the file of large pairs; its header goes into the batch.
+    /// Writes the bytes of a pair directly to the file of large pairs and adds its header to the batch.
     #[cold]
     fn add_large_pair(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
         self.options.check_cancel()?;
@@ -340,7 +358,7 @@ impl BulkLoader {
         self.batch.push(&header, Batch::LARGE_COST, |_| Ok(()))
     }
 
-    /// Begins another batch unless this one has room for a pair of this cost.
+    /// Begins a new batch unless the current one has room for a pair of this cost.
     #[inline]
     fn make_room_in_batch(&mut self, cost: usize) -> Result<()> {
         if self.batch.cost() + cost > self.budget.batch {
@@ -349,7 +367,7 @@ impl BulkLoader {
         Ok(())
     }
 
-    /// Gives the batch to the threads and begins another, with room for a pair of this cost.
+    /// Passes the current batch to the threads and begins a new one with room for a pair of this cost.
     #[cold]
     fn next_batch(&mut self, cost: usize) -> Result<()> {
         self.options.check_cancel()?;
@@ -361,7 +379,7 @@ impl BulkLoader {
         Ok(())
     }
 
-    /// Gives the batch at hand to the threads.
+    /// Passes the current batch to the threads.
     fn submit(&mut self) -> Result<()> {
         if self.batch.is_empty() {
             return Ok(());
@@ -372,7 +390,7 @@ impl BulkLoader {
         self.workers.give(Task::Encode(full))
     }
 
-    /// Spills batches until there is memory for one more.
+    /// Spills batches until there is memory for a batch of this capacity.
     fn make_room(&mut self, capacity: usize) -> Result<()> {
         while let Some(done) = self.workers.try_wait()? {
             self.take(done);
@@ -393,7 +411,7 @@ impl BulkLoader {
         Ok(())
     }
 
-    /// Takes note of what a thread has done.
+    /// Records the result of a task.
     fn take(&mut self, done: Done) {
         match done {
             Done::Encoded { batch, seen, cost_before } => {
@@ -408,11 +426,11 @@ impl BulkLoader {
                 self.spare.extend(memory);
                 self.runs.push(run);
             }
-            Done::Sliced(_) => {} // `write_from_memory` takes these itself
+            Done::Sliced(_) => {} // handled by `write_from_memory`
         }
     }
 
-    /// Gives the first of the encoded batches to the threads, as many as make a run.
+    /// Passes the first encoded batches to the threads, as many as fit into one run.
     fn spill(&mut self) -> Result<()> {
         self.encoded.sort_unstable_by_key(|batch| batch.number);
         let mut cost = 0;
@@ -426,28 +444,33 @@ impl BulkLoader {
         self.workers.give(Task::Spill { batches, order })
     }
 
-    /// Sorts, writes, syncs and publishes; the new generation is current when this returns.
+    /// Sorts, writes, syncs and publishes the pairs. The new generation is current when this returns.
     ///
-    /// An empty loader publishes an empty generation.
+    /// An empty loader publishes an empty generation. O(n log n) for n pairs.
     ///
-    /// Errors: those of [`insert`](BulkLoader::insert) and of publishing; nothing is published then.
+    /// # Errors
+    ///
+    /// Those of [`insert`](BulkLoader::insert) and of [`Candidate::publish`]; `InvalidSpec` if the shard indexes would
+    /// take more bytes than [`BuildOptions::allow_sparse`] permits; `InvalidInput` if an insertion failed. Nothing is
+    /// published then.
     pub fn finish(self) -> Result<Published> {
         self.finish_unpublished()?.publish()
     }
 
-    /// Sorts, writes and syncs, and returns the generation before it is published: to open it, verify it, and then
-    /// [`publish`](Candidate::publish) it or drop it.
+    /// Sorts, writes and syncs the pairs, and returns the generation without publishing it.
+    ///
+    /// The caller can open and verify it, and then [`publish`](Candidate::publish) or drop it.
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](BulkLoader::insert); nothing is left behind then.
+    /// Those of [`finish`](BulkLoader::finish) before publishing. No files are left behind then.
     pub fn finish_unpublished(self) -> Result<Candidate> {
         disk::without_sync(!self.options.durable, || self.write())
     }
 
     fn write(mut self) -> Result<Candidate> {
         if self.failed {
-            let message = "expected all insertions to have succeeded, found that one failed: begin the build again";
+            let message = "cannot finish the build, because an insertion failed: begin the build again";
             return Err(Error::invalid_input(message));
         }
         self.submit()?;
@@ -505,16 +528,16 @@ impl BulkLoader {
         Ok(())
     }
 
-    /// The specification for all pairs so far.
+    /// Plans a specification for the pairs so far.
     fn planned_spec(&self) -> ShardingSpec {
         let spec = Plan::new(&self.workers.stats(), self.options.profile).spec();
         let index_encoding = self.options.minishard_index_encoding.unwrap_or(spec.minishard_index_encoding());
         spec.with_minishard_index_encoding(index_encoding).with_data_encoding(self.data_encoding)
     }
 
-    /// Sorts the runs that were sorted by a wrong guess again.
+    /// Re-sorts the runs whose guessed order does not match the specification.
     fn sort_again(&mut self, spec: ShardingSpec) -> Result<()> {
-        /// Each takes as much memory as when it was spilled.
+        /// Number of runs that are re-sorted at once. Each takes as much memory as when it was spilled.
         const AT_ONCE: usize = 3;
         self.options.progress.begin(BuildPhase::Sort, self.runs.iter().map(Run::len).sum());
         for run in std::mem::take(&mut self.runs) {
@@ -532,7 +555,7 @@ impl BulkLoader {
         self.wait_for_all()
     }
 
-    /// Merges runs until so few are left that they can be merged at once.
+    /// Merges groups of runs until the remaining runs can be merged at once.
     fn merge_levels(&mut self, spec: ShardingSpec, fan_in: FanIn) -> Result<()> {
         while !fan_in.has_room_for(&self.runs, &spec) {
             self.options.progress.begin(BuildPhase::Merge, self.runs.iter().map(Run::len).sum());
@@ -622,7 +645,7 @@ impl fmt::Debug for BulkLoader {
     }
 }
 
-/// The order for the spills of what is yet to be planned: that of the plan so far, by some bits more.
+/// Returns the order of runs that are spilled before the final plan: that of `spec` with [`MORE_BITS`] more bits.
 fn with_more_bits(spec: ShardingSpec) -> ShardingSpec {
     let shard_bits = (spec.shard_bits() + MORE_BITS).min(64 - spec.minishard_bits());
     let more = ShardingSpec::new(spec.hash_function(), spec.preshift_bits(), spec.minishard_bits(), shard_bits);
@@ -634,7 +657,7 @@ fn shard_record(shard: &ShardSummary) -> ShardRecord {
     ShardRecord { number, bytes, keys, crc32, shard_index_crc32 }
 }
 
-/// Where an insertion has the bytes of its pair from.
+/// The source of the bytes of an inserted pair.
 enum Source<'a> {
     Slices(&'a [u8], &'a [u8]),
     Reader(&'a mut dyn Read),
@@ -651,20 +674,20 @@ impl Source<'_> {
             }
             Source::Reader(reader) => {
                 let read = reader.read_exact(to);
-                read.map_err(|error| Error::io("read the value of a pair", Path::new(""), error).at_key(key))
+                read.map_err(|error| Error::io("read a pair from the reader", Path::new(""), error).at_key(key))
             }
         }
     }
 }
 
-/// The header of a pair that is not encoded yet.
+/// Returns the header of a pair that is not encoded yet.
 fn header(key: u64, (prefix_len, value_len): (u64, u64)) -> PairHeader {
     PairHeader {
         key,
         prefix_len,
         stored_len: value_len,
         value_check: 0,
-        prefix_sum: 0,
+        prefix_crc32: 0,
         batch: 0,
         large: None,
         source: 0,

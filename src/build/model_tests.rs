@@ -1,8 +1,8 @@
-//! What is built is what a naive model expects, and the same bytes whatever the memory and the threads: thousands of
-//! random cases with duplicates and sizes around every threshold.
+//! Builds agree with a naive model, and have the same bytes for any memory and number of threads: thousands of random
+//! cases with duplicates and sizes around every threshold.
 //!
-//! A failure prints the seed of the case, and the case without pairs that are not needed for the failure. Seeds begin
-//! at 0, or at `SHARDDB_SEED`:
+//! A failure prints the seed of the case, and the case reduced to the pairs that the failure needs. Seeds begin at 0,
+//! or at `SHARDDB_SEED`:
 //!
 //! ```text
 //! SHARDDB_SEED=1000000 cargo test --release --lib build::model_tests -- --ignored
@@ -24,7 +24,7 @@ use crate::store::testing::TempDir;
 use model::case::{Case, Random, SMALL, Size};
 use model::{Difference, check, check_published, insert_all};
 
-/// Blocks in which runs and shards are written and read.
+/// Block sizes for writing and reading runs and shards.
 const BLOCKS: [u64; 2] = [1 << 20, 2 << 20];
 
 #[test]
@@ -45,7 +45,7 @@ fn agrees_with_the_model_with_the_least_memory() {
     rounds(200, &Size { memory: MIN_MEMORY, thresholds: &thresholds, most_bytes: 56 << 20 }, check);
 }
 
-/// With so little memory that two sources are merged at once, dozens of runs take many levels.
+/// With memory for only two sources per merge, dozens of runs take many levels of merges.
 #[test]
 fn the_order_of_insertion_survives_merges_of_many_levels() {
     const MEMORY: u64 = 16 << 10;
@@ -63,13 +63,13 @@ fn the_order_of_insertion_survives_merges_of_many_levels() {
     assert!(count > 30, "expected many cases of five levels and more, found {count}");
 }
 
-/// Lengths at which the loader changes its ways, for one to four threads.
+/// Returns the lengths at which the loader changes its behaviour, for one to four threads.
 fn thresholds(memory: u64) -> Vec<u64> {
     let budgets = (1..=4).map(|threads| Budget::new(memory, threads));
     budgets.flat_map(|it| [it.batch, it.pair(), it.run(), it.batches]).map(|it| it as u64).collect()
 }
 
-/// The fuzz target cannot see the budget.
+/// The fuzz target cannot access the budget, so `SMALL` repeats its thresholds.
 #[test]
 fn the_thresholds_of_small_cases_are_those_of_the_budget() {
     for threshold in thresholds(SMALL.memory) {
@@ -77,7 +77,7 @@ fn the_thresholds_of_small_cases_are_those_of_the_budget() {
     }
 }
 
-/// Tries cases of so many seeds on all cores, each in a directory of its own.
+/// Tests the cases of `count` seeds on all cores, each in its own directory.
 fn rounds(count: u64, size: &Size, check: impl Fn(&Case, &Path) -> Result<(), Difference> + Sync) {
     let first_seed = std::env::var("SHARDDB_SEED").map_or(0, |seed| seed.parse().unwrap());
     let seeds = Mutex::new(first_seed..first_seed + count);
@@ -105,13 +105,13 @@ fn rounds(count: u64, size: &Size, check: impl Fn(&Case, &Path) -> Result<(), Di
     }
 }
 
-/// A directory of its own, in memory where there is such a file system.
+/// Creates a directory, in memory if there is such a file system.
 fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }
 }
 
-/// Leaves out pairs, first many at once, as long as the case fails and the attempts last.
+/// Reduces a failing case: removes pairs, first many at once, as long as the case fails and attempts remain.
 fn shrunk(
     mut case: Case,
     mut difference: Difference,

@@ -1,4 +1,4 @@
-//! How to build, and how far a build has come.
+//! Options and progress of a build.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -11,29 +11,51 @@ use crate::format::layout::ValueAlignment;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::plan::Profile;
 
-/// The least memory that a loader works with. Only tests and fuzz targets of this crate set less.
+/// Minimum memory of a loader in bytes. Only tests and fuzz targets of this crate set less.
 pub(crate) const MIN_MEMORY: u64 = 16 << 20;
 
-/// What a loader takes of the machine's memory unless told: a quarter of what is free, within these bounds.
+/// Bounds of the default memory, in bytes: a quarter of the available memory, clamped to this range.
 const DEFAULT_MEMORY: RangeInclusive<u64> = 256 << 20..=4 << 30;
 
-/// The same where the system does not tell what is free.
+/// Default memory in bytes where the available memory is unknown.
 const DEFAULT_MEMORY_UNKNOWN: u64 = 1 << 30;
 
-/// What to do when a key comes again.
+/// The policy for duplicate keys.
+///
+/// ```
+/// use sharddb::{BulkLoader, OnDuplicate};
+///
+/// # let store = std::env::temp_dir().join(format!("sharddb-duplicate-doc-{}", std::process::id()));
+/// let mut loader = BulkLoader::options().on_duplicate(OnDuplicate::KeepLast).create(&store)?;
+/// loader.insert(7, b"first")?;
+/// loader.insert(7, b"last")?;
+/// let published = loader.finish()?;
+/// assert_eq!((published.keys, published.dropped), (1, 1));
+/// # std::fs::remove_dir_all(&store).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDuplicate {
-    /// The build fails and names the key (the default).
+    /// The build fails with `DuplicateKey` and names the key (the default).
     #[default]
     Error,
-    /// The pair that was inserted first stays.
+    /// Keeps the pair that was inserted first.
     KeepFirst,
-    /// The pair that was inserted last stays.
+    /// Keeps the pair that was inserted last.
     KeepLast,
 }
 
-/// Options of a build; then [`create`](BuildOptions::create).
+/// Options of a build. [`create`](BuildOptions::create) begins it.
+///
+/// ```
+/// # let store = std::env::temp_dir().join(format!("sharddb-options-doc-{}", std::process::id()));
+/// let mut loader = sharddb::BulkLoader::options().memory(64 << 20).threads(2).create(&store)?;
+/// loader.insert(7, b"seven")?;
+/// assert_eq!(loader.finish()?.keys, 1);
+/// # std::fs::remove_dir_all(&store).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     pub(crate) memory: u64,
@@ -76,111 +98,121 @@ impl Default for BuildOptions {
 }
 
 impl BuildOptions {
-    /// The most memory that the loader takes, in bytes, at least 16 MiB.
+    /// Sets the maximum memory of the loader in bytes, at least 16 MiB.
     ///
-    /// Default: a quarter of what the machine has available when the options are made, but 256 MiB at least and 4 GiB
-    /// at most; 1 GiB where the system does not tell (Linux does).
+    /// Default: a quarter of the memory that is available when the options are created, but at least 256 MiB and at
+    /// most 4 GiB; 1 GiB if the available memory is unknown (it is known on Linux).
     ///
-    /// It counts everything but the slice that the caller holds, and is taken as pairs come. A build whose pairs fit,
-    /// with 60 bytes beside each, writes nothing but its shards; else pairs are spilled, once as a rule: they are then
-    /// written and read once more. The bytes of the generation are the same either way.
+    /// The limit covers everything except the slices of the caller. Memory is allocated as pairs arrive. If all pairs
+    /// fit, with about 90 bytes of overhead per pair, the loader writes only the shards. Otherwise it spills pairs,
+    /// which usually writes and reads them one more time. The bytes of the generation are the same in both cases.
     pub fn memory(&mut self, bytes: u64) -> &mut BuildOptions {
         self.memory = bytes;
         self
     }
 
-    /// Threads that encode, check and sort beside the caller's. Default: one for each core.
+    /// Sets the number of threads that encode, check and sort besides the caller's, at least 1. Default: one per core.
     pub fn threads(&mut self, threads: usize) -> &mut BuildOptions {
         self.threads = threads.max(1);
         self
     }
 
-    /// Where spilled pairs go. Default: the store, so that they lie on its file system.
+    /// Sets the directory for spilled pairs. Default: the directory of the store, so that they are on its file system.
     pub fn temp_dir(&mut self, directory: impl Into<PathBuf>) -> &mut BuildOptions {
         self.temp_dir = Some(directory.into());
         self
     }
 
-    /// What to do when a key comes again. Default: the build fails and names it.
+    /// Sets the policy for duplicate keys. Default: the build fails and names the key.
     pub fn on_duplicate(&mut self, on_duplicate: OnDuplicate) -> &mut BuildOptions {
         self.on_duplicate = on_duplicate;
         self
     }
 
-    /// Whether to store checks: 4 bytes a key, and 4 a minishard. Default: true.
+    /// Sets whether to store checks. Default: true.
+    ///
+    /// Checks take 4 bytes per minishard and 4 bytes per key, or 8 bytes per key if any value has a prefix.
     pub fn checks(&mut self, checks: bool) -> &mut BuildOptions {
         self.checks = checks;
         self
     }
 
-    /// The alignment of values in their files. Default: 1.
+    /// Sets the alignment of values in their files. Default: 1 byte.
     pub fn value_alignment(&mut self, alignment: ValueAlignment) -> &mut BuildOptions {
         self.value_alignment = alignment;
         self
     }
 
-    /// The sharding specification, used as it is. Default: planned from the pairs by the profile.
+    /// Sets the sharding specification. Default: planned from the pairs and the profile.
     pub fn spec(&mut self, spec: ShardingSpec) -> &mut BuildOptions {
         self.spec = Some(spec);
         self
     }
 
-    /// Whether shard indexes may take more bytes than the data, as a specification of too many minishard bits makes them.
+    /// Sets whether shard indexes may take more bytes than the data. Default: false.
     ///
-    /// Otherwise, with more than 64 MiB of them, [`finish`](BulkLoader::finish) fails with `InvalidSpec`. Default: false.
+    /// They do if the specification has too many minishard bits. Unless this is allowed, [`finish`](BulkLoader::finish)
+    /// fails with `InvalidSpec` if shard indexes take more bytes than the data and more than 64 MiB.
     pub fn allow_sparse(&mut self, allow: bool) -> &mut BuildOptions {
         self.allow_sparse = allow;
         self
     }
 
-    /// The profile by which a specification is planned where none is given. Default: local.
+    /// Sets the profile for planning a specification if none is given. Default: local.
     pub fn profile(&mut self, profile: Profile) -> &mut BuildOptions {
         self.profile = profile;
         self
     }
 
-    /// The encoding of values in a planned specification. Default: raw.
+    /// Sets the encoding of values in a planned specification. Default: raw.
     pub fn data_encoding(&mut self, encoding: Encoding) -> &mut BuildOptions {
         self.data_encoding = Some(encoding);
         self
     }
 
-    /// The encoding of minishard indexes in a planned specification. Default: as the profile says.
+    /// Sets the encoding of minishard indexes in a planned specification. Default: that of the profile.
     pub fn minishard_index_encoding(&mut self, encoding: Encoding) -> &mut BuildOptions {
         self.minishard_index_encoding = Some(encoding);
         self
     }
 
-    /// An `info` (JSON) whose members but "sharding" and "sharddb" are kept as given. Default: none.
+    /// Sets an `info` (JSON) to extend. Default: none.
+    ///
+    /// The members "sharding" and "sharddb" are replaced; all others are kept unchanged.
     pub fn info(&mut self, text: impl Into<String>) -> &mut BuildOptions {
         self.info = Some(text.into());
         self
     }
 
-    /// Whether files and directories are synced. Default: true.
+    /// Sets whether files and directories are synced. Default: true.
     ///
-    /// Without, a build of a few pairs is some 20 times faster, and a crash of the machine may take the generation, or leave it
-    /// damaged. For tests and scratch stores. A crash of the process alone does no harm.
+    /// Without syncs a build of a few pairs is about 20 times faster, but a crash of the machine may lose or damage the
+    /// generation. A crash of the process alone is harmless. Intended for tests and scratch stores.
     pub fn durable(&mut self, durable: bool) -> &mut BuildOptions {
         self.durable = durable;
         self
     }
 
-    /// Where the loader tells how far it has come. Default: nowhere.
+    /// Sets where the loader reports its progress. Default: nowhere.
     pub fn progress(&mut self, progress: Arc<BuildProgress>) -> &mut BuildOptions {
         self.progress = progress;
         self
     }
 
-    /// A flag that makes the loader stop with `Cancelled` soon after it is set. Default: none.
+    /// Sets a flag that cancels the build. Default: none.
+    ///
+    /// Soon after the flag becomes true, the loader fails with `Cancelled`.
     pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut BuildOptions {
         self.cancel = cancel;
         self
     }
 
-    /// Opens the store for writing, made if it is not there, and begins a generation.
+    /// Opens the store for writing and begins a generation. Creates the store if it does not exist.
     ///
-    /// Errors: `Locked` if another writer is at it, `Io`, `InvalidInput` for options that cannot be.
+    /// # Errors
+    ///
+    /// `Locked` if the store has another writer; `Io`; `InvalidInput` for an invalid option; `TooLarge` or
+    /// `InvalidSpec` for an invalid [`info`](BuildOptions::info).
     pub fn create(&self, store: impl AsRef<Path>) -> Result<BulkLoader> {
         if self.memory < MIN_MEMORY && !cfg!(any(test, fuzzing)) {
             let message = format!("expected at least {MIN_MEMORY} bytes of memory for a build, found {}", self.memory);
@@ -189,7 +221,7 @@ impl BuildOptions {
         BulkLoader::create(store.as_ref(), self.clone())
     }
 
-    /// Errors: `Cancelled` once the flag is set.
+    /// Errors: `Cancelled` if the flag is set.
     pub(crate) fn check_cancel(&self) -> Result<()> {
         match self.cancel.load(Ordering::Relaxed) {
             true => Err(Error::new(ErrorKind::Cancelled, "the build was cancelled: nothing was published")),
@@ -203,7 +235,7 @@ fn default_memory() -> u64 {
     quarter.map_or(DEFAULT_MEMORY_UNKNOWN, |bytes| bytes.clamp(*DEFAULT_MEMORY.start(), *DEFAULT_MEMORY.end()))
 }
 
-/// The memory that programs could still take, by Linux's account.
+/// Returns the available memory in bytes, as Linux reports it.
 fn available_memory() -> Option<u64> {
     available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
@@ -214,24 +246,38 @@ fn available_in(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// What a build is doing.
+/// The phase of a build, as returned by [`BuildProgress::phase`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildPhase {
-    /// Taking pairs in.
+    /// Inserting pairs.
     #[default]
     Insert,
-    /// Sorting what was logged, now that the specification is planned.
+    /// Re-sorting spilled runs whose order does not match the planned specification.
     Sort,
     /// Merging runs into fewer.
     Merge,
     /// Writing shards.
     Write,
-    /// Bringing everything to the disk and publishing it.
+    /// Writing `info`, minishard table and manifest, and publishing the generation.
     Publish,
 }
 
-/// How far a build has come; shared with whoever shows it.
+/// The progress of a build; can be read from any thread.
+///
+/// ```
+/// # let store = std::env::temp_dir().join(format!("sharddb-progress-doc-{}", std::process::id()));
+/// use std::sync::Arc;
+/// use sharddb::build::{BuildPhase, BuildProgress};
+///
+/// let progress = Arc::new(BuildProgress::new());
+/// let mut loader = sharddb::BulkLoader::options().progress(progress.clone()).create(&store)?;
+/// loader.insert(7, b"seven")?;
+/// assert_eq!((progress.phase(), progress.done()), (BuildPhase::Insert, 5));
+/// # drop(loader);
+/// # std::fs::remove_dir_all(&store).ok();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct BuildProgress {
     phase: AtomicU8,
@@ -243,22 +289,22 @@ impl BuildProgress {
     const PHASES: [BuildPhase; 5] =
         [BuildPhase::Insert, BuildPhase::Sort, BuildPhase::Merge, BuildPhase::Write, BuildPhase::Publish];
 
-    /// Nothing done yet.
+    /// Creates a progress of zero bytes, in the phase `Insert`.
     pub fn new() -> BuildProgress {
         BuildProgress::default()
     }
 
-    /// What the build is doing.
+    /// Returns the current phase.
     pub fn phase(&self) -> BuildPhase {
         Self::PHASES.get(usize::from(self.phase.load(Ordering::Relaxed))).copied().unwrap_or_default()
     }
 
-    /// Bytes done in this phase.
+    /// Returns the bytes done in this phase.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes to do in this phase; 0 where nobody knows.
+    /// Returns the total bytes of this phase; 0 if unknown.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }

@@ -1,28 +1,28 @@
-//! How a pair's header is stored while the loader holds it: in a batch's memory and in runs on disk.
+//! The encoding of pair headers inside the loader: in the memory of a batch and in runs on disk.
 //!
 //! ```text
-//! key u64le | check of the stored value u32le | varint: stored length * 4 + 2 if large + 1 with a prefix
-//!           | with a prefix: varint: its length | its CRC-32 u32le
-//!           | if large: varint: position in the file of large pairs
+//! key u64le | check of the stored value u32le | varint: stored length * 4 + (2 if large) + (1 if it has a prefix)
+//!           | if it has a prefix: varint: length of the prefix | CRC-32 of the prefix u32le
+//!           | if large: varint: offset in the file of large pairs
 //! ```
 
 use crate::build::shard_body::PairHeader;
 use crate::error::{Error, Result};
 
-/// The longest varint.
+/// The maximum length of a varint in bytes.
 pub(crate) const MAX_VARINT: usize = 10;
 
-/// The longest header.
+/// The maximum length of a header in bytes.
 pub(crate) const MAX_LEN: usize = 8 + 4 + MAX_VARINT + MAX_VARINT + 4 + MAX_VARINT;
 
 const HAS_PREFIX: u64 = 1;
 const IS_LARGE: u64 = 2;
 const FLAG_BITS: u32 = 2;
 
-/// Offset of the value's check in a header.
+/// The position of the value's check in a header.
 const CHECK: std::ops::Range<usize> = 8..12;
 
-/// Appends a header; `batch`, `source` and `skip` are not part of it.
+/// Appends a header, without the fields `batch`, `source` and `skip`.
 pub(crate) fn write(header: &PairHeader, to: &mut Vec<u8>) {
     to.extend_from_slice(&header.key.to_le_bytes());
     to.extend_from_slice(&header.value_check.to_le_bytes());
@@ -31,14 +31,14 @@ pub(crate) fn write(header: &PairHeader, to: &mut Vec<u8>) {
     write_varint(header.stored_len << FLAG_BITS | is_large | has_prefix, to); // no value has 2^62 bytes
     if header.prefix_len > 0 {
         write_varint(header.prefix_len, to);
-        to.extend_from_slice(&header.prefix_sum.to_le_bytes());
+        to.extend_from_slice(&header.prefix_crc32.to_le_bytes());
     }
     if let Some(position) = header.large {
         write_varint(position, to);
     }
 }
 
-/// The header at the beginning of `bytes`, and its length.
+/// Reads the header at the beginning of `bytes`; returns it with its length.
 #[inline]
 pub(crate) fn read(bytes: &[u8]) -> Result<(PairHeader, usize)> {
     read_header(bytes).ok_or_else(cut_short)
@@ -46,7 +46,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(PairHeader, usize)> {
 
 #[cold]
 pub(crate) fn cut_short() -> Error {
-    Error::corrupt("expected a whole pair in a spill file, found it cut short: run the build again")
+    Error::corrupt("expected a complete pair in a spill file, found a truncated one: run the build again")
 }
 
 #[inline]
@@ -59,7 +59,7 @@ fn read_header(bytes: &[u8]) -> Option<(PairHeader, usize)> {
         value_check: u32::from_le_bytes(*check),
         stored_len: length >> FLAG_BITS,
         prefix_len: 0,
-        prefix_sum: 0,
+        prefix_crc32: 0,
         batch: 0,
         large: None,
         source: 0,
@@ -67,8 +67,8 @@ fn read_header(bytes: &[u8]) -> Option<(PairHeader, usize)> {
     };
     if length & HAS_PREFIX != 0 {
         header.prefix_len = read_varint(&mut rest)?;
-        let (sum, after) = rest.split_first_chunk::<4>()?;
-        header.prefix_sum = u32::from_le_bytes(*sum);
+        let (crc32, after) = rest.split_first_chunk::<4>()?;
+        header.prefix_crc32 = u32::from_le_bytes(*crc32);
         rest = after;
     }
     if length & IS_LARGE != 0 {
@@ -77,15 +77,15 @@ fn read_header(bytes: &[u8]) -> Option<(PairHeader, usize)> {
     Some((header, bytes.len() - rest.len()))
 }
 
-/// Puts the checksums into the header of an inline pair that was written without them.
-pub(crate) fn set_sums(header: &mut [u8], sums: &PairHeader) {
+/// Writes the checksums into the header of an inline pair that was written without them.
+pub(crate) fn set_checksums(header: &mut [u8], from: &PairHeader) {
     if let Some(check) = header.get_mut(CHECK) {
-        check.copy_from_slice(&sums.value_check.to_le_bytes());
+        check.copy_from_slice(&from.value_check.to_le_bytes());
     }
-    if sums.prefix_len > 0
-        && let Some(sum) = header.last_chunk_mut()
+    if from.prefix_len > 0
+        && let Some(crc32) = header.last_chunk_mut()
     {
-        *sum = sums.prefix_sum.to_le_bytes();
+        *crc32 = from.prefix_crc32.to_le_bytes();
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
                 value_check: 0x1234_5678,
                 stored_len,
                 prefix_len,
-                prefix_sum: if prefix_len > 0 { 0x9abc_def0 } else { 0 },
+                prefix_crc32: if prefix_len > 0 { 0x9abc_def0 } else { 0 },
                 batch: 0,
                 large,
                 source: 0,

@@ -1,15 +1,15 @@
-//! A run: sorted pairs on disk.
+//! A run: a spill file of sorted pairs.
 //!
 //! ```text
-//! | headers           [batch number varint] record, ...      read front to back
-//! | hole              the headers were fewer or shorter than they could be
-//! | values            prefix and stored value, ...           read front to back
-//! | slice table       for each slice: start of its headers u64le, start of its values u64le
+//! | headers           [batch number varint] record, ...      read sequentially
+//! | hole              space reserved for headers and not used
+//! | values            prefix and stored value, ...           read sequentially
+//! | slice table       per slice: start of its headers u64le, start of its values u64le
 //! ```
 //!
-//! Headers carry the number of their batch unless duplicate keys are errors: it orders the values of one key by
-//! insertion, whichever runs they are in. A run is closed once it is written and opened again to be read, so the number
-//! of runs is not bounded by descriptors.
+//! Headers carry the number of their batch unless duplicate keys are errors. It orders the pairs of one key by
+//! insertion, whichever runs they are in. A run is closed after it is written and opened again for reading, so the
+//! number of runs is not limited by file descriptors.
 
 use std::fs::File;
 use std::io::Read;
@@ -28,32 +28,32 @@ use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
 use crate::storage::{BlockReader, Cursor, Sink, create_new};
 
-/// Blocks in which runs are written.
+/// Block size for writing runs.
 const WRITE_BLOCK: usize = 1 << 20;
 
-/// The smallest blocks in which headers and values are read.
+/// Minimum block size for reading headers and values.
 const MIN_READ: usize = 8 << 10;
 
-/// The largest; larger ones do not make a disk faster.
+/// Maximum block size for reading. Larger blocks are no faster.
 const MAX_READ: usize = 2 << 20;
 
-/// The longest header of a run.
+/// The maximum length of a header in a run, in bytes.
 pub(crate) const MAX_HEADER: usize = record::MAX_LEN + record::MAX_VARINT;
 
-/// A written run; its file is closed.
+/// A written run. Its file is closed.
 pub(crate) struct Run {
     path: PathBuf,
     order: ShardingSpec,
-    /// Whether headers carry the number of their batch.
+    /// Headers carry the number of their batch.
     numbered: bool,
     headers_end: u64,
     values_start: u64,
     values_end: u64,
-    /// Entries of the slice table: up to the last slice that has pairs.
+    /// Number of entries of the slice table, which ends with the last slice that has pairs.
     slices: usize,
 }
 
-/// Where the headers and the values of a slice begin.
+/// The offsets of the first header and the first value of a slice.
 #[derive(Clone, Copy)]
 struct SliceStart {
     header: u64,
@@ -80,7 +80,7 @@ impl SliceStart {
 }
 
 impl Run {
-    /// Writes pairs that come in the storage order of `order`; their headers take `headers_at_most` bytes.
+    /// Writes pairs that arrive in the storage order of `order`. Their headers take at most `headers_at_most` bytes.
     pub(crate) fn write(
         path: PathBuf,
         order: ShardingSpec,
@@ -95,7 +95,7 @@ impl Run {
         writer.finish()
     }
 
-    /// The specification in whose storage order the pairs are.
+    /// Returns the specification that defines the order of the pairs.
     pub(crate) fn order(&self) -> &ShardingSpec {
         &self.order
     }
@@ -108,12 +108,12 @@ impl Run {
         self.headers_end
     }
 
-    /// The stored bytes of the pairs, without those of large ones.
+    /// Returns the stored bytes of the pairs, without those of large pairs.
     pub(crate) fn len(&self) -> u64 {
         self.values_end - self.values_start
     }
 
-    /// Opens the run for reading: one descriptor, however many readers it has.
+    /// Opens the run for reading. All readers share one descriptor.
     pub(crate) fn open(&self) -> Result<OpenRun<'_>> {
         let file = File::open(&self.path).map_err(|error| Error::io("open", &self.path, error))?;
         let file = Arc::new(file);
@@ -125,7 +125,7 @@ impl Run {
         Ok(OpenRun { run: self, file, slices })
     }
 
-    /// Removes the file. A run that is not removed goes with its spill directory.
+    /// Removes the file. Files that are not removed are deleted with the spill directory.
     pub(crate) fn remove(self) -> Result<()> {
         disk::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, error))
     }
@@ -143,7 +143,7 @@ impl OpenRun<'_> {
         &self.run.order
     }
 
-    /// Reads some slices in blocks of `block` bytes, headers and values together.
+    /// Returns a reader of some slices. Its blocks for headers and values take `block` bytes together.
     pub(crate) fn read(&self, slices: Range<usize>, block: usize) -> RunReader {
         let (start, end) = (self.slice_start(slices.start), self.slice_start(slices.end));
         let (headers, values) = (end.header - start.header, end.value - start.value);
@@ -159,17 +159,18 @@ impl OpenRun<'_> {
         }
     }
 
-    /// Where a slice starts; at the end, if there are no pairs in it or behind it.
+    /// Returns the start of a slice; the end of the run if neither the slice nor a later one has pairs.
     fn slice_start(&self, slice: usize) -> SliceStart {
         let end = SliceStart { header: self.run.headers_end, value: self.run.values_end };
         self.slices.get(slice).copied().unwrap_or(end)
     }
 
-    /// Reads all pairs back, in batches of about this size; those of one batch have the number of one.
+    /// Reads all pairs into batches of at most `batch_len` bytes, or of one larger pair. Each batch contains pairs of
+    /// one batch number only.
     pub(crate) fn read_batches(&self, batch_len: usize) -> Result<Vec<Batch>> {
         let mut reader = self.read(0..self.slices.len(), 2 * MAX_READ);
         let mut full = Vec::new();
-        let mut filling: Vec<Batch> = Vec::new(); // one for each number; a run has pairs of a few batches
+        let mut filling: Vec<Batch> = Vec::new(); // one per batch number; a run has pairs of a few batches
         while let Some(header) = reader.next()? {
             let len = usize::try_from(header.inline_len()).unwrap_or(usize::MAX);
             let cost = record::MAX_LEN.saturating_add(len);
@@ -195,7 +196,7 @@ impl OpenRun<'_> {
     }
 }
 
-/// Writes headers and values side by side.
+/// Writes headers and values to two regions of a file at the same time.
 struct RunWriter {
     path: PathBuf,
     order: ShardingSpec,
@@ -203,7 +204,7 @@ struct RunWriter {
     slicing: Slicing,
     slices: Vec<SliceStart>,
     headers: Cursor,
-    /// Begins after the most that the headers can take; what they do not take stays a hole.
+    /// Begins after the space reserved for headers. The part that they do not use stays a hole.
     values: Cursor,
     values_start: u64,
     header: Vec<u8>,
@@ -228,7 +229,7 @@ impl RunWriter {
         }
     }
 
-    /// Notes that all slices up to this one, where not noted before, begin here.
+    /// Records the current position as the start of all slices up to `slice` that have not started yet.
     #[inline]
     fn enter_slices_to(&mut self, slice: usize) {
         if self.slices.len() <= slice {
@@ -259,17 +260,17 @@ impl RunWriter {
     }
 }
 
-/// Reads a run: headers ahead of their values.
+/// Reads a run. Headers are read ahead of their values.
 pub(crate) struct RunReader {
     headers: BlockReader,
     values: BlockReader,
     numbered: bool,
-    /// Bytes of values that were dropped since the last one that was kept.
+    /// Bytes of the pairs that were dropped since the last kept pair.
     dropped: u64,
 }
 
 impl RunReader {
-    /// The next header.
+    /// Returns the next header.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<PairHeader>> {
         let mut bytes = self.headers.fill_at_least(MAX_HEADER)?;
@@ -287,12 +288,12 @@ impl RunReader {
         Ok(Some(PairHeader { batch, ..header }))
     }
 
-    /// Leaves out a pair whose header was read.
+    /// Drops a pair whose header was read.
     pub(crate) fn drop_pair(&mut self, header: &PairHeader) {
         self.dropped += header.inline_len();
     }
 
-    /// Keeps a pair: its header gets the number of bytes to skip before its own.
+    /// Keeps a pair whose header was read. Stores in the header the number of bytes to skip before the pair.
     pub(crate) fn keep_pair(&mut self, header: &mut PairHeader) {
         if header.large.is_none() {
             header.skip = std::mem::take(&mut self.dropped);
@@ -309,7 +310,7 @@ impl RunReader {
     }
 }
 
-/// Names the runs of a loader's spill directory.
+/// Returns the path of a run in the spill directory of a loader.
 pub(crate) fn run_path(spill_dir: &Path, number: u64) -> PathBuf {
     spill_dir.join(format!("{number:08}.run"))
 }

@@ -1,8 +1,8 @@
-//! Pairs of runs in storage order: runs that were sorted by more bits than the specification selects, merged.
+//! Pairs of runs in storage order: a merge of runs that are sorted by more bits than the specification selects.
 //!
-//! A run is spilled before all pairs are seen, so for a specification that is yet to be planned it is sorted by a
-//! guess with some bits more. Such a run is in storage order part by part: each part has the same bits above those
-//! that the specification selects. So every part is a source of the merge.
+//! If no specification is given, a run is spilled before one is planned, so it is sorted by a guessed specification with
+//! some more bits. Such a run is a sequence of parts, where all pairs of a part have the same additional bits. Each part
+//! is in storage order and becomes a source of the merge.
 
 use std::ops::Range;
 
@@ -15,36 +15,36 @@ use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
 
-/// The smallest block in which a source of a merge is read.
+/// Minimum block size for reading a source of a merge.
 const MIN_BLOCK: usize = 24 << 10;
 
-/// The largest; larger ones do not make a disk faster.
+/// Maximum block size for reading. Larger blocks are no faster.
 const MAX_BLOCK: usize = 4 << 20;
 
-/// The most runs that a merge has open.
+/// Maximum number of runs that a merge has open.
 const MAX_RUNS: usize = 512;
 
-/// Open runs, each in the order of the specification at least part by part.
+/// Open runs, each of which consists of parts in the order of the specification.
 pub(crate) struct RunPairs<'a> {
-    /// Each with the bits of its number of parts.
+    /// Each run with the binary logarithm of its number of parts.
     runs: Vec<(OpenRun<'a>, u8)>,
     spec: ShardingSpec,
     on_duplicate: OnDuplicate,
-    /// Bytes for what reads one span.
+    /// Memory for reading one span, in bytes.
     memory: usize,
 }
 
-/// What can be merged at once.
+/// The limits of one merge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FanIn {
-    /// Each source has a block in memory.
+    /// Maximum number of sources. Each takes a block of memory.
     pub(crate) sources: usize,
-    /// Each run has a descriptor.
+    /// Maximum number of runs. Each takes a file descriptor.
     pub(crate) runs: usize,
 }
 
 impl FanIn {
-    /// The fan-in for this much memory and the descriptors that the process may open.
+    /// Computes the fan-in from the memory in bytes and the descriptor limit of the process.
     pub(crate) fn new(memory: usize) -> FanIn {
         FanIn { sources: (memory / MIN_BLOCK).max(2), runs: (disk::open_files_limit() / 4).clamp(2, MAX_RUNS) }
     }
@@ -53,18 +53,19 @@ impl FanIn {
         runs.len() <= self.runs && sources_of(runs, spec) <= self.sources
     }
 
-    /// Whether a group is large enough for an intermediate merge: it leaves room for one more run of many parts.
+    /// Returns whether a group is large enough for an intermediate merge. A group of at most half the sources still has
+    /// room for another run of many parts.
     pub(crate) fn is_filled_by(self, runs: &[Run], spec: &ShardingSpec) -> bool {
         runs.len() >= self.runs || sources_of(runs, spec) > self.sources / 2
     }
 }
 
-/// The number of sources that runs are in a merge; runs of another order count nothing.
+/// Returns the number of merge sources of some runs. Runs of an incompatible order do not count.
 pub(crate) fn sources_of(runs: &[Run], spec: &ShardingSpec) -> usize {
     runs.iter().filter_map(|run| parts_of(run, spec)).sum()
 }
 
-/// The number of parts of a run in storage order; `None` if it was sorted otherwise.
+/// Returns the number of parts of a run; `None` if its order is incompatible with the specification.
 pub(crate) fn parts_of(run: &Run, spec: &ShardingSpec) -> Option<usize> {
     part_bits(run.order(), spec).map(|bits| 1 << bits)
 }
@@ -76,9 +77,9 @@ fn part_bits(order: &ShardingSpec, spec: &ShardingSpec) -> Option<u8> {
 }
 
 impl<'a> RunPairs<'a> {
-    /// Opens runs that have parts by this specification; reading one span takes `memory` bytes.
+    /// Opens runs whose order is compatible with the specification. Reading one span takes about `memory` bytes.
     ///
-    /// Takes one descriptor per run, whatever the number of threads.
+    /// Takes one descriptor per run, regardless of the number of threads.
     pub(crate) fn open(
         runs: &'a [Run],
         spec: ShardingSpec,
@@ -86,7 +87,7 @@ impl<'a> RunPairs<'a> {
         memory: usize,
     ) -> Result<RunPairs<'a>> {
         let open = |run: &'a Run| {
-            let wrong = || Error::internal("a run that is merged is sorted otherwise");
+            let wrong = || Error::internal("a run to merge has an order that is incompatible with the specification");
             let part_bits = part_bits(run.order(), &spec).ok_or_else(wrong)?;
             Ok((run.open()?, part_bits))
         };
@@ -94,7 +95,7 @@ impl<'a> RunPairs<'a> {
         Ok(RunPairs { runs, spec, on_duplicate, memory })
     }
 
-    /// Each run with its number of bits that make parts, and of those that make slices of a part.
+    /// Iterates over (run, bits that select a part, bits that select a slice of a part).
     fn bits(&self) -> impl Iterator<Item = (&OpenRun<'a>, u8, u8)> {
         self.runs.iter().map(|(run, part_bits)| (run, *part_bits, Slicing::of(run.order()).bits - part_bits))
     }

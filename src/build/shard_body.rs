@@ -1,13 +1,13 @@
-//! The sections of a shard file as they are written: the shard index, and minishards behind it.
+//! The writer of the sections of a shard file: the shard index and the minishards after it.
 //!
 //! ```text
-//! | shard index   2^minishard_bits x 16 bytes, one cursor of its own
+//! | shard index   2^minishard_bits x 16 bytes, written through its own cursor
 //! | minishard 0   raw index:   index | checks | values        gzip index:   values | index | checks
 //! | minishard 1   ...          each begins at a multiple of 8
 //! ```
 //!
-//! A minishard is written when all its pairs are known: from memory, or, with too many of them for that, through one
-//! cursor for each region, a row of the index, a row of the checks, the values, all front to back.
+//! A minishard is written when all its pairs are known. If they do not fit into memory, it is written through one
+//! cursor per region (each row of the index, each row of the checks, the values), each of which writes sequentially.
 
 use std::fs::File;
 use std::path::Path;
@@ -27,10 +27,10 @@ use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::{Location, MinishardNumber, ShardNumber};
 use crate::storage::{BLOCK, BlockReader, Cursor, Sink, create_new, zeros_sum};
 
-/// The block of a cursor that writes a row, of which there are several.
+/// Block size of a cursor that writes a row. There are several such cursors at once.
 const ROW_BLOCK: usize = 256 << 10;
 
-/// What is known of a pair before its bytes are copied.
+/// The header of a pair: everything except its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PairHeader {
     pub(crate) key: u64,
@@ -39,20 +39,20 @@ pub(crate) struct PairHeader {
     /// The check of the stored value.
     pub(crate) value_check: u32,
     /// The CRC-32 of the prefix.
-    pub(crate) prefix_sum: u32,
-    /// The number of the batch that it was inserted in: orders the pairs of one key by insertion.
+    pub(crate) prefix_crc32: u32,
+    /// The number of the batch that it was inserted in. Orders the pairs of one key by insertion.
     pub(crate) batch: u64,
-    /// Position of its bytes in the loader's file of large pairs; `None` if its source has them.
+    /// Offset of its bytes in the loader's file of large pairs; `None` if its source contains them.
     pub(crate) large: Option<u64>,
-    /// The number of the source that has its bytes.
+    /// The number of the source that contains its bytes.
     pub(crate) source: u32,
-    /// Offset of its bytes in the source. In a run: the bytes of dropped pairs after the previous pair. In memory: the
-    /// bytes from the start of the piece.
+    /// Offset of its bytes in the source. In a run: relative to the end of the previous kept pair. In memory: relative
+    /// to the start of the piece.
     pub(crate) skip: u64,
 }
 
 impl PairHeader {
-    /// The bytes that its source has of it: prefix and stored value, or none if they are in the file of large pairs.
+    /// Returns the number of its bytes in the source: those of prefix and stored value, or 0 for a large pair.
     #[inline]
     pub(crate) fn inline_len(&self) -> u64 {
         match self.large {
@@ -62,7 +62,7 @@ impl PairHeader {
     }
 }
 
-/// Errors: `TooLarge` for a value to be compressed that readers would refuse to decode by default.
+/// Checks the length of a value. Errors: `TooLarge` for a gzip value that readers refuse to decode by default.
 pub(crate) fn check_value_len(key: u64, len: u64, data_encoding: Encoding) -> Result<()> {
     if data_encoding == Encoding::Raw || len <= DEFAULT_MAX_VALUE_BYTES {
         return Ok(());
@@ -74,13 +74,13 @@ pub(crate) fn check_value_len(key: u64, len: u64, data_encoding: Encoding) -> Re
     Err(Error::new(ErrorKind::TooLarge, message).at_key(key))
 }
 
-/// Gives the bytes of pairs in the order in which they are written.
+/// A source of the bytes of pairs, in the order in which they are written.
 pub(crate) trait PairBytes {
     /// Copies the prefix and the stored value of a pair.
     fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()>;
 }
 
-/// Pairs that lie one behind the other in memory.
+/// Pairs that are stored one after another in memory.
 impl PairBytes for &[u8] {
     fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
         let len = usize::try_from(pair.prefix_len + pair.stored_len).unwrap_or(usize::MAX);
@@ -90,17 +90,30 @@ impl PairBytes for &[u8] {
     }
 }
 
-/// What a finished shard is: its row of the manifest.
+/// The summary of a finished shard: its row of the manifest.
+///
+/// ```
+/// use sharddb::ShardingSpec;
+/// use sharddb::build::ShardWriter;
+/// use sharddb::spec::{HashFunction, Layout, ShardNumber};
+///
+/// let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0)?;
+/// let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), Layout::default())?;
+/// writer.insert(7, "seven")?;
+/// let (summary, bytes) = writer.finish_in_memory()?;
+/// assert_eq!((summary.keys, summary.value_bytes, summary.bytes), (1, 5, bytes.len() as u64));
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardSummary {
     /// The shard.
     pub number: ShardNumber,
-    /// The length of the file.
+    /// The length of the file in bytes.
     pub bytes: u64,
     /// The number of keys.
     pub keys: u64,
-    /// The stored bytes of all values.
+    /// The stored bytes of all values: encoded, without prefixes, padding and indexes.
     pub value_bytes: u64,
     /// The CRC-32 of the file.
     pub crc32: u32,
@@ -119,14 +132,14 @@ pub(crate) struct ShardBody {
     keys: u64,
     value_bytes: u64,
     encoder: GzipEncoder,
-    // of the minishard at hand; kept for their memory
+    // buffers for the current minishard, kept to reuse their memory
     places: Vec<Place>,
     builder: IndexBuilder,
     raw_index: Vec<u8>,
     encoded_index: Vec<u8>,
 }
 
-/// Where a pair goes in the file.
+/// The position of a pair in the file.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Zero bytes before the prefix.
@@ -134,26 +147,26 @@ struct Place {
     value: ByteRange,
 }
 
-/// Puts values one behind the other.
+/// Assigns positions to consecutive values.
 struct Placement {
     alignment: ValueAlignment,
     end: u64,
-    /// The last value was empty, so that another one right behind it would have the same byte range.
-    behind_empty: bool,
+    /// The last value was empty, so an empty value directly after it would have the same byte range.
+    after_empty: bool,
 }
 
 impl Placement {
     fn place(&mut self, pair: &PairHeader) -> Place {
         let empty = pair.stored_len == 0;
-        // a popular reader keeps one of several keys that share a byte range
-        let apart = u64::from(self.behind_empty && empty && pair.prefix_len == 0);
+        // CloudVolume keeps only one of several keys that share a byte range
+        let apart = u64::from(self.after_empty && empty && pair.prefix_len == 0);
         let unaligned = self.end + apart + pair.prefix_len;
         let start = unaligned + self.alignment.padding(unaligned);
         let place = Place {
             padding: start - pair.prefix_len - self.end,
             value: ByteRange { start, end: start + pair.stored_len },
         };
-        (self.end, self.behind_empty) = (place.value.end, empty);
+        (self.end, self.after_empty) = (place.value.end, empty);
         place
     }
 }
@@ -181,7 +194,7 @@ impl ShardBody {
         }
     }
 
-    /// Where the bytes go.
+    /// Returns the destination of the bytes.
     pub(crate) fn sink(&self) -> &Sink {
         &self.sink
     }
@@ -198,7 +211,7 @@ impl ShardBody {
         self.layout
     }
 
-    /// Writes a minishard whose pairs are in memory, ascending and unique; minishards come in ascending order.
+    /// Writes a minishard whose headers are in memory. Keys must ascend strictly, and so must minishards across calls.
     pub(crate) fn write_minishard(
         &mut self,
         minishard: MinishardNumber,
@@ -225,7 +238,7 @@ impl ShardBody {
         self.enter(minishard, index, rows)
     }
 
-    /// Places the pairs from `start` on and builds the raw index that says so.
+    /// Assigns positions to the pairs from offset `start` on and builds the raw index.
     fn place(&mut self, pairs: &[PairHeader], start: u64) {
         let mut placement = self.placement(start);
         self.places.clear();
@@ -237,7 +250,7 @@ impl ShardBody {
         self.builder.drain_into(&mut self.raw_index);
     }
 
-    /// Writes the index and its checks; tells where the index is.
+    /// Writes the index and its checks; returns the byte range of the index.
     fn write_index(&mut self, minishard: MinishardNumber, pairs: &[PairHeader]) -> Result<ByteRange> {
         let encoded = match self.spec.minishard_index_encoding() {
             Encoding::Raw => &self.raw_index,
@@ -256,7 +269,7 @@ impl ShardBody {
             pairs.iter().try_for_each(|pair| self.body.write(&pair.value_check.to_le_bytes()))?;
             if self.layout.prefixes {
                 let places = pairs.iter().zip(&self.places);
-                places.map(|(pair, place)| prefix_check(pair, place)).try_for_each(|sum| self.body.write(&sum))?;
+                places.map(|(pair, place)| prefix_check(pair, place)).try_for_each(|check| self.body.write(&check))?;
             }
         }
         Ok(index)
@@ -272,9 +285,9 @@ impl ShardBody {
         Ok(())
     }
 
-    /// Writes a minishard of `rows` pairs that come one by one, ascending and unique.
+    /// Writes a minishard of `rows` pairs from an iterator. Keys must ascend strictly.
     ///
-    /// `scratch` names a file that may be made for the rows of an index that is to be compressed; it is gone afterwards.
+    /// `scratch` is the path of a temporary file for the rows of a gzip index. The file is removed afterwards.
     pub(crate) fn write_large_minishard(
         &mut self,
         minishard: MinishardNumber,
@@ -335,7 +348,7 @@ impl ShardBody {
         Ok(())
     }
 
-    /// Compresses the rows of an index from the scratch file, and copies its checks behind it.
+    /// Compresses the rows of an index from the scratch file and copies its checks after it.
     fn compress_index(
         &mut self,
         minishard: MinishardNumber,
@@ -346,46 +359,46 @@ impl ShardBody {
         let start = self.body.position();
         let (index_len, checks_len) = (ROW_LEN * rows, self.checks_len(rows));
         let mut raw = BlockReader::new(scratch.clone(), path, 0, index_len, ROW_BLOCK);
-        let mut sum = self.index_hasher(minishard);
+        let mut check = self.index_hasher(minishard);
         let mut failed = None;
         let body = &mut self.body;
         let encoded = self.encoder.encode_reader(&mut raw, index_len, &mut |piece| {
-            sum.update(piece);
+            check.update(piece);
             body.write(piece).map_err(|error| {
                 failed = Some(error);
                 std::io::ErrorKind::Other.into()
             })
         });
-        encoded.map_err(|error| failed.unwrap_or_else(|| Error::io("compress", path, error)))?;
+        encoded.map_err(|error| failed.unwrap_or_else(|| Error::io("compress a minishard index", path, error)))?;
         let index = ByteRange { start, end: self.body.position() };
         if self.layout.checks {
-            self.body.write(&sum.finalize().to_le_bytes())?;
-            let behind_index_check = index_len + 4;
+            self.body.write(&check.finalize().to_le_bytes())?;
+            let after_index_check = index_len + 4;
             let end = index_len + checks_len;
-            let mut rest = BlockReader::new(scratch.clone(), path, behind_index_check, end, ROW_BLOCK);
-            rest.copy(end - behind_index_check, &mut self.body)?;
+            let mut rest = BlockReader::new(scratch.clone(), path, after_index_check, end, ROW_BLOCK);
+            rest.copy(end - after_index_check, &mut self.body)?;
         }
         Ok(index)
     }
 
-    /// Writes the shard index to its end and tells what the file is; it is not synced.
+    /// Completes the shard index and returns the summary of the file. Does not sync.
     pub(crate) fn finish(&mut self) -> Result<ShardSummary> {
         self.shard_index.zeros(self.spec.shard_index_len() - self.shard_index.position())?;
         let bytes = self.body.position();
-        let mut sum = self.shard_index.finish()?;
-        let shard_index_crc32 = sum.clone().finalize();
-        sum.combine(&self.body.finish()?);
+        let mut crc32 = self.shard_index.finish()?;
+        let shard_index_crc32 = crc32.clone().finalize();
+        crc32.combine(&self.body.finish()?);
         Ok(ShardSummary {
             number: self.number,
             bytes,
             keys: self.keys,
             value_bytes: self.value_bytes,
-            crc32: sum.finalize(),
+            crc32: crc32.finalize(),
             shard_index_crc32,
         })
     }
 
-    /// Errors: `TooLarge` for a gzip index that readers would refuse to decode by default.
+    /// Checks the length of an index. Errors: `TooLarge` for a gzip index that readers refuse to decode by default.
     fn check_index_len(&self, minishard: MinishardNumber, rows: u64) -> Result<()> {
         let decoded = rows.saturating_mul(ROW_LEN);
         if self.spec.minishard_index_encoding() == Encoding::Raw || decoded <= DEFAULT_MAX_INDEX_BYTES {
@@ -402,17 +415,17 @@ impl ShardBody {
         self.body.zeros(self.body.position().wrapping_neg() % MINISHARD_ALIGNMENT)
     }
 
-    /// Enters a minishard into the shard index, past those without keys.
+    /// Adds the entry of a minishard to the shard index, after zero entries for the empty minishards before it.
     fn enter(&mut self, minishard: MinishardNumber, index: ByteRange, rows: u64) -> Result<()> {
         let empty = ShardIndexEntry::position(minishard).start - self.shard_index.position();
-        self.shard_index.zeros(empty)?; // an empty minishard is (0, 0)
+        self.shard_index.zeros(empty)?; // the entry of an empty minishard is (0, 0)
         self.shard_index.write(&ShardIndexEntry::new(relative(&self.spec, index)).to_bytes())?;
         self.keys += rows;
         Ok(())
     }
 
     fn placement(&self, start: u64) -> Placement {
-        Placement { alignment: self.layout.value_alignment, end: start, behind_empty: false }
+        Placement { alignment: self.layout.value_alignment, end: start, after_empty: false }
     }
 
     fn checks_len(&self, rows: u64) -> u64 {
@@ -439,7 +452,7 @@ struct CheckCursors {
 }
 
 impl RowCursors {
-    /// Cursors for `rows` rows from `start` of a file on, in the order of the format.
+    /// Creates cursors for the rows of an index with `rows` keys and of its checks, from offset `start` of a file on.
     fn new(sink: &Sink, start: u64, rows: u64, layout: Layout) -> RowCursors {
         let at = |position| Cursor::new(sink.clone(), position, ROW_BLOCK);
         let checks = start + ROW_LEN * rows;
@@ -467,13 +480,13 @@ impl RowCursors {
         }
     }
 
-    /// Joins the rows to the body before them; the check of the index goes behind it.
-    fn append_to(self, body: &mut Cursor, index_sum: &mut Hasher) -> Result<()> {
+    /// Appends the rows to the body and writes the check of the index after the index.
+    fn append_to(self, body: &mut Cursor, index_check: &mut Hasher) -> Result<()> {
         for row in [self.ids, self.starts, self.sizes] {
-            index_sum.combine(&body.append(row)?);
+            index_check.combine(&body.append(row)?);
         }
         let Some(mut checks) = self.checks else { return Ok(()) };
-        checks.index.write(&index_sum.clone().finalize().to_le_bytes())?;
+        checks.index.write(&index_check.clone().finalize().to_le_bytes())?;
         for row in [Some(checks.index), Some(checks.values), checks.prefixes].into_iter().flatten() {
             body.append(row)?;
         }
@@ -488,7 +501,7 @@ impl RowCursors {
     }
 }
 
-/// Errors: `Internal` unless a value that was written ends where the index states it.
+/// Checks that a written value ends where the index states. Errors: `Internal`.
 #[inline]
 fn check_end(pair: &PairHeader, place: &Place, written: &Cursor) -> Result<()> {
     let (stated, found) = (place.value.end, written.position());
@@ -499,14 +512,14 @@ fn check_end(pair: &PairHeader, place: &Place, written: &Cursor) -> Result<()> {
     Err(Error::internal(message).at_key(pair.key))
 }
 
-/// The check of what lies between a value and the one before it: padding, then the prefix.
+/// Returns the check of the bytes between two values: padding, then the prefix.
 fn prefix_check(pair: &PairHeader, place: &Place) -> [u8; 4] {
-    let mut sum = zeros_sum(place.padding);
-    sum.combine(&Hasher::new_with_initial_len(pair.prefix_sum, pair.prefix_len));
-    sum.finalize().to_le_bytes()
+    let mut check = zeros_sum(place.padding);
+    check.combine(&Hasher::new_with_initial_len(pair.prefix_crc32, pair.prefix_len));
+    check.finalize().to_le_bytes()
 }
 
-/// A range behind the shard index as the indexes state it.
+/// Converts a range of the file to one relative to the end of the shard index.
 fn relative(spec: &ShardingSpec, range: ByteRange) -> RelativeRange {
     let base = spec.shard_index_len();
     RelativeRange { start: range.start - base, end: range.end - base }

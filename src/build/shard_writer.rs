@@ -1,12 +1,13 @@
-//! Writing one shard: sorted pairs in, one file out, front to back.
+//! The writer of one shard file from sorted pairs.
 //!
 //! ```text
-//! | shard index   2^minishard_bits x 16 bytes, one cursor of its own
+//! | shard index   2^minishard_bits x 16 bytes, written through its own cursor
 //! | minishard 0   raw index:   index | checks | values        gzip index:   values | index | checks
 //! | minishard 1   ...          each begins at a multiple of 8
 //! ```
 //!
-//! This is the face: order, encoding, and one minishard collected at a time. Where its bytes go is `body`.
+//! This module is the public interface: it checks the order, encodes values and collects one minishard at a time.
+//! `shard_body` places and writes the bytes.
 
 use std::fmt;
 use std::path::Path;
@@ -24,8 +25,8 @@ use crate::storage::Sink;
 
 /// Writes one shard from pairs in storage order.
 ///
-/// Pairs come by ascending minishard, then ascending key. Memory: the pairs of one minishard. A writer that is
-/// dropped before [`finish`](ShardWriter::finish) removes its file.
+/// Pairs must be inserted by ascending minishard, then by ascending key. The writer holds the pairs of one minishard in
+/// memory. A writer that is dropped before [`finish`](ShardWriter::finish) removes its file.
 ///
 /// ```
 /// use sharddb::ShardingSpec;
@@ -58,10 +59,12 @@ pub struct ShardWriter {
 impl ShardWriter {
     /// Creates the file of a shard, which must not exist.
     ///
-    /// A reader must be told of a `layout` that is not the default one: by the manifest, or the member "sharddb" of
-    /// `info`.
+    /// A `layout` other than the default must be stated in the manifest or in the member "sharddb" of `info`, because
+    /// readers cannot detect it.
     ///
-    /// Errors: `Io`; `InvalidInput` for a shard number that the specification does not have.
+    /// # Errors
+    ///
+    /// `Io`, also if the file exists; `InvalidInput` for a shard number above that of the specification.
     pub fn create(
         path: impl AsRef<Path>,
         spec: ShardingSpec,
@@ -76,7 +79,7 @@ impl ShardWriter {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a shard number that the specification does not have.
+    /// `InvalidInput` for a shard number above that of the specification.
     ///
     /// ```
     /// use sharddb::ShardingSpec;
@@ -107,22 +110,27 @@ impl ShardWriter {
         }
     }
 
-    /// Adds a pair; the value is encoded as the specification says.
+    /// Adds a pair. Encodes the value with the data encoding of the specification.
     ///
-    /// Errors: `OutOfOrder` if the key belongs to another shard or comes before the last one in storage order,
-    /// `DuplicateKey` if it is the last one, `Io`.
+    /// # Errors
+    ///
+    /// `OutOfOrder` if the key belongs to another shard or precedes the last key in storage order; `DuplicateKey` if it
+    /// equals the last key; `TooLarge` for a gzip value or a gzip minishard index that readers refuse by default; `Io`.
     pub fn insert(&mut self, key: u64, value: impl AsRef<[u8]>) -> Result<()> {
         self.insert_with_prefix(key, &[], value.as_ref())
     }
 
-    /// Adds a pair with bytes that lie directly before its value, not encoded.
+    /// Adds a pair with a prefix: bytes that are stored directly before the value and are never encoded.
     ///
-    /// Errors: as [`insert`](ShardWriter::insert); `InvalidInput` for a prefix where the layout says there are none.
+    /// # Errors
+    ///
+    /// Those of [`insert`](ShardWriter::insert); `InvalidInput` for a prefix if the layout has no prefixes.
     pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
         check_value_len(key, value.len() as u64, self.body.spec().data_encoding())?;
         let minishard = self.check_order(key)?;
         if !prefix.is_empty() && !self.body.layout().prefixes {
-            let message = "expected no prefix, since the layout has none: create the writer with `prefixes`";
+            let message =
+                "expected no prefix, because the layout has none: create the writer with a layout with `prefixes`";
             return Err(Error::invalid_input(message).at_key(key));
         }
         if minishard != self.minishard {
@@ -141,7 +149,7 @@ impl ShardWriter {
             prefix_len: prefix.len() as u64,
             stored_len: stored.len() as u64,
             value_check: checks::of_value(key, stored),
-            prefix_sum: checks::of_prefix(prefix),
+            prefix_crc32: checks::of_prefix(prefix),
             batch: 0,
             large: None,
             source: 0,
@@ -175,12 +183,16 @@ impl ShardWriter {
             self.body.write_minishard(self.minishard, &self.pairs, &mut &self.bytes[..])?;
             self.pairs.clear();
             self.bytes.clear();
-            self.minishard.0 += 1; // what comes now belongs to a later one
+            self.minishard.0 += 1; // the next pair belongs to a later minishard
         }
         Ok(())
     }
 
-    /// Writes what is left and the shard index, and brings the file to the disk.
+    /// Writes the last minishard and the shard index, and syncs the file.
+    ///
+    /// # Errors
+    ///
+    /// `Io`, and `TooLarge` for a gzip minishard index that readers refuse by default. The file is removed then.
     pub fn finish(mut self) -> Result<ShardSummary> {
         self.flush_minishard()?;
         let summary = self.body.finish()?;
@@ -189,8 +201,8 @@ impl ShardWriter {
         Ok(summary)
     }
 
-    /// Writes what is left and the shard index, and returns the bytes of a shard that was begun
-    /// [in memory](ShardWriter::in_memory); no bytes of a file, which is finished like by [`finish`](ShardWriter::finish).
+    /// Finishes a shard like [`finish`](ShardWriter::finish), and returns the bytes of one that was begun
+    /// [in memory](ShardWriter::in_memory). For a file, the returned bytes are empty.
     ///
     /// # Errors
     ///
@@ -278,7 +290,7 @@ mod tests {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// The layout, byte by byte: 4 minishards, of which 1 and 3 have keys; two empty values apart by a byte.
+    /// The layout byte by byte: 4 minishards, of which 1 and 3 have keys; two empty values are separated by one byte.
     #[test]
     fn golden_raw() {
         let pairs: [(u64, &[u8], &[u8]); 4] = [(1, b"", b"abc"), (5, b"", b""), (9, b"", b""), (3, b"", b"z")];
@@ -286,9 +298,9 @@ mod tests {
         let expected = [
             words(&[0, 0, 0, 72, 0, 0, 80, 104]), // shard index
             words(&[1, 4, 4]),                    // minishard 1: ids 1, 5, 9
-            words(&[72, 0, 1]),                   // starts: 72; right behind; a byte further
+            words(&[72, 0, 1]),                   // starts: 72; directly after the value before; one byte further
             words(&[3, 0, 0]),                    // sizes
-            b"abc\0".to_vec(),                    // values of minishard 1, and the byte that keeps 5 and 9 apart
+            b"abc\0".to_vec(),                    // values of minishard 1, and the byte that separates 5 and 9
             vec![0; 4],                           // minishard 3 begins at a multiple of 8
             words(&[3, 104, 1]),                  // minishard 3: id 3 at 104, 1 byte
             b"z".to_vec(),
@@ -297,13 +309,13 @@ mod tests {
         assert_eq!((summary.keys, summary.value_bytes), (4, 4));
     }
 
-    /// Checks behind the index, alignment and prefixes, in a shard of one minishard.
+    /// Checks after the index, alignment and prefixes, in a shard of one minishard.
     #[test]
     fn golden_checks_prefixes_alignment() {
         let layout = Layout { checks: true, prefixes: true, value_alignment: ValueAlignment::Sixteen };
         let pairs: [(u64, &[u8], &[u8]); 2] = [(7, b"P", b"value"), (8, b"", b"v")];
         let (bytes, _) = written("checks", identity(0), layout, &pairs);
-        // index at 16..64, checks at 64..84, the first value at 96 behind its prefix, the second at 112
+        // index at 16..64, checks at 64..84, the first value at 96 after its prefix, the second at 112
         let index = words(&[7, 1, 80, 11, 5, 1]);
         let crc = |parts: &[&[u8]]| crc32fast::hash(&parts.concat()).to_le_bytes().to_vec();
         let expected = [
@@ -322,7 +334,7 @@ mod tests {
         assert_eq!(bytes, expected.concat());
     }
 
-    /// A minishard written through cursors is the same as one written from memory.
+    /// A minishard written through cursors has the same bytes as one written from memory.
     #[test]
     fn large_minishards_have_the_same_bytes() {
         for encoding in [Encoding::Raw, Encoding::Gzip] {
@@ -337,7 +349,7 @@ mod tests {
                         prefix_len: prefix(i).len() as u64,
                         stored_len: values[i].len() as u64,
                         value_check: checks::of_value(2 * i as u64, &values[i]),
-                        prefix_sum: crc32fast::hash(prefix(i)),
+                        prefix_crc32: crc32fast::hash(prefix(i)),
                         batch: 0,
                         large: None,
                         source: 0,
@@ -393,7 +405,7 @@ mod tests {
         assert!(ShardWriter::create(&path, spec, ShardNumber(2), Layout::default()).is_err());
     }
 
-    /// A source that gives fewer bytes than it said is found before anything is published.
+    /// A source that returns fewer bytes than stated causes an error before anything is published.
     #[test]
     fn a_source_that_gives_too_few_bytes_is_an_internal_error() {
         struct Short;
@@ -408,7 +420,7 @@ mod tests {
             prefix_len: 0,
             stored_len: 5,
             value_check: 0,
-            prefix_sum: 0,
+            prefix_crc32: 0,
             batch: 0,
             large: None,
             source: 0,

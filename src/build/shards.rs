@@ -1,4 +1,4 @@
-//! From pairs in storage order to the shards of a generation.
+//! The writer of all shards of a generation from pairs in storage order.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,46 +21,46 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, ShardNumber};
 use crate::storage::{BlockReader, Cursor, Sink, create_new};
 
-/// What a pair takes while its minishard is in memory: its header, its place, its rows.
+/// Memory per pair of a minishard that is collected in memory, in bytes: its header, position and index rows.
 const PAIR_COST: usize = 200;
 
-/// Blocks in which the headers of a large minishard are put aside.
+/// Block size of the file for the headers of a large minishard.
 const HEADERS_BLOCK: usize = 256 << 10;
 
-/// What the shards of a generation are written by.
+/// The parameters for writing the shards of a generation.
 pub(crate) struct ShardsJob<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) spill_dir: &'a Path,
     pub(crate) spec: ShardingSpec,
     pub(crate) layout: Layout,
     pub(crate) options: &'a BuildOptions,
-    /// The bytes of pairs too large for a batch.
+    /// The bytes of large pairs.
     pub(crate) large: Option<&'a LargeBytes>,
     pub(crate) shard_indexes: ShardIndexes,
     pub(crate) threads: usize,
-    /// For the headers of minishards, for all threads.
+    /// Memory for the headers of minishards in all threads together, in bytes.
     pub(crate) memory: usize,
 }
 
-/// The bytes of all shard indexes, which a specification of too many minishard bits makes larger than the data.
+/// The limit on the bytes of all shard indexes, which exceed the data if a specification has too many minishard bits.
 ///
-/// They are holes on most disks, but every reader that walks them, and every copy to a bucket, takes their full length.
+/// Most file systems store them as holes, but walks and copies to object storage process their full length.
 pub(crate) struct ShardIndexes {
     written: AtomicU64,
     most: u64,
 }
 
 impl ShardIndexes {
-    /// Shard indexes of less are fine for any data.
+    /// Shard indexes of up to this many bytes are always allowed.
     const ALWAYS_ALLOWED: u64 = 64 << 20;
 
-    /// No more bytes than the data has, unless the options allow it.
+    /// Limits shard indexes to the bytes of the data, unless the options allow more.
     pub(crate) fn allowed(options: &BuildOptions, stored_bytes: u64) -> ShardIndexes {
         let most = if options.allow_sparse { u64::MAX } else { stored_bytes.max(Self::ALWAYS_ALLOWED) };
         ShardIndexes { written: AtomicU64::new(0), most }
     }
 
-    /// Errors: `InvalidSpec` if the index of one more shard is too much.
+    /// Counts the index of one more shard. Errors: `InvalidSpec` if the limit is exceeded.
     fn add(&self, spec: &ShardingSpec) -> Result<()> {
         let len = spec.shard_index_len();
         let total = self.written.fetch_add(len, Ordering::Relaxed).saturating_add(len);
@@ -76,19 +76,19 @@ impl ShardIndexes {
     }
 }
 
-/// What was written.
+/// The result of writing shards.
 #[derive(Default)]
 pub(crate) struct Written {
-    /// In ascending order.
+    /// The shards in ascending order.
     pub(crate) shards: Vec<ShardSummary>,
-    /// Pairs that were left out because their key came again.
+    /// The number of pairs that were dropped because of a duplicate key.
     pub(crate) dropped: u64,
 }
 
 impl ShardsJob<'_> {
-    /// Writes and syncs all shards; each thread, the caller's too, takes one span of shards after another.
+    /// Writes and syncs all shards. Each thread, including the caller's, takes one span of shards after another.
     ///
-    /// Works with fewer threads if the process can have no more.
+    /// Works with fewer threads if the process cannot start all of them.
     pub(crate) fn write(&self, pairs: &dyn Pairs) -> Result<Written> {
         let syncer = Syncer::start(self.options.durable);
         let span_bits = pairs.max_span_bits().min(self.spec.shard_bits());
@@ -150,7 +150,7 @@ impl Written {
     }
 }
 
-/// Pairs in storage order, with the bytes of large ones from their file.
+/// Copies the bytes of large pairs from their file and those of all other pairs from their source.
 struct WithLarge<'a> {
     pairs: &'a mut dyn SortedPairs,
     large: Option<&'a LargeBytes>,
@@ -161,17 +161,19 @@ impl PairBytes for WithLarge<'_> {
         match (pair.large, self.large) {
             (None, _) => self.pairs.copy(pair, to),
             (Some(position), Some(large)) => large.copy(position, pair.prefix_len + pair.stored_len, to),
-            (Some(_), None) => Err(Error::internal("a large pair is in no file").at_key(pair.key)),
+            (Some(_), None) => {
+                Err(Error::internal("there is no file of large pairs for a large pair").at_key(pair.key))
+            }
         }
     }
 }
 
-/// Writes the shards of a span one after another.
+/// Writes the shards of one span, one after another.
 struct ShardsWriter<'a> {
     job: &'a ShardsJob<'a>,
-    /// Where files of its own may be made, with an extension.
+    /// Path of its temporary files, without the extension.
     scratch: PathBuf,
-    /// Minishards of more pairs are not collected in memory.
+    /// Maximum number of pairs of a minishard that is collected in memory.
     max_pairs: usize,
     pairs: Vec<PairHeader>,
     current: Option<ShardBody>,
@@ -180,7 +182,7 @@ struct ShardsWriter<'a> {
 }
 
 impl ShardsWriter<'_> {
-    /// Writes all pairs; what the shards are, in order.
+    /// Writes all pairs; returns the shards in ascending order.
     fn write(mut self, pairs: &mut dyn SortedPairs) -> Result<Vec<ShardSummary>> {
         let mut next = pairs.next()?;
         while let Some((place, first)) = next {
@@ -197,7 +199,7 @@ impl ShardsWriter<'_> {
         Ok(self.written)
     }
 
-    /// Collects the pairs of a minishard, as many as may be; the pair behind them.
+    /// Collects up to `max_pairs` pairs of a minishard; returns the pair after them.
     fn collect(
         &mut self,
         place: u64,
@@ -220,7 +222,8 @@ impl ShardsWriter<'_> {
         shard.write_minishard(location.minishard, &self.pairs, &mut WithLarge { pairs, large: self.job.large })
     }
 
-    /// Puts the headers of a minishard aside until their number is known, then writes it; the pair behind it.
+    /// Writes a minishard of too many pairs for memory. First writes all headers to a file to count them.
+    /// Returns the pair after the minishard.
     fn write_large(
         &mut self,
         location: Location,
@@ -277,14 +280,14 @@ impl ShardsWriter<'_> {
 
 #[cold]
 fn no_shard() -> Error {
-    Error::internal("a minishard is to be written to a shard that was not begun")
+    Error::internal("a minishard is written before its shard was begun")
 }
 
 fn report(progress: &BuildProgress, pairs: &[PairHeader]) {
     progress.add(pairs.iter().map(|pair| pair.prefix_len + pair.stored_len).sum());
 }
 
-/// The headers of a large minishard, put aside.
+/// A temporary file with the headers of a large minishard.
 struct HeaderFile {
     path: PathBuf,
     file: Arc<File>,
@@ -316,7 +319,7 @@ impl HeaderFile {
         Ok(std::iter::from_fn(move || next_header(&mut reader).transpose()))
     }
 
-    /// Removes the file. One that is not removed goes with its spill directory.
+    /// Removes the file. Files that are not removed are deleted with the spill directory.
     fn remove(self) -> Result<()> {
         disk::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, error))
     }
@@ -337,14 +340,14 @@ fn next_header(reader: &mut BlockReader) -> Result<Option<PairHeader>> {
     Ok(Some(pair))
 }
 
-/// Syncs finished files while the next ones are written; without a thread for it, the caller syncs each.
+/// Syncs finished files in a thread while the next ones are written. If the thread cannot start, the caller syncs them.
 struct Syncer {
     sinks: SyncSender<Sink>,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Syncer {
-    /// Files that wait to be synced are open, so there are few.
+    /// Maximum number of files that wait for their sync. They are open.
     const WAITING: usize = 16;
 
     fn start(durable: bool) -> Syncer {
@@ -355,7 +358,7 @@ impl Syncer {
 
     fn sync(&self, sink: Sink) -> Result<()> {
         match self.thread {
-            Some(_) => _ = self.sinks.send(sink), // fails if the thread has an error for `finish`
+            Some(_) => _ = self.sinks.send(sink), // fails only if the thread has ended; `finish` returns why
             None => sink.sync()?,
         }
         Ok(())

@@ -1,17 +1,17 @@
-//! Storage order cut into pieces by the highest bits of the place, so that each can be worked on by itself.
+//! Slices and spans: partitions of storage order by the highest bits of the place.
 //!
-//! Of a place that selects `p` bits, a *slice* is all places with the same highest bits, eight at most, and a *span* is
-//! all places with the same highest few: a whole number of slices, and of shards. Slices are what is sorted at once,
-//! spans what threads share out.
+//! A *slice* is all places with the same highest bits, at most eight of them. It is the unit of sorting.
+//! A *span* is all places with the same highest bits, at most as many as for slices: one or more complete slices, and
+//! one or more complete shards. It is the unit of work of a thread.
 
 use std::ops::Range;
 
 use crate::format::spec::ShardingSpec;
 
-/// Enough for a slice of ten million pairs to be sorted in a processor's cache.
+/// Maximum number of slice bits: enough for a slice of ten million pairs to be sorted in the CPU cache.
 const MAX_SLICE_BITS: u8 = 8;
 
-/// How the places of a specification are cut into slices.
+/// The partition of the places of a specification into slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slicing {
     /// There are `2^bits` slices.
@@ -25,7 +25,7 @@ impl Slicing {
         Slicing { bits, shift: place_bits(spec) - bits }
     }
 
-    /// The number of slices.
+    /// Returns the number of slices.
     pub(crate) fn count(self) -> usize {
         1 << self.bits
     }
@@ -36,7 +36,7 @@ impl Slicing {
     }
 }
 
-/// How many bits a specification selects from a hash.
+/// Returns the number of bits that a specification selects from a hash.
 pub(crate) fn place_bits(spec: &ShardingSpec) -> u8 {
     spec.minishard_bits() + spec.shard_bits()
 }
@@ -52,12 +52,12 @@ impl Span {
     /// All places.
     pub(crate) const ALL: Span = Span { number: 0, bits: 0 };
 
-    /// The `2^bits` spans, in storage order.
+    /// Iterates over all `2^bits` spans in storage order.
     pub(crate) fn all(bits: u8) -> impl Iterator<Item = Span> {
         (0..1 << bits).map(move |number| Span { number, bits })
     }
 
-    /// The slices of this span where there are `2^slice_bits`, which must not be fewer than spans.
+    /// Returns the slices of this span, given `2^slice_bits` slices; there must be at least as many slices as spans.
     pub(crate) fn slices(self, slice_bits: u8) -> Range<usize> {
         let shift = slice_bits.saturating_sub(self.bits);
         self.number << shift..(self.number + 1) << shift

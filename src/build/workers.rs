@@ -1,7 +1,7 @@
-//! The threads that encode, check and spill batches while the caller fills the next one.
+//! The worker threads, which encode, check and spill batches while the caller fills the next one.
 //!
-//! Where the process can have no more threads, fewer work; without any the caller does the tasks itself. Every task has
-//! one outcome, also one that panics, so nobody waits for ever.
+//! If the process cannot start all threads, fewer work; without any, the caller performs the tasks itself. Every task
+//! returns exactly one result, even if it panics, so no caller waits forever.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -22,13 +22,13 @@ use crate::error::{Error, Result};
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::plan::KeyStats;
 
-/// What a thread is to do.
+/// A task for a worker thread.
 pub(crate) enum Task {
     /// Encode and check the pairs of a batch.
     Encode(Batch),
     /// Sort the pairs of batches and write them as a run.
     Spill { batches: Vec<Batch>, order: ShardingSpec },
-    /// Put a batch into slices.
+    /// Put the pairs of a batch into the order of slices.
     Slice(Batch, ShardingSpec),
     /// Read a run and write it in another order.
     Resort { run: Run, order: ShardingSpec, batch_len: usize },
@@ -36,39 +36,39 @@ pub(crate) enum Task {
     Panic,
 }
 
-/// What a thread has done.
+/// The result of a task.
 pub(crate) enum Done {
     Encoded { batch: Batch, seen: Seen, cost_before: usize },
     Spilled { run: Run, dropped: u64, memory: Vec<Arena>, cost_before: usize },
     Sliced(SlicedBatch),
 }
 
-/// Threads at work.
+/// The worker threads of a loader.
 pub(crate) struct Workers {
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     channels: Option<Channels>,
     threads: Vec<JoinHandle<()>>,
     owner: Owner,
     under_way: usize,
-    /// Does the tasks of the caller, if there are no threads.
+    /// Performs the tasks on the calling thread if there are no worker threads.
     own: Worker,
-    /// What the caller has done itself.
+    /// Results of tasks that the calling thread performed.
     own_done: VecDeque<Result<Done>>,
-    /// The keys that each thread and the caller have encoded.
+    /// Statistics of the pairs encoded by each thread and by the caller.
     stats: Vec<Arc<Mutex<KeyStats>>>,
 }
 
-/// How the threads get tasks and give back what they have done.
+/// The channels for tasks and their results.
 struct Channels {
     tasks: Sender<Task>,
     done: Receiver<Result<Done>>,
 }
 
 impl Workers {
-    /// Starts up to `threads` threads, fewer if the process can have no more.
+    /// Starts up to `threads` threads, or fewer if the process cannot start that many.
     pub(crate) fn start(options: &BuildOptions, threads: usize, data_encoding: Encoding, spill_dir: &Path) -> Workers {
         let (tasks, to_do) = channel();
-        let (tell, done) = channel();
+        let (results, done) = channel();
         let to_do = Arc::new(Mutex::new(to_do));
         let own_stats = Arc::default();
         let worker = |stats: &Arc<Mutex<KeyStats>>| Worker {
@@ -81,8 +81,8 @@ impl Workers {
         let own = worker(&own_stats);
         let spawn = |_| {
             let stats = Arc::default();
-            let (worker, to_do, tell) = (worker(&stats), to_do.clone(), tell.clone());
-            let thread = std::thread::Builder::new().spawn(move || worker.work(&to_do, &tell)).ok()?;
+            let (worker, to_do, results) = (worker(&stats), to_do.clone(), results.clone());
+            let thread = std::thread::Builder::new().spawn(move || worker.work(&to_do, &results)).ok()?;
             Some((thread, stats))
         };
         let (threads, mut stats): (Vec<_>, Vec<_>) = (0..threads).map_while(spawn).unzip();
@@ -91,19 +91,19 @@ impl Workers {
         Workers { channels, threads, owner, under_way: 0, own, own_done: VecDeque::new(), stats }
     }
 
-    /// Tasks that are not done yet.
+    /// Returns the number of tasks whose result was not taken yet.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// The number of threads, or 1 for the caller.
+    /// Returns the number of threads that perform tasks; 1 if it is only the caller.
     pub(crate) fn count(&self) -> usize {
         self.threads.len().max(1)
     }
 
-    /// Gives a task to the threads; without any the caller does it now.
+    /// Queues a task for the threads; without threads, performs it now.
     ///
-    /// Errors: `InvalidInput` in a forked child, which has no threads.
+    /// Errors: `InvalidInput` in a forked child, which does not inherit the threads.
     pub(crate) fn give(&mut self, task: Task) -> Result<()> {
         self.check_owner()?;
         self.under_way += 1;
@@ -114,7 +114,7 @@ impl Workers {
         self.channels()?.tasks.send(task).map_err(|_| ended())
     }
 
-    /// What was done, if anything is; does not wait.
+    /// Returns the result of a finished task, if there is one. Does not wait.
     pub(crate) fn try_wait(&mut self) -> Result<Option<Done>> {
         let own = self.own_done.pop_front();
         let done = || self.channels.as_ref()?.done.try_recv().ok();
@@ -123,9 +123,9 @@ impl Workers {
         done.map(Some)
     }
 
-    /// Waits for a task to be done; one must be under way.
+    /// Waits for the result of a task; at least one task must be under way.
     ///
-    /// Errors: that of the task; `InvalidInput` in a forked child, which has no threads.
+    /// Errors: that of the task; `InvalidInput` in a forked child, which does not inherit the threads.
     pub(crate) fn wait(&mut self) -> Result<Done> {
         self.check_owner()?;
         let done = match self.own_done.pop_front() {
@@ -150,7 +150,7 @@ impl Workers {
         self.channels.as_ref().ok_or_else(ended)
     }
 
-    /// The statistics of all pairs that were encoded.
+    /// Returns the statistics of all encoded pairs.
     pub(crate) fn stats(&self) -> KeyStats {
         let mut all = KeyStats::new();
         self.stats.iter().for_each(|stats| all.merge(&locked(stats)));
@@ -159,14 +159,14 @@ impl Workers {
 }
 
 impl Drop for Workers {
-    /// Ends the threads. A forked child has none of them: there a join, or a lock of a channel, may wait for ever.
+    /// Ends the threads. A forked child does not have them: joining them or locking a channel could wait forever there.
     fn drop(&mut self) {
         let (channels, threads) = (self.channels.take(), std::mem::take(&mut self.threads));
         if !self.owner.is_this_process() {
             std::mem::forget((channels, threads));
             return;
         }
-        drop(channels); // without tasks to come the threads end
+        drop(channels); // the threads end when the task channel closes
         for thread in threads {
             let _ = thread.join();
         }
@@ -181,35 +181,36 @@ fn ended() -> Error {
 fn locked(stats: &Mutex<KeyStats>) -> std::sync::MutexGuard<'_, KeyStats> {
     stats.lock().unwrap_or_else(PoisonError::into_inner)
 }
-/// The error that a panic in a thread of the loader becomes.
+
+/// Returns the error for a panic in a thread of the loader.
 #[cold]
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Error::internal(format!("a thread of the loader panicked: {}", text.unwrap_or("no message")))
 }
 
-/// What does tasks, on a thread or for the caller.
+/// Performs tasks, on a worker thread or on the calling thread.
 struct Worker {
     on_duplicate: OnDuplicate,
     data_encoding: Encoding,
     spill_dir: PathBuf,
     progress: Arc<BuildProgress>,
-    /// Where a specification is to be planned.
+    /// `Some` if a specification is to be planned.
     stats: Option<Arc<Mutex<KeyStats>>>,
 }
 
 impl Worker {
-    fn work(&self, to_do: &Mutex<Receiver<Task>>, tell: &Sender<Result<Done>>) {
+    fn work(&self, to_do: &Mutex<Receiver<Task>>, results: &Sender<Result<Done>>) {
         loop {
             let task = to_do.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(task) = task else { return };
-            if tell.send(self.perform(task)).is_err() {
+            if results.send(self.perform(task)).is_err() {
                 return;
             }
         }
     }
 
-    /// Does a task; a panic is its error.
+    /// Performs a task; turns a panic into an error.
     fn perform(&self, task: Task) -> Result<Done> {
         let performed = catch_unwind(AssertUnwindSafe(|| match task {
             Task::Encode(batch) => self.encode(batch),
@@ -245,7 +246,7 @@ impl Worker {
         Ok(Done::Spilled { run, dropped, memory: Vec::new(), cost_before: 0 })
     }
 
-    /// Writes batches as a run; returns how many pairs were dropped and the memory of the batches too.
+    /// Writes batches as a run. Returns the run, the number of dropped pairs and the memory of the batches.
     fn write_run(&self, path: PathBuf, batches: Vec<Batch>, order: ShardingSpec) -> Result<(Run, u64, Vec<Arena>)> {
         let sliced = batches.into_iter().map(|batch| SlicedBatch::in_place(batch, &order));
         let pairs = MemoryPairs::new(sliced.collect::<Result<_>>()?, order, self.on_duplicate);
@@ -264,7 +265,7 @@ mod tests {
         Workers::start(&BuildOptions::default(), threads, Encoding::Raw, Path::new("no spill directory"))
     }
 
-    /// Every task has one outcome, with threads and without.
+    /// Every task returns one result, with threads and without.
     #[test]
     fn a_panic_is_an_error_and_the_next_task_is_done() {
         for threads in [0, 1, 3] {

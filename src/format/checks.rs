@@ -1,14 +1,14 @@
-//! Checks: CRC-32 of what the format's text leaves unchecked, in bytes that no index names.
+//! Checks: CRC-32 checksums of indexes, values and prefixes, in bytes of a native shard that no index names.
 //!
 //! ```text
-//! directly behind the encoded minishard index, u32le each
+//! directly after the encoded minishard index, u32le each
 //!   crc32(shard u64le, minishard u64le, encoded index)
 //!   n x crc32(key u64le, encoded value)          in the order of the index's rows
 //!   n x crc32(prefix)                            only in a data set with prefixes
 //! ```
 //!
-//! Place and key go into the sums, so bytes that are whole but landed in the wrong place fail too. The prefix
-//! of a value is everything between it and what lies before it, alignment padding included.
+//! Location and key are part of the checksums, so intact bytes at the wrong location fail verification too.
+//! The prefix of a value is everything between it and the preceding bytes, including alignment padding.
 
 use std::sync::LazyLock;
 
@@ -18,20 +18,20 @@ use crate::byte_range::ByteRange;
 use crate::format::layout::Layout;
 use crate::ids::Location;
 
-/// The length of a check.
+/// The length of a check in bytes.
 const CHECK_LEN: u64 = 4;
 
-/// Where the checks of one minishard stand.
+/// The position of the checks of one minishard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChecksPlace {
-    /// The end of the encoded index, in the file.
+    /// Offset of the end of the encoded index in the file.
     pub(crate) index_end: u64,
     /// The number of keys.
     pub(crate) rows: u64,
 }
 
 impl ChecksPlace {
-    /// The length of all checks of a minishard of so many keys.
+    /// Returns the length in bytes of all checks of a minishard with `rows` keys.
     pub(crate) fn total_len(rows: u64, layout: Layout) -> u64 {
         match layout {
             Layout { checks: false, .. } => 0,
@@ -62,19 +62,20 @@ impl ChecksPlace {
     }
 }
 
-/// The sum of nothing. To make one asks what the processor can do, in a third of the time that a short sum takes.
-static OF_NOTHING: LazyLock<Hasher> = LazyLock::new(Hasher::new);
+/// A hasher without input, cloned for each check. `Hasher::new` detects CPU features each time, which takes a third of
+/// the time of a short checksum.
+static EMPTY_HASHER: LazyLock<Hasher> = LazyLock::new(Hasher::new);
 
-/// The check of an encoded minishard index, to be fed with its bytes.
+/// Returns a hasher for the check of an encoded minishard index; the caller feeds it the encoded bytes.
 #[inline]
 pub(crate) fn index_hasher(location: Location) -> Hasher {
-    let mut hasher = OF_NOTHING.clone();
+    let mut hasher = EMPTY_HASHER.clone();
     let place: [u8; 16] = zerocopy::transmute!([location.shard.0.to_le(), location.minishard.0.to_le()]);
     hasher.update(&place);
     hasher
 }
 
-/// The check of an encoded minishard index.
+/// Returns the check of an encoded minishard index.
 #[inline]
 pub(crate) fn of_index(location: Location, encoded: &[u8]) -> u32 {
     let mut hasher = index_hasher(location);
@@ -82,15 +83,15 @@ pub(crate) fn of_index(location: Location, encoded: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The check of an encoded value, to be fed with its bytes.
+/// Returns a hasher for the check of an encoded value; the caller feeds it the encoded bytes.
 #[inline]
 pub(crate) fn value_hasher(key: u64) -> Hasher {
-    let mut hasher = OF_NOTHING.clone();
+    let mut hasher = EMPTY_HASHER.clone();
     hasher.update(&key.to_le_bytes());
     hasher
 }
 
-/// The check of an encoded value.
+/// Returns the check of an encoded value.
 #[inline]
 pub(crate) fn of_value(key: u64, encoded: &[u8]) -> u32 {
     let mut hasher = value_hasher(key);
@@ -98,9 +99,9 @@ pub(crate) fn of_value(key: u64, encoded: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The check of a prefix.
+/// Returns the check of a prefix.
 pub(crate) fn of_prefix(prefix: &[u8]) -> u32 {
-    let mut hasher = OF_NOTHING.clone();
+    let mut hasher = EMPTY_HASHER.clone();
     hasher.update(prefix);
     hasher.finalize()
 }
@@ -110,9 +111,9 @@ mod tests {
     use super::*;
     use crate::ids::{MinishardNumber, ShardNumber};
 
-    /// Expected: python3 -c "import zlib, struct; print(hex(zlib.crc32(struct.pack('<Q', 7) + b'value')))" and alike.
+    /// Computed like: python3 -c "import zlib, struct; print(hex(zlib.crc32(struct.pack('<Q', 7) + b'value')))".
     #[test]
-    fn golden_sums() {
+    fn golden_checksums() {
         assert_eq!(of_value(7, b"value"), 0xa952_eff3);
         let location = Location { shard: ShardNumber(1), minishard: MinishardNumber(2) };
         assert_eq!(of_index(location, b"index"), 0xf8d3_6342);
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn stand_behind_the_index_in_row_order() {
+    fn checks_follow_the_index_in_row_order() {
         let place = ChecksPlace { index_end: 100, rows: 3 };
         let starts = [place.of_index(), place.of_value(0), place.of_value(2), place.of_prefix(0), place.of_prefix(2)];
         assert_eq!(starts.map(|range| range.unwrap().start), [100, 104, 112, 116, 124]);

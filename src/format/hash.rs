@@ -1,16 +1,22 @@
-//! From a key to its hashed chunk id: identity, or MurmurHash3_x86_128 of one `u64`.
+//! The hash functions that map a key to its hashed chunk id: identity, and MurmurHash3_x86_128 of one `u64`.
 
 /// The hash function of a sharding specification ("hash").
+///
+/// ```
+/// use sharddb::spec::HashFunction;
+///
+/// assert_eq!(HashFunction::MurmurHash3X86_128.as_str(), "murmurhash3_x86_128");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashFunction {
-    /// The key itself: keys near each other lie near each other.
+    /// The key itself. Consecutive keys are stored close to each other.
     Identity,
     /// The low 8 bytes of MurmurHash3_x86_128, seed 0, of the key's 8 little-endian bytes.
     MurmurHash3X86_128,
 }
 
 impl HashFunction {
-    /// The name in the format's JSON.
+    /// Returns the name in the format's JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -18,9 +24,9 @@ impl HashFunction {
         }
     }
 
-    /// The hash of `input` (the key shifted by `preshift_bits`).
+    /// Returns the hash of `input`, the key shifted right by `preshift_bits`.
     ///
-    /// The 64-bit murmur result is not injective: it places a key, it does not identify it.
+    /// The 64-bit MurmurHash3 result is not injective: two keys may have the same hash.
     ///
     /// ```
     /// use sharddb::spec::HashFunction;
@@ -37,10 +43,10 @@ impl HashFunction {
     }
 }
 
-/// The low 8 bytes of MurmurHash3_x86_128 (seed 0) of `input` in little endian.
+/// Returns the low 8 bytes of MurmurHash3_x86_128 (seed 0) of the 8 little-endian bytes of `input`.
 ///
-/// Of the four lanes of the full function an 8-byte input fills the first two with data; the other two
-/// stay equal to each other throughout, so three are computed and the last is never named.
+/// An 8-byte input fills only the first two of the four lanes. The other two stay equal to each other throughout, so
+/// `h3` serves for both.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the two halves of a u64 are taken on purpose")]
 fn murmurhash3_x86_128_low(input: u64) -> u64 {
@@ -52,7 +58,7 @@ fn murmurhash3_x86_128_low(input: u64) -> u64 {
     let (k1, k2) = (input as u32, (input >> 32) as u32);
     let mut h1 = INPUT_LEN ^ k1.wrapping_mul(C1).rotate_left(15).wrapping_mul(C2);
     let mut h2 = INPUT_LEN ^ k2.wrapping_mul(C2).rotate_left(16).wrapping_mul(C3);
-    let mut h3 = INPUT_LEN; // and h4, which is equal to it
+    let mut h3 = INPUT_LEN; // also h4
 
     h1 = h1.wrapping_add(h2).wrapping_add(h3).wrapping_add(h3);
     h2 = h2.wrapping_add(h1);
@@ -74,7 +80,7 @@ fn fmix32(mut h: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The vectors of the format's other implementations.
+    /// Test vectors of other implementations of the format.
     #[test]
     fn matches_published_vectors() {
         let vectors = [

@@ -1,7 +1,7 @@
-//! `info`: the JSON file of a data set, of which the sharding specification is one member.
+//! `info`: the JSON file of a data set, which contains the sharding specification.
 //!
-//! Where the specification stands in it (at the top, or nested where a JSON pointer finds it), where the shards
-//! then lie, and what our own member "sharddb" says. All other members are somebody else's and kept as given.
+//! This module finds the specification (at the top level, or nested, addressed by a JSON pointer), derives the
+//! directory of the shards, and reads the native member "sharddb". All other members are foreign and kept unchanged.
 
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
@@ -13,32 +13,32 @@ use crate::format::json;
 use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::spec::ShardingSpec;
 
-/// The name of the file.
+/// The file name.
 pub(crate) const FILE_NAME: &str = "info";
 
-/// An `info` larger than this is refused.
+/// The maximum length of an `info` in bytes.
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
-/// A given one is refused that would leave no room for what is added: our members, and white space.
+/// The maximum length of an `info` from the caller. Leaves room for the members and white space that are added.
 const MAX_GIVEN_BYTES: u64 = MAX_BYTES / 2;
 
-/// Nested specifications that a message names.
+/// The maximum number of nested specifications that a message names.
 const NAMED: usize = 8;
 
-/// What an `info` says about one sharded data set.
+/// The content of an `info` about one sharded data set.
 #[derive(Clone, Debug)]
 pub(crate) struct Info {
     pub(crate) spec: ShardingSpec,
-    /// `None`: not written by us.
+    /// `None` for foreign data.
     pub(crate) layout: Option<Layout>,
-    /// Where the shards lie, relative to the directory of the `info`.
+    /// The directory of the shards, relative to that of the `info`.
     pub(crate) shards: PathBuf,
 }
 
 impl Info {
-    /// Reads the specification at `pointer`; without one at the top, else the only nested one.
+    /// Reads the specification at `pointer`; without a pointer, the one at the top level, else the only nested one.
     ///
-    /// Errors: `InvalidSpec`, also if there are several and no pointer says which.
+    /// Errors: `InvalidSpec`, also if there are several nested ones and no pointer selects one.
     pub(crate) fn parse(bytes: &[u8], pointer: Option<&str>) -> Result<Info> {
         let root = json::parse(bytes)?;
         match pointer {
@@ -88,10 +88,10 @@ impl Info {
         Ok(Info { spec: ShardingSpec::from_value(sharding)?, layout, shards })
     }
 
-    /// Whether a given text can be composed with.
+    /// Checks whether [`compose`](Info::compose) accepts a text.
     ///
-    /// Errors: `TooLarge`; `InvalidSpec` if it is no JSON object; `InvalidInput` if it has "sharding" in nested objects
-    /// only: the composed text would describe their shards in the old places, beside the new ones.
+    /// Errors: `TooLarge`; `InvalidSpec` if it is not a JSON object; `InvalidInput` if it has "sharding" in nested
+    /// objects only, because the composed text would still describe the shards of those, next to the new ones.
     pub(crate) fn check(given: &str) -> Result<()> {
         if given.len() as u64 > MAX_GIVEN_BYTES {
             let message = format!("expected an info of at most {MAX_GIVEN_BYTES} bytes, found {}", given.len());
@@ -104,18 +104,18 @@ impl Info {
         }
     }
 
-    /// The text of an `info` with our specification and member, and all other members of `given` as they are.
+    /// Returns the text of an `info` with this specification and layout, and the other members of `given` unchanged.
     pub(crate) fn compose(given: Option<&str>, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
         let mut text = String::from("{\n");
         let mut put = |name: &str, value: &str| {
             text.push_str(if text.len() > 2 { ",\n" } else { "" });
             text.push_str(&format!("  {}: {value}", json::quote(name)));
         };
-        let (ours, sharding) = (layout_json(layout), spec.to_json());
-        let mut pending = [("sharding", sharding), ("sharddb", ours)].map(Some);
+        let (native, sharding) = (layout_json(layout), spec.to_json());
+        let mut pending = [("sharding", sharding), ("sharddb", native)].map(Some);
         if let Some(given) = given {
             for (name, value) in given_members(given)? {
-                // ours take the place of those of the same name, so that composing again changes nothing
+                // a native member replaces the given one of the same name in place, so that composing is idempotent
                 let replaced = pending.iter_mut().find(|member| member.as_ref().is_some_and(|(own, _)| *own == name));
                 match (replaced.and_then(Option::take), name.as_str()) {
                     (Some((_, value)), _) => put(&name, &value),
@@ -149,13 +149,13 @@ fn check_not_nested(given: &str) -> Result<()> {
     }
     let pointers: Vec<_> = found.first.iter().map(|nested| json::excerpt(&nested.pointer)).collect();
     Err(Error::invalid_input(format!(
-        "expected an info with \"sharding\" at the top or without, found it at {}: a volume of several data sets cannot \
-         be built; give an info without these members",
+        "expected an info with \"sharding\" at the top level or without it, found it nested at {}: a volume of several \
+         data sets cannot be built; pass an info without these members",
         pointers.join(" and ")
     )))
 }
 
-/// The directory that a member "key" names: below the info's own.
+/// Returns the directory that a member "key" names. Rejects paths that leave the directory of the `info`.
 fn subdirectory(key: &RawValue) -> Result<PathBuf> {
     let name = json::string(key).filter(|name| !name.is_empty());
     let below = |name: &String| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
@@ -165,7 +165,7 @@ fn subdirectory(key: &RawValue) -> Result<PathBuf> {
     })
 }
 
-/// Reads the member "sharddb"; members of later versions are ignored.
+/// Reads the member "sharddb". Ignores members that this version does not know.
 fn layout(value: &RawValue) -> Result<Layout> {
     let wrong = |name: &str| Error::invalid_spec(format!("expected a valid \"{name}\" in the info's \"sharddb\""));
     let members = json::members(value).ok_or_else(|| wrong("sharddb"))?;

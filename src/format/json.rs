@@ -1,7 +1,7 @@
-//! Reading JSON without losing anything of it: members in order, each value as its source text.
+//! Lossless reading of JSON: members in order, each value as its source text.
 //!
-//! `serde_json` parses; this module adds what the format needs on top: members given twice stay visible,
-//! foreign values keep their exact text, nesting is bounded, and a pointer finds its way (RFC 6901).
+//! `serde_json` parses. This module adds: repeated members stay visible, foreign values keep their exact text, nesting
+//! is bounded, and values can be addressed by JSON pointers (RFC 6901).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 
-/// Deeper documents are refused: no reader of the format agrees on what happens beyond.
+/// The maximum nesting depth. Readers of the format differ in how they handle deeper documents.
 const MAX_DEPTH: usize = 128;
 
-/// The document as one value, its syntax checked throughout.
+/// Parses a document and checks its syntax completely.
 pub(crate) fn parse(bytes: &[u8]) -> Result<&RawValue> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         Error::invalid_spec("expected JSON in UTF-8, found other bytes").at_offset(error.valid_up_to() as u64)
@@ -23,7 +23,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<&RawValue> {
     serde_json::from_str(text).map_err(|error| Error::invalid_spec(format!("expected JSON: {error}")))
 }
 
-/// The members of an object, in order, repeated ones too; `None` if it is no object.
+/// Returns the members of an object in order, including repeated ones; `None` if the value is not an object.
 pub(crate) fn members(value: &RawValue) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
     impl<'de> Visitor<'de> for Members {
@@ -44,17 +44,19 @@ pub(crate) fn members(value: &RawValue) -> Option<Vec<(String, &RawValue)>> {
     serde_json::Deserializer::from_str(value.get()).deserialize_map(Members).ok()
 }
 
-/// The elements of an array; `None` if it is no array.
+/// Returns the elements of an array; `None` if the value is not an array.
 pub(crate) fn elements(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// The text of a string; `None` if it is no string.
+/// Returns the text of a string; `None` if the value is not a string.
 pub(crate) fn string(value: &RawValue) -> Option<String> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// The member of that name, an error if it stands there more than once.
+/// Returns the member `name`, if there is one.
+///
+/// Errors: `InvalidSpec` if there is more than one.
 pub(crate) fn member<'a>(members: &[(String, &'a RawValue)], name: &str) -> Result<Option<&'a RawValue>> {
     let mut found = members.iter().filter(|(member, _)| member == name).map(|(_, value)| *value);
     let first = found.next();
@@ -64,7 +66,9 @@ pub(crate) fn member<'a>(members: &[(String, &'a RawValue)], name: &str) -> Resu
     }
 }
 
-/// The value that a JSON pointer (RFC 6901) names; `None` if there is none.
+/// Returns the value at a JSON pointer (RFC 6901); `None` if there is none.
+///
+/// Errors: `InvalidSpec` if the pointer is malformed, or passes a repeated member.
 pub(crate) fn pointer<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'a RawValue>> {
     if pointer.is_empty() {
         return Ok(Some(root));
@@ -94,18 +98,17 @@ pub(crate) struct Nested<'a> {
     pub(crate) pointer: String,
 }
 
-/// The objects below the top of a document that have a member of some name.
+/// The objects below the top of a document that have a member of a given name.
 pub(crate) struct NestedObjects<'a> {
     /// The first ones in document order.
     pub(crate) first: Vec<Nested<'a>>,
-    /// How many there are in all.
+    /// The total number of such objects.
     pub(crate) count: u64,
 }
 
-/// Finds the objects below the top of `root` that have a member `name`, without looking into those members.
+/// Finds the objects below the top of `root` that have a member `name`. Does not search the values of those members.
 ///
-/// Keeps the first `most` of them and counts the rest. Cost: one pass over the text, whatever its nesting, and memory for
-/// the pointers that are kept.
+/// Keeps the first `most` of them and counts the rest. Cost: one pass over the text, and memory for the kept pointers.
 ///
 /// Errors: `InvalidSpec` if the name of a member is not a valid string.
 pub(crate) fn objects_with<'a>(root: &'a RawValue, name: &str, most: usize) -> Result<NestedObjects<'a>> {
@@ -133,29 +136,29 @@ pub(crate) fn objects_with<'a>(root: &'a RawValue, name: &str, most: usize) -> R
     Ok(NestedObjects { first: found.into_iter().map(|(_, nested)| nested).collect(), count: scan.count })
 }
 
-/// The state of [`objects_with`]: the text is valid JSON, so brackets match and names precede colons.
+/// The state of [`objects_with`]. The text is valid JSON, so brackets match and names precede colons.
 struct Scan<'a, 'b> {
     text: &'a str,
     name: &'b str,
     most: usize,
-    /// The containers that are open, outermost first; at most [`MAX_DEPTH`].
+    /// The open containers, outermost first; at most [`MAX_DEPTH`].
     containers: Vec<Container<'a>>,
-    /// Of the open objects, those with the member, and their pointers.
+    /// The start and the pointer of each open object that has the member.
     open_hits: Vec<(usize, String)>,
     count: u64,
 }
 
-/// An open object or array, and how far it has been read.
+/// An open object or array, and the position of the scan in it.
 struct Container<'a> {
     start: usize,
     is_object: bool,
     /// The next string is the name of a member.
     expects_name: bool,
-    /// The name of the current member as it is quoted in the source.
+    /// The name of the current member, quoted as in the source.
     name: &'a str,
     /// The index of the current element.
     element: u64,
-    /// The current member is the one that is looked for: its value is not searched.
+    /// The current member is the one searched for, so its value is skipped.
     is_hidden: bool,
     is_hit: bool,
 }
@@ -177,7 +180,7 @@ impl<'a> Scan<'a, '_> {
         self.containers.last_mut().into_iter().for_each(change);
     }
 
-    /// Takes in a string: if it is a member's name, it may be the one that is looked for.
+    /// Processes a string. If it is the name searched for, records the object.
     fn string(&mut self, start: usize, end: usize) -> Result<()> {
         let Some((top, above)) = self.containers.split_last_mut().filter(|(top, _)| top.expects_name) else {
             return Ok(());
@@ -198,7 +201,7 @@ impl<'a> Scan<'a, '_> {
         Ok(())
     }
 
-    /// Closes the innermost container, which ends at `end`; gives it if it is one of those that are kept.
+    /// Closes the innermost container, which ends at `end`; returns it if it is one of the kept objects.
     fn close(&mut self, end: usize) -> Result<Option<(usize, Nested<'a>)>> {
         let closed = self.containers.pop();
         let is_kept = |(start, _): &mut (usize, String)| closed.as_ref().is_some_and(|closed| closed.start == *start);
@@ -210,7 +213,7 @@ impl<'a> Scan<'a, '_> {
     }
 }
 
-/// The pointer to what is being read in the last of some containers, each in the one before.
+/// Returns the pointer to the current value of the innermost of nested containers, which are given outermost first.
 fn pointer_to(containers: &[Container<'_>]) -> Result<String> {
     let mut pointer = String::new();
     for container in containers {
@@ -223,7 +226,7 @@ fn pointer_to(containers: &[Container<'_>]) -> Result<String> {
     Ok(pointer)
 }
 
-/// The text of a string as it is quoted in the source.
+/// Returns the text of a string that is quoted as in the source.
 fn unquote(quoted: &str) -> Result<Cow<'_, str>> {
     if !quoted.contains('\\') {
         let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
@@ -232,7 +235,7 @@ fn unquote(quoted: &str) -> Result<Cow<'_, str>> {
     serde_json::from_str(quoted).map(Cow::Owned).map_err(|error| Error::invalid_spec(format!("expected JSON: {error}")))
 }
 
-/// The beginning of a text for a message, with the number of bytes that are left out.
+/// Returns the beginning of a text for a message, with the number of bytes left out.
 pub(crate) fn excerpt(text: &str) -> Cow<'_, str> {
     const LONGEST: usize = 200;
     match text.char_indices().nth(LONGEST) {
@@ -241,7 +244,7 @@ pub(crate) fn excerpt(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `text` as a JSON string, quoted and escaped.
+/// Returns `text` as a JSON string, quoted and escaped.
 pub(crate) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

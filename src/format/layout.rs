@@ -1,30 +1,49 @@
-//! What our writer adds to a shard beyond the format's text: checks, prefixes, alignment.
+//! The native layout: what the writer adds to a shard beyond the format's text (checks, prefixes, alignment).
 //!
-//! All of it lies in bytes that no index names, so foreign readers do not see it; a reader of ours must be
-//! told (by the manifest and by the member "sharddb" of `info`), since nothing in a shard says so.
+//! These bytes are not named by any index, so foreign readers ignore them. A native reader takes the layout from the
+//! manifest or from the member "sharddb" of `info`, because the shard itself does not state it.
 
 use crate::error::{Error, Result};
 
-/// Native minishards begin at multiples of this.
+/// Native minishards begin at multiples of this many bytes.
 pub(crate) const MINISHARD_ALIGNMENT: u64 = 8;
 
-/// What a data set has beyond the format's text; the default is a foreign one: nothing.
+/// The layout of a data set: what its shards have beyond the format's text.
+///
+/// The default is the layout of foreign data: no checks, no prefixes, no alignment.
+///
+/// ```
+/// use sharddb::spec::{Layout, ValueAlignment};
+///
+/// let mut layout = Layout::default();
+/// assert!(!layout.checks);
+/// layout.value_alignment = ValueAlignment::new(64)?;
+/// assert_eq!(layout.value_alignment.get(), 64);
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
-    /// Checks stand behind every minishard index.
+    /// Every minishard index is followed by checks.
     pub checks: bool,
-    /// At least one value has a prefix; with checks, a third row of them covers the prefixes.
+    /// At least one value has a prefix. If there are checks, they cover the prefixes too.
     pub prefixes: bool,
     /// Values begin at multiples of this in their file.
     pub value_alignment: ValueAlignment,
 }
 
-/// The alignment of a value's absolute file offset.
+/// The alignment of the file offsets of values.
+///
+/// ```
+/// use sharddb::spec::ValueAlignment;
+///
+/// assert_eq!(ValueAlignment::new(4096)?, ValueAlignment::Page);
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ValueAlignment {
-    /// 1: no padding.
+    /// 1 byte: no padding.
     #[default]
     One,
     /// 8 bytes.
@@ -38,7 +57,7 @@ pub enum ValueAlignment {
 }
 
 impl ValueAlignment {
-    /// The alignment in bytes.
+    /// Returns the alignment in bytes.
     pub fn get(self) -> u64 {
         match self {
             Self::One => 1,
@@ -49,9 +68,11 @@ impl ValueAlignment {
         }
     }
 
-    /// The alignment of this many bytes.
+    /// Returns the alignment of `bytes` bytes.
     ///
-    /// Errors: `InvalidInput` unless it is 1, 8, 16, 64 or 4096.
+    /// # Errors
+    ///
+    /// `InvalidInput` unless `bytes` is 1, 8, 16, 64 or 4096.
     pub fn new(bytes: u64) -> Result<ValueAlignment> {
         [Self::One, Self::Eight, Self::Sixteen, Self::SixtyFour, Self::Page]
             .into_iter()
@@ -61,7 +82,7 @@ impl ValueAlignment {
             })
     }
 
-    /// How far `offset` is from the next aligned one.
+    /// Returns the number of padding bytes from `offset` to the next aligned offset.
     #[inline]
     pub(crate) fn padding(self, offset: u64) -> u64 {
         offset.wrapping_neg() & (self.get() - 1)

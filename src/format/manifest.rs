@@ -1,37 +1,38 @@
-//! The manifest of a generation: what its files must be. Text to type and back, no I/O.
+//! The manifest of a generation: the expected content of its files. Parses and writes the text; does no I/O.
 //!
 //! ```text
 //! {
 //! "format_version": 1,                     later major versions are refused
 //! "writer": "sharddb 0.1.0",
-//! "gzip_backend": "zlib-rs",               same pairs, options, writer and backend: the same bytes
-//! "sharding": {"@type": ..},               equal to the one in `info`
-//! "info_crc32": 3421780262,                of the file `info`
-//! "checks": true,                          the layout
+//! "gzip_backend": "zlib-rs",               equal pairs, options, writer and backend produce equal bytes
+//! "sharding": {"@type": ...},              equal to the one in `info`
+//! "info_crc32": 3421780262,                crc32 of the file `info`
+//! "checks": true,                          this and the next two: the layout
 //! "prefixes": false,
 //! "value_alignment": 16,
 //! "keys": 3,
 //! "value_bytes": 31,                       as stored: encoded, without prefixes, padding and indexes
-//! "auxiliary": [                           files beside the shards that speed reads up; left out if there are none
-//! ["minishards",1280,3735928559]           name, bytes of the file, crc32 of the file
+//! "auxiliary": [                           files that speed up reads; omitted if there are none
+//! ["minishards",1280,3735928559]           name, bytes, crc32 of the file
 //! ],
 //! "shards": [
-//! [0,120,2,4023233417,305419896],          number, bytes of the file, keys, crc32 of the file, crc32 of its shard index
+//! [0,120,2,4023233417,305419896],          number, bytes, keys, crc32 of the file, crc32 of the shard index
 //! [28,96,1,1432778632,2596996162]
 //! ],
-//! "crc32": 10383966                        of all bytes before the last `"crc32"` of the file
+//! "crc32": 10383966                        crc32 of all bytes before the last `"crc32"` of the file
 //! }
 //! ```
 //!
-//! The last two lines are exact, so that no byte of the file can change unnoticed, in any version of the format.
-//! A script checks it with `head, tail = text.rsplit(b'"crc32"', 1)` and
+//! The last two lines have exactly this form in every version of the format, so that any changed byte is detected.
+//! A script verifies it with `head, tail = text.rsplit(b'"crc32"', 1)` and
 //! `tail == b': %d\n}\n' % zlib.crc32(head)`.
 //!
-//! Names of auxiliary files match `[a-z0-9_]+`. No answer depends on such a file, and a reader ignores those that it does not
-//! know. Version 0.1.0 wrote the member `"minishard_pages": [bytes, crc32]` instead: it is read as an entry of that name.
+//! Names of auxiliary files match `[a-z0-9_]+`. No result depends on an auxiliary file, and a reader ignores those that
+//! it does not know. Version 0.1.0 wrote the member `"minishard_pages": [bytes, crc32]` instead, which is read as an
+//! entry of that name.
 //!
-//! All numbers are integers up to `2^64 - 1`. There is no date and no generation number: what was built twice from
-//! the same is equal. Members that this version does not know are ignored.
+//! All numbers are integers up to `2^64 - 1`. There is no date and no generation number, so that two builds of the same
+//! pairs are equal. Members that this version does not know are ignored.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -42,33 +43,33 @@ use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 
-/// The name of the manifest's file in its generation.
+/// The file name of the manifest.
 pub(crate) const FILE_NAME: &str = "manifest.json";
 
-/// The name of the file with the minishard table.
+/// The file name of the minishard table.
 pub(crate) const MINISHARDS: &str = "minishards";
 
-/// The name of the file that version 0.1.0 wrote in its place; nothing reads it any more.
+/// The file name of the predecessor of the minishard table, written by version 0.1.0. No longer read.
 pub(crate) const MINISHARD_PAGES: &str = "minishard_pages";
 
-/// A manifest larger than this is refused: that of a million shards takes a quarter of it.
+/// The maximum length of a manifest in bytes. A million shards take a quarter of it.
 pub(crate) const MAX_BYTES: u64 = 256 << 20;
 
-/// A manifest that lists more auxiliary files is refused: each is compared with all others.
+/// The maximum number of auxiliary files. The check for repeated names is quadratic.
 const MOST_AUXILIARY: usize = 64;
 
-/// The library that compresses; its output is part of the promise "same pairs, same bytes".
+/// The compression library. Its output is part of the guarantee that equal pairs produce equal bytes.
 pub(crate) const GZIP_BACKEND: &str = "zlib-rs";
 
-/// The major version of the manifest that this build writes, and the latest that it reads.
+/// The major version of the manifest that this build writes, and the latest one that it reads.
 const FORMAT_VERSION: u64 = 1;
 
 const WRITER: &str = concat!("sharddb ", env!("CARGO_PKG_VERSION"));
 
-/// The name of the last member, as it stands in the text.
+/// The name of the last member, quoted as in the text.
 const CRC32: &str = "\"crc32\"";
 
-/// What the files of one generation must be.
+/// The expected content of the files of one generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// A copy of the member "sharding" of `info`.
@@ -78,29 +79,29 @@ pub(crate) struct Manifest {
     pub(crate) layout: Layout,
     /// The number of keys in all shards.
     pub(crate) keys: u64,
-    /// The bytes of all values as stored: encoded; prefixes, padding and indexes not counted.
+    /// The stored bytes of all values: encoded, without prefixes, padding and indexes.
     pub(crate) value_bytes: u64,
-    /// The auxiliary files, each name once.
+    /// The auxiliary files; names are unique.
     pub(crate) auxiliary: Vec<AuxiliaryRecord>,
-    /// The shards that have a file, ascending.
+    /// The shards that have a file, in ascending order.
     pub(crate) shards: Vec<ShardRecord>,
 }
 
-/// What an auxiliary file must be.
+/// The expected length and checksum of an auxiliary file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AuxiliaryRecord {
     pub(crate) name: String,
-    /// The length of the file.
+    /// The length of the file in bytes.
     pub(crate) bytes: u64,
     /// The crc32 of the file.
     pub(crate) crc32: u32,
 }
 
-/// What the file of one shard must be.
+/// The expected content of one shard file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShardRecord {
     pub(crate) number: ShardNumber,
-    /// The length of the file.
+    /// The length of the file in bytes.
     pub(crate) bytes: u64,
     pub(crate) keys: u64,
     /// The crc32 of the file.
@@ -110,7 +111,7 @@ pub(crate) struct ShardRecord {
 }
 
 impl Manifest {
-    /// The text of the manifest: the same for equal manifests.
+    /// Returns the text of the manifest. Equal manifests have equal texts.
     pub(crate) fn to_json(&self) -> String {
         self.to_json_by(WRITER)
     }
@@ -143,8 +144,8 @@ impl Manifest {
 
     /// Parses the text of a manifest.
     ///
-    /// Errors: `Corrupt` if its own crc32 does not match or a member is missing, malformed or at odds with another;
-    /// `Unsupported` if it is of a later major version.
+    /// Errors: `Corrupt` if its own crc32 does not match, or if a member is missing, malformed or inconsistent with
+    /// another; `Unsupported` if it has a later major version.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Manifest> {
         check_crc32(bytes)?;
         let root = json::parse(bytes).map_err(corrupt)?;
@@ -170,50 +171,55 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The record of a shard; `None` if the shard is empty and has no file. Costs a binary search.
+    /// Returns the record of a shard; `None` if the shard is empty and has no file. O(log n).
     pub(crate) fn shard(&self, number: ShardNumber) -> Option<&ShardRecord> {
         let at = self.shards.binary_search_by_key(&number, |shard| shard.number).ok()?;
         self.shards.get(at)
     }
 
-    /// Errors: `Corrupt` unless these are the bytes of the `info` that the manifest was written for.
+    /// Verifies the bytes of `info`. Errors: `Corrupt` if their crc32 differs from the manifest's.
     pub(crate) fn check_info(&self, info: &[u8]) -> Result<()> {
         let found = crc32fast::hash(info);
         if found != self.info_crc32 {
             let expected = self.info_crc32;
             return Err(Error::corrupt(format!(
-                "expected the info that the manifest was written for, with the crc32 {expected}, found {found}"
+                "the info does not match the manifest: expected the crc32 {expected}, found {found}"
             )));
         }
         Ok(())
     }
 
-    /// Errors: `Corrupt` unless this sharding specification, found in `info`, is the manifest's.
+    /// Verifies the sharding specification found in `info`. Errors: `Corrupt` if it differs from the manifest's.
     pub(crate) fn check_sharding(&self, found: &ShardingSpec) -> Result<()> {
         if *found != self.sharding {
             let expected = self.sharding;
-            return Err(Error::corrupt(format!("expected the manifest's \"sharding\" {expected}, found {found}")));
+            return Err(Error::corrupt(format!(
+                "expected the \"sharding\" of the manifest, {expected}, found {found}"
+            )));
         }
         Ok(())
     }
 
-    /// The record of an auxiliary file, if there is such a file.
+    /// Returns the record of an auxiliary file, if there is one of this name.
     pub(crate) fn auxiliary(&self, name: &str) -> Option<&AuxiliaryRecord> {
         self.auxiliary.iter().find(|record| record.name == name)
     }
 
     fn check_shards(&self) -> Result<()> {
         let mut keys = Some(0u64);
-        let mut before = None;
+        let mut last = None;
         for shard in &self.shards {
             if shard.number > self.sharding.max_shard() {
                 let max = self.sharding.max_shard().0;
                 let message = format!("expected shard numbers up to {max}, found {}", shard.number.0);
                 return Err(Error::corrupt(message).at_shard(shard.number));
             }
-            if before.replace(shard.number) >= Some(shard.number) {
-                let message = format!("expected the manifest's shards in ascending order, found {}", shard.number.0);
-                return Err(Error::corrupt(message + " after its like or a greater one").at_shard(shard.number));
+            if let Some(last) = last.replace(shard.number)
+                && last >= shard.number
+            {
+                let (last, found) = (last.0, shard.number.0);
+                let message = format!("expected the manifest's shards in ascending order, found {found} after {last}");
+                return Err(Error::corrupt(message).at_shard(shard.number));
             }
             keys = keys.and_then(|keys| keys.checked_add(shard.keys));
         }
@@ -225,7 +231,7 @@ impl Manifest {
     }
 }
 
-/// The auxiliary files that the manifest lists.
+/// Returns the auxiliary files that the manifest lists.
 fn auxiliary(members: &Members) -> Result<Vec<AuxiliaryRecord>> {
     let pages = members.optional("minishard_pages")?;
     let pages = pages.map(|(bytes, crc32)| (MINISHARD_PAGES.to_string(), bytes, crc32));
@@ -238,8 +244,9 @@ fn auxiliary(members: &Members) -> Result<Vec<AuxiliaryRecord>> {
     let mut records: Vec<AuxiliaryRecord> = Vec::new();
     for (name, bytes, crc32) in pages.into_iter().chain(rows) {
         if !is_auxiliary_name(&name) {
-            let message = format!("expected the name of an auxiliary file in the manifest, found {name:?}");
-            return Err(Error::corrupt(message));
+            return Err(Error::corrupt(format!(
+                "expected an unreserved auxiliary file name of a-z, 0-9 and _ in the manifest, found {name:?}"
+            )));
         }
         if records.iter().any(|record| record.name == name) {
             let message = format!("expected each auxiliary file once in the manifest, found {name} again");
@@ -250,7 +257,8 @@ fn auxiliary(members: &Members) -> Result<Vec<AuxiliaryRecord>> {
     Ok(records)
 }
 
-/// Whether an auxiliary file may have this name: `[a-z0-9_]+`, and not that of another file of a generation or a store.
+/// Returns whether an auxiliary file may have this name: `[a-z0-9_]+`, and not the name of another file of a generation
+/// or a store.
 pub(crate) fn is_auxiliary_name(name: &str) -> bool {
     const RESERVED: [&str; 5] = ["info", "lease", "lock", "current", "history"];
     let is_of_alphabet = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
@@ -298,7 +306,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The text from the last member on, given the bytes before it.
+/// Returns the last member and the rest of the text, given the bytes before it.
 fn last_member(head: &[u8]) -> String {
     format!("{CRC32}: {}\n}}\n", crc32fast::hash(head))
 }
@@ -311,7 +319,7 @@ fn check_crc32(bytes: &[u8]) -> Result<()> {
     let expected = last_member(head);
     if found != expected.as_bytes() {
         let found = String::from_utf8_lossy(found);
-        let message = format!("expected the manifest to end with {expected:?} by the bytes before it, found {found:?}");
+        let message = format!("expected the manifest to end with its checksum, {expected:?}, found {found:?}");
         return Err(Error::corrupt(message));
     }
     Ok(())
@@ -331,7 +339,7 @@ fn check_version(found: u64) -> Result<()> {
     }
 }
 
-/// Whatever is wrong inside of a manifest, it is the manifest that is corrupt.
+/// Turns an error of a nested parser into `Corrupt`.
 fn corrupt(error: Error) -> Error {
     Error::corrupt(format!("in the manifest: {}", error.message()))
 }
@@ -342,7 +350,7 @@ mod tests {
     use crate::format::hash::HashFunction;
     use crate::format::spec::Encoding;
 
-    /// Written by hand; the last number by another implementation of the crc32.
+    /// Written by hand; the crc32 was computed by another implementation.
     const GOLDEN: &str = r#"{
 "format_version": 1,
 "writer": "sharddb 0.1.0",
@@ -433,7 +441,7 @@ mod tests {
         }
     }
 
-    /// `text` with its last member made right again.
+    /// Returns `text` with a matching crc32.
     fn resealed(text: &str) -> String {
         let (head, _) = text.rsplit_once(CRC32).unwrap();
         format!("{head}\"crc32\": {}\n}}\n", crc32fast::hash(head.as_bytes()))
@@ -449,7 +457,7 @@ mod tests {
         }
     }
 
-    /// Version 0.1.0 had a member for its one auxiliary file.
+    /// Version 0.1.0 wrote a separate member for its only auxiliary file.
     #[test]
     fn minishard_pages_are_an_auxiliary_file() {
         let pages = "\"minishard_pages\": [148,2460534511]";
@@ -535,7 +543,7 @@ mod tests {
         assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), golden());
     }
 
-    /// One case for each way to be wrong with a matching crc32, with what the message must name.
+    /// One case per kind of invalid manifest with a matching crc32, with a text that the message must contain.
     #[test]
     fn refuses_by_name() {
         let cases = [

@@ -1,15 +1,15 @@
-//! The minishard index: the keys of a minishard and where their values lie.
+//! The minishard index: the keys of a minishard and the ranges of their values.
 //!
 //! ```text
 //! decoded, 24 * n bytes, rows of u64le (the format's text: a C-order array [3, n])
 //!   row 0   n ids      delta encoded: id[i] = sum of row0[..=i]
-//!   row 1   n starts   delta encoded against the end of the value before:
+//!   row 1   n starts   delta encoded against the end of the preceding value:
 //!                      start[i] = sum of row1[..=i] + sum of row2[..i], relative to the end of the shard index
 //!   row 2   n sizes
 //! ```
 //!
-//! All sums wrap: a value that lies before the one listed ahead of it has a "negative" delta. Whether the
-//! resulting range makes sense is decided when it is resolved against the file.
+//! All sums wrap: a value that is stored before its predecessor in the index has a "negative" delta.
+//! A range is validated when it is resolved against the file.
 
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ use zerocopy::little_endian::U64;
 use crate::byte_range::RelativeRange;
 use crate::error::{Error, Result};
 
-/// Bytes of a decoded index for one key.
+/// Bytes of a decoded index per key.
 pub(crate) const ROW_LEN: u64 = 24;
 
-/// Raw indexes up to this many keys are scanned where they lie, without any help.
+/// Raw indexes of up to this many keys are scanned in place, without checkpoints.
 pub(crate) const SCAN_LIMIT: usize = 64;
 
-/// A key's entry: which row, and where its value is said to lie.
+/// The entry of a key: its row and the stated range of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) number: usize,
@@ -33,10 +33,10 @@ pub(crate) struct Row {
     pub(crate) value: RelativeRange,
 }
 
-/// A decoded minishard index, viewed in place.
+/// A view of a decoded minishard index.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RawIndex<'a> {
-    // INVARIANT: three rows of the same length
+    // INVARIANT: three rows of equal length
     ids: &'a [U64],
     starts: &'a [U64],
     sizes: &'a [U64],
@@ -60,13 +60,13 @@ impl<'a> RawIndex<'a> {
         Err(bad_length(bytes.len()))
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// The first row with this id, found by scanning: right for any order of ids.
+    /// Returns the first row with this id. O(n); the ids may be in any order.
     #[inline]
     pub(crate) fn find(&self, id: u64) -> Option<Row> {
         let mut running = 0u64;
@@ -79,7 +79,7 @@ impl<'a> RawIndex<'a> {
         None
     }
 
-    /// The range of one row, by summing up to it.
+    /// Returns the range of one row. O(`number`), because starts are delta encoded.
     #[inline]
     fn value(&self, number: usize) -> RelativeRange {
         let mut end = 0u64;
@@ -92,12 +92,12 @@ impl<'a> RawIndex<'a> {
         range
     }
 
-    /// All rows in stored order.
+    /// Iterates over all rows in stored order.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
         self.rows_from(RowsState::default())
     }
 
-    /// Whether all ranges are possible; see [`SearchableIndex::can_tell_absence`].
+    /// Returns whether all ranges are possible; see [`SearchableIndex::can_tell_absence`]. O(n).
     #[inline]
     pub(crate) fn is_possible(&self) -> bool {
         self.rows().all(|row| row.value.is_possible())
@@ -110,14 +110,16 @@ impl<'a> RawIndex<'a> {
 
 #[cold]
 fn bad_length(len: usize) -> Error {
-    Error::corrupt(format!("expected a minishard index of a multiple of {ROW_LEN} bytes, found {len}"))
+    Error::corrupt(format!("expected the length of a minishard index to be a multiple of {ROW_LEN} bytes, found {len}"))
 }
 
-/// A raw index of a few keys, searched where it lies and without a branch that depends on where the key is: such a
-/// branch is guessed wrong every other time, and behind a wrong guess the next lookup cannot begin early.
+/// A raw index of a few keys, searched in place without a branch that depends on the position of the key.
+///
+/// Such a branch would be mispredicted about every other time, and a misprediction delays the start of the next lookup.
 #[derive(Clone, Copy)]
 pub(crate) struct SmallIndex<'a> {
-    // INVARIANT: the first `rows` of each, or all if that is more, are of the index; what follows is whatever follows it
+    // INVARIANT: the first `rows` words of each array (all if `rows` is larger) belong to its row of the index; the
+    // other words are the bytes that follow
     rows: usize,
     ids: &'a [U64; EightWords::LEN],
     starts: &'a [U64; EightWords::LEN],
@@ -125,22 +127,22 @@ pub(crate) struct SmallIndex<'a> {
 }
 
 impl<'a> SmallIndex<'a> {
-    /// The most keys. In the `local` profile a minishard seldom has more than the eight that are searched at once; a key
-    /// may be behind them.
+    /// Maximum number of keys. `find` searches the first eight; a minishard of the `local` profile rarely has more.
     const MOST: usize = 16;
 
-    /// Views the index of so many rows that begins at `start` in the bytes behind the shard index; `None` if it has more than
-    /// such an index, is not there, or the file ends too soon behind it.
+    /// Views the index of `rows` rows that begins at offset `start` of `body`, the bytes after the shard index.
+    ///
+    /// `None` if it has more than [`MOST`](Self::MOST) rows, or if `body` ends less than `REACH` bytes after `start`.
     #[inline]
-    pub(crate) fn view(behind: &'a [u8], start: u64, rows: u64) -> Option<SmallIndex<'a>> {
-        const REACH: usize = 24 * SmallIndex::MOST; // all of the longest, and all that is looked at
-        let words: &[u8; REACH] = behind.get(usize::try_from(start).ok()?..)?.first_chunk()?;
+    pub(crate) fn view(body: &'a [u8], start: u64, rows: u64) -> Option<SmallIndex<'a>> {
+        const REACH: usize = 24 * SmallIndex::MOST; // the longest index; covers every word that is loaded
+        let words: &[u8; REACH] = body.get(usize::try_from(start).ok()?..)?.first_chunk()?;
         let rows = usize::try_from(rows).ok().filter(|rows| *rows <= Self::MOST)?;
         let row = |from: usize| <[U64; EightWords::LEN]>::ref_from_prefix(words.get(from..)?).ok();
         Some(SmallIndex { rows, ids: row(0)?.0, starts: row(8 * rows)?.0, sizes: row(16 * rows)?.0 })
     }
 
-    /// The first row with this id, if it is among those that are searched at once.
+    /// Returns the first row with this id, if it is one of the first eight rows.
     #[inline(always)]
     pub(crate) fn find(&self, id: u64) -> Option<Row> {
         let number = EightWords::of(self.ids).running_sums().first_equal(id, self.rows)?;
@@ -150,8 +152,8 @@ impl<'a> SmallIndex<'a> {
         Some(Row { number, id, value: RelativeRange { start, end } })
     }
 
-    /// Whether all rows were searched at once, and no number is so large that a range could be impossible: see
-    /// [`SearchableIndex::can_tell_absence`].
+    /// Returns whether a miss in `find` proves absence: there are at most eight rows, and every number is small enough
+    /// that all ranges are possible. See [`SearchableIndex::can_tell_absence`].
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         let numbers = EightWords::of(self.starts).or(EightWords::of(self.sizes)).first(self.rows);
@@ -159,14 +161,14 @@ impl<'a> SmallIndex<'a> {
     }
 }
 
-/// Eight words of an index, each step on all of them and without a branch.
+/// Eight words of an index. Each operation works on all of them without a branch.
 #[derive(Clone, Copy)]
 struct EightWords([u64; EightWords::LEN]);
 
 impl EightWords {
     const LEN: usize = 8;
 
-    /// For each count of words, all bits of the first that many.
+    /// `FIRST[count]` is a mask that keeps the first `count` words and clears the others.
     const FIRST: [[u64; EightWords::LEN]; EightWords::LEN + 1] = {
         let mut masks = [[0; EightWords::LEN]; EightWords::LEN + 1];
         let mut count = 0;
@@ -186,7 +188,7 @@ impl EightWords {
         EightWords(words.map(U64::get))
     }
 
-    /// Each word's sum with all words before it.
+    /// Returns the prefix sums: each word plus all words before it.
     #[inline]
     fn running_sums(self) -> EightWords {
         let mut sum = 0u64;
@@ -206,7 +208,7 @@ impl EightWords {
         self.with(&other.0, |one, two| one | two)
     }
 
-    /// The position of the first word that equals `word`, if it is among the first `count`.
+    /// Returns the position of the first word that equals `word`, if it is one of the first `count` words.
     #[inline]
     fn first_equal(self, word: u64, count: usize) -> Option<usize> {
         let bits = self.0.iter().rev().fold(0u32, |bits, own| bits << 1 | u32::from(*own == word));
@@ -214,7 +216,7 @@ impl EightWords {
         (bits != 0 && first < count).then_some(first)
     }
 
-    /// The first `count` words, and zeros.
+    /// Returns the first `count` words, followed by zeros; `None` if `count` is above eight.
     #[inline]
     fn first(self, count: usize) -> Option<EightWords> {
         Some(self.with(Self::FIRST.get(count)?, |one, two| one & two))
@@ -225,7 +227,7 @@ impl EightWords {
         self.0.into_iter().fold(0, u64::wrapping_add)
     }
 
-    /// The bits that any word has.
+    /// Returns the bitwise OR of all words.
     #[inline]
     fn any(self) -> u64 {
         self.0.into_iter().fold(0, |one, two| one | two)
@@ -237,7 +239,7 @@ impl EightWords {
     }
 }
 
-/// How far a walk over the rows of an index has come: the sums up to here.
+/// The position of a walk over the rows of an index: the sums of the deltas so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowsState {
     number: usize,
@@ -246,7 +248,7 @@ pub(crate) struct RowsState {
 }
 
 impl RowsState {
-    /// The next row of `index` in stored order.
+    /// Returns the next row of `index` in stored order.
     #[inline]
     pub(crate) fn next(&mut self, index: RawIndex<'_>) -> Option<Row> {
         let number = self.number;
@@ -259,7 +261,7 @@ impl RowsState {
     }
 }
 
-/// Where a scan of a large raw index may begin: every [`SCAN_LIMIT`] rows.
+/// Positions in a large raw index where a scan can begin: one every [`SCAN_LIMIT`] rows.
 pub(crate) struct Checkpoints {
     checkpoints: Box<[Checkpoint]>,
     /// Whether all ranges of the index are possible.
@@ -272,7 +274,7 @@ struct Checkpoint {
 }
 
 impl Checkpoints {
-    /// The checkpoints of an index; `None` unless its ids ascend.
+    /// Computes the checkpoints of an index; `None` unless its ids strictly ascend. O(n).
     pub(crate) fn new(index: RawIndex<'_>) -> Option<Checkpoints> {
         let mut checkpoints = Vec::with_capacity(index.len().div_ceil(SCAN_LIMIT));
         let mut state = RowsState::default();
@@ -289,7 +291,7 @@ impl Checkpoints {
         Some(Checkpoints { checkpoints: checkpoints.into(), possible: index.is_possible() })
     }
 
-    /// The memory it takes.
+    /// Returns its size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of_val(&*self.checkpoints)
     }
@@ -306,9 +308,9 @@ impl Checkpoints {
     }
 }
 
-/// An index decoded once: its rows sorted by id, equal ids in stored order.
+/// A decoded index: its rows sorted by id, equal ids in stored order.
 pub(crate) struct DecodedIndex {
-    /// Whole rows side by side: who finds the id has its value.
+    /// Complete rows, so that finding the id also loads the range of its value.
     rows: Box<[Row]>,
     buckets: Buckets,
     /// Whether all ranges are possible.
@@ -324,12 +326,12 @@ impl DecodedIndex {
         DecodedIndex { buckets: Buckets::new(&rows), rows, possible: index.is_possible() }
     }
 
-    /// The memory it takes.
+    /// Returns its size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of_val(&*self.rows) + size_of_val(&*self.buckets.begins)
     }
 
-    /// Costs one step where ids ascend, else a search of all rows.
+    /// Returns the row with this number. O(1) if ids ascend, else O(n).
     fn row(&self, number: usize) -> Option<Row> {
         let in_order = self.rows.get(number).filter(|row| row.number == number);
         in_order.or_else(|| self.rows.iter().find(|row| row.number == number)).copied()
@@ -342,19 +344,19 @@ impl DecodedIndex {
     }
 }
 
-/// Rows sorted by id, divided by the leading bits of the ids: where those of each bucket begin.
+/// Buckets of rows that are sorted by id, split by the leading bits of the ids.
 ///
-/// Of ids that are spread evenly a bucket has a few, which one or two cache lines hold, however many there are in all;
-/// of others it may have any number, and is searched by halves.
+/// Evenly spread ids give each bucket a few rows, in one or two cache lines, however many rows there are in total.
+/// With other ids a bucket may have any number of rows. A bucket is searched by binary search.
 struct Buckets {
     first_id: u64,
     shift: u32,
-    /// And, last, where those of the last bucket end.
+    /// The first row of each bucket; the last element is the end of the last bucket.
     begins: Box<[usize]>,
 }
 
 impl Buckets {
-    /// Rows that a bucket has on average, at least; less than twice as many.
+    /// Target for the average number of rows per bucket. Evenly spread ids have between this and four times as many.
     const LEN: usize = 2;
 
     fn new(sorted: &[Row]) -> Buckets {
@@ -362,12 +364,12 @@ impl Buckets {
         let span = sorted.last().map_or(0, |row| row.id - first_id);
         let wanted_bits = (sorted.len() / Self::LEN).max(1).ilog2();
         let shift = (u64::BITS - span.leading_zeros()).saturating_sub(wanted_bits).min(u64::BITS - 1);
-        let buckets = (span >> shift) + 1; // at most 2^wanted_bits
+        let buckets = (span >> shift) + 1; // at most 2^wanted_bits; 2 if ids span 64 bits and wanted_bits is 0
         let begin = |bucket: u64| sorted.partition_point(|row| (row.id - first_id) >> shift < bucket);
         Buckets { first_id, shift, begins: (0..=buckets).map(begin).collect() }
     }
 
-    /// Where the bucket is that an id belongs to, if there is one.
+    /// Returns the rows of the bucket that an id belongs to; `None` if there is no such bucket.
     #[inline]
     fn of(&self, id: u64) -> Option<Range<usize>> {
         let bucket = usize::try_from(id.checked_sub(self.first_id)? >> self.shift).ok()?;
@@ -378,19 +380,19 @@ impl Buckets {
     }
 }
 
-/// An index in the form in which it is searched.
+/// A minishard index in one of the forms that can be searched.
 #[derive(Clone, Copy)]
 pub(crate) enum SearchableIndex<'a> {
-    /// A small raw one, scanned in place.
+    /// A small raw index, scanned in place.
     Scanned(RawIndex<'a>),
-    /// A large raw one with ascending ids, scanned in place from a checkpoint.
+    /// A large raw index with ascending ids, scanned in place from a checkpoint.
     Checkpointed(RawIndex<'a>, &'a Checkpoints),
-    /// Any other.
+    /// Any other index.
     Decoded(&'a DecodedIndex),
 }
 
 impl SearchableIndex<'_> {
-    /// The first row with this id.
+    /// Returns the first row with this id.
     #[inline]
     pub(crate) fn find(&self, id: u64) -> Option<Row> {
         match self {
@@ -400,7 +402,7 @@ impl SearchableIndex<'_> {
         }
     }
 
-    /// The row of this number, in the order of the index.
+    /// Returns the row with this number, in stored order.
     pub(crate) fn row(&self, number: usize) -> Option<Row> {
         match self {
             Self::Scanned(index) => index.rows().nth(number),
@@ -409,8 +411,9 @@ impl SearchableIndex<'_> {
         }
     }
 
-    /// Whether an id that is not found is not there. In an index with an impossible range it may be: the bytes were
-    /// damaged or misread, and nothing says that the ids were not.
+    /// Returns whether a miss proves that the id is absent.
+    ///
+    /// It does not if a range is impossible: the bytes were damaged or misread, so the ids may be wrong too.
     #[inline]
     pub(crate) fn can_tell_absence(&self) -> bool {
         match self {
@@ -420,7 +423,7 @@ impl SearchableIndex<'_> {
         }
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -430,9 +433,9 @@ impl SearchableIndex<'_> {
     }
 }
 
-/// Collects rows for writing and gives them their bytes: the deltas of the format's text.
+/// Collects rows and encodes them as the deltas of the format's text.
 ///
-/// Starts are relative to the end of the shard index, as in the result.
+/// Ranges are relative to the end of the shard index.
 #[derive(Default)]
 pub(crate) struct IndexBuilder {
     ids: Vec<U64>,
@@ -450,14 +453,14 @@ impl IndexBuilder {
         self.sizes.push((value.end - value.start).into());
     }
 
-    /// The deltas of the next row; steps past it.
+    /// Returns the deltas of id and start for the next row, and advances past that row.
     pub(crate) fn deltas(&mut self, id: u64, value: RelativeRange) -> (u64, u64) {
         let deltas = (id.wrapping_sub(self.id), value.start.wrapping_sub(self.end));
         (self.id, self.end) = (id, value.end);
         deltas
     }
 
-    /// Appends the index's bytes and empties the builder.
+    /// Appends the bytes of the index and clears the builder.
     pub(crate) fn drain_into(&mut self, bytes: &mut Vec<u8>) {
         use zerocopy::IntoBytes;
         for row in [&mut self.ids, &mut self.starts, &mut self.sizes] {
@@ -509,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_index_lies_in_the_file_whole() {
+    fn a_small_index_must_be_complete() {
         let ids_starts_sizes = [vec![1; 16], vec![0; 16], vec![2; 16]].concat();
         let encoded = bytes(&ids_starts_sizes);
         assert_eq!(SmallIndex::view(&encoded, 0, 16).unwrap().find(3).unwrap().value, range(4, 6));
@@ -526,7 +529,7 @@ mod tests {
         assert_eq!(RawIndex::view(&[]).unwrap().len(), 0);
     }
 
-    /// All searchable forms give what a plain walk over the rows gives, for any words at all.
+    /// All searchable forms return what a plain walk over the rows returns, for arbitrary words.
     #[test]
     fn every_form_finds_the_first_row_of_an_id() {
         fn agree(mut words: Vec<u64>, ascending: bool, long: bool, below: u8) -> bool {
@@ -546,14 +549,14 @@ mod tests {
             let mut forms = vec![SearchableIndex::Scanned(index), SearchableIndex::Decoded(&decoded)];
             forms.extend(checkpoints.iter().map(|it| SearchableIndex::Checkpointed(index, it)));
             assert!(!ascending || forms.len() == 3);
-            // what lies behind a small index is more of the same
-            let behind = [&*encoded; 64].concat();
-            let small = SmallIndex::view(&behind, 0, encoded.len() as u64 / ROW_LEN);
-            assert_eq!(small.is_some(), index.len() <= 16 && behind.len() >= 384);
+            // the bytes after the small index repeat it
+            let body = [&*encoded; 64].concat();
+            let small = SmallIndex::view(&body, 0, encoded.len() as u64 / ROW_LEN);
+            assert_eq!(small.is_some(), index.len() <= 16 && body.len() >= 384);
             let plain = rows <= 8 && words[rows..].iter().all(|word| *word < 1 << 58);
             assert!(small.is_none_or(|small| small.is_plain() == plain) && (!plain || index.is_possible()));
-            let sums_behind = RawIndex::view(&behind[..24 * 16.min(behind.len() / 24)]).unwrap();
-            let ids = sums_behind.rows().chain(index.rows()).flat_map(|row| [row.id, row.id.wrapping_add(1)]);
+            let beyond = RawIndex::view(&body[..24 * 16.min(body.len() / 24)]).unwrap();
+            let ids = beyond.rows().chain(index.rows()).flat_map(|row| [row.id, row.id.wrapping_add(1)]);
             let ids: Vec<u64> = ids.chain([0, u64::MAX]).collect();
             ids.iter().all(|id| {
                 let expected = index.rows().find(|row| row.id == *id);

@@ -1,4 +1,4 @@
-//! The minishard table: where the index of every minishard begins and how long it is, in some two bytes a minishard.
+//! The minishard table: offset and length of every minishard index, in about two bytes per minishard.
 //!
 //! ```text
 //! minishards     integers are little endian
@@ -6,22 +6,23 @@
 //!   section table  for each section, by ascending shard, 40 bytes:
 //!                    shard u64 | offset u64 | bias u64 | unit_bits u8 | deviation_bits u8 | length_bits u8 | 13 zero bytes
 //!   crc32 u32      of header and section table
-//!   sections       each at its offset: the blocks of one shard, one behind the other
+//!   sections       each at its offset: the blocks of one shard, one after another
 //!
-//! block          256 minishards, or all of the shard if they are fewer
-//!   first u64      where the index of the first minishard begins
-//!   end u64        where that of the minishard behind the block begins
-//!   words          u64 each: for each minishard length + deviation * 2^length_bits, packed, lowest bit first
+//! block          256 minishards, or all minishards of the shard if there are fewer
+//!   first u64      start of the index of the first minishard
+//!   end u64        start of the index of the first minishard after the block
+//!   words          u64 each: per minishard length + deviation * 2^length_bits, packed, lowest bit first
 //!   crc32 u32      of: shard u64, number of the block u64, CRC-32 of the shard index u32, first, end, words
 //! ```
 //!
-//! Positions count units of 2^unit_bits bytes from the end of the shard index. In a block of `2^b` minishards the index of
-//! minishard `i` begins at `first + (end - first) * i / 2^b - bias + deviation`. Its length counts rows of a raw index, and
-//! bytes of a gzip index. A minishard without keys has length 0 and begins where the next one does; the one behind the last
-//! begins at the end of the file, rounded up to a unit. A length of all ones says: see the shard index.
+//! Positions count units of 2^unit_bits bytes from the end of the shard index. In a block of `2^b` minishards the index
+//! of minishard `i` begins at `first + (end - first) * i / 2^b - bias + deviation`. Lengths count the rows of a raw
+//! index or the bytes of a gzip index. A minishard without keys has length 0 and begins where the next one does. The
+//! position after the last minishard is the end of the file, rounded up to a unit. A length of all ones is reserved:
+//! such a minishard is described by the shard index only.
 //!
-//! A table changes no answer. What it states is proved by the checksum of its block, which no block of another shard or
-//! generation has, and by the check of the minishard index.
+//! The table changes no result. Its content is verified by the checksum of each block, which covers the shard, the
+//! block number and the shard index, and by the check of the minishard index.
 
 use crc32fast::Hasher;
 
@@ -34,38 +35,38 @@ const HEADER_LEN: usize = 16;
 const SECTION_LEN: usize = 40;
 const CRC_LEN: usize = 4;
 
-/// First and end of a block.
+/// The length of `first` and `end` of a block.
 const BLOCK_HEAD_LEN: usize = 16;
 
-/// The logarithm of the minishards of a block: those whose shard index entries share a page.
+/// Binary logarithm of the number of minishards per block. The shard index entries of a block fill one page.
 pub(crate) const BLOCK_BITS: u32 = 8;
 
-/// The most bits for a minishard, so that an unaligned read of 8 bytes has them all.
+/// Maximum number of bits per minishard, so that one unaligned read of 8 bytes covers them.
 const MOST_BITS: u32 = 48;
 
-/// A shard of more minishards has no section.
+/// Maximum number of minishards of a shard with a section.
 pub(crate) const MOST_MINISHARDS: u64 = 1 << 24;
 
-/// How many bits a position and a length take, and what they count.
+/// The widths and units of the packed positions and lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packing {
     /// Positions are multiples of `2^unit_bits` bytes.
     pub(crate) unit_bits: u32,
     pub(crate) deviation_bits: u32,
     pub(crate) length_bits: u32,
-    /// The furthest that a minishard begins before the line, in units.
+    /// Largest distance of a minishard before the line, in units; makes all deviations non-negative.
     pub(crate) bias: u64,
 }
 
-/// The line through a block: where minishards of equal length would begin, in units.
+/// The line through a block: the positions that minishards of equal length would have, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) first: u64,
-    /// From the first minishard of the block to the one behind the last.
+    /// Distance from the first minishard of the block to the first one after the block.
     pub(crate) step: u64,
 }
 
-/// Where an index begins, in bytes from the end of the shard index, and its length as the table counts it.
+/// The start of an index, in bytes from the end of the shard index, and its length in the unit of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexPlace {
     pub(crate) start: u64,
@@ -73,7 +74,7 @@ pub(crate) struct IndexPlace {
 }
 
 impl Line {
-    /// The position of a minishard of a block of `2^block_bits`.
+    /// Returns the position of a minishard in a block of `2^block_bits` minishards.
     #[inline]
     pub(crate) fn at(self, in_block: u64, block_bits: u32) -> u64 {
         self.first.wrapping_add(self.step.wrapping_mul(in_block) >> block_bits)
@@ -86,20 +87,20 @@ impl Packing {
         self.length_bits + self.deviation_bits
     }
 
-    /// The length that says that it is not stated.
+    /// Returns the reserved length of a minishard that the table does not describe: all ones.
     #[inline]
     pub(crate) fn unstated(self) -> u64 {
         (1 << self.length_bits) - 1
     }
 
-    /// The bits of a minishard that begins at a position, given that of the line; `None` if they do not suffice.
+    /// Packs the position and length of a minishard, given the position of the line; `None` if they do not fit.
     pub(crate) fn pack(self, position: u64, length: u64, line: u64) -> Option<u64> {
         let deviation = position.checked_add(self.bias)?.checked_sub(line)?;
         let fits = deviation < 1 << self.deviation_bits && length < self.unstated();
         fits.then_some(length | deviation << self.length_bits)
     }
 
-    /// What the bits of a minishard say, given the position of the line; `None` if it is not stated.
+    /// Unpacks the bits of a minishard, given the position of the line; `None` if the table does not describe it.
     #[inline]
     pub(crate) fn unpack(self, bits: u64, line: u64) -> Option<IndexPlace> {
         let length = bits & self.unstated();
@@ -112,17 +113,17 @@ impl Packing {
     }
 }
 
-/// The 64 bits from `shift` on of two words that follow each other; `shift` is below 64.
+/// Returns the 64 bits that begin at bit `shift` of two consecutive words; `shift` is below 64.
 #[inline]
 pub(crate) fn bits_from(low: u64, high: u64, shift: usize) -> u64 {
     low >> shift | (high << 1) << (63 - shift)
 }
 
-/// The blocks of one shard.
+/// A section: the blocks of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) shard: ShardNumber,
-    /// Where they begin in the file.
+    /// Offset of the first block in the file.
     pub(crate) offset: u64,
     pub(crate) packing: Packing,
 }
@@ -146,13 +147,13 @@ impl Section {
         is_possible.then_some(Section { shard: ShardNumber(word(0)?), offset: word(8)?, packing })
     }
 
-    /// Where a block begins in the file, and its length; `None` if it cannot be in any file.
+    /// Returns the offset and length of a block in the file; `None` if the offset overflows.
     pub(crate) fn block(&self, number: u64, block_bits: u32) -> Option<(u64, usize)> {
         let len = block_len(self.packing, block_bits);
         Some((self.offset.checked_add(number.checked_mul(len as u64)?)?, len))
     }
 
-    /// Where it ends, in a shard of `2^minishard_bits` minishards.
+    /// Returns the offset of the end of the section, for a shard of `2^minishard_bits` minishards.
     pub(crate) fn end(&self, minishard_bits: u8) -> u64 {
         let block_bits = block_bits(minishard_bits);
         let blocks = 1 << (u32::from(minishard_bits) - block_bits);
@@ -160,12 +161,12 @@ impl Section {
     }
 }
 
-/// The bytes of a block of `2^block_bits` minishards.
+/// Returns the length in bytes of a block of `2^block_bits` minishards.
 fn block_len(packing: Packing, block_bits: u32) -> usize {
     BLOCK_HEAD_LEN + 8 * words_of(packing.bits(), block_bits) + CRC_LEN
 }
 
-/// The bytes that a length counts.
+/// Returns the unit of lengths in bytes: a row of a raw index, or one byte of a gzip index.
 pub(crate) fn length_unit(minishard_index_encoding: Encoding) -> u64 {
     match minishard_index_encoding {
         Encoding::Raw => ROW_LEN,
@@ -173,17 +174,17 @@ pub(crate) fn length_unit(minishard_index_encoding: Encoding) -> u64 {
     }
 }
 
-/// The words that `2^block_bits` fields of so many bits take.
+/// Returns the number of words that `2^block_bits` fields of `bits` bits take.
 pub(crate) fn words_of(bits: u32, block_bits: u32) -> usize {
     (bits as usize).checked_shl(block_bits).unwrap_or(usize::MAX).div_ceil(64)
 }
 
-/// The logarithm of the minishards of a block, in a shard of `2^minishard_bits`.
+/// Returns the binary logarithm of the minishards per block, for a shard of `2^minishard_bits` minishards.
 pub(crate) fn block_bits(minishard_bits: u8) -> u32 {
     u32::from(minishard_bits).min(BLOCK_BITS)
 }
 
-/// Header and section table.
+/// Encodes the header and the section table.
 pub(crate) fn encode_head(sections: &[Section]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(head_len(sections.len()));
     bytes.extend(MAGIC);
@@ -193,50 +194,52 @@ pub(crate) fn encode_head(sections: &[Section]) -> Vec<u8> {
     bytes
 }
 
-/// The length of header and section table.
+/// Returns the length in bytes of the header and the section table.
 pub(crate) fn head_len(sections: usize) -> usize {
     HEADER_LEN + SECTION_LEN * sections + CRC_LEN
 }
 
-/// The length of header and section table by the first bytes of a file; `None` if that is not such a file, or has more sections
-/// than `most`.
+/// Reads the length of the header and the section table from the header.
+///
+/// `None` if the file is not a minishard table, or if it has more than `most` sections.
 pub(crate) fn stated_head_len(header: &[u8; HEADER_LEN], most: usize) -> Option<usize> {
     let (magic, sections) = header.split_first_chunk::<8>()?;
     let sections = usize::try_from(u64::from_le_bytes(*sections.first_chunk()?)).ok()?;
     (*magic == MAGIC && sections <= most).then(|| head_len(sections))
 }
 
-/// The section table, ascending; `None` if it is not as its checksum says.
+/// Reads the section table. `None` if its checksum does not match, if a section has impossible widths, or if the shards
+/// do not ascend.
 pub(crate) fn read_head(head: &[u8]) -> Option<Vec<Section>> {
-    let (stated, sum) = head.split_last_chunk::<CRC_LEN>()?;
-    if crc32fast::hash(stated) != u32::from_le_bytes(*sum) {
+    let (stated, crc32) = head.split_last_chunk::<CRC_LEN>()?;
+    if crc32fast::hash(stated) != u32::from_le_bytes(*crc32) {
         return None;
     }
     let sections: Option<Vec<_>> = stated.get(HEADER_LEN..)?.chunks_exact(SECTION_LEN).map(Section::read).collect();
     sections.filter(|sections| sections.is_sorted_by(|one, next| one.shard < next.shard))
 }
 
-/// Which block it is: its checksum says that no other may take its place.
+/// The identity of a block. The checksum of the block covers it, so that no block is taken for another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockPlace {
     pub(crate) shard: ShardNumber,
     pub(crate) number: u64,
-    /// As the manifest states it.
+    /// The CRC-32 of the shard index, from the manifest.
     pub(crate) shard_index_crc32: u32,
 }
 
 impl BlockPlace {
     fn crc32(self, block: &[u8]) -> u32 {
-        let mut sum = Hasher::new();
-        sum.update(&self.shard.0.to_le_bytes());
-        sum.update(&self.number.to_le_bytes());
-        sum.update(&self.shard_index_crc32.to_le_bytes());
-        sum.update(block);
-        sum.finalize()
+        let mut hasher = Hasher::new();
+        hasher.update(&self.shard.0.to_le_bytes());
+        hasher.update(&self.number.to_le_bytes());
+        hasher.update(&self.shard_index_crc32.to_le_bytes());
+        hasher.update(block);
+        hasher.finalize()
     }
 }
 
-/// A block as it is stored.
+/// A stored block.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub(crate) line: Line,
@@ -245,10 +248,10 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// `None` if it is not as its checksum says.
+    /// Reads a block. `None` if its checksum does not match, or if it is malformed.
     pub(crate) fn read(bytes: &'a [u8], place: BlockPlace, packing: Packing) -> Option<Block<'a>> {
-        let (stated, sum) = bytes.split_last_chunk::<CRC_LEN>()?;
-        if place.crc32(stated) != u32::from_le_bytes(*sum) {
+        let (stated, crc32) = bytes.split_last_chunk::<CRC_LEN>()?;
+        if place.crc32(stated) != u32::from_le_bytes(*crc32) {
             return None;
         }
         let (first, rest) = stated.split_first_chunk()?;
@@ -258,7 +261,7 @@ impl<'a> Block<'a> {
         Some(Block { line: Line { first, step }, packing, words: words.as_chunks().0 })
     }
 
-    /// The bits of a minishard.
+    /// Returns the packed bits of a minishard.
     pub(crate) fn bits(&self, in_block: usize) -> u64 {
         let width = self.packing.bits();
         let bit = in_block * width as usize;
@@ -267,9 +270,9 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The minishards of a block as they are to be written: where they begin, in bytes, and their lengths.
+/// The minishards of a block to encode: their starts in bytes and their lengths in the unit of the table.
 pub(crate) struct BlockToWrite<'a> {
-    /// One more than there are minishards.
+    /// One element more than there are minishards: the last one is the start of the first minishard after the block.
     pub(crate) starts: &'a [u64],
     pub(crate) lengths: &'a [u64],
 }
@@ -281,7 +284,7 @@ impl BlockToWrite<'_> {
         Line { first, step: unit(self.starts.last()).saturating_sub(first) }
     }
 
-    /// Position, length and the position of the line of each minishard.
+    /// Iterates over (position, length, position of the line) of each minishard.
     fn minishards(&self, unit_bits: u32) -> impl Iterator<Item = (u64, u64, u64)> {
         let (line, block_bits) = (self.line(unit_bits), self.lengths.len().max(1).ilog2());
         let minishards = self.starts.iter().zip(self.lengths).zip(0..);
@@ -290,7 +293,7 @@ impl BlockToWrite<'_> {
         })
     }
 
-    /// The bytes of the block; `None` if the packing is not for it.
+    /// Encodes the block; `None` if a minishard does not fit the packing.
     pub(crate) fn encode(&self, place: BlockPlace, packing: Packing) -> Option<Vec<u8>> {
         let line = self.line(packing.unit_bits);
         let mut bytes = Vec::new();
@@ -313,12 +316,12 @@ impl BlockToWrite<'_> {
     }
 }
 
-/// Finds the narrowest packing for all blocks of a shard.
+/// Computes the narrowest packing for all blocks of a shard.
 #[derive(Default)]
 pub(crate) struct PackingBuilder {
     unit_bits: u32,
     before_line: u64,
-    behind_line: u64,
+    after_line: u64,
     longest: u64,
     ascends: bool,
 }
@@ -332,25 +335,25 @@ impl PackingBuilder {
         self.ascends &= block.starts.is_sorted();
         for (position, length, line) in block.minishards(self.unit_bits) {
             self.before_line = self.before_line.max(line.saturating_sub(position));
-            self.behind_line = self.behind_line.max(position.saturating_sub(line));
+            self.after_line = self.after_line.max(position.saturating_sub(line));
             self.longest = self.longest.max(length);
         }
     }
 
-    /// `None` if minishards do not ascend, or take too many bits.
+    /// Returns the packing; `None` if minishards do not ascend, or need more than [`MOST_BITS`] bits each.
     pub(crate) fn finish(self) -> Option<Packing> {
         let bits = |most: u64| u64::BITS - most.leading_zeros();
         let packing = Packing {
             unit_bits: self.unit_bits,
-            deviation_bits: bits(self.before_line.checked_add(self.behind_line)?),
-            length_bits: bits(self.longest.checked_add(1)?), // of which the largest is not a length
+            deviation_bits: bits(self.before_line.checked_add(self.after_line)?),
+            length_bits: bits(self.longest.checked_add(1)?), // plus one, because all ones is reserved
             bias: self.before_line,
         };
         (self.ascends && packing.bits() <= MOST_BITS).then_some(packing)
     }
 }
 
-/// The lower half.
+/// Returns the lower 64 bits.
 #[expect(clippy::cast_possible_truncation, reason = "the upper half comes next")]
 pub(crate) fn low_word(words: u128) -> u64 {
     words as u64
@@ -360,8 +363,8 @@ pub(crate) fn low_word(words: u128) -> u64 {
 mod tests {
     use super::*;
 
-    /// Made from the description above by another program: shard 3 of four minishards, with 2, 3, 0 and 5 rows at 0, 96,
-    /// 480 and 480, in a file with 1000 bytes behind the shard index.
+    /// Encoded from the description above by another program: shard 3 with four minishards, of 2, 3, 0 and 5 rows at 0,
+    /// 96, 480 and 480, in a file with 1000 bytes after the shard index.
     const HEAD: &str = "6d696e6973686473010000000000000003000000000000003c000000000000002100000000000000\
                         0306030000000000000000000000000053fd74e9";
     const BLOCK: &str = "00000000000000007d000000000000000ae7e02b0000000047a23e16";
@@ -430,7 +433,7 @@ mod tests {
             let bytes = [&magic[..], &sections.to_le_bytes()].concat();
             *bytes.first_chunk::<16>().unwrap()
         };
-        assert_eq!(stated_head_len(&header(&MAGIC, 3), 2), None, "more sections than shards");
+        assert_eq!(stated_head_len(&header(&MAGIC, 3), 2), None, "more sections than allowed");
         assert_eq!(stated_head_len(&header(&MAGIC, u64::MAX), 2), None);
         assert_eq!(stated_head_len(&header(b"minishdt", 0), 2), None);
         assert_eq!(stated_head_len(&header(&MAGIC, 0), 0), Some(20));

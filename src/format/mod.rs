@@ -1,15 +1,14 @@
-//! The bytes of a shard, without I/O: views over them, and what may be said of them.
+//! The file formats, as bytes and text: shards, `info`, the manifest and the minishard table. Does no I/O.
 //!
 //! ```text
 //! | shard index      2^minishard_bits x (start u64le, end u64le)      shard_index
 //! | minishard index  [3, n] u64le, raw or gzip                         minishard_index, encoding
-//! | checks           crc32 of the index, of each value, of each prefix checks (ours, told by the manifest)
+//! | checks           crc32 of the index, of each value, of each prefix checks (native shards only)
 //! | values           raw or gzip                                       encoding
 //! ```
 //!
-//! Offsets in both indexes are relative to the end of the shard index. Nothing here trusts a number: views are
-//! as long as the bytes they stand on, and a range is only a claim ([`RelativeRange`](crate::byte_range)) until
-//! it was resolved against a file.
+//! Offsets in both indexes are relative to the end of the shard index. No number is trusted: a view is as long as the
+//! bytes it borrows, and a range is a claim ([`RelativeRange`](crate::byte_range)) until it is resolved against a file.
 
 pub(crate) mod checks;
 pub(crate) mod gzip;

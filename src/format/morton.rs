@@ -1,16 +1,19 @@
-//! The compressed Morton code: a position in a grid as one number, cells near each other near each other.
+//! The compressed Morton code: maps a grid position to one number, such that nearby cells have nearby numbers.
 //!
-//! As Neuroglancer's precomputed volumes number their chunks. The bits of the coordinates are interleaved, lowest
-//! first and the first dimension first, and a dimension takes part only as long as its largest coordinate has bits:
+//! Neuroglancer's precomputed volumes number their chunks this way. The bits of the coordinates are interleaved, lowest
+//! bit first, and for each bit the first dimension first. A dimension contributes only as many bits as its largest
+//! coordinate has:
 //!
 //! ```text
 //! grid 4 x 2 x 8    x has 2 bits, y 1, z 3
 //! code              z2 z1 x1 z0 y0 x0
 //! ```
 //!
-//! Any number of dimensions. In a precomputed volume they are x, y, z.
+//! A grid has any number of dimensions. Those of a precomputed volume are x, y, z.
 
-/// The code of the cell at `position`; `None` if it is not in the grid, or the grid needs more than 64 bits.
+/// Returns the code of the cell at `position`.
+///
+/// `None` if the position is not in the grid, or if the codes of the grid need more than 64 bits.
 ///
 /// ```
 /// assert_eq!(sharddb::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
@@ -30,7 +33,9 @@ pub fn encode(grid: &[u64], position: &[u64]) -> Option<u64> {
     Some(code)
 }
 
-/// The position of the cell with this code; `None` if the grid has none, or needs more than 64 bits.
+/// Returns the position of the cell with this code.
+///
+/// `None` if no cell of the grid has this code, or if the codes of the grid need more than 64 bits.
 ///
 /// ```
 /// assert_eq!(sharddb::morton::decode(&[4, 4, 5], 90), Some(vec![2, 3, 4]));
@@ -51,12 +56,18 @@ pub fn decode(grid: &[u64], code: u64) -> Option<Vec<u64>> {
     fits.then_some(position)
 }
 
-/// The bits of the codes of a grid: above 64 there are none. `None` if a dimension has no cells.
+/// Returns the number of bits in the codes of a grid; `None` if a dimension has no cells.
+///
+/// [`encode`] and [`decode`] return `None` for a grid that needs more than 64 bits.
+///
+/// ```
+/// assert_eq!(sharddb::morton::code_bits(&[4, 4, 5]), Some(7));
+/// ```
 pub fn code_bits(grid: &[u64]) -> Option<u32> {
     grid.iter().try_fold(0u32, |bits, &cells| bits.checked_add(coordinate_bits(cells)?))
 }
 
-/// Visits the bits of a code from the lowest on: which bit of which dimension.
+/// Calls `visit` with (dimension, bit of its coordinate) for each bit of a code, lowest first.
 fn for_each_bit(grid: &[u64], mut visit: impl FnMut(usize, u32)) {
     for bit in 0..u64::BITS {
         for (dimension, &cells) in grid.iter().enumerate() {
@@ -67,7 +78,7 @@ fn for_each_bit(grid: &[u64], mut visit: impl FnMut(usize, u32)) {
     }
 }
 
-/// The bits of the largest coordinate; `None` if there is none.
+/// Returns the number of bits of the largest coordinate; `None` if there are no cells.
 fn coordinate_bits(cells: u64) -> Option<u32> {
     Some(u64::BITS - cells.checked_sub(1)?.leading_zeros())
 }
@@ -76,7 +87,7 @@ fn coordinate_bits(cells: u64) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Grid, position and code as in volumes that other programs wrote.
+    /// Positions and codes from volumes that other programs wrote.
     #[test]
     fn matches_codes_of_other_writers() {
         for (position, code) in [([0, 0, 0], 0), ([0, 0, 1], 4), ([2, 3, 4], 90), ([3, 3, 4], 91)] {

@@ -1,8 +1,8 @@
-//! The shard index: for each minishard, where its minishard index lies.
+//! The shard index: the byte range of each minishard index.
 //!
 //! ```text
-//! byte 16 * minishard    start u64le   of the encoded minishard index, relative to the end of the shard index
-//!                   + 8  end   u64le   exclusive; start == end: no keys in the minishard
+//! byte 16 * minishard    start u64le   start of the encoded minishard index, relative to the end of the shard index
+//!                   + 8  end   u64le   its exclusive end; start == end: the minishard has no keys
 //! ```
 
 use zerocopy::FromBytes;
@@ -11,14 +11,14 @@ use zerocopy::little_endian::U64;
 use crate::byte_range::{ByteRange, RelativeRange};
 use crate::ids::MinishardNumber;
 
-/// One entry: the two words as they stand in the file.
+/// One entry: its two words as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShardIndexEntry {
     start: U64,
     end: U64,
 }
 
-/// The length of an entry.
+/// The length of an entry in bytes.
 pub(crate) const ENTRY_LEN: u64 = 16;
 
 impl ShardIndexEntry {
@@ -26,26 +26,26 @@ impl ShardIndexEntry {
         ShardIndexEntry { start: minishard_index.start.into(), end: minishard_index.end.into() }
     }
 
-    /// Where the entry of a minishard stands in the file.
+    /// Returns the byte range of a minishard's entry in the file.
     #[inline]
     pub(crate) fn position(minishard: MinishardNumber) -> ByteRange {
         let start = minishard.0 * ENTRY_LEN; // minishard < 2^32
         ByteRange { start, end: start + ENTRY_LEN }
     }
 
-    /// The entry in the first 16 bytes; `None` if there are fewer.
+    /// Reads the entry in the first 16 bytes; `None` if there are fewer.
     #[inline]
     pub(crate) fn read(bytes: &[u8]) -> Option<ShardIndexEntry> {
         let ([start, end], _) = <[U64; 2]>::ref_from_prefix(bytes).ok()?;
         Some(ShardIndexEntry { start: *start, end: *end })
     }
 
-    /// The entry's bytes.
+    /// Returns the bytes of the entry.
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         zerocopy::transmute!([self.start, self.end])
     }
 
-    /// Where the encoded minishard index is said to lie; `None` for a minishard without keys.
+    /// Returns the stated range of the encoded minishard index; `None` for a minishard without keys.
     #[inline]
     pub(crate) fn minishard_index(&self) -> Option<RelativeRange> {
         let range = RelativeRange { start: self.start.get(), end: self.end.get() };

@@ -1,7 +1,7 @@
-//! The sharding specification: from a key to its shard and minishard.
+//! The sharding specification: maps a key to its shard and minishard.
 //!
-//! A [`ShardingSpec`] is valid by construction, so everything behind it computes without checks. The JSON
-//! form is the format's own ("Sharding specification" in the Neuroglancer text).
+//! A [`ShardingSpec`] is valid by construction, so later code computes with it without checks.
+//! The JSON form is that of the format ("Sharding specification" in the Neuroglancer text).
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,13 +16,20 @@ use crate::ids::{Location, MinishardNumber, ShardNumber};
 /// The value of "@type" in the format's JSON.
 const TYPE: &str = "neuroglancer_uint64_sharded_v1";
 
-/// More minishards than this would make a shard index that no reader holds.
+/// Upper bound on `minishard_bits`. A shard index of more minishards is too large for any reader.
 const MAX_MINISHARD_BITS: u8 = 32;
 
-/// How values or minishard indexes are stored.
+/// The encoding of values or of minishard indexes.
+///
+/// ```
+/// use sharddb::spec::Encoding;
+///
+/// assert_eq!(Encoding::default(), Encoding::Raw);
+/// assert_eq!(Encoding::Gzip.as_str(), "gzip");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// As they are: readable in place.
+    /// Not encoded: readable in place.
     #[default]
     Raw,
     /// One gzip member (RFC 1952) each.
@@ -30,7 +37,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The name in the format's JSON.
+    /// Returns the name in the format's JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -39,9 +46,9 @@ impl Encoding {
     }
 }
 
-/// The sharding specification of a data set: hash, numbers of bits, encodings.
+/// The sharding specification of a data set: hash function, bit counts and encodings.
 ///
-/// Always valid: `preshift_bits <= 64`, `minishard_bits <= 32`, `minishard_bits + shard_bits <= 64`.
+/// Every value is valid: `preshift_bits <= 64`, `minishard_bits <= 32`, `minishard_bits + shard_bits <= 64`.
 ///
 /// ```
 /// use sharddb::ShardingSpec;
@@ -61,15 +68,17 @@ pub struct ShardingSpec {
     shard_bits: u8,
     minishard_index_encoding: Encoding,
     data_encoding: Encoding,
-    // INVARIANT: the lowest `minishard_bits` and the lowest `shard_bits`, kept so that a lookup need not make them
+    // INVARIANT: the lowest `minishard_bits` and `shard_bits` bits are set; precomputed for the hot path
     minishard_mask: u64,
     shard_mask: u64,
 }
 
 impl ShardingSpec {
-    /// A specification with raw minishard indexes and raw data.
+    /// Creates a specification with raw minishard indexes and raw values.
     ///
-    /// Errors: `InvalidSpec` if a number of bits is out of its range.
+    /// # Errors
+    ///
+    /// `InvalidSpec` if a bit count is out of range.
     pub fn new(hash: HashFunction, preshift_bits: u8, minishard_bits: u8, shard_bits: u8) -> Result<ShardingSpec> {
         let at_most = |name: &str, bits: u8, most: u8| match bits <= most {
             true => Ok(()),
@@ -90,56 +99,57 @@ impl ShardingSpec {
         })
     }
 
-    /// The same with this encoding of the minishard indexes.
+    /// Returns this specification with another encoding of the minishard indexes.
     pub fn with_minishard_index_encoding(mut self, encoding: Encoding) -> ShardingSpec {
         self.minishard_index_encoding = encoding;
         self
     }
 
-    /// The same with this encoding of the values.
+    /// Returns this specification with another encoding of the values.
     pub fn with_data_encoding(mut self, encoding: Encoding) -> ShardingSpec {
         self.data_encoding = encoding;
         self
     }
 
-    /// The number of low bits of a key that do not take part in the hash.
+    /// Returns the number of low key bits that are dropped before hashing.
     pub fn preshift_bits(&self) -> u8 {
         self.preshift_bits
     }
 
-    /// The hash function.
+    /// Returns the hash function.
     pub fn hash_function(&self) -> HashFunction {
         self.hash
     }
 
-    /// A shard has `2^minishard_bits` minishards.
+    /// Returns the number of hash bits that select the minishard: a shard has `2^minishard_bits` minishards.
     pub fn minishard_bits(&self) -> u8 {
         self.minishard_bits
     }
 
-    /// A data set has up to `2^shard_bits` shards.
+    /// Returns the number of hash bits that select the shard: a data set has up to `2^shard_bits` shards.
     pub fn shard_bits(&self) -> u8 {
         self.shard_bits
     }
 
-    /// The encoding of the minishard indexes.
+    /// Returns the encoding of the minishard indexes.
     pub fn minishard_index_encoding(&self) -> Encoding {
         self.minishard_index_encoding
     }
 
-    /// The encoding of the values.
+    /// Returns the encoding of the values.
     pub fn data_encoding(&self) -> Encoding {
         self.data_encoding
     }
 
-    /// The hashed chunk id of a key: its hash after the preshift.
+    /// Returns the hashed chunk id of a key: the hash of the key shifted right by `preshift_bits`.
     #[inline]
     pub fn hash(&self, key: u64) -> u64 {
         self.hash.hash(key.checked_shr(u32::from(self.preshift_bits)).unwrap_or(0))
     }
 
-    /// Where a key belongs: bits `[0, minishard_bits)` of the hashed chunk id are the minishard, the next
-    /// `shard_bits` the shard.
+    /// Returns the shard and minishard of a key.
+    ///
+    /// Bits `[0, minishard_bits)` of the hashed chunk id are the minishard, the next `shard_bits` bits are the shard.
     #[inline]
     pub fn locate(&self, key: u64) -> Location {
         self.location_of_hash(self.hash(key))
@@ -153,50 +163,53 @@ impl ShardingSpec {
         Location { shard: ShardNumber(shard), minishard: MinishardNumber(minishard) }
     }
 
-    /// The place of a key in storage order as one number: the shard above the minishard.
+    /// Returns the position of a key in storage order: shard number in the high bits, minishard number in the low bits.
     #[inline]
     pub(crate) fn place(&self, key: u64) -> u64 {
         self.hash(key) & low_bits(self.shard_bits + self.minishard_bits)
     }
 
-    /// The number of minishards in a shard.
+    /// Returns the number of minishards per shard.
     pub fn minishards(&self) -> u64 {
         1 << self.minishard_bits
     }
 
-    /// The largest shard number.
+    /// Returns the largest shard number.
     pub fn max_shard(&self) -> ShardNumber {
         ShardNumber(self.shard_mask)
     }
 
-    /// The length of the shard index in bytes: `16 * 2^minishard_bits`.
+    /// Returns the length of the shard index in bytes: `16 * 2^minishard_bits`.
     #[inline]
     pub fn shard_index_len(&self) -> u64 {
         16 << self.minishard_bits
     }
 
-    /// The name of a shard's file: lowercase hex, zero padded to `ceil(shard_bits / 4)` digits.
+    /// Returns the file name of a shard: lowercase hex, zero-padded to `ceil(shard_bits / 4)` digits, with the
+    /// extension `shard`.
     pub fn shard_file_name(&self, shard: ShardNumber) -> String {
         format!("{}.shard", self.shard_file_stem(shard))
     }
 
-    /// The name of a shard's file without extension.
+    /// Returns the file name of a shard without the extension.
     pub(crate) fn shard_file_stem(&self, shard: ShardNumber) -> String {
         format!("{:0width$x}", shard.0, width = usize::from(self.shard_bits.div_ceil(4)))
     }
 
-    /// The shard whose file has exactly this stem, if it is a legal one.
+    /// Returns the shard whose file has exactly this stem; `None` if the stem is not valid.
     pub(crate) fn shard_of_file_stem(&self, stem: &str) -> Option<ShardNumber> {
         let shard = ShardNumber(u64::from_str_radix(stem, 16).ok()?);
         (shard <= self.max_shard() && self.shard_file_stem(shard) == stem).then_some(shard)
     }
 
-    /// Parses the format's JSON: the sharding object itself.
+    /// Parses the sharding object of the format's JSON.
     ///
-    /// Strict: "@type", "hash" and the three numbers must be there, encodings default to raw, unknown and
-    /// repeated members are refused by name.
+    /// "@type", "hash" and the three bit counts are required. Encodings default to raw.
     ///
-    /// Errors: `InvalidSpec`.
+    /// # Errors
+    ///
+    /// `InvalidSpec` if the text is not valid JSON, or if a member is missing, malformed, unknown or repeated. The
+    /// message names the member.
     pub fn from_json(text: &str) -> Result<ShardingSpec> {
         ShardingSpec::from_value(json::parse(text.as_bytes())?)
     }
@@ -240,7 +253,7 @@ impl ShardingSpec {
             .with_data_encoding(encoding("data_encoding")?))
     }
 
-    /// The format's JSON, on one line, members in the order of the format's text.
+    /// Returns the format's JSON on one line, with the members in the order of the format's text.
     pub fn to_json(&self) -> String {
         format!(
             "{{\"@type\": \"{TYPE}\", \"preshift_bits\": {}, \"hash\": \"{}\", \"minishard_bits\": {}, \
@@ -270,13 +283,13 @@ impl fmt::Display for ShardingSpec {
     }
 }
 
-/// A number with its `bits` lowest bits set; `bits <= 64`.
+/// Returns a mask of the `bits` lowest bits; `bits <= 64`.
 #[inline]
 fn low_bits(bits: u8) -> u64 {
     u64::MAX.checked_shr(64 - u32::from(bits)).unwrap_or(0)
 }
 
-/// The choice that a string member names.
+/// Returns the choice that a string member names.
 fn choice<T: Copy>(name: &str, value: &RawValue, choices: &[(&str, T)]) -> Result<T> {
     let given = json::string(value);
     let found = choices.iter().find(|(choice, _)| given.as_deref() == Some(choice));
@@ -286,7 +299,7 @@ fn choice<T: Copy>(name: &str, value: &RawValue, choices: &[(&str, T)]) -> Resul
     })
 }
 
-/// A number of bits: a JSON number with an integral value (1.0 is one).
+/// Parses a bit count: a JSON number with an integral value, such as 6 or 6.0.
 fn bits(name: &str, value: &RawValue) -> Result<u8> {
     let number: Option<f64> = serde_json::from_str(value.get()).ok();
     let integral = number.filter(|number| number.fract() == 0.0 && (0.0..=64.0).contains(number));
@@ -296,12 +309,12 @@ fn bits(name: &str, value: &RawValue) -> Result<u8> {
     })
 }
 
-/// The beginning of a value's source text, for a message.
+/// Returns the first characters of a value's source text, for a message.
 fn excerpt(value: &RawValue) -> String {
     const LONGEST: usize = 40;
     let text = value.get();
     match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}..", &text[..end]),
+        Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_string(),
     }
 }
@@ -319,7 +332,7 @@ mod tests {
         (location.shard.0, location.minishard.0)
     }
 
-    /// Placements of real data sets: male-CNS meshes, cloud-volume's test, the identity example.
+    /// Locations from real data sets: male-CNS meshes, a test of cloud-volume, the identity example.
     #[test]
     fn places_keys_as_real_data_sets_do() {
         let murmur = HashFunction::MurmurHash3X86_128;
@@ -367,7 +380,7 @@ mod tests {
         assert_eq!((spec.minishard_index_encoding(), spec.data_encoding()), (Encoding::Raw, Encoding::Raw));
     }
 
-    /// One case for each way to be wrong, with what the message must name.
+    /// One case per kind of invalid specification, with a text that the message must contain.
     #[test]
     fn refuses_by_name() {
         const GOOD: &str = r#"{"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0, "minishard_bits": 1, "shard_bits": 1}"#;

@@ -1,8 +1,9 @@
-//! Whatever a crash leaves of a build, an adoption, a rollback or a gc, the store opens to a whole generation, the old
-//! one or the new; what was acknowledged survives; the next writer works. The same where the disk fails or is full.
+//! After a crash of the machine during a build, an adoption, a rollback or a gc, the store opens to a complete
+//! generation, the old or the new one; acknowledged generations survive; the next writer works. The same holds if the
+//! disk fails or is full.
 //!
-//! A crash is tried after every operation on the file system, with every kind of loss of what was not synced by then
-//! ([`Loss`]). Whole means: `verify` at the level of data finds nothing, and each value is the one of its generation.
+//! A crash is simulated after every operation on the file system, with every kind of loss of unsynced data ([`Loss`]).
+//! A generation is complete if `verify` at level data finds nothing and each value is that of the generation.
 
 #![cfg(unix)]
 
@@ -18,32 +19,32 @@ use crate::store::testing::TempDir;
 use crate::store::{GenerationId, Store};
 use crate::{BulkLoader, OnDuplicate, OpenOptions, VerifyLevel, VerifyReads};
 
-/// A value that is larger than a batch, so that it goes to the file of large pairs.
+/// Length of a value that is too large for a batch and so goes to the file of large pairs.
 const BEYOND_A_BATCH: usize = 4 << 20;
 
 const KEYS: u64 = 60;
 
-/// Memory for some of the pairs, so that the others are spilled as several runs.
+/// Memory for only some of the pairs, so that the others are spilled as several runs.
 const TOO_LITTLE: u64 = 8 << 10;
 
-/// A directory with a store in it, or room for one, a place for spills, and a generation built elsewhere.
+/// A directory for a store, for spills, and for generations that were built elsewhere.
 struct Scene(TempDir);
 
 impl Scene {
-    /// On a file system in memory where there is one: what is tested is what we ask for, not what the disk does.
+    /// Uses a file system in memory if there is one: the tests check the requested operations, not the disk.
     fn empty() -> Scene {
         let memory = Path::new("/dev/shm");
         Scene(if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() })
     }
 
-    /// With two generations, of the labels 1 and 2.
+    /// Creates a store with two generations, of the labels 1 and 2.
     fn with_two_generations() -> Scene {
         let scene = Scene::empty();
         (1..=2).for_each(|label| assert_eq!(scene.build(label).unwrap().get(), label));
         scene
     }
 
-    /// A place for spills, and two generations that were built elsewhere; nothing of it is synced.
+    /// Creates a directory for spills and two generations that were built elsewhere, all without syncs.
     fn make_others(&self) {
         disk::create_dir(&self.path("spills")).unwrap();
         let built = Scene::empty();
@@ -96,7 +97,7 @@ impl Scene {
     }
 }
 
-/// Four shards of so many minishards that where they begin is written too.
+/// Four shards with enough minishards for a minishard table.
 fn spec() -> ShardingSpec {
     ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 9, 2).unwrap()
 }
@@ -105,7 +106,7 @@ fn value(label: u64, key: u64) -> Vec<u8> {
     format!("{label}/{key}.").repeat(20).into_bytes()
 }
 
-/// The label of a generation; panics unless all of it is right.
+/// Returns the label of a generation. Panics unless the generation is complete.
 #[track_caller]
 fn label_of(path: &Path) -> u64 {
     let db = OpenOptions::new().verify_reads(VerifyReads::Always).open_pread(path).unwrap();
@@ -119,7 +120,7 @@ fn label_of(path: &Path) -> u64 {
     label
 }
 
-/// What a scene does to its store; labels are told apart by [`label_of`], so it returns the one that is current then.
+/// A change of a store; returns the label that is current afterwards.
 type Act = fn(&Scene) -> Result<u64>;
 
 fn builds_from_memory(scene: &Scene) -> Result<u64> {
@@ -138,7 +139,7 @@ fn adopts_by_moving(scene: &Scene) -> Result<u64> {
     scene.store().writer()?.adopt_by_moving(scene.path("to move")).map(|_| 12)
 }
 
-/// From two generations to the first of them.
+/// Rolls back to the first of two generations.
 fn rolls_back(scene: &Scene) -> Result<u64> {
     scene.store().writer()?.rollback(GenerationId::new(1).ok()).map(|_| 1)
 }
@@ -160,7 +161,7 @@ fn collects(scene: &Scene) -> Result<u64> {
     Ok(label_of(&scene.path("store")))
 }
 
-/// The changes of a store, one after another, with the label that is current before and after each.
+/// The changes of a store, in the order in which they are tested.
 const ACTS: [(&str, Act); 9] = [
     ("a build from memory", builds_from_memory),
     ("a rollback", rolls_back),
@@ -190,7 +191,7 @@ fn any_crash_leaves_the_old_generation_or_the_new() {
     println!("{} crashes, {} different states", crashes.count, crashes.tried.len());
 }
 
-/// The store is made on the way: until it is published there is nothing, or a store without a generation.
+/// The build creates the store. Before it publishes, there is no store, or a store without a generation.
 #[test]
 fn any_crash_of_the_first_build_leaves_nothing_or_the_new_generation() {
     let scene = Scene::empty();
@@ -199,8 +200,7 @@ fn any_crash_of_the_first_build_leaves_nothing_or_the_new_generation() {
     crashes.try_all("the first build", None, 3);
 }
 
-/// A writer that dies leaves the work of its last steps to the cache of the system. The next one tidies up behind it,
-/// and then the power goes.
+/// A killed writer leaves its last changes in the page cache. Then the next writer cleans up, and the power fails.
 #[test]
 fn a_crash_after_a_killed_gc_was_cleared_up() {
     let scene = Scene::with_two_generations();
@@ -212,7 +212,7 @@ fn a_crash_after_a_killed_gc_was_cleared_up() {
     crashes.try_all("clearing up", Some(2), 2);
 }
 
-/// Crashes of one scene, at any time so far.
+/// The simulated crashes of one scene.
 struct Crashes {
     watch: Watch,
     disk: Disk,
@@ -228,7 +228,7 @@ impl Crashes {
         Crashes { watch, disk: Disk::of(&Tree::read(scene.0.path())), tried: BTreeSet::new(), count: 0, last: 0 }
     }
 
-    /// Crashes after each step of what was done last, which led from one label to another.
+    /// Simulates a crash after each step since the last call, which changed the current label from `before` to `after`.
     fn try_all(&mut self, act: &str, before: Option<u64>, after: u64) {
         let steps = self.watch.take_steps();
         self.crash(act, "before it", before, before.unwrap_or(after));
@@ -255,7 +255,7 @@ impl Crashes {
     }
 }
 
-/// `current` names the old generation or the new one, and each that bears the name of one is whole.
+/// Checks that `current` names the old or the new generation, and that every generation is complete.
 fn check_current(found: &Scene, before: Option<u64>, after: u64) {
     let store = found.path("store");
     if before.is_none() && !Store::is_at(&store) {
@@ -269,7 +269,7 @@ fn check_current(found: &Scene, before: Option<u64>, after: u64) {
     }
 }
 
-/// Nothing is left that keeps the next build from its work, or that stays for good.
+/// Checks that the next build works, and that no temporary files remain after it.
 fn check_next_writer(found: &Scene, acknowledged: u64) {
     let store = Store::create(found.path("store")).unwrap();
     let last = acknowledged.max(found.last_number());
@@ -280,11 +280,11 @@ fn check_next_writer(found: &Scene, acknowledged: u64) {
     assert_eq!(names.filter(|name| name.starts_with("tmp-")).count(), 0);
 }
 
-/// A fault in one operation: either it did not matter, or the error is told and nothing has changed.
+/// A fault in one operation either has no effect, or causes an error and changes nothing.
 #[test]
-fn one_fault_anywhere_is_told_and_changes_nothing() {
-    fail_everywhere(Fault::Once, |scene, told, _| {
-        if let Some(error) = told {
+fn one_fault_anywhere_is_reported_and_changes_nothing() {
+    fail_everywhere(Fault::Once, |scene, reported, _| {
+        if let Some(error) = reported {
             assert_eq!(label_of(&scene.path("store")), 2, "{error}");
             let listed = scene.store().generations().unwrap();
             assert!(listed.iter().all(|stored| stored.id.get() <= 2), "{listed:?} after {error}");
@@ -292,7 +292,7 @@ fn one_fault_anywhere_is_told_and_changes_nothing() {
     });
 }
 
-/// A fault in one operation of the first build: either it did not matter, or nothing stays that the next one refuses.
+/// A fault in one operation of the first build either has no effect, or leaves nothing that the next build refuses.
 #[test]
 fn one_fault_in_the_first_build_leaves_no_store_in_the_way() {
     for fault in [Fault::Once, Fault::Full] {
@@ -315,27 +315,28 @@ fn one_fault_in_the_first_build_leaves_no_store_in_the_way() {
     }
 }
 
-/// A full disk: the error names a file on it, not the source of a copy, and nothing has changed.
+/// A full disk causes an error that names a file on it, not the source of a copy, and changes nothing.
 #[test]
 fn a_full_disk_changes_nothing() {
-    fail_everywhere(Fault::Full, |scene, told, _| {
-        if let Some(error) = told {
+    fail_everywhere(Fault::Full, |scene, reported, _| {
+        if let Some(error) = reported {
             assert_eq!(label_of(&scene.path("store")), 2, "{error}");
             assert!(error.path().is_some_and(|path| !path.starts_with(scene.path("to copy"))), "{error}");
         }
     });
 }
 
-/// A disk that fails for good: the error is told; one of the two is current, whole.
+/// A disk that fails permanently causes an error. The current generation is the old or the new one, and complete.
 #[test]
 fn a_disk_that_breaks_leaves_the_old_generation_or_the_new() {
-    fail_everywhere(Fault::Broken, |scene, told, after| {
+    fail_everywhere(Fault::Broken, |scene, reported, after| {
         let label = label_of(&scene.path("store"));
-        assert!(label == after || label == 2 && told.is_some(), "{label} is current");
+        assert!(label == after || label == 2 && reported.is_some(), "{label} is current");
     });
 }
 
-/// Each act with a fault at each of its operations, from two generations; then what holds, then the next writer.
+/// Runs each act on a store with two generations, with a fault at each of its operations. Then checks `holds`, all
+/// generations and the next writer.
 fn fail_everywhere(fault: Fault, holds: impl Fn(&Scene, Option<&Error>, u64)) {
     for (name, act) in ACTS {
         let scene = || {
@@ -351,9 +352,9 @@ fn fail_everywhere(fault: Fault, holds: impl Fn(&Scene, Option<&Error>, u64)) {
             println!("{name}: {fault:?} at operation {nth}"); // shown if it fails
             let result = act(&scene);
             let faults = watch.heal();
-            check_told(&scene, &result, after, faults);
+            check_error(&scene, &result, after, faults);
             holds(&scene, result.as_ref().err(), after);
-            check_all_whole(&scene);
+            check_all_complete(&scene);
             check_next_writer(&scene, 2);
             faults > 0
         });
@@ -365,8 +366,8 @@ fn fail_everywhere(fault: Fault, holds: impl Fn(&Scene, Option<&Error>, u64)) {
     }
 }
 
-/// An error is of the fault and names its place; without one, all is done that was to be.
-fn check_told(scene: &Scene, result: &Result<u64>, after: u64, faults: usize) {
+/// Checks that an error is caused by the fault and names a path, and that without an error the act is complete.
+fn check_error(scene: &Scene, result: &Result<u64>, after: u64, faults: usize) {
     match result {
         Ok(_) => assert_eq!(label_of(&scene.path("store")), after),
         Err(error) => {
@@ -377,7 +378,7 @@ fn check_told(scene: &Scene, result: &Result<u64>, after: u64, faults: usize) {
     }
 }
 
-fn check_all_whole(scene: &Scene) {
+fn check_all_complete(scene: &Scene) {
     for generation in scene.store().generations().unwrap() {
         label_of(&scene.path("store").join(generation.id.to_string()));
     }

@@ -1,8 +1,8 @@
-//! Wherever a writer is killed, `current` names a whole generation, the old one or the new, and the next build works
-//! and removes what was left.
+//! Whenever a writer is killed, `current` names a complete generation, the old or the new one, and the next build works
+//! and removes the remains.
 //!
-//! Killed processes lose nothing that they gave to the operating system; what a power cut takes is another matter,
-//! which the order of syncs settles.
+//! A killed process loses nothing that it passed to the kernel. The order of syncs, which matters for a power failure,
+//! is tested in `crash`.
 
 #![cfg(unix)]
 
@@ -22,17 +22,17 @@ use crate::{OnDuplicate, OpenOptions, Published, Store, VerifyReads};
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 
-/// What a child says: that it begins, and which generations it published.
+/// Output of a child: when it begins, and the number of each generation that it published.
 const READY: &str = "the child is ready";
 const PUBLISHED: &str = "published ";
 
-/// Larger than a batch of the least memory, so that it goes to disk at once.
+/// Length of a large pair: one too large for a batch with the minimum memory, so it is written to disk at once.
 const BEYOND_A_BATCH: usize = 5 << 20;
 
-/// A value that is a pair of a batch in the same build.
+/// Length of a value that fits into a batch of the same build.
 const WITHIN_A_BATCH: usize = 900_000;
 
-/// What the children work on: a store with a generation of label 1, and a place for spills beside it.
+/// The directory of a test: a store with a generation of label 1, and a directory for spills next to it.
 struct Scene {
     directory: Scratch,
 }
@@ -49,7 +49,7 @@ impl Scene {
         store(self.directory.path())
     }
 
-    /// The label of what `current` names, which every kind of storage reads whole.
+    /// Returns the label of the current generation. Checks that every kind of storage reads all of it.
     fn check_current(&self) -> u64 {
         for storage in Storage::ALL {
             let db = storage.open(OpenOptions::new().verify_reads(VerifyReads::Always), &self.store()).unwrap();
@@ -59,7 +59,7 @@ impl Scene {
         stated_label(&self.store().join("current"))
     }
 
-    /// Not only the current one: no directory has the name of a generation before it is whole.
+    /// Checks that every directory with the name of a generation is complete, not only the current one.
     fn check_all(&self) {
         for stored in Store::open(self.store()).unwrap().generations().unwrap() {
             assert!(stored.is_complete, "{}", stored.id);
@@ -69,7 +69,7 @@ impl Scene {
         }
     }
 
-    /// The next build gets a number of its own and leaves nothing but generations.
+    /// Checks that the next build gets a new number and leaves only generations in the store.
     fn check_next_build(&self, label: u64) {
         let last = self.last_number();
         let published = build(self.directory.path(), label, label.is_multiple_of(2));
@@ -80,7 +80,7 @@ impl Scene {
         assert_eq!(names(&self.store()).into_iter().find(strangers), None);
         for spill in names(&spills(self.directory.path())) {
             let left = names(&spills(self.directory.path()).join(spill));
-            assert_eq!(left, [""; 0], "killed as soon as it made it, it left it empty");
+            assert_eq!(left, [""; 0], "a spill directory that is left by a killed child must be empty");
         }
     }
 
@@ -103,7 +103,7 @@ fn build(directory: &Path, label: u64, spilling: bool) -> Published {
     options.temp_dir(spills(directory)).on_duplicate(OnDuplicate::KeepLast);
     let mut loader = options.create(store(directory)).unwrap();
     if spilling {
-        // all replaced below: large pairs, and more bytes of others than the memory holds
+        // all replaced below: large pairs, and more bytes of other pairs than fit into memory
         (0..3).for_each(|key| loader.insert(key, vec![0xee; BEYOND_A_BATCH]).unwrap());
         (0..20).for_each(|round| loader.insert(round % 3, vec![0xee; WITHIN_A_BATCH]).unwrap());
     }
@@ -123,7 +123,7 @@ fn killed_before_any_change_of_a_build_that_spilled() {
     kill_before_every_change("tests::kill::child_builds_from_spills", 5);
 }
 
-/// The child builds, rolls back, goes forward again and collects.
+/// Kills a child before its n-th change of the file system, for each n.
 fn kill_before_every_change(test: &str, label: u64) {
     let mut current_before = BTreeSet::new();
     let died = (0..).take_while(|nth| {
@@ -159,7 +159,7 @@ fn child_builds_from_spills() {
     child_builds(true);
 }
 
-/// A build, a rollback, a way forward, a collection.
+/// Builds, rolls back, rolls forward and collects.
 fn child_builds(spilling: bool) {
     let Some(directory) = child_directory() else { return };
     let label = std::env::var("SHARDDB_TEST_LABEL").unwrap().parse().unwrap();
@@ -170,7 +170,7 @@ fn child_builds(spilling: bool) {
     assert_eq!(generation::collect(&writer), [1]);
 }
 
-/// One store outlives all children, so that what one leaves is what the next one finds.
+/// All children work on one store, so each one finds what the previous one left.
 #[test]
 fn killed_at_any_moment() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -194,7 +194,7 @@ fn killed_at_any_moment() {
     scene.check_next_build(2);
 }
 
-/// Kills a child that builds on and on; the last number that it knew to be published.
+/// Kills a child that builds in an endless loop; returns the last number that it reported as published.
 fn kill_after(scene: &Scene, first_label: u64, delay: Duration) -> u64 {
     let mut child = child("tests::kill::child_builds_on_and_on", scene.directory.path());
     child.env("SHARDDB_TEST_LABEL", first_label.to_string());
@@ -218,7 +218,7 @@ fn child_builds_on_and_on() {
         println!("{PUBLISHED}{}.", published.get());
         let writer = Store::open(store(&directory)).unwrap().writer().unwrap();
         match label.is_multiple_of(2) {
-            true => _ = writer.rollback(None).unwrap(), // then gc would remove what was published
+            true => _ = writer.rollback(None).unwrap(), // no gc here: it would remove the published generation
             false => _ = writer.gc(1).unwrap(),
         }
     }

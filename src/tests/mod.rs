@@ -1,4 +1,4 @@
-//! Tests of the whole library that need its seams: a recorded disk, and a process that is killed.
+//! Crash tests of the library, which need access to internals: a recorded file system, and child processes to kill.
 
 mod crash;
 #[cfg(unix)]

@@ -1,6 +1,6 @@
-//! A case for the loader, drawn from a stream of numbers: options, two settings of memory and threads, and pairs.
+//! A test case for the loader, drawn from a stream of numbers: options, two settings of memory and threads, and pairs.
 //!
-//! The bytes of a pair follow from its numbers, so a case of many MiB is drawn from a few bytes of a fuzz input.
+//! The bytes of a pair are generated from a few numbers, so a few bytes of a fuzz input suffice for a case of many MiB.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,73 +9,73 @@ use std::fmt;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, Profile, ShardingSpec};
 
-/// How large the cases are.
+/// The size of cases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size<'a> {
     /// The memory of the first build; the second has at least as much.
     pub(crate) memory: u64,
-    /// Lengths at which the loader changes its ways: what a batch, a pair, a run and all batches take for one to four
-    /// threads, and blocks. Lengths of pairs are often drawn around them.
+    /// Lengths at which the loader changes its behaviour: the limits of a batch, a pair, a run and all batches for one
+    /// to four threads, and block sizes. Lengths of pairs are often drawn around them.
     pub(crate) thresholds: &'a [u64],
-    /// No case has pairs of more bytes together.
+    /// Maximum number of bytes of all pairs of a case.
     pub(crate) most_bytes: u64,
 }
 
-/// Small cases, with memory that only this crate's tests and fuzz targets may set. Blocks: those in which runs are read.
+/// Small cases, with memory that only tests and fuzz targets of this crate may set. The blocks are those of runs.
 pub(crate) const SMALL: Size = Size {
     memory: 256 << 10,
     thresholds: &[7 << 10, (28 << 10) / 3, 14 << 10, 28 << 10, 56 << 10, 224 << 10, 8 << 10, 24 << 10],
     most_bytes: 1 << 20,
 };
 
-/// Lengths are drawn up to this far from a threshold: a pair takes up to 76 bytes beside its own.
+/// Maximum distance of a drawn length from a threshold. Larger than the overhead of a pair, which is 86 bytes.
 const AROUND: u64 = 128;
 
-/// More than enough to have several minishards that are too large to be collected in memory.
+/// Maximum number of pairs. Enough for several minishards that are too large to be collected in memory.
 const MAX_PAIRS: usize = 4000;
 
-/// A failure shows this many pairs.
+/// Maximum number of pairs that a failure shows.
 const MAX_SHOWN: usize = 50;
 
-/// Where the numbers of a case come from.
+/// A source of the numbers of a case.
 pub(crate) trait Draw {
-    /// A number below `n`, which is at least 1.
+    /// Returns a number below `n`, which is at least 1.
     fn below(&mut self, n: u64) -> u64;
 
-    /// Whether the stream has ended. All further numbers are 0.
+    /// Returns whether the stream has ended. All further numbers are 0.
     fn ended(&self) -> bool;
 }
 
-/// Pseudo-random numbers without end (SplitMix64).
+/// An endless stream of pseudo-random numbers (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);
 
-/// The numbers of a fuzz input, each of as few bytes as it needs.
+/// The numbers of a fuzz input. Each takes as few bytes as its range needs.
 #[cfg_attr(test, expect(dead_code, reason = "for the fuzz target, which includes this file"))]
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
-/// Pairs in the order of insertion, and how they are built.
+/// Pairs in insertion order, and the options to build them with.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) on_duplicate: OnDuplicate,
-    /// `None`: planned.
+    /// `None` if the specification is planned.
     pub(crate) spec: Option<ShardingSpec>,
     pub(crate) profile: Profile,
     pub(crate) data_encoding: Encoding,
     pub(crate) index_encoding: Encoding,
     pub(crate) checks: bool,
     pub(crate) alignment: u64,
-    /// Memory and threads of two builds whose files must have equal bytes.
+    /// Memory and threads of two builds. Both must write the same files.
     pub(crate) settings: [(u64, usize); 2],
     pub(crate) pairs: Vec<Pair>,
 }
 
-/// A pair, described.
+/// A description of a pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub(crate) key: u64,
     pub(crate) prefix_len: usize,
     pub(crate) value_len: usize,
-    /// Different for every pair of a case. Even: the bytes repeat, so they compress.
+    /// Unique within a case. If even, the bytes repeat and so are compressible.
     pub(crate) content: u64,
     pub(crate) how: How,
 }
@@ -83,26 +83,26 @@ pub(crate) struct Pair {
 /// How a pair is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// By `insert` if it has no prefix, else by `insert_with_prefix`.
+    /// By `insert` if the pair has no prefix, else by `insert_with_prefix`.
     Slices,
-    /// By `insert_reader`, from a reader that gives so many bytes at a time.
+    /// By `insert_reader`, from a reader that returns at most `piece` bytes per call.
     Reader { piece: usize },
 }
 
-/// Lengths of the values of a case.
+/// The distribution of the lengths of a case.
 #[derive(Clone, Copy)]
 enum Lengths {
     Mixed,
     /// Many pairs, so that there are several runs.
     Small,
-    /// Many pairs that do not fit into a batch.
+    /// Many pairs that are too large for a batch.
     Large,
 }
 
-/// Keys of a case: few distinct ones meet each other often.
+/// The keys of a case. Few distinct keys produce many duplicates.
 struct Keys {
     distinct: u64,
-    /// No key comes again.
+    /// There are no duplicate keys.
     unique: bool,
     next: u64,
     spread: u64,
@@ -172,7 +172,7 @@ impl Case {
             spread: 1,
         };
         let spread = |draw: &mut dyn Draw| one_of(draw, &[1, 1 << 7, 1 << 40, 0x9e37_79b9_7f4a_7c15, u64::MAX]);
-        let spreads = [spread(draw), spread(draw)]; // the second comes later, so a plan of the first pairs may be wrong
+        let spreads = [spread(draw), spread(draw)]; // the second is used later: an early plan may be wrong
         let with_prefixes = draw.below(2) == 0;
         let lengths = one_of(draw, &[Lengths::Mixed, Lengths::Mixed, Lengths::Small, Lengths::Large]);
         let most_bytes = size.most_bytes / one_of(draw, &[1, 1, 2, 3, 16]);
@@ -203,7 +203,7 @@ impl Case {
         }
     }
 
-    /// The options of the build with the first or the second setting.
+    /// Returns the options of a build with one of the two settings.
     pub(crate) fn options(&self, (memory, threads): (u64, usize)) -> BuildOptions {
         let mut options = BulkLoader::options();
         options.memory(memory).threads(threads).on_duplicate(self.on_duplicate).checks(self.checks);
@@ -215,7 +215,7 @@ impl Case {
         options
     }
 
-    /// The pair that should survive, by key. Where the policy is an error, it is the first.
+    /// Returns the pair that must survive, by key. If the policy is an error, this is the first one.
     pub(crate) fn expected(&self) -> BTreeMap<u64, Pair> {
         let mut expected = BTreeMap::new();
         for pair in &self.pairs {
@@ -231,7 +231,7 @@ impl Case {
     }
 }
 
-/// The options, then one line for each pair, so that a case of a failure can be read and built again.
+/// Writes the options and one line per pair, so that a failed case can be read and rebuilt.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case { on_duplicate, profile, data_encoding, index_encoding, checks, alignment, settings, .. } = self;
@@ -287,7 +287,7 @@ impl Pair {
     }
 }
 
-/// Bytes that begin with `tag`; noise if `kind` is odd, else eight of them again and again.
+/// Returns bytes that begin with `tag`: noise if `kind` is odd, else eight repeated bytes.
 fn bytes(tag: u64, kind: u64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8);
     let mut state = tag;
@@ -315,7 +315,7 @@ fn draw_prefix_len(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
     }
 }
 
-/// Many small pairs, few large ones.
+/// Draws the number of pairs of a length: many pairs of a small length, few of a large one.
 fn draw_count(draw: &mut dyn Draw, len: u64) -> u64 {
     let most = match len {
         0..100 => one_of(draw, &[1, 4, 30, 600, 600, 3000]),

@@ -1,6 +1,6 @@
-//! A model of the loader: what a naive reader of the documentation expects of a build, and the comparison.
+//! A model of the loader: the expected result of a build by the documentation, and the comparison with a real build.
 //!
-//! Included by the unit test `model_tests` and by the fuzz target `loader`, so it sees the public interface only.
+//! Included by the unit test `model_tests` and by the fuzz target `loader`, so it uses the public interface only.
 
 pub(crate) mod case;
 
@@ -14,7 +14,7 @@ use sharddb::{BulkLoader, ErrorKind, OnDuplicate, OpenOptions, Published, Snapsh
 
 use case::{Case, How, Pair};
 
-/// A difference between the model and the loader, in words.
+/// A description of a difference between the model and the loader.
 pub(crate) type Difference = String;
 
 type Outcome<T> = Result<T, Difference>;
@@ -27,7 +27,7 @@ macro_rules! ensure {
     };
 }
 
-/// Builds a case with both settings in an empty directory, and compares the builds with the model and with each other.
+/// Builds a case with both settings in an empty directory. Compares the builds with the model and with each other.
 pub(crate) fn check(case: &Case, directory: &Path) -> Outcome<()> {
     let mut files = Vec::new();
     for (name, setting) in ["first", "second"].into_iter().zip(case.settings) {
@@ -39,14 +39,14 @@ pub(crate) fn check(case: &Case, directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Builds with one setting and compares with the model; the directory of the generation, if there must be one.
+/// Builds with one setting and compares with the model. Returns the directory of the generation, if one was expected.
 fn check_build(case: &Case, setting: (u64, usize), store: &Path) -> Outcome<Option<PathBuf>> {
     let mut loader = case.options(setting).create(store).map_err(in_words)?;
     let inserted = insert_all(case, &mut loader);
     check_published(case, inserted.and_then(|()| loader.finish()), store)
 }
 
-/// Compares what was published of a case with the model.
+/// Compares the result of a build with the model. Returns the directory of the generation, if one was expected.
 pub(crate) fn check_published(
     case: &Case,
     published: sharddb::Result<Published>,
@@ -98,7 +98,7 @@ fn insert(loader: &mut BulkLoader, pair: &Pair) -> sharddb::Result<()> {
     }
 }
 
-/// A reader that gives at most so many bytes at a time.
+/// A reader that returns at most `piece` bytes per call.
 struct Pieces<R> {
     bytes: R,
     piece: usize,
@@ -111,7 +111,7 @@ impl<R: Read> Read for Pieces<R> {
     }
 }
 
-/// A build with a key that came again must fail, name such a key, and leave nothing of a new store.
+/// Checks that a build with duplicate keys failed, named one of them, and left nothing of a new store.
 fn check_refused(case: &Case, published: sharddb::Result<Published>, store: &Path) -> Outcome<()> {
     let mut once = BTreeSet::new();
     let again: BTreeSet<u64> = case.pairs.iter().map(|pair| pair.key).filter(|key| !once.insert(*key)).collect();
@@ -147,7 +147,7 @@ fn check_lookups(case: &Case, expected: &BTreeMap<u64, Pair>, snapshot: &Snapsho
     Ok(())
 }
 
-/// The walk gives each key once with its value, by shard, then minishard, then key.
+/// Checks that a walk returns each key once with its value, by shard, then minishard, then key.
 fn check_walk(expected: &BTreeMap<u64, Pair>, snapshot: &Snapshot) -> Outcome<()> {
     let walked: sharddb::Result<Vec<_>> = snapshot
         .iter()
@@ -176,12 +176,12 @@ fn check_walk(expected: &BTreeMap<u64, Pair>, snapshot: &Snapshot) -> Outcome<()
     Ok(())
 }
 
-/// The content of every file of a generation, by name.
+/// Returns the content of every file of a generation, by name.
 fn files_of(generation: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
     names(generation).into_iter().map(|name| fs::read(generation.join(&name)).map(|bytes| (name, bytes))).collect()
 }
 
-/// The name of a file that is not the same in both, if any is.
+/// Returns the names of all files that differ.
 fn differing(first: &Option<BTreeMap<String, Vec<u8>>>, second: &Option<BTreeMap<String, Vec<u8>>>) -> String {
     let (Some(first), Some(second)) = (first, second) else { return "one that failed".to_string() };
     let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
@@ -198,7 +198,7 @@ fn in_words(error: impl Display) -> Difference {
     error.to_string()
 }
 
-/// The length and the first bytes of a value.
+/// Returns the length and the first bytes of a value, as text.
 fn in_short(value: Option<Vec<u8>>) -> String {
     value.map_or("nothing".to_string(), |value| format!("{} bytes: {:?}", value.len(), &value[..value.len().min(16)]))
 }
