@@ -140,3 +140,127 @@ impl PartialEq for Head {
 }
 
 impl Eq for Head {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::build::run::{MAX_HEADER, Run, run_path};
+    use crate::error::ErrorKind;
+    use crate::format::hash::HashFunction;
+    use crate::storage::Sink;
+    use crate::store::testing::TempDir;
+
+    /// A pair and the number of the batch that it was inserted in.
+    type Inserted = (u64, Vec<u8>, u64);
+
+    type Pair = (u64, Vec<u8>);
+
+    const BATCHES: u64 = 8;
+
+    /// Sorted pairs in memory.
+    struct Sorted {
+        spec: ShardingSpec,
+        pairs: std::vec::IntoIter<Inserted>,
+        value: Vec<u8>,
+    }
+
+    impl Sorted {
+        fn of(spec: ShardingSpec, mut pairs: Vec<Inserted>) -> Sorted {
+            pairs.sort_by_key(|(key, _, batch)| (spec.place(*key), *key, *batch));
+            Sorted { spec, pairs: pairs.into_iter(), value: Vec::new() }
+        }
+    }
+
+    impl SortedPairs for Sorted {
+        fn next(&mut self) -> Result<Option<(u64, PairHeader)>> {
+            let Some((key, value, batch)) = self.pairs.next() else { return Ok(None) };
+            let stored_len = value.len() as u64;
+            self.value = value;
+            let (prefix_len, value_check, prefix_crc32, large, source, skip) = (0, 0, 0, None, 0, 0);
+            let header =
+                PairHeader { key, prefix_len, stored_len, value_check, prefix_crc32, batch, large, source, skip };
+            Ok(Some((self.spec.place(key), header)))
+        }
+
+        fn dropped(&self) -> u64 {
+            0
+        }
+    }
+
+    impl PairBytes for Sorted {
+        fn copy(&mut self, _: &PairHeader, to: &mut Cursor) -> Result<()> {
+            to.write(&self.value)
+        }
+    }
+
+    fn value(key: u64, batch: u64) -> Vec<u8> {
+        format!("{key} of batch {batch}").repeat(usize::try_from(1 + key % 40).unwrap()).into_bytes()
+    }
+
+    /// Merges one run per batch, since a run holds each key once; returns the pairs that survive, and how many do not.
+    fn merged(on_duplicate: OnDuplicate, inserted: &[Inserted]) -> Result<(Vec<Pair>, u64)> {
+        let directory = TempDir::new();
+        let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 3, 4).unwrap();
+        let mut runs = Vec::new();
+        for run in 0..BATCHES {
+            let pairs: Vec<_> = inserted.iter().filter(|(_, _, batch)| *batch == run).cloned().collect();
+            let headers = (pairs.len() * MAX_HEADER) as u64;
+            let mut sorted = Sorted::of(spec, pairs);
+            runs.push(Run::write(run_path(directory.path(), run), spec, on_duplicate, headers, &mut sorted)?);
+        }
+        let open = runs.iter().map(Run::open).collect::<Result<Vec<_>>>()?;
+        let sources = open.iter().map(|run| run.read(0..usize::MAX, 1 << 14));
+        let mut merge = Merge::new(sources, spec, on_duplicate)?;
+        let (mut pairs, mut places) = (Vec::new(), Vec::new());
+        while let Some((place, header)) = merge.next()? {
+            let sink = Sink::Memory(Arc::default());
+            let mut copy = Cursor::new(sink.clone(), 0, 1 << 10);
+            merge.copy(&header, &mut copy)?;
+            copy.finish()?;
+            pairs.push((header.key, sink.take_memory()));
+            places.push((place, header.key));
+        }
+        assert!(places.is_sorted(), "storage order");
+        Ok((pairs, merge.dropped()))
+    }
+
+    fn inserted() -> Vec<Inserted> {
+        let keys = |batch| (0..200u64).map(move |number| number * (7 + batch) % 311);
+        (0..BATCHES).flat_map(|batch| keys(batch).map(move |key| (key, value(key, batch), batch))).collect()
+    }
+
+    #[test]
+    fn one_pair_of_each_key_survives_as_in_a_map() {
+        let inserted = inserted();
+        for (policy, keeps_first) in [(OnDuplicate::KeepFirst, true), (OnDuplicate::KeepLast, false)] {
+            let mut expected = BTreeMap::new();
+            for (key, value, _) in &inserted {
+                if !keeps_first || !expected.contains_key(key) {
+                    expected.insert(*key, value.clone());
+                }
+            }
+            let (pairs, dropped) = merged(policy, &inserted).unwrap();
+            assert_eq!(dropped, (inserted.len() - expected.len()) as u64);
+            assert_eq!(pairs.len(), expected.len());
+            assert!(pairs.into_iter().collect::<BTreeMap<_, _>>() == expected, "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn a_duplicate_is_an_error_with_its_key() {
+        let distinct: Vec<Inserted> = (0..500).map(|key| (key, value(key, key % 7), key % 7)).collect();
+        let (pairs, dropped) = merged(OnDuplicate::Error, &distinct).unwrap();
+        assert_eq!((pairs.len(), dropped), (500, 0));
+        let twice = [distinct, vec![(77, value(77, 7), 7)]].concat();
+        let error = merged(OnDuplicate::Error, &twice).unwrap_err();
+        assert_eq!((error.kind(), error.key()), (ErrorKind::DuplicateKey, Some(77)));
+    }
+
+    #[test]
+    fn nothing_merges_to_nothing() {
+        assert_eq!(merged(OnDuplicate::KeepLast, &[]).unwrap(), (Vec::new(), 0));
+    }
+}
