@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::InvalidInput, "1 was removed");
     }
 
-    /// As a store of an earlier version is, and as one is that an earlier version has published into.
+    /// A store that an earlier version wrote, and one into which an earlier version has published since.
     #[test]
     fn without_the_file_numbers_decide() {
         let directory = TempDir::new();

@@ -1,7 +1,7 @@
 //! `lease`: readers of a generation hold a shared lock on this file, so that gc does not remove the generation.
 //!
 //! ```text
-//! reader:  read current -> open gen-N/lease -> lock shared -> is gen-N/lease still that file? else start again
+//! reader:  read current -> open gen-N/lease -> lock shared -> if gen-N/lease is no longer that file, start again
 //! gc:      lock gen-N/lease exclusively -> rename gen-N away -> delete
 //! ```
 //!

@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// A backup by hard links (cp -al) keeps its numbers, and a writer of the backup is another writer.
+    /// A backup of hard links (cp -al) keeps its number, and its lock is independent of the store's.
     #[cfg(unix)]
     #[test]
     fn a_hard_link_is_replaced_by_a_file_of_its_own() {

@@ -408,6 +408,7 @@ fn is_complete(store: &Path, id: GenerationId) -> bool {
 }
 
 fn no_current(store: &Path) -> Error {
-    let message = "expected a store with a published generation, found none: publish one first";
+    let message =
+        "expected a store with a current generation, found none: publish one, or roll back to one by its number";
     Error::new(ErrorKind::NotFound, message).at_path(store)
 }

@@ -2,7 +2,7 @@
 //! or the new one current.
 //!
 //! ```text
-//! shard files         written and synced by the caller, auxiliary files too
+//! shards, auxiliary   written and synced by the caller
 //! info, lease         written, synced          all files made read-only
 //! manifest.json       written last, synced     from here on the directory is a generation
 //! the directory       synced
@@ -150,7 +150,7 @@ impl Drop for PendingGeneration {
     }
 }
 
-/// Checks that a generation could be published now.
+/// Checks that a generation can be published.
 ///
 /// Errors: `Corrupt` if `current` or `history` is damaged; `InvalidInput` if no number is left, or a foreign file has a
 /// temporary name; `Locked` in a forked child; `Io`.

@@ -119,7 +119,7 @@ fn a_second_writer_is_locked_out_at_once() {
     assert_eq!(locked(), Err(ErrorKind::Locked));
     let pending = writer.begin(None).unwrap();
     drop(writer);
-    assert_eq!(locked(), Err(ErrorKind::Locked), "a generation in the making holds the lock");
+    assert_eq!(locked(), Err(ErrorKind::Locked), "an unpublished generation holds the lock");
     assert!(pending.path().exists(), "who is locked out clears nothing");
     drop(pending);
     assert_eq!(locked(), Ok(()));
@@ -197,13 +197,13 @@ fn rollback_repairs_a_current_that_is_corrupt_or_missing() {
     let current = directory.path().join("current");
     fs::remove_file(&current).unwrap();
     assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "what is in use is not known");
+    assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "it is unknown which generation is in use");
     fs::write(&current, "gen-1").unwrap();
     for error in [writer.begin(None).unwrap_err(), writer.rollback(None).unwrap_err(), writer.gc(1).unwrap_err()] {
         assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&*current)));
     }
     fs::write(&current, "gen-0000000007").unwrap();
-    assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "nor does a dangling one say what is in use");
+    assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "nor is it known if current dangles");
     assert_eq!(writer.rollback(Some(id(2))).unwrap(), id(2));
     assert_eq!(version_of(&current), 2);
     assert_eq!(numbers(&store), [1, 2]);
@@ -375,7 +375,7 @@ fn moves_nothing_out_of_a_store() {
     assert!(error.to_string().contains("manifest.json"), "{error}");
 }
 
-#[cfg(target_os = "linux")] // which has a second file system at a known place
+#[cfg(target_os = "linux")] // /dev/shm is a second file system
 #[test]
 fn moves_to_another_file_system_by_copying() {
     let (directory, built) = (TempDir::new(), TempDir::new_in(Path::new("/dev/shm")));
@@ -534,10 +534,10 @@ fn a_new_store_is_removed_if_nothing_is_published() {
         let writer = store.writer().unwrap();
         let pending = writer.begin(None).unwrap();
         drop(writer);
-        assert!(path.join("lock").exists(), "a generation is in the making");
+        assert!(path.join("lock").exists(), "an unpublished generation exists");
         drop(pending);
         assert_eq!((path.exists(), empty(path)), (kept, kept));
-        drop(store.writer().unwrap()); // makes it again
+        drop(store.writer().unwrap()); // creates it again
         assert_eq!((path.exists(), empty(path)), (kept, kept));
         Sample::new(1).publish(&store.writer().unwrap());
         assert_eq!(version_of(&path.join("current")), 1);
