@@ -1,17 +1,20 @@
-//! Salvage: of a damaged data set, every pair that can still be proved right, into a new store, and a list of the rest.
+//! Salvage: copies every pair of a damaged data set that can be proved right to a loader, and reports the others.
 //!
 //! ```text
-//! what proves a pair
-//!   with checks      its own check, whatever became of the index that named it; of its prefix, the prefix's
-//!   without          its key hashes to where it is named, its bytes lie in the file and not over an index
-//!   stored as gzip   besides, its value decodes, with the CRC-32 of gzip or the Adler-32 of zlib
+//! proof of a pair
+//!   with checks      the check of the value matches, and with prefixes that of the prefix;
+//!                    the check of the minishard index need not match
+//!   without checks   the hash of the key leads to the minishard that has it,
+//!                    and the value is inside the file and overlaps no minishard index
+//!   stored as gzip   in addition, the value decodes, with the CRC-32 of gzip or the Adler-32 of zlib
 //! ```
 //!
-//! In a shard with checks, minishards that its shard index no longer leads to are searched for: an index is known by its
-//! check, which has the shard and the minishard in it.
+//! In a shard with checks, minishards that the shard index no longer leads to are searched for. An index is recognised
+//! by its check, which covers the shard and minishard numbers.
 //!
-//! Nothing is guessed: what cannot be proved is lost, and told. Two things that neuroglancer-scripts gets wrong are
-//! understood: zlib streams in place of gzip, and shards whose entries all stand in the first slots.
+//! Salvage does not guess: a pair that cannot be proved is a loss, and is reported. It does not repair files in place.
+//! It accepts two errors of neuroglancer-scripts: zlib streams in place of gzip, and shards with empty minishards whose
+//! shard index entries are moved to the first slots.
 
 mod search;
 mod shard;
@@ -35,10 +38,10 @@ use crate::storage::{StorageKind, read_whole};
 use crate::store::{self, Lease, Store};
 use crate::verify::{Finding, FindingKind};
 
-/// A damaged data set, opened for taking out what is left.
+/// A damaged data set, opened to copy the pairs that are left.
 ///
-/// What it takes to open it is a sound manifest, or else a sound `info`, or else a specification in [`OpenOptions`]. Files
-/// are read by positioned reads, so that a bad sector is an error and no signal.
+/// Opening it needs a sharding specification: from [`OpenOptions`], a valid manifest, or a valid `info`, in this order.
+/// Files are read with positioned reads, so that a bad sector is an error and not a signal.
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
@@ -53,90 +56,105 @@ use crate::verify::{Finding, FindingKind};
 /// ```
 pub struct Salvage {
     generation: Generation,
-    /// What the files should be, if that is known.
+    /// `None` without a valid manifest.
     manifest: Option<Manifest>,
-    /// The text of `info`, if it can be carried over.
+    /// The text of `info`, if its foreign members can be kept.
     info: Option<String>,
 }
 
-/// What [`Salvage::write`] took out and what it could not.
+/// The counts of [`Salvage::write`].
 ///
-/// `Display` is one line with all figures.
+/// `Display` is one line with all counts. See [`Salvage`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// Pairs that were proved right and handed on.
+    /// Number of pairs that were proved right and passed to the loader.
     pub kept: u64,
-    /// Losses that were told: pairs, minishards or shards, whatever could not be read or proved.
+    /// Number of reported losses. Each is a pair, a minishard or a shard that could not be read or proved, or `info`.
     pub losses: u64,
-    /// Keys that the manifest counts and that were not kept; `None` without a sound manifest.
+    /// The manifest's number of keys minus [`kept`](Self::kept), at least 0; `None` without a valid manifest.
     pub missing: Option<u64>,
-    /// Of the pairs that were kept, those whose minishard's entry stood in the wrong slot, so that lookups missed them.
+    /// Number of kept pairs whose minishard's shard index entry was in the wrong slot, so that lookups missed them.
     pub wrong_slot: u64,
-    /// Of the pairs that were kept, those that were stored as zlib in place of gzip, value or index.
+    /// Number of kept pairs whose value or minishard index was stored as zlib in place of gzip.
     pub zlib: u64,
 }
 
 impl Salvage {
-    /// Opens a store, one of its generations, or a directory of shards, however damaged.
+    /// Opens a damaged store, one of its generations, or a directory of shards.
     ///
-    /// Errors: `Io`; `Corrupt` if `current` names no generation: name one by its own directory; `InvalidSpec` if neither
-    /// manifest nor `info` is sound: give the specification.
+    /// Cost: reads the manifest or `info`, and lists the directory. Opens no shard.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if `current` is damaged: pass the directory of a generation instead. `InvalidSpec` or `Corrupt` if
+    /// neither the manifest nor `info` is valid: pass the specification to [`open_with`](Salvage::open_with).
+    /// `GenerationGone` if the generation is being removed; `Io`.
     pub fn open(path: impl AsRef<Path>) -> Result<Salvage> {
         Salvage::open_with(path, &OpenOptions::new())
     }
 
-    /// Like [`open`](Salvage::open), with a specification or JSON pointer and the caps of `options`.
+    /// Like [`open`](Salvage::open), with the specification, JSON pointer and caps of `options`.
     ///
-    /// With a specification that is not the manifest's, nothing is known of checks and prefixes.
+    /// With a specification that differs from the manifest's, checks and prefixes are unknown, and pairs are judged
+    /// without checks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Salvage::open).
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Salvage> {
         let path = path.as_ref();
         let mut directory = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
         if Store::is_at(&directory) {
             let current = store::read_current(&directory)?.ok_or_else(|| {
-                Error::invalid_input("expected a store with a current generation, found none").at_path(&directory)
+                Error::invalid_input(
+                    "expected a store with a current generation, found none: pass a generation's directory",
+                )
+                .at_path(&directory)
             })?;
             directory.push(current.to_string());
         }
         let lease = Lease::is_offered_by(&directory).then(|| Lease::acquire(&directory)).transpose()?;
         let leased = lease.map(|lease| Leased { id: None, follows: false, lease });
-        let cache = Arc::new(MinishardCache::with_capacity(0)); // each index is read once
+        let cache = Arc::new(MinishardCache::with_capacity(0)); // salvage reads indexes without the cache
         let options = options.generation(StorageKind::Positioned);
         let (generation, manifest) = Generation::open_damaged(&directory, options, cache, leased)?;
         let info = read_whole(&directory.join(info::FILE_NAME), info::MAX_BYTES)
             .ok()
             .and_then(|text| String::from_utf8(text).ok());
-        // of a nested data set, the other members are about others too
+        // if "sharding" is nested, the other members describe more than this data set
         let info = info.filter(|text| Info::parse(text.as_bytes(), Some("")).is_ok() && Info::check(text).is_ok());
         Ok(Salvage { generation, manifest, info })
     }
 
-    /// The sharding specification.
+    /// Returns the sharding specification.
     pub fn spec(&self) -> &ShardingSpec {
         self.generation.spec()
     }
 
-    /// The directory that is read.
+    /// Returns the absolute path of the directory that is read.
     pub fn directory(&self) -> &Path {
         self.generation.directory()
     }
 
-    /// The directory of the shards: the same, or the one below it that the member "key" of a nested object names.
+    /// Returns the directory of the shards: [`directory`](Salvage::directory), or the subdirectory that the member
+    /// "key" of a nested object names.
     pub fn shards_directory(&self) -> &Path {
         self.generation.shards_directory()
     }
 
-    /// Whether [`build_options`](Salvage::build_options) has the foreign members of `info`.
+    /// Returns whether [`build_options`](Salvage::build_options) keeps the foreign members of `info`.
     ///
-    /// False where there is no readable `info`, and where its member "sharding" is nested, as in a volume: the members
-    /// describe the volume, and the new store is none.
+    /// False if `info` is not readable, or if its member "sharding" is nested, as in a volume. The members describe the
+    /// volume then, and the new store is not a volume.
     pub fn keeps_info(&self) -> bool {
         self.info.is_some()
     }
 
-    /// Options for a store of the same specification, alignment and foreign members of `info`, with checks.
+    /// Returns options for a store with the same specification, alignment and foreign members of `info`, and with
+    /// checks.
     ///
-    /// Of a key that comes from two places the first pair is kept. Sparse shards are allowed: the data may be what is lost.
+    /// The first pair of a duplicate key is kept. Sparse shards are allowed, since most of the data may be lost.
     pub fn build_options(&self) -> BuildOptions {
         let mut options = BulkLoader::options();
         options.spec(*self.spec()).checks(true).on_duplicate(OnDuplicate::KeepFirst).allow_sparse(true);
@@ -149,20 +167,26 @@ impl Salvage {
         options
     }
 
-    /// Hands every pair that can be proved right to `loader`, and everything that is lost to `lost`.
+    /// Passes every pair that can be proved right to `loader`, and every loss to `lost`.
     ///
-    /// A loss says which rule is broken and where: of a pair shard, minishard and key; of a minishard or shard that cannot
-    /// be read, whose keys are not known, that much. Memory: 16 bytes a key of one shard, one minishard index, one value;
-    /// where a shard with checks is searched for lost minishards, also what lies in a row that nothing leads to.
+    /// A loss has the rule that is broken and its place: shard, minishard and key of a pair, or only the shard and
+    /// minishard if an index cannot be read and its keys are unknown.
     ///
-    /// Time, memory and output are linear in the length of the files, whatever their indexes state: of entries that name one
-    /// minishard index, that of the minishard its keys hash to is kept; of other indexes that share bytes, short ones come
-    /// first, up to twice the length of the shard; of values and prefixes that share bytes, 64 times its length is kept.
+    /// Memory: 16 bytes per key of one shard, one minishard index, one value. While a shard with checks is searched for
+    /// lost minishards, also one contiguous range of up to 1 GiB that no index names.
     ///
-    /// Errors: those of the loader. What is wrong with the data set is a loss.
+    /// Time, memory and output are linear in the length of the files, whatever their indexes state:
+    ///
+    /// - If several shard index entries name one minishard index, one minishard is kept: the one that its keys hash to.
+    /// - Minishard indexes are read in ascending order of their length, up to twice the length of the shard.
+    /// - Values and prefixes are read up to 64 times the length of the shard.
+    ///
+    /// # Errors
+    ///
+    /// Those of the loader. Damage of the data set is not an error but a loss.
     pub fn write(&self, loader: &mut BulkLoader, mut lost: impl FnMut(&Finding)) -> Result<SalvageReport> {
         let mut outcome = Outcome { report: SalvageReport::default(), lost: &mut lost };
-        self.tell_info(&mut outcome);
+        self.check_info(&mut outcome);
         for number in self.shard_numbers() {
             match self.generation.open_shard_apart(number) {
                 Ok(Some(shard)) => {
@@ -179,7 +203,7 @@ impl Salvage {
         Ok(report)
     }
 
-    /// Those that have a file and those that should have one, ascending.
+    /// Returns the shards that have a file or are in the manifest, ascending.
     fn shard_numbers(&self) -> Vec<ShardNumber> {
         let stated = self.manifest.iter().flat_map(|manifest| manifest.shards.iter().map(|shard| shard.number));
         let mut numbers: Vec<ShardNumber> = self.generation.shard_numbers().chain(stated).collect();
@@ -188,7 +212,7 @@ impl Salvage {
         numbers
     }
 
-    /// How many keys the manifest says that a shard has; `None` without a sound one.
+    /// Returns the number of keys that the manifest states for a shard; `None` without a valid manifest.
     fn keys_of(&self, number: ShardNumber) -> Option<u64> {
         self.manifest.as_ref().map(|manifest| manifest.shard(number).map_or(0, |shard| shard.keys))
     }
@@ -200,7 +224,8 @@ impl Salvage {
         Error::corrupt(message).at_shard(number).at_path(&path)
     }
 
-    fn tell_info(&self, outcome: &mut Outcome<'_>) {
+    /// Reports a loss if `info` does not match the manifest.
+    fn check_info(&self, outcome: &mut Outcome<'_>) {
         let Some(manifest) = &self.manifest else { return };
         let path = self.directory().join(info::FILE_NAME);
         if let Err(error) = read_whole(&path, info::MAX_BYTES).and_then(|text| manifest.check_info(&text)) {
@@ -231,14 +256,14 @@ impl fmt::Display for SalvageReport {
     }
 }
 
-/// What has been done so far, and who is told of losses.
+/// The counts so far, and the callback for losses.
 struct Outcome<'a> {
     report: SalvageReport,
     lost: &'a mut dyn FnMut(&Finding),
 }
 
 impl Outcome<'_> {
-    /// Tells a loss; what the system or a cap says is not about the rule that was looked at.
+    /// Reports a loss. An I/O error or an exceeded cap replaces the rule that was being checked.
     fn lose(&mut self, rule: FindingKind, error: Error) {
         let kind = match error.kind() {
             ErrorKind::Io => FindingKind::UnreadableShard,

@@ -1,9 +1,9 @@
-//! Minishards that nothing leads to any more, found by the check behind their index.
+//! Finds lost minishards, which no shard index entry leads to, by the check after their index.
 //!
 //! ```text
-//! raw index    at a multiple of 8; its first word is an id, whose hash tells shard and minishard; of whatever length
-//!              n x 24 the sum of these and the bytes is the word behind them, that is it
-//! gzip index   one member; the same, with the member's own length
+//! raw index    begins at a multiple of 8; its first u64 is an id, whose hash is the candidate shard and minishard;
+//!              its length is the n x 24 for which the CRC-32 of shard, minishard and bytes equals the u32 after them
+//! gzip index   one gzip member, whose length is known; its decoded first u64 and its CRC-32 are used likewise
 //! ```
 
 use crate::byte_range::ByteRange;
@@ -15,28 +15,29 @@ use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::ShardReader;
 
-/// Lengths that are tried in one gap for each of its bytes, so that the time is linear in the gap; an index takes a try
-/// for each of its rows of 24 bytes.
+/// Upper bound on the lengths tried in a gap, per byte of it, so that the time is linear. An index takes one try per
+/// row of 24 bytes.
 const TRIES_PER_BYTE: u64 = 4;
 
-/// Lengths that are tried in one gap: seconds at most, also where there is nothing to find.
+/// Upper bound on the lengths tried in a gap of any length. Limits a search without result to seconds.
 const MAX_TRIES: u64 = 1 << 26;
 
-/// Bytes that are inflated in one gap for each of its bytes: what deflate can make of them, and some in vain.
+/// Upper bound on the bytes inflated in a gap, per byte of it: twice the greatest ratio of deflate, so that failed
+/// attempts leave room for the indexes.
 const INFLATED_PER_BYTE: u64 = 2048;
 
-/// A larger gap is not searched.
+/// Length in bytes of the largest gap that is searched.
 const MAX_GAP: u64 = 1 << 30;
 
-/// How the header of a gzip index of ours begins.
+/// First bytes of a gzip index that ShardDb wrote: magic number, deflate, no flags.
 const GZIP_HEADER: &[u8] = &[0x1f, 0x8b, 8, 0];
 
-/// The minishards whose indexes lie in a gap, with the places of these.
+/// Returns the minishards whose indexes are in a gap, with the ranges of the indexes. Cost: linear in the gap's length.
 pub(super) fn minishards(shard: &ShardReader, gap: ByteRange, cap: u64) -> Vec<(MinishardNumber, ByteRange)> {
     if gap.len() > MAX_GAP {
         return Vec::new();
     }
-    let Ok(bytes) = shard.read(gap) else { return Vec::new() }; // nothing there can be proved
+    let Ok(bytes) = shard.read(gap) else { return Vec::new() }; // unreadable bytes prove nothing
     match shard.spec.minishard_index_encoding() {
         Encoding::Raw => raw(shard, gap.start, &bytes),
         Encoding::Gzip => gzip(shard, gap.start, &bytes, cap),
@@ -54,7 +55,7 @@ fn raw(shard: &ShardReader, gap_start: u64, bytes: &[u8]) -> Vec<(MinishardNumbe
         at += match raw_index(shard, rest, &mut tries) {
             Some((number, len)) => {
                 found.push((number, ByteRange { start, end: start + len }));
-                len // the values behind it are passed quickly: they begin with no id of ours
+                len // values after it cost little: a first word that is not an id of this shard ends the attempt
             }
             None => MINISHARD_ALIGNMENT,
         };
@@ -63,23 +64,23 @@ fn raw(shard: &ShardReader, gap_start: u64, bytes: &[u8]) -> Vec<(MinishardNumbe
     found
 }
 
-/// The minishard whose raw index `bytes` begin with, and the length of that.
+/// Returns the minishard and the length of the raw index at the start of `bytes`.
 fn raw_index(shard: &ShardReader, bytes: &[u8], tries: &mut u64) -> Option<(MinishardNumber, u64)> {
     let location = location(shard, bytes)?;
-    let (mut sum, mut id) = (checks::index_hasher(location), 0u64);
+    let (mut crc32, mut id) = (checks::index_hasher(location), 0u64);
     let row_len = usize::try_from(ROW_LEN).ok()?;
     let (deltas, _) = bytes.as_chunks();
     for ((number, row), delta) in bytes.chunks_exact(row_len).enumerate().zip(deltas) {
         *tries = tries.checked_sub(1)?;
-        // of an index with so many rows, this is the next id: ids ascend, and all are of one minishard
+        // if the index has this row, this is its id: ids ascend, and all belong to one minishard
         let next = id.checked_add(u64::from_le_bytes(*delta)).filter(|next| number == 0 || *next > id)?;
         if shard.spec.locate(next) != location {
             return None;
         }
         id = next;
-        sum.update(row);
+        crc32.update(row);
         let len = (number + 1) * row_len;
-        if is_check(sum.clone().finalize(), bytes.get(len..)?) {
+        if is_check(crc32.clone().finalize(), bytes.get(len..)?) {
             return Some((location.minishard, len as u64));
         }
     }
@@ -108,22 +109,23 @@ fn gzip(shard: &ShardReader, gap_start: u64, bytes: &[u8], cap: u64) -> Vec<(Min
     found
 }
 
-/// The minishard whose gzip index `bytes` begin with, and the length of that.
+/// Returns the minishard and the length of the gzip index at the start of `bytes`.
 fn gzip_index(shard: &ShardReader, bytes: &[u8], cap: u64, work: &mut u64) -> Option<(MinishardNumber, usize)> {
     let len = gzip::member_len(bytes, cap, work).ok()?;
-    let (member, behind) = bytes.split_at_checked(len)?;
+    let (member, after) = bytes.split_at_checked(len)?;
     let decoded = gzip::decode(member, cap).ok()?;
     RawIndex::view(&decoded).ok()?;
     let location = location(shard, &decoded)?;
-    is_check(checks::of_index(location, member), behind).then_some((location.minishard, len))
+    is_check(checks::of_index(location, member), after).then_some((location.minishard, len))
 }
 
-/// Where the minishard of an index belongs by its first id, if that is in this shard.
+/// Returns the minishard to which the first id of a decoded index hashes, if it is in this shard.
 fn location(shard: &ShardReader, index: &[u8]) -> Option<Location> {
     let first = index.first_chunk().map(|id| u64::from_le_bytes(*id))?;
     Some(shard.spec.locate(first)).filter(|location| location.shard == shard.number)
 }
 
-fn is_check(sum: u32, behind: &[u8]) -> bool {
-    behind.first_chunk() == Some(&sum.to_le_bytes())
+/// Returns whether `after`, the bytes after an index, begin with this check.
+fn is_check(check: u32, after: &[u8]) -> bool {
+    after.first_chunk() == Some(&check.to_le_bytes())
 }

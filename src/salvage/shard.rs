@@ -1,4 +1,4 @@
-//! One shard: each pair is proved, and handed on or lost.
+//! Salvages one shard: proves each pair and passes it to the loader, or reports it as a loss.
 
 use std::collections::HashSet;
 
@@ -17,21 +17,21 @@ use crate::salvage::survey::{ReadIndex, Survey, misplaced};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
 
-/// Walks through one shard.
+/// The walk over one shard.
 pub(super) struct ShardSalvage<'a, 'b> {
     shard: &'a ShardReader,
     max_value_bytes: u64,
     max_index_bytes: u64,
-    /// How many there should be, if that is known.
+    /// The number of keys that the manifest states, if it is known.
     keys: Option<u64>,
     loader: &'a mut BulkLoader,
     outcome: &'a mut Outcome<'b>,
     budget: ValueBudget,
 }
 
-/// The minishard at hand.
+/// The current minishard.
 struct Minishard {
-    /// Where its keys belong: here, or where the whole shard's slots show.
+    /// The location to which its keys must hash: that of its slot, or in a compacted shard that of its keys.
     place: Location,
     checks: ChecksPlace,
 }
@@ -43,7 +43,7 @@ struct Pair<'a> {
     is_zlib: bool,
 }
 
-/// The rule that a pair breaks.
+/// The rule that a pair breaks, and the error.
 type Broken = (FindingKind, Error);
 
 impl<'a, 'b> ShardSalvage<'a, 'b> {
@@ -60,13 +60,15 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         ShardSalvage { shard, max_value_bytes, max_index_bytes, keys, loader, outcome, budget }
     }
 
+    /// Salvages the shard.
+    ///
     /// Errors: those of the loader.
     pub(super) fn run(mut self) -> Result<()> {
         let survey = Survey::of(self.shard, self.keys, self.max_index_bytes, self.outcome);
         for (number, range) in &survey.minishards {
             match ReadIndex::read(self.shard, *range, self.max_index_bytes) {
                 Ok(index) => self.minishard(&survey, *number, *range, &index)?,
-                Err(error) => self.lose(*number, FindingKind::BadMinishardIndex, error), // it was readable before
+                Err(error) => self.lose(*number, FindingKind::BadMinishardIndex, error), // the survey could read it
             }
         }
         Ok(())
@@ -89,7 +91,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         for row in rows.rows() {
             match self.prove(survey, &minishard, row) {
                 Ok(_) if !ids.insert(row.id) => {
-                    let error = Error::corrupt("expected each id once, found it again: the first is kept");
+                    let error = Error::corrupt("expected each id once, found a duplicate: the first pair is kept");
                     self.lose(number, FindingKind::DuplicateId, error.at_key(row.id));
                 }
                 Ok(pair) => {
@@ -98,7 +100,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
                     self.outcome.report.wrong_slot += u64::from(place != here);
                     self.outcome.report.zlib += u64::from(pair.is_zlib || index.is_zlib);
                 }
-                // the ids of an index that fails its check may be anything: they are no keys to name
+                // the ids of an index that fails its check may be wrong, so the loss does not name them as keys
                 Err(_) if is_sound.is_err() => unproved += 1,
                 Err((kind, error)) => self.lose(number, kind, error.at_key(row.id)),
             }
@@ -106,13 +108,15 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         if let Err(error) = is_sound
             && unproved > 0
         {
-            let message = format!("{}; of its {} rows {unproved} could not be proved", error.message(), checks.rows);
+            let message = format!("{}; {unproved} of its {} rows could not be proved", error.message(), checks.rows);
             self.lose(number, FindingKind::IndexCheck, Error::corrupt(message).at_offset(range.start));
         }
         Ok(())
     }
 
-    /// The pair of a row, if everything speaks for it.
+    /// Returns the pair of a row if it is proved right.
+    ///
+    /// Errors: the rule that it breaks.
     fn prove(&mut self, survey: &Survey, minishard: &Minishard, row: Row) -> Result<Pair<'a>, Broken> {
         let range = self.shard.value_range(row).map_err(|error| (FindingKind::BadValueRange, error))?;
         self.shard.check_cap(range).map_err(|error| (FindingKind::OverCap, error))?;
@@ -130,30 +134,35 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         Ok(Pair { prefix, value, is_zlib })
     }
 
-    /// Without a check: the key belongs here, and the bytes are no index.
+    /// Proves a pair of a shard without checks: its key hashes to the minishard, and its value overlaps no index.
     fn check_place(&self, survey: &Survey, minishard: &Minishard, row: Row, range: ByteRange) -> Result<(), Broken> {
         let place = self.shard.spec.locate(row.id);
         if place != minishard.place {
             return Err((FindingKind::MisplacedKey, misplaced(place)));
         }
         if survey.indexes.overlap(range) {
-            let message = "expected a value with bytes of its own, found it over a minishard index";
+            let message =
+                "expected a value that shares no bytes with an index, found one that overlaps a minishard index";
             return Err((FindingKind::IndexOverlap, Error::corrupt(message).at_offset(range.start)));
         }
         Ok(())
     }
 
-    /// Takes what reading bytes costs; of values that share too many bytes, the first are kept.
+    /// Charges the budget for reading bytes. If values share too many bytes, the first are kept.
+    ///
+    /// Errors: `OverCap` if the budget is spent.
     fn take_bytes(&mut self, range: ByteRange) -> Result<(), Broken> {
         if self.budget.take(self.shard.files().data_len(), range.len()) {
             return Ok(());
         }
         let most = ValueBudget::most(self.shard.files().data_len());
-        let message =
-            format!("expected at most {most} bytes of values in a shard of that length, found more: they share bytes");
+        let message = format!(
+            "expected at most {most} bytes of values in a shard of that length, found more: values share bytes"
+        );
         Err((FindingKind::OverCap, Error::corrupt(message).at_offset(range.start)))
     }
 
+    /// Decodes a value. Returns it and whether it is a zlib stream in place of gzip.
     fn decode(&self, encoded: Bytes<'_>) -> Result<(Vec<u8>, bool)> {
         match self.shard.spec.data_encoding() {
             Encoding::Raw => Ok((encoded.to_vec(), false)),
@@ -162,7 +171,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         }
     }
 
-    /// The bytes before the value that nothing names, proved by their check where there is one.
+    /// Returns the bytes before the value that no index names. Verifies them in a shard with checks.
     fn prefix(
         &mut self,
         survey: &Survey,

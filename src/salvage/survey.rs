@@ -1,4 +1,6 @@
-//! What the indexes of one shard name, as far as they can be read: looked at before any pair is judged.
+//! The survey of one shard: reads all of its indexes and collects the byte ranges that they name.
+//!
+//! It runs before any pair is proved, so that a value that overlaps an index is recognised.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,25 +16,26 @@ use crate::salvage::{Outcome, search};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
 
-/// A minishard whose entry leads into the file, and where its index is.
+/// A minishard whose shard index entry is valid, and the range of its index.
 type Named = (MinishardNumber, ByteRange);
 
-/// A minishard index that was read, however it was wrapped.
+/// A minishard index as stored, and decoded if it is a gzip or zlib stream.
 pub(super) struct ReadIndex<'a> {
     pub(super) encoded: Bytes<'a>,
     decoded: Option<Vec<u8>>,
     pub(super) is_zlib: bool,
 }
 
-/// What the indexes of a shard name.
+/// The ranges that the indexes of a shard name.
 pub(super) struct Survey {
-    /// The minishards whose indexes lie in the file, with their places, in order.
+    /// The minishards whose indexes could be read, with the ranges of these, ascending.
     pub(super) minishards: Vec<(MinishardNumber, ByteRange)>,
-    /// The minishard indexes.
+    /// The ranges of the shard index and the minishard indexes.
     pub(super) indexes: NamedRanges,
-    /// Everything that is named, for the gaps that may be prefixes.
+    /// The ranges of the shard index, of all proved minishard indexes and of their values; a gap between them may be a
+    /// prefix.
     pub(super) named: NamedRanges,
-    /// Entries stand in the first slots whatever minishards they are of, as neuroglancer-scripts writes them.
+    /// Whether shard index entries are moved to the first slots, as neuroglancer-scripts does.
     pub(super) is_compacted: bool,
 }
 
@@ -51,7 +54,7 @@ impl<'a> ReadIndex<'a> {
         RawIndex::view(self.decoded.as_deref().unwrap_or(&self.encoded))
     }
 
-    /// Where all ids belong, if that is one place.
+    /// Returns the location to which all ids hash, if it is the same.
     pub(super) fn common_place(&self, shard: &ShardReader) -> Option<Location> {
         let mut places = self.rows().ok()?.rows().map(|row| shard.spec.locate(row.id));
         let first = places.next()?;
@@ -60,9 +63,9 @@ impl<'a> ReadIndex<'a> {
 }
 
 impl Survey {
-    /// Reads all indexes of a shard; tells those that are lost.
+    /// Reads all indexes of a shard, searches for lost ones, and reports those that are lost.
     ///
-    /// `keys` is how many there should be, if that is known.
+    /// `keys` is the number of keys that the manifest states, if it is known.
     pub(super) fn of(shard: &ShardReader, keys: Option<u64>, cap: u64, outcome: &mut Outcome<'_>) -> Survey {
         let mut surveyor = Surveyor::new(shard, cap);
         let named = surveyor.entries();
@@ -74,13 +77,14 @@ impl Survey {
     }
 }
 
-/// Makes a survey.
+/// A survey while it is made.
 struct Surveyor<'a> {
     shard: &'a ShardReader,
     cap: u64,
     minishards: BTreeMap<MinishardNumber, ByteRange>,
-    /// Of these, those whose index has the check that it should have, and the keys in them.
+    /// The minishards whose index matches its check, or all in a shard without checks.
     proved: BTreeSet<MinishardNumber>,
+    /// The number of keys in these.
     proved_keys: u64,
     indexes: NamedRangesBuilder,
     named: NamedRangesBuilder,
@@ -103,7 +107,7 @@ impl<'a> Surveyor<'a> {
         }
     }
 
-    /// The minishards whose entries lead into the file.
+    /// Returns the minishards with valid shard index entries.
     fn entries(&mut self) -> Vec<Named> {
         let (mut found, mut blocks) = (Vec::new(), EntryBlocks::default());
         loop {
@@ -126,8 +130,10 @@ impl<'a> Surveyor<'a> {
         }
     }
 
-    /// Of entries whose indexes share bytes, those that are read: of several that name one index, the one of the minishard
-    /// that its keys hash to; of others the short ones, until twice the length of the file is read. The rest is lost.
+    /// Chooses the indexes to read; the others are lost.
+    ///
+    /// If several entries name one index, chooses the minishard that its keys hash to, or else the first. Reads short
+    /// indexes first, up to twice the length of the file, since valid indexes share no bytes.
     fn choose(&mut self, mut named: Vec<Named>) -> Vec<Named> {
         named.sort_unstable_by_key(|(number, range)| (range.len(), range.start, *number));
         let (mut chosen, mut budget) = (Vec::new(), IndexBudget::default());
@@ -140,7 +146,8 @@ impl<'a> Surveyor<'a> {
             }
             let owner = if same.len() == 1 { *first } else { self.owner(same).unwrap_or(*first) };
             let others = same.iter().filter(|other| **other != owner);
-            let message = format!("expected an index of its own, found that of minishard {}", owner.0.0);
+            let message =
+                format!("expected a minishard index of its own, found one that minishard {} has too", owner.0.0);
             others.for_each(|(number, range)| self.lose_shared(*number, *range, &message));
             chosen.push(owner);
         }
@@ -148,7 +155,7 @@ impl<'a> Surveyor<'a> {
         chosen
     }
 
-    /// Of entries that name one index, the one of the minishard that its keys hash to.
+    /// Returns that one of several entries with one index whose minishard its keys hash to.
     fn owner(&self, same: &[Named]) -> Option<Named> {
         let (_, range) = same.first()?;
         let place = ReadIndex::read(self.shard, *range, self.cap).ok()?.common_place(self.shard)?;
@@ -160,7 +167,7 @@ impl<'a> Surveyor<'a> {
         self.lost.push((number, FindingKind::IndexOverlap, Error::corrupt(message).at_offset(range.start)));
     }
 
-    /// Takes a minishard in; an index that fails its check names no bytes, for its rows may be anything.
+    /// Adds a minishard to the survey. The rows of an index that fails its check may be wrong, so they name no ranges.
     fn enter(&mut self, number: MinishardNumber, range: ByteRange) {
         let shard = self.shard;
         let index = ReadIndex::read(shard, range, self.cap);
@@ -189,7 +196,7 @@ impl<'a> Surveyor<'a> {
         self.lost.push((number, FindingKind::BadMinishardIndex, error.at_offset(range.start)));
     }
 
-    /// Where keys are missing, the minishards that nothing leads to any more: an index is known by its check.
+    /// If keys are missing, searches the gaps between named ranges for lost minishards. Needs checks.
     fn search(&mut self, keys: Option<u64>) {
         let complete = match keys {
             Some(keys) => self.proved_keys >= keys,
@@ -223,10 +230,10 @@ impl<'a> Surveyor<'a> {
     }
 }
 
-/// Whether the slots of a shard look as neuroglancer-scripts leaves them.
+/// Detects a shard whose shard index entries neuroglancer-scripts has moved to the first slots.
 ///
-/// It writes the entries of the minishards that have keys one behind the other from slot 0 on. To take a shard for one of
-/// these, all of it must fit: a single id that hashes elsewhere is damage.
+/// That program writes the entries of the minishards that have keys one after another, beginning with slot 0. All
+/// entries must match this pattern: a single id that hashes to another location is damage.
 #[derive(Default)]
 struct Slots {
     entered: u64,
@@ -251,10 +258,10 @@ impl Slots {
     }
 }
 
-/// The error of a pair that hashes elsewhere.
+/// Returns the error of a key that hashes to another location.
 pub(super) fn misplaced(place: Location) -> Error {
     Error::corrupt(format!(
-        "expected keys whose hash leads here, found one of shard {:x}, minishard {}",
+        "expected a key whose hash leads to this minishard, found one of shard {:x}, minishard {}",
         place.shard.0, place.minishard.0
     ))
 }

@@ -1,4 +1,5 @@
-//! Adopting a generation that was built elsewhere: verified throughout, then published.
+//! Adopting a generation that was built elsewhere: verifies the checksum of every file, then publishes a copy or the
+//! directory itself.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::store::publish::{self, CompleteGeneration, PendingGeneration, SharedL
 
 const SHARD_EXTENSION: &str = ".shard";
 
-/// A complete generation outside of the store: the manifest is sound and fits `info` and the names of the files.
+/// A complete generation outside of the store, whose manifest is valid and matches `info` and the names of the shards.
 pub(super) struct Foreign {
     directory: PathBuf,
     info: Vec<u8>,
@@ -28,12 +29,12 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    /// Reads and checks everything but the shard files.
+    /// Reads the manifest and `info`, and checks them and the names of the shards. Does not read other files.
     pub(super) fn open(directory: &Path, cancel: Cancel) -> Result<Foreign> {
         let directory = fs::canonical(directory)?;
         let path = directory.join(manifest::FILE_NAME);
         if !fs::is_file(&path) {
-            let message = "expected a generation that ShardDb wrote, with a manifest.json, found none";
+            let message = "expected a generation with a manifest.json, as ShardDb writes it, found none";
             return Err(Error::invalid_input(message).at_path(&path));
         }
         let manifest_text = read_whole(&path, manifest::MAX_BYTES)?;
@@ -48,7 +49,7 @@ impl Foreign {
         Ok(foreign)
     }
 
-    /// A complete copy in the store, not published.
+    /// Copies the generation into the store and verifies it. Does not publish the copy.
     pub(super) fn copy(&self, store: &Path, lock: &SharedLock) -> Result<CompleteGeneration> {
         let pending = PendingGeneration::begin(store, lock, None)?;
         for shard in &self.manifest.shards {
@@ -67,8 +68,8 @@ impl Foreign {
         self.manifest
     }
 
-    /// Publishes the directory itself: it becomes the generation by one rename, so that a crash leaves it whole in
-    /// the one place or the other. Across file systems it is copied and left where it is.
+    /// Publishes the directory itself by one rename, so that a crash leaves it complete at its old path or at the new
+    /// one. Across file systems, publishes a copy and leaves the directory in place.
     pub(super) fn publish_moved(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
         self.check_no_store()?;
         self.check_own_files()?;
@@ -82,16 +83,17 @@ impl Foreign {
             check_auxiliary(file, fs::checksum(&path, &self.cancel)?, &path)?;
         }
         self.complete()?;
-        let published = publish::install(store, &mut *lock.turn()?, &self.directory); // and unlocked again
+        // a statement of its own, so that the turn ends before `copy` takes one
+        let published = publish::install(store, &mut *lock.turn()?, &self.directory);
         match published {
             Err(error) if fs::crosses_devices(&error) => self.copy(store, lock)?.publish(),
             published => published,
         }
     }
 
-    /// What [`PendingGeneration::complete`] does with files that are not known to be synced.
+    /// Does the same as [`PendingGeneration::complete`] for files that may not be synced.
     ///
-    /// The lease is a new file in any case: one that is a hard link would be shared with another generation.
+    /// Replaces an existing lease by a new file, since a hard link would share its lock with another generation.
     fn complete(&self) -> Result<()> {
         let lease = self.directory.join(LEASE);
         fs::remove(&lease)?;
@@ -103,23 +105,23 @@ impl Foreign {
         fs::fsync_dir(&self.directory)
     }
 
-    /// Errors: `Corrupt` unless the shard files are those of the manifest, no more and no less.
+    /// Errors: `Corrupt` if a shard file that the manifest lists is missing, or the directory has another one.
     fn check_names(&self) -> Result<()> {
         let names = fs::names(&self.directory)?;
         let found: BTreeSet<_> = names.into_iter().filter(|name| name.ends_with(SHARD_EXTENSION)).collect();
         let expected: BTreeSet<_> = self.manifest.shards.iter().map(|shard| self.name_of(shard)).collect();
         if let Some(name) = expected.difference(&found).next() {
-            let message = "expected this shard file by the manifest, found none";
+            let message = "expected a shard file that the manifest lists, found none";
             return Err(Error::corrupt(message).at_path(&self.directory.join(name)));
         }
         if let Some(name) = found.difference(&expected).next() {
-            let message = "expected the shard files of the manifest only, found another";
+            let message = "expected only the shard files that the manifest lists, found another";
             return Err(Error::corrupt(message).at_path(&self.directory.join(name)));
         }
         Ok(())
     }
 
-    /// A generation of a store has readers that know it by its place.
+    /// Errors: `InvalidInput` for a generation of a store, whose readers find it by its path.
     fn check_no_store(&self) -> Result<()> {
         let parent = self.directory.parent().unwrap_or(&self.directory);
         if fs::exists(&parent.join(CURRENT))? || fs::exists(&parent.join(LOCK))? {
@@ -130,20 +132,20 @@ impl Foreign {
         Ok(())
     }
 
-    /// What a link names stays in somebody else's hands, and is not to be made read-only. What no generation has could
-    /// never be collected.
+    /// Errors: `InvalidInput` for links, whose targets must not become read-only and may change later, and for foreign
+    /// files, with which gc would never remove the generation.
     fn check_own_files(&self) -> Result<()> {
         let Some(path) = contents::foreign_in_generation(&self.directory)? else { return Ok(()) };
         let message = match fs::is_link(&path) {
-            true => "expected files of its own in what is to be moved, found a link: adopt a copy of it",
+            true => "expected only regular files in the directory to move, found a link: adopt a copy instead",
             false => {
-                "expected only the files of a generation in what is to be moved, found another: adopt a copy of it"
+                "expected only the files of a generation in the directory to move, found another: adopt a copy instead"
             }
         };
         Err(Error::invalid_input(message).at_path(&path))
     }
 
-    /// The files that make the generation; the lease is not one of them.
+    /// Returns the paths of the generation's files, except its lease.
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         let shards = self.manifest.shards.iter().map(|shard| self.path_of(shard));
         let auxiliary = self.manifest.auxiliary.iter().map(|file| self.directory.join(&file.name));
@@ -159,7 +161,7 @@ impl Foreign {
     }
 }
 
-/// The sharding specification at the root of an `info`.
+/// Parses the member "sharding" at the root of an `info`.
 fn sharding(info: &[u8]) -> Result<ShardingSpec> {
     let Some(sharding) = json::pointer(json::parse(info)?, "/sharding")? else {
         return Err(Error::invalid_spec("expected a member \"sharding\" in info, found none"));

@@ -1,19 +1,21 @@
-//! A flag by which another thread ends what takes long.
+//! A flag with which another thread cancels a long operation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Whether to go on; never cancelled by default.
+/// The cancellation flag of an operation. The default is never set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    pub(super) fn by(flag: Arc<AtomicBool>) -> Cancel {
+    pub(super) fn with_flag(flag: Arc<AtomicBool>) -> Cancel {
         Cancel(flag)
     }
 
+    /// Checks the flag.
+    ///
     /// Errors: `Cancelled` once the flag is set.
     pub(super) fn check(&self) -> Result<()> {
         match self.0.load(Ordering::Relaxed) {

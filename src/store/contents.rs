@@ -1,4 +1,4 @@
-//! The names that this program makes in a store, and what is in them: only what has both is ever removed.
+//! Recognises files that this program writes, by name and contents. Only files that pass both checks are ever removed.
 
 use std::path::{Path, PathBuf};
 
@@ -11,15 +11,17 @@ use crate::store::names::LEASE;
 
 const SHARD_EXTENSION: &str = "shard";
 
-/// The most hexadecimal digits that the number of a shard has.
+/// Maximum number of hexadecimal digits of a shard number.
 const SHARD_DIGITS: usize = 16;
 
 /// The extensions of spill files.
 const SPILL_EXTENSIONS: [&str; 5] = ["run", "sorted", "headers", "rows", "large"];
 
-/// An entry of a directory that no generation has, if there is one: all files of a generation are regular files.
+/// Returns an entry of a directory that is not a file of a generation, if there is one.
 ///
-/// Errors: `Io`, also if it is not a directory.
+/// All files of a generation are regular files, so a directory or a link is foreign.
+///
+/// Errors: `Io`, including when the path is not a directory.
 pub(super) fn foreign_in_generation(directory: &Path) -> Result<Option<PathBuf>> {
     let manifest = read_manifest(directory);
     let is_auxiliary = |name: &str| manifest.as_ref().is_some_and(|manifest| manifest.auxiliary(name).is_some());
@@ -27,7 +29,7 @@ pub(super) fn foreign_in_generation(directory: &Path) -> Result<Option<PathBuf>>
     fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_known) || !fs::is_real_file(path))
 }
 
-/// The manifest of a finished generation, which names auxiliary files that a later version may have written.
+/// Reads the manifest of a complete generation, since it may list auxiliary files of a later version.
 fn read_manifest(directory: &Path) -> Option<Manifest> {
     let path = directory.join(manifest::FILE_NAME);
     if !fs::is_real_file(&path) {
@@ -36,19 +38,20 @@ fn read_manifest(directory: &Path) -> Option<Manifest> {
     Manifest::parse(&read_whole(&path, manifest::MAX_BYTES).ok()?).ok()
 }
 
-/// Whether a directory, not a link to one, holds nothing but what a generation has.
+/// Returns whether a path is a directory, and not a link to one, that holds only files of a generation.
 pub(super) fn is_native_generation(directory: &Path) -> bool {
     fs::is_real_dir(directory) && foreign_in_generation(directory).is_ok_and(|foreign| foreign.is_none())
 }
 
-/// Whether a directory, not a link to one, holds nothing but spill files.
+/// Returns whether a path is a directory, and not a link to one, that holds only spill files.
 pub(super) fn is_native_spill(directory: &Path) -> bool {
     let foreign =
         || fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_spill_name) || !fs::is_real_file(path));
     fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
 }
 
-/// Whether a file of a generation, finished or not, has this name.
+/// Returns whether a file of a generation, complete or not, may have this name. Ignores auxiliary files of later
+/// versions.
 pub(super) fn is_generation_name(name: &str) -> bool {
     [info::FILE_NAME, LEASE, manifest::FILE_NAME, manifest::MINISHARDS, manifest::MINISHARD_PAGES].contains(&name)
         || name.rsplit_once('.').is_some_and(|(stem, extension)| {
@@ -61,7 +64,7 @@ fn is_spill_name(name: &str) -> bool {
         .is_some_and(|(stem, extension)| SPILL_EXTENSIONS.contains(&extension) && is_lowercase_hex(stem))
 }
 
-/// Whether it is a number as `{:x}` or `{:08}` writes it.
+/// Returns whether the text is a number as `{:x}` or `{:08}` formats it: lowercase hexadecimal digits.
 pub(super) fn is_lowercase_hex(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

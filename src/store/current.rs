@@ -1,4 +1,4 @@
-//! `current`: the link in a store that names the published generation, and the one thing that is ever swapped.
+//! `current`: the link in a store that names the published generation. Replaced by rename.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use crate::store::generation_id::GenerationId;
 use crate::store::names::CURRENT;
 use crate::store::{fs, scratch};
 
-/// The generation that `current` names; `None` if nothing was published.
+/// Returns the generation that `current` names; `None` if nothing was published. The generation may not exist.
 ///
-/// Errors: `Corrupt` if it names anything else than one directory beside it, `gen-` and ten digits.
+/// Errors: `Corrupt` if the target is anything but the name of one generation, `gen-` and ten digits; `Io`.
 pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
     let path = store.join(CURRENT);
     let Some(name) = fs::read_link(&path)? else { return Ok(None) };
     let id = name.to_str().and_then(GenerationId::from_name).ok_or_else(|| {
         let message = format!(
-            "expected the name of one generation, gen- and ten digits, found {name:?}: \
+            "expected current to be the name of one generation, gen- and ten digits, found {name:?}: \
              roll back to a generation by its number"
         );
         Error::corrupt(message).at_path(&path)
@@ -23,14 +23,16 @@ pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
     Ok(Some(id))
 }
 
-/// Makes `current` name `id`: at every moment, after a crash too, it is there and names the old one or the new.
+/// Makes `current` name `id`, durably.
 ///
-/// Errors: `Io`; then it names the old one again, unless that cannot be written either.
+/// `current` names the old or the new generation at any time, also after a crash.
+///
+/// Errors: `InvalidInput` if a foreign file has the temporary name; `Io`. `current` is restored then, if that succeeds.
 pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
     let before = read(store);
     replace(store, id)?;
     if let Err(error) = fs::fsync_dir(store) {
-        _ = before.and_then(|before| restore(store, before)); // what was corrupt is not brought back
+        _ = before.and_then(|before| restore(store, before)); // a damaged `current` is not restored
         return Err(error);
     }
     Ok(())
@@ -38,7 +40,7 @@ pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
 
 fn replace(store: &Path, id: GenerationId) -> Result<()> {
     let temporary = store.join(scratch::TEMPORARY_LINK);
-    scratch::remove_native(&temporary)?; // of a swap that failed
+    scratch::remove_native(&temporary)?; // a failed swap may have left it
     fs::write_link(Path::new(&id.to_string()), &temporary)?;
     fs::rename(&temporary, &store.join(CURRENT))
 }
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_file_is_as_good_and_is_replaced() {
+    fn a_text_file_is_read_and_replaced() {
         let store = TempDir::new();
         for text in ["gen-0000000007", "gen-0000000007\n", "gen-0000000007\r\n"] {
             write(store.path().join("current"), text).unwrap();
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_and_not_of_a_swap_stays() {
+    fn a_foreign_file_with_the_temporary_name_stays() {
         let store = TempDir::new();
         write(store.path().join("tmp-current"), "notes").unwrap();
         let error = swap(store.path(), id(1)).unwrap_err();
@@ -106,7 +108,7 @@ mod tests {
         assert_eq!(store.names(), ["tmp-current"]);
     }
 
-    /// One case for each way out of the store; the message names what was found.
+    /// One case for each target that is not a generation of the store; the message has the target.
     #[test]
     fn names_one_generation_beside_it_or_is_corrupt() {
         let cases = [
@@ -147,7 +149,7 @@ mod tests {
     fn a_directory_is_corrupt() {
         let store = TempDir::new();
         create_dir(store.path().join("current")).unwrap();
-        refuses(store.path(), "found something else");
+        refuses(store.path(), "found neither");
     }
 
     fn refuses(store: &Path, found: &str) {

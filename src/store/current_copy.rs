@@ -1,4 +1,4 @@
-//! A directory in the place of the link `current`, as a copy that followed links makes it (`cp -rL`, an archive).
+//! Repairs a `current` that is not a link, such as the directory that a copy with followed links makes (`cp -rL`).
 
 use std::path::Path;
 
@@ -9,32 +9,30 @@ use crate::store::generation_id::GenerationId;
 use crate::store::names::CURRENT;
 use crate::store::{contents, current, fs, generations, scratch};
 
-/// The longest text file that may be replaced as a `current`.
+/// Maximum length of a text file in place of `current` that may be replaced.
 const LONGEST_TEXT: u64 = 4096;
 
-/// Checks that [`swap`] would lose nothing. Changes nothing.
+/// Checks that [`swap`] would not lose data. Changes nothing.
 ///
 /// Errors: those of [`swap`].
 pub(super) fn check(store: &Path) -> Result<()> {
     let path = store.join(CURRENT);
     match fs::is_real_dir(&path) {
-        true => {
-            original_of(store, &path)?.map(|_| ()).ok_or_else(|| irreplaceable(&path, "a directory of something else"))
-        }
+        true => original_of(store, &path)?.map(|_| ()).ok_or_else(|| irreplaceable(&path, "another directory")),
         false => check_replaceable(&path),
     }
 }
 
-/// Makes `current` name `id`, whatever is in its place, as long as nothing is lost with it.
+/// Makes `current` name `id`. Replaces a link, a short text, or a copy of an existing generation.
 ///
-/// Errors: `InvalidInput` if it is neither a link, nor a short text, nor a copy of a generation that is there; `Io`.
+/// Errors: `InvalidInput` if `current` is anything else; `Io`.
 pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
     let path = store.join(CURRENT);
     if !fs::is_real_dir(&path) {
         check_replaceable(&path)?;
         return current::swap(store, id);
     }
-    let original = original_of(store, &path)?.ok_or_else(|| irreplaceable(&path, "a directory of something else"))?;
+    let original = original_of(store, &path)?.ok_or_else(|| irreplaceable(&path, "another directory"))?;
     let doomed = store.join(scratch::name_for_deletion(&original.to_string()));
     scratch::remove_native(&doomed)?;
     fs::rename(&path, &doomed)?;
@@ -45,7 +43,8 @@ pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
     scratch::remove(&doomed)
 }
 
-/// The generation that a directory is a copy of: the same manifest, and files of the same names and lengths.
+/// Returns the generation of which a directory is a copy: it has the same manifest, and for each file of the copy one
+/// of the same name and length. Does not compare contents of other files.
 fn original_of(store: &Path, copy: &Path) -> Result<Option<GenerationId>> {
     if !contents::is_native_generation(copy) || !fs::is_file(&copy.join(manifest::FILE_NAME)) {
         return Ok(None);
@@ -66,11 +65,13 @@ fn is_copy_of(generation: &Path, copy: &Path) -> Result<bool> {
     Ok(same && manifest(copy)? == manifest(generation)?)
 }
 
-/// Errors: `InvalidInput` if it is a file that was never a `current`.
+/// Checks that a `current` that is not a directory may be replaced.
+///
+/// Errors: `InvalidInput` if it is neither a link nor a short text file; `Io`.
 fn check_replaceable(path: &Path) -> Result<()> {
     let is_text = || fs::is_real_file(path) && fs::file_len(path).is_ok_and(|len| len <= LONGEST_TEXT);
     if fs::exists(path)? && !fs::is_link(path) && !is_text() {
-        return Err(irreplaceable(path, "something else"));
+        return Err(irreplaceable(path, "another kind of file"));
     }
     Ok(())
 }

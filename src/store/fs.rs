@@ -1,7 +1,7 @@
-//! Every call of the store to the file system, each with what it was for in its error.
+//! All file system calls of the store. Each error names the operation and the path.
 //!
-//! Nothing here knows what a generation is. Where a platform lacks something (syncing of directories, symbolic
-//! links), the difference is settled here. What changes something goes through [`disk`], where tests stand in between.
+//! This module does not know what a generation is. It hides what platforms lack: syncing of directories, symbolic
+//! links. Calls that change the file system go through [`disk`], where tests record them or make them fail.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,13 +16,13 @@ use crate::error::{Error, Result};
 use crate::storage::open_descriptor;
 use crate::store::cancel::Cancel;
 
-/// Files are read and copied in pieces of this size.
+/// Size of a read when a file is copied or its checksum is computed.
 const CHUNK: usize = 1 << 20;
 
-/// Longer than any path that a link holds.
+/// Upper bound on the bytes read from a text file that replaces a link; longer than any path.
 const LONGEST_LINK: u64 = 1 << 16;
 
-/// The length and the crc32 of a file.
+/// The length and the CRC-32 of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checksum {
     pub(crate) bytes: u64,
@@ -30,11 +30,13 @@ pub(crate) struct Checksum {
 }
 
 impl Checksum {
-    /// Errors: `Corrupt` unless what was found is this.
+    /// Checks a checksum that was found against this one, which the manifest states.
+    ///
+    /// Errors: `Corrupt` if they differ.
     pub(crate) fn check(self, found: Checksum) -> Result<()> {
         if found != self {
             return Err(Error::corrupt(format!(
-                "expected a file of {} bytes with the crc32 {} as the manifest says, found {} bytes with the crc32 {}",
+                "expected {} bytes with CRC-32 {:08x} as the manifest says, found {} bytes with CRC-32 {:08x}",
                 self.bytes, self.crc32, found.bytes, found.crc32
             )));
         }
@@ -46,32 +48,32 @@ pub(super) fn create_dir(path: &Path) -> Result<()> {
     disk::create_dir(path).map_err(|error| Error::io("create the directory", path, error))
 }
 
-/// Creates a directory and those on the way to it, which survive a crash from here on; false if it is there.
+/// Creates a directory and its parents, durably; returns false if the directory exists already.
 pub(super) fn create_dir_all(path: &Path) -> Result<bool> {
     let Some(parent) = path.parent().filter(|_| !is_dir(path)) else { return Ok(false) };
     create_dir_all(parent)?;
     let created = match disk::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_dir(path) => false, // somebody was faster
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_dir(path) => false, // created concurrently
         created => created.map(|()| true).map_err(|error| Error::io("create the directory", path, error))?,
     };
     fsync_dir(parent)?;
     Ok(created)
 }
 
-/// A new directory in `parent` whose name begins with `prefix` and was not there before.
+/// Creates a new directory in `parent`: `prefix`, the process id, and the time in nanoseconds.
 pub(super) fn create_unique_dir(parent: &Path, prefix: &str) -> Result<PathBuf> {
     loop {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let path = parent.join(format!("{prefix}{}-{nanos:x}", std::process::id()));
         match disk::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {} // the clock moves on
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {} // retry with a later time
             Err(error) => return Err(Error::io("create the directory", &path, error)),
             Ok(()) => return Ok(path),
         }
     }
 }
 
-/// The names in a directory, ascending. A name that is not UTF-8 is none of ours and left out.
+/// Returns the names in a directory, ascending. Omits names that are not UTF-8, which are foreign.
 pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
     let fail = |error| Error::io("list the directory", directory, error);
     let mut names = Vec::new();
@@ -82,7 +84,7 @@ pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The path of the first entry of a directory for which `is_wanted` holds, in no particular order.
+/// Returns the path of an entry of a directory for which `is_wanted` holds: the first in the order of the file system.
 pub(super) fn find_entry(
     directory: &Path,
     mut is_wanted: impl FnMut(&OsStr, &Path) -> bool,
@@ -97,9 +99,9 @@ pub(super) fn find_entry(
     Ok(None)
 }
 
-/// Whether anything of that name is there, be it a dangling link.
+/// Returns whether an entry exists at a path, even if it is a dangling link.
 ///
-/// Errors: `Io` if it is not known, such as in a directory that may not be searched.
+/// Errors: `Io` if that cannot be determined, for example in a directory that cannot be searched.
 pub(super) fn exists(path: &Path) -> Result<bool> {
     match path.symlink_metadata() {
         Ok(_) => Ok(true),
@@ -108,73 +110,75 @@ pub(super) fn exists(path: &Path) -> Result<bool> {
     }
 }
 
-/// Whether it is a directory or a link to one.
+/// Returns whether a path is a directory or a link to one.
 pub(super) fn is_dir(path: &Path) -> bool {
     path.is_dir()
 }
 
-/// Whether it is a directory itself, not a link to one.
+/// Returns whether a path is a directory, and not a link to one.
 pub(super) fn is_real_dir(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// Whether it is a regular file or a link to one.
+/// Returns whether a path is a regular file or a link to one.
 pub(super) fn is_file(path: &Path) -> bool {
     path.is_file()
 }
 
-/// Whether a regular file, not a link to one, or nothing is at a path: one look, so a file that goes away is no difference.
+/// Returns whether a path is a regular file, and not a link to one, or does not exist.
+///
+/// Makes one call, so it stays correct if the file is removed concurrently.
 pub(super) fn is_real_file_or_nothing(path: &Path) -> bool {
     path.symlink_metadata().map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |metadata| metadata.is_file())
 }
 
-/// Whether it is a regular file itself, not a link to one.
+/// Returns whether a path is a regular file, and not a link to one.
 pub(super) fn is_real_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Whether it is a symbolic link, be it a dangling one.
+/// Returns whether a path is a symbolic link, even if it dangles.
 pub(super) fn is_link(path: &Path) -> bool {
     path.is_symlink()
 }
 
-/// The absolute path, whatever becomes of the working directory.
+/// Returns the absolute path, which stays valid when the working directory changes. Does not resolve links.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io("find", path, error))
 }
 
-/// The absolute path without links.
+/// Returns the absolute path with all links resolved.
 pub(super) fn canonical(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|error| Error::io("find", path, error))
 }
 
-/// A new file of these bytes, synced and read-only.
+/// Creates a file with these bytes, synced and read-only.
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let file = disk::create_new(path).map_err(|error| Error::io("create", path, error))?;
     disk::write_all_at(&file, path, 0, bytes).map_err(|error| Error::io("write", path, error))?;
     seal(&file, path)
 }
 
-/// A new copy of the file `from`, synced and read-only, with the checksum of the bytes that were copied.
+/// Copies the file `from` to a new file, synced and read-only. Returns the checksum of the copied bytes.
 ///
-/// Errors: `Io`; `Cancelled` in the midst of it.
+/// Errors: `Io`; `Cancelled`, which leaves a partial copy.
 pub(super) fn copy_new(from: &Path, to: &Path, cancel: &Cancel) -> Result<Checksum> {
     let file = disk::create_new(to).map_err(|error| Error::io("create", to, error))?;
     let mut output = Output::new(&file, to);
     let write = |bytes: &[u8]| output.write_all(bytes).map_err(|error| Error::io("write", to, error));
-    let checksum = pour(from, write, cancel)?;
+    let checksum = stream(from, write, cancel)?;
     seal(&file, to)?;
     Ok(checksum)
 }
 
-/// The checksum of a file, by reading all of it.
+/// Computes the checksum of a file. Cost: reads the file.
 ///
-/// Errors: `Io`; `Cancelled` in the midst of it.
+/// Errors: `Io`; `Cancelled`.
 pub(crate) fn checksum(path: &Path, cancel: &Cancel) -> Result<Checksum> {
-    pour(path, |_| Ok(()), cancel)
+    stream(path, |_| Ok(()), cancel)
 }
 
-/// The length of a regular file.
+/// Returns the length of a regular file or of one that a link names.
 pub(super) fn file_len(path: &Path) -> Result<u64> {
     let metadata = path.metadata().map_err(|error| Error::io("find", path, error))?;
     match metadata.is_file() {
@@ -183,19 +187,19 @@ pub(super) fn file_len(path: &Path) -> Result<u64> {
     }
 }
 
-/// Opens a regular file for reading; anything else is an error at once (opening a FIFO would block).
+/// Opens a regular file for reading. Checks the type first, since opening a FIFO would block.
 pub(super) fn open_file(path: &Path) -> Result<File> {
     file_len(path)?;
     open_descriptor(path).map_err(|error| Error::io("open", path, error))
 }
 
-/// Takes the permission to write from a file (0644 becomes 0444; what the umask took stays taken).
+/// Removes the write permissions of a file: 0644 becomes 0444, 0600 becomes 0400.
 pub(super) fn set_read_only(path: &Path) -> Result<()> {
     disk::set_read_only(path).map_err(|error| Error::io("make read-only", path, error))
 }
 
-/// Syncs a file that somebody else wrote. Where a platform syncs only what is open for writing, a read-only file is
-/// left as it is.
+/// Syncs a file that another program wrote. Does nothing for a read-only file on platforms that sync only files that
+/// are open for writing.
 pub(super) fn fsync_file(path: &Path) -> Result<()> {
     let file = if cfg!(unix) { File::open(path) } else { File::options().append(true).open(path) };
     match file.and_then(|file| disk::sync_file(&file, path)) {
@@ -204,7 +208,7 @@ pub(super) fn fsync_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Syncs the names in a directory. Nothing happens where the platform or the file system has no such thing.
+/// Syncs the entries of a directory. Does nothing where the platform or the file system cannot.
 pub(crate) fn fsync_dir(path: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());
@@ -216,17 +220,17 @@ pub(crate) fn fsync_dir(path: &Path) -> Result<()> {
     }
 }
 
-/// Renames; a file at `to` is replaced.
+/// Renames `from` to `to`. Replaces a file at `to`.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
     disk::rename(from, to).map_err(|error| Error::io(&format!("rename to {}", to.display()), from, error))
 }
 
-/// Whether a [`rename`] failed because the two places are on different file systems.
+/// Returns whether a [`rename`] failed because the two paths are on different file systems.
 pub(super) fn crosses_devices(error: &Error) -> bool {
     error.io_kind() == Some(io::ErrorKind::CrossesDevices)
 }
 
-/// A new link to `target`: a symbolic link, or where there are none a text file.
+/// Creates a link to `target`: a symbolic link, or a text file where symbolic links are not supported.
 pub(super) fn write_link(target: &Path, link: &Path) -> Result<()> {
     #[cfg(unix)]
     match disk::symlink(target, link) {
@@ -240,7 +244,7 @@ pub(super) fn write_link(target: &Path, link: &Path) -> Result<()> {
     written.map_err(|error| Error::io("write the link", link, error))
 }
 
-/// What a link names, be it a symbolic link or a text file of one line; `None` if there is nothing.
+/// Returns the target of a link: a symbolic link, or a text file of one line. `None` if nothing is there.
 pub(super) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
     let metadata = match link.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -250,7 +254,7 @@ pub(super) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
         return link.read_link().map(Some).map_err(|error| Error::io("read the link", link, error));
     }
     if !metadata.is_file() {
-        return Err(Error::corrupt("expected a symbolic link or a text file, found something else").at_path(link));
+        return Err(Error::corrupt("expected a symbolic link or a text file, found neither").at_path(link));
     }
     let mut text = Vec::new();
     let read = open_real_file(link)?.take(LONGEST_LINK).read_to_end(&mut text);
@@ -260,7 +264,7 @@ pub(super) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(PathBuf::from(line.strip_suffix('\r').unwrap_or(line))))
 }
 
-/// Removes a file, a link (not what it names), or a directory with all that is in it; fine if nothing is there.
+/// Removes a file, a link (but not its target), or a directory and its contents. Does nothing if nothing is there.
 pub(super) fn remove(path: &Path) -> Result<()> {
     let removed = path.symlink_metadata().and_then(|metadata| match metadata.is_dir() {
         true => disk::remove_dir_all(path),
@@ -272,18 +276,18 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes a directory, which must be empty.
+/// Removes an empty directory.
 pub(super) fn remove_dir(path: &Path) -> Result<()> {
     disk::remove_dir(path).map_err(|error| Error::io("remove the directory", path, error))
 }
 
-/// Opens a regular file to be locked and written in place; it is created if it is not there. Follows no link.
+/// Opens a regular file for locking and for writing in place. Creates it if it does not exist. Follows no link.
 pub(super) fn open_or_create(path: &Path) -> Result<File> {
     let file = disk::open_or_create(path).map_err(|error| Error::io("open", path, error))?;
     regular(file, path)
 }
 
-/// Creates an empty file to be locked and written in place; false if something of that name is there.
+/// Creates an empty file for locking and for writing in place; returns false if an entry of that name exists.
 pub(super) fn create_if_absent(path: &Path) -> Result<bool> {
     match disk::create_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -291,13 +295,13 @@ pub(super) fn create_if_absent(path: &Path) -> Result<bool> {
     }
 }
 
-/// Opens the very file at a path for reading: no link to one, and nothing that would have to be waited for.
+/// Opens a regular file for reading. Follows no link, and does not block on a FIFO.
 pub(super) fn open_real_file(path: &Path) -> Result<File> {
     let file = disk::in_place(File::options().read(true)).open(path).map_err(|error| Error::io("open", path, error))?;
     regular(file, path)
 }
 
-/// A new file of these bytes, synced, with the permissions of another, to be locked and written in place.
+/// Creates a file with these bytes and the permissions of `model`, synced, for locking and for writing in place.
 pub(super) fn create_like(model: &File, path: &Path, bytes: &[u8]) -> Result<File> {
     let file = disk::create_new(path).map_err(|error| Error::io("create", path, error))?;
     disk::copy_mode(model, &file, path).map_err(|error| Error::io("set the permissions", path, error))?;
@@ -310,7 +314,7 @@ fn regular(file: File, path: &Path) -> Result<File> {
     if metadata.is_file() { Ok(file) } else { Err(not_a_file(path)) }
 }
 
-/// A file that is locked for as long as this lives.
+/// An open file with a lock. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     file: File,
@@ -318,7 +322,7 @@ pub(crate) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Whether the lock was acquired by this process, and not by the parent that it was forked from.
+    /// Returns whether this process acquired the lock, rather than the parent that it was forked from.
     pub(crate) fn is_own(&self) -> bool {
         self.owner.is_this_process()
     }
@@ -333,9 +337,9 @@ impl Deref for LockedFile {
 }
 
 impl Drop for LockedFile {
-    /// To close the file is not enough: a child process that another thread is just starting has a copy of it, and
-    /// with it the lock, until it runs its own program. A forked child that runs on must not unlock: the lock is of the
-    /// open file, which it shares with the parent.
+    /// Unlocks explicitly, since closing the file may not: a child process that another thread is starting has a copy
+    /// of the descriptor, and so of the lock, until it calls exec. A forked child does not unlock: the lock belongs to
+    /// the open file description, which the child shares with the parent.
     fn drop(&mut self) {
         if self.is_own() {
             _ = self.file.unlock();
@@ -343,17 +347,17 @@ impl Drop for LockedFile {
     }
 }
 
-/// Locks a file alone; `None` if somebody holds a lock.
+/// Locks a file exclusively, without waiting; `None` if another holder has a lock.
 pub(super) fn try_lock(file: File, path: &Path) -> Result<Option<LockedFile>> {
     locked(disk::try_lock(&file, path), file, path)
 }
 
-/// Locks a file together with others who do; `None` if somebody holds an exclusive lock.
+/// Locks a file shared, without waiting; `None` if another holder has an exclusive lock.
 pub(super) fn try_lock_shared(file: File, path: &Path) -> Result<Option<LockedFile>> {
     locked(disk::try_lock_shared(&file, path), file, path)
 }
 
-/// What tells a file or directory from any other that is there at the same time.
+/// Identifies a file or directory among all that exist at the same time.
 #[cfg(unix)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -369,12 +373,12 @@ impl Identity {
     }
 }
 
-/// What tells a file or directory from any other: its path without links, for want of numbers.
+/// Identifies a file or directory by its path with all links resolved, since std has no stable file ids here.
 #[cfg(not(unix))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity(PathBuf);
 
-/// The identity of what a path leads to; `None` if there is nothing.
+/// Returns the identity of the file or directory that a path leads to; `None` if there is none.
 #[cfg(unix)]
 pub(super) fn identity(path: &Path) -> Option<Identity> {
     path.metadata().ok().map(|metadata| Identity::new(&metadata))
@@ -385,14 +389,14 @@ pub(super) fn identity(path: &Path) -> Option<Identity> {
     path.canonicalize().ok().map(Identity)
 }
 
-/// Whether `path` names the very file that is open, not one that took its place.
+/// Returns whether `path` still names the open file, rather than one that replaced it.
 #[cfg(unix)]
 pub(super) fn is_same_file(file: &File, path: &Path) -> bool {
     let opened = file.metadata().ok().map(|metadata| Identity::new(&metadata));
     opened.is_some() && opened == identity(path)
 }
 
-/// Whether the file has other names beside the one that it was opened by.
+/// Returns whether the file has more than one hard link.
 #[cfg(unix)]
 pub(super) fn has_other_names(file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -404,13 +408,13 @@ pub(super) fn has_other_names(_file: &File) -> bool {
     false
 }
 
-/// Whether `path` names a file: here a directory cannot be renamed away while a file in it is open.
+/// Returns whether `path` names a file. That suffices here: a directory cannot be renamed while a file in it is open.
 #[cfg(not(unix))]
 pub(super) fn is_same_file(_file: &File, path: &Path) -> bool {
     path.is_file()
 }
 
-/// The first `len` bytes of an open file, fewer if it is shorter.
+/// Reads the first `len` bytes of an open file, or all of a shorter one.
 pub(super) fn read_head(mut file: &File, len: u64, path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(len).read_to_end(&mut bytes));
@@ -418,21 +422,23 @@ pub(super) fn read_head(mut file: &File, len: u64, path: &Path) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// Overwrites the bytes from `offset` of an open file and syncs it.
+/// Writes bytes at `offset` of an open file and syncs it.
 pub(super) fn overwrite(file: &File, offset: u64, bytes: &[u8], path: &Path) -> Result<()> {
     let written = disk::write_all_at(file, path, offset, bytes).and_then(|()| disk::sync_file(file, path));
     written.map_err(|error| Error::io("write", path, error))
 }
 
-/// Replaces the file at `path` by one of these bytes, synced; `temporary` is its name before. The caller syncs the directory.
+/// Replaces the file at `path` by a rename of `temporary`, a new file with these bytes, synced.
+///
+/// The caller syncs the directory.
 pub(super) fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> Result<()> {
     let file = disk::create_new(temporary).map_err(|error| Error::io("create", temporary, error))?;
     overwrite(&file, 0, bytes, temporary)?;
-    drop(file); // Windows renames no open file
+    drop(file); // Windows does not rename an open file
     rename(temporary, path)
 }
 
-/// Makes a file that was just written read-only and syncs it.
+/// Makes a new file read-only and syncs it.
 fn seal(file: &File, path: &Path) -> Result<()> {
     set_read_only(path)?;
     disk::sync_file(file, path).map_err(|error| Error::io("sync", path, error))
@@ -450,12 +456,14 @@ fn not_a_file(path: &Path) -> Error {
     Error::io(
         "open",
         path,
-        io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file, found something else"),
+        io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file, found another kind of file"),
     )
 }
 
-/// Passes the bytes of `from` to `write`, a chunk at a time, and returns their checksum.
-fn pour(from: &Path, mut write: impl FnMut(&[u8]) -> Result<()>, cancel: &Cancel) -> Result<Checksum> {
+/// Reads `from` in chunks, passes each to `write`, and returns the checksum of all.
+///
+/// Errors: those of `write`; `Io`; `Cancelled`.
+fn stream(from: &Path, mut write: impl FnMut(&[u8]) -> Result<()>, cancel: &Cancel) -> Result<Checksum> {
     let fail = |error| Error::io("read", from, error);
     let source = open_file(from)?;
     let (mut hasher, mut bytes, mut chunk) = (crc32fast::Hasher::new(), 0, Vec::new());

@@ -1,4 +1,4 @@
-//! gc: removes old generations that nobody reads.
+//! Garbage collection: removes old generations that no reader has leased.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,31 +10,40 @@ use crate::store::lease::Claim;
 use crate::store::names::CURRENT;
 use crate::store::{current, fs, generations, history, is_complete, scratch};
 
-/// What [`StoreWriter::gc`](crate::StoreWriter::gc) did.
+/// The result of [`StoreWriter::gc`](crate::StoreWriter::gc).
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let report = sharddb::Store::open("store")?.writer()?.gc(1)?;
+/// for failure in &report.failed {
+///     eprintln!("{}: {}", failure.id, failure.error);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GcReport {
     /// The generations that were removed, ascending.
     pub removed: Vec<GenerationId>,
-    /// The generations that were to be removed but that someone reads, ascending.
+    /// The generations that were kept because a reader holds their lease, ascending.
     pub in_use: Vec<GenerationId>,
-    /// The generations that were to be removed but could not be, ascending. They are as they were, or removed in part
-    /// and not listed any more; the next writer tries again.
+    /// The generations that could not be removed, ascending. Each is unchanged, or partly removed and no longer listed;
+    /// the next writer removes the rest.
     pub failed: Vec<GcFailure>,
 }
 
-/// A generation that [`StoreWriter::gc`](crate::StoreWriter::gc) could not remove.
+/// A generation that [`StoreWriter::gc`](crate::StoreWriter::gc) could not remove; see [`GcReport`] for an example.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GcFailure {
-    /// Which generation.
+    /// The generation.
     pub id: GenerationId,
-    /// Why: `Io`, or `InvalidInput` if it holds something that no generation has.
+    /// The reason: `Io`, or `InvalidInput` if the generation has a foreign file.
     pub error: Arc<Error>,
 }
 
 impl PartialEq for GcFailure {
-    /// Compares what the errors say.
+    /// Compares the ids, and the kinds and texts of the errors.
     fn eq(&self, other: &GcFailure) -> bool {
         self.id == other.id
             && self.error.kind() == other.error.kind()
@@ -44,7 +53,7 @@ impl PartialEq for GcFailure {
 
 impl Eq for GcFailure {}
 
-/// Removes all generations but the current one and the `keep` newest complete ones of the history.
+/// Removes all generations except the current one and the `keep` newest complete ones of the history.
 pub(super) fn gc(store: &Path, keep: usize) -> Result<GcReport> {
     let mut report = GcReport::default();
     for id in removable(store, keep)? {
@@ -64,8 +73,8 @@ fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
     }
     let current = current::read(store)?.filter(|current| ids.contains(current));
     let Some(current) = current else {
-        let message = "expected current to name a generation that is there, found none: \
-                       roll back to a generation by its number, then collect";
+        let message = "expected current to name an existing generation, found that it does not: \
+                       roll back to a generation by its number, then run gc again";
         return Err(Error::corrupt(message).at_path(&store.join(CURRENT)));
     };
     let complete: BTreeSet<_> = ids.iter().copied().filter(|&id| is_complete(store, id)).collect();
@@ -76,24 +85,25 @@ fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
         }
     }
     kept.insert(current);
-    // an incomplete generation later than the current one may be on its way in
+    // an incomplete generation newer than the current one is kept: another program may still be copying it into the
+    // store
     ids.retain(|id| !kept.contains(id) && (complete.contains(id) || *id < current));
     Ok(ids)
 }
 
-/// Removes a generation; false if it is leased.
+/// Removes a generation; returns false if it is leased.
 ///
-/// Errors: `InvalidInput` if it holds something that no generation has, `Io`.
+/// Errors: `InvalidInput` if it has a foreign file; `Io`.
 pub(super) fn remove(store: &Path, id: GenerationId) -> Result<bool> {
     let name = id.to_string();
     let (generation, doomed) = (store.join(&name), store.join(scratch::name_for_deletion(&name)));
     scratch::check_generation(&generation)?;
     let Some(claim) = Claim::acquire(&generation)? else { return Ok(false) };
-    scratch::remove_native(&doomed)?; // else a rename could replace what is in the way
-    // Windows renames no directory while a file in it is open, be it a reader's or this one
+    scratch::remove_native(&doomed)?; // the rename must not replace a foreign file
+    // Windows does not rename a directory while a file in it is open, so the claim is dropped before
     let claim = (!cfg!(windows)).then_some(claim);
     fs::rename(&generation, &doomed)?;
-    fs::fsync_dir(store)?; // else a crash could bring the name back for a directory that has lost files
+    fs::fsync_dir(store)?; // otherwise a crash could restore the name for a directory that has lost files
     fs::remove(&doomed)?;
     drop(claim);
     Ok(true)

@@ -1,4 +1,4 @@
-//! The number of a generation, and its name.
+//! The number of a generation, and the directory name made of it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 
 const PREFIX: &str = "gen-";
 
-/// As many as ten digits hold.
+/// The greatest number of ten digits.
 const MAX: u64 = 9_999_999_999;
 
-/// The number of a generation of a store: later ones are greater, none is used twice.
+/// The number of a generation. Within a store, numbers ascend in the order of publication and are never reused.
 ///
-/// Displayed, and parsed, as the name of its directory.
+/// `Display` and `FromStr` use the name of the generation's directory.
 ///
 /// ```
 /// use sharddb::GenerationId;
@@ -27,9 +27,11 @@ const MAX: u64 = 9_999_999_999;
 pub struct GenerationId(u64);
 
 impl GenerationId {
-    /// The generation of this number.
+    /// Returns the id of this number.
     ///
-    /// Errors: `InvalidInput` if the number has more than ten digits.
+    /// # Errors
+    ///
+    /// `InvalidInput` if the number has more than ten digits.
     pub fn new(number: u64) -> Result<GenerationId> {
         match number <= MAX {
             true => Ok(GenerationId(number)),
@@ -37,21 +39,21 @@ impl GenerationId {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> u64 {
         self.0
     }
 
-    /// The generation whose directory has exactly this name.
+    /// Parses the exact name of a generation's directory.
     pub(crate) fn from_name(name: &str) -> Option<GenerationId> {
         let digits = name.strip_prefix(PREFIX)?;
         let exact = digits.len() == 10 && digits.bytes().all(|digit| digit.is_ascii_digit());
         exact.then(|| digits.parse().ok().map(GenerationId))?
     }
 
-    /// The next number.
+    /// Returns the next number.
     ///
-    /// Errors: `InvalidInput` if there is none.
+    /// Errors: `InvalidInput` after the last number of ten digits.
     pub(crate) fn next(self) -> Result<GenerationId> {
         GenerationId::new(self.0 + 1)
     }
@@ -66,9 +68,16 @@ impl fmt::Display for GenerationId {
 impl FromStr for GenerationId {
     type Err = Error;
 
+    /// Parses the exact name of a generation's directory.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if the name is not `gen-` and ten digits.
     fn from_str(name: &str) -> Result<GenerationId> {
         GenerationId::from_name(name).ok_or_else(|| {
-            Error::invalid_input(format!("expected a generation like gen-0000000003, with ten digits, found {name:?}"))
+            Error::invalid_input(format!(
+                "expected a generation such as gen-0000000003, with ten digits, found {name:?}"
+            ))
         })
     }
 }
@@ -94,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end_with_the_digits() {
+    fn the_last_number_has_ten_digits() {
         assert!(GenerationId::new(MAX + 1).is_err());
         assert!(GenerationId(MAX).next().is_err());
         assert_eq!(GenerationId(9).next().unwrap(), GenerationId(10));

@@ -6,11 +6,12 @@
 //! gen-0000000004
 //! ```
 //!
-//! A publication, and a rollback to a given generation, append a line before `current` changes, and remove the line that
-//! this generation had. A rollback to the entry before changes `current` alone. Lines after that of the current generation
-//! are void: they were rolled back, or a crash came before `current` was changed. The next append drops them.
+//! A publication, and a rollback to a given generation, append a line before `current` changes, and remove an earlier
+//! line of the same generation. A rollback to the previous entry changes only `current`. Lines after that of the
+//! current generation are void: they were rolled back, or a crash came before `current` changed. The next append drops
+//! them.
 //!
-//! A store of an earlier version has no such file. Its history is taken to be its complete generations up to the current
+//! A store written by an earlier version has no such file. Its history is its complete generations up to the current
 //! one, by number.
 
 use std::path::Path;
@@ -22,33 +23,35 @@ use crate::store::lines::{LINE, MAX_HISTORY, parse};
 use crate::store::names::HISTORY;
 use crate::store::{current, fs, generations, is_complete, scratch};
 
-/// The generations that were current, oldest first; the last is the current one. Some may have been removed since.
+/// Returns the generations that were current, oldest first; the last is the current one. Some may have been removed
+/// since.
 ///
-/// Errors: `Corrupt` if the file or `current` is damaged, `Io`.
+/// Errors: `Corrupt` if the file or `current` is damaged; `TooLarge` if the file is longer than 1,000 lines; `Io`.
 pub(crate) fn read(store: &Path) -> Result<Vec<GenerationId>> {
     entries(store, current::read(store)?)
 }
 
 /// Appends a generation that is about to become current.
 ///
-/// A crash before `current` names it leaves a void line. The caller syncs the directory.
+/// Rewrites the file. A crash before `current` names the generation leaves a void line. The caller syncs the directory.
 ///
-/// Errors: `Corrupt` if the file is damaged; `Io`.
+/// Errors: those of [`read`], except for a damaged `current`; `InvalidInput` if a foreign file has the temporary name.
 pub(super) fn append(store: &Path, id: GenerationId) -> Result<()> {
-    let current = current::read(store).unwrap_or_default(); // a rollback may be on its way to repair it
+    let current = current::read(store).unwrap_or_default(); // a rollback may be repairing it
     let mut entries = entries(store, current)?;
-    entries.retain(|entry| *entry != id); // one line each, so that going back from entry to entry ends
+    entries.retain(|entry| *entry != id); // one line per generation, so that repeated rollbacks end
     entries.push(id);
     let kept = entries.len().saturating_sub(MAX_HISTORY);
     let lines: String = entries.iter().skip(kept).map(|id| format!("{id}\n")).collect();
     let temporary = store.join(scratch::TEMPORARY_HISTORY);
-    scratch::remove_native(&temporary)?; // of an append that failed
+    scratch::remove_native(&temporary)?; // a failed append may have left it
     fs::replace(&store.join(HISTORY), &temporary, lines.as_bytes())
 }
 
-/// Checks that a line could be appended.
+/// Checks that a line can be appended.
 ///
-/// Errors: `Corrupt` if the file is damaged; `InvalidInput` if there is something else in its temporary place.
+/// Errors: `Corrupt` or `TooLarge` if the file is damaged; `InvalidInput` if a foreign file has the temporary name;
+/// `Io`.
 pub(super) fn check(store: &Path) -> Result<()> {
     lines(store)?;
     scratch::check_native(&store.join(scratch::TEMPORARY_HISTORY))
@@ -59,12 +62,12 @@ fn entries(store: &Path, current: Option<GenerationId>) -> Result<Vec<Generation
     let Some(current) = current else { return Ok(entries) };
     match entries.iter().position(|id| *id == current) {
         Some(at) => entries.truncate(at + 1),
-        None => entries.push(current), // by an earlier version, which knows of no history
+        None => entries.push(current), // an earlier version, which does not write this file, made it current
     }
     Ok(entries)
 }
 
-/// What the file says; `None` if there is none.
+/// Reads the file; `None` if there is none.
 fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
     let path = store.join(HISTORY);
     if !fs::exists(&path)? {
@@ -72,17 +75,17 @@ fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
     }
     let damaged = |found: &str| {
         let message = format!(
-            "expected a file with the name of a generation in each of up to {MAX_HISTORY} lines, found {found}: \
-             move it away, then the numbers of the generations decide"
+            "expected a history of up to {MAX_HISTORY} lines, each the name of a generation, found {found}: \
+             move it away, then the generations count in the order of their numbers"
         );
         Error::corrupt(message).at_path(&path)
     };
     if !fs::is_real_file(&path) {
-        return Err(damaged("something else than a regular file"));
+        return Err(damaged("a file that is not a regular one"));
     }
     let bytes = read_whole(&path, (MAX_HISTORY * LINE) as u64)?;
     let lines = bytes.chunks(LINE).enumerate();
-    let parsed = lines.map(|(at, line)| parse(line).ok_or_else(|| damaged(&format!("another line {}", at + 1))));
+    let parsed = lines.map(|(at, line)| parse(line).ok_or_else(|| damaged(&format!("other text in line {}", at + 1))));
     parsed.collect::<Result<_>>().map(Some)
 }
 
@@ -104,9 +107,9 @@ mod tests {
         read(store).unwrap().into_iter().map(GenerationId::get).collect()
     }
 
-    /// Publish 1, 2, 3 (bad), roll back to 2, publish 4 (bad): before 4 there was 2.
+    /// Publish 1, 2, 3 (bad), roll back to 2, publish 4 (bad): the entry before 4 is 2.
     #[test]
-    fn what_was_rolled_back_is_not_rolled_back_to() {
+    fn a_rollback_skips_generations_that_were_rolled_back() {
         let directory = TempDir::new();
         let store = store_of(directory.path(), 3);
         let writer = store.writer().unwrap();
@@ -135,7 +138,7 @@ mod tests {
         assert_eq!(numbers(store.path()), [2, 3], "it is current already");
     }
 
-    /// gc keeps what may be rolled back to, and not what was rolled back.
+    /// gc keeps generations of the history, and not those that were rolled back.
     #[test]
     fn gc_keeps_the_newest_entries() {
         let directory = TempDir::new();
@@ -149,7 +152,7 @@ mod tests {
         assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::InvalidInput, "1 was removed");
     }
 
-    /// As a store of an earlier version is, and as one is that an earlier version has published into.
+    /// A store that an earlier version wrote, and one into which an earlier version has published since.
     #[test]
     fn without_the_file_numbers_decide() {
         let directory = TempDir::new();

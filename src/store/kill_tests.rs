@@ -1,4 +1,5 @@
-//! Killed before any change that it makes, a writer leaves a store whose `current` names a whole generation, and the next one works.
+//! A writer that is killed before any of its changes leaves a store whose `current` names a complete generation, and in
+//! which the next writer works.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
@@ -11,7 +12,7 @@ use crate::disk::END_BEFORE;
 
 const SIGABRT: i32 = 6;
 
-/// What a child works on: a store of two generations, a place for spills, two generations built elsewhere.
+/// The directories of a child: a store of two generations, a spill directory, two generations built elsewhere.
 struct Scene {
     directory: TempDir,
 }
@@ -28,14 +29,14 @@ impl Scene {
         Scene { directory }
     }
 
-    /// A child that ends before its `nth` change.
+    /// Runs a child that ends before its `nth` change.
     fn run(&self, nth: usize) -> ExitStatus {
         let mut child = child("store::kill_tests::child_does_it_all", self.directory.path());
         child.env(END_BEFORE, nth.to_string());
         child.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap()
     }
 
-    /// Every generation is whole, and what was to be moved is in the one place or the other.
+    /// Checks that every generation is complete, and that the generation to move is in exactly one place.
     fn check(&self) {
         let store = Store::open(self.directory.path().join("store")).unwrap();
         let versions: BTreeSet<_> =
@@ -49,7 +50,7 @@ impl Scene {
         let writer = store.writer().unwrap();
         assert!(names(store.path()).iter().all(|name| !name.starts_with("tmp-")), "temporary directories are cleared");
         for spill in names(&self.directory.path().join("spills")) {
-            assert_eq!(names(&self.directory.path().join("spills").join(spill)), [""; 0], "an empty one at most");
+            assert_eq!(names(&self.directory.path().join("spills").join(spill)), [""; 0], "no spill files are left");
         }
         let next = Sample::new(20).publish(&writer).get();
         assert!(next > last);

@@ -1,13 +1,13 @@
-//! `lease`: readers of a generation hold it locked shared, so that gc leaves the generation alone.
+//! `lease`: readers of a generation hold a shared lock on this file, so that gc does not remove the generation.
 //!
 //! ```text
-//! reader:  read current -> open gen-N/lease -> lock shared -> is gen-N/lease still that file? else start again
+//! reader:  read current -> open gen-N/lease -> lock shared -> if gen-N/lease is no longer that file, start again
 //! gc:      lock gen-N/lease exclusively -> rename gen-N away -> delete
 //! ```
 //!
-//! Whichever locks first wins: gc skips what is locked; a reader that was late finds the lock taken, or the file gone
-//! from its place. Where a lock cannot be had (a read-only mount, no such file, a file system without locks), reading
-//! works without.
+//! The first to lock wins: gc skips a locked generation; a late reader finds the lock held, or the file no longer at
+//! its path. Where locking fails (no such file, no permission, a file system without locks), readers work without a
+//! lock.
 
 use std::path::{Path, PathBuf};
 
@@ -17,35 +17,38 @@ use crate::store::generation_id::GenerationId;
 use crate::store::names::{CURRENT, LEASE};
 use crate::store::{current, no_current};
 
-/// More swaps than this between two steps of one reader are no coincidence.
+/// Upper bound on retries when `current` changes between two steps of a reader. Races do not explain more.
 const MAX_ATTEMPTS: usize = 100;
 
-/// A reader's hold on a generation, for as long as it lives.
+/// A reader's lease of a generation. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) enum Lease {
-    /// gc will not remove the generation.
+    /// The file is locked, so gc does not remove the generation.
     Held(LockedFile),
-    /// There is no lock to be had, and why: gc elsewhere may remove the generation.
+    /// Locking failed, so gc in another process may remove the generation.
     Unavailable {
+        /// The error of the attempt.
         why: String,
-        /// The directory of the generation, if it is there.
+        /// The identity of the generation's directory, if it exists.
         directory: Option<Identity>,
     },
 }
 
 impl Lease {
-    /// Whether there is something to lock in this directory.
+    /// Returns whether this directory has a file to lock.
     pub(crate) fn is_offered_by(generation: &Path) -> bool {
         fs::is_file(&generation.join(LEASE))
     }
 
     /// Leases the generation in this directory, without waiting.
     ///
-    /// Errors: `GenerationGone` if it is being removed or was.
+    /// A generation that exists but cannot be locked is [`Lease::Unavailable`], not an error.
+    ///
+    /// Errors: `GenerationGone` if it is being removed or was removed.
     pub(crate) fn acquire(generation: &Path) -> Result<Lease> {
         let lease = match lock_shared(&generation.join(LEASE)) {
             Ok(Some(file)) => Lease::Held(file),
-            Ok(None) => return Err(gone(generation)), // gc alone locks exclusively
+            Ok(None) => return Err(gone(generation)), // only gc and `withdraw` lock exclusively
             Err(error) => Lease::Unavailable { why: error.to_string(), directory: fs::identity(generation) },
         };
         match lease.is_of(generation) {
@@ -54,7 +57,9 @@ impl Lease {
         }
     }
 
-    /// Whether this is a lease of the generation that is in this directory now. If it is and it is held, this stays so.
+    /// Returns whether this is a lease of the generation that is in this directory now.
+    ///
+    /// If so, and the lease is held, that stays true while it is held.
     pub(crate) fn is_of(&self, generation: &Path) -> bool {
         match self {
             Lease::Held(file) => fs::is_same_file(file, &generation.join(LEASE)),
@@ -62,7 +67,7 @@ impl Lease {
         }
     }
 
-    /// Whether it was acquired by this process; the parent of a forked child may release what the child has a copy of.
+    /// Returns whether this process acquired it. A forked child cannot rely on its copy, which the parent may unlock.
     pub(crate) fn is_own(&self) -> bool {
         match self {
             Lease::Held(file) => file.is_own(),
@@ -71,7 +76,7 @@ impl Lease {
     }
 }
 
-/// The current generation of a store, leased.
+/// A leased generation of a store, which was current when it was leased.
 #[derive(Debug)]
 pub(crate) struct LeasedGeneration {
     pub(crate) id: GenerationId,
@@ -80,10 +85,10 @@ pub(crate) struct LeasedGeneration {
 }
 
 impl LeasedGeneration {
-    /// Leases the generation that `current` names, following it when it moves in between.
+    /// Leases the generation that `current` names. Retries if `current` changes meanwhile.
     ///
-    /// Errors: `InvalidInput` if nothing was published; `Corrupt` if `current` names no generation; `GenerationGone`
-    /// if the generation that it names is not there.
+    /// Errors: `NotFound` if nothing was published; `Corrupt` if `current` is damaged; `GenerationGone` if the
+    /// generation that it names does not exist, or `current` keeps changing; `Io`.
     pub(crate) fn acquire_current(store: &Path) -> Result<LeasedGeneration> {
         LeasedGeneration::follow(store, || current::read(store)?.ok_or_else(|| no_current(store)))
     }
@@ -97,25 +102,29 @@ impl LeasedGeneration {
                 Err(gone) => gone,
             };
             match current()? {
-                // gc never removes what is current: this is no race, trying again does not help
+                // gc never removes the current generation, so this is not a race, and a retry would not help
                 same if same == id => return Err(gone),
                 moved => id = moved,
             }
         }
         let path = store.join(CURRENT);
-        Err(Error::new(ErrorKind::GenerationGone, "expected current to rest, found it moving all the time")
-            .at_path(&path))
+        let message =
+            "expected to lease the current generation, found that current changed at every attempt: open it again";
+        Err(Error::new(ErrorKind::GenerationGone, message).at_path(&path))
     }
 }
 
-/// The right to remove a generation: nobody holds or gets a lease of it while this lives.
+/// The right to remove a generation: an exclusive lock on its lease. No reader holds or acquires a lease while this
+/// lives.
 #[derive(Debug)]
 pub(super) struct Claim(#[expect(dead_code, reason = "held for its lock")] Option<LockedFile>);
 
 impl Claim {
-    /// Claims the generation in this directory; `None` if it is leased. One without the file `lease` cannot be.
+    /// Claims the generation in this directory; `None` if it is leased.
     ///
-    /// Errors: `Io` if it has the file but it cannot be locked.
+    /// A generation without the file `lease` cannot be leased, so the claim succeeds.
+    ///
+    /// Errors: `Io` if the file exists but cannot be locked.
     pub(super) fn acquire(generation: &Path) -> Result<Option<Claim>> {
         let path = generation.join(LEASE);
         if !fs::exists(&path)? {
@@ -130,8 +139,8 @@ fn lock_shared(path: &Path) -> Result<Option<LockedFile>> {
 }
 
 fn gone(generation: &Path) -> Error {
-    let message = "expected the generation's directory, found it removed or being removed: open the store again, or \
-                   roll back to a generation that is there";
+    let message = "expected a generation that exists, found it removed or being removed: open the store again, or \
+                   roll back to a generation that exists";
     Error::new(ErrorKind::GenerationGone, message).at_path(generation)
 }
 
@@ -169,27 +178,27 @@ mod tests {
         assert!(Claim::acquire(&generation).unwrap().is_some());
     }
 
-    /// For a moment a process that is being started has a copy of every open file.
+    /// Until it calls exec, a new process has a copy of every open file.
     #[test]
     fn ends_when_dropped_though_a_copy_of_the_file_is_open() {
         let directory = TempDir::new();
         let store = store_of(directory.path(), 1);
         let generation = store.path().join(id(1).to_string());
-        let Lease::Held(file) = Lease::acquire(&generation).unwrap() else { panic!("no lease to be had") };
+        let Lease::Held(file) = Lease::acquire(&generation).unwrap() else { panic!("the lease is unavailable") };
         let _copy = file.try_clone().unwrap();
         drop(file);
         assert!(Claim::acquire(&generation).unwrap().is_some());
     }
 
     #[test]
-    fn a_current_that_never_rests_is_an_error() {
+    fn a_current_that_keeps_changing_is_an_error() {
         let directory = TempDir::new();
         let mut number = 0;
-        let restless = || {
+        let changing = || {
             number += 1;
             Ok(id(number))
         };
-        let error = LeasedGeneration::follow(directory.path(), restless).unwrap_err();
+        let error = LeasedGeneration::follow(directory.path(), changing).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::GenerationGone);
     }
 }

@@ -1,4 +1,4 @@
-//! Files of lines, each the name of a generation: `lock` and `history`.
+//! The line format of the files `lock` and `history`: each line is the name of a generation.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,21 +7,23 @@ use crate::error::Result;
 use crate::store::fs;
 use crate::store::generation_id::GenerationId;
 
-/// The length of a line: the name of a generation and a line feed.
+/// Length of a line in bytes: the name of a generation and a line feed.
 pub(super) const LINE: usize = 15;
 
-/// The most lines of a history.
+/// Maximum number of lines of a history.
 pub(super) const MAX_HISTORY: usize = 1000;
 
-/// A line with each digit as 0.
+/// A line in which `0` stands for any digit.
 const PATTERN: &[u8; LINE] = b"gen-0000000000\n";
 
-/// The generation on a line; `None` if the line is torn.
+/// Parses a line; `None` if it is torn.
 pub(super) fn parse(line: &[u8]) -> Option<GenerationId> {
     GenerationId::from_name(std::str::from_utf8(line).ok()?.strip_suffix('\n')?)
 }
 
-/// Whether a file has at most `max_len` bytes, all of them in whole or torn lines or zeros, as a crash leaves them.
+/// Returns whether a file has at most `max_len` bytes and only lines, complete or torn.
+///
+/// A crash may cut off the last line and replace any byte by zero.
 pub(super) fn has_lines_only(file: &File, path: &Path, max_len: u64) -> Result<bool> {
     let bytes = fs::read_head(file, max_len + 1, path)?;
     let fits = |(byte, pattern): (&u8, &u8)| match pattern {

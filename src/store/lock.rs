@@ -1,4 +1,4 @@
-//! `lock`: one writer of a store at a time, and the last number that a generation was given.
+//! `lock`: excludes a second writer of a store, and records the last generation number.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,14 @@ use crate::store::names::LOCK;
 use crate::store::place::Made;
 use crate::store::scratch;
 
-/// More files in the place of the lock than this, one after another, are no coincidence.
+/// Upper bound on retries when the file is replaced between opening and locking it. Races do not explain more.
 const MAX_ATTEMPTS: usize = 100;
 
-/// The file `lock`, locked until it is dropped or the process ends.
+/// The locked file `lock`. The lock is held until this is dropped or the process ends.
 ///
-/// It has up to two lines, each the name of a generation; the greater is the last one. The other is overwritten with
-/// the next, so that a torn write loses nothing. A line that is not whole does not count: then the generations that are
-/// there decide. Anything else is not a lock of a store, and is never written to.
+/// The file has up to two lines, each the name of a generation; the greater is the last number. The next number
+/// overwrites the other line, so that a torn write loses nothing. A torn line is ignored; numbers then continue after
+/// those of the existing generations. A file with any other contents is not a lock of a store, and is never written to.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: LockedFile,
@@ -29,17 +29,18 @@ pub(super) struct Lock {
 impl Lock {
     /// Locks a store for writing, without waiting.
     ///
-    /// `prepare` checks that the directory is a store, or makes it one; what it made is removed again when the lock is
+    /// `prepare` checks that the directory is a store, or creates one. What it created is removed when the lock is
     /// dropped and nothing was published.
     ///
-    /// Errors: `Locked` if another writer has it, in this process or another; `InvalidInput` if the file is not a lock.
+    /// Errors: `Locked` if another writer, of this process or another, holds the lock; `InvalidInput` if the file is
+    /// not a lock; `Io`; those of `prepare`.
     pub(super) fn acquire(store: &Path, mut prepare: impl FnMut() -> Result<Made>) -> Result<Lock> {
         let path = store.join(LOCK);
         for _ in 0..MAX_ATTEMPTS {
             let made = prepare()?;
             lock_file::check(&path)?;
             let Some(file) = fs::try_lock(fs::open_or_create(&path)?, &path)? else { return Err(locked(&path)) };
-            // a writer that published nothing may have removed it in between
+            // a writer that published nothing may have removed the file meanwhile
             if fs::is_same_file(&file, &path) {
                 lock_file::check_content(&file, &path)?;
                 let file = with_one_name(file, store, &path)?;
@@ -47,17 +48,17 @@ impl Lock {
             }
         }
         let message =
-            "expected the lock of the store, found another file in its place again and again: try again later";
+            "expected to lock the store, found that its lock file was replaced at every attempt: try again later";
         Err(Error::new(ErrorKind::Locked, message).at_path(&path))
     }
 
-    /// The last number given, as far as the file has it.
+    /// Returns the last number that the file records; `None` if both lines are missing or torn.
     pub(super) fn last(&self) -> Result<Option<GenerationId>> {
         let (first, second) = self.lines()?;
         Ok(first.max(second))
     }
 
-    /// Records that `id` is given; survives a crash from here on.
+    /// Records `id` as the last number, durably.
     pub(super) fn set_last(&mut self, id: GenerationId) -> Result<()> {
         let (first, second) = self.lines()?;
         let offset = if first > second { LINE as u64 } else { 0 };
@@ -75,8 +76,9 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Removes the store that was made for this writer if nothing became of it: still locked, so that no other writer
-    /// can have begun.
+    /// Removes the store that was created for this writer, if nothing was published.
+    ///
+    /// The lock is still held, so no other writer can have begun.
     fn drop(&mut self) {
         if self.made.has_lock() && self.file.is_own() && self.is_unused() {
             _ = self.made.remove(&self.path);
@@ -86,13 +88,13 @@ impl Drop for Lock {
 
 fn locked(path: &Path) -> Error {
     let message = "expected to be the only writer of the store, found another that holds its lock: \
-                   wait until it ends, or look who has this file open (lslocks or fuser on Linux)";
+                   wait until it ends, or find the process that has this file open (on Linux with lslocks or fuser)";
     Error::new(ErrorKind::Locked, message).at_path(path)
 }
 
-/// Replaces a file that has other names, hard links of a backup, by a copy: what is written to it would change them too.
+/// Replaces a file with several hard links, such as those of a backup, by a copy, since writing to it would change all.
 ///
-/// Who has the old file open finds, once it gets the lock, that it is not in its place any more.
+/// A process that has the old file open finds, once it holds the lock, that the path names another file.
 fn with_one_name(file: LockedFile, store: &Path, path: &Path) -> Result<LockedFile> {
     if !fs::has_other_names(&file) {
         return Ok(file);
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_writer_is_told_at_once_where_to_look() {
+    fn a_second_writer_gets_an_error_with_the_path_of_the_lock() {
         let store = TempDir::new();
         let first = acquire(store.path()).unwrap();
         let error = acquire(store.path()).unwrap_err();
@@ -133,7 +135,7 @@ mod tests {
         acquire(store.path()).unwrap();
     }
 
-    /// For a moment a process that is being started has a copy of every open file.
+    /// Until it calls exec, a new process has a copy of every open file.
     #[test]
     fn is_free_when_dropped_though_a_copy_of_the_file_is_open() {
         let store = TempDir::new();
@@ -162,7 +164,7 @@ mod tests {
         assert_eq!(acquire(store.path()).unwrap().last().unwrap(), Some(id(10)));
     }
 
-    /// A write cut short anywhere leaves the number before it or the new one.
+    /// A write that is torn at any byte leaves the previous number or the new one.
     #[test]
     fn a_torn_write_takes_nothing_away() {
         for cut in 0..15 {
@@ -206,7 +208,7 @@ mod tests {
         }
     }
 
-    /// A backup by hard links (cp -al) keeps its numbers, and a writer of the backup is another writer.
+    /// A backup of hard links (cp -al) keeps its number, and its lock is independent of the store's.
     #[cfg(unix)]
     #[test]
     fn a_hard_link_is_replaced_by_a_file_of_its_own() {
@@ -223,7 +225,7 @@ mod tests {
         assert_eq!(store.names(), ["lock"]);
     }
 
-    /// A file that was removed after it was opened is not the lock, though nobody else holds it.
+    /// A file that was removed after it was opened is not the lock, even though no other process holds it.
     #[test]
     fn a_lock_that_is_removed_meanwhile_is_not_held() {
         let store = TempDir::new();

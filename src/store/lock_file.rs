@@ -1,4 +1,4 @@
-//! The bytes of the file `lock`: up to two lines, each the name of a generation.
+//! The contents of the file `lock`: up to two lines, each the name of a generation. Does not lock; see `lock`.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,22 +8,22 @@ use crate::store::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::lines::{LINE, has_lines_only, parse};
 
-/// The length of the file at most.
+/// The maximum length of the file.
 pub(super) const MAX_LEN: u64 = 2 * LINE as u64;
 
-/// The generations on both lines; `None` for a line that is missing or torn.
+/// Reads the generations on both lines; `None` for a line that is missing or torn.
 pub(super) fn lines(file: &File, path: &Path) -> Result<(Option<GenerationId>, Option<GenerationId>)> {
     let bytes = fs::read_head(file, MAX_LEN, path)?;
     let (first, second) = bytes.split_at_checked(LINE).unwrap_or((&bytes, &[]));
     Ok((parse(first), parse(second)))
 }
 
-/// Checks that a path names a lock of a store, or nothing. Writes nothing and never waits.
+/// Checks that a path is a lock of a store or does not exist. Writes nothing and does not block.
 ///
-/// Errors: `InvalidInput` if it is not a regular file, or has other content than a lock; `Io`.
+/// Errors: `InvalidInput` if it is not a regular file, or its contents are not those of a lock; `Io`.
 pub(super) fn check(path: &Path) -> Result<()> {
     if !fs::is_real_file_or_nothing(path) {
-        return Err(not_a_lock(path, "something else than a regular file"));
+        return Err(not_a_lock(path, "another kind of file"));
     }
     if !fs::exists(path)? {
         return Ok(());
@@ -31,15 +31,15 @@ pub(super) fn check(path: &Path) -> Result<()> {
     check_content(&fs::open_real_file(path)?, path)
 }
 
-/// Errors: `InvalidInput` if the file has other content than a lock; `Io`.
+/// Errors: `InvalidInput` if the contents are not those of a lock; `Io`.
 pub(super) fn check_content(file: &File, path: &Path) -> Result<()> {
-    if has_lines_only(file, path, MAX_LEN)? { Ok(()) } else { Err(not_a_lock(path, "a file of something else")) }
+    if has_lines_only(file, path, MAX_LEN)? { Ok(()) } else { Err(not_a_lock(path, "other contents")) }
 }
 
 fn not_a_lock(path: &Path, found: &str) -> Error {
     let message = format!(
-        "expected the lock of a store, empty or with names of generations, found {found}: it was left as it is; \
-         choose another directory, or move it away"
+        "expected the lock of a store, a regular file that is empty or has names of generations, found {found}: \
+         it is unchanged; choose another directory, or move it away"
     );
     Error::invalid_input(message).at_path(path)
 }

@@ -1,17 +1,19 @@
-//! A store: the directory of generations, of which one is current.
+//! A store: a directory of generations, one of which is current.
 //!
 //! ```text
 //! store/
-//!   current -> gen-0000000003     swapped by rename
-//!   history                       which generations were current, oldest first
-//!   lock                          one writer at a time
+//!   current -> gen-0000000003     replaced by rename
+//!   history                       the generations that were current, oldest first
+//!   lock                          locked by the one writer
 //!   gen-0000000003/               immutable: info, manifest.json, lease, shard files, minishards
-//!   tmp-..                        a writer's; removed by the next one if that writer died
+//!   tmp-*                         temporary files of a writer; the next writer removes them if that writer died
 //! ```
 //!
-//! [`Store`] looks; [`StoreWriter`] has the lock and publishes, rolls back and collects. What is in a shard is not known
-//! here. Nothing is changed before a directory is recognised as a store (`place`), and nothing is removed but what has a
-//! name and contents that only this program makes (`contents`, `scratch`).
+//! [`Store`] reads the directory. [`StoreWriter`] holds the lock; it publishes, rolls back and removes generations.
+//! This module does not interpret the contents of shards.
+//!
+//! Nothing is changed before a directory is recognised as a store (`place`). A file is removed only if both its name
+//! and its contents are those that a writer of this program makes (`contents`, `scratch`).
 
 mod adopt;
 mod cancel;
@@ -61,7 +63,7 @@ use self::publish::SharedLock;
 
 /// A directory of generations, one of which is current.
 ///
-/// Looking at it takes no lock and never waits for a writer.
+/// Its methods take no lock and never wait for a writer. [`writer`](Store::writer) takes the lock.
 ///
 /// ```
 /// # let directory = std::env::temp_dir().join(format!("sharddb-doc-{}", std::process::id()));
@@ -78,45 +80,58 @@ use self::publish::SharedLock;
 #[derive(Clone, Debug)]
 pub struct Store {
     path: PathBuf,
-    /// What was made for it; `None` if it must be there.
+    /// What [`create`](Store::create) made; `None` for a store that was opened and so must exist.
     made: Option<Made>,
 }
 
-/// A generation as [`Store::generations`] lists it.
+/// A generation as listed by [`Store::generations`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// for generation in sharddb::Store::open("store")?.generations()? {
+///     println!("{} complete: {}", generation.id, generation.is_complete);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredGeneration {
     /// Its number.
     pub id: GenerationId,
-    /// It has its manifest, which is written last.
+    /// Whether it has a manifest, which is written last.
     pub is_complete: bool,
-    /// It is the one that `current` names.
+    /// Whether `current` names it.
     pub is_current: bool,
 }
 
 impl Store {
-    /// Whether the directory is a store with a current generation, rather than a bare generation or anything else.
+    /// Returns whether the directory has an entry `current`, as a store with a published generation has.
     ///
-    /// Also false for a directory that may not be searched; [`open`](Store::open) says so.
+    /// A bare generation has none. The entry is not read, so it may be damaged. Also false if the directory cannot be
+    /// searched; [`open`](Store::open) returns an error then.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         has_current(path.as_ref()).unwrap_or(false)
     }
 
-    /// The directory of a generation, whether it is there or not.
+    /// Returns the path of a generation's directory, which need not exist.
     ///
     /// To map a generation that is not current: `options.open(store.generation_path(id))`.
     pub fn generation_path(&self, id: GenerationId) -> PathBuf {
         self.path.join(id.to_string())
     }
 
-    /// Opens the store at `path`, making an empty one if there is nothing or an empty directory.
+    /// Opens the store at `path`. Creates an empty one if nothing or an empty directory is there.
     ///
-    /// What was made is removed again when a [`writer`](Self::writer) of it is dropped that published nothing, and nothing
-    /// else is there; the directories on the way to it stay. `lost+found` and names that begin with a dot do not count.
+    /// What was created is removed when a [`writer`](Self::writer) is dropped that has published nothing, unless the
+    /// directory has other files by then. Parent directories stay. `lost+found` and names that begin with a dot are
+    /// ignored.
     ///
-    /// Cost: reading a link; without a current generation, the names in the directory.
+    /// Cost: reads one link; without a current generation, also lists the directory.
     ///
-    /// Errors: `InvalidInput` if the directory is not empty and not a store: a data set, an array, or any other files. `Io`.
+    /// # Errors
+    ///
+    /// `InvalidInput` if the directory is neither empty nor a store: a data set, an array, or any other files; also if
+    /// its `lock` is a foreign file. `Io`.
     pub fn create(path: impl AsRef<Path>) -> Result<Store> {
         let path = fs::absolute(path.as_ref())?;
         let made = Made::make(&path)?;
@@ -125,34 +140,41 @@ impl Store {
 
     /// Opens the store at `path`.
     ///
-    /// A directory is a store if its `current` names a generation, or if it has a `lock` of a store and nothing but names
-    /// that a store has. So a `current` that is damaged can be repaired by [`rollback`](StoreWriter::rollback), and one of
-    /// somebody else is left alone.
+    /// A directory is a store if its `current` names a generation. Otherwise every name in it must be one that a store
+    /// has, and it must have a `lock`, or else a `current` and a generation. So a store whose `current` is damaged
+    /// opens, and [`rollback`](StoreWriter::rollback) can repair it, while a foreign directory with a `current` is
+    /// refused.
     ///
     /// # Errors
     ///
-    /// `NotFound` if nothing is there, `InvalidInput` if there is something else; `Io`.
+    /// `NotFound` if nothing or an empty directory is there, `InvalidInput` if anything else is; `Io`.
     pub fn open(path: impl AsRef<Path>) -> Result<Store> {
         let path = fs::absolute(path.as_ref())?;
         place::check_store(&path)?;
         Ok(Store { path, made: None })
     }
 
-    /// The directory.
+    /// Returns the absolute path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The current generation; `None` if nothing was published.
+    /// Returns the current generation; `None` if nothing was published.
     ///
-    /// Errors: `Corrupt` if `current` names anything but a generation of this store.
+    /// # Errors
+    ///
+    /// `Corrupt` if `current` is anything but the name of one generation; `Io`.
     pub fn current(&self) -> Result<Option<GenerationId>> {
         current::read(&self.path)
     }
 
-    /// All generations, ascending. Costs one look at each.
+    /// Returns all generations, ascending.
     ///
-    /// Errors: `Corrupt` if `current` names anything but a generation of this store.
+    /// Cost: lists the directory, and one `stat` call per generation.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if `current` is anything but the name of one generation; `Io`.
     pub fn generations(&self) -> Result<Vec<StoredGeneration>> {
         let current = self.current()?;
         let stored =
@@ -160,10 +182,10 @@ impl Store {
         Ok(generations(&self.path)?.into_iter().map(stored).collect())
     }
 
-    /// The generations that were current, oldest first; the last is the current one.
+    /// Returns the generations that were current, oldest first; the last is the current one.
     ///
-    /// Some may have been removed since. Without the ones that were rolled back, and at most 1,000. In a store of an
-    /// earlier version, which has no file `history`: its complete generations up to the current one.
+    /// At most 1,000, without those that were rolled back. Some may have been removed since. A store written by an
+    /// earlier version has no file `history`; its history is its complete generations up to the current one, by number.
     ///
     /// # Errors
     ///
@@ -172,20 +194,22 @@ impl Store {
         history::read(&self.path)
     }
 
-    /// Locks the store for writing, without waiting, and removes what writers that died left: exactly the names that
-    /// a writer makes, where they hold nothing else than what a writer puts there.
+    /// Locks the store for writing, without waiting, and removes the temporary files of writers that died.
     ///
-    /// Readers do not notice. The lock lasts until the writer and its generations in the making are dropped.
+    /// A temporary file is removed only if its name and its contents are those that a writer makes. Readers are not
+    /// affected. The lock is held until the writer and its unpublished generations are dropped.
     ///
-    /// Errors: `Locked` if there is another writer; `InvalidInput` if there is no store any more, or `lock` is a file of
-    /// something else.
+    /// # Errors
+    ///
+    /// `Locked` if there is another writer; `NotFound` if the store no longer exists; `InvalidInput` if the directory
+    /// is no longer a store, or `lock` is a foreign file; `Io`.
     pub fn writer(&self) -> Result<StoreWriter> {
         let lock = Lock::acquire(&self.path, || self.prepare())?;
         scratch::clear(&self.path)?;
         Ok(StoreWriter { path: self.path.clone(), lock: SharedLock::new(&self.path, lock), cancel: Cancel::default() })
     }
 
-    /// Checks that the store is there; one that was created is made again if a writer of it has removed it.
+    /// Checks that the store exists. Creates it again if it was created by `self` and a writer has removed it since.
     fn prepare(&self) -> Result<Made> {
         match self.made {
             Some(made) => Ok(made.and(Made::make(&self.path)?)),
@@ -194,15 +218,25 @@ impl Store {
     }
 }
 
-/// The one writer of a store: publishes, rolls back, collects.
+/// The one writer of a store: publishes, rolls back and removes generations.
 ///
-/// Readers that have a generation open keep it; those that follow `current` see the old or the new one, whole.
+/// Open readers keep their generation. Readers that follow `current` see either the old or the new generation,
+/// complete.
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let writer = sharddb::Store::create("store")?.writer()?;
+/// let id = writer.adopt("built elsewhere")?;
+/// println!("published {id}");
+/// println!("removed {:?}", writer.gc(2)?.removed);
+/// # Ok(()) }
+/// ```
 ///
 /// # Fork
 ///
-/// The lock belongs to the process that took it. A forked child may drop its copy of a writer, which changes nothing, but
-/// not use it: every operation is `Locked`. As long as the child has the copy, and the parent dies without dropping the
-/// writer, the store stays locked.
+/// The lock belongs to the process that took it. A forked child may drop its copy of a writer, which changes nothing,
+/// but must not use it: every operation returns `Locked`. If the parent dies without dropping the writer, the store
+/// stays locked for as long as the child has its copy.
 #[derive(Debug)]
 pub struct StoreWriter {
     path: PathBuf,
@@ -211,30 +245,36 @@ pub struct StoreWriter {
 }
 
 impl StoreWriter {
-    /// A flag that makes an adoption stop with `Cancelled` soon after it is set. Default: none.
+    /// Sets a flag that cancels an adoption: once the flag is true, the adoption returns `Cancelled`. Default: none.
     pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut StoreWriter {
-        self.cancel = Cancel::by(cancel);
+        self.cancel = Cancel::with_flag(cancel);
         self
     }
 
-    /// A generation in the making. Its spills go under `temp_root`, else into the store.
+    /// Begins a new generation. Its spill files are written under `temp_root` if given, else into the store.
     ///
-    /// Errors: `Corrupt` if `current` is; `InvalidInput` if there is no number left for it; `Io`.
+    /// Errors: `Corrupt` if `current` or `history` is damaged; `InvalidInput` if no number is left, or a foreign file
+    /// has a temporary name; `Locked` in a forked child; `Io`.
     pub(crate) fn begin(&self, temp_root: Option<&Path>) -> Result<PendingGeneration> {
         PendingGeneration::begin(&self.path, &self.lock, temp_root)
     }
 
     /// Publishes a copy of a generation that was built elsewhere: a directory with a `manifest.json`.
     ///
-    /// Costs reading all of it once. Files that are neither shards nor `info` are not copied.
+    /// Copies `info`, the manifest and the files that the manifest lists, and no others. Verifies their checksums.
     ///
-    /// Errors: `InvalidInput` if it has no manifest; `Corrupt` if the manifest, `info` and the shard files do not fit
-    /// in any checksum, length or name; `Unsupported` if it is of a later version; `Cancelled`.
+    /// Cost: reads and writes the generation once.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if it has no manifest; `Corrupt` if a checksum, length or name of the manifest, `info` or a
+    /// listed file does not match, or if the store's `current` or `history` is damaged; `InvalidSpec` if `info` has no
+    /// valid specification; `TooLarge`; `Unsupported` if a later version wrote it; `Cancelled`; `Io`.
     pub fn adopt(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
         self.copy(directory.as_ref())?.1.publish()
     }
 
-    /// A complete copy of a generation that was built elsewhere, with its manifest.
+    /// Copies a generation that was built elsewhere. Returns its manifest and the complete, unpublished copy.
     pub(crate) fn copy(&self, directory: &Path) -> Result<(Manifest, CompleteGeneration)> {
         let foreign = Foreign::open(directory, self.cancel.clone())?;
         let copy = foreign.copy(&self.path, &self.lock)?;
@@ -243,26 +283,34 @@ impl StoreWriter {
 
     /// Publishes a generation that was built elsewhere by moving its directory into the store.
     ///
-    /// Costs reading all of it once. The files become read-only, hard links to them too; `lease` becomes a new file. On
-    /// another file system it is copied as by [`adopt`](Self::adopt) and stays where it is.
+    /// The files become read-only, which hard links to them share; `lease` becomes a new file. A directory on another
+    /// file system is copied as by [`adopt`](Self::adopt) and stays in place.
     ///
-    /// Errors: those of [`adopt`](Self::adopt), and `InvalidInput` if it is a generation of a store, has links for files,
-    /// or has anything that no generation has; then nothing of it has changed.
+    /// Cost: reads the generation once; across file systems also what [`adopt`](Self::adopt) costs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`adopt`](Self::adopt), and `InvalidInput` if the directory is a generation of a store, or has a
+    /// symbolic link or a foreign file; the directory is unchanged then.
     pub fn adopt_by_moving(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
         Foreign::open(directory.as_ref(), self.cancel.clone())?.publish_moved(&self.path, &self.lock)
     }
 
-    /// Makes another generation current: `to`, or the one that was current before.
+    /// Makes another generation current: `to`, or the previous one of the history. Returns its number.
     ///
-    /// With `to` it goes forward too, and adds an entry to the [`history`](Store::history). Without, it goes to the entry before
-    /// the current one whose generation is complete, and the entry that it leaves does not count any more: after 1, 2, 3, a rollback
-    /// to 2 and 4, the one before is 2. Given a generation, it repairs a `current` that is missing or corrupt: a text of something
-    /// else, or the copy of a generation that is also here under its name, as copying without links leaves it.
+    /// `to` may be older or newer than the current generation, and is appended to the [`history`](Store::history).
+    /// Without `to`, the newest complete generation before the current one in the history becomes current, and the
+    /// entries after it no longer count: after publishing 1, 2 and 3, a rollback, and publishing 4, the generation
+    /// before 4 is 2.
+    ///
+    /// With `to`, a missing or damaged `current` is repaired. A `current` that is a short text, or a copy of a
+    /// generation that the store also has under its number (as a copy that follows links leaves it), is replaced.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if there is no such generation or it is not complete, or if `current` is anything that would be lost;
-    /// `Corrupt` if `history` is damaged; `Io`.
+    /// `InvalidInput` if there is no such generation or it is not complete, or if replacing `current` would lose data;
+    /// `NotFound` without `to` if no generation is current; `Corrupt` if `history` is damaged, or without `to` if
+    /// `current` is; `Locked` in a forked child; `Io`.
     pub fn rollback(&self, to: Option<GenerationId>) -> Result<GenerationId> {
         let _turn = self.lock.turn()?;
         let id = to.map_or_else(|| self.previous(), Ok)?;
@@ -283,47 +331,55 @@ impl StoreWriter {
         Err(Error::invalid_input(message).at_path(&self.path))
     }
 
-    /// Removes one generation, which must not be the current one: a bad one that was rolled back, for example.
+    /// Removes one generation that is not current, for example a bad one that was rolled back.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if it is the current one, is not there, or holds something that no generation has; `Locked` if someone
-    /// reads it; `Corrupt` if `current` is damaged; `Io`.
+    /// `InvalidInput` if it is the current one, does not exist, or has a foreign file; `Locked` if a reader holds its
+    /// lease, or in a forked child; `Corrupt` if `current` is damaged; `Io`.
     pub fn discard(&self, id: GenerationId) -> Result<()> {
         let _turn = self.lock.turn()?;
         let path = self.path.join(id.to_string());
         if current::read(&self.path)? == Some(id) {
-            let message = format!("expected a generation that is not current, found that {id} is: roll back first");
+            let message =
+                format!("expected a generation that is not current, found the current one, {id}: roll back first");
             return Err(Error::invalid_input(message).at_path(&path));
         }
         if !fs::exists(&path)? {
-            return Err(Error::invalid_input(format!("expected the generation {id}, found none")).at_path(&path));
+            return Err(Error::invalid_input(format!("expected generation {id}, found none")).at_path(&path));
         }
         match gc::remove(&self.path, id)? {
             true => Ok(()),
             false => {
-                let message =
-                    "expected a generation that nobody reads, found a reader that holds its lease: try again later";
+                let message = "expected a generation without readers, found one that holds its lease: try again later";
                 Err(Error::new(ErrorKind::Locked, message).at_path(&path))
             }
         }
     }
 
-    /// Removes old generations: all but the current one and the `keep` newest of the [`history`](Store::history).
+    /// Removes old generations: all but the current one and the `keep` newest complete ones of the
+    /// [`history`](Store::history).
     ///
-    /// The current one is the newest, and is kept anyway. Generations that were rolled back, or never became current, are
-    /// not in the history and are removed. A generation that someone reads is
-    /// skipped and reported. Incomplete ones do not count; they are removed if they are older than the current one.
-    /// One that cannot be removed is reported with the error ([`GcReport::failed`]), and the others are removed all the
-    /// same: one that holds anything that no generation has, or where leases cannot be locked. Remove it by hand.
+    /// The current generation is the newest of the history, and is kept even if `keep` is 0. Generations that were
+    /// rolled back, or never became current, are not in the history and are removed. Incomplete generations do not
+    /// count towards `keep`; they are removed if they are older than the current one.
     ///
-    /// Errors: `Corrupt` if `current` names no generation that is there: then it is not known what is in use; `Io`.
+    /// A generation whose lease a reader holds is skipped and reported in [`GcReport::in_use`]. One that cannot be
+    /// removed is reported in [`GcReport::failed`], and the others are removed nevertheless. That is a generation that
+    /// has a foreign file, or whose lease cannot be locked; remove it by hand.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if `history` is damaged, or if `current` names no existing generation, since then it is unknown which
+    /// one is in use; `Locked` in a forked child; `Io`.
     pub fn gc(&self, keep: usize) -> Result<GcReport> {
         let _turn = self.lock.turn()?;
         gc::gc(&self.path, keep)
     }
 
-    /// The newest complete generation before the current one in the history.
+    /// Returns the newest complete generation before the current one in the history.
+    ///
+    /// Errors: `NotFound` without a current generation; `InvalidInput` if there is none before it; `Corrupt`; `Io`.
     fn previous(&self) -> Result<GenerationId> {
         let current = current::read(&self.path)?.ok_or_else(|| no_current(&self.path))?;
         let before = history::read(&self.path)?.into_iter().rev().filter(|id| *id != current);
@@ -334,16 +390,16 @@ impl StoreWriter {
     }
 }
 
-/// Whether a directory has the link `current`.
+/// Returns whether a directory has an entry `current`.
 ///
-/// Errors: `Io` if it is not known.
+/// Errors: `Io` if that cannot be determined.
 pub(crate) fn has_current(path: &Path) -> Result<bool> {
     fs::exists(&path.join(CURRENT))
 }
 
-/// All generations of a store, complete or not, ascending.
+/// Returns all generations of a store, complete or not, ascending.
 fn generations(store: &Path) -> Result<Vec<GenerationId>> {
-    let names = fs::names(store)?; // ascending, and so are the numbers in them
+    let names = fs::names(store)?; // ascending, and so are the numbers, which have leading zeros
     Ok(names.iter().filter_map(|name| GenerationId::from_name(name)).collect())
 }
 
@@ -352,6 +408,7 @@ fn is_complete(store: &Path, id: GenerationId) -> bool {
 }
 
 fn no_current(store: &Path) -> Error {
-    let message = "expected a current generation, found that none was published yet";
+    let message =
+        "expected a store with a current generation, found none: publish one, or roll back to one by its number";
     Error::new(ErrorKind::NotFound, message).at_path(store)
 }

@@ -1,14 +1,16 @@
-//! The names of the files in a store, and of the lease in a generation.
+//! Names of the files in a store, and of the lease in a generation.
 
 /// The link that names the current generation.
 pub(crate) const CURRENT: &str = "current";
 
-/// The lock of the writer.
+/// The file that the writer locks.
 pub(crate) const LOCK: &str = "lock";
 
-/// The file of a generation that its readers lock.
+/// The file in a generation that its readers lock.
 pub(crate) const LEASE: &str = "lease";
 
-/// Names of a store in later versions.
+/// The file that lists the generations that were current.
 pub(crate) const HISTORY: &str = "history";
+
+/// Prefix of names that are reserved for later versions.
 pub(crate) const PARTS_PREFIX: &str = "parts-";

@@ -1,8 +1,8 @@
-//! What a directory is before anything in it is changed: a store, room for one, or something else.
+//! Classifies a directory before anything in it is changed: a store, room for a store, or foreign.
 //!
-//! There is no marker file. A directory is a store if `current` names a generation, or if it has a `lock` of a store and
-//! nothing but names that a store has. `lost+found` and names that begin with a dot belong to the file system or a file
-//! manager, and count for nothing.
+//! There is no marker file. A directory is a store if `current` names a generation. Otherwise every name in it must be
+//! one that a store has, and it must have a `lock`, or else a `current` and a generation. `lost+found` and names that
+//! begin with a dot are ignored, since they belong to the file system or a file manager.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,31 +13,31 @@ use crate::store::generation_id::GenerationId;
 use crate::store::names::{CURRENT, HISTORY, LOCK, PARTS_PREFIX};
 use crate::store::{current, fs, lock_file, scratch};
 
-/// Files that make a directory a Zarr or a bcolz array, or a group or table of such.
+/// Files that mark a directory as a Zarr or bcolz array, or a group or table of arrays.
 const ARRAY_FILES: [&str; 7] =
     ["zarr.json", ".zarray", ".zgroup", ".zmetadata", "__rootdirs__", "meta/sizes", "meta/storage"];
 
-/// What is at a path where a store may be.
+/// The class of a path at which a store is opened or created.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A store, be it an empty one.
+    /// A store, which may be empty.
     Store,
-    /// Nothing, an empty directory, or generations without `current` and `lock`: a store can be made of it.
+    /// Nothing, an empty directory, or generations without `current` and `lock`: a store can be created here.
     Room,
-    /// Something else, and what.
+    /// Anything else, with a description for an error message.
     Foreign(String),
 }
 
 impl Place {
-    /// Looks at a path; changes nothing. Reads the names of the directory up to the first foreign one.
+    /// Classifies a path. Changes nothing. Reads the names in the directory up to the first foreign one.
     ///
-    /// Errors: `InvalidInput` if it would be a store but for what is called `lock`; `Io`.
+    /// Errors: `InvalidInput` if all names are those of a store but `lock` is foreign; `Io`.
     pub(super) fn of(path: &Path) -> Result<Place> {
         if !fs::exists(path)? {
             return Ok(Place::Room);
         }
         if !fs::is_dir(path) {
-            return Ok(Place::Foreign("something else than a directory".to_string()));
+            return Ok(Place::Foreign("a file that is not a directory".to_string()));
         }
         if matches!(current::read(path), Ok(Some(_))) {
             return Ok(Place::Store);
@@ -53,13 +53,13 @@ impl Place {
         Place::by_names(path)
     }
 
-    /// Looks at all names of a directory where `current` is missing or damaged.
+    /// Classifies a directory whose `current` is missing or damaged by all of its names.
     ///
-    /// A writer that makes or removes a new store may do so between two steps of a look: then another look decides.
+    /// Scans again if a writer may have created or removed a new store during the scan.
     fn by_names(path: &Path) -> Result<Place> {
-        const LOOKS: usize = 10;
-        for _ in 0..LOOKS {
-            if let Some(place) = Place::by_a_look(path)? {
+        const SCANS: usize = 10;
+        for _ in 0..SCANS {
+            if let Some(place) = Place::by_one_scan(path)? {
                 return Ok(place);
             }
             std::thread::yield_now();
@@ -67,8 +67,8 @@ impl Place {
         Ok(Place::Foreign("names of a store, but no lock and no generation".to_string()))
     }
 
-    /// What one look at the names says; `None` if they are names of a store without a lock and without a generation.
-    fn by_a_look(path: &Path) -> Result<Option<Place>> {
+    /// Classifies a directory by one scan; `None` if it has names of a store, but no lock and no generation.
+    fn by_one_scan(path: &Path) -> Result<Option<Place>> {
         let (mut native, mut generations) = (false, false);
         let foreign = fs::find_entry(path, |name, path| {
             let Some(name) = name.to_str() else { return !is_ignored(name) };
@@ -78,7 +78,9 @@ impl Place {
         })?;
         if let Some(foreign) = foreign {
             let name = foreign.file_name().unwrap_or_default();
-            return Ok(Some(Place::Foreign(format!("{name:?}, and no current that names a generation"))));
+            return Ok(Some(Place::Foreign(format!(
+                "the foreign file {name:?} and no current that names a generation"
+            ))));
         }
         let lock = path.join(LOCK);
         lock_file::check(&lock)?;
@@ -91,7 +93,7 @@ impl Place {
     }
 }
 
-/// What was made for a store that was not there.
+/// The parts of a new store that [`Made::make`] created.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Made {
     directory: bool,
@@ -99,26 +101,26 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Whether the lock was not there.
+    /// Returns whether the lock was created.
     pub(super) fn has_lock(self) -> bool {
         self.lock
     }
 
-    /// What this and a later attempt made.
+    /// Returns the union of what this and a later attempt created.
     pub(super) fn and(self, later: Made) -> Made {
         Made { directory: self.directory || later.directory, lock: self.lock || later.lock }
     }
 
-    /// Makes an empty store, on disk when this returns, unless there is one.
+    /// Creates an empty store, durably, unless there is one.
     ///
-    /// Errors: `InvalidInput` if there is something else.
+    /// Errors: `InvalidInput` if the path is foreign; `Io`.
     pub(super) fn make(store: &Path) -> Result<Made> {
         match Place::of(store)? {
             Place::Store => return Ok(Made::default()),
             Place::Room => {}
             Place::Foreign(found) => {
                 let message = format!(
-                    "expected a store or an empty directory to make one in, found {found}: choose another directory"
+                    "expected a store or an empty directory to create one in, found {found}: choose another directory"
                 );
                 return Err(Error::invalid_input(message).at_path(store));
             }
@@ -135,9 +137,10 @@ impl Made {
         }
     }
 
-    /// Removes what was made if nothing else is there; the directories on the way to it stay, for they may be others'.
+    /// Removes what was created, if the directory has nothing else. Parent directories stay, since other programs may
+    /// use them.
     ///
-    /// Whoever calls it has the lock, and knows that it is empty.
+    /// The caller holds the lock and has checked that the file is empty.
     pub(super) fn remove(self, lock: &Path) -> Result<()> {
         let Some(store) = lock.parent().filter(|_| self.lock) else { return Ok(()) };
         if fs::find_entry(store, |name, _| name != LOCK && !is_ignored(name))?.is_some() {
@@ -148,14 +151,16 @@ impl Made {
     }
 }
 
-/// Errors: `NotFound` if nothing is there, `InvalidInput` if there is something else than a store; `Io`.
+/// Checks that a path is a store.
+///
+/// Errors: `NotFound` if a store could be created there, `InvalidInput` if the path is foreign; `Io`.
 pub(super) fn check_store(path: &Path) -> Result<()> {
     let (kind, found) = match Place::of(path)? {
         Place::Store => return Ok(()),
         Place::Room => (ErrorKind::NotFound, "none".to_string()),
         Place::Foreign(found) => (ErrorKind::InvalidInput, found),
     };
-    let message = format!("expected a store, a directory with the link current, found {found}");
+    let message = format!("expected a store, which is a directory with the link current, found {found}");
     Err(Error::new(kind, message).at_path(path))
 }
 
@@ -177,9 +182,9 @@ mod tests {
     use super::*;
     use crate::store::testing::TempDir;
 
-    /// One case for each way to be one of the three; `/` at the end of a name makes a directory, `=` gives content.
+    /// One case for each way to be of each class; `/` at the end of a name makes a directory, `=` precedes its content.
     #[test]
-    fn tells_a_store_from_room_and_both_from_anything_else() {
+    fn classifies_stores_room_and_foreign_directories() {
         let store: [&[&str]; 10] = [
             &["current=gen-0000000001"],
             &["current=gen-0000000001\n", "notes.txt="],
@@ -244,7 +249,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_name_that_is_no_text_is_foreign() {
+    fn a_name_that_is_not_utf8_is_foreign() {
         use std::os::unix::ffi::OsStrExt;
         let directory = TempDir::new();
         write(directory.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();

@@ -1,13 +1,15 @@
-//! From a temporary directory to the current generation, so that a crash at any moment leaves the old one or the new.
+//! Publishing: turns a temporary directory into the current generation. A crash at any step leaves the old generation
+//! or the new one current.
 //!
 //! ```text
-//! shard files         written and synced by the caller, auxiliary files too
-//! info, lease         written, synced          all files 0444
+//! shards, auxiliary   written and synced by the caller
+//! info, lease         written, synced          all files made read-only
 //! manifest.json       written last, synced     from here on the directory is a generation
 //! the directory       synced
 //! lock                records the number, synced
-//! tmp-gen-.. -> gen-N renamed; store synced
-//! current -> gen-N    renamed; store synced    from here on it is published
+//! tmp-gen-* -> gen-N  renamed
+//! history             replaced; store synced
+//! current -> gen-N    replaced; store synced   from here on it is published
 //! ```
 
 use std::collections::BTreeSet;
@@ -24,7 +26,7 @@ use crate::store::lock::Lock;
 use crate::store::names::LEASE;
 use crate::store::{current, fs, generations, history, scratch};
 
-/// The lock of a store, shared by its writer and the generations in the making.
+/// The lock of a store, shared by its writer and that writer's unpublished generations.
 #[derive(Clone, Debug)]
 pub(super) struct SharedLock {
     owner: Owner,
@@ -37,28 +39,27 @@ impl SharedLock {
         SharedLock { owner: Owner::this_process(), store: store.to_path_buf(), lock: Arc::new(Mutex::new(lock)) }
     }
 
-    /// The lock for one operation, which publishes, rolls back or collects; operations through one writer take turns.
+    /// Returns the lock for one operation that changes the store. Operations of one writer exclude each other.
     ///
     /// Errors: `Locked` in a forked child, since the parent holds the lock.
     pub(super) fn turn(&self) -> Result<MutexGuard<'_, Lock>> {
         if !self.is_own() {
             let message = "expected the process that locked the store, found a forked child of it: \
-                           take a writer in the child, once that of the parent is dropped";
+                           create a writer in the child after the parent has dropped its own";
             return Err(Error::new(ErrorKind::Locked, message).at_path(&self.store));
         }
-        Ok(self.lock.lock().unwrap_or_else(PoisonError::into_inner)) // it holds no state that a panic could break
+        Ok(self.lock.lock().unwrap_or_else(PoisonError::into_inner)) // a panic cannot leave it inconsistent
     }
 
-    /// Whether this process took the lock, and not the parent that it was forked from.
+    /// Returns whether this process took the lock, rather than the parent that it was forked from.
     fn is_own(&self) -> bool {
         self.owner.is_this_process()
     }
 }
 
-/// A generation in the making: a temporary directory that becomes a generation or is removed.
+/// An unpublished generation: a temporary directory that becomes a generation or is removed.
 ///
-/// Holds the lock of the store. Dropped before it is published, everything of it is removed, unless it is
-/// the copy of a forked child.
+/// Holds the lock of the store. Dropping it before it is published removes its files, except in a forked child.
 #[derive(Debug)]
 pub(crate) struct PendingGeneration {
     store: PathBuf,
@@ -69,7 +70,7 @@ pub(crate) struct PendingGeneration {
 
 impl PendingGeneration {
     pub(super) fn begin(store: &Path, lock: &SharedLock, temp_root: Option<&Path>) -> Result<PendingGeneration> {
-        check_room(store, lock)?; // not only after hours of loading
+        check_room(store, lock)?; // fails before the load rather than after it
         let path = scratch::create(store)?;
         let (store, lock) = (store.to_path_buf(), lock.clone());
         let mut pending = PendingGeneration { store, lock, path, spill_dir: PathBuf::new() };
@@ -77,29 +78,30 @@ impl PendingGeneration {
         Ok(pending)
     }
 
-    /// The directory to write the shard files to, under their names and nothing else.
+    /// Returns the directory for the files that the manifest will list. It must hold no others.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// An empty directory for spills; it is removed before the generation is published.
+    /// Returns the directory for spill files, empty at first. It is removed before the generation is published.
     pub(crate) fn spill_dir(&self) -> &Path {
         &self.spill_dir
     }
 
     /// Completes the generation: adds `info`, `lease` and the manifest, and syncs the directory.
     ///
-    /// The caller vouches for the shard files that the manifest lists: written, synced, with those checksums. Their
-    /// names and lengths are checked, their bytes are not read again.
+    /// The caller guarantees that the files that the manifest lists are written and synced, with the stated checksums.
+    /// Their names and lengths are checked; their bytes are not read.
     ///
-    /// Errors: `Corrupt` if the files are not those of the manifest, `Io`.
+    /// Errors: `Corrupt` if the files are not those of the manifest; `TooLarge` if the manifest is; `Locked` in a
+    /// forked child; `Io`.
     pub(crate) fn complete(self, info: &[u8], manifest: &Manifest) -> Result<CompleteGeneration> {
         self.complete_with(info, manifest, manifest.to_json().as_bytes())
     }
 
-    /// Like [`complete`](Self::complete), with the text of the manifest.
+    /// Like [`complete`](Self::complete), with the manifest's text, which may have members that [`Manifest`] has not.
     pub(super) fn complete_with(self, info: &[u8], manifest: &Manifest, text: &[u8]) -> Result<CompleteGeneration> {
-        drop(self.lock.turn()?); // a forked child changes nothing
+        drop(self.lock.turn()?); // refuses a forked child
         scratch::remove_spill(&self.path)?;
         manifest.check_info(info)?;
         check_len(text)?;
@@ -118,29 +120,29 @@ impl PendingGeneration {
     }
 }
 
-/// A generation in the making that is complete and can be opened in its temporary directory.
+/// An unpublished generation that is complete. It can be opened in its temporary directory.
 ///
-/// Dropped without [`publish`](Self::publish), it is removed.
+/// Dropping it without [`publish`](Self::publish) removes it.
 #[derive(Debug)]
 pub(crate) struct CompleteGeneration(PendingGeneration);
 
 impl CompleteGeneration {
-    /// The temporary directory.
+    /// Returns the temporary directory.
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// Publishes the generation under the next number and makes it current.
     ///
-    /// Errors: `Io`. After an error nothing is published and `current` names what it named before; on a disk that fails
-    /// for good, that or the new generation, whole.
+    /// Errors: `Locked` in a forked child; `Io`. After an error `current` is unchanged and nothing is published. If the
+    /// disk fails permanently, `current` names either the old generation or the new one, which is complete.
     pub(crate) fn publish(self) -> Result<GenerationId> {
         install(&self.0.store, &mut *self.0.lock.turn()?, &self.0.path)
     }
 }
 
 impl Drop for PendingGeneration {
-    /// Removes what was not published; where that fails, the next writer tries again.
+    /// Removes the files, if the generation is not published. Ignores errors, since the next writer tries again.
     fn drop(&mut self) {
         if self.lock.is_own() {
             _ = scratch::remove(&self.path);
@@ -148,9 +150,10 @@ impl Drop for PendingGeneration {
     }
 }
 
-/// Checks that a generation could be published now.
+/// Checks that a generation can be published.
 ///
-/// Errors: `Corrupt` if `current` is; `InvalidInput` if there is no number left, or something in the way; `Locked`.
+/// Errors: `Corrupt` if `current` or `history` is damaged; `InvalidInput` if no number is left, or a foreign file has a
+/// temporary name; `Locked` in a forked child; `Io`.
 pub(super) fn check_room(store: &Path, lock: &SharedLock) -> Result<()> {
     current::read(store)?;
     next_id(store, &*lock.turn()?)?;
@@ -158,9 +161,10 @@ pub(super) fn check_room(store: &Path, lock: &SharedLock) -> Result<()> {
     scratch::check_native(&store.join(scratch::TEMPORARY_LINK))
 }
 
-/// Makes a complete directory, synced, the next generation and the current one.
+/// Renames a complete, synced directory to the next generation and makes it current.
 ///
-/// Errors: `Io`; then the directory is where it was, unless the disk fails for good.
+/// Errors: `InvalidInput` if no number is left; `Io`. The directory has its old path then, unless the disk fails
+/// permanently or a reader has leased the generation already.
 pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result<GenerationId> {
     let id = next_id(store, lock)?;
     lock.set_last(id)?;
@@ -174,28 +178,29 @@ pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result
 
 fn make_current(store: &Path, id: GenerationId) -> Result<()> {
     history::append(store, id)?;
-    fs::fsync_dir(store)?; // `current` must not survive a crash that takes what it names
+    fs::fsync_dir(store)?; // the generation must be durable before `current` names it
     current::swap(store, id)
 }
 
-/// Takes a generation that could not be made current back to where it was built: a later rollback must not come
-/// upon what its builder was told is not published.
+/// Renames a generation that could not be made current back to the directory it was built in.
+///
+/// Its builder gets an error, so a later rollback must not find it.
 fn withdraw(store: &Path, id: GenerationId, directory: &Path) -> Result<()> {
-    fs::fsync_dir(store)?; // nor must `current` name it after a crash
+    fs::fsync_dir(store)?; // `current` must not name the generation after a crash
     let generation = store.join(id.to_string());
     if current::read(store)? == Some(id) {
-        return Ok(()); // it could not be taken back
+        return Ok(()); // restoring `current` failed, so the generation stays
     }
-    let Some(claim) = Claim::acquire(&generation)? else { return Ok(()) }; // a reader was there at once
-    let claim = (!cfg!(windows)).then_some(claim); // which renames no directory while a file in it is open
+    let Some(claim) = Claim::acquire(&generation)? else { return Ok(()) }; // a reader has leased it already
+    let claim = (!cfg!(windows)).then_some(claim); // Windows does not rename a directory with an open file in it
     fs::rename(&generation, directory)?;
     drop(claim);
     fs::fsync_dir(store)
 }
 
-/// The number after all that were ever given, as far as `lock`, the directories and `current` have them.
+/// Returns the number after the greatest of `lock`, the directories and `current`.
 ///
-/// Errors: `InvalidInput` if the last number is taken.
+/// Errors: `InvalidInput` if no greater number has ten digits; `Corrupt` if `current` is damaged; `Io`.
 fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
     let taken = [lock.last()?, generations(store)?.pop(), current::read(store)?];
     let Some(last) = taken.into_iter().flatten().max() else { return GenerationId::new(1) };
@@ -203,26 +208,29 @@ fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
         let by = taken.into_iter().zip(["the file lock", "a directory of that name", "current"]);
         let by: Vec<_> = by.filter(|(id, _)| *id == Some(last)).map(|(_, by)| by).collect();
         let message = format!(
-            "expected a free number for the next generation, found the last one, {last}, taken by {}: remove that, if \
-             nothing is in it, before anything is published",
+            "expected a free number for the next generation, found the last one, {last}, taken by {}: \
+             remove that before publishing, if nothing needs it",
             by.join(" and ")
         );
         Error::invalid_input(message).at_path(&store.join(last.to_string()))
     })
 }
 
-/// Errors: `TooLarge` if no reader would take the manifest.
+/// Errors: `TooLarge` if the manifest is longer than readers accept.
 fn check_len(manifest: &[u8]) -> Result<()> {
     let (most, found) = (manifest::MAX_BYTES, manifest.len());
     if found as u64 > most {
-        let message =
-            format!("expected a manifest of at most {most} bytes, found {found}: take a specification of fewer shards");
+        let message = format!(
+            "expected a manifest of at most {most} bytes, found {found}: choose a specification with fewer shards"
+        );
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
     Ok(())
 }
 
-/// Errors: `Corrupt` unless the directory has the files of the manifest's shards, in their lengths, and no others.
+/// Checks that a directory has the files that the manifest lists, with their lengths, and no others.
+///
+/// Errors: `Corrupt` if it has not; `Io`.
 fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
     let mut found: BTreeSet<String> = fs::names(directory)?.into_iter().collect();
     for shard in &manifest.shards {
@@ -237,7 +245,8 @@ fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
     }
     match found.first() {
         Some(name) => {
-            Err(Error::corrupt("expected the manifest's files, found another").at_path(&directory.join(name)))
+            let message = "expected only the files that the manifest lists, found another";
+            Err(Error::corrupt(message).at_path(&directory.join(name)))
         }
         None => Ok(()),
     }
@@ -246,7 +255,7 @@ fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
 fn check_file_len(path: &Path, stated: u64) -> Result<()> {
     let len = fs::file_len(path)?;
     if len != stated {
-        let message = format!("expected a file of {stated} bytes by the manifest, found {len}");
+        let message = format!("expected a file of {stated} bytes as the manifest says, found {len}");
         return Err(Error::corrupt(message).at_path(path));
     }
     Ok(())

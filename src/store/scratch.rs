@@ -1,8 +1,8 @@
-//! Temporary names of a writer: the generation in the making, its spills, and what is renamed into or out of its place.
+//! Temporary files of a writer: unpublished generations, their spill files, and files before or after a rename.
 //!
-//! Whoever holds the lock of the store may remove all that a dead writer left, spills on another file system included:
-//! the directory `tmp-gen-..` has a link `spill` to them. Removed is only what has exactly a name that is made here, and
-//! holds nothing but what a writer puts there; anything else may be a user's.
+//! The holder of the store's lock may remove the temporary files of a dead writer, including spill files on another
+//! file system, to which the link `spill` in the directory `tmp-gen-*` leads. An entry is removed only if its name is
+//! exactly one that is made here and it holds only what a writer puts there; anything else may belong to the user.
 
 use std::path::{Path, PathBuf};
 
@@ -16,25 +16,25 @@ const GENERATION_PREFIX: &str = "tmp-gen-";
 
 const DOOMED_PREFIX: &str = "tmp-gc-";
 
-/// The next link `current`.
+/// The link `current` before it is renamed into place.
 pub(super) const TEMPORARY_LINK: &str = "tmp-current";
 
-/// The next file `lock`.
+/// The file `lock` before it is renamed into place.
 pub(super) const TEMPORARY_LOCK: &str = "tmp-lock";
 
-/// The next file `history`.
+/// The file `history` before it is renamed into place.
 pub(super) const TEMPORARY_HISTORY: &str = "tmp-history";
 
-/// In a temporary directory: the spills, or a link to them.
+/// The entry of a temporary directory that holds the spill files, or links to them.
 const SPILL: &str = "spill";
 
-/// The beginning of the name of a directory of spills outside of the store.
+/// Prefix of the name of a spill directory outside of the store.
 const OUTER_SPILL_PREFIX: &str = "sharddb-spill-";
 
-/// What has a temporary name in a store.
+/// The kinds of temporary names in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Temporary<'a> {
-    /// A generation in the making, by the process of this id.
+    /// An unpublished generation of the process with this id.
     Pending {
         process: &'a str,
     },
@@ -46,7 +46,7 @@ enum Temporary<'a> {
 }
 
 impl Temporary<'_> {
-    /// What a name is of, if it is exactly one that a writer makes.
+    /// Returns the kind of a name; `None` if it is not exactly one that a writer makes.
     fn from_name(name: &str) -> Option<Temporary<'_>> {
         match name {
             TEMPORARY_LINK => return Some(Temporary::Link),
@@ -60,7 +60,7 @@ impl Temporary<'_> {
         process_of(name.strip_prefix(GENERATION_PREFIX)?).map(|process| Temporary::Pending { process })
     }
 
-    /// Whether what is at `path` holds nothing but what a writer puts there.
+    /// Returns whether the entry at `path` holds only what a writer puts there.
     fn is_native(self, path: &Path) -> bool {
         match self {
             Temporary::Pending { process } => is_native_pending(path, process),
@@ -72,17 +72,17 @@ impl Temporary<'_> {
     }
 }
 
-/// Whether only a writer makes this name in a store.
+/// Returns whether a name is exactly one that a writer makes for a temporary file.
 pub(super) fn is_temporary_name(name: &str) -> bool {
     Temporary::from_name(name).is_some()
 }
 
-/// A new temporary directory for a generation.
+/// Creates a temporary directory for a generation.
 pub(super) fn create(store: &Path) -> Result<PathBuf> {
     fs::create_unique_dir(store, GENERATION_PREFIX)
 }
 
-/// A new directory for the spills of a temporary directory: within it, or under `temp_root`.
+/// Creates a directory for the spill files of a temporary directory: within it, or under `temp_root`.
 pub(super) fn create_spill(temporary: &Path, temp_root: Option<&Path>) -> Result<PathBuf> {
     let spill = temporary.join(SPILL);
     let Some(temp_root) = temp_root else {
@@ -90,7 +90,7 @@ pub(super) fn create_spill(temporary: &Path, temp_root: Option<&Path>) -> Result
         return Ok(spill);
     };
     let outer = fs::create_unique_dir(&fs::canonical(temp_root)?, OUTER_SPILL_PREFIX)?;
-    // in this order, since the link must never name a foreign directory; a crash in between leaves an empty one
+    // directory first, since the link must never name a foreign one; a crash in between leaves an empty directory
     match fs::write_link(&outer, &spill) {
         Ok(()) => Ok(outer),
         Err(error) => {
@@ -100,7 +100,7 @@ pub(super) fn create_spill(temporary: &Path, temp_root: Option<&Path>) -> Result
     }
 }
 
-/// Removes the spills of a temporary directory; fine if there are none.
+/// Removes the spill files of a temporary directory, if there are any.
 pub(super) fn remove_spill(temporary: &Path) -> Result<()> {
     let spill = temporary.join(SPILL);
     if let Some(outer) = outer_spill(&spill) {
@@ -109,27 +109,30 @@ pub(super) fn remove_spill(temporary: &Path) -> Result<()> {
     fs::remove(&spill)
 }
 
-/// Removes a temporary directory and its spills; fine if there is nothing.
+/// Removes a temporary directory and its spill files. Does nothing if nothing is there.
 pub(super) fn remove(temporary: &Path) -> Result<()> {
     if fs::is_real_dir(temporary) {
-        remove_spill(temporary)?; // through a link it would be somebody else's
+        remove_spill(temporary)?; // not through a link, whose target may be foreign
     }
     fs::remove(temporary)
 }
 
-/// Removes what has one of the temporary names for a single file; fine if there is nothing.
+/// Removes the entry at a temporary path. Does nothing if nothing is there.
 ///
-/// Errors: `InvalidInput` if it is not what a writer puts there.
+/// Errors: `InvalidInput` if a writer did not make it; `Io`.
 pub(super) fn remove_native(temporary: &Path) -> Result<()> {
     check_native(temporary)?;
     fs::remove(temporary)
 }
 
-/// Errors: `InvalidInput` if there is something else in a temporary place than what a writer puts there.
+/// Checks that a temporary path has nothing, or what a writer puts there.
+///
+/// Errors: `InvalidInput` if it has anything else; `Io`.
 pub(super) fn check_native(temporary: &Path) -> Result<()> {
     let native = || Temporary::from_name(temporary.file_name()?.to_str()?).map(|kind| kind.is_native(temporary));
     if fs::exists(temporary)? && native() != Some(true) {
-        let message = "expected what a writer of the store left, or nothing, found something else: move it away";
+        let message =
+            "expected a temporary file of the store or nothing at this path, found a foreign file: move it away";
         return Err(Error::invalid_input(message).at_path(temporary));
     }
     Ok(())
@@ -137,8 +140,9 @@ pub(super) fn check_native(temporary: &Path) -> Result<()> {
 
 /// Checks that a generation may be removed.
 ///
-/// Errors: `InvalidInput` if it is not a directory, or holds something that no generation has; `Io`. A link to one may:
-/// only the link is removed.
+/// A link passes, since only the link is removed.
+///
+/// Errors: `InvalidInput` if it is not a directory, or has a foreign file; `Io`.
 pub(super) fn check_generation(generation: &Path) -> Result<()> {
     if fs::is_link(generation) {
         return Ok(());
@@ -150,38 +154,40 @@ pub(super) fn check_generation(generation: &Path) -> Result<()> {
     match foreign {
         None => Ok(()),
         Some(foreign) => {
-            let message = "expected only the files of a generation in what is to be removed, found something else: \
+            let message = "expected only the files of a generation in the generation to remove, found another: \
                            move it away";
             Err(Error::invalid_input(message).at_path(&foreign))
         }
     }
 }
 
-/// The name that a generation has while it is deleted.
+/// Returns the name that a generation has while it is deleted.
 pub(super) fn name_for_deletion(generation: &str) -> String {
     format!("{DOOMED_PREFIX}{generation}")
 }
 
-/// Removes what dead writers left. What cannot be removed takes space and does no other harm, so it stays until
-/// the next writer tries; it must not keep anybody from, say, a rollback.
+/// Removes the temporary files of dead writers.
+///
+/// Ignores errors of removal: what stays only takes space, the next writer tries again, and a writer that wants to roll
+/// back must not fail because of it.
 pub(super) fn clear(store: &Path) -> Result<()> {
     let mut names = fs::names(store)?;
     names.retain(|name| Temporary::from_name(name).is_some_and(|kind| kind.is_native(&store.join(name))));
-    // who renamed a generation away may have died before that was on the disk: with files gone it must not come back
+    // makes the rename of a deleted generation durable: a crash must not restore its name once files are gone
     if !names.is_empty() && fs::fsync_dir(store).is_ok() {
         names.iter().for_each(|name| _ = remove(&store.join(name)));
     }
     Ok(())
 }
 
-/// The process id in what [`fs::create_unique_dir`] puts after a prefix.
+/// Parses what [`fs::create_unique_dir`] puts after a prefix, and returns the process id.
 fn process_of(suffix: &str) -> Option<&str> {
     let (process, nanos) = suffix.split_once('-')?;
     let is_id = process.parse::<u32>().is_ok_and(|id| id.to_string() == process);
     (is_id && is_lowercase_hex(nanos) && nanos.len() <= 32).then_some(process)
 }
 
-/// Whether a directory holds nothing but files of a generation and `spill`, a directory of spills or a link to one.
+/// Returns whether a directory holds only files of a generation and `spill`, a spill directory or a link to one.
 fn is_native_pending(directory: &Path, process: &str) -> bool {
     let foreign = || {
         fs::find_entry(directory, |name, path| match name.to_str() {
@@ -193,7 +199,7 @@ fn is_native_pending(directory: &Path, process: &str) -> bool {
     fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
 }
 
-/// Whether it is a directory of spills, or a link to one of the same process, which may be gone.
+/// Returns whether a path is a spill directory, or a link to one of the same process, which may be removed already.
 fn is_native_spill(spill: &Path, process: &str) -> bool {
     if fs::is_real_dir(spill) {
         return contents::is_native_spill(spill);
@@ -209,7 +215,7 @@ fn is_file_of_lines(path: &Path, max_len: u64) -> bool {
     fs::is_real_file(path) && has_lines().is_ok_and(|lines| lines)
 }
 
-/// Whether it is a link to a generation; where there are no links, a file with its name, be it a torn one.
+/// Returns whether a path is a link to a generation, or a text file with its name, which may be torn.
 fn is_native_link(link: &Path) -> bool {
     let Ok(Some(target)) = fs::read_link(link) else { return false };
     let Some(target) = target.to_str() else { return false };
@@ -222,7 +228,7 @@ fn is_of_name((byte, pattern): (u8, &u8)) -> bool {
     byte == *pattern || byte == 0 || *pattern == b'0' && byte.is_ascii_digit()
 }
 
-/// The directory outside of the store that a link `spill` names.
+/// Returns the spill directory outside of the store that a link `spill` names.
 fn outer_spill(spill: &Path) -> Option<PathBuf> {
     let outer = fs::read_link(spill).ok()??;
     let name = outer.file_name()?.to_str()?;
@@ -255,7 +261,7 @@ mod tests {
         assert!(generation.join("spill").exists(), "a link is removed, not what it names");
     }
 
-    /// A link that was tampered with leads to nothing but spills of the same process.
+    /// A link `spill` is followed only if its target has the name of a spill directory of the same process.
     #[test]
     fn follows_a_link_to_spills_only() {
         for name in ["precious", "sharddb-spill-", "sharddb-spill-x-1", "sharddb-spill-1-00", "sharddb-spill-thesis"] {
@@ -283,7 +289,7 @@ mod tests {
         }
     }
 
-    /// A name of ours with contents that no writer makes: the contents decide, and all of it stays.
+    /// An entry with a native name and foreign contents stays, completely.
     #[test]
     fn leaves_what_no_writer_makes() {
         type Make = fn(&Path);

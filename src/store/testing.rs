@@ -1,4 +1,4 @@
-//! What the tests of the store share: temporary directories, small generations, child processes.
+//! Helpers of the store's tests: temporary directories, small generations, child processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::store::{GenerationId, PendingGeneration, Store, StoreWriter};
 
-/// A directory of its own, removed in the end.
+/// A new temporary directory, removed on drop.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
@@ -26,7 +26,7 @@ impl TempDir {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("sharddb-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = parent.canonicalize().unwrap().join(name);
-        _ = fs::remove_dir_all(&path); // of a process that had the same id
+        _ = fs::remove_dir_all(&path); // an earlier process of the same id may have left it
         fs::create_dir(&path).unwrap();
         TempDir(path)
     }
@@ -35,7 +35,7 @@ impl TempDir {
         &self.0
     }
 
-    /// The names in it, ascending.
+    /// Returns the names in it, ascending.
     pub(crate) fn names(&self) -> Vec<String> {
         names(&self.0)
     }
@@ -58,7 +58,7 @@ pub(super) fn id(number: u64) -> GenerationId {
     GenerationId::new(number).unwrap()
 }
 
-/// The info and the shards of a small data set that only its `version` tells from others.
+/// The info and the shards of a small data set. Samples differ only in their `version`.
 pub(super) struct Sample {
     pub(super) info: Vec<u8>,
     pub(super) manifest: Manifest,
@@ -90,7 +90,7 @@ impl Sample {
         }
     }
 
-    /// A complete generation outside of a store.
+    /// Writes a complete generation, as if built outside of a store.
     pub(super) fn write_all(&self, directory: &Path) {
         self.write_shards(directory);
         fs::write(directory.join("info"), &self.info).unwrap();
@@ -112,7 +112,7 @@ pub(super) fn publish(pending: PendingGeneration, info: &[u8], manifest: &Manife
     pending.complete(info, manifest)?.publish()
 }
 
-/// The version of the sample in a directory; panics unless it is whole to the byte.
+/// Returns the version of the sample in a directory. Panics unless every byte of it is right.
 pub(super) fn version_of(generation: &Path) -> u64 {
     let info = fs::read(generation.join("info")).unwrap();
     let version = (1..100).find(|version| Sample::new(*version).info == info).expect("an info of a sample");
@@ -129,7 +129,7 @@ pub(super) fn version_of(generation: &Path) -> u64 {
     version
 }
 
-/// A store with the generations 1 to `n`, of which the last is current, each of the sample of its number.
+/// Creates a store with the generations 1 to `n`, the last of which is current. Generation i has sample i.
 pub(super) fn store_of(directory: &Path, n: u64) -> Store {
     let store = Store::create(directory).unwrap();
     let writer = store.writer().unwrap();
@@ -139,12 +139,12 @@ pub(super) fn store_of(directory: &Path, n: u64) -> Store {
     store
 }
 
-/// The numbers of the generations that are there.
+/// Returns the numbers of the generations in a store.
 pub(super) fn numbers(store: &Store) -> Vec<u64> {
     store.generations().unwrap().iter().map(|generation| generation.id.get()).collect()
 }
 
-/// This test binary again, running the one test of this name with `directory` in the environment.
+/// Returns a command that runs this test binary with only the test of this name, and `directory` in the environment.
 pub(super) fn child(test: &str, directory: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
@@ -152,12 +152,12 @@ pub(super) fn child(test: &str, directory: &Path) -> Command {
     command
 }
 
-/// The directory that a child is told to work on; `None` if this process is no such child.
+/// Returns the directory in the environment of a child; `None` if this process is not one.
 pub(super) fn child_directory() -> Option<PathBuf> {
     std::env::var_os("SHARDDB_TEST_DIRECTORY").map(PathBuf::from)
 }
 
-/// A child that has done its part and waits until it is dropped.
+/// A child process that has reached [`wait_for_parent`]. Dropping this lets it end.
 pub(super) struct WaitingChild(Child);
 
 impl WaitingChild {
@@ -179,7 +179,7 @@ impl Drop for WaitingChild {
 
 const READY: &str = "the child is ready";
 
-/// In a child: lets the parent go on, and waits for its end.
+/// In a child: lets the parent continue, and waits until it drops its [`WaitingChild`].
 pub(super) fn wait_for_parent() {
     println!("{READY}");
     std::io::stdin().lines().for_each(drop);

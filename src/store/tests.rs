@@ -1,4 +1,5 @@
-//! A store has one whole current generation at any time, its numbers never repeat, and nothing in use is removed.
+//! A store has one complete current generation at any time, its numbers never repeat, and no leased generation is
+//! removed.
 
 use std::fs;
 
@@ -57,7 +58,7 @@ fn spills_are_gone_when_published_and_all_is_when_dropped() {
     assert_eq!(temp_root.names(), [""; 0]);
 }
 
-/// What does not fit its manifest is not published, and leaves nothing.
+/// A generation that does not match its manifest is not published, and leaves no files.
 #[test]
 fn refuses_to_publish_what_the_manifest_does_not_say() {
     let directory = TempDir::new();
@@ -118,7 +119,7 @@ fn a_second_writer_is_locked_out_at_once() {
     assert_eq!(locked(), Err(ErrorKind::Locked));
     let pending = writer.begin(None).unwrap();
     drop(writer);
-    assert_eq!(locked(), Err(ErrorKind::Locked), "a generation in the making holds the lock");
+    assert_eq!(locked(), Err(ErrorKind::Locked), "an unpublished generation holds the lock");
     assert!(pending.path().exists(), "who is locked out clears nothing");
     drop(pending);
     assert_eq!(locked(), Ok(()));
@@ -156,7 +157,7 @@ fn the_next_writer_clears_what_a_dead_one_left() {
     assert_eq!(temp_root.names(), [""; 0]);
 }
 
-/// Lets go of the lock, as the end of a process does, and removes nothing.
+/// Releases the lock, as the end of a process does, without removing files.
 fn leave_as_if_killed(pending: PendingGeneration) {
     let aside = pending.path().with_file_name("aside");
     let path = pending.path().to_path_buf();
@@ -196,13 +197,13 @@ fn rollback_repairs_a_current_that_is_corrupt_or_missing() {
     let current = directory.path().join("current");
     fs::remove_file(&current).unwrap();
     assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "what is in use is not known");
+    assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "it is unknown which generation is in use");
     fs::write(&current, "gen-1").unwrap();
     for error in [writer.begin(None).unwrap_err(), writer.rollback(None).unwrap_err(), writer.gc(1).unwrap_err()] {
         assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&*current)));
     }
     fs::write(&current, "gen-0000000007").unwrap();
-    assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "a dangling one tells as little");
+    assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "nor is it known if current dangles");
     assert_eq!(writer.rollback(Some(id(2))).unwrap(), id(2));
     assert_eq!(version_of(&current), 2);
     assert_eq!(numbers(&store), [1, 2]);
@@ -296,7 +297,7 @@ fn only_a_generation_that_is_there_is_leased() {
     assert_eq!(kind(), Err(ErrorKind::GenerationGone), "current dangles");
 }
 
-/// A lease of a file that was removed or replaced after it was opened is none.
+/// A lease of a file that was removed or replaced after it was opened is not a lease of the generation.
 #[test]
 fn a_lease_is_of_the_file_that_is_there() {
     let directory = TempDir::new();
@@ -357,7 +358,7 @@ fn adopts_a_copy_or_the_directory_itself() {
     assert_eq!(elsewhere.names(), [""; 0]);
 }
 
-/// A published generation of another store is adopted by copying; moving it would take it from its readers.
+/// A published generation of another store is adopted only by copying, since moving it would take it from its readers.
 #[test]
 fn moves_nothing_out_of_a_store() {
     let (directory, other) = (TempDir::new(), TempDir::new());
@@ -374,7 +375,7 @@ fn moves_nothing_out_of_a_store() {
     assert!(error.to_string().contains("manifest.json"), "{error}");
 }
 
-#[cfg(target_os = "linux")] // which has a second file system at a known place
+#[cfg(target_os = "linux")] // /dev/shm is a second file system
 #[test]
 fn moves_to_another_file_system_by_copying() {
     let (directory, built) = (TempDir::new(), TempDir::new_in(Path::new("/dev/shm")));
@@ -390,7 +391,7 @@ fn moves_to_another_file_system_by_copying() {
     );
 }
 
-/// The text of a manifest is kept as it is: a later minor version may have said more.
+/// The text of a manifest is kept byte by byte, since a later minor version may have added members.
 #[test]
 fn adopts_members_that_it_does_not_know() {
     let (directory, built) = (TempDir::new(), TempDir::new());
@@ -406,7 +407,7 @@ fn adopts_members_that_it_does_not_know() {
     assert_eq!(fs::read_to_string(directory.path().join("current/manifest.json")).unwrap(), text);
 }
 
-/// One case for each way in which a generation does not fit its manifest: none is published, nothing is left.
+/// One case for each way in which a generation does not match its manifest: none is published, no files are left.
 #[test]
 fn adopts_nothing_that_is_damaged() {
     let directory = TempDir::new();
@@ -466,7 +467,7 @@ fn a_cancelled_adoption_leaves_nothing() {
     assert_eq!(writer.adopt(built.path()).unwrap(), id(2));
 }
 
-/// A copy of what a link names is a file like any other; the link itself would leave the bytes in other hands.
+/// A copy replaces a link by a regular file; a moved link would leave its target outside of the store.
 #[cfg(unix)]
 #[test]
 fn moves_no_links_and_copies_what_they_name() {
@@ -487,7 +488,7 @@ fn moves_no_links_and_copies_what_they_name() {
     }
 }
 
-/// What is far too large to be one of these files is not read.
+/// A manifest or info beyond its maximum length is not read.
 #[test]
 fn adopts_no_manifest_or_info_of_a_gigabyte() {
     for (name, named) in [("manifest.json", "268435456"), ("info", "16777216")] {
@@ -501,7 +502,7 @@ fn adopts_no_manifest_or_info_of_a_gigabyte() {
     }
 }
 
-/// What cannot be a shard's file is an error at once: opening a FIFO would wait for a writer.
+/// A directory or FIFO in place of a shard is an error at once: opening a FIFO would block until it has a writer.
 #[cfg(unix)]
 #[test]
 fn adopts_no_directory_or_fifo_as_a_shard() {
@@ -517,7 +518,7 @@ fn adopts_no_directory_or_fifo_as_a_shard() {
     }
 }
 
-/// What was made for a writer that published nothing is gone with it; what was there stays.
+/// A store that was created for a writer that published nothing is removed with it; existing directories stay.
 #[test]
 fn a_new_store_is_removed_if_nothing_is_published() {
     let directory = TempDir::new();
@@ -533,10 +534,10 @@ fn a_new_store_is_removed_if_nothing_is_published() {
         let writer = store.writer().unwrap();
         let pending = writer.begin(None).unwrap();
         drop(writer);
-        assert!(path.join("lock").exists(), "a generation is in the making");
+        assert!(path.join("lock").exists(), "an unpublished generation exists");
         drop(pending);
         assert_eq!((path.exists(), empty(path)), (kept, kept));
-        drop(store.writer().unwrap()); // makes it again
+        drop(store.writer().unwrap()); // creates it again
         assert_eq!((path.exists(), empty(path)), (kept, kept));
         Sample::new(1).publish(&store.writer().unwrap());
         assert_eq!(version_of(&path.join("current")), 1);
@@ -546,7 +547,7 @@ fn a_new_store_is_removed_if_nothing_is_published() {
     assert!(directory.path().join("on/the").exists(), "others may have begun to use it");
 }
 
-/// With a file of somebody else in it, or of a writer that has published since, it stays.
+/// A new store with a foreign file in it, or a file of a writer that has published since, stays.
 #[test]
 fn a_new_store_with_anything_in_it_stays() {
     for name in ["notes", "tmp-gen-1-a", "gen-0000000001"] {
@@ -559,7 +560,8 @@ fn a_new_store_with_anything_in_it_stays() {
     }
 }
 
-/// Writers that make, lock, publish nothing and remove, all at once: each has the store to itself, or is told why not.
+/// Concurrent writers create and lock a store, publish nothing and remove it: each has the store to itself or gets an
+/// error.
 #[test]
 fn new_stores_are_made_and_removed_at_once() {
     let directory = TempDir::new();
@@ -578,7 +580,7 @@ fn new_stores_are_made_and_removed_at_once() {
                             locked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                             drop(writer);
                         }
-                        // the directory went away between two steps, or somebody has it
+                        // the directory was removed between two steps, or another writer holds the lock
                         Err(error) => assert!(matches!(error.kind(), ErrorKind::Locked | ErrorKind::Io), "{error}"),
                     }
                 }
@@ -586,7 +588,7 @@ fn new_stores_are_made_and_removed_at_once() {
         }
     });
     assert!(locked.into_inner() > 0);
-    // one may have made the store and another have locked it: then the lock is left
+    // if one writer created the store and another locked it, the lock file stays
     assert!(!path.exists() || names(&path).iter().all(|name| name == "lock"));
     assert_eq!(Sample::new(1).publish(&Store::create(&path).unwrap().writer().unwrap()), id(1));
 }
@@ -618,7 +620,7 @@ fn the_last_number_is_found_out_before_loading() {
     }
 }
 
-/// One case for each way in which a generation cannot be removed; the others are.
+/// One case for each reason why a generation cannot be removed; the others are removed.
 #[test]
 fn gc_goes_on_after_a_generation_that_it_cannot_remove() {
     type Spoil = fn(&Path);
@@ -655,8 +657,8 @@ fn gc_goes_on_after_a_generation_that_it_cannot_remove() {
     }
 }
 
-/// Of a staging directory by `cp -al`, one generation was published by moving it and another from its copy: each has a
-/// lease of its own.
+/// Two directories that share a hard-linked lease, as `cp -al` makes them, are both published by moving: each
+/// generation gets a lease of its own.
 #[cfg(unix)]
 #[test]
 fn a_moved_generation_has_a_lease_of_its_own() {
@@ -678,7 +680,7 @@ fn a_moved_generation_has_a_lease_of_its_own() {
     assert!(inodes[0] != inodes[1] && inodes[0] != inode, "{inode} {inodes:?}");
 }
 
-/// Refused before anything of it has changed, modes included.
+/// A directory with a foreign entry is refused before anything in it changes, including modes.
 #[test]
 fn moves_nothing_that_no_generation_has() {
     for name in ["lease", "notes", "spill"] {
@@ -695,7 +697,7 @@ fn moves_nothing_that_no_generation_has() {
     }
 }
 
-/// `cp -rL` makes a directory of `current`.
+/// `cp -rL` replaces the link `current` by a directory.
 #[test]
 fn rollback_replaces_a_copy_of_a_generation_and_nothing_else() {
     let directory = TempDir::new();
@@ -730,7 +732,7 @@ fn rollback_replaces_a_copy_of_a_generation_and_nothing_else() {
     }
 }
 
-/// A forked child may drop its copy of a generation in the making: the files stay, and the parent publishes them.
+/// A forked child may drop its copy of an unpublished generation: the files stay, and the parent publishes them.
 #[cfg(unix)]
 #[test]
 #[expect(unsafe_code, reason = "std has no fork")]

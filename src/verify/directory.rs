@@ -1,4 +1,4 @@
-//! The directory of a generation: which files there are, and which there should be.
+//! Verifies the directory of a generation: compares the files that exist with those that should exist.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::store::{Cancel, LEASE};
 use crate::verify::finding::FindingKind;
 use crate::verify::report::VerifyReport;
 
-/// The names in a generation's directory, by what they are.
+/// The names in a generation's directory, by kind.
 #[derive(Default)]
 pub(super) struct Listing {
     shards: BTreeMap<ShardNumber, ShardNames>,
@@ -24,7 +24,7 @@ pub(super) struct Listing {
     others: Vec<PathBuf>,
 }
 
-/// The files that bear a shard's name, each with its length; 0 for what is no file.
+/// The lengths of the files with a shard's name; 0 for an entry whose length cannot be read.
 #[derive(Clone, Copy, Default)]
 struct ShardNames {
     shard: Option<u64>,
@@ -68,15 +68,15 @@ impl Listing {
         }
     }
 
-    /// The bytes of a shard's files.
+    /// Returns the total length of a shard's files.
     pub(super) fn shard_len(&self, number: ShardNumber) -> u64 {
         let names = self.names(number);
         names.shard.unwrap_or_else(|| names.index.unwrap_or(0) + names.data.unwrap_or(0))
     }
 
-    /// The file with the data of a shard that was opened.
+    /// Returns the file with the data of an open shard.
     pub(super) fn data_file(&self, generation: &Generation, shard: &ShardReader) -> DataFile {
-        let is_pair = shard.base() == 0; // offsets count from the beginning of a file of its own
+        let is_pair = shard.base() == 0; // in a `.data` file, offsets are relative to the start of the file
         match is_pair {
             true => DataFile {
                 path: path(generation, shard.number, "data"),
@@ -86,11 +86,11 @@ impl Listing {
         }
     }
 
-    /// What it means that a shard cannot be opened.
+    /// Returns the rule that is broken if opening a shard fails with this error.
     pub(super) fn kind_of_open_error(&self, number: ShardNumber, error: &Error) -> FindingKind {
         let names = self.names(number);
         match error.kind() {
-            ErrorKind::Corrupt => FindingKind::WrongLength, // all that opening a shard looks at
+            ErrorKind::Corrupt => FindingKind::WrongLength, // opening a shard checks only its length
             ErrorKind::Io if names.shard.is_none() && names.index.is_none() => FindingKind::MissingShard,
             _ => FindingKind::UnreadableShard,
         }
@@ -100,13 +100,13 @@ impl Listing {
         self.shards.get(&number).copied().unwrap_or_default()
     }
 
-    /// Reports on the files besides the content of the shards.
+    /// Verifies names, and the contents of all files but the shards.
     pub(super) fn verify(&self, generation: &Generation, report: &mut VerifyReport) {
         match generation.manifest() {
-            Some(manifest) => self.verify_own(generation, manifest, report),
+            Some(manifest) => self.verify_native(generation, manifest, report),
             None if generation.layout().is_some() => {
-                let message = "expected a manifest beside an info of ours, found none: changed or missing files may \
-                               go unnoticed";
+                let message = "expected a manifest.json next to an info that ShardDb wrote, found none: changed or \
+                               missing files may go unnoticed";
                 report.add(FindingKind::NoManifest, Error::corrupt(message).at_path(generation.directory()));
             }
             None => {}
@@ -115,15 +115,16 @@ impl Listing {
         for path in &self.misnamed {
             let digits = generation.spec().shard_bits().div_ceil(4);
             let message = format!(
-                "expected shards to be named by {digits} lowercase hex digits up to {}, found another name: not read",
+                "expected shard files to be named by {digits} lowercase hex digits up to {}, found another name: \
+                 the file is not read",
                 generation.spec().shard_file_name(generation.spec().max_shard()),
             );
             report.add(FindingKind::MisnamedShard, Error::corrupt(message).at_path(path));
         }
     }
 
-    /// The files of a generation with a manifest: they are known by name.
-    fn verify_own(&self, generation: &Generation, manifest: &Manifest, report: &mut VerifyReport) {
+    /// Verifies the files of a generation with a manifest, whose names are all known.
+    fn verify_native(&self, generation: &Generation, manifest: &Manifest, report: &mut VerifyReport) {
         verify_json(generation, manifest, report);
         verify_lease(generation, report);
         manifest.auxiliary.iter().for_each(|stated| verify_auxiliary(generation, stated, report));
@@ -132,7 +133,8 @@ impl Listing {
             let is_known =
                 [info::FILE_NAME, manifest::FILE_NAME, LEASE].contains(&name) || manifest.auxiliary(name).is_some();
             if !is_known {
-                let message = "expected info, manifest, lease and shards, found another file: not read";
+                let message = "expected only info, manifest.json, lease, shards and the files that the manifest lists, \
+                               found another file: it is not read";
                 report.add(FindingKind::UnknownFile, Error::corrupt(message).at_path(path));
             }
         }
@@ -152,7 +154,7 @@ impl Listing {
     }
 }
 
-/// What is to be said about the files that bear one shard's name.
+/// Returns the finding about the files with one shard's name, if there is one: kind, extension of the file, message.
 fn verify_names(
     names: &ShardNames,
     is_known: bool,
@@ -164,31 +166,39 @@ fn verify_names(
         Some(_) if !is_known && has_manifest => (
             FindingKind::UnlistedShard,
             "shard",
-            "expected the shards that the manifest lists, found another: not read",
+            "expected only the shards that the manifest lists, found another: it is not read",
         ),
         Some(_) if !is_known => (
             FindingKind::UnlistedShard,
             "shard",
-            "expected the shards that were there at open, found another: not read",
+            "expected only the shards that existed at open, found another: it is not read",
         ),
         Some(_) if has_pair_file => (
             FindingKind::ShadowedPair,
             pair_file,
-            "expected the .shard file alone, found the obsolete form too: not read",
+            "expected only the .shard file, found a file of the obsolete form too: it is not read",
         ),
         Some(_) => return None,
-        None if has_manifest => {
-            (FindingKind::UnknownFile, pair_file, "expected .shard files, found the obsolete form: not read")
-        }
-        None if names.index.is_none() => {
-            (FindingKind::LoneDataFile, "data", "expected an .index file beside the .data file, found none: not read")
-        }
-        None => (FindingKind::ObsoletePair, "index", "found the obsolete form of a shard, .index and .data"),
+        None if has_manifest => (
+            FindingKind::UnknownFile,
+            pair_file,
+            "expected .shard files, found one of the obsolete form: it is not read",
+        ),
+        None if names.index.is_none() => (
+            FindingKind::LoneDataFile,
+            "data",
+            "expected an .index file next to the .data file, found none: the .data file is not read",
+        ),
+        None => (
+            FindingKind::ObsoletePair,
+            "index",
+            "expected a .shard file, found the obsolete form of a shard, .index and .data: few readers support it",
+        ),
     };
     Some(finding)
 }
 
-/// `info` and manifest may have changed since they were opened.
+/// Verifies `info` and the manifest as they are on disk, since they may have changed after they were opened.
 fn verify_json(generation: &Generation, held: &Manifest, report: &mut VerifyReport) {
     let info = generation.directory().join(info::FILE_NAME);
     if let Err(error) = read_whole(&info, info::MAX_BYTES).and_then(|text| held.check_info(&text)) {
@@ -198,7 +208,7 @@ fn verify_json(generation: &Generation, held: &Manifest, report: &mut VerifyRepo
     let same = read_whole(&path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)).and_then(|now| {
         match now == *held {
             true => Ok(()),
-            false => Err(Error::corrupt("expected the manifest that was opened, found another")),
+            false => Err(Error::corrupt("expected the manifest that was opened, found a different one")),
         }
     });
     if let Err(error) = same {
@@ -210,15 +220,15 @@ fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
     let path = generation.directory().join(LEASE);
     let message = match path.symlink_metadata() {
         Ok(metadata) if metadata.is_file() && metadata.len() == 0 => return,
-        Ok(_) => "expected an empty file, found something else",
-        // outside of a store nobody removes a generation beneath its readers
+        Ok(_) => "expected lease to be an empty regular file, found that it is not",
+        // outside of a store there is no gc, so a lease is not needed
         Err(_) if generation.id().is_none() => return,
-        Err(_) => "expected an empty file that readers lock, found none: a collection may remove what is being read",
+        Err(_) => "expected a file lease that readers lock, found none: gc may remove the generation while it is read",
     };
     report.add(FindingKind::BadLease, Error::corrupt(message).at_path(&path));
 }
 
-/// Such a file is short, so it is read at every level.
+/// Verifies the checksum of an auxiliary file, at every level, since the file is short.
 fn verify_auxiliary(generation: &Generation, stated: &AuxiliaryRecord, report: &mut VerifyReport) {
     let path = generation.directory().join(&stated.name);
     let expected = Checksum { bytes: stated.bytes, crc32: stated.crc32 };

@@ -1,13 +1,13 @@
-//! Who names which bytes of a shard: what is named twice, and what nobody names.
+//! The byte ranges that the indexes of a shard name, and the gaps between them.
 //!
 //! ```text
-//! | shard index | index 0, checks | pad, value | pad, value | pad | index 1, checks | ..       raw indexes
-//! | shard index | value | pad, value | index 0, checks | pad, value | .. | index 1, checks     gzip indexes
+//! | shard index | index 0, checks | pad, value | pad, value | pad | index 1, checks | ...      raw indexes
+//! | shard index | value | pad, value | index 0, checks | pad, value | ... | index 1, checks    gzip indexes
 //!                                                         pad: to the value alignment; before a minishard to 8
 //! ```
 //!
-//! A shard of ours has these gaps and no others; with prefixes, any bytes may stand directly before a value. In a
-//! shard of others every gap may be something that somebody knows of.
+//! A native shard has these gaps and no others, except that with prefixes any bytes may precede a value. In a foreign
+//! shard, any gap may have data of the program that wrote it.
 
 use std::fmt;
 
@@ -18,11 +18,11 @@ use crate::format::spec::Encoding;
 use crate::ids::MinishardNumber;
 use crate::read::shard::reserve_rows;
 
-/// The bytes that the indexes of one shard name.
+/// The byte ranges that the indexes of one shard name.
 #[derive(Default)]
 pub(super) struct Extents(Vec<Extent>);
 
-/// Bytes of a file, and who names them.
+/// A byte range of a file, and what names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) start: u64,
@@ -32,7 +32,7 @@ pub(super) struct Extent {
     what: Named,
 }
 
-// what the documentation of `verify` says of its memory
+// the documentation of `Snapshot::verify` states this size
 const _: () = assert!(size_of::<Extent>() == 32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,22 +43,23 @@ pub(super) enum Named {
     Value,
 }
 
-/// Bytes that no index names.
+/// A byte range that no index names.
 #[derive(Clone, Copy)]
 pub(super) struct Gap {
     pub(super) range: ByteRange,
-    pub(super) behind: Extent,
-    /// `None` at the end of the file.
-    pub(super) before: Option<Extent>,
+    /// The extent that ends where the gap begins.
+    pub(super) previous: Extent,
+    /// The extent that begins where the gap ends; `None` at the end of the file.
+    pub(super) next: Option<Extent>,
 }
 
 impl Extents {
-    /// Makes room for an index and its rows. Errors: `TooLarge`.
+    /// Reserves memory for an index and its rows. Errors: `TooLarge`.
     pub(super) fn reserve(&mut self, rows: u64, file_len: u64) -> Result<()> {
         reserve_rows(&mut self.0, rows.saturating_add(1), file_len)
     }
 
-    /// All extents, by start and end.
+    /// Returns all extents, sorted by start, then end.
     pub(super) fn into_sorted(self) -> Vec<Extent> {
         let mut extents = self.0;
         extents.sort_unstable_by_key(|extent| (extent.start, extent.end));
@@ -88,7 +89,7 @@ impl Extent {
         self.start == self.end
     }
 
-    /// Adds this as the place of an error.
+    /// Adds the minishard, offset and key of this extent to an error.
     pub(super) fn place(&self, error: Error) -> Error {
         let error = error.at_minishard(MinishardNumber(self.minishard.into())).at_offset(self.start);
         if self.is_value() { error.at_key(self.key) } else { error }
@@ -106,25 +107,25 @@ impl fmt::Display for Extent {
 }
 
 impl Gap {
-    /// How far our writer pads from the beginning of this gap.
+    /// Returns the end of the padding that ShardDb's writer puts at the start of this gap.
     pub(super) fn padding_end(&self, layout: Layout, index_encoding: Encoding) -> u64 {
         let start = self.range.start;
-        let Some(before) = self.before else { return start };
+        let Some(next) = self.next else { return start };
         let begins_minishard = match index_encoding {
-            Encoding::Raw => !before.is_value(),
-            Encoding::Gzip => before.is_value() && !self.behind.is_value(),
+            Encoding::Raw => !next.is_value(),
+            Encoding::Gzip => next.is_value() && !self.previous.is_value(),
         };
         let start = if begins_minishard { start.next_multiple_of(MINISHARD_ALIGNMENT) } else { start };
-        if !before.is_value() || layout.prefixes {
+        if !next.is_value() || layout.prefixes {
             return start;
         }
-        let both_empty = self.behind.is_value() && self.behind.is_empty() && before.is_empty();
+        let both_empty = self.previous.is_value() && self.previous.is_empty() && next.is_empty();
         let start = start + u64::from(both_empty);
         start + layout.value_alignment.padding(start)
     }
 
-    /// Behind the padding there may be a prefix.
+    /// Returns whether a prefix may follow the padding.
     pub(super) fn may_hold_prefix(&self, layout: Layout) -> bool {
-        layout.prefixes && self.before.is_some_and(|before| before.is_value())
+        layout.prefixes && self.next.is_some_and(|next| next.is_value())
     }
 }

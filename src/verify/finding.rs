@@ -1,24 +1,31 @@
-//! One thing that verification found: which rule, how bad, where.
+//! A finding: a rule that a data set breaks, its severity, and the place.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::error::{Error, ErrorLocation};
 
-/// How bad a [`Finding`] is.
+/// The severity of a [`Finding`], ascending.
+///
+/// ```
+/// use sharddb::verify::{FindingKind, Severity};
+///
+/// assert_eq!(FindingKind::ValueCheck.severity(), Severity::Error);
+/// assert!(Severity::Note < Severity::Warning);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Worth knowing; nothing is wrong.
+    /// Information; nothing is wrong.
     Note,
-    /// Legal, and read right by ShardDb, but another reader may stumble, or somebody changed what nobody reads.
+    /// ShardDb reads the data correctly, but another reader may not, or bytes that no reader uses have changed.
     Warning,
-    /// Some read fails or may give something wrong.
+    /// A read may fail or return wrong data.
     Error,
 }
 
 impl Severity {
-    /// The severity as one lowercase word.
+    /// Returns the severity as one lowercase word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -38,6 +45,15 @@ impl fmt::Display for Severity {
 macro_rules! finding_kinds {
     ($($(#[doc = $doc:literal])+ $kind:ident, $name:literal, $severity:ident;)+) => {
         /// The rule that a [`Finding`] is about.
+        ///
+        /// ```
+        /// use sharddb::verify::FindingKind;
+        ///
+        /// for kind in FindingKind::ALL {
+        ///     println!("{kind}: {}", kind.severity());
+        /// }
+        /// assert_eq!(FindingKind::WrongLength.as_str(), "wrong-length");
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum FindingKind {
@@ -45,17 +61,17 @@ macro_rules! finding_kinds {
         }
 
         impl FindingKind {
-            /// All kinds, those of the directory first, those of the data last.
+            /// All kinds: first those of the directory, last those of the data.
             pub const ALL: &[FindingKind] = &[$(FindingKind::$kind,)+];
 
-            /// The stable name of the rule, for machines.
+            /// Returns the stable name of the rule, for programs.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+
                 }
             }
 
-            /// How bad it is.
+            /// Returns the severity of the rule.
             pub fn severity(self) -> Severity {
                 match self {
                     $(Self::$kind => Severity::$severity,)+
@@ -66,41 +82,43 @@ macro_rules! finding_kinds {
 }
 
 finding_kinds! {
-    /// `info` is no longer the one that the manifest was written for.
+    /// `info` does not have the CRC-32 that the manifest states.
     InfoMismatch, "info-mismatch", Error;
     /// `manifest.json` is no longer the one that was opened.
     ManifestMismatch, "manifest-mismatch", Error;
-    /// A data set of ours has no manifest, so changed and missing files may go unnoticed.
+    /// A native data set, written by ShardDb, has no manifest, so that changed and missing files may go unnoticed.
     NoManifest, "no-manifest", Warning;
-    /// The file `lease` is not empty, or is missing from a store: readers cannot hold the generation.
+    /// The file `lease` is not an empty regular file, or is missing from a generation of a store, so that readers
+    /// cannot lock it.
     BadLease, "bad-lease", Warning;
-    /// An auxiliary file is not the one that the manifest states; answers are the same, lookups may take longer.
+    /// An auxiliary file does not have the length and CRC-32 that the manifest states. Results are the same, but
+    /// lookups may take longer.
     AuxiliaryFile, "auxiliary-file", Warning;
-    /// A shard that the manifest lists, or that was there at open, has no file.
+    /// A shard that the manifest lists, or that existed at open, has no file.
     MissingShard, "missing-shard", Error;
-    /// A file is named as a shard that the manifest does not list, or that was not there at open.
+    /// A file has the name of a shard that the manifest does not list, or that did not exist at open. It is not read.
     UnlistedShard, "unlisted-shard", Error;
     /// A shard's file cannot be opened or read.
     UnreadableShard, "unreadable-shard", Error;
-    /// A shard's file is not as long as the manifest says.
+    /// A shard's file does not have the length that the manifest states.
     WrongLength, "wrong-length", Error;
-    /// A shard has a `.shard` file and the obsolete `.index` or `.data` besides, which are not read.
+    /// A shard has a `.shard` file and also an obsolete `.index` or `.data` file, which is not read.
     ShadowedPair, "shadowed-pair", Warning;
-    /// A shard is stored as the obsolete pair of `.index` and `.data`, which few readers know.
+    /// A shard is stored as the obsolete pair of `.index` and `.data`, which few readers support.
     ObsoletePair, "obsolete-pair", Note;
-    /// A `.data` file of the obsolete pair has no `.index`; nobody reads it.
+    /// A `.data` file of the obsolete pair has no `.index` file. No reader reads it.
     LoneDataFile, "lone-data-file", Warning;
-    /// A file looks like a shard, but its name is not one that the specification gives; nobody reads it.
+    /// A file has the extension of a shard, but not a name that the specification allows. No reader reads it.
     MisnamedShard, "misnamed-shard", Note;
-    /// A generation of ours holds a file that is none of its own.
+    /// A generation with a manifest has a foreign file.
     UnknownFile, "unknown-file", Note;
     /// A shard's file ends before its shard index does.
     ShortShardIndex, "short-shard-index", Error;
-    /// The index of a shard of an array is cut short, does not decode, or does not have its checksum.
+    /// The index of a shard of an array is truncated, does not decode, or does not match its checksum.
     BadShardIndex, "bad-shard-index", Error;
-    /// An entry of the shard index is not in order or leads out of the file.
+    /// A shard index entry has a start greater than its end, or a range that is not inside the file.
     BadShardIndexEntry, "bad-shard-index-entry", Error;
-    /// The entry of an empty minishard lies outside of the file, which some readers refuse.
+    /// The entry of an empty minishard is outside of the file, which some readers refuse.
     OddEmptyEntry, "odd-empty-entry", Warning;
 
     /// The shard index does not have the CRC-32 that the manifest states.
@@ -109,32 +127,32 @@ finding_kinds! {
     BadMinishardIndex, "bad-minishard-index", Error;
     /// A minishard index does not match its check.
     IndexCheck, "index-check", Error;
-    /// A minishard index or a value is larger than the caps of [`OpenOptions`](crate::OpenOptions) allow, or values share so
-    /// many bytes that not all are looked at.
+    /// A minishard index or a value exceeds a cap of [`OpenOptions`](crate::OpenOptions), or values share so many bytes
+    /// that some of them are not verified.
     OverCap, "over-cap", Error;
     /// The ids of a minishard do not ascend.
     UnorderedIds, "unordered-ids", Warning;
-    /// An id stands more than once in a minishard; lookups find the first.
+    /// An id occurs more than once in a minishard. Lookups find the first.
     DuplicateId, "duplicate-id", Error;
-    /// A key stands where its hash does not lead, so lookups do not find it.
+    /// A key is in a minishard to which its hash does not lead, so that lookups do not find it.
     MisplacedKey, "misplaced-key", Error;
-    /// All keys of a minishard hash to another one of the shard: its entry stands in the wrong slot.
+    /// All keys of a minishard hash to another one of the shard: its shard index entry is in the wrong slot.
     WrongSlot, "wrong-slot", Error;
-    /// A value's range is not in order, leads out of the file or into the shard index.
+    /// A value's range overflows or is not inside the file.
     BadValueRange, "bad-value-range", Error;
-    /// There are not as many keys or bytes as the manifest says.
+    /// The number of keys, or the bytes of all values, differ from the manifest.
     WrongCount, "wrong-count", Error;
     /// Two values share bytes; some readers keep one of two keys with the same range.
     Overlap, "overlap", Warning;
-    /// A value or a minishard index lies over a minishard index or its checks.
+    /// A value or a minishard index overlaps a minishard index or its checks.
     IndexOverlap, "index-overlap", Error;
-    /// Two empty values lie at the same place; some readers keep one of two keys with the same range.
+    /// Two empty values have the same offset; some readers keep one of two keys with the same range.
     SharedEmptyRange, "shared-empty-range", Warning;
-    /// A shard of others has bytes that no index names: a prefix, padding, or left over.
+    /// A foreign shard has bytes that no index names: prefixes, padding, or unused bytes.
     UnnamedBytes, "unnamed-bytes", Note;
-    /// A shard of ours has bytes that no index names and our writer does not put there.
+    /// A native shard has bytes that no index names and that are neither padding nor a prefix.
     UnexpectedGap, "unexpected-gap", Warning;
-    /// A value does not begin at a multiple of the data set's value alignment.
+    /// The offset of a value is not a multiple of the data set's value alignment.
     MisalignedValue, "misaligned-value", Error;
 
     /// A shard's file does not have the CRC-32 that the manifest states.
@@ -145,7 +163,7 @@ finding_kinds! {
     BadValue, "bad-value", Error;
     /// The bytes before a value do not match their check.
     PrefixCheck, "prefix-check", Error;
-    /// Padding in a shard of ours is not zero.
+    /// Padding in a native shard is not zero.
     NonzeroPadding, "nonzero-padding", Warning;
 }
 
@@ -155,9 +173,20 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// One thing that [`Snapshot::verify`](crate::Snapshot::verify) found, or that [`Salvage`](crate::Salvage) lost.
+/// A broken rule that [`Snapshot::verify`](crate::Snapshot::verify) found, or a loss of [`Salvage`](crate::Salvage).
 ///
 /// `Display` is one line: severity, message, place, rule.
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// use sharddb::VerifyLevel;
+///
+/// let report = sharddb::ShardDb::open_pread("store")?.snapshot().verify(VerifyLevel::Data)?;
+/// for finding in report.findings() {
+///     println!("{} at {:?}, key {:?}", finding.kind(), finding.path(), finding.key());
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Finding {
     kind: FindingKind,
@@ -169,37 +198,37 @@ impl Finding {
         Finding { kind, error }
     }
 
-    /// The rule.
+    /// Returns the rule that is broken.
     pub fn kind(&self) -> FindingKind {
         self.kind
     }
 
-    /// How bad it is.
+    /// Returns the severity of the rule.
     pub fn severity(&self) -> Severity {
         self.kind.severity()
     }
 
-    /// What was expected and found, without the place.
+    /// Returns what was expected and found, without the place.
     pub fn message(&self) -> &str {
         self.error.message()
     }
 
-    /// The file or directory.
+    /// Returns the file or directory, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.error.path()
     }
 
-    /// The key.
+    /// Returns the key, if the finding is about one.
     pub fn key(&self) -> Option<u64> {
         self.error.key()
     }
 
-    /// Shard, minishard and byte offset, as far as they are known.
+    /// Returns the shard, the minishard and the byte offset, as far as they are known.
     pub fn location(&self) -> ErrorLocation {
         self.error.location()
     }
 
-    /// All of it as an error, with its source if the operating system had a say.
+    /// Returns message and place as an error, whose source is the operating system's error, if any.
     pub fn error(&self) -> &Error {
         &self.error
     }

@@ -1,4 +1,4 @@
-//! Bytes of a shard that two indexes name, and bytes that none does.
+//! Verifies the bytes of a shard that are named twice, and the gaps, which no index names.
 
 use crate::byte_range::ByteRange;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::verify::finding::FindingKind;
 use crate::verify::shard::ShardVerifier;
 
 impl ShardVerifier<'_> {
-    /// Verifies that no bytes are named twice, and what the bytes are that nobody names.
+    /// Verifies that no bytes are named twice, and the lengths and contents of gaps.
     pub(super) fn verify_extents(&mut self) {
         let extents = std::mem::take(&mut self.extents).into_sorted();
         let index = ByteRange { start: 0, end: self.shard.base() };
@@ -27,16 +27,24 @@ impl ShardVerifier<'_> {
         }
         self.verify_gap(&furthest, None, &mut unnamed);
         if let Some(first) = unnamed.first {
-            let message = format!("found {} bytes in {} places that no index names", unnamed.bytes, unnamed.places);
+            let message = format!(
+                "expected all bytes to be named, found {} in {} gaps that no index names",
+                unnamed.bytes, unnamed.gaps
+            );
             self.found(FindingKind::UnnamedBytes, Error::corrupt(message).at_offset(first));
         }
     }
 
-    /// `furthest` and `last` begin before `extent`, or where it begins; `furthest` ends last.
+    /// Reports bytes of `extent` that an earlier one has too.
+    ///
+    /// `furthest` and `last` start at or before the start of `extent`. `furthest` has the greatest end of all earlier
+    /// extents; `last` is the previous one.
     fn verify_sharing(&mut self, furthest: &Extent, last: &Extent, extent: &Extent) {
         if extent.start < furthest.end && !extent.is_empty() {
             let bytes = furthest.end.min(extent.end) - extent.start;
-            let message = format!("expected bytes of its own, found the first {bytes} to belong to {furthest} too");
+            let message = format!(
+                "expected a byte range that shares no bytes, found that its first {bytes} bytes belong to {furthest} too"
+            );
             let kind = match furthest.is_value() && extent.is_value() {
                 true => FindingKind::Overlap,
                 false => FindingKind::IndexOverlap,
@@ -44,25 +52,25 @@ impl ShardVerifier<'_> {
             self.found(kind, extent.place(Error::corrupt(message)));
         }
         if last.is_value() && last.is_empty() && extent.is_empty() && last.start == extent.start {
-            let message = format!("expected an empty value apart from others, found it at the place of {last}");
+            let message = format!("expected an empty value at an offset of its own, found it at the offset of {last}");
             self.found(FindingKind::SharedEmptyRange, extent.place(Error::corrupt(message)));
         }
     }
 
-    fn verify_gap(&mut self, behind: &Extent, before: Option<Extent>, unnamed: &mut Unnamed) {
-        let end = before.map_or(self.data.len, |extent| extent.start);
-        if end <= behind.end || !self.is_whole {
+    fn verify_gap(&mut self, previous: &Extent, next: Option<Extent>, unnamed: &mut Unnamed) {
+        let end = next.map_or(self.data.len, |extent| extent.start);
+        if end <= previous.end || !self.knows_all_extents {
             return;
         }
-        let gap = Gap { range: ByteRange { start: behind.end, end }, behind: *behind, before };
+        let gap = Gap { range: ByteRange { start: previous.end, end }, previous: *previous, next };
         match self.shard.layout {
-            Some(layout) => self.verify_own_gap(gap, layout),
+            Some(layout) => self.verify_native_gap(gap, layout),
             None => unnamed.add(gap.range),
         }
     }
 
-    /// A gap of ours is padding, then a prefix if there may be one.
-    fn verify_own_gap(&mut self, gap: Gap, layout: Layout) {
+    /// Verifies a gap in a native shard: padding, then a prefix where one is allowed.
+    fn verify_native_gap(&mut self, gap: Gap, layout: Layout) {
         let ByteRange { start, end } = gap.range;
         let padding_end = gap.padding_end(layout, self.shard.spec.minishard_index_encoding());
         if padding_end < end && !gap.may_hold_prefix(layout) {
@@ -89,18 +97,18 @@ impl ShardVerifier<'_> {
     }
 }
 
-/// The gaps in a shard of others, told in one note.
+/// The gaps in a foreign shard, which are reported in one note.
 #[derive(Default)]
 struct Unnamed {
     bytes: u64,
-    places: u64,
+    gaps: u64,
     first: Option<u64>,
 }
 
 impl Unnamed {
     fn add(&mut self, range: ByteRange) {
         self.bytes += range.len();
-        self.places += 1;
+        self.gaps += 1;
         self.first.get_or_insert(range.start);
     }
 }

@@ -1,4 +1,4 @@
-//! One minishard: its index, the order and place of its ids, its rows and their values.
+//! Verifies one minishard: its index, the order of its ids, the hash of each key, its byte ranges and values.
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ use crate::verify::finding::FindingKind;
 use crate::verify::shard::ShardVerifier;
 
 impl ShardVerifier<'_> {
-    /// Verifies the minishard whose encoded index lies at `range`.
+    /// Verifies the minishard whose encoded index is at `range`.
     pub(super) fn verify_minishard(&mut self, number: MinishardNumber, range: ByteRange) {
         if let Err(error) = self.index_budget.take(self.shard.files().data_len(), number, range) {
             return self.found_unknown(FindingKind::IndexOverlap, error.at_minishard(number));
@@ -63,19 +63,19 @@ impl ShardVerifier<'_> {
         self.verify_places(Location { shard: self.shard.number, minishard: number }, &ids);
         let descent = ids.iter().zip(ids.iter().skip(1)).find(|(id, next)| id > next);
         if let Some((id, next)) = descent {
-            let error = Error::corrupt(format!("expected ascending ids, found {next} behind {id}"));
+            let error = Error::corrupt(format!("expected ascending ids, found {next} after {id}"));
             self.found(FindingKind::UnorderedIds, error.at_minishard(number).at_key(*next));
             ids.sort_unstable();
         }
         for same in ids.chunk_by(|id, next| id == next) {
             if let [id, _, ..] = same {
-                let message = format!("expected each id once, found it {} times: lookups find the first", same.len());
+                let message = format!("expected each id once, found one {} times: lookups find the first", same.len());
                 self.found(FindingKind::DuplicateId, Error::corrupt(message).at_minishard(number).at_key(*id));
             }
         }
     }
 
-    /// Every key must stand where its hash leads; else lookups do not find it.
+    /// Verifies that every key is in the minishard to which its hash leads. Lookups do not find it elsewhere.
     fn verify_places(&mut self, here: Location, ids: &[u64]) {
         if let Some(other) = self.common_place(ids)
             && other.shard == here.shard
@@ -87,7 +87,8 @@ impl ShardVerifier<'_> {
             let place = self.shard.spec.locate(*id);
             if place != here {
                 let message = format!(
-                    "expected keys whose hash leads here, found one of shard {:x}, minishard {}: lookups do not find it",
+                    "expected a key whose hash leads to this minishard, found one of shard {:x}, minishard {}: \
+                     lookups do not find it",
                     place.shard.0, place.minishard.0
                 );
                 self.found(FindingKind::MisplacedKey, Error::corrupt(message).at_minishard(here.minishard).at_key(*id));
@@ -95,7 +96,7 @@ impl ShardVerifier<'_> {
         }
     }
 
-    /// The place where all ids belong, if it is one.
+    /// Returns the location to which all ids hash, if it is the same.
     fn common_place(&self, ids: &[u64]) -> Option<Location> {
         let place = |id: &u64| self.shard.spec.locate(*id);
         let first = ids.first().map(place)?;
@@ -104,13 +105,13 @@ impl ShardVerifier<'_> {
 
     fn found_wrong_slot(&mut self, here: Location, other: Location, ids: &[u64]) {
         let message = format!(
-            "expected keys of minishard {}, found all {} to be of minishard {}: the entry stands in the wrong slot of the \
-             shard index (neuroglancer-scripts writes shards with empty minishards so); lookups do not find them",
+            "expected keys of minishard {}, found that all {} keys hash to minishard {}: the shard index entry is in \
+             the wrong slot, as neuroglancer-scripts writes shards with empty minishards; lookups do not find the keys",
             here.minishard.0,
             ids.len(),
             other.minishard.0
         );
-        let first = ids.first().copied().unwrap_or_default(); // there is one: it belongs to `other`
+        let first = ids.first().copied().unwrap_or_default(); // not empty, since it hashes to `other`
         self.found(FindingKind::WrongSlot, Error::corrupt(message).at_minishard(here.minishard).at_key(first));
     }
 
@@ -127,7 +128,8 @@ impl ShardVerifier<'_> {
         }
     }
 
-    /// Whether the bytes of a value are still to be read; if values share many, they are not.
+    /// Charges the budget for a value and its prefix. Returns whether they may be read; if not, counts the value as
+    /// unread.
     fn may_read(&mut self, row: Row, range: ByteRange) -> bool {
         let prefix = if self.has_prefix_checks() { self.shard.gap_before(row).map_or(0, ByteRange::len) } else { 0 };
         let may = self.value_budget.take(self.shard.files().data_len(), range.len().saturating_add(prefix));
@@ -139,7 +141,7 @@ impl ShardVerifier<'_> {
         self.shard.layout.is_some_and(|layout| layout.checks && layout.prefixes)
     }
 
-    /// Verifies the bytes of a value and, as they lie before it, first those of its prefix.
+    /// Verifies the bytes of a prefix, then of its value, in the order of their offsets.
     fn verify_bytes(&mut self, number: MinishardNumber, row: Row, range: ByteRange, checks: ChecksPlace) {
         if self.has_prefix_checks()
             && let Err(error) = self.verify_prefix(row, checks)
@@ -152,7 +154,7 @@ impl ShardVerifier<'_> {
         self.has_verified(range.len());
     }
 
-    /// The bytes between a value and what lies before it.
+    /// Verifies the check of the gap before a value.
     fn verify_prefix(&mut self, row: Row, checks: ChecksPlace) -> Result<()> {
         let gap = self.shard.gap_before(row)?;
         self.has_read(gap.len());
@@ -162,7 +164,7 @@ impl ShardVerifier<'_> {
             .map_err(|error| error.at_offset(gap.start))
     }
 
-    /// A value's check, if there are checks, then its encoding.
+    /// Verifies a value's check, in a shard with checks, then its encoding.
     fn verify_value(&mut self, row: Row, range: ByteRange, checks: ChecksPlace) -> Result<(), (FindingKind, Error)> {
         self.has_read(range.len());
         let encoded = self.body.read(range).map_err(|error| (FindingKind::BadValue, error))?;
@@ -183,17 +185,20 @@ impl ShardVerifier<'_> {
     fn verify_alignment(&mut self, number: MinishardNumber, row: Row, range: ByteRange) {
         let alignment = self.shard.layout.map_or(ValueAlignment::One, |layout| layout.value_alignment);
         if alignment.padding(range.start) != 0 {
-            let message = format!("expected a value at a multiple of {}, found it at another offset", alignment.get());
+            let message =
+                format!("expected the offset of a value to be a multiple of {}, found another", alignment.get());
             let error = Error::corrupt(message).at_minishard(number).at_key(row.id).at_offset(range.start);
             self.found(FindingKind::MisalignedValue, error);
         }
     }
 }
 
-/// The ids of an index, in stored order. Errors: `TooLarge` if there is no memory for them.
+/// Returns the ids of an index in stored order. Errors: `TooLarge` if memory cannot be allocated.
 fn ids(index: RawIndex<'_>) -> Result<Vec<u64>> {
     let mut ids = Vec::new();
-    let no_memory = |_| Error::new(ErrorKind::TooLarge, format!("no memory for {} ids", index.len()));
+    let no_memory = |_| {
+        Error::new(ErrorKind::TooLarge, format!("cannot allocate memory for the {} ids of a minishard", index.len()))
+    };
     ids.try_reserve_exact(index.len()).map_err(no_memory)?;
     ids.extend(index.rows().map(|row| row.id));
     Ok(ids)

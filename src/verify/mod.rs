@@ -1,12 +1,14 @@
-//! Whether a generation is what the format's text and its manifest say: every file, index, key and value.
+//! Verification: checks every file, index, key and value of a generation against the format and the manifest.
 //!
 //! ```text
-//! structure   the directory, the shard indexes                                    directory, shard
-//! index       minishard indexes, the place of every key, who names which bytes    minishard, extents
-//! data        values, checks, prefixes, padding, whole files                      shard, minishard, extents
+//! level       what is verified                                                  modules
+//! structure   the directory, the shard indexes                                  directory, shard
+//! index       minishard indexes, the minishard of every key, the named bytes    minishard, extents, gaps
+//! data        values, checks, prefixes, padding, the CRC-32 of files            shard, minishard, gaps
 //! ```
 //!
-//! What is wrong becomes a [`Finding`], and the walk goes on behind it. Nothing is repaired here.
+//! Every violation becomes a [`Finding`], and the walk continues after it. Nothing is repaired here; see
+//! [`salvage`](crate::salvage).
 
 mod directory;
 mod extents;
@@ -27,26 +29,35 @@ use crate::read::snapshot::Snapshot;
 use crate::verify::directory::Listing;
 use crate::verify::shard::ShardVerifier;
 
-/// How much [`Snapshot::verify`] looks at; each level includes those before it.
+/// How much [`Snapshot::verify`] checks. Each level includes those before it.
+///
+/// ```
+/// use sharddb::VerifyLevel;
+///
+/// assert!(VerifyLevel::Structure < VerifyLevel::Data);
+/// assert_eq!(VerifyLevel::Index.as_str(), "index");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum VerifyLevel {
-    /// The files that are there, their lengths, every entry of the shard indexes, and the CRC-32 of auxiliary files.
+    /// The presence and lengths of files, every entry of the shard indexes, and the CRC-32 of auxiliary files.
     ///
-    /// Cost: opens every shard and reads 16 bytes for each of its minishards; of the minishard table some 2 bytes each.
+    /// Cost: opens every shard, and reads 16 bytes per minishard of the shard indexes and about 2 bytes per minishard
+    /// of the minishard table.
     Structure,
-    /// Every minishard index, the place of every key, and every byte range.
+    /// Every minishard index and its check, the minishard of every key, and every byte range.
     ///
     /// Cost: reads all indexes.
     Index,
-    /// Every byte: values, checks, prefixes, padding, and with a manifest the CRC-32 of every file.
+    /// Every byte: values, checks, prefixes, padding, and with a manifest the CRC-32 of every shard file.
     ///
-    /// Cost: reads every file front to back once for its CRC-32, then its indexes and values, in storage order.
+    /// Cost: with a manifest, reads every file once sequentially for its CRC-32; then reads its indexes and values, in
+    /// storage order.
     Data,
 }
 
 impl VerifyLevel {
-    /// The level as one lowercase word.
+    /// Returns the level as one lowercase word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Structure => "structure",
@@ -57,21 +68,24 @@ impl VerifyLevel {
 }
 
 impl Snapshot {
-    /// Looks at everything up to a level and reports what is wrong, odd or worth knowing.
+    /// Verifies the generation up to a level and reports what is wrong, unusual or worth knowing.
     ///
-    /// In a generation with a manifest, [`VerifyLevel::Data`] finds every changed byte of every file. In a data set of
-    /// others the rules of the format's text hold, and what only stumbles some readers is a warning. A snapshot that was
-    /// [loaded](crate::ShardDb::load) looks at its copy in memory.
+    /// In a generation with a manifest, [`VerifyLevel::Data`] finds every changed byte of every file. A foreign data
+    /// set is verified against the format; what ShardDb reads correctly but some readers do not is a warning. A
+    /// snapshot that was [loaded](crate::ShardDb::load) verifies its copy in memory.
     ///
-    /// Memory: one minishard index, and 32 bytes for each key of one shard (48 in a data set with prefixes); with gzip or
-    /// positioned reads also one value, and some blocks.
+    /// Memory: one minishard index, and 32 bytes per key of one shard (48 in a data set with prefixes); with gzip or
+    /// positioned reads also one value and some blocks.
     ///
-    /// Time and memory are linear in the length of the files, whatever their indexes state. Of each shard, minishard indexes
-    /// are read up to twice its length, values up to 64 times its length, and keys are kept up to one per byte and 2^19;
-    /// what is beyond shares bytes with others, is not looked at, and is a finding. Holes of sparse files are skipped.
+    /// Time and memory are linear in the length of the files, whatever their indexes state. Per shard, minishard
+    /// indexes are read up to twice its length, values up to 64 times its length, and keys are kept up to its length in
+    /// bytes plus 2^19. What exceeds these limits is not verified and is a finding, since only indexes or values that
+    /// share bytes, or empty values, can exceed them. Holes of sparse files are skipped.
     ///
-    /// Errors: `Io` if the directory cannot be listed, `GenerationGone`. Whatever else is wrong, also a file that
-    /// cannot be read, is a finding.
+    /// # Errors
+    ///
+    /// `Io` if the directory cannot be listed; `GenerationGone` if it was removed. Anything else that is wrong,
+    /// including a file that cannot be read, is a finding.
     ///
     /// ```no_run
     /// # fn main() -> sharddb::Result<()> {
@@ -88,10 +102,14 @@ impl Snapshot {
         self.verify_with(level, |_, _| {})
     }
 
-    /// Like [`verify`](Snapshot::verify); tells `progress` after every step how many bytes are done, and of how many.
+    /// Like [`verify`](Snapshot::verify), and calls `progress` after every step with the bytes done and the total.
     ///
-    /// Neither figure ever falls, the second stays as it is, and in the end they are equal. A file that is read twice
+    /// The bytes done never decrease, the total is constant, and at the end they are equal. A file that is read twice
     /// counts twice.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`verify`](Snapshot::verify).
     pub fn verify_with(&self, level: VerifyLevel, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
         verify(&self.generation, level, &mut progress)
     }
@@ -113,7 +131,7 @@ fn verify(generation: &Generation, level: VerifyLevel, callback: &mut dyn FnMut(
                 let mut advance = |bytes| progress.advance(bytes);
                 ShardVerifier::new(generation, shard.reader(), data, &mut report, &mut advance).verify();
             }
-            Ok(None) => {} // has no file, so it is not among the numbers
+            Ok(None) => {} // only for an unknown shard, which `shard_numbers` does not return
             Err(error) if error.kind() == ErrorKind::GenerationGone => return Err(error),
             Err(error) => report.add(listing.kind_of_open_error(number, &error), error),
         }
@@ -123,7 +141,7 @@ fn verify(generation: &Generation, level: VerifyLevel, callback: &mut dyn FnMut(
     Ok(report)
 }
 
-/// The total is compared where it can be: with all indexes whole.
+/// Compares the total length of values with the manifest, if all indexes were read without errors.
 fn verify_value_bytes(generation: &Generation, report: &mut VerifyReport) {
     let Some(manifest) = generation.manifest() else { return };
     if report.level >= VerifyLevel::Index && report.is_clean() && report.value_bytes != manifest.value_bytes {
@@ -133,11 +151,11 @@ fn verify_value_bytes(generation: &Generation, report: &mut VerifyReport) {
     }
 }
 
-/// How far the walk has come.
+/// The progress of the walk over all shards.
 struct Progress<'a> {
     total: u64,
     done: u64,
-    /// Where the shard at hand ends.
+    /// The value of `done` at the end of the current shard.
     until: u64,
     callback: &'a mut dyn FnMut(u64, u64),
 }

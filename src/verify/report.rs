@@ -1,4 +1,4 @@
-//! What verification looked at and what it found, in bounded memory.
+//! The result of a verification: counts and findings, in bounded memory.
 
 use std::fmt;
 
@@ -6,26 +6,37 @@ use crate::error::Error;
 use crate::verify::VerifyLevel;
 use crate::verify::finding::{Finding, FindingKind, Severity};
 
-/// Findings kept of each severity, so that a flood of notes does not wash errors away.
+/// Maximum number of findings kept per severity. The limit is separate, so that many notes do not displace errors.
 const KEPT: u64 = 10_000;
 
-/// What [`Snapshot::verify`](crate::Snapshot::verify) looked at and what it found.
+/// The result of [`Snapshot::verify`](crate::Snapshot::verify): counts and findings.
 ///
-/// `Display` is one line with all figures.
+/// `Display` is one line with all counts.
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// use sharddb::VerifyLevel;
+///
+/// let report = sharddb::ShardDb::open_pread("store")?.snapshot().verify(VerifyLevel::Index)?;
+/// println!("{report}");
+/// assert_eq!(report.errors(), 0);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// How much was looked at.
+    /// The level of the verification.
     pub level: VerifyLevel,
-    /// Shards that could be opened; of a [container](crate::container) of another format, its files.
+    /// Number of shards that could be opened; in a [container](crate::container) of another format, of its files.
     pub shards: u64,
-    /// Minishards with keys; 0 in a format that has none.
+    /// Number of minishards with keys; 0 in a format without minishards.
     pub minishards: u64,
-    /// Keys, in all minishard indexes that could be read; 0 at [`VerifyLevel::Structure`]. In another format, chunks.
+    /// Number of keys in all minishard indexes that could be read; in another format, of chunks. 0 at
+    /// [`VerifyLevel::Structure`].
     pub keys: u64,
     /// Stored bytes of the values of these keys; 0 at [`VerifyLevel::Structure`].
     pub value_bytes: u64,
-    /// Bytes of shards that were looked at, from the disk or not; some more than once.
+    /// Bytes of shards that were verified, from memory or a disk. Bytes that are verified twice count twice.
     pub bytes_read: u64,
     subject: Subject,
     findings: Vec<Finding>,
@@ -34,7 +45,7 @@ pub struct VerifyReport {
     errors: u64,
 }
 
-/// What was looked at, and so what there is to count.
+/// What was verified, which decides what the counts mean.
 #[derive(Debug)]
 enum Subject {
     Shards,
@@ -47,7 +58,7 @@ impl VerifyReport {
         VerifyReport::of(Subject::Shards, level)
     }
 
-    /// Of a container that has no minishards: chunks in files.
+    /// Creates the report of a container without minishards, which has chunks in files.
     #[cfg(any(feature = "zarr", feature = "bcolz"))]
     pub(crate) fn of_files(level: VerifyLevel) -> VerifyReport {
         VerifyReport::of(Subject::Files, level)
@@ -81,32 +92,32 @@ impl VerifyReport {
         }
     }
 
-    /// What was found, in the order of the shards; the first 10,000 of each severity.
+    /// Returns the findings, in the order of the shards; the first 10,000 per severity.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Whether there are no errors. There may be warnings and notes: look at [`findings`](VerifyReport::findings).
+    /// Returns whether there are no errors. There may be warnings and notes in [`findings`](VerifyReport::findings).
     pub fn is_clean(&self) -> bool {
         self.errors == 0
     }
 
-    /// The number of errors, also of those that are not kept.
+    /// Returns the number of errors, including those that are not kept.
     pub fn errors(&self) -> u64 {
         self.errors
     }
 
-    /// The number of warnings, also of those that are not kept.
+    /// Returns the number of warnings, including those that are not kept.
     pub fn warnings(&self) -> u64 {
         self.warnings
     }
 
-    /// The number of notes, also of those that are not kept.
+    /// Returns the number of notes, including those that are not kept.
     pub fn notes(&self) -> u64 {
         self.notes
     }
 
-    /// The number of findings that were counted and not kept.
+    /// Returns the number of findings that are counted but not kept.
     pub fn dropped(&self) -> u64 {
         self.errors + self.warnings + self.notes - self.findings.len() as u64
     }

@@ -1,4 +1,4 @@
-//! One shard: its CRC-32, its shard index, and from there its minishards.
+//! Verifies one shard: its CRC-32, its shard index, and through that its minishards.
 
 use std::sync::Arc;
 
@@ -19,28 +19,29 @@ use crate::verify::finding::FindingKind;
 use crate::verify::report::VerifyReport;
 use crate::verify::window::Window;
 
-/// Whole files are read in blocks of this size.
+/// Size in bytes of a read when the CRC-32 of a file is computed.
 const BLOCK: usize = 1 << 20;
 
-/// Walks through one shard.
+/// The walk over one shard.
 pub(super) struct ShardVerifier<'a> {
     pub(super) shard: &'a ShardReader,
     pub(super) max_value_bytes: u64,
     pub(super) report: &'a mut VerifyReport,
-    /// Values, prefixes and padding.
+    /// Reads values, prefixes and padding.
     pub(super) body: Window<'a>,
+    /// Reads checks, which are apart from the values.
     pub(super) checks: Window<'a>,
     pub(super) extents: Extents,
-    /// Every index was read and every range lies in the file: then it is known what no index names.
-    pub(super) is_whole: bool,
+    /// Whether every index was read and every range is inside the file. Only then are the gaps known.
+    pub(super) knows_all_extents: bool,
     pub(super) keys: u64,
     pub(super) index_budget: IndexBudget,
     pub(super) value_budget: ValueBudget,
-    /// Values that the budget did not suffice for.
+    /// Number of values that were not read because the budget was spent.
     pub(super) unread_values: u64,
     pub(super) data: DataFile,
     record: Option<ShardRecord>,
-    /// Told of bytes that are done.
+    /// Called with the number of bytes after each step.
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -59,7 +60,7 @@ impl<'a> ShardVerifier<'a> {
             body: Window::new(shard, data.len),
             checks: Window::new(shard, data.len),
             extents: Extents::default(),
-            is_whole: true,
+            knows_all_extents: true,
             keys: 0,
             index_budget: IndexBudget::default(),
             value_budget: ValueBudget::default(),
@@ -73,7 +74,7 @@ impl<'a> ShardVerifier<'a> {
     pub(super) fn verify(mut self) {
         self.report.shards += 1;
         if let Some(record) = self.record {
-            self.verify_sums(&record);
+            self.verify_checksums(&record);
         }
         self.verify_shard_index();
         if self.reaches(VerifyLevel::Index) {
@@ -87,7 +88,7 @@ impl<'a> ShardVerifier<'a> {
         self.report.level >= level
     }
 
-    /// Reports on this shard; what the system or a cap says is not about the rule that was looked at.
+    /// Reports a finding of this shard. An I/O error or an exceeded cap replaces the rule that was being checked.
     pub(super) fn found(&mut self, rule: FindingKind, error: Error) {
         let kind = match error.kind() {
             ErrorKind::Io => FindingKind::UnreadableShard,
@@ -97,9 +98,9 @@ impl<'a> ShardVerifier<'a> {
         self.report.add(kind, error.at_shard(self.shard.number).at_path(&self.data.path));
     }
 
-    /// Like `found`, for what leaves unknown which bytes are named.
+    /// Like `found`, for an error after which some byte ranges are unknown.
     pub(super) fn found_unknown(&mut self, rule: FindingKind, error: Error) {
-        self.is_whole = false;
+        self.knows_all_extents = false;
         self.found(rule, error);
     }
 
@@ -107,13 +108,13 @@ impl<'a> ShardVerifier<'a> {
         self.report.bytes_read += bytes;
     }
 
-    /// Counts values as done; at the lower levels a shard is done as a whole.
+    /// Reports progress for bytes of values. At the lower levels, progress is reported once per shard.
     pub(super) fn has_verified(&mut self, bytes: u64) {
         (self.progress)(bytes);
     }
 
-    /// What the manifest states of the bytes as they are.
-    fn verify_sums(&mut self, record: &ShardRecord) {
+    /// Verifies the checksums that the manifest states: of the file and of the shard index.
+    fn verify_checksums(&mut self, record: &ShardRecord) {
         if self.reaches(VerifyLevel::Data) {
             let found = self.file_crc32();
             self.compare(FindingKind::FileCrc, "file", record.crc32, found);
@@ -130,32 +131,34 @@ impl<'a> ShardVerifier<'a> {
             Ok(found) if found == stated => {}
             Ok(found) => {
                 let message =
-                    format!("expected a {what} with CRC-32 {stated:08x} as the manifest says, found {found:08x}");
+                    format!("expected the {what} to have CRC-32 {stated:08x} as the manifest says, found {found:08x}");
                 self.found(kind, Error::corrupt(message));
             }
             Err(error) => self.found(kind, error),
         }
     }
 
-    /// The CRC-32 of the whole file, front to back; afterwards much of it is in the system's cache.
+    /// Computes the CRC-32 of the file by reading it sequentially, except for holes.
+    ///
+    /// The second pass, over indexes and values, then finds much of the file in the page cache.
     fn file_crc32(&mut self) -> Result<u32> {
-        let (len, mut sum) = (self.shard.files().len(), Hasher::new());
+        let (len, mut crc32) = (self.shard.files().len(), Hasher::new());
         let holes = Holes::of(&self.data.path, len);
         let mut start = 0;
         while start < len {
             let data = holes.next_data(start).min(len);
-            sum.combine(&zeros_sum(data - start));
+            crc32.combine(&zeros_sum(data - start));
             (self.progress)(data - start);
             let end = holes.next_hole(data).min(len);
-            self.add_data(ByteRange { start: data, end }, &mut sum)?;
+            self.add_data(ByteRange { start: data, end }, &mut crc32)?;
             start = end;
         }
-        Ok(sum.finalize())
+        Ok(crc32.finalize())
     }
 
-    fn add_data(&mut self, data: ByteRange, sum: &mut Hasher) -> Result<()> {
+    fn add_data(&mut self, data: ByteRange, crc32: &mut Hasher) -> Result<()> {
         if let Some(bytes) = self.shard.in_memory(data) {
-            bytes.chunks(BLOCK).for_each(|block| self.add_block(block, sum));
+            bytes.chunks(BLOCK).for_each(|block| self.add_block(block, crc32));
             return Ok(());
         }
         let (file, _) = open_regular(&self.data.path)?;
@@ -166,13 +169,13 @@ impl<'a> ShardVerifier<'a> {
                 return Ok(());
             }
             let len = block.len();
-            self.add_block(block, sum);
+            self.add_block(block, crc32);
             blocks.consume(len);
         }
     }
 
-    fn add_block(&mut self, block: &[u8], sum: &mut Hasher) {
-        sum.update(block);
+    fn add_block(&mut self, block: &[u8], crc32: &mut Hasher) {
+        crc32.update(block);
         self.has_read(block.len() as u64);
         (self.progress)(block.len() as u64);
     }
@@ -206,21 +209,26 @@ impl<'a> ShardVerifier<'a> {
         }
     }
 
-    /// Any equal pair means empty, but some readers want it to lie in the file.
+    /// Verifies the entry of an empty minishard. The format allows any range of length 0, but some readers refuse one
+    /// outside of the file.
     fn verify_empty_entry(&mut self, number: MinishardNumber, entry: ShardIndexEntry) {
         let offset = entry.to_bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
         if offset > self.data.len.saturating_sub(self.shard.base()) {
-            let message = format!("expected an empty entry as 0..0, found {offset}..{offset}, outside of the file");
+            let message = format!(
+                "expected the entry of an empty minishard to be 0..0, found {offset}..{offset}, outside of the file: \
+                 some readers refuse it"
+            );
             let error = Error::corrupt(message).at_minishard(number).at_offset(ShardIndexEntry::position(number).start);
             self.found(FindingKind::OddEmptyEntry, error);
         }
     }
 
-    /// Values that share so many bytes that reading all of them would take longer than their file is worth.
+    /// Reports values that were not read: values that share bytes may have many times the bytes of their file.
     fn verify_all_were_read(&mut self) {
         if self.unread_values > 0 {
             let message = format!(
-                "expected at most {} bytes of values, found more: they share bytes, and {} of them were not looked at",
+                "expected at most {} bytes of values in a shard of that length, found more: values share bytes, and {} \
+                 of them were not verified",
                 ValueBudget::most(self.shard.files().data_len()),
                 self.unread_values
             );
@@ -230,7 +238,7 @@ impl<'a> ShardVerifier<'a> {
 
     fn verify_key_count(&mut self) {
         let Some(record) = self.record else { return };
-        if self.is_whole && self.keys != record.keys {
+        if self.knows_all_extents && self.keys != record.keys {
             let message = format!("expected {} keys as the manifest says, found {}", record.keys, self.keys);
             self.found(FindingKind::WrongCount, Error::corrupt(message));
         }

@@ -529,7 +529,7 @@ fn a_finding_says_shard_minishard_key_and_byte() {
     let location = finding.location();
     assert_eq!((location.shard.unwrap().0, location.minishard.unwrap().0, finding.key()), (0, 1, Some(3)));
     assert_eq!(location.offset, Some(32 + 48 + 1));
-    assert!(finding.message().contains("first 1 to belong to key 1"), "{finding}");
+    assert!(finding.message().contains("first 1 bytes belong to key 1"), "{finding}");
 }
 
 #[test]
@@ -552,8 +552,8 @@ fn what_neuroglancer_scripts_gets_wrong_is_recognised() {
     let told: Vec<_> = report.findings().iter().map(|finding| (finding.kind(), finding.location().minishard)).collect();
     let slot = |number| (FindingKind::WrongSlot, Some(sharddb::spec::MinishardNumber(number)));
     assert_eq!(told, [slot(0), slot(1)]);
-    assert!(report.findings()[0].message().contains("all 2 to be of minishard 1"), "{}", lines(&report));
-    assert!(report.findings()[1].message().contains("all 1 to be of minishard 3"), "{}", lines(&report));
+    assert!(report.findings()[0].message().contains("all 2 keys hash to minishard 1"), "{}", lines(&report));
+    assert!(report.findings()[1].message().contains("all 1 keys hash to minishard 3"), "{}", lines(&report));
 
     // Python: zlib.compress(b"hello hello hello")
     let zlib = b"\x78\x9c\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x90\x00\x3a\x2e\x06\x7d";
