@@ -36,6 +36,17 @@ struct Inner {
 }
 
 /// The place inside a shard that an [`Error`] refers to. Unknown parts are `None`.
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let db = sharddb::ShardDb::open_pread("store")?;
+/// if let Err(error) = db.get(42)
+///     && let Some(shard) = error.location().shard
+/// {
+///     eprintln!("cannot read shard {shard}: {error}");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ErrorLocation {
