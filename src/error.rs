@@ -86,8 +86,8 @@ pub enum ErrorKind {
     GenerationGone,
     /// The operation was cancelled by the caller.
     Cancelled,
-    /// The path is no database: it does not exist, is something else, or is a store without a published generation.
-    /// it.
+    /// A bug in ShardDb: an invariant does not hold, or one of its threads panicked. Nothing was published. Please
+    /// report it.
     Internal,
 }
 

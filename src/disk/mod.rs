@@ -1,4 +1,4 @@
-//! All calls that change the file system. Each is described by an [`Operation`] and made by [`perform`].
+//! All calls that change the file system. Each is described by an [`Operation`] and made through [`perform`].
 //!
 //! This module does not know what a file is for, and it does not read files: reads change nothing, so the read path
 //! does not go through it. In release builds `perform` is an inlined call. In the tests of this crate it goes through a

@@ -83,7 +83,7 @@ impl PositionedFile {
         }
     }
 
-    /// Reads a range, which must be within the file, with one system call and no read-ahead.
+    /// Reads a range, which must be within the file, without read-ahead.
     pub(crate) fn read_now(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         let len = usize::try_from(range.len()).unwrap_or(usize::MAX);
         let mut bytes = AlignedBytes::zeroed(len, alignment)?;
