@@ -66,8 +66,9 @@ struct Opener {
 
 /// Generations and shards that are no longer served but may still be in use.
 ///
-/// A generation is added while the swap still owns it, and only [`release_unread`](Retired::release_unread) removes it.
-/// So a reader never drops the last reference and never has to wait for the unmapping.
+/// A refresh moves the database's reference to a replaced generation here, and only
+/// [`release_unread`](Retired::release_unread) drops it. So a reader never drops the last reference, which would make it
+/// wait for the unmapping.
 #[derive(Default)]
 struct Retired {
     generations: Vec<Arc<Generation>>,
