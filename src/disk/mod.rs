@@ -257,7 +257,7 @@ fn write_all_at_position(file: &File, mut offset: u64, mut bytes: &[u8]) -> io::
     Ok(())
 }
 
-/// WebAssembly has no files that are written at positions; databases in memory need none.
+/// Fails: the platform (WebAssembly) has no positioned writes. Databases in memory do not need them.
 #[cfg(not(any(unix, windows)))]
 fn write_all_at_position(_: &File, _: u64, _: &[u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

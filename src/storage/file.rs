@@ -131,7 +131,7 @@ pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) 
     Ok(())
 }
 
-/// WebAssembly has no files that are read at positions; databases in memory need none.
+/// Fails: the platform (WebAssembly) has no positioned reads. Databases in memory do not need them.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -340,7 +340,8 @@ mod tests {
     use crate::read::shard::reader::{ReadOptions, Stated};
     use crate::read::shard::verification::VerifyReads;
 
-    /// Four minishards: even keys below 2n in minishard 0, odd ones in 1, the others empty. The value of a key is its bytes.
+    /// A shard of four minishards: keys 4i in minishard 0 and 4i + 1 in minishard 1, for i < n; the others are empty.
+    /// The value of a key is the bytes of the key.
     fn shard(n: u64, encoding: Encoding, verify_reads: VerifyReads, damage: impl FnOnce(&mut Vec<u8>)) -> ShardReader {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 0).unwrap().with_minishard_index_encoding(encoding);
         let layout = Layout { checks: true, ..Layout::default() };
@@ -381,7 +382,7 @@ mod tests {
         }
     }
 
-    /// Numbers of rows on both sides of what the fast path reads at once, scans, and leaves to checkpoints.
+    /// Row counts on both sides of the limits of the branch-free search, the linear scan, and checkpoints.
     #[test]
     fn every_number_of_rows_is_searched_right() {
         for encoding in [Encoding::Raw, Encoding::Gzip] {
@@ -424,7 +425,7 @@ mod tests {
         }
     }
 
-    /// Also for a key that is absent: nothing proves that.
+    /// Also of absent keys, since a damaged index does not prove absence.
     #[test]
     fn a_damaged_index_is_an_error_of_all_its_keys() {
         let id = |bytes: &mut Vec<u8>| bytes[4 * 16] ^= 4; // of the first row of minishard 0
