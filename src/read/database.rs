@@ -67,8 +67,8 @@ struct Opener {
 /// Generations and shards that are no longer served but may still be in use.
 ///
 /// A refresh moves the database's reference to a replaced generation here, and only
-/// [`release_unread`](Retired::release_unread) drops it. So a reader never drops the last reference, which would make it
-/// wait for the unmapping.
+/// [`release_unread`](Retired::release_unread) drops it. So a reader never drops the last reference, which would make
+/// it wait for the unmapping.
 #[derive(Default)]
 struct Retired {
     generations: Vec<Arc<Generation>>,

@@ -83,7 +83,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns whether a key exists. Does not access its value.
+    /// Returns whether a key exists. Does not read its value, except to verify a small minishard at its first use.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Snapshot {
     /// Returns the shard of this number; `None` if it has no file.
     ///
     /// If lookups have opened the shard and it is in memory, this is the same one. Otherwise the shard is opened
-    /// separately and closed with its last handle.
+    /// separately and closed with its last handle, unless the database is loaded into memory.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Batch lookups on one thread, staged so that cache misses overlap.
 //!
-//! A group of keys goes through the short path one step at a time. Each step prefetches the bytes of the next step for
+//! A group of keys goes through the fast path one step at a time. Each step prefetches the bytes of the next step for
 //! all keys of the group: first the entries of the minishard table, then the minishards, then the values.
 
 use std::ops::ControlFlow;
@@ -130,7 +130,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// Finds the values of a group of keys on the short path, and prefetches them.
+    /// Finds the values of a group of keys on the fast path, and prefetches them.
     #[inline]
     fn stage<'a>(&'a self, group: &[u64]) -> [Probe<&'a [u8]>; GROUP] {
         let minishards = self.stage_minishards(group);
@@ -144,7 +144,7 @@ impl Snapshot {
         values
     }
 
-    /// Finds the minishards of a group of keys on the short path, and prefetches their indexes.
+    /// Finds the minishards of a group of keys on the fast path, and prefetches their indexes.
     #[inline]
     fn stage_minishards(&self, group: &[u64]) -> [Probe<MappedMinishard<'_>>; GROUP] {
         let mut routes = [None; GROUP];

@@ -71,7 +71,7 @@ impl Shard {
         self.0.get(minishard, key)
     }
 
-    /// Returns whether a key exists. Does not access its value.
+    /// Returns whether a key exists, like [`Snapshot::contains`](crate::Snapshot::contains).
     ///
     /// # Errors
     ///

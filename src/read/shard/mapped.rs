@@ -1,4 +1,4 @@
-//! The short path of lookups: for raw shards in memory, mapped or loaded.
+//! The fast path of lookups: for raw shards in memory, mapped or loaded.
 //!
 //! ```text
 //! key -> minishard        located by the minishard table in memory

@@ -1,13 +1,13 @@
-//! The result of a step of the short path.
+//! The result of a step of the fast path.
 
-/// The result of a step of the short path, which only reads memory and returns no errors.
+/// The result of a step of the fast path, which only reads memory and returns no errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe<T> {
     /// The item exists.
     Found(T),
     /// The item does not exist. This is verified as far as the verification mode requires.
     Absent,
-    /// The short path cannot decide. The general path reads, decodes and verifies, or returns the error.
+    /// The fast path cannot decide. The general path reads, decodes and verifies, or returns the error.
     Unusual,
 }
 

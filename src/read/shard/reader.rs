@@ -47,7 +47,7 @@ pub(crate) struct Stated {
     pub(crate) whole: Arc<WholeShard>,
 }
 
-/// An open shard. Its methods are in several files: [`mapped`](super::mapped) has the short path, and
+/// An open shard. Its methods are in several files: [`mapped`](super::mapped) has the fast path, and
 /// [`lookup`](super::lookup) the general path.
 pub(crate) struct ShardReader {
     pub(crate) number: ShardNumber,
@@ -58,7 +58,7 @@ pub(crate) struct ShardReader {
     /// The offset to which relative offsets refer, in the file with the data.
     base: u64,
     pub(super) options: ReadOptions,
-    /// Whether lookups may take the short path: the shard is raw, in one file, and in memory.
+    /// Whether lookups may take the fast path: the shard is raw, in one file, and in memory.
     is_raw_in_memory: bool,
     pub(super) minishards: Minishards,
     pub(super) verification: Verification,
@@ -112,7 +112,7 @@ impl ShardReader {
         self.base
     }
 
-    /// Returns the bytes after the shard index of a raw shard in memory; `None` if lookups may not take the short path.
+    /// Returns the bytes after the shard index of a raw shard in memory; `None` if lookups may not take the fast path.
     #[inline]
     pub(crate) fn raw_body(&self) -> Option<&[u8]> {
         match self.is_raw_in_memory {
