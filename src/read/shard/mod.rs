@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! handle         the handle of applications   reader, files, value
-//! mapped         the fast path               minishards, probe
+//! mapped         the fast path                minishards, probe
 //! lookup         the general path             table_file, index_cache, stored_value, prefix, named_ranges
 //! verify         verification of checksums    verification
 //! entries, keys  walks                        rows, entry_blocks, budget
