@@ -1,17 +1,17 @@
-//! The two kinds of offsets of the format, as two types that cannot be mixed up.
+//! The two kinds of byte ranges of the format, as two types that cannot be mixed up.
 //!
-//! Everything that an index says is a [`RelativeRange`]: relative to the end of the shard index.
-//! Everything that is read is a [`ByteRange`]: of a file, known to lie within it. The one way from the first
-//! to the second is [`RelativeRange::resolve`], which checks.
+//! Every range that an index states is a [`RelativeRange`]: relative to the end of the shard index, and untrusted.
+//! Every range that is read is a [`ByteRange`]: relative to the start of a file.
+//! [`RelativeRange::resolve`] converts the first to the second and checks the bounds.
 
-/// Bytes `start..end`, relative to the end of the shard index, as an index states them: not yet trusted.
+/// Bytes `start..end` relative to the end of the shard index, as stated by an index. Untrusted: not yet checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RelativeRange {
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
-/// Bytes `start..end` of a file or of its part behind the shard index, in order and within its length when made.
+/// Bytes `start..end` of a file or of a buffer, with `start <= end` and within its length when created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ByteRange {
     pub(crate) start: u64,
@@ -19,8 +19,8 @@ pub(crate) struct ByteRange {
 }
 
 impl RelativeRange {
-    /// The range in a file of `file_len` bytes whose shard index ends at `base`; `None` if it is not in order,
-    /// overflows, or lies outside.
+    /// Converts the range to one of a file of `file_len` bytes whose shard index ends at `base`. `None` if the range is
+    /// reversed, overflows, or is outside the file.
     #[inline]
     pub(crate) fn resolve(self, base: u64, file_len: u64) -> Option<ByteRange> {
         let start = base.checked_add(self.start)?;
@@ -28,13 +28,14 @@ impl RelativeRange {
         (start <= end && end <= file_len).then_some(ByteRange { start, end })
     }
 
-    /// The bytes in this range of those behind the shard index; `None` if it is not in order or not all are there.
+    /// Returns the bytes of this range in `body`, the bytes after the shard index. `None` if the range is reversed or
+    /// ends past `body`.
     #[inline]
-    pub(crate) fn of(self, behind: &[u8]) -> Option<&[u8]> {
-        behind.get(usize::try_from(self.start).ok()?..usize::try_from(self.end).ok()?)
+    pub(crate) fn of(self, body: &[u8]) -> Option<&[u8]> {
+        body.get(usize::try_from(self.start).ok()?..usize::try_from(self.end).ok()?)
     }
 
-    /// Whether there could be a file with this range: it is in order and ends within 2^63 bytes.
+    /// Whether a file can contain this range: `start <= end`, and `end` is below 2^63.
     #[inline]
     pub(crate) fn is_possible(self) -> bool {
         self.start <= self.end && i64::try_from(self.end).is_ok()
@@ -47,7 +48,7 @@ impl ByteRange {
         self.end - self.start
     }
 
-    /// The bytes of `slice` in this range, if all of them are there.
+    /// Returns the bytes of this range in `slice`. `None` if the range ends past `slice`.
     #[inline]
     pub(crate) fn of(self, slice: &[u8]) -> Option<&[u8]> {
         slice.get(usize::try_from(self.start).ok()?..usize::try_from(self.end).ok()?)

@@ -1,7 +1,7 @@
-//! The one error type: what kind, what was expected and found, and where.
+//! The error type of the crate: a kind, a message with what was expected and found, and a place.
 //!
-//! One opaque type instead of an enum per layer: a caller either shows the message or branches on
-//! [`ErrorKind`], and the library stays free to say more. An absent key is `Ok(None)`, never an error.
+//! The type is opaque instead of an enum per layer: a caller shows the message or branches on [`ErrorKind`], and the
+//! library can add detail without a breaking change. An absent key is `Ok(None)`, never an error.
 
 use std::fmt;
 use std::io;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::ids::{MinishardNumber, ShardNumber};
 
-/// The result of everything in this crate that can fail.
+/// The result of the fallible functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, with its place; one pointer wide.
+/// An error: its kind, a message, and the place that it refers to. One pointer wide.
 ///
-/// The message says what was expected, what was found, where (file, shard, minishard, key, byte
-/// offset) and, where a user can do something about it, what. The parts are available one by one.
+/// The message states what was expected and found, where (file, shard, minishard, key, byte offset), and what the user
+/// can do about it, if anything. Each part has its own accessor.
 ///
 /// ```
 /// use sharddb::{ErrorKind, ShardingSpec};
@@ -35,7 +35,18 @@ struct Inner {
     source: Option<io::Error>,
 }
 
-/// The place inside a shard that an [`Error`] is about, as far as it is known.
+/// The place inside a shard that an [`Error`] refers to. Unknown parts are `None`.
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let db = sharddb::ShardDb::open_pread("store")?;
+/// if let Err(error) = db.get(42)
+///     && let Some(shard) = error.location().shard
+/// {
+///     eprintln!("cannot read shard {shard}: {error}");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ErrorLocation {
@@ -51,23 +62,23 @@ pub struct ErrorLocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An operating system call failed: no permission, no space, a file that is missing. See [`Error::io_kind`].
+    /// A system call failed: no permission, no space, or a missing file, for example. See [`Error::io_kind`].
     Io,
-    /// There is no database at the path: nothing, something else, or a store without a published generation.
+    /// The path is not a database: it does not exist, is something else, or is a store without a published generation.
     NotFound,
     /// A file breaks a rule of the format, or a checksum does not match.
     Corrupt,
-    /// Decoding would pass a cap of [`OpenOptions`](crate::OpenOptions).
+    /// A read or a decode would exceed a cap of [`OpenOptions`](crate::OpenOptions) or the available memory.
     TooLarge,
-    /// The sharding specification, the `info` around it, or the way it was asked for is not valid.
+    /// The sharding specification, the metadata that contains it, or the requested configuration is not valid.
     InvalidSpec,
-    /// The file is of a later major version of ShardDb, or needs what this build lacks.
+    /// The file was written by a later major version of ShardDb, or needs a feature that this build lacks.
     Unsupported,
     /// The same key was inserted twice.
     DuplicateKey,
-    /// Pairs for a [`ShardWriter`](crate::build::ShardWriter) came out of order or belong to another shard.
+    /// A pair was inserted into a [`ShardWriter`](crate::build::ShardWriter) out of order, or belongs to another shard.
     OutOfOrder,
-    /// What the caller handed in cannot be used: an option, a path, a malformed record.
+    /// An argument of the caller is not valid: an option, a path, or a malformed record.
     InvalidInput,
     /// Another writer holds the store.
     Locked,
@@ -75,12 +86,13 @@ pub enum ErrorKind {
     GenerationGone,
     /// The operation was cancelled by the caller.
     Cancelled,
-    /// ShardDb broke a promise of its own, or a thread of it panicked: a bug, worth a report. Nothing was published.
+    /// A bug in ShardDb: an invariant does not hold, or one of its threads panicked. Nothing was published. Please
+    /// report it.
     Internal,
 }
 
 impl ErrorKind {
-    /// The kind as one lowercase word, for logs and machine-read output.
+    /// Returns the kind in lowercase, for logs and machine-readable output: `too-large`, for example.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Io => "io",
@@ -107,27 +119,27 @@ impl fmt::Display for ErrorKind {
 }
 
 impl Error {
-    /// The kind of error, for branching.
+    /// Returns the kind of the error, for branching.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The file or directory it is about.
+    /// Returns the file or directory that the error refers to, if known.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// The key it is about.
+    /// Returns the key that the error refers to, if any.
     pub fn key(&self) -> Option<u64> {
         self.0.key
     }
 
-    /// The place inside the shard.
+    /// Returns the place inside the shard.
     pub fn location(&self) -> ErrorLocation {
         self.0.location
     }
 
-    /// The kind of the operating system's error, if one is the cause.
+    /// Returns the kind of the I/O error that is the cause, if there is one.
     ///
     /// ```
     /// let error = sharddb::ShardDb::open_pread("no-such-directory").unwrap_err();
@@ -138,7 +150,7 @@ impl Error {
         self.0.source.as_ref().map(io::Error::kind)
     }
 
-    /// The message without the place and without the operating system's error.
+    /// Returns the message without the place and without the I/O error.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -170,7 +182,7 @@ impl Error {
         Error::new(ErrorKind::InvalidInput, message)
     }
 
-    /// A state that no input can cause: a bug of this crate, or a panic in one of its threads.
+    /// A state that no input can cause: a bug in this crate, or a panic in one of its threads.
     #[cold]
     pub(crate) fn internal(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Internal, message)
@@ -185,7 +197,7 @@ impl Error {
         error
     }
 
-    /// Adds the path unless one is known already: the innermost layer knows best.
+    /// Adds the path unless there is one already: that of the innermost layer is the most exact.
     #[cold]
     pub(crate) fn at_path(mut self, path: &Path) -> Error {
         self.0.path.get_or_insert_with(|| path.to_path_buf());
@@ -259,14 +271,14 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {
-    /// What caused the operating system's error, which is part of the message already.
+    /// Returns the source of the I/O error. The I/O error itself is already part of the message.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_ref()?.source()
     }
 }
 
 impl From<Error> for io::Error {
-    /// An I/O error of the matching kind that holds this error.
+    /// Wraps the error in an I/O error of the matching kind.
     fn from(error: Error) -> io::Error {
         let kind = error.io_kind().unwrap_or(match error.kind() {
             ErrorKind::NotFound | ErrorKind::GenerationGone => io::ErrorKind::NotFound,

@@ -1,4 +1,4 @@
-//! Numbers that must not be mixed: of a shard, and of a minishard within it.
+//! The numbers of shards and minishards, as distinct types that cannot be mixed up.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -34,6 +34,12 @@ impl FromStr for ShardNumber {
 /// The number of a minishard within its shard: below `2^minishard_bits`.
 ///
 /// Displayed and parsed in decimal.
+///
+/// ```
+/// use sharddb::spec::MinishardNumber;
+///
+/// assert_eq!("12".parse(), Ok(MinishardNumber(12)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MinishardNumber(pub u64);
 
@@ -51,10 +57,19 @@ impl FromStr for MinishardNumber {
     }
 }
 
-/// Where a key belongs.
+/// The shard and the minishard that a key hashes to.
+///
+/// ```
+/// use sharddb::spec::{HashFunction, Location, MinishardNumber, ShardNumber, ShardingSpec};
+///
+/// let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 3)?; // 4 minishards in each of 8 shards
+/// let location = Location { shard: ShardNumber(1), minishard: MinishardNumber(2) };
+/// assert_eq!(spec.locate(0b001_10), location);
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// The shard, that is, the file.
+    /// The shard. Each shard is one file.
     pub shard: ShardNumber,
     /// The minishard within the shard.
     pub minishard: MinishardNumber,

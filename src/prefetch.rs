@@ -1,11 +1,12 @@
-//! A hint to the processor that bytes will be wanted: the other of the two modules with `unsafe`.
+//! Prefetch hints: instructions that load cache lines ahead of their use. One of the two modules with `unsafe`; the
+//! other is `storage::mmap`.
 //!
-//! Nothing is dereferenced and nothing can fail; where the target has no such instruction, nothing happens.
+//! A hint dereferences nothing and cannot fail. On targets other than x86-64 the functions do nothing.
 
-/// The size of a cache line, near enough everywhere.
+/// The assumed size of a cache line. A wrong assumption costs time only.
 const LINE: usize = 64;
 
-/// Asks for the cache lines that `bytes` lie in, the first `most` of them.
+/// Prefetches the cache lines of `bytes`, at most `most` of them.
 #[inline]
 pub(crate) fn lines(bytes: &[u8], most: usize) {
     let into_line = bytes.as_ptr().addr() % LINE;
@@ -14,23 +15,22 @@ pub(crate) fn lines(bytes: &[u8], most: usize) {
     (0..end).step_by(LINE).for_each(|at| address(first.wrapping_add(at)));
 }
 
-/// Asks for `lines` cache lines from `at` on, counted from the beginning of `bytes`, also behind their end: a hint may point
-/// anywhere.
+/// Prefetches `lines` cache lines, beginning at offset `at` of `bytes`. They may extend past the end of `bytes`: a hint
+/// may point anywhere.
 #[inline]
 pub(crate) fn lines_at(bytes: &[u8], at: usize, lines: usize) {
     let start = bytes.as_ptr().wrapping_add(at);
     (0..lines).for_each(|line| address(start.wrapping_add(line * LINE)));
 }
 
-/// Asks for `lines` cache lines from `at` on, counted from the beginning of `bytes`, which will be wanted once: they are
-/// not to drive out what the processor's larger caches hold.
+/// Like [`lines_at`], for bytes that are used once: the lines evict no others from the larger caches (`prefetchnta`).
 #[inline]
 pub(crate) fn lines_once(bytes: &[u8], at: usize, lines: usize) {
     let start = bytes.as_ptr().wrapping_add(at);
     (0..lines).for_each(|line| address_once(start.wrapping_add(line * LINE)));
 }
 
-/// Asks for the cache line in which an item begins.
+/// Prefetches the cache line in which `item` begins.
 #[inline]
 pub(crate) fn item<T>(item: &T) {
     address(std::ptr::from_ref(item).cast());
@@ -40,7 +40,7 @@ pub(crate) fn item<T>(item: &T) {
 #[inline]
 fn address(at: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a prefetch is a hint; it neither faults nor reads, whatever the address. SSE is part of x86_64.
+    // SAFETY: a prefetch is a hint: it neither faults nor reads at any address. SSE is part of x86_64.
     #[expect(unsafe_code, reason = "the instruction is an intrinsic")]
     unsafe {
         _mm_prefetch::<_MM_HINT_T0>(at.cast());

@@ -1,9 +1,9 @@
-//! Every call that changes the file system, each naming what it does and where.
+//! All calls that change the file system. Each is described by an [`Operation`] and made through [`perform`].
 //!
-//! Nothing here knows what a file is for, and nothing here reads: looking changes nothing, so the read path pays for no
-//! seam. What a crash or a full disk makes of these calls is tested by standing between them and the system: in the
-//! tests of this crate [`perform`] asks a recorder, which notes the operations below a directory, fails one of them, or ends the
-//! process before one.
+//! This module does not know what a file is for, and it does not read files: reads change nothing, so the read path
+//! does not go through it. In release builds `perform` is an inlined call. In the tests of this crate it goes through a
+//! recorder, which simulates crashes and full disks: it records the operations below a directory, fails one of them, or
+//! aborts the process before one.
 
 pub(crate) mod owner;
 #[cfg(test)]
@@ -23,12 +23,12 @@ pub(crate) use self::recorder::{END_BEFORE, Fault, Watch};
 #[cfg(test)]
 pub(crate) use self::replay::{Disk, Loss, Tree};
 
-/// One change, before it is made.
+/// A change to the file system that is about to be made.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the recorder of the tests looks into it"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "read by the recorder of the tests"))]
 enum Operation<'a> {
     CreateDir(&'a Path),
-    /// Of a new file, or of one that may be there.
+    /// Creates a file, or opens it if it exists.
     CreateFile(&'a Path),
     Write {
         path: &'a Path,
@@ -53,21 +53,21 @@ enum Operation<'a> {
     Lock(&'a Path),
 }
 
-/// Makes the change.
+/// Makes a change by calling `call`.
 #[cfg(not(test))]
 #[inline(always)]
 fn perform<T>(_: Operation<'_>, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     call()
 }
 
-/// The number of files that the process may have open: its soft limit.
+/// Returns the soft limit of the process on open files.
 #[cfg(unix)]
 pub(crate) fn open_files_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// Whether a file could not be opened because the process, or the machine, has no descriptor left.
+/// Whether a file could not be opened because the process or the machine has no descriptor left.
 pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     #[cfg(unix)]
     let codes = [rustix::io::Errno::MFILE.raw_os_error(), rustix::io::Errno::NFILE.raw_os_error()];
@@ -76,7 +76,7 @@ pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// The number of files that the process may have open, where it is not known: few.
+/// Returns a conservative limit on open files, for platforms without `getrlimit`.
 #[cfg(not(unix))]
 pub(crate) fn open_files_limit() -> usize {
     512
@@ -86,13 +86,14 @@ pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     perform(Operation::CreateDir(path), || fs::create_dir(path))
 }
 
-/// A new file for writing and reading back, which must not exist.
+/// Creates a file for writing and reading back. Fails if it exists.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     let open = || File::options().read(true).write(true).create_new(true).open(path);
     perform(Operation::CreateFile(path), open)
 }
 
-/// A file for reading and writing in place; created if it is not there. Never waits, and follows no link.
+/// Opens a file for reading and writing in place, and creates it if it does not exist. Does not follow a link, and does
+/// not block on a FIFO or a terminal.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     in_place(options.read(true).write(true));
@@ -109,7 +110,7 @@ pub(crate) fn write_all_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) 
     perform(Operation::Write { path, offset, bytes }, || write_all_at_position(file, offset, bytes))
 }
 
-/// Takes the permission to write (0644 becomes 0444; what the umask took stays taken).
+/// Removes the write permissions: 0644 becomes 0444.
 pub(crate) fn set_read_only(path: &Path) -> io::Result<()> {
     perform(Operation::SetMode(path), || {
         let mut permissions = path.metadata()?.permissions();
@@ -118,17 +119,18 @@ pub(crate) fn set_read_only(path: &Path) -> io::Result<()> {
     })
 }
 
-/// Gives an open file the permissions of another.
+/// Copies the permissions of an open file to another.
 pub(crate) fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
     perform(Operation::SetMode(path), || to.set_permissions(from.metadata()?.permissions()))
 }
 
 thread_local! {
-    /// Whether syncs of this thread do nothing.
+    /// Whether syncs on this thread do nothing.
     static SKIPS_SYNC: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes syncs of this thread do nothing, for a build that need not survive a crash of the machine.
+/// Runs `work`. If `skips` is set, syncs on this thread do nothing meanwhile: for a build that need not survive a crash
+/// of the machine.
 pub(crate) fn without_sync<T>(skips: bool, work: impl FnOnce() -> T) -> T {
     /// Restores the state, also after a panic.
     struct Restore(bool);
@@ -141,7 +143,7 @@ pub(crate) fn without_sync<T>(skips: bool, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Brings the bytes and the length of an open file to the disk.
+/// Flushes the bytes and the length of an open file to disk (fsync).
 pub(crate) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
     if SKIPS_SYNC.get() {
         return Ok(());
@@ -149,7 +151,7 @@ pub(crate) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
     perform(Operation::SyncFile(path), || file.sync_all())
 }
 
-/// Brings the names in an open directory to the disk.
+/// Flushes the names in an open directory to disk (fsync).
 pub(crate) fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
     if SKIPS_SYNC.get() {
         return Ok(());
@@ -157,7 +159,7 @@ pub(crate) fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
     perform(Operation::SyncDir(path), || directory.sync_all())
 }
 
-/// Renames; a file at `to` is replaced.
+/// Renames a file or a directory. Replaces a file at `to`.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     perform(Operation::Rename { from, to }, || fs::rename(from, to))
 }
@@ -167,32 +169,32 @@ pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     perform(Operation::Symlink { target, link }, || std::os::unix::fs::symlink(target, link))
 }
 
-/// Removes a file or a link.
+/// Removes a file or a symbolic link.
 pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     perform(Operation::RemoveFile(path), || fs::remove_file(path))
 }
 
-/// Removes a directory, which must be empty.
+/// Removes an empty directory.
 pub(crate) fn remove_dir(path: &Path) -> io::Result<()> {
     perform(Operation::RemoveDir(path), || fs::remove_dir(path))
 }
 
-/// Removes a directory with all that is in it; of links only themselves.
+/// Removes a directory and its contents. Does not follow symbolic links.
 pub(crate) fn remove_dir_all(path: &Path) -> io::Result<()> {
     perform(Operation::RemoveDirAll(path), || fs::remove_dir_all(path))
 }
 
-/// Locks an open file alone, without waiting; false if somebody holds a lock.
+/// Takes an exclusive lock on an open file. Does not wait: returns false if there is any other lock.
 pub(crate) fn try_lock(file: &File, path: &Path) -> io::Result<bool> {
     perform(Operation::Lock(path), || taken(file.try_lock()))
 }
 
-/// Locks an open file together with others who do; false if somebody holds an exclusive lock.
+/// Takes a shared lock on an open file. Does not wait: returns false if there is an exclusive lock.
 pub(crate) fn try_lock_shared(file: &File, path: &Path) -> io::Result<bool> {
     perform(Operation::Lock(path), || taken(file.try_lock_shared()))
 }
 
-/// Writes a file front to back.
+/// A [`Write`] that writes a file front to back.
 pub(crate) struct Output<'a> {
     file: &'a File,
     path: &'a Path,
@@ -217,7 +219,8 @@ impl Write for Output<'_> {
     }
 }
 
-/// Options that open the very file at a path: no link is followed, a FIFO or a terminal is not waited for.
+/// Sets the options to open the file at a path itself: without following a link, and without blocking on a FIFO or a
+/// terminal.
 #[cfg(unix)]
 pub(crate) fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
@@ -254,7 +257,7 @@ fn write_all_at_position(file: &File, mut offset: u64, mut bytes: &[u8]) -> io::
     Ok(())
 }
 
-/// WebAssembly has no files that are written at positions; databases in memory need none.
+/// Fails: the platform (WebAssembly) has no positioned writes. Databases in memory do not need them.
 #[cfg(not(any(unix, windows)))]
 fn write_all_at_position(_: &File, _: u64, _: &[u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -1,19 +1,20 @@
-//! The process that a lock, a lease or a temporary file belongs to.
+//! The process that owns a lock, a lease or a temporary file.
 //!
-//! After `fork` the child has a copy of every value and shares every open file. To drop a copy must not release what the
-//! parent still holds: a lock belongs to the open file, not to the process, and a path names the parent's file.
+//! After `fork` the child has a copy of every value and shares every open file. Dropping such a copy must not release
+//! what the parent still holds: a lock belongs to the open file, not to the process, and a temporary file to the
+//! parent.
 
-/// The process that acquired something.
+/// The process that acquired a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(u32);
 
 impl Owner {
-    /// The calling process.
+    /// Returns the calling process.
     pub(crate) fn this_process() -> Owner {
         Owner(std::process::id())
     }
 
-    /// Whether the calling process is the owner, and not a forked child of it.
+    /// Whether the calling process is the owner. False in a forked child of the owner.
     pub(crate) fn is_this_process(self) -> bool {
         self == Owner::this_process()
     }

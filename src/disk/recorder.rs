@@ -1,4 +1,4 @@
-//! The file system of the crash tests: the real one, with somebody who takes notes or says no.
+//! The file system of the crash tests: the real one, with a recorder that logs operations or makes them fail.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::Operation;
 
-/// Those who watch, each another directory: tests run side by side, and a build writes from several threads.
+/// The active watches, one per directory: tests run in parallel, and a build writes from several threads.
 static WATCHED: Mutex<Vec<(PathBuf, Arc<Mutex<Notes>>)>> = Mutex::new(Vec::new());
 
-/// One change that was made; paths are relative to the watched directory.
+/// A change that was made. Paths are relative to the watched directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     CreateDir(PathBuf),
@@ -24,28 +24,28 @@ pub(crate) enum Step {
     Remove(PathBuf),
 }
 
-/// How the disk fails, from one operation on.
+/// How operations fail, from a given operation on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// One operation fails (EIO), those after it do not.
+    /// One operation fails (EIO). Later ones succeed.
     Once,
-    /// Everything fails from there on (EIO).
+    /// All operations fail (EIO).
     Broken,
-    /// From there on nothing can be created or written (ENOSPC), everything else can.
+    /// Creations and writes fail (ENOSPC). All other operations succeed.
     Full,
 }
 
 #[derive(Default)]
 struct Notes {
     steps: Vec<Step>,
-    /// Operations that were asked for, whatever became of them.
+    /// The number of operations so far, including failed ones.
     reached: usize,
-    /// How the disk fails, from which operation on.
+    /// The fault, and the number of the operation at which it begins.
     fault: Option<(Fault, usize)>,
     faults: usize,
 }
 
-/// Watches the operations below a directory for as long as it lives.
+/// Records the operations below a directory until it is dropped.
 pub(crate) struct Watch {
     root: PathBuf,
     notes: Arc<Mutex<Notes>>,
@@ -58,19 +58,19 @@ impl Watch {
         Watch { root: root.to_path_buf(), notes }
     }
 
-    /// The steps since it was asked before.
+    /// Returns the steps since the last call.
     pub(crate) fn take_steps(&self) -> Vec<Step> {
         std::mem::take(&mut lock(&self.notes).steps)
     }
 
-    /// Lets the disk fail from the `nth` operation from now on, counted from 0.
+    /// Begins a fault at the `nth` operation from now, counted from 0.
     pub(crate) fn fail(&self, fault: Fault, nth: usize) {
         let mut notes = lock(&self.notes);
         notes.fault = Some((fault, notes.reached + nth));
         notes.faults = 0;
     }
 
-    /// The disk is sound again; the number of operations that failed.
+    /// Ends the fault. Returns the number of operations that failed.
     pub(crate) fn heal(&self) -> usize {
         let mut notes = lock(&self.notes);
         notes.fault = None;
@@ -84,11 +84,11 @@ impl Drop for Watch {
     }
 }
 
-/// In the environment of a process: it ends before its change of this number, counted from 0.
+/// Environment variable: the process aborts before its change of this number, counted from 0.
 pub(crate) const END_BEFORE: &str = "SHARDDB_TEST_END_BEFORE";
 
-/// Ends the process as SIGKILL would, without destructors and flushes, where it was told to.
-fn end_if_told() {
+/// Aborts the process, without destructors and flushes, before the change that [`END_BEFORE`] selects.
+fn abort_if_selected() {
     static END: LazyLock<Option<usize>> = LazyLock::new(|| std::env::var(END_BEFORE).ok()?.parse().ok());
     static REACHED: AtomicUsize = AtomicUsize::new(0);
     if let Some(end) = *END
@@ -98,11 +98,11 @@ fn end_if_told() {
     }
 }
 
-/// Makes the change and notes it, or does not.
+/// Makes a change and records it, or fails it if a fault is active.
 pub(super) fn perform<T>(operation: Operation<'_>, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    end_if_told();
+    abort_if_selected();
     let Some((root, notes)) = watcher_of(operation.path()) else { return call() };
-    let mut notes = lock(&notes); // until it is made, so that steps are noted in their order
+    let mut notes = lock(&notes); // held during the call, so that steps are recorded in their order
     if let Some(error) = notes.fault_of(&operation) {
         operation.begin();
         return Err(error);
@@ -166,7 +166,7 @@ impl Operation<'_> {
         }
     }
 
-    /// What an operation that fails has done by then: half of what was to be written.
+    /// Makes the part of a failing operation that a crash may leave behind: the first half of a write.
     fn begin(&self) {
         if let Operation::Write { path, offset, bytes } = self {
             let file = fs::File::options().write(true).open(path).unwrap();
@@ -199,7 +199,7 @@ impl Operation<'_> {
     }
 }
 
-/// A directory and all in it, each after what is in it: the order in which they are removed.
+/// Lists a directory and its contents in the order of their removal: contents first.
 fn list_inside_out(directory: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();

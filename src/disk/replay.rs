@@ -1,12 +1,12 @@
-//! What a disk holds after a power cut: everything that was synced, and of the rest what it pleases.
+//! A model of a disk after a power cut: synced changes are kept, and any of the others may be kept or lost.
 //!
 //! ```text
 //! file        synced bytes    + writes since the last sync of the file, each kept, dropped, cut or left as zeros
 //! directory   synced names    + changes since the last sync of the directory, each kept or dropped
 //! ```
 //!
-//! A rename is one change, between two directories too; it is synced with the one that it goes to. A symbolic link is
-//! there whole or not at all. That is what POSIX and the common file systems promise, and no more of it.
+//! A rename is one change, also between two directories. It is synced with the destination directory. A symbolic link
+//! is created atomically. POSIX and the common file systems guarantee this much; the model assumes no more.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,27 +14,27 @@ use std::path::{Path, PathBuf};
 
 use super::recorder::Step;
 
-/// What becomes of changes that were not synced.
+/// What happens to unsynced changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// All are lost.
     All,
-    /// None is lost: the process died, not the machine.
+    /// None is lost: the process crashed, not the machine.
     None,
-    /// Names are kept, bytes are lost: files are empty.
+    /// Names are kept, writes are lost: new files are empty.
     Bytes,
     /// Names and lengths are kept, bytes are zeros.
     Zeros,
-    /// Names are kept, of each write the first half.
+    /// Names and the first half of each write are kept.
     Torn,
     /// Bytes are kept, names are lost.
     Names,
-    /// Each change by the dice.
+    /// Each change is kept, lost or torn at random. The value is the seed.
     Random(u64),
 }
 
 impl Loss {
-    /// Every kind, and the dice often.
+    /// Returns every kind, `Random` with several seeds.
     pub(crate) fn all() -> impl Iterator<Item = Loss> {
         use Loss::{All, Bytes, Names, None, Torn, Zeros};
         [All, None, Bytes, Zeros, Torn, Names].into_iter().chain((1..=6).map(Loss::Random))
@@ -48,7 +48,7 @@ impl Loss {
         }
     }
 
-    /// What is left of a write.
+    /// Returns the bytes that are left of a write, if any.
     fn of_write(self, write: &Write) -> Option<Vec<u8>> {
         let bytes = &write.bytes;
         match self {
@@ -66,7 +66,7 @@ impl Loss {
     }
 }
 
-/// Somewhere from 0 to `len`.
+/// Maps a random number to a length from 0 to `len`.
 fn cut(dice: u64, len: usize) -> usize {
     usize::try_from(dice % (len as u64 + 1)).unwrap()
 }
@@ -79,7 +79,7 @@ fn dice(seed: u64, change: u64) -> u64 {
     mixed >> 8
 }
 
-/// A directory with all that is in it, as what is found after a crash; paths are relative to it.
+/// The contents of a directory, as found after a crash. Paths are relative to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tree(BTreeMap<PathBuf, Leaf>);
 
@@ -125,7 +125,7 @@ impl Tree {
     }
 }
 
-/// A disk that knows what it would keep.
+/// A disk that tracks which changes are synced.
 pub(crate) struct Disk {
     nodes: Vec<Node>,
     changes: u64,
@@ -145,7 +145,7 @@ struct Dir {
     unsynced: Vec<Naming>,
 }
 
-/// A name given or taken.
+/// A name that is added, or removed if `node` is `None`.
 #[derive(Clone)]
 struct Naming {
     change: u64,
@@ -166,7 +166,7 @@ struct Write {
 }
 
 impl Disk {
-    /// A disk that holds a tree, all of it synced.
+    /// Creates a disk that holds a tree, all of it synced.
     pub(crate) fn of(tree: &Tree) -> Disk {
         let mut disk = Disk { nodes: vec![Node::Dir(Dir::default())], changes: 0 };
         for (path, leaf) in &tree.0 {
@@ -208,7 +208,7 @@ impl Disk {
         }
     }
 
-    /// What is found after a crash now.
+    /// Returns the tree that a crash at this point leaves.
     pub(crate) fn after(&self, loss: Loss) -> Tree {
         let mut tree = Tree(BTreeMap::new());
         self.list(ROOT, Path::new(""), loss, &mut tree);
@@ -242,7 +242,7 @@ impl Disk {
         self.dir(parent).unsynced.push(naming);
     }
 
-    /// The node at a path, as a process sees it.
+    /// Returns the node at a path as processes see it, with unsynced changes.
     fn find(&self, path: &Path) -> usize {
         path.iter().fold(ROOT, |dir, name| match &self.nodes[dir] {
             Node::Dir(dir) => dir.names(|_| true)[Path::new(name)],
@@ -265,7 +265,7 @@ impl Disk {
         }
     }
 
-    /// Syncs a directory; of a rename into it the other half as well.
+    /// Syncs a directory, and the source directories of renames into it.
     fn sync_dir(&mut self, node: usize) {
         if !matches!(self.nodes[node], Node::Dir(_)) {
             return;
@@ -320,7 +320,7 @@ impl File {
     }
 }
 
-/// A disk that would keep what was not synced would let every test pass.
+// The crash tests rely on this model: if it kept unsynced changes, all of them would pass.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,6 @@
-//! The database: a path, the generation that it serves now, and those that it served before.
+//! The database: a path, the generation that it serves now, and older ones that are still in use.
+//!
+//! How a generation is read is in `generation` and `shard`; how one is published is in `store`.
 
 use std::fmt;
 use std::io;
@@ -20,17 +22,27 @@ use crate::store::{self, GenerationId, Lease, LeasedGeneration, Store};
 
 /// An open database: a store, one generation, or a bare directory of shards.
 ///
-/// Cheap to clone, `Send + Sync`. Three ways to open: [`open`](ShardDb::open) maps the files,
-/// [`open_pread`](ShardDb::open_pread) reads them, [`load`](ShardDb::load) takes them into memory;
-/// [`OpenOptions`] has the rest. For loops use a [`snapshot`](ShardDb::snapshot) or a
-/// [`reader`](ShardDb::reader): they share nothing between threads on the way.
+/// Cheap to clone, `Send + Sync`. There are three ways to open one: [`open`](ShardDb::open) maps the files,
+/// [`open_pread`](ShardDb::open_pread) uses positioned reads, and [`load`](ShardDb::load) reads the files into memory.
+/// [`OpenOptions`] has the options. In loops, use a [`snapshot`](ShardDb::snapshot) or a [`reader`](ShardDb::reader):
+/// their lookups write to no memory that threads share.
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let db = sharddb::ShardDb::open_pread("store")?;
+/// if let Some(value) = db.get(42)? {
+///     println!("{} bytes", value.len());
+/// }
+/// # Ok(()) }
+/// ```
 ///
 /// # Fork
 ///
-/// A forked child may read its copy and drop it; neither changes anything for the parent. But the generation is held
-/// against removal by the process that opened it, and only as long as that serves it: a child that reads for longer calls
-/// [`refresh`](ShardDb::refresh) first, which opens the current generation for the child itself, or opens the database anew.
-/// As with any lock, fork while no other thread is in `refresh` or `open_generations`.
+/// A forked child may read from its copy and drop it, without an effect on the parent. The lease that protects the
+/// generation from removal belongs to the process that opened it, and ends when that process stops serving the
+/// generation. A child that reads for longer first calls [`refresh`](ShardDb::refresh), which opens the current
+/// generation with a lease of the child, or opens the database again. As with any lock, fork while no other thread is
+/// in `refresh` or `open_generations`.
 #[derive(Clone)]
 pub struct ShardDb {
     shared: Arc<Shared>,
@@ -38,76 +50,94 @@ pub struct ShardDb {
 
 struct Shared {
     path: PathBuf,
-    /// The same, whatever becomes of the working directory.
+    /// `path` made absolute, so that a change of the working directory has no effect.
     absolute: PathBuf,
     opener: Opener,
     current: Arc<ArcSwap<Generation>>,
-    /// Locked by a refresh for as long as it takes: of two at once, the second finds what the first did.
+    /// Locked for the duration of a refresh, so that concurrent refreshes run one after the other.
     retired: Mutex<Retired>,
 }
 
-/// How this database opens its generations, the first and those that follow.
+/// How this database opens its generations.
 struct Opener {
     options: GenerationOptions,
     cache_bytes: Arc<AtomicU64>,
 }
 
-/// What was served before and is still read.
+/// Generations and shards that are no longer served but may still be in use.
 ///
-/// A generation is here from before the last reader can leave it, and only [`release_unread`](Retired::release_unread)
-/// takes it out: so it is never a reader that drops it last, unmaps it and waits for that.
+/// A refresh moves the database's reference to a replaced generation here, and only
+/// [`release_unread`](Retired::release_unread) drops it. So a reader never drops the last reference, which would make
+/// it wait for the unmapping.
 #[derive(Default)]
 struct Retired {
     generations: Vec<Arc<Generation>>,
-    /// Of generations that are closed otherwise: those that kept values lie in.
+    /// Shards of closed generations that an [`OwnedValue`] or another handle still refers to.
     shards: Vec<Shard>,
 }
 
 impl ShardDb {
-    /// Opens a database by mapping its files: lookups borrow from the maps and copy nothing.
+    /// Opens a database by mapping its files. Lookups borrow from the maps and copy nothing.
     ///
-    /// Cost: microseconds for each shard, at its first touch.
+    /// Cost: reads `info` and the manifest, and checks the length of each shard file. Each shard is mapped at its first
+    /// use, in microseconds.
     ///
-    /// Errors: `Io`, `InvalidSpec`, `Corrupt` (a manifest that does not fit), `Unsupported` (of a later version).
+    /// # Errors
+    ///
+    /// - `NotFound` if the path is not a database
+    /// - `Io`
+    /// - `InvalidSpec` if `info` is not valid
+    /// - `Corrupt` if the manifest is damaged or does not match `info` or the shard files
+    /// - `Unsupported` if a later version wrote the database
+    /// - `TooLarge` if `info` or the manifest exceeds its size limit
+    /// - `GenerationGone` if the generation is deleted during the call
     ///
     /// # Safety
     ///
-    /// Nobody truncates or edits the published files, of this or any generation reached later by
-    /// [`refresh`](ShardDb::refresh), for as long as they are mapped. ShardDb itself never does: files are written once,
-    /// made read-only, and removed only as a whole. To delete files is safe.
+    /// Nobody truncates or edits the published files while they are mapped: those of this generation and of every later
+    /// one that [`refresh`](ShardDb::refresh) opens. ShardDb itself never does: it writes files once, makes them
+    /// read-only, and only ever removes whole files. Deleting files is safe.
     ///
-    /// Reading a mapped page that the kernel cannot provide ends the process with SIGBUS. This happens after a
-    /// truncation, and on an I/O error: a bad sector, a disk or network file system that is gone. A server that must
-    /// survive those opens with [`open_pread`](ShardDb::open_pread), where they are an `Io` error of that one read, or
-    /// with [`load`](ShardDb::load), where they are an error of opening.
-    #[expect(unsafe_code, reason = "the promise of the face")]
+    /// An access to a mapped page that the kernel cannot read ends the process with SIGBUS. This happens after a
+    /// truncation, and after an I/O error: a bad sector, or a disk or network file system that is gone. A server that
+    /// must survive such errors uses [`open_pread`](ShardDb::open_pread), where they are an `Io` error of one read, or
+    /// [`load`](ShardDb::load), where they occur while the files are read into memory.
+    #[expect(unsafe_code, reason = "the promise of the public API")]
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<ShardDb> {
         // SAFETY: the caller promises the same.
         unsafe { OpenOptions::new().open(path) }
     }
 
-    /// Opens a database for positioned reads: values are owned, a file that shrinks is an error.
+    /// Opens a database for positioned reads. Values are owned, and a truncated file is an error.
     ///
-    /// The safe way to files that others may edit, and to network file systems.
+    /// Use this for files that others may edit, and for network file systems.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](ShardDb::open).
     pub fn open_pread(path: impl AsRef<Path>) -> Result<ShardDb> {
         OpenOptions::new().open_pread(path)
     }
 
-    /// Opens a database by reading it into memory: values are borrowed, the files may then be edited.
+    /// Opens a database by reading it into memory. Values are borrowed, and the files may be edited afterwards.
     ///
-    /// A shard that cannot be read gives its error when it is asked for.
+    /// Cost: reads all shard files. Lookups in a shard that could not be read try again, and return the error.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](ShardDb::open).
     pub fn load(path: impl AsRef<Path>) -> Result<ShardDb> {
         OpenOptions::new().load(path)
     }
 
     pub(crate) fn open_with(path: &Path, options: GenerationOptions, cache_bytes: u64) -> Result<ShardDb> {
-        let absolute = std::path::absolute(path).map_err(|error| Error::io("find", path, error))?;
+        let absolute = std::path::absolute(path).map_err(|error| Error::io("make the path absolute", path, error))?;
         let opener = Opener { options, cache_bytes: Arc::new(AtomicU64::new(cache_bytes)) };
         let generation = opener.open(&absolute)?;
         Ok(ShardDb::new(path.to_path_buf(), absolute, opener, generation))
     }
 
-    /// A database that stays with one generation.
+    /// Creates a database that serves one generation and never changes.
     pub(crate) fn of_generation(generation: Generation) -> ShardDb {
         let opener = Opener { options: generation.options().clone(), cache_bytes: Arc::default() };
         ShardDb::new(PathBuf::new(), PathBuf::new(), opener, generation)
@@ -118,40 +148,58 @@ impl ShardDb {
         ShardDb { shared: Arc::new(Shared { path, absolute, opener, current, retired: Mutex::default() }) }
     }
 
-    /// Pins the generation that is served now.
+    /// Returns a snapshot, which pins the current generation.
+    ///
+    /// Cost: one reference count that all threads share.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { generation: self.shared.current.load_full() }
     }
 
-    /// A handle for one thread that follows swaps with one load a get and shares no counter.
+    /// Returns a handle for one thread that always reads the current generation.
+    ///
+    /// Cost: one atomic load per lookup, and no shared counter.
     pub fn reader(&self) -> Reader {
         Reader { cache: arc_swap::Cache::new(self.shared.current.clone()) }
     }
 
-    /// The value of a key in the generation that is served now; see [`Snapshot::get`].
+    /// Returns the value of a key in the current generation, or `None` if the key is absent; see [`Snapshot::get`].
     ///
-    /// The value keeps its shard's map alive. Cost: one shared counter more than [`Reader::get`].
+    /// The value keeps the map of its shard alive. Cost: that of [`Reader::get`], plus shared reference counts.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::get`].
     pub fn get(&self, key: u64) -> Result<Option<OwnedValue>> {
         self.snapshot().get_owned(key)
     }
 
-    /// Whether a key is there in the generation that is served now.
+    /// Returns whether the current generation contains a key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::contains`].
     pub fn contains(&self, key: u64) -> Result<bool> {
         self.snapshot().contains(key)
     }
 
-    /// Follows the store's `current`, forwards or back; returns the generation if it is another one: of another number,
-    /// or another directory of the same number, where the path of the store leads to another store now.
+    /// Switches to the generation that the store's `current` names, newer or older. Returns its id, or `None` if it is
+    /// served already.
     ///
-    /// The new generation is opened and, with [`OpenOptions::check_shards`], all its shards, before the swap; on `Err` the old
-    /// one stays.
-    /// Readers never wait. Generations that nobody reads any more are unmapped here, not by a reader: call it again
-    /// after the last snapshot or value of an old one is gone, or drop the database. A bare directory never changes.
+    /// A generation of the same number counts as another one if its directory is another one: the path may lead to
+    /// another store now.
     ///
-    /// Cost: where `current` is the same, reading a link and a look at the lease, or else the directory, that it leads to.
+    /// The new generation is opened before the swap; with [`OpenOptions::check_shards`], all its shards are opened too.
+    /// On `Err` the old generation stays current. Readers never wait. Old generations are unmapped by this function,
+    /// not by readers: call it again after the last snapshot or value of an old generation is dropped, or drop the
+    /// database. A database opened from a bare directory, or from the directory of one generation, never changes.
     ///
-    /// Errors: those of [`open`](ShardDb::open) and of every shard's presence and length, with a path in the
-    /// generation that they are about; `GenerationGone` if `current` names one that is not there.
+    /// Cost if nothing changed: reads one symbolic link and the metadata of the lease file or, without a lease, of the
+    /// directory.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](ShardDb::open) and of opening each shard, with the path in the generation that they refer to;
+    /// `GenerationGone` if `current` names a generation that does not exist. On `Err` the old generation stays current.
     pub fn refresh(&self) -> Result<Option<GenerationId>> {
         let mut retired = self.retired();
         retired.release_unread();
@@ -168,30 +216,30 @@ impl ShardDb {
         if served.is_still(id, &path) {
             return Ok(None); // rolled back in between
         }
-        drop(served); // it is retired here, and not by a reader
+        drop(served); // so that `release_unread` below can close it
         let new = self.shared.opener.open_leased(leased)?;
         if self.shared.opener.options.check_shards {
             new.touch_all()?;
         }
-        // a reader that is inside the old one counts as an owner of it from here on (arc-swap pays its debt)
+        // `swap` gives a reader that is using the old generation a reference count (arc-swap settles its debts)
         retired.generations.push(self.shared.current.swap(Arc::new(new)));
         retired.release_unread();
         Ok(Some(id))
     }
 
-    /// The number of generations that are open: the served one, and as of the last [`refresh`](ShardDb::refresh) those
-    /// that a snapshot or a [`Reader`] still holds.
+    /// Returns the number of open generations: the current one, and those that a snapshot or a [`Reader`] still held at
+    /// the last [`refresh`](ShardDb::refresh).
     pub fn open_generations(&self) -> usize {
         1 + self.retired().generations.len()
     }
 
-    /// Changes the most bytes that decoded minishard indexes may take, in each generation that is open.
+    /// Sets the capacity in bytes of the cache of decoded minishard indexes, for each open generation.
     pub fn set_cache_bytes(&self, bytes: u64) {
         self.shared.opener.cache_bytes.store(bytes, Ordering::Relaxed);
         self.shared.current.load().cache().shrink();
     }
 
-    /// The path that was opened.
+    /// Returns the path that was opened.
     pub fn path(&self) -> &Path {
         &self.shared.path
     }
@@ -206,32 +254,45 @@ impl OpenOptions {
     ///
     /// # Safety
     ///
-    /// That of [`ShardDb::open`]. A truncation, and also an I/O error (a bad sector, a network file system that is
-    /// gone), ends the process with SIGBUS; [`open_pread`](OpenOptions::open_pread) and [`load`](OpenOptions::load)
-    /// return an `Io` error instead.
-    #[expect(unsafe_code, reason = "the promise of the face")]
+    /// That of [`ShardDb::open`]. A truncation or an I/O error (a bad sector, a network file system that is gone) ends
+    /// the process with SIGBUS; with [`open_pread`](OpenOptions::open_pread) and [`load`](OpenOptions::load) it is an
+    /// `Io` error instead.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ShardDb::open`].
+    #[expect(unsafe_code, reason = "the promise of the public API")]
     pub unsafe fn open(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
-        // SAFETY: the caller promises what the permission stands for.
+        // SAFETY: the caller makes the promise of `MapPermission::promised`.
         let permission = unsafe { MapPermission::promised() };
         let storage = StorageKind::Mapped { permission, max_maps: self.max_maps, access: self.access };
         ShardDb::open_with(path.as_ref(), self.generation(storage), self.cache_bytes)
     }
 
     /// Opens a database for positioned reads, like [`ShardDb::open_pread`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ShardDb::open`].
     pub fn open_pread(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
         ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Positioned), self.cache_bytes)
     }
 
     /// Reads a database into memory, like [`ShardDb::load`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ShardDb::open`].
     pub fn load(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
         ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
     }
 }
 
 impl Store {
-    /// Opens a generation of this store, current or not, for positioned reads. A refresh of it finds nothing new.
+    /// Opens a generation of this store, current or not, for positioned reads.
     ///
-    /// To map it: `options.open(store.generation_path(id))`.
+    /// The database stays with that generation: [`ShardDb::refresh`] does nothing. To map the generation, use
+    /// `options.open(store.generation_path(id))`.
     ///
     /// # Errors
     ///
@@ -242,7 +303,7 @@ impl Store {
 }
 
 impl Opener {
-    /// Opens what a path leads to now: the store's current generation, or the directory itself.
+    /// Opens the generation that a path leads to now: the current one of a store, or the directory itself.
     fn open(&self, path: &Path) -> Result<Generation> {
         let given = path;
         let path = resolved(path);
@@ -252,7 +313,7 @@ impl Opener {
         if self.options.spec.is_none() {
             check_is_data_set(&path).map_err(|error| error.at_path(given))?;
         }
-        // one generation by its own directory is held as well; a foreign directory has nothing to hold
+        // a generation that is opened by its own directory is leased too; a foreign directory has no lease file
         let lease = Lease::is_offered_by(&path).then(|| Lease::acquire(&path)).transpose()?;
         let id = id_in_store(&path)?;
         self.open_directory(&path, lease.map(|lease| Leased { id, follows: false, lease }))
@@ -269,8 +330,8 @@ impl Opener {
 }
 
 impl Retired {
-    /// Closes the generations that nobody reads, but for the shards that kept values lie in; drops those of before
-    /// whose values are gone.
+    /// Closes generations that are no longer in use, except shards that are still referenced. Also drops shards of
+    /// earlier calls that are no longer referenced.
     fn release_unread(&mut self) {
         self.shards.retain(Shard::is_shared);
         for generation in std::mem::take(&mut self.generations) {
@@ -282,25 +343,25 @@ impl Retired {
     }
 }
 
-/// Errors: `NotFound` unless there is a file `info` to read.
+/// Checks that the directory has a file `info`.
+///
+/// Errors: `NotFound` if it does not; `Io`.
 fn check_is_data_set(path: &Path) -> Result<()> {
     let found = match path.join(info::FILE_NAME).symlink_metadata() {
         Ok(_) => return Ok(()),
         Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Err(Error::io("open", path, error));
         }
-        Err(_) if Store::open(path).is_ok() => "a store in which nothing was published",
-        Err(_) if path.is_dir() => "a directory without them",
+        Err(_) if Store::open(path).is_ok() => "a store without a published generation",
+        Err(_) if path.is_dir() => "a directory without a file `info`",
         Err(_) if path.exists() => "a file",
         Err(_) => "nothing",
     };
-    let message = format!(
-        "expected a database: a store (current), a generation or a directory of shards with a file info, found {found}"
-    );
-    Err(Error::new(ErrorKind::NotFound, message))
+    let expected = "a database (a store, a generation, or a directory of shards with a file `info`)";
+    Err(Error::new(ErrorKind::NotFound, format!("expected {expected}, found {found}")))
 }
 
-/// The generation that a directory is in the store around it; `None` outside of a store.
+/// Returns the id of the generation if `directory` is one of a store; `None` otherwise.
 fn id_in_store(directory: &Path) -> Result<Option<GenerationId>> {
     let id = directory.file_name().and_then(|name| name.to_str()?.parse().ok());
     match (id, directory.parent()) {
@@ -309,10 +370,10 @@ fn id_in_store(directory: &Path) -> Result<Option<GenerationId>> {
     }
 }
 
-/// The path without links: shards are opened at first touch, and by then a link on the way to them (`store/current` is
-/// one) could lead to another generation.
+/// Resolves the symbolic links of a path. Shards are opened at first use, and by then a link in the path
+/// (`store/current` is one) could lead to another generation.
 fn resolved(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_path_buf()) // what is wrong with it shows when it is opened
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf()) // opening the path returns the error
 }
 
 impl fmt::Debug for ShardDb {
@@ -321,27 +382,45 @@ impl fmt::Debug for ShardDb {
     }
 }
 
-/// A handle for one thread; see [`ShardDb::reader`].
+/// A handle for one thread that always reads the current generation; see [`ShardDb::reader`].
 ///
-/// It holds the generation that it read last until it reads again: drop one that is not used for long.
+/// It keeps the generation of its last lookup open until its next lookup. Drop a reader that is idle for long.
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let db = sharddb::ShardDb::open_pread("store")?;
+/// let mut reader = db.reader();
+/// for key in 0..1000 {
+///     println!("{}", reader.contains(key)?);
+/// }
+/// # Ok(()) }
+/// ```
 pub struct Reader {
     cache: arc_swap::Cache<Arc<ArcSwap<Generation>>, Arc<Generation>>,
 }
 
 impl Reader {
-    /// The value of a key in the generation that is served now; see [`Snapshot::get`].
+    /// Returns the value of a key in the current generation, or `None` if the key is absent; see [`Snapshot::get`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::get`].
     #[inline]
     pub fn get(&mut self, key: u64) -> Result<Option<Value<'_>>> {
         self.cache.load().get(key)
     }
 
-    /// Whether a key is there in the generation that is served now.
+    /// Returns whether the current generation contains a key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::contains`].
     #[inline]
     pub fn contains(&mut self, key: u64) -> Result<bool> {
         self.cache.load().contains(key)
     }
 
-    /// Pins the generation that is served now.
+    /// Returns a snapshot, which pins the current generation.
     pub fn snapshot(&mut self) -> Snapshot {
         Snapshot { generation: self.cache.load().clone() }
     }

@@ -1,6 +1,6 @@
-//! One directory of shards, opened: which files there are, what they must be, and the shards as they are touched.
+//! One open directory of shards: its metadata, its shard files, and the shards that are opened so far.
 //!
-//! Not how a generation comes to be current: that is `store`.
+//! How a generation becomes the current one is in `store`.
 
 use std::fs;
 use std::io;
@@ -21,23 +21,23 @@ use crate::read::shard::{
 use crate::storage::{StorageKind, explain_missing, read_whole, regular_len};
 use crate::store::{GenerationId, Lease};
 
-/// What holds a generation against removal.
+/// The lease that protects a generation from removal, with what the generation is in its store.
 pub(crate) struct Leased {
-    /// Which generation of a store it is; `None` outside of a store.
+    /// The id of the generation; `None` outside of a store.
     pub(crate) id: Option<GenerationId>,
-    /// It was opened as what `current` names, and not by its own directory.
+    /// Whether it was opened through `current`, and not by its own directory.
     pub(crate) follows: bool,
     pub(crate) lease: Lease,
 }
 
-/// One directory of shards, opened.
+/// One open directory of shards.
 pub(crate) struct Generation {
     directory: PathBuf,
     shards_directory: PathBuf,
     spec: ShardingSpec,
     layout: Option<Layout>,
     manifest: Option<Manifest>,
-    /// In ascending order of their numbers.
+    /// In ascending order of shard numbers.
     slots: Box<[ShardSlot]>,
     table: Option<Arc<TableFile>>,
     options: GenerationOptions,
@@ -45,7 +45,7 @@ pub(crate) struct Generation {
     leased: Option<Leased>,
 }
 
-/// A shard that has a file, opened at first touch.
+/// A shard that has a file. It is opened at first use.
 struct ShardSlot {
     number: ShardNumber,
     obsolete_pair: bool,
@@ -54,9 +54,10 @@ struct ShardSlot {
 }
 
 impl Generation {
-    /// Opens a directory; shards are opened as they are touched.
+    /// Opens a directory. Shards are opened at first use, unless they are loaded or `read_ahead_index` is set.
     ///
-    /// Cost: reads `info` and the manifest, or lists the directory where there is none.
+    /// Cost: reads `info` and the manifest, or lists the directory if there is no manifest; with `check_shards` one
+    /// system call per shard.
     pub(crate) fn open(
         directory: &Path,
         options: GenerationOptions,
@@ -84,7 +85,7 @@ impl Generation {
             table: table.map(Arc::new),
             shards_directory,
             spec: info.spec,
-            // the manifest is checked as a whole, so it is the better witness
+            // the manifest has a checksum, so its layout takes precedence
             layout: manifest.as_ref().map(|manifest| manifest.layout).or(info.layout),
             manifest,
             slots,
@@ -96,13 +97,13 @@ impl Generation {
             generation.check_shards()?;
         }
         if matches!(generation.options.storage, StorageKind::Heap) || generation.options.read_ahead_index {
-            // what cannot be read now says so when it is asked for
+            // a shard that cannot be opened now returns its error when it is used
             generation.slots.iter().for_each(|slot| drop(generation.touch(slot)));
         }
         Ok(generation)
     }
 
-    /// One shard in memory, and no directory.
+    /// Creates a generation of one shard in memory, without a directory.
     pub(crate) fn of_shard(spec: ShardingSpec, layout: Layout, bytes: Vec<u8>) -> Generation {
         let options = OpenOptions::new().generation(StorageKind::Heap);
         let cache = Arc::new(MinishardCache::with_capacity(0));
@@ -124,9 +125,9 @@ impl Generation {
         }
     }
 
-    /// Checks that each shard of the manifest has its file, in its length.
+    /// Checks that each shard of the manifest has a file of the stated length.
     ///
-    /// Cost: one call to the system for each shard.
+    /// Cost: one system call per shard.
     fn check_shards(&self) -> Result<()> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         for record in &manifest.shards {
@@ -137,10 +138,10 @@ impl Generation {
         Ok(())
     }
 
-    /// Opens what is left of a damaged directory: the shards that have a file, and what they should be by the manifest or
-    /// else by `info`, whichever is whole. The manifest, which nothing was compared with, stands beside.
+    /// Opens a damaged directory: all shards that have a file, with the specification of the manifest or else of
+    /// `info`, whichever is intact. Also returns the manifest if it is intact; nothing was verified against it.
     ///
-    /// Errors: `InvalidSpec` and others of `info` if neither is whole.
+    /// Errors: those of `info` (`InvalidSpec`, for example) if neither is intact.
     pub(crate) fn open_damaged(
         directory: &Path,
         options: GenerationOptions,
@@ -204,13 +205,13 @@ impl Generation {
         self.leased.as_ref().and_then(|leased| leased.id)
     }
 
-    /// Whether it was opened as the current generation of a store, and a refresh may find another.
+    /// Whether it was opened through `current`, so that a refresh may find another generation.
     pub(crate) fn follows(&self) -> bool {
         self.leased.as_ref().is_some_and(|leased| leased.follows)
     }
 
-    /// Whether this is the generation of this number that is in the store now, held by this process. What was removed
-    /// there has nothing in its place.
+    /// Whether this is still generation `id` of the store at this path, leased by this process. Also true if the
+    /// directory of the generation was removed and none took its place.
     pub(crate) fn is_still(&self, id: GenerationId, store: &Path) -> bool {
         let directory = store.join(id.to_string());
         let is_of = |lease: &Lease| lease.is_own() && lease.is_of(&directory) || !directory.exists();
@@ -229,7 +230,7 @@ impl Generation {
         &self.options
     }
 
-    /// The shard and the minishard that a key hashes to; `None` if that shard has no file.
+    /// Returns the shard and the minishard that a key hashes to; `None` if that shard has no file.
     #[inline]
     pub(crate) fn route(&self, key: u64) -> Result<Option<(&Shard, MinishardNumber)>> {
         let location = self.spec.locate(key);
@@ -240,39 +241,39 @@ impl Generation {
         }
     }
 
-    /// The value of a key: the read path.
+    /// Returns the value of a key. This is the hot path.
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
         let Some((shard, minishard)) = self.route(key)? else { return Ok(None) };
         shard.reader().get(minishard, key)
     }
 
-    /// Whether a key is there.
+    /// Returns whether a key exists.
     #[inline]
     pub(crate) fn contains(&self, key: u64) -> Result<bool> {
         let Some((shard, minishard)) = self.route(key)? else { return Ok(false) };
         shard.reader().contains(minishard, key)
     }
 
-    /// Where a key is stored.
+    /// Finds the row of a key.
     pub(crate) fn find(&self, key: u64) -> Result<Option<Found<'_>>> {
         let Some((shard, minishard)) = self.route(key)? else { return Ok(None) };
         let stored = shard.reader().find(minishard, key)?;
         Ok(stored.map(|stored| Found { shard, stored }))
     }
 
-    /// The numbers of all shards that have a file, ascending.
+    /// Returns the numbers of all shards that have a file, in ascending order.
     pub(crate) fn shard_numbers(&self) -> impl ExactSizeIterator<Item = ShardNumber> + '_ {
         self.slots.iter().map(|slot| slot.number)
     }
 
-    /// How many minishards of the shards that are open were compared with their checks, and need not be again.
+    /// Returns the number of verified minishards in the open shards, which are not verified again.
     pub(crate) fn verified_minishards(&self) -> u64 {
         let open = self.slots.iter().filter_map(|slot| slot.shard.get());
         open.map(|shard| shard.reader().verified_minishards()).sum()
     }
 
-    /// The shard of this number, opened at first touch; `None` if it is empty.
+    /// Returns the shard of this number, opening it at first use; `None` if it has no file.
     #[inline]
     pub(crate) fn shard(&self, number: ShardNumber) -> Result<Option<&Shard>> {
         match self.slot(number) {
@@ -284,7 +285,7 @@ impl Generation {
         }
     }
 
-    /// Where all shards have a file, a shard's slot is at its number.
+    /// Returns the slot of a shard. If all shards have a file, the number is the position; otherwise a binary search.
     #[inline]
     fn slot(&self, number: ShardNumber) -> Option<&ShardSlot> {
         let guess = usize::try_from(number.0).ok().and_then(|at| self.slots.get(at));
@@ -304,7 +305,7 @@ impl Generation {
         Ok(slot.shard.get_or_init(|| shard))
     }
 
-    /// A shard for one pass over it: the one that lookups hold in memory, else opened apart from theirs.
+    /// Returns a shard for one pass: the one that lookups use if it is open and in memory, else a separate one.
     pub(crate) fn shard_for_pass(&self, number: ShardNumber) -> Result<Option<Shard>> {
         match self.slot(number).and_then(|slot| slot.shard.get()) {
             Some(shard) if shard.reader().is_in_memory() => Ok(Some(shard.clone())),
@@ -312,11 +313,12 @@ impl Generation {
         }
     }
 
-    /// Opens a shard apart from those that lookups keep.
+    /// Opens a shard separately from the one that lookups use. A loaded generation has only one copy, which is
+    /// returned.
     pub(crate) fn open_shard_apart(&self, number: ShardNumber) -> Result<Option<Shard>> {
         match (self.slot(number), self.options.storage) {
             (None, _) => Ok(None),
-            // a copy in memory is there already, or made to stay
+            // there is one copy in memory, and it is kept
             (_, StorageKind::Heap) => self.shard(number).map(|shard| shard.cloned()),
             (Some(slot), storage) => self.open_slot(slot, storage).map(Some),
         }
@@ -357,21 +359,25 @@ impl Generation {
         Ok(shard)
     }
 
-    /// Reads a shard into memory and compares it with the manifest. Of one that is damaged, lookups say where, if it has checks.
+    /// Reads a shard into memory and verifies its CRC-32 against the manifest.
+    ///
+    /// A damaged shard with checks is returned all the same: lookups verify each minishard and report the damaged ones.
+    ///
+    /// Errors: `Corrupt` for a damaged shard without checks, unless verification is off; `Io`, `TooLarge`.
     fn load(&self, slot: &ShardSlot, record: &ShardRecord, path: &Path) -> Result<ShardFiles> {
         let (files, crc32) = ShardFiles::load(path)?;
         let has_checks = self.layout.is_some_and(|layout| layout.checks);
         if crc32 == record.crc32 {
             slot.whole.set_verified();
         } else if !has_checks && self.options.read.verify_reads != VerifyReads::Never {
-            let message =
-                format!("expected a file with CRC-32 {:08x} by the manifest, found {crc32:08x}", record.crc32);
+            let expected = record.crc32;
+            let message = format!("expected CRC-32 {expected:08x} as the manifest says, found {crc32:08x}");
             return Err(Error::corrupt(message).at_path(path));
         }
         Ok(files)
     }
 
-    /// Opens every shard, so that what is wrong with a file's presence or length shows now.
+    /// Opens every shard, so that a missing file or a wrong length is reported now.
     pub(crate) fn touch_all(&self) -> Result<()> {
         self.slots.iter().try_for_each(|slot| match slot.shard.get() {
             Some(_) => Ok(()),
@@ -379,15 +385,15 @@ impl Generation {
         })
     }
 
-    /// Closes the generation; what remains are the shards that kept values lie in.
+    /// Closes the generation. Returns the shards that are still referenced, by an `OwnedValue` for example.
     pub(crate) fn close(self) -> Vec<Shard> {
-        self.cache.clear(); // values do not need it, but their shards hold it
+        self.cache.clear(); // the remaining shards keep the cache alive, but no lookup uses it
         self.slots.into_iter().filter_map(|slot| slot.shard.into_inner()).filter(Shard::is_shared).collect()
-        // the lease goes last, with the rest of self
+        // the lease is released last, with the rest of `self`
     }
 }
 
-/// A key that was found: its shard, and where in it.
+/// A key that was found: its shard and its row.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) shard: &'a Shard,
@@ -411,7 +417,7 @@ impl ShardSlot {
     }
 }
 
-/// Reads `info` and, for a generation of ours, its manifest; they must agree.
+/// Reads `info` and, for a native generation, its manifest. Checks that the two agree.
 fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<(Info, Option<Manifest>)> {
     let path = directory.join(info::FILE_NAME);
     let text = read_whole(&path, info::MAX_BYTES)?;
@@ -428,7 +434,7 @@ fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<
     let manifest_path = directory.join(manifest::FILE_NAME);
     let manifest = match read_whole(&manifest_path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)) {
         Ok(manifest) => manifest,
-        // somebody else's file of that name, or none: then this is not a generation of a store
+        // no manifest, or a foreign file of that name: this is not a generation of a store
         Err(_) if !in_store && (info.layout.is_none() || manifest_path.symlink_metadata().is_err()) => {
             return Ok((info, None));
         }
@@ -449,12 +455,12 @@ fn check_file_len(record: &ShardRecord, found: u64, path: &Path) -> Result<()> {
     Err(Error::corrupt(message).at_path(path))
 }
 
-/// The shards that a manifest lists.
+/// Returns the slots of the shards that a manifest lists.
 fn slots_of(manifest: &Manifest) -> Box<[ShardSlot]> {
     manifest.shards.iter().map(|record| ShardSlot::new(record.number)).collect()
 }
 
-/// The shards that have files, by the names that the format gives them; other files are ignored.
+/// Lists the shards that have files with names of the format. Ignores other files.
 fn list_shards(directory: &Path, spec: &ShardingSpec) -> Result<Box<[ShardSlot]>> {
     let listing = fs::read_dir(directory).map_err(|error| Error::io("list", directory, error))?;
     let mut slots = Vec::new();
@@ -470,7 +476,7 @@ fn list_shards(directory: &Path, spec: &ShardingSpec) -> Result<Box<[ShardSlot]>
             slots.push(ShardSlot { obsolete_pair, ..ShardSlot::new(number) });
         }
     }
-    // a .shard file wins over a pair of the same number
+    // a .shard file takes precedence over an obsolete pair of the same number
     slots.sort_unstable_by_key(|slot| (slot.number, slot.obsolete_pair));
     slots.dedup_by_key(|slot| slot.number);
     Ok(slots.into())

@@ -1,12 +1,12 @@
-//! Reading: a generation of shards, and the handles that applications hold.
+//! Reading: databases, snapshots, lookups, batches and walks. Building and verifying are in `build` and `verify`.
 //!
 //! ```text
-//! database    what an application opens; follows the current generation     options, owned_value
-//! snapshot    one generation, pinned                                        warm
-//! batch/      many keys                                                     get_many, parallel, cold
-//! walk/       all keys                                                      iter, range
-//! generation  one directory: from a key to its shard
-//! shard/      one shard: from a key to its value
+//! database    the handle of an application; follows the current generation   options, owned_value
+//! snapshot    one pinned generation                                          warm
+//! batch/      lookups of many keys                                           get_many, parallel, cold
+//! walk/       iteration over all keys                                        iter, range
+//! generation  one directory: maps a key to its shard
+//! shard/      one shard: maps a key to its value
 //! ```
 
 pub(crate) mod batch;

@@ -1,13 +1,13 @@
-//! How to open a database.
+//! The options for opening a database. The opening itself is in `database`.
 
 use crate::format::spec::ShardingSpec;
 use crate::read::shard::{ReadOptions, VerifyReads};
 use crate::storage::{Access, StorageKind};
 
-/// Linux lets a process have 65,530 maps; the rest is left to the application.
+/// Linux allows 65,530 maps per process by default. The rest is left to the application.
 pub(crate) const DEFAULT_MAX_MAPS: usize = 60_000;
 
-/// Options for opening a database; then [`open`](OpenOptions::open), [`open_pread`](OpenOptions::open_pread) or
+/// Options for opening a database with [`open`](OpenOptions::open), [`open_pread`](OpenOptions::open_pread) or
 /// [`load`](OpenOptions::load).
 ///
 /// ```no_run
@@ -45,93 +45,98 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// The defaults.
+    /// Creates the default options.
     pub fn new() -> OpenOptions {
         OpenOptions::default()
     }
 
-    /// The specification, for a directory of shards without an `info`, or instead of it. Default: that of `info`.
+    /// Sets the sharding specification, for a directory of shards without an `info`, or to override it.
+    /// Default: that of `info`.
     pub fn spec(&mut self, spec: ShardingSpec) -> &mut OpenOptions {
         self.spec = Some(spec);
         self
     }
 
-    /// The JSON pointer (RFC 6901) of the object in `info` that has the member "sharding", such as `/scales/0`.
-    /// Default: the top, else the only nested one.
+    /// Sets the JSON pointer (RFC 6901) to the object in `info` that has the member "sharding", such as `/scales/0`.
+    /// Default: the top-level object, or else the only nested object with that member.
     pub fn pointer(&mut self, pointer: &str) -> &mut OpenOptions {
         self.pointer = Some(pointer.to_string());
         self
     }
 
-    /// The most bytes that decoded minishard indexes may take. Default: 64 MiB.
+    /// Sets the capacity in bytes of the cache of decoded minishard indexes. Default: 64 MiB.
     pub fn cache_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
         self.cache_bytes = bytes;
         self
     }
 
-    /// The most bytes that a gzip value may decode to, and that are read for a value or prefix that is not in memory;
-    /// beyond it is `TooLarge`. Default: 1 GiB.
+    /// Sets the cap in bytes on a decoded gzip value, and on a value or prefix that is not in memory. A larger one is
+    /// an error of kind `TooLarge`. Default: 1 GiB.
     pub fn max_value_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
         self.read.max_value_bytes = bytes;
         self
     }
 
-    /// The most bytes that a minishard index may take when decoded or read. Default: 256 MiB.
+    /// Sets the cap in bytes on a minishard index that has to be read or decoded. A larger one is an error of kind
+    /// `TooLarge`. Default: 256 MiB.
     pub fn max_index_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
         self.read.max_index_bytes = bytes;
         self
     }
 
-    /// When reads compare bytes with their checks. Default: [`VerifyReads::Once`], when this process first uses them.
+    /// Sets when reads verify checksums. Default: [`VerifyReads::Once`], when this process first uses the bytes.
     pub fn verify_reads(&mut self, verify: VerifyReads) -> &mut OpenOptions {
         self.read.verify_reads = verify;
         self
     }
 
-    /// The advice for mapped shards that lookups read; iteration always advises sequential. Default: random.
+    /// Sets the access advice for mapped shards. Iteration always uses `Sequential`. Default: `Random`.
     ///
-    /// Random reads single pages: the least for small values from a disk. For large ones ask for all of them with
-    /// [`Snapshot::read_ahead`](crate::Snapshot::read_ahead), or take normal advice.
+    /// With `Random`, a page fault reads a single page, which is best for small values on a disk. For large values,
+    /// prefetch with [`Snapshot::read_ahead`](crate::Snapshot::read_ahead), or use `Normal`.
     pub fn access(&mut self, access: Access) -> &mut OpenOptions {
         self.access = access;
         self
     }
 
-    /// Whether opening and [`refresh`](crate::ShardDb::refresh) fail if a shard file of the manifest is missing or has another
-    /// length. Default: true.
+    /// Sets whether opening and [`refresh`](crate::ShardDb::refresh) fail if a shard file of the manifest is missing or
+    /// has the wrong length. Default: true.
     ///
-    /// Without, a generation opens as long as `info` and the manifest are sound, and lookups in such a shard return the error.
-    /// Cost: one call to the system for each shard; a refresh opens the shards. Data sets without a manifest have
-    /// the shards that have a file. Damage inside a file is what [`Snapshot::verify`](crate::Snapshot::verify) finds.
+    /// If false, a generation opens if `info` and the manifest are intact, and lookups in such a shard return the
+    /// error. Cost: one system call per shard; a refresh opens the shards. Has no effect on data sets without a
+    /// manifest, which consist of the shards that have a file. To find damage inside a file, use
+    /// [`Snapshot::verify`](crate::Snapshot::verify).
     pub fn check_shards(&mut self, check: bool) -> &mut OpenOptions {
         self.check_shards = check;
         self
     }
 
-    /// Whether a mapped shard's pages are read when it is first touched (Linux; elsewhere they are asked for).
-    /// Default: false.
+    /// Sets whether all pages of a mapped shard are read when the shard is opened. On Linux, opening waits for them;
+    /// elsewhere the pages are only prefetched. Default: false.
     ///
-    /// For data that fits into memory: the pages are read front to back, when the shard is opened and not as lookups
-    /// happen to need them; in huge pages, where Linux and the file system have them and the pages are not in memory yet. A
-    /// refresh takes it before the swap. [`Snapshot::warm`](crate::Snapshot::warm) does the same in the background.
+    /// For data that fits into memory: pages are read front to back when the shard is opened, and not one by one as
+    /// lookups need them. Linux uses huge pages if the file system supports them and the pages are not in memory yet.
+    /// If a refresh opens the shards, it does so before the swap. [`Snapshot::warm`](crate::Snapshot::warm) reads the
+    /// pages in the background.
     pub fn populate(&mut self, populate: bool) -> &mut OpenOptions {
         self.populate = populate;
         self
     }
 
-    /// Whether all shards are opened, and the shard indexes of mapped ones asked for, when a generation is opened.
+    /// Sets whether all shards are opened with the generation, and the shard indexes of mapped shards prefetched.
     /// Default: false.
     ///
-    /// For data that does not fit into memory and has no minishard table, such as that of others: 16 bytes a minishard, which
-    /// are 2 to 4 bytes a key where a minishard holds 4 to 8. Once they have come, a lookup finds its minishard without the
-    /// disk. Opening does not wait for them. With a table nothing is asked for.
+    /// For data that does not fit into memory and has no minishard table, such as foreign data sets. A shard index
+    /// takes 16 bytes per minishard, which is 2 to 4 bytes per key with 4 to 8 keys per minishard. With the shard
+    /// indexes in memory, a lookup finds its minishard without a disk read. Opening does not wait for them. With a
+    /// minishard table, shards are opened but nothing is prefetched.
     pub fn read_ahead_index(&mut self, read_ahead: bool) -> &mut OpenOptions {
         self.read_ahead_index = read_ahead;
         self
     }
 
-    /// The most maps that this process may have through this library; shards beyond it are read by positioned
-    /// reads. Default: 60,000.
+    /// Sets the upper bound on maps that this library creates in this process. Further shards use positioned reads.
+    /// Default: 60,000.
     pub fn max_maps(&mut self, maps: usize) -> &mut OpenOptions {
         self.max_maps = maps;
         self
@@ -150,7 +155,7 @@ impl OpenOptions {
     }
 }
 
-/// How to open a generation.
+/// The options for opening a generation.
 #[derive(Clone, Debug)]
 pub(crate) struct GenerationOptions {
     pub(crate) storage: StorageKind,

@@ -1,4 +1,4 @@
-//! A value that outlives the snapshot it was read from.
+//! Values that outlive the snapshot they were read from. Borrowed values are in `shard::value`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,13 +11,13 @@ use crate::read::shard::{Shard, Value};
 use crate::read::snapshot::Snapshot;
 use crate::storage::{AlignedBytes, Bytes};
 
-/// A value that keeps the memory of its bytes alive; see [`Snapshot::get_owned`] and [`ShardDb::get`](crate::ShardDb::get).
+/// A value that keeps its memory alive; see [`Snapshot::get_owned`] and [`ShardDb::get`](crate::ShardDb::get).
 ///
-/// It pins the map of its shard, and the disk space of the file, even after the generation was removed. To keep few bytes for long,
-/// copy them: `value.to_vec()`.
+/// It pins the map of its shard and the disk space of the file, even after the generation is removed. To keep a few
+/// bytes for a long time, copy them with `value.to_vec()`.
 ///
-/// Bytes in memory are not copied; instead a reference count of the shard is incremented, which threads that read the same shard
-/// share. docs/benchmarks.md has the length from which this is faster than a copy.
+/// Cost: increments the reference count of the shard, which all threads that read the shard share, and copies no bytes
+/// that are in memory. docs/benchmarks.md states the length from which this is faster than a copy.
 ///
 /// ```
 /// use sharddb::OwnedValue;
@@ -35,7 +35,7 @@ enum Owner {
 }
 
 impl Snapshot {
-    /// The value of a key, with the memory that it is in: like [`get`](Snapshot::get), without the borrow.
+    /// Returns the value of a key. Like [`get`](Snapshot::get), but the value does not borrow the snapshot.
     ///
     /// # Errors
     ///
@@ -46,10 +46,11 @@ impl Snapshot {
         Ok(value.map(|value| OwnedValue::new(shard, value)))
     }
 
-    /// The values of many keys, in their order: like [`get_many`](Snapshot::get_many), without the borrow.
+    /// Returns the values of many keys, in the order of `keys`. Like [`get_many`](Snapshot::get_many), but the values
+    /// do not borrow the snapshot.
     ///
-    /// Each has its own result. Cost: a few nanoseconds and a shared reference count for each key more than
-    /// [`get_many`](Snapshot::get_many).
+    /// Each key has its own result. Cost: that of [`get_many`](Snapshot::get_many), plus a shared reference count and a
+    /// few nanoseconds per key.
     pub fn get_many_owned(&self, keys: &[u64]) -> Vec<Result<Option<OwnedValue>>> {
         let owned = |(key, value): (&u64, Result<Option<Value<'_>>>)| {
             let (Some(value), Some((shard, _))) = (value?, self.generation.route(*key)?) else { return Ok(None) };
@@ -60,9 +61,9 @@ impl Snapshot {
 }
 
 impl Value<'_> {
-    /// The value with bytes of its own: copied if they are borrowed.
+    /// Converts the value to an owned one. Copies borrowed bytes.
     ///
-    /// [`Snapshot::get_owned`] does not copy.
+    /// [`Snapshot::get_owned`] returns an owned value without a copy.
     pub fn into_owned(self) -> OwnedValue {
         OwnedValue::from_bytes(match self.into_bytes() {
             Bytes::Borrowed(bytes) => AlignedBytes::from(bytes.to_vec()),
@@ -72,7 +73,7 @@ impl Value<'_> {
 }
 
 impl OwnedValue {
-    /// Keeps a value that was read from a shard.
+    /// Creates an owned value from one that was read from `shard`.
     fn new(shard: &Shard, value: Value<'_>) -> OwnedValue {
         match value.into_bytes() {
             Bytes::Borrowed(bytes) => match shard.reader().range_of(bytes) {
@@ -126,13 +127,13 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for OwnedValue {
 impl Eq for OwnedValue {}
 
 impl Hash for OwnedValue {
-    /// Like the slice.
+    /// Hashes like the slice.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self[..].hash(state);
     }
 }
 
-/// Without a copy: the value becomes the owner of the `Bytes`.
+/// Converts without a copy: the `Bytes` owns the value.
 #[cfg(feature = "bytes")]
 impl From<OwnedValue> for bytes::Bytes {
     fn from(value: OwnedValue) -> bytes::Bytes {

@@ -1,4 +1,4 @@
-//! A snapshot: one generation, pinned, and every question that can be put to it.
+//! Snapshots: one pinned generation, its lookups, and its metadata. Batches and walks are in `batch` and `walk`.
 
 use std::fmt;
 use std::path::Path;
@@ -13,27 +13,31 @@ use crate::read::shard::{CacheStats, Shard, Value, ValueLocation};
 use crate::storage::live_maps;
 use crate::store::{GenerationId, Lease};
 
-/// One generation, pinned: what loops and batches read from.
+/// One pinned generation, for loops and batches.
 ///
-/// Cheap to clone, `Send + Sync + 'static`. All reads through one snapshot see the same generation, whatever is
-/// published meanwhile; its maps and its disk stay in use until the last clone is gone.
+/// Cheap to clone, `Send + Sync + 'static`. All reads through a snapshot see the same generation, whatever is published
+/// meanwhile. Its maps and its disk space stay in use until the last clone is dropped.
 ///
-/// The read path is short: hash the key, find the shard, find the minishard in the minishard table, find the key
-/// in the minishard index, give the value. With raw encodings and a mapped file nothing is allocated or copied.
+/// A lookup hashes the key, finds the shard, finds the minishard in the minishard table, finds the key in the minishard
+/// index, and returns the value. With raw encodings and a mapped file it allocates and copies nothing.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) generation: Arc<Generation>,
 }
 
 impl Snapshot {
-    /// The value of a key; `Ok(None)` if it is not there, an empty value if it is there with zero bytes.
+    /// Returns the value of a key; `Ok(None)` if the key is absent, and an empty value if it is stored with zero bytes.
     ///
-    /// Borrowed from the map or the memory when stored raw, decoded when stored as gzip, read with positioned
-    /// reads. Cost for raw values in small minishards (the `local` profile): one wait for memory, for index and value
-    /// together; 3.5 bytes of memory for each minishard that lookups have come by. The first use of a minishard of ours compares
-    /// it with its checks.
+    /// The value is borrowed from memory if it is stored raw in a mapped or loaded shard. It is owned if it is stored
+    /// as gzip or read by positioned reads. Within the limits that docs/trust.md states, it is never a wrong value.
     ///
-    /// Errors: `Corrupt`, `TooLarge`, `Io`, `GenerationGone`; never a wrong value, as far as docs/trust.md says.
+    /// Cost for raw values in small minishards (the `local` profile): one memory latency for index and value together.
+    /// The snapshot keeps 3.5 bytes of memory per minishard of the blocks that lookups used. The first use of a
+    /// minishard of a native data set verifies its checksums.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, `TooLarge`, `Io`, `GenerationGone`, with the key and its place.
     ///
     /// ```no_run
     /// # fn main() -> sharddb::Result<()> {
@@ -49,9 +53,13 @@ impl Snapshot {
         self.generation.get(key)
     }
 
-    /// Replaces the content of `buffer` by the value of a key; tells whether it is there.
+    /// Replaces the content of `buffer` by the value of a key. Returns whether the key exists.
     ///
-    /// The buffer's capacity is reused; it is empty if the key is absent.
+    /// Reuses the capacity of the buffer. The buffer is empty if the key is absent, or on `Err`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Snapshot::get).
     pub fn get_into(&self, key: u64, buffer: &mut Vec<u8>) -> Result<bool> {
         buffer.clear();
         let Some(value) = self.get(key)? else { return Ok(false) };
@@ -59,11 +67,15 @@ impl Snapshot {
         Ok(true)
     }
 
-    /// The `n` bytes that lie directly before the stored value of a key; they are never encoded.
+    /// Returns the `n` bytes directly before the stored value of a key; `None` if the key is absent. They are never
+    /// encoded.
     ///
-    /// In a multi-resolution mesh these are the fragments, before their manifest.
+    /// In a multi-resolution mesh these are the fragments, which precede their manifest.
     ///
-    /// Errors: as [`get`](Snapshot::get), and `InvalidInput` if the shard has fewer bytes before the value.
+    /// # Errors
+    ///
+    /// Those of [`get`](Snapshot::get); `InvalidInput` if the shard has fewer bytes before the value or, in a data set
+    /// with checked prefixes, if the prefix has fewer.
     pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
         match self.generation.find(key)? {
             Some(found) => found.reader().prefix(&found.stored, n).map(Some),
@@ -71,13 +83,21 @@ impl Snapshot {
         }
     }
 
-    /// Whether a key is there; its value is not touched.
+    /// Returns whether a key exists. Does not read its value, except to verify a small minishard at its first use.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Snapshot::get), as far as they concern indexes.
     #[inline]
     pub fn contains(&self, key: u64) -> Result<bool> {
         self.generation.contains(key)
     }
 
-    /// Where the value of a key is stored: file, offset, stored length.
+    /// Returns where the value of a key is stored: file, offset and stored length; `None` if the key is absent.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`contains`](Snapshot::contains); `Corrupt` if the value is not within the file.
     pub fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
         match self.generation.find(key)? {
             Some(found) => found.value_location().map(Some),
@@ -85,50 +105,65 @@ impl Snapshot {
         }
     }
 
-    /// The shard of this number, if it has a file: the one that lookups hold in memory, else opened for itself.
+    /// Returns the shard of this number; `None` if it has no file.
+    ///
+    /// If lookups have opened the shard and it is in memory, this is the same one. Otherwise the shard is opened
+    /// separately and closed with its last handle, unless the database is loaded into memory.
+    ///
+    /// # Errors
+    ///
+    /// `Io`, `TooLarge`, `GenerationGone`; `Corrupt` if the file does not match the manifest.
     pub fn shard(&self, number: ShardNumber) -> Result<Option<Shard>> {
         self.generation.shard_for_pass(number)
     }
 
-    /// The number of keys as the manifest states it: O(1); `None` for a data set without a manifest.
-    #[expect(clippy::len_without_is_empty, reason = "a data set without a manifest cannot tell without reading")]
+    /// Returns the number of keys that the manifest states, in O(1); `None` for a data set without a manifest.
+    #[expect(clippy::len_without_is_empty, reason = "the length of a data set without a manifest is not known")]
     pub fn len(&self) -> Option<u64> {
         self.generation.manifest().map(|manifest| manifest.keys)
     }
 
-    /// The number of keys, counted: reads all indexes and no values.
+    /// Counts the keys.
     ///
-    /// Errors: the first bad shard or minishard.
+    /// Cost: reads all indexes and no values.
+    ///
+    /// # Errors
+    ///
+    /// Those of the first bad shard or minishard.
     pub fn count(&self) -> Result<u64> {
         self.shards().map(|shard| shard?.count()).sum()
     }
 
-    /// The sharding specification.
+    /// Returns the sharding specification.
     pub fn spec(&self) -> &ShardingSpec {
         self.generation.spec()
     }
 
-    /// What the data set has beyond the format's text; `None` if somebody else wrote it.
+    /// Returns the layout of a native data set: what it has beyond the text of the format. `None` for a foreign data
+    /// set.
     pub fn layout(&self) -> Option<Layout> {
         self.generation.layout()
     }
 
-    /// The generation of the store; `None` for a bare directory.
+    /// Returns the id of the generation in its store; `None` for a bare directory.
     pub fn generation(&self) -> Option<GenerationId> {
         self.generation.id()
     }
 
-    /// The directory of the generation.
+    /// Returns the directory of the generation.
     pub fn directory(&self) -> &Path {
         self.generation.directory()
     }
 
-    /// The directory of the shards: the same, or the one below it that the member "key" of a nested object names.
+    /// Returns the directory of the shards: that of the generation, or the one below it that the member "key" of a
+    /// nested object names.
     pub fn shards_directory(&self) -> &Path {
         self.generation.shards_directory()
     }
 
-    /// Sizes, cache, maps and lease, as of now.
+    /// Returns the current sizes, cache counters, number of maps and lease state.
+    ///
+    /// Cost: O(shards).
     pub fn stats(&self) -> Stats {
         Stats {
             shards: self.generation.shard_numbers().len(),
@@ -156,38 +191,45 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// Figures about an open database; see [`Snapshot::stats`].
+/// Statistics of an open database; see [`Snapshot::stats`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let stats = sharddb::ShardDb::open_pread("store")?.snapshot().stats();
+/// println!("{} shards, {} of {} cache bytes", stats.shards, stats.cache.bytes, stats.cache.capacity);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Shards that have a file.
+    /// The number of shards that have a file.
     pub shards: usize,
-    /// Keys, where there is a manifest.
+    /// The number of keys, if there is a manifest.
     pub keys: Option<u64>,
-    /// Stored bytes of all values, where there is a manifest.
+    /// The stored bytes of all values, if there is a manifest.
     pub value_bytes: Option<u64>,
-    /// Bytes of all shard files, where there is a manifest.
+    /// The bytes of all shard files, if there is a manifest.
     pub file_bytes: Option<u64>,
-    /// Minishards whose bytes were compared with their checks and are not compared again: of shards that lookups have opened,
-    /// in memory, with [`VerifyReads::Once`](crate::VerifyReads::Once).
+    /// The number of verified minishards, which are not verified again. Counts those in shards that lookups have
+    /// opened, in memory, with [`VerifyReads::Once`](crate::VerifyReads::Once).
     pub verified_minishards: u64,
     /// The cache of minishard indexes.
     pub cache: CacheStats,
-    /// Maps that this library holds in this process, of all databases.
+    /// The number of maps that this library holds in this process, for all databases.
     pub process_maps: usize,
-    /// Whether the generation is held against removal.
+    /// Whether the generation is protected from removal.
     pub lease: LeaseState,
 }
 
-/// Whether a generation is held against removal by [`StoreWriter::gc`](crate::StoreWriter::gc).
+/// Whether a generation is protected from removal by [`StoreWriter::gc`](crate::StoreWriter::gc).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseState {
-    /// A bare directory: nobody removes it but its owner.
+    /// There is no lease: a bare directory is removed only by its owner.
     None,
-    /// It stays until it is closed.
+    /// The generation is leased until it is closed.
     Held,
-    /// No lock could be had (a read-only or network file system), and why: somebody may remove it, which shards that
-    /// are not open yet then report.
+    /// The generation could not be leased (on a read-only or network file system, for example), with the reason. It may
+    /// be removed while it is in use; then opening further shards fails with `GenerationGone`.
     Unavailable(String),
 }

@@ -1,4 +1,4 @@
-//! Bringing a mapped generation into memory while it is already being read.
+//! Background reading of a mapped generation into memory, concurrent with lookups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,14 +8,16 @@ use crate::error::{Error, Result};
 use crate::read::snapshot::Snapshot;
 
 impl Snapshot {
-    /// Reads all pages of a mapped generation into memory, shard by shard, on a thread of its own.
+    /// Reads all pages of a mapped generation into memory, shard by shard, on a background thread.
     ///
-    /// For data that fits into memory and a program that does not want to wait for it, after a restart for example: lookups
-    /// go on meanwhile. What [`OpenOptions::populate`](crate::OpenOptions::populate) does when a shard is opened. Linux forms
-    /// huge pages of what it reads, where the file system has them; a lookup in those costs less. Nothing happens to shards
-    /// that are not mapped.
+    /// For data that fits into memory, after a restart for example: lookups work meanwhile.
+    /// [`OpenOptions::populate`](crate::OpenOptions::populate) does the same when a shard is opened. Linux uses huge
+    /// pages if the file system supports them, which makes lookups faster. Shards that are not mapped are skipped. So
+    /// are shards that cannot be opened: lookups report their errors.
     ///
-    /// Errors: `Io` if there can be no thread. A shard that cannot be opened is left to the lookups.
+    /// # Errors
+    ///
+    /// `Io` if the thread cannot be started.
     ///
     /// ```no_run
     /// # fn main() -> sharddb::Result<()> {
@@ -43,24 +45,24 @@ impl Snapshot {
     }
 }
 
-/// A generation on its way into memory; see [`Snapshot::warm`]. Dropped, it ends soon.
+/// A background thread that reads a generation into memory; see [`Snapshot::warm`]. Dropping it cancels the work.
 #[derive(Debug)]
-#[must_use = "dropped, it ends"]
+#[must_use = "dropping it cancels the work"]
 pub struct Warming {
     thread: Option<JoinHandle<()>>,
     cancelled: Arc<AtomicBool>,
 }
 
 impl Warming {
-    /// Whether all is in memory that will be.
+    /// Returns whether the thread has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until all is in memory.
+    /// Waits for the thread to end.
     pub fn wait(mut self) {
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // it only asks the system for pages
+            let _ = thread.join(); // a panic in it affects no lookup
         }
     }
 }

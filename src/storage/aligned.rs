@@ -1,24 +1,24 @@
-//! Bytes in memory that begin at an aligned address.
+//! Byte buffers on the heap that begin at an aligned address.
 
 use std::ops::Deref;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A buffer whose visible part begins at a multiple of some alignment.
+/// A buffer whose visible part, `buffer[start..]`, begins at a multiple of an alignment.
 pub(crate) struct AlignedBytes {
     buffer: Vec<u8>,
     start: usize,
 }
 
 impl AlignedBytes {
-    /// The alignment of a whole file keeps that of its values, which is at most a page.
+    /// The alignment for the bytes of a whole file: with it, values keep their alignment, which is at most a page.
     pub(crate) const PAGE: usize = 4096;
 
-    /// `len` zeros.
+    /// Allocates `len` zero bytes.
     ///
-    /// Errors: `TooLarge` if there is no memory for them.
+    /// Errors: `TooLarge` if the allocation fails.
     pub(crate) fn zeroed(len: usize, alignment: usize) -> Result<AlignedBytes> {
-        let no_memory = || Error::new(ErrorKind::TooLarge, format!("no memory for {len} bytes"));
+        let no_memory = || Error::new(ErrorKind::TooLarge, format!("cannot allocate {len} bytes: out of memory"));
         let capacity = len.checked_add(alignment - 1).ok_or_else(no_memory)?;
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(capacity).map_err(|_| no_memory())?;
@@ -27,7 +27,7 @@ impl AlignedBytes {
         Ok(AlignedBytes { buffer, start })
     }
 
-    /// The bytes of a vector, moved only if they are not aligned already.
+    /// Takes the bytes of a vector. Copies them only if they are not aligned.
     pub(crate) fn from_vec(bytes: Vec<u8>, alignment: usize) -> Result<AlignedBytes> {
         if misalignment(&bytes, alignment) == 0 {
             return Ok(AlignedBytes { buffer: bytes, start: 0 });
@@ -39,7 +39,7 @@ impl AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// The bytes as a vector, copied only if they do not begin where it does.
+    /// Returns the bytes as a vector. Moves them only if they do not begin at the start of the allocation.
     pub(crate) fn into_vec(mut self) -> Vec<u8> {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -49,7 +49,7 @@ impl AlignedBytes {
 }
 
 impl From<Vec<u8>> for AlignedBytes {
-    /// The vector as it is: aligned to nothing.
+    /// Takes the vector without a copy and without an alignment.
     fn from(buffer: Vec<u8>) -> AlignedBytes {
         AlignedBytes { buffer, start: 0 }
     }

@@ -1,4 +1,4 @@
-//! Reading one region of a file front to back, in large blocks.
+//! A buffered reader of one region of a file, front to back, in large blocks.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::storage::cursor::Cursor;
 use crate::storage::file::read_exact_at;
 
-/// Reads a file front to back in large blocks, from a position of its own.
+/// Reads a region of a file front to back in large blocks. Several readers of one file keep separate positions.
 pub(crate) struct BlockReader {
     file: Arc<File>,
     path: PathBuf,
@@ -21,12 +21,12 @@ pub(crate) struct BlockReader {
 }
 
 impl BlockReader {
-    /// Reads bytes `start..end` of a file in blocks of `block` bytes.
+    /// Creates a reader of bytes `start..end` of a file, in blocks of `block` bytes.
     pub(crate) fn new(file: Arc<File>, path: &Path, start: u64, end: u64, block: usize) -> BlockReader {
         BlockReader { file, path: path.to_path_buf(), position: start, end, buffer: Vec::new(), taken: 0, block }
     }
 
-    /// The bytes at hand, at least one unless the end is reached.
+    /// Returns the buffered bytes: at least one, unless the end is reached.
     pub(crate) fn fill(&mut self) -> Result<&[u8]> {
         if self.taken == self.buffer.len() {
             self.refill(1)?;
@@ -34,7 +34,7 @@ impl BlockReader {
         Ok(self.buffer.get(self.taken..).unwrap_or_default())
     }
 
-    /// At least `len` bytes at hand, or all that are left.
+    /// Returns the buffered bytes: at least `len`, or all that are left.
     #[inline]
     pub(crate) fn fill_at_least(&mut self, len: usize) -> Result<&[u8]> {
         if self.buffer.len() - self.taken < len {
@@ -43,19 +43,19 @@ impl BlockReader {
         Ok(self.buffer.get(self.taken..).unwrap_or_default())
     }
 
-    /// Steps past bytes that were at hand.
+    /// Steps past `len` buffered bytes.
     #[inline]
     pub(crate) fn consume(&mut self, len: usize) {
         self.taken = (self.taken + len).min(self.buffer.len());
     }
 
-    /// Steps past `len` bytes without reading those that are not at hand yet.
+    /// Steps past `len` bytes. Does not read those that are not buffered.
     pub(crate) fn skip(&mut self, len: u64) {
-        let at_hand = self.buffer.len() - self.taken;
+        let buffered = self.buffer.len() - self.taken;
         match usize::try_from(len) {
-            Ok(len) if len <= at_hand => self.taken += len,
+            Ok(len) if len <= buffered => self.taken += len,
             _ => {
-                self.position += len - at_hand as u64;
+                self.position += len - buffered as u64;
                 self.taken = self.buffer.len();
             }
         }

@@ -1,4 +1,4 @@
-//! Writing one region of a file front to back, in large blocks, with its CRC-32.
+//! A buffered writer of one region of a file, front to back, in large blocks. Computes the CRC-32 of the region.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,27 +11,28 @@ use crate::disk;
 use crate::error::{Error, Result};
 use crate::storage::sink::Sink;
 
-/// Blocks end at multiples of this: a file written so maps with huge pages where the file system can.
+/// Block size. Blocks end at multiples of it, so that the file can be mapped with huge pages if the file system
+/// supports them.
 pub(crate) const BLOCK: usize = 2 << 20;
 
-/// Writes from one position of a file onwards. Several cursors write distinct regions of one file.
+/// Writes from one position of a file onwards. Several cursors may write distinct regions of one file.
 pub(crate) struct Cursor {
     sink: Sink,
-    /// Of the first byte in the buffer.
+    /// File position of the first byte in the buffer.
     flushed_to: u64,
     buffer: Vec<u8>,
     /// Blocks end at multiples of this.
     block: usize,
-    sum: Hasher,
+    crc: Hasher,
 }
 
 impl Cursor {
-    /// A cursor that writes at `position` in blocks of `block` bytes.
+    /// Creates a cursor that writes at `position` in blocks of `block` bytes.
     pub(crate) fn new(sink: Sink, position: u64, block: usize) -> Cursor {
-        Cursor { sink, flushed_to: position, buffer: Vec::new(), block, sum: Hasher::new() }
+        Cursor { sink, flushed_to: position, buffer: Vec::new(), block, crc: Hasher::new() }
     }
 
-    /// Where the next byte goes.
+    /// Returns the file position of the next byte.
     #[inline]
     pub(crate) fn position(&self) -> u64 {
         self.flushed_to + self.buffer.len() as u64
@@ -49,14 +50,16 @@ impl Cursor {
         Ok(())
     }
 
-    /// Writes exactly `len` bytes of `reader`.
+    /// Writes exactly `len` bytes from `reader`.
+    ///
+    /// Errors: `Io`, also if `reader` has fewer bytes.
     pub(crate) fn write_from(&mut self, reader: &mut dyn Read, mut len: u64) -> Result<()> {
         while len > 0 {
             let take = usize::try_from(len).unwrap_or(usize::MAX).min(self.room());
             let start = self.buffer.len();
             self.buffer.resize(start + take, 0);
             let read = reader.read_exact(self.buffer.get_mut(start..).unwrap_or_default());
-            read.map_err(|error| Error::io("read what is to be written to", self.sink.path(), error))?;
+            read.map_err(|error| Error::io("read the bytes to write", self.sink.path(), error))?;
             len -= take as u64;
             if self.room() == 0 {
                 self.flush()?;
@@ -65,7 +68,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Writes `len` zero bytes; a long run of them becomes a hole.
+    /// Writes `len` zero bytes. A run of a block or more becomes a hole.
     pub(crate) fn zeros(&mut self, len: u64) -> Result<()> {
         match usize::try_from(len) {
             Ok(len) if len < self.block => {
@@ -81,28 +84,29 @@ impl Cursor {
         }
     }
 
-    /// Steps over `len` bytes that others wrote, whose sum is known.
-    fn skip(&mut self, len: u64, sum: &Hasher) {
+    /// Steps over `len` bytes that are already in the file, with the CRC-32 state `crc`.
+    fn skip(&mut self, len: u64, crc: &Hasher) {
         self.flushed_to += len;
-        self.sum.combine(sum);
+        self.crc.combine(crc);
     }
 
-    /// Goes on where `other` ended, which began where this one stands; the sum of what it wrote.
+    /// Continues at the end of `other`, which began at the position of this cursor. Returns the CRC-32 state of the
+    /// bytes that `other` wrote.
     pub(crate) fn append(&mut self, mut other: Cursor) -> Result<Hasher> {
         self.flush()?;
         let len = other.position() - self.flushed_to;
-        let sum = other.finish()?;
-        self.skip(len, &sum);
-        Ok(sum)
+        let crc = other.finish()?;
+        self.skip(len, &crc);
+        Ok(crc)
     }
 
-    /// Writes what is buffered; the sum of the region so far.
+    /// Flushes the buffer. Returns the CRC-32 state of the region so far.
     pub(crate) fn finish(&mut self) -> Result<Hasher> {
         self.flush()?;
-        Ok(self.sum.clone())
+        Ok(self.crc.clone())
     }
 
-    /// The bytes until the block ends.
+    /// Returns the number of bytes left in the current block.
     #[inline]
     fn room(&self) -> usize {
         let into_block = usize::try_from(self.flushed_to % self.block as u64).unwrap_or(0);
@@ -110,7 +114,7 @@ impl Cursor {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.sum.update(&self.buffer);
+        self.crc.update(&self.buffer);
         self.sink.write_all_at(self.flushed_to, &self.buffer)?;
         self.flushed_to += self.buffer.len() as u64;
         self.buffer.clear();
@@ -118,22 +122,24 @@ impl Cursor {
     }
 }
 
-/// The CRC-32 state of `len` zero bytes, by doubling.
+/// Returns the CRC-32 state of `len` zero bytes. Cost: O(log `len`), by doubling.
 pub(crate) fn zeros_sum(mut len: u64) -> Hasher {
-    let mut sum = Hasher::new();
+    let mut crc = Hasher::new();
     let mut power = Hasher::new();
     power.update(&[0]);
     while len > 0 {
         if len & 1 == 1 {
-            sum.combine(&power);
+            crc.combine(&power);
         }
         power.combine(&power.clone());
         len >>= 1;
     }
-    sum
+    crc
 }
 
-/// A new file for writing and reading back, which must not exist.
+/// Creates a file for writing and reading back.
+///
+/// Errors: `Io`, also if the file exists.
 pub(crate) fn create_new(path: &Path) -> Result<Arc<File>> {
     disk::create_new(path).map(Arc::new).map_err(|error| Error::io("create", path, error))
 }

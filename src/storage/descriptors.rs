@@ -1,4 +1,4 @@
-//! File descriptors: how many are kept open for positioned reads, and what happens when the process has no more.
+//! File descriptors of positioned reads: limits how many stay open, and closes some when the process runs out.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,11 +13,11 @@ use crate::disk;
 static KEPT: LazyLock<Mutex<Kept>> =
     LazyLock::new(|| Mutex::new(Kept { max: (disk::open_files_limit() / 4).min(256), files: VecDeque::new() }));
 
-/// The files that are kept open.
+/// The files that are kept open. Other files are opened per read.
 struct Kept {
-    /// The most files: at first a quarter of those that the process may have open, and 256 at most.
+    /// Upper bound on `files`. Initially a quarter of the descriptor limit, at most 256.
     max: usize,
-    /// The oldest first.
+    /// Oldest first.
     files: VecDeque<Weak<ArcSwapOption<File>>>,
 }
 
@@ -25,11 +25,11 @@ fn kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An open file that is closed when the process needs its descriptor for another one.
+/// An open file that may be closed when the process needs the descriptor for another file.
 pub(super) struct KeptFile(Arc<ArcSwapOption<File>>);
 
 impl KeptFile {
-    /// Keeps a file open, or closes it if enough are kept.
+    /// Keeps a file open, or closes it if `max` files are open already.
     pub(super) fn new(file: File) -> KeptFile {
         let mut kept = kept();
         if kept.files.len() >= kept.max {
@@ -40,7 +40,7 @@ impl KeptFile {
         KeptFile(file)
     }
 
-    /// The file, unless it was closed.
+    /// Returns the file, unless it was closed.
     pub(super) fn get(&self) -> arc_swap::Guard<Option<Arc<File>>> {
         self.0.load()
     }
@@ -53,7 +53,7 @@ impl Drop for KeptFile {
     }
 }
 
-/// Opens a file for reading. If the process has no descriptor left, closes half of the kept files and tries again.
+/// Opens a file for reading. If no descriptor is left, closes half of the kept files and retries.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     loop {
         match File::open(path) {
@@ -63,8 +63,8 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Closes the older half of the kept files, at least one, and keeps no more than the other half from now on, so that the
-/// rest of the program has descriptors too. Returns whether there was one.
+/// Closes the older half of the kept files, at least one, and lowers `max` to the other half, so that the rest of the
+/// program has descriptors too. Returns whether a file was closed.
 fn close_half() -> bool {
     let mut kept = kept();
     kept.max = kept.files.len() / 2;

@@ -1,4 +1,4 @@
-//! A file that is read at positions, by several threads at once.
+//! A file that several threads read at positions (`pread`).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,17 +18,17 @@ pub(crate) struct PositionedFile {
     read_ahead: ReadAhead,
 }
 
-/// Opens a regular file without waiting for anything else that bears its name.
+/// Opens a regular file and returns its length. Never blocks on a FIFO or a device of that name.
 ///
 /// Errors: `Io`, also for a directory, a FIFO, a socket.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
-    regular_len(path)?; // before opening it: to open a FIFO would wait for its writer
+    regular_len(path)?; // before the open, which blocks on a FIFO until it has a writer
     let file = descriptors::open(path).map_err(|error| Error::io("open", path, error))?;
     let len = file.metadata().map_err(|error| Error::io("read the length", path, error))?.len();
     Ok((file, len))
 }
 
-/// The length of a regular file, which is not opened.
+/// Returns the length of a regular file without opening it.
 ///
 /// Errors: `Io`, also for a directory, a FIFO, a socket.
 pub(crate) fn regular_len(path: &Path) -> Result<u64> {
@@ -40,9 +40,9 @@ pub(crate) fn regular_len(path: &Path) -> Result<u64> {
     Err(Error::new(ErrorKind::Io, format!("expected a regular file, found {kind}")).at_path(path))
 }
 
-/// Reads a file whole.
+/// Reads a whole file into a vector.
 ///
-/// Errors: `TooLarge` if it has more than `cap` bytes, `Io`, also for what is no regular file.
+/// Errors: `TooLarge` if it has more than `cap` bytes; `Io`, also if it is not a regular file.
 pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
     let (file, len) = open_regular(path)?;
     if len > cap {
@@ -50,7 +50,7 @@ pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
         return Err(Error::new(ErrorKind::TooLarge, message).at_path(path));
     }
     let mut bytes = Vec::new();
-    let _ = bytes.try_reserve_exact(usize::try_from(len).unwrap_or(0)); // what cannot be had is told by the read
+    let _ = bytes.try_reserve_exact(usize::try_from(len).unwrap_or(0)); // a failed allocation shows in the read
     file.take(cap).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
     Ok(bytes)
 }
@@ -65,17 +65,17 @@ impl PositionedFile {
         self.len
     }
 
-    /// A pass over the file begins: it is read in blocks until the last one is over.
+    /// Begins a pass: the file is read ahead in blocks until the last pass ends.
     pub(crate) fn begin_pass(&self) {
         self.read_ahead.begin_pass();
     }
 
-    /// A pass over the file is over.
+    /// Ends a pass.
     pub(crate) fn end_pass(&self) {
         self.read_ahead.end_pass();
     }
 
-    /// The bytes of a range that lies in the file.
+    /// Reads a range, which must be within the file. During a pass, reads ahead.
     pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         match self.read_ahead.wants(range) {
             true => self.read_ahead.read(range, self.len, alignment, |block| self.read_now(block, 1)),
@@ -83,7 +83,7 @@ impl PositionedFile {
         }
     }
 
-    /// The bytes of a range that lies in the file, read from there.
+    /// Reads a range, which must be within the file, without read-ahead.
     pub(crate) fn read_now(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         let len = usize::try_from(range.len()).unwrap_or(usize::MAX);
         let mut bytes = AlignedBytes::zeroed(len, alignment)?;
@@ -103,7 +103,7 @@ impl PositionedFile {
     }
 }
 
-/// A file that cannot be opened because its directory was deleted gets the error that says so.
+/// Replaces an `Io` error by `GenerationGone` if the directory of the file no longer exists.
 pub(crate) fn explain_missing(error: Error, directory: &Path) -> Error {
     if error.kind() == ErrorKind::Io && !directory.exists() {
         let message = "the generation was deleted while it was in use: refresh to follow the store";
@@ -131,7 +131,7 @@ pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) 
     Ok(())
 }
 
-/// WebAssembly has no files that are read at positions; databases in memory need none.
+/// Fails: the platform (WebAssembly) has no positioned reads. Databases in memory do not need them.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

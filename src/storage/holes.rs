@@ -1,4 +1,4 @@
-//! Holes of sparse files: ranges that were never written and read as zeros.
+//! Holes of sparse files: ranges that were never written and are read as zeros.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,24 +7,25 @@ use crate::storage::open_regular;
 
 /// Finds the data of a sparse file without reading its holes.
 ///
-/// Asks the file system with `SEEK_DATA`. Where that is not supported, everything is data.
+/// Uses `SEEK_DATA` and `SEEK_HOLE`. If the platform or the file system does not support them, everything is data.
 pub(crate) struct Holes {
-    /// A descriptor of its own: seeking moves the position of a file.
+    /// A separate descriptor, because a seek changes the position of the open file.
     file: Option<File>,
     len: u64,
 }
 
 impl Holes {
-    /// The holes of the file at `path`, which has been opened before with `len` bytes.
+    /// Opens the file at `path`, which the caller opened before and found to have `len` bytes.
     ///
-    /// A file that cannot be opened, or has another length by now, has no holes that could be skipped.
+    /// If the file cannot be opened or has another length now, everything is data.
     pub(crate) fn of(path: &Path, len: u64) -> Holes {
         let opened = if is_supported() { open_regular(path).ok() } else { None };
         let file = opened.filter(|(_, found)| *found == len).map(|(file, _)| file);
         Holes { file, len }
     }
 
-    /// The first offset from `offset` on that is not known to be in a hole; the length of the file after its last data.
+    /// Returns the first offset at or after `offset` that is not known to be in a hole. After the last data, this is
+    /// the length of the file.
     pub(crate) fn next_data(&self, offset: u64) -> u64 {
         match &self.file {
             Some(file) if offset < self.len => next_data(file, self.len, offset).unwrap_or(offset),
@@ -32,7 +33,7 @@ impl Holes {
         }
     }
 
-    /// The first offset from `offset` on that may be in a hole; the length of the file if there is none.
+    /// Returns the first offset at or after `offset` that may be in a hole, or the length of the file if there is none.
     pub(crate) fn next_hole(&self, offset: u64) -> u64 {
         match &self.file {
             Some(file) if offset < self.len => next_hole(file, offset).unwrap_or(self.len),

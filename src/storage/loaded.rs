@@ -1,4 +1,4 @@
-//! A file read into memory, in huge pages where it is large and the platform has them.
+//! A file read into memory. Large files use huge pages where the platform supports them.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,29 +10,29 @@ use crc32fast::Hasher;
 use crate::error::{Error, Result};
 use crate::storage::AlignedBytes;
 
-/// The size of a huge page; shorter files would fill a part of one.
+/// The size of a huge page. Shorter files are read to the heap.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// What is read and summed at a time, so that it is summed while it is in the processor's cache.
+/// Bytes per read. The CRC-32 of a chunk is computed while the chunk is in the processor's cache.
 const CHUNK: usize = 256 << 10;
 
-/// Bytes in memory of the system, aligned to a huge page: a lookup in them meets a quarter of the address translations.
+/// An anonymous map, aligned to a huge page so that lookups miss the TLB less often.
 pub(crate) struct HugeBytes {
     map: memmap2::MmapMut,
     start: usize,
     len: usize,
 }
 
-/// A file in memory: bytes of the heap, or huge pages.
+/// A file in memory: on the heap, or in huge pages.
 pub(crate) enum Loaded {
     Heap(AlignedBytes),
     Huge(HugeBytes),
 }
 
 impl Loaded {
-    /// Reads `len` bytes of a file; also returns their CRC-32.
+    /// Reads `len` bytes of a file. Also returns their CRC-32.
     ///
-    /// Errors: `TooLarge` if there is no memory for them, `Io`.
+    /// Errors: `TooLarge` if the allocation fails; `Io`.
     pub(crate) fn read(mut file: File, len: u64, path: &Path) -> Result<(Loaded, u32)> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let mut loaded = match HugeBytes::zeroed(len) {
@@ -41,12 +41,12 @@ impl Loaded {
                 AlignedBytes::zeroed(len, AlignedBytes::PAGE).map(Loaded::Heap).map_err(|error| error.at_path(path))?
             }
         };
-        let mut sum = Hasher::new();
+        let mut crc = Hasher::new();
         for chunk in loaded.bytes_mut().chunks_mut(CHUNK) {
             file.read_exact(chunk).map_err(|error| Error::io("read the whole file", path, error))?;
-            sum.update(chunk);
+            crc.update(chunk);
         }
-        Ok((loaded, sum.finalize()))
+        Ok((loaded, crc.finalize()))
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
@@ -58,14 +58,14 @@ impl Loaded {
 }
 
 impl HugeBytes {
-    /// `None` for bytes that are too few, and where the system has no memory of this kind.
+    /// Allocates `len` zero bytes. `None` if `len` is less than a huge page, or the map fails.
     fn zeroed(len: usize) -> Option<HugeBytes> {
         if len < HUGE_PAGE {
             return None;
         }
         let map = memmap2::MmapOptions::new().len(len.checked_add(HUGE_PAGE)?).map_anon().ok()?;
         #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage); // where it is not known, pages are small
+        let _ = map.advise(memmap2::Advice::HugePage); // if the kernel rejects the advice, pages are small
         let start = map.as_ptr().addr().wrapping_neg() % HUGE_PAGE;
         Some(HugeBytes { map, start, len })
     }

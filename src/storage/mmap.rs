@@ -1,8 +1,8 @@
-//! Mapped files: one of the two modules with `unsafe`.
+//! Mapped files. One of the two modules with `unsafe`; the other is `prefetch`.
 //!
-//! The one thing that can go wrong with a read-only map is that somebody truncates or edits the file beneath it.
-//! Nothing here can prevent that; the caller of [`ShardDb::open`](crate::ShardDb::open) promises it, and that promise travels
-//! here as a [`MapPermission`], which only an `unsafe` function makes.
+//! A read-only map is sound as long as nobody truncates or edits the file. This module cannot ensure that. The caller
+//! of [`ShardDb::open`](crate::ShardDb::open) promises it, and the promise is passed here as a [`MapPermission`], which
+//! only an `unsafe` function creates.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -12,19 +12,19 @@ use std::sync::{Mutex, PoisonError};
 use crate::byte_range::ByteRange;
 use crate::storage::Access;
 
-/// Linux cuts a request down to what it reads ahead at most, which is this much unless somebody has changed it.
+/// Linux truncates a `MADV_WILLNEED` request to the read-ahead limit of the device. This is the default limit.
 #[cfg(unix)]
 const WILL_NEED_AT_ONCE: usize = 128 << 10;
 
-/// Maps of this process that are alive, for keeping below the system's limit.
+/// The live maps of this process, counted to stay below the kernel's limit.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of maps alive in this process.
+/// Returns the number of live maps in this process.
 pub(crate) fn live_maps() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// Proof that the caller of the face promised to leave mapped files alone.
+/// Proof that the caller of the public API promised not to truncate or edit mapped files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapPermission(());
 
@@ -32,7 +32,7 @@ impl MapPermission {
     /// # Safety
     ///
     /// Nobody truncates or edits a file for as long as it is mapped by this permission.
-    #[expect(unsafe_code, reason = "the declaration of the promise that the face takes")]
+    #[expect(unsafe_code, reason = "declares the promise that the public API takes")]
     pub(crate) unsafe fn promised() -> MapPermission {
         MapPermission(())
     }
@@ -41,18 +41,18 @@ impl MapPermission {
 /// A whole file, mapped read-only.
 pub(crate) struct Mapping {
     map: memmap2::Mmap,
-    /// The advice while nobody walks through the file.
+    /// The advice outside of passes.
     access: Access,
-    /// Passes over the file under way: the advice is of the map as a whole.
+    /// The number of passes in progress. The advice applies to the whole map, so concurrent passes share it.
     passes: Mutex<usize>,
 }
 
 impl Mapping {
-    /// Maps a file of `len` bytes; `None` if the process has `max_maps` already or the system gives no more.
+    /// Maps a file of `len` bytes. `None` if the process has `max_maps` maps already, or the kernel refuses another.
     pub(crate) fn new(file: &File, len: u64, _: MapPermission, max_maps: usize, access: Access) -> Option<Mapping> {
         let len = usize::try_from(len).ok()?;
         LIVE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |live| (live < max_maps).then_some(live + 1)).ok()?;
-        // SAFETY: the map is read-only, and a `MapPermission` exists only where the caller of the face promised
+        // SAFETY: the map is read-only, and a `MapPermission` exists only if the caller of the public API promised
         // that nobody truncates or edits the file while it is mapped.
         #[expect(unsafe_code, reason = "the one call that maps")]
         let map = unsafe { memmap2::MmapOptions::new().len(len).map(file) };
@@ -64,7 +64,7 @@ impl Mapping {
         Some(mapping)
     }
 
-    /// A pass over the file begins: the system reads ahead until the last one is over.
+    /// Begins a pass: the kernel reads ahead until the last pass ends.
     pub(crate) fn begin_pass(&self) {
         let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
         if *passes == 0 {
@@ -73,7 +73,7 @@ impl Mapping {
         *passes += 1;
     }
 
-    /// A pass over the file is over.
+    /// Ends a pass.
     pub(crate) fn end_pass(&self) {
         let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
         *passes -= 1;
@@ -82,7 +82,7 @@ impl Mapping {
         }
     }
 
-    /// Passes advice on; a system that does not take it reads as well without.
+    /// Advises the kernel. Errors are ignored: reads work without the advice.
     #[cfg(unix)]
     fn advise(&self, access: Access) {
         let advice = match access {
@@ -96,7 +96,7 @@ impl Mapping {
     #[cfg(not(unix))]
     fn advise(&self, _: Access) {}
 
-    /// Asks for the pages of a range, as far as it lies in the file, without waiting for them.
+    /// Asks the kernel to prefetch the pages of a range, clamped to the file. Does not wait for them.
     #[cfg(unix)]
     pub(crate) fn will_need(&self, range: ByteRange) {
         let within = |offset| usize::try_from(offset).unwrap_or(usize::MAX).min(self.map.len());
@@ -111,11 +111,11 @@ impl Mapping {
     #[cfg(not(unix))]
     pub(crate) fn will_need(&self, _: ByteRange) {}
 
-    /// Reads all pages and maps them, front to back, while `goes_on` says so; in huge pages where the file system has them
-    /// and the pages are not in memory yet.
+    /// Reads all pages into the page cache and maps them, front to back, until `goes_on` returns false. Uses huge pages
+    /// if the file system supports them and the pages are not in the page cache yet.
     #[cfg(target_os = "linux")]
     pub(crate) fn populate(&self, goes_on: &dyn Fn() -> bool) {
-        /// What is read between two looks at `goes_on`.
+        /// Bytes read between two calls of `goes_on`.
         const AT_ONCE: usize = 32 << 20;
         let _ = self.map.advise(memmap2::Advice::HugePage);
         let starts = (0..self.map.len()).step_by(AT_ONCE);

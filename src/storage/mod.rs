@@ -1,6 +1,6 @@
-//! Where bytes come from: a mapped file, positioned reads, or memory.
+//! Sources and sinks of bytes: mapped files, positioned reads, memory, buffered writers.
 //!
-//! Not what the bytes mean: `format` knows that, and the two meet in `shard`.
+//! This module does not interpret bytes. `format` does, and `read::shard` combines the two.
 
 mod aligned;
 mod block_reader;
@@ -30,7 +30,7 @@ use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 
 /// The bytes of one file.
-#[repr(u8)] // every lookup asks which: a byte of its own is asked fastest
+#[repr(u8)] // every lookup tests the variant, and a separate tag byte is the fastest to test
 pub(crate) enum Storage {
     Mapped(Mapping),
     Heap(AlignedBytes),
@@ -38,10 +38,10 @@ pub(crate) enum Storage {
     File(PositionedFile),
 }
 
-/// How to come by the bytes of a file.
+/// How the bytes of a file are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StorageKind {
-    /// Mapped, while the process has fewer maps than this; then positioned reads.
+    /// Mapped while the process has fewer than `max_maps` maps, then positioned reads.
     Mapped {
         permission: MapPermission,
         max_maps: usize,
@@ -51,21 +51,32 @@ pub(crate) enum StorageKind {
     Heap,
 }
 
-/// How a mapping will be read: advice for the operating system.
+/// The expected access pattern of a mapped file, as advice to the kernel.
+///
+/// ```no_run
+/// use sharddb::OpenOptions;
+/// use sharddb::read::Access;
+///
+/// // SAFETY: nobody edits the files of this store.
+/// let db = unsafe { OpenOptions::new().access(Access::Normal).open("store")? };
+/// # Ok::<(), sharddb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// No advice: the system reads ahead as it sees fit.
+    /// No advice: the kernel decides how much to read ahead.
     Normal,
-    /// Lookups all over the file (the default): no read-ahead.
+    /// Lookups at random places (the default): no read-ahead.
     #[default]
     Random,
-    /// Front to back: much read-ahead.
+    /// Front to back: aggressive read-ahead.
     Sequential,
 }
 
 impl Storage {
     /// Opens a regular file.
+    ///
+    /// Errors: `Io`; with [`StorageKind::Heap`] also `TooLarge`.
     pub(crate) fn open(path: &Path, kind: StorageKind) -> Result<Storage> {
         let (file, len) = open_regular(path)?;
         match kind {
@@ -80,13 +91,13 @@ impl Storage {
         }
     }
 
-    /// Reads a regular file into memory; also returns its CRC-32.
+    /// Reads a regular file into memory. Also returns its CRC-32.
     pub(crate) fn load(path: &Path) -> Result<(Storage, u32)> {
         let (file, len) = open_regular(path)?;
         Loaded::read(file, len, path).map(|(loaded, crc32)| (loaded.into(), crc32))
     }
 
-    /// The length in bytes, as of opening.
+    /// Returns the length in bytes when the file was opened.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         match self {
@@ -97,7 +108,7 @@ impl Storage {
         }
     }
 
-    /// A pass over the file begins: until the last one is over it is read ahead, also for lookups meanwhile.
+    /// Begins a pass: the file is read ahead until the last pass ends, also by concurrent lookups.
     pub(crate) fn begin_pass(&self) {
         match self {
             Self::Mapped(mapping) => mapping.begin_pass(),
@@ -106,7 +117,7 @@ impl Storage {
         }
     }
 
-    /// A pass over the file is over.
+    /// Ends a pass.
     pub(crate) fn end_pass(&self) {
         match self {
             Self::Mapped(mapping) => mapping.end_pass(),
@@ -115,7 +126,7 @@ impl Storage {
         }
     }
 
-    /// All bytes, if they can be had without reading.
+    /// Returns all bytes if they are mapped or on the heap. `None` for positioned reads.
     #[inline]
     pub(crate) fn in_memory(&self) -> Option<&[u8]> {
         match self {
@@ -126,23 +137,25 @@ impl Storage {
         }
     }
 
-    /// Asks the system for the pages of a range that will be read soon; only a mapped file has such.
+    /// Asks the kernel to prefetch the pages of a range. Does nothing unless the file is mapped.
     pub(crate) fn will_need(&self, range: ByteRange) {
         if let Self::Mapped(mapping) = self {
             mapping.will_need(range);
         }
     }
 
-    /// Reads all pages into memory, front to back, while `goes_on` says so; only a mapped file has such.
+    /// Reads all pages into memory, front to back, until `goes_on` returns false. Does nothing unless the file is
+    /// mapped.
     pub(crate) fn populate(&self, goes_on: &dyn Fn() -> bool) {
         if let Self::Mapped(mapping) = self {
             mapping.populate(goes_on);
         }
     }
 
-    /// The bytes of a range; what has to be read is aligned to `alignment`.
+    /// Returns the bytes of a range, borrowed if they are in memory. Bytes that have to be read are aligned to
+    /// `alignment`.
     ///
-    /// Errors: `Corrupt` if the range is not in the file, `Io`.
+    /// Errors: `Corrupt` if the range is outside the file; `Io`; `TooLarge` if the allocation fails.
     #[inline]
     pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
         match self.in_memory() {
@@ -162,8 +175,8 @@ impl Storage {
 
 #[cold]
 fn out_of_file(range: ByteRange, len: u64) -> Error {
-    Error::corrupt(format!("expected bytes {}..{}, found a file of {len} bytes", range.start, range.end))
-        .at_offset(range.start)
+    let message = format!("expected bytes {}..{}, found a file of {len} bytes", range.start, range.end);
+    Error::corrupt(message).at_offset(range.start)
 }
 
 impl From<Loaded> for Storage {
@@ -175,7 +188,7 @@ impl From<Loaded> for Storage {
     }
 }
 
-/// Bytes in place or read for the occasion.
+/// Bytes borrowed from memory, or read into a buffer.
 pub(crate) enum Bytes<'a> {
     Borrowed(&'a [u8]),
     Owned(AlignedBytes),

@@ -1,8 +1,8 @@
-//! Reading ahead in a file that is read at positions, while somebody walks through it.
+//! Read-ahead for positioned reads during a pass over a file.
 //!
-//! Reads that follow each other are served from a block read ahead; it grows while they go on so. A read elsewhere
-//! takes only what was asked for and may be the first of another run. A walk through a shard makes up to three runs: indexes,
-//! values and checks; where they lie side by side they become one.
+//! Sequential reads form a run and are served from a block that is read ahead. The block grows as the run continues. A
+//! read elsewhere reads only the requested range and begins a new run. A walk through a shard makes up to three runs:
+//! indexes, values and checks. Adjacent ones are one run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,24 +11,24 @@ use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::storage::AlignedBytes;
 
-/// Runs of reads that are followed at the same time.
+/// The number of runs that are tracked at once.
 const RUNS: usize = 4;
 
-/// To read past so many bytes is cheaper than another call.
+/// The longest gap within a run: reading these bytes is cheaper than another system call.
 const NEAR: u64 = 16 << 10;
 
-/// What is read ahead at most.
+/// The largest block.
 const MAX_BLOCK: u64 = 256 << 10;
 
-/// The blocks of one file, while passes over it are under way.
+/// The blocks of one file. Empty while there is no pass.
 #[derive(Default)]
 pub(crate) struct ReadAhead {
     passes: AtomicUsize,
-    /// The one used last comes first.
+    /// Most recently used first.
     runs: Mutex<[ReadRun; RUNS]>,
 }
 
-/// Reads that follow each other: the block that serves them.
+/// A run of sequential reads, with the block that serves them.
 #[derive(Default)]
 struct ReadRun {
     start: u64,
@@ -46,13 +46,13 @@ impl ReadAhead {
         }
     }
 
-    /// Whether a range is to be read through here: not without a pass, and not if it is as large as any block.
+    /// Whether a range is read through a block: during a pass, if it is smaller than the largest block.
     #[inline]
     pub(crate) fn wants(&self, range: ByteRange) -> bool {
         self.passes.load(Ordering::Relaxed) > 0 && range.len() < MAX_BLOCK
     }
 
-    /// The bytes of a range of the file. `read` reads one block of it, unaligned.
+    /// Returns the bytes of a range of the file. `read` reads one block, unaligned.
     pub(crate) fn read(
         &self,
         range: ByteRange,
@@ -89,23 +89,25 @@ impl ReadRun {
         self.start + self.len()
     }
 
-    /// Whether a range lies in the block or near its end.
+    /// Whether a range begins in the block or near its end.
     fn goes_on_with(&self, range: ByteRange) -> bool {
         self.block.is_some() && self.start <= range.start && range.start <= self.end() + NEAR
     }
 
-    /// The bytes of a range in the block.
+    /// Copies the bytes of a range out of the block.
     fn copy(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         let start = range.start - self.start;
         let in_block = ByteRange { start, end: start + range.len() };
         let bytes = self.block.as_deref().and_then(|block| in_block.of(block));
-        let bytes = bytes.ok_or_else(|| Error::corrupt("expected bytes of the file, found its end"))?;
+        let bytes = bytes.ok_or_else(|| {
+            Error::corrupt("expected the range in the block that was read ahead, found its end before")
+        })?;
         let mut copy = AlignedBytes::zeroed(bytes.len(), alignment)?;
         copy.as_mut().copy_from_slice(bytes);
         Ok(copy)
     }
 
-    /// Reads the range, and behind it twice what the last block had.
+    /// Reads a new block that begins with `range` and is up to twice as long as the last block.
     fn move_to(
         &mut self,
         range: ByteRange,
@@ -114,7 +116,7 @@ impl ReadRun {
     ) -> Result<()> {
         let ahead = range.start + (2 * self.len()).min(MAX_BLOCK);
         let end = ahead.min(file_len).max(range.end);
-        self.block = None; // one block a run at a time
+        self.block = None; // frees the old block before the new one is allocated
         self.start = range.start;
         self.block = Some(read(ByteRange { start: range.start, end })?);
         Ok(())

@@ -1,4 +1,4 @@
-//! Where written bytes go: a file, or memory.
+//! The destination of written bytes: a file, or memory.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::disk;
 use crate::error::{Error, Result};
 
-/// A file or a vector that is written at positions, by several cursors.
+/// A file or a vector that several cursors write at positions.
 #[derive(Clone)]
 pub(crate) enum Sink {
     File(Arc<File>, Arc<Path>),
@@ -19,7 +19,7 @@ impl Sink {
         Sink::File(file, path.into())
     }
 
-    /// The path of the file; empty for memory.
+    /// Returns the path of the file; empty for memory.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Sink::File(_, path) => path,
@@ -27,7 +27,7 @@ impl Sink {
         }
     }
 
-    /// Writes all bytes at a position. What was never written is zeros.
+    /// Writes all bytes at a position. Bytes that are never written are zeros.
     pub(super) fn write_all_at(&self, position: u64, bytes: &[u8]) -> Result<()> {
         match self {
             Sink::File(file, path) => disk::write_all_at(file, path, position, bytes)
@@ -39,23 +39,23 @@ impl Sink {
                     memory.resize(start.saturating_add(bytes.len()), 0);
                 }
                 let to = memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len()));
-                to.ok_or_else(|| Error::internal("no room for bytes in memory"))?.copy_from_slice(bytes);
+                to.ok_or_else(|| Error::internal("the buffer in memory is too short"))?.copy_from_slice(bytes);
                 Ok(())
             }
         }
     }
 
-    /// Brings a file to the disk.
+    /// Flushes a file to disk (fsync). Does nothing for memory.
     pub(crate) fn sync(&self) -> Result<()> {
         match self {
             Sink::File(file, path) => {
-                disk::sync_file(file, path).map_err(|error| Error::io("bring to the disk", path, error))
+                disk::sync_file(file, path).map_err(|error| Error::io("sync to disk", path, error))
             }
             Sink::Memory(_) => Ok(()),
         }
     }
 
-    /// The bytes that were written to memory; none of a file.
+    /// Takes the bytes that were written to memory. Empty for a file.
     pub(crate) fn take_memory(&self) -> Vec<u8> {
         match self {
             Sink::File(..) => Vec::new(),

@@ -181,8 +181,8 @@ fn what_is_no_database_is_not_found_and_named_as_it_was_given() {
     let cases = [
         (scratch.path().join("none"), "found nothing"),
         (file.clone(), "found a file"),
-        (empty, "found a directory without them"),
-        (store, "found a store in which nothing was published"),
+        (empty, "found a directory without a file `info`"),
+        (store, "found a store without a published generation"),
         (file.join("below"), "found nothing"),
     ];
     for (path, found) in cases {

@@ -1,8 +1,8 @@
-//! Cold batches: the pages of many keys, asked for before the first of them is read.
+//! Cold batches: prefetches the pages of many keys before the first lookup.
 //!
-//! From a disk, a lookup is waiting: for the page of the shard index entry, for that of the minishard, for the rest of
-//! the value. Here all keys go through these steps together. Each step asks the system for the pages of all keys, in the
-//! order in which they lie in the files, and only then reads what the step before has asked for.
+//! A lookup from a cold disk waits for up to three page reads in sequence: the shard index entry, the minishard, and
+//! the rest of the value. Here all keys pass through these steps together. Each step asks the kernel to prefetch the
+//! pages of all keys, in file order, before any of those pages is read.
 
 use crate::byte_range::ByteRange;
 use crate::ids::MinishardNumber;
@@ -12,17 +12,19 @@ use crate::read::snapshot::Snapshot;
 /// Pages are at least this large.
 const PAGE: u64 = 4096;
 
-/// The most that is asked for one index or one value, whatever length a broken file states.
+/// Upper bound on the prefetched bytes of one index or value, in case a damaged file states a huge length.
 const LONGEST: u64 = 16 << 20;
 
 impl Snapshot {
-    /// Asks the system for the pages that lookups of these keys will read, all of them at once; for batches of keys
-    /// whose data is not in memory.
+    /// Asks the kernel to prefetch the pages that lookups of these keys will read, for keys whose data is not in
+    /// memory.
     ///
-    /// A hint: it changes no result, and what is wrong shows in the lookup. It waits for the indexes of the keys, not for
-    /// their values. Only mapped files have pages to ask for. Cost: up to three system calls a key, which buy nothing
-    /// where all is in memory already; where it is not, the disk has many reads to do at a time in place of one. The
-    /// pages of all keys should fit into memory together: give it some thousand keys at a time.
+    /// This is a hint: it changes no result, and errors are left to the lookups. It waits for the indexes of the keys,
+    /// but not for their values. It has no effect on files that are not mapped.
+    ///
+    /// Cost: up to three system calls per key. They are wasted if the pages are in memory already; otherwise the disk
+    /// serves many reads at a time instead of one. The pages of all keys should fit into memory together: pass a few
+    /// thousand keys at a time.
     ///
     /// ```no_run
     /// # fn main() -> sharddb::Result<()> {
@@ -36,19 +38,21 @@ impl Snapshot {
     pub fn read_ahead(&self, keys: &[u64]) {
         let mut wanted: Vec<_> = keys.iter().filter_map(|key| self.wanted(*key)).collect();
         wanted.sort_unstable_by_key(|it| (it.shard.number, it.minishard));
-        ask(&wanted, Wanted::entry, ShardReader::will_need_entries);
-        ask(&wanted, Wanted::index, ShardReader::will_need_data);
-        ask(&wanted, Wanted::rest_of_value, ShardReader::will_need_data);
+        prefetch_pages(&wanted, Wanted::entry, ShardReader::will_need_entries);
+        prefetch_pages(&wanted, Wanted::index, ShardReader::will_need_data);
+        prefetch_pages(&wanted, Wanted::rest_of_value, ShardReader::will_need_data);
     }
 
-    /// Where a key belongs; `None` if its shard has no file or cannot be opened.
+    /// Routes a key to its shard and minishard; `None` if its shard has no file or cannot be opened.
     fn wanted(&self, key: u64) -> Option<Wanted<'_>> {
         let (shard, minishard) = self.generation.route(key).ok()??;
         Some(Wanted { shard: shard.reader(), minishard, key })
     }
 }
 
-/// A key and where it belongs. The methods give what a lookup reads, step by step; `None` where it ends.
+/// A key with its shard and minishard.
+///
+/// Each method returns the range that one step of a lookup reads, or `None` if the lookup does not take that step.
 struct Wanted<'a> {
     shard: &'a ShardReader,
     minishard: MinishardNumber,
@@ -64,7 +68,7 @@ impl Wanted<'_> {
         self.shard.minishard_index_range(self.minishard).ok()?
     }
 
-    /// The value, without what shares a page with the index.
+    /// Returns the range of the value, without the bytes on pages of the index.
     fn rest_of_value(&self) -> Option<ByteRange> {
         let index = pages_of(self.index()?);
         let stored = self.shard.find(self.minishard, self.key).ok()??;
@@ -74,8 +78,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Asks for the range of each key; ranges whose pages touch are asked for together.
-fn ask<'a>(
+/// Prefetches the range of each key. Ranges whose pages touch are merged into one request.
+fn prefetch_pages<'a>(
     wanted: &[Wanted<'a>],
     range: impl Fn(&Wanted<'a>) -> Option<ByteRange>,
     will_need: impl Fn(&ShardReader, ByteRange),
@@ -97,14 +101,14 @@ fn ask<'a>(
     }
 }
 
-/// The pages of a range, the last one as if it were whole.
+/// Extends a range to page boundaries, after limiting it to `LONGEST` bytes. It may end past the end of the file.
 fn pages_of(range: ByteRange) -> ByteRange {
     let start = range.start - range.start % PAGE;
     let end = range.end.min(range.start.saturating_add(LONGEST));
     ByteRange { start, end: end.checked_next_multiple_of(PAGE).unwrap_or(end) }
 }
 
-/// Both ranges as one, if the second begins in the first or where it ends.
+/// Merges two ranges if the second begins within the first or at its end.
 fn union(first: ByteRange, second: ByteRange) -> Option<ByteRange> {
     let touching = (first.start..=first.end).contains(&second.start);
     touching.then_some(ByteRange { start: first.start, end: first.end.max(second.end) })

@@ -1,7 +1,7 @@
-//! Batches: many keys at once, staged so that their cache misses overlap.
+//! Batch lookups on one thread, staged so that cache misses overlap.
 //!
-//! A group of keys goes through the short path a step at a time: all places in the minishard table are asked for, then all
-//! minishards, then all values, and each step finds its bytes on the way already.
+//! A group of keys goes through the fast path one step at a time. Each step prefetches the bytes of the next step for
+//! all keys of the group: first the entries of the minishard table, then the minishards, then the values.
 
 use std::ops::ControlFlow;
 
@@ -10,17 +10,17 @@ use crate::prefetch;
 use crate::read::shard::{MappedMinishard, Probe, Value, ValueLocation, prefetch_index};
 use crate::read::snapshot::Snapshot;
 
-/// Keys under way at once: about as many as a core has outstanding misses.
+/// Keys per group: about the number of outstanding cache misses of a core.
 const GROUP: usize = 16;
 
-/// Cache lines of a value asked for ahead; the processor's own prefetcher takes over behind them.
+/// Cache lines prefetched per value. The hardware prefetcher loads the lines after them.
 const VALUE_LINES: usize = 4;
 
 impl Snapshot {
-    /// The values of many keys, in their order; a key may be repeated.
+    /// Returns the values of many keys, in the order of `keys`. Keys may repeat.
     ///
-    /// Each has its own result: one bad key does not hide the others. Cost: for mapped data several times less a key
-    /// than [`get`](Snapshot::get).
+    /// Each key has its own result, so an error hides no other result. Cost: for mapped data, several times less per
+    /// key than [`get`](Snapshot::get).
     pub fn get_many(&self, keys: &[u64]) -> Vec<Result<Option<Value<'_>>>> {
         let mut values = Vec::with_capacity(keys.len());
         let ControlFlow::Continue(()) = self.get_many_with(keys, |_, value| {
@@ -30,7 +30,7 @@ impl Snapshot {
         values
     }
 
-    /// Hands the value of each key to `f` with its position in `keys`, in order, until `f` breaks.
+    /// Calls `f` with each position in `keys` and the value of that key, in order, until `f` breaks.
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
@@ -65,13 +65,13 @@ impl Snapshot {
         ControlFlow::Continue(())
     }
 
-    /// Hands the value of each key to `f` with its position in `keys`, in order, until one of both fails.
+    /// Calls `f` with each position in `keys` and the value of that key, in order, until a lookup or `f` fails.
     ///
-    /// [`get_many_with`](Snapshot::get_many_with) for a closure that uses `?`.
+    /// Like [`get_many_with`](Snapshot::get_many_with), for a closure that uses `?`.
     ///
     /// # Errors
     ///
-    /// The first of a lookup, or the first of `f`.
+    /// The first error of a lookup or of `f`. The errors of lookups are those of [`get`](Snapshot::get).
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-try-get-many-doc-{}", std::process::id()));
@@ -104,7 +104,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether each of many keys is there, in their order.
+    /// Returns whether each key exists, in the order of `keys`. Each key has its own result.
     pub fn contains_many(&self, keys: &[u64]) -> Vec<Result<bool>> {
         let mut results = Vec::with_capacity(keys.len());
         for group in keys.chunks(GROUP) {
@@ -120,7 +120,7 @@ impl Snapshot {
         results
     }
 
-    /// Where the value of each of many keys is stored, in their order.
+    /// Returns where the value of each key is stored, in the order of `keys`. Each key has its own result.
     pub fn locate_many(&self, keys: &[u64]) -> Vec<Result<Option<ValueLocation>>> {
         keys.chunks(GROUP)
             .flat_map(|group| {
@@ -130,7 +130,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// The values of a group of keys, on their way into the cache.
+    /// Finds the values of a group of keys on the fast path, and prefetches them.
     #[inline]
     fn stage<'a>(&'a self, group: &[u64]) -> [Probe<&'a [u8]>; GROUP] {
         let minishards = self.stage_minishards(group);
@@ -144,7 +144,7 @@ impl Snapshot {
         values
     }
 
-    /// The minishards of a group of keys, on their way into the cache.
+    /// Finds the minishards of a group of keys on the fast path, and prefetches their indexes.
     #[inline]
     fn stage_minishards(&self, group: &[u64]) -> [Probe<MappedMinishard<'_>>; GROUP] {
         let mut routes = [None; GROUP];
@@ -162,7 +162,7 @@ impl Snapshot {
         minishards
     }
 
-    /// A lookup that the short path did not decide.
+    /// Looks a key up on the general path.
     #[cold]
     fn lookup(&self, key: u64) -> Result<Option<Value<'_>>> {
         match self.generation.route(key)? {

@@ -1,4 +1,4 @@
-//! Many keys at once: in one thread, on several threads, and from a cold disk.
+//! Batch lookups: on one thread, on several threads, and from a cold disk.
 
 mod cold;
 mod get_many;

@@ -1,4 +1,4 @@
-//! Batches on several threads: blocks of keys, each taken by whichever thread is free.
+//! Batch lookups on several threads. Idle threads take the next block of keys.
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -9,18 +9,18 @@ use crate::error::Result;
 use crate::read::shard::Value;
 use crate::read::snapshot::Snapshot;
 
-/// Keys that a thread takes at a time: enough to forget the lock, few enough that none waits long for the last.
+/// Keys per block: enough to make the cost of the lock negligible, few enough that threads end at about the same time.
 const BLOCK: usize = 1024;
 
 impl Snapshot {
-    /// Hands the value of each key to `f` with its position in `keys`, from `threads` threads at once, until `f` breaks.
+    /// Calls `f` with each position in `keys` and the value of that key, on up to `threads` threads, until `f` breaks.
     ///
-    /// Nothing is allocated per key. Positions come in no order; each comes once, unless `f` breaks: then the other
-    /// threads finish the blocks that they have begun, and the first break is the result.
+    /// Positions arrive in no particular order, each exactly once. If `f` breaks, the other threads finish their
+    /// current blocks, so later positions may be skipped, and the first break is returned.
     ///
-    /// The calling thread is one of the threads; the others are started by each call, which pays for many keys, or for
-    /// values that are decoded or read. A thread takes 1024 keys at a time, so fewer keys have no use for a second one.
-    /// Where the process can have no more threads, fewer work.
+    /// The calling thread is one of the threads. Each call starts the others, which pays off for many keys, or for
+    /// values that are decoded or read. A thread takes 1024 keys at a time, so a batch of at most 1024 keys uses one
+    /// thread. If the process cannot start more threads, fewer are used. Nothing is allocated per key.
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
@@ -62,20 +62,20 @@ impl Snapshot {
     }
 }
 
-/// Does `work` on this thread and on others, not more of them than there are blocks of keys.
+/// Runs `work` on this thread and on others, at most one thread per block of keys.
 fn on_threads(threads: NonZero<usize>, keys: &[u64], work: impl Fn() + Sync) {
     let threads = threads.get().min(keys.len().div_ceil(BLOCK));
     thread::scope(|scope| {
         for _ in 1..threads {
             if thread::Builder::new().spawn_scoped(scope, &work).is_err() {
-                break; // those that there are do it all
+                break; // the threads that are running do all the work
             }
         }
         work();
     });
 }
 
-/// Blocks to be taken by several threads.
+/// A queue of blocks that several threads take from.
 struct Blocks<I>(Mutex<Option<I>>);
 
 impl<I: Iterator> Blocks<I> {
@@ -87,13 +87,13 @@ impl<I: Iterator> Blocks<I> {
         lock(&self.0).as_mut()?.next()
     }
 
-    /// Leaves the rest.
+    /// Drops the remaining blocks.
     fn end(&self) {
         *lock(&self.0) = None;
     }
 }
 
-/// What is locked here stays whole whatever panics.
+/// Locks a mutex and ignores poisoning: the state is valid after a panic at any point.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,24 +1,27 @@
-//! How much of a shard a walk reads at most.
+//! Upper bounds on the bytes that a walk over a shard reads.
 //!
-//! Indexes state where bytes are, and nothing in the format keeps a broken or hostile shard from stating the same bytes
-//! many times: 2^m entries may name one minishard index, all of its rows one value. What is read is bounded by the length
-//! of the file, so that time and memory are linear in it.
+//! Nothing in the format prevents a damaged or hostile shard from naming the same bytes many times: 2^m entries may
+//! name one minishard index, and all its rows one value. The bounds are proportional to the length of the file, so that
+//! time and memory are linear in it.
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::MinishardNumber;
 
-/// Sound minishard indexes share no bytes, so all of them have at most the bytes of the file. Twice as many are read: one
-/// damaged entry may name the whole file, and hides no other.
+/// The bytes of minishard indexes that are read at most, as a multiple of the file length. Valid indexes do not
+/// overlap, so together they fit into the file. The factor of 2 ensures that one damaged entry that names the whole
+/// file does not prevent the others from being read.
 const MOST_INDEXES: u64 = 2;
 
-/// Values may share bytes legally, so that a few are stored for many keys.
+/// The bytes of values that are read at most, as a multiple of the file length. Values may legally share bytes, so that
+/// a few stored values serve many keys.
 const MOST_VALUES: u64 = 64;
 
-/// Rows that are collected in memory beyond one for each byte of the file: of empty values, for example.
+/// The rows that are kept in memory at most, in addition to one per byte of the file: rows of empty values, for
+/// example.
 const MOST_ROWS: u64 = 1 << 19;
 
-/// The bytes of minishard indexes that a walk has read.
+/// Counts the bytes of minishard indexes that a walk has read.
 #[derive(Default)]
 pub(crate) struct IndexBudget {
     spent: u64,
@@ -27,9 +30,9 @@ pub(crate) struct IndexBudget {
 }
 
 impl IndexBudget {
-    /// Takes what reading the index at `range` costs.
+    /// Charges the bytes of the index at `range`.
     ///
-    /// Errors: `Corrupt` if so many bytes were read that indexes must overlap; this one does not count then.
+    /// Errors: `Corrupt` if the budget is exceeded, which means that indexes overlap. Then nothing is charged.
     pub(crate) fn take(&mut self, file_len: u64, number: MinishardNumber, range: ByteRange) -> Result<()> {
         let spent = self.spent.saturating_add(range.len());
         if spent > file_len.saturating_mul(MOST_INDEXES) {
@@ -45,23 +48,22 @@ impl IndexBudget {
     #[cold]
     fn overlapping(&self, file_len: u64, range: ByteRange) -> Error {
         let shared = self.furthest.filter(|(_, other)| range.start < other.end && other.start < range.end);
-        let other =
-            shared.map_or(String::new(), |(number, _)| format!(", and this one shares bytes with {}", number.0));
+        let other = shared.map_or(String::new(), |(number, _)| format!(" (this one overlaps minishard {})", number.0));
         let message = format!(
-            "expected minishard indexes that share no bytes, found those before this one to take up {} bytes of a file of \
-             {file_len}{other}: it is not read; `sharddb salvage` keeps what is sound",
+            "expected minishard indexes that do not overlap, found {} bytes of indexes before this one in a file of \
+                     {file_len} bytes{other}: this index is skipped; run `sharddb salvage` to recover the valid data",
             self.spent
         );
         Error::corrupt(message).at_offset(range.start)
     }
 }
 
-/// The bytes of values and prefixes that a walk has read.
+/// Counts the bytes of values and prefixes that a walk has read.
 #[derive(Default)]
 pub(crate) struct ValueBudget(u64);
 
 impl ValueBudget {
-    /// Takes what reading `bytes` costs; whether so much may be read.
+    /// Charges `bytes`. Returns false, and charges nothing, if that exceeds the budget.
     pub(crate) fn take(&mut self, file_len: u64, bytes: u64) -> bool {
         let spent = self.0.saturating_add(bytes);
         let may = spent <= Self::most(file_len);
@@ -71,23 +73,24 @@ impl ValueBudget {
         may
     }
 
-    /// The most bytes.
+    /// Returns the budget in bytes.
     pub(crate) fn most(file_len: u64) -> u64 {
         file_len.saturating_mul(MOST_VALUES)
     }
 }
 
-/// Makes room for `more` rows in a vector that keeps all rows of a shard.
+/// Reserves memory for `more` rows in a vector that keeps all rows of a shard.
 ///
-/// Errors: `TooLarge` if the shard would have more rows than one for each of its bytes and 2^19, or there is no memory.
+/// Errors: `TooLarge` if the shard has more than `file_len + 2^19` rows, or the allocation fails.
 pub(crate) fn reserve_rows<T>(rows: &mut Vec<T>, more: u64, file_len: u64) -> Result<()> {
     let most = file_len.saturating_add(MOST_ROWS);
     let all = (rows.len() as u64).saturating_add(more);
     if all > most {
         let message =
-            format!("expected at most {most} keys in a shard of that length, found {all}: not all are looked at");
+            format!("expected at most {most} keys in a shard of {file_len} bytes, found {all}: not all are checked");
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
-    let no_memory = |_| Error::new(ErrorKind::TooLarge, format!("no memory for the places of {all} keys"));
+    let no_memory =
+        |_| Error::new(ErrorKind::TooLarge, format!("cannot allocate memory for the positions of {all} keys"));
     rows.try_reserve(usize::try_from(more).unwrap_or(usize::MAX)).map_err(no_memory)
 }

@@ -1,4 +1,4 @@
-//! The pairs of a shard in storage order.
+//! Iteration over the pairs of a shard in storage order. The walk over the rows is in `rows`.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -14,23 +14,25 @@ use crate::read::shard::value::{Value, ValueLocation};
 use crate::read::shard::verification::Compare;
 
 impl Shard {
-    /// All pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
+    /// Iterates over all pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
     pub fn iter(&self) -> ShardEntries<'_> {
         ShardEntries::new(self)
     }
 }
 
-/// The pairs of a shard in storage order; see [`Shard::iter`].
+/// An iterator over the pairs of a shard in storage order; see [`Shard::iter`].
 ///
-/// A bad minishard or a bad value gives one `Err` with its place, and the walk goes on; it always ends.
+/// A bad entry or minishard is one `Err` with its place, and the iteration continues with the next one. The iteration
+/// always ends.
 pub struct ShardEntries<'a> {
     shard: &'a Shard,
-    /// What lies behind the shard index, if the values of the current minishard are given as they lie there.
-    behind: Option<&'a [u8]>,
-    /// Whether everything so far was compared, as far as the mode asks for it.
+    /// The bytes after the shard index, if the values of the current minishard are borrowed from them without
+    /// verification.
+    body: Option<&'a [u8]>,
+    /// Whether all bytes so far are verified, as far as the mode requires.
     is_verified: bool,
     rows: Rows,
-    /// Of the current minishard, if it lies in memory.
+    /// The index of the current minishard, if it is in memory.
     index: RawIndex<'a>,
     _pass: Pass<'a>,
 }
@@ -39,7 +41,7 @@ impl<'a> ShardEntries<'a> {
     pub(crate) fn new(shard: &'a Shard) -> ShardEntries<'a> {
         ShardEntries {
             shard,
-            behind: None,
+            body: None,
             is_verified: true,
             rows: Rows::comparing(Compare::Values),
             index: RawIndex::default(),
@@ -47,7 +49,7 @@ impl<'a> ShardEntries<'a> {
         }
     }
 
-    /// The next key with its value.
+    /// Returns the next key with its value.
     #[inline]
     pub(crate) fn next_pair(&mut self) -> Option<Result<(u64, Value<'a>)>> {
         let stored = match self.next_stored()? {
@@ -66,7 +68,7 @@ impl<'a> ShardEntries<'a> {
 
     #[inline]
     fn in_place(&self, stored: &Stored) -> Option<&'a [u8]> {
-        stored.row.value.of(self.behind?)
+        stored.row.value.of(self.body?)
     }
 
     #[inline]
@@ -81,7 +83,7 @@ impl<'a> ShardEntries<'a> {
         Some(Ok(self.rows.current?.stored(row)))
     }
 
-    /// The next row behind those of `index`: of an index that is not in memory, or of the next minishard.
+    /// Returns the next row after the end of `index`: of an index that is not in memory, or of the next minishard.
     fn next_elsewhere(&mut self) -> Option<Result<Row>> {
         let reader = self.shard.reader();
         loop {
@@ -90,11 +92,11 @@ impl<'a> ShardEntries<'a> {
             {
                 return Some(Ok(row));
             }
-            self.index = RawIndex::default(); // a minishard that cannot be entered must not show the one before
+            self.index = RawIndex::default(); // so that an error below does not repeat rows of the previous minishard
             match self.rows.next_minishard(reader) {
                 Ok(Some(minishard)) => {
                     self.index = self.rows.in_place(reader);
-                    self.behind = reader.raw_behind().filter(|_| minishard.verified.has_all());
+                    self.body = reader.raw_body().filter(|_| minishard.verified.has_all());
                     if let Some(row) = self.rows.state.next(self.index) {
                         return Some(Ok(row));
                     }
@@ -125,7 +127,7 @@ impl<'a> Iterator for ShardEntries<'a> {
         };
         let in_place = self.in_place(&stored);
         if in_place.is_none() {
-            self.is_verified = false; // the caller may never ask for the value
+            self.is_verified = false; // the caller may never read the value, and then it is not verified
             if let Err(error) = self.shard.reader().check_range(&stored) {
                 return Some(Err(error));
             }
@@ -151,66 +153,82 @@ impl<'a> IntoIterator for &'a Shard {
     }
 }
 
-/// A pair met by iteration: the key is known, the value is read when asked for.
-///
+/// A pair of an iteration. The key is known; the value is read on demand.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     shard: &'a Shard,
     stored: Stored,
-    /// The value, if it lies in memory as it is.
+    /// The value, if it is raw, in memory and verified.
     in_place: Option<&'a [u8]>,
 }
 
 impl<'a> Entry<'a> {
-    /// The key.
+    /// Returns the key.
     #[inline]
     pub fn key(&self) -> u64 {
         self.stored.row.id
     }
 
-    /// The shard and minishard where it is stored; a misplaced key hashes elsewhere.
+    /// Returns the shard and the minishard in which the pair is stored. In a damaged file, the key may hash to another
+    /// place.
     pub fn location(&self) -> Location {
         Location { shard: self.shard.number(), minishard: self.stored.minishard }
     }
 
-    /// The stored length in bytes: of the encoded value.
+    /// Returns the stored length in bytes, which is that of the encoded value.
     #[inline]
     pub fn stored_len(&self) -> u64 {
         let value = self.stored.row.value;
         value.end.wrapping_sub(value.start)
     }
 
-    /// The decoded value, as [`Snapshot::get`](crate::Snapshot::get) gives it.
+    /// Returns the decoded value, as [`Snapshot::get`](crate::Snapshot::get) does.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, `TooLarge`, `Io`, `GenerationGone`, with the key and its place.
     #[inline]
     pub fn value(&self) -> Result<Value<'a>> {
         match self.in_place {
             Some(value) => Ok(Value::borrowed_from(value)),
-            // a copy, so that an entry whose address nobody takes can stay in registers
+            // a copy: an entry whose address is never taken can stay in registers
             None => self.shard.reader().value(&{ self.stored }),
         }
     }
 
-    /// The stored bytes of the value: as they are, or one gzip member.
+    /// Returns the stored bytes of the value: the value itself, or one gzip member.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`value`](Entry::value).
     pub fn encoded_value(&self) -> Result<Value<'a>> {
         let encoded = self.shard.reader().stored_value(&self.stored);
         encoded.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
-    /// The bytes between the value and whatever lies before it: its prefix, with padding if there is any.
+    /// Returns the bytes between the value and the previous range that an index names: its prefix, including padding.
     ///
-    /// Empty without looking where the data set is known to have none. Cost for data sets of others: the first call in a
-    /// shard reads all its indexes.
+    /// Empty, without a read, if the layout of the data set has no prefixes. Cost for foreign data sets: the first call
+    /// per shard reads all its indexes and keeps 16 bytes per key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`value`](Entry::value).
     pub fn prefix(&self) -> Result<Value<'a>> {
         let prefix = self.shard.reader().whole_prefix(&self.stored);
         prefix.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
-    /// Where the value is stored.
+    /// Returns where the value is stored.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if the value is not within the file.
     pub fn value_location(&self) -> Result<ValueLocation> {
         self.shard.reader().value_location(self.stored.minishard, self.stored.row)
     }
 
-    /// Adds this entry as the place of an error.
+    /// Adds the place of this entry to an error.
     #[cold]
     fn at(&self, error: Error) -> Error {
         self.shard.reader().at(self.stored.minishard, error).at_key(self.stored.row.id)

@@ -1,7 +1,7 @@
-//! The entries of a shard index front to back, in blocks.
+//! A sequential read of a shard index, in blocks of entries.
 //!
-//! A shard index has one entry for each of up to 2^32 minishards, and most of them may be empty: then it is a sparse file,
-//! whose holes are skipped. An entry in a hole is (0, 0), which is that of an empty minishard.
+//! A shard index has one entry for each of up to 2^32 minishards. If most of them are empty, the file is sparse, and
+//! its holes are skipped. An entry in a hole is (0, 0), the entry of an empty minishard.
 
 use crate::error::Result;
 use crate::format::shard_index::ENTRY_LEN;
@@ -9,22 +9,22 @@ use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
 use crate::storage::{Bytes, Holes};
 
-/// Walks over a shard index; not an iterator, so that it borrows the shard only for a step.
+/// A walk over a shard index. It is not an iterator, so that it borrows the shard for one step at a time.
 ///
-/// Cost: reads what is not in a hole, and one block of each hole.
+/// Cost: reads all bytes outside of holes, and one block of each hole.
 #[derive(Default)]
 pub(crate) struct EntryBlocks {
     next: u64,
-    /// The last block was all zeros, so that it may have been in a hole.
+    /// Whether the last block was all zeros, and so possibly in a hole.
     after_zeros: bool,
     holes: Option<Holes>,
     is_over: bool,
 }
 
 impl EntryBlocks {
-    /// The next block of entries, with the minishard of the first; at least one entry.
+    /// Returns the next block of entries, at least one, with the minishard of the first entry.
     ///
-    /// Errors: `Corrupt` if the file ends within the shard index, `Io`. There is nothing after an error.
+    /// Errors: `Corrupt` if the file ends within the shard index; `Io`. An error ends the walk.
     pub(crate) fn next<'a>(&mut self, shard: &'a ShardReader) -> Result<Option<(MinishardNumber, Bytes<'a>)>> {
         if self.after_zeros {
             self.skip_hole(shard);
@@ -39,12 +39,12 @@ impl EntryBlocks {
         Ok(Some((first, block)))
     }
 
-    /// The minishard that the next block begins with, or that could not be read.
+    /// Returns the first minishard of the next block or, after an error, of the block that could not be read.
     pub(crate) fn position(&self) -> MinishardNumber {
         MinishardNumber(self.next)
     }
 
-    /// Whether the walk was ended, by [`end`](Self::end) or an error.
+    /// Whether the walk was ended by [`end`](Self::end) or by an error.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -58,7 +58,8 @@ impl EntryBlocks {
     fn skip_hole(&mut self, shard: &ShardReader) {
         if self.next < shard.spec.minishards() {
             let holes = self.holes.get_or_insert_with(|| shard.files().shard_index_holes());
-            self.next = holes.next_data(self.next * ENTRY_LEN) / ENTRY_LEN; // of an entry that begins in a hole too
+            // rounds down to the entry that contains the offset: an entry may begin in a hole and end in data
+            self.next = holes.next_data(self.next * ENTRY_LEN) / ENTRY_LEN;
         }
     }
 }
@@ -76,7 +77,7 @@ mod tests {
     use crate::read::shard::reader::{ReadOptions, Stated};
     use crate::storage::StorageKind;
 
-    /// 64 MiB of shard index with three entries, and a hole or not, as the file system has it.
+    /// A shard index of 64 MiB with three entries, with or without holes, depending on the file system.
     #[test]
     fn reads_every_entry_and_the_checksum_is_that_of_the_bytes() {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 22, 0).unwrap();

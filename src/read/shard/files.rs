@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::format::spec::ShardingSpec;
 use crate::storage::{AlignedBytes, Holes, Storage, StorageKind};
 
-/// The files of one shard, opened.
+/// The open files of one shard.
 pub(crate) struct ShardFiles {
     /// The `.shard` file, or the `.index` file of the obsolete pair.
     pub(crate) shard_index: Storage,
@@ -17,7 +17,7 @@ pub(crate) struct ShardFiles {
 }
 
 impl ShardFiles {
-    /// A shard from its bytes.
+    /// Creates the files of a shard from its bytes in memory.
     pub(crate) fn from_bytes(bytes: Vec<u8>) -> ShardFiles {
         ShardFiles { shard_index: Storage::Heap(AlignedBytes::from(bytes)), data: None, path: PathBuf::new() }
     }
@@ -27,7 +27,7 @@ impl ShardFiles {
         Ok(ShardFiles { shard_index: Storage::open(path, kind)?, data: None, path: path.to_path_buf() })
     }
 
-    /// Reads `<stem>.shard` into memory; also returns its CRC-32.
+    /// Reads `<stem>.shard` into memory. Also returns its CRC-32.
     pub(crate) fn load(path: &Path) -> Result<(ShardFiles, u32)> {
         let (shard_index, crc32) = Storage::load(path)?;
         Ok((ShardFiles { shard_index, data: None, path: path.to_path_buf() }, crc32))
@@ -46,33 +46,34 @@ impl ShardFiles {
         self.data.as_ref().unwrap_or(&self.shard_index)
     }
 
-    /// Both files of the obsolete pair, else the one.
+    /// Iterates over the files: one, or both of the obsolete pair.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Storage> {
         std::iter::once(&self.shard_index).chain(&self.data)
     }
 
-    /// The length of the file with the data.
+    /// Returns the length of the file with the data.
     pub(crate) fn data_len(&self) -> u64 {
         self.data().len()
     }
 
-    /// The holes of the file with the shard index; none that could be skipped in the obsolete pair, or in memory.
+    /// Returns the holes of the file with the shard index. None are known for the obsolete pair and for bytes in
+    /// memory.
     pub(crate) fn shard_index_holes(&self) -> Holes {
         let path = if self.data.is_some() { Path::new("") } else { &self.path };
         Holes::of(path, self.shard_index.len())
     }
 
-    /// Whether it is the obsolete pair.
+    /// Whether the shard is an obsolete pair.
     pub(crate) fn is_pair(&self) -> bool {
         self.data.is_some()
     }
 
-    /// Whether there is a whole shard index, as far as the length tells.
+    /// Whether the file is long enough for a whole shard index.
     pub(crate) fn has_shard_index(&self, spec: &ShardingSpec) -> bool {
         self.shard_index.len() >= spec.shard_index_len()
     }
 
-    /// The length of all files.
+    /// Returns the total length of all files.
     pub(crate) fn len(&self) -> u64 {
         self.shard_index.len() + self.data.as_ref().map_or(0, Storage::len)
     }

@@ -1,4 +1,4 @@
-//! A shard as applications hold it.
+//! The public handle of a shard. Its state is in `reader`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::read::shard::reader::{ReadOptions, ShardReader, Stated};
 use crate::read::shard::stored_value::Stored;
 use crate::read::shard::value::{Value, ValueLocation};
 
-/// One shard: its file, or its bytes in hand.
+/// One shard: a file, or bytes in memory. Cheap to clone.
 ///
-/// Usually reached through a [`Snapshot`](crate::Snapshot); by itself it serves who has the bytes of a single shard:
+/// Usually obtained from a [`Snapshot`](crate::Snapshot). It can also be created from the bytes of a single shard:
 ///
 /// ```no_run
 /// use sharddb::ShardingSpec;
@@ -37,7 +37,7 @@ impl Shard {
         Shard(Arc::new(reader))
     }
 
-    /// Whether there is another handle of this shard.
+    /// Whether there is another handle to this shard.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -47,55 +47,68 @@ impl Shard {
         &self.0
     }
 
-    /// A shard from its bytes in memory, a foreign one: no checks.
+    /// Creates a shard from its bytes in memory. It is read as a foreign shard: checksums are not verified.
     ///
-    /// Nothing is read yet; bytes that are no shard show when they are asked.
+    /// This call reads nothing. If the bytes are not a valid shard, lookups return errors.
     pub fn from_bytes(spec: ShardingSpec, number: ShardNumber, bytes: Vec<u8>) -> Shard {
         let files = ShardFiles::from_bytes(bytes);
         let cache = Arc::new(MinishardCache::with_capacity(64 << 20));
         Shard(Arc::new(ShardReader::new(number, spec, None, files, ReadOptions::default(), cache, Stated::default())))
     }
 
-    /// The shard's number.
+    /// Returns the number of the shard.
     pub fn number(&self) -> ShardNumber {
         self.0.number
     }
 
-    /// The value of a key, like [`Snapshot::get`](crate::Snapshot::get).
+    /// Returns the value of a key, like [`Snapshot::get`](crate::Snapshot::get). A key of another shard is absent.
     ///
-    /// A key of another shard is absent.
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::get`](crate::Snapshot::get).
     pub fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
         let Some(minishard) = self.minishard_of(key) else { return Ok(None) };
         self.0.get(minishard, key)
     }
 
-    /// Whether a key is there; the value is not touched.
+    /// Returns whether a key exists, like [`Snapshot::contains`](crate::Snapshot::contains).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::contains`](crate::Snapshot::contains).
     pub fn contains(&self, key: u64) -> Result<bool> {
         let Some(minishard) = self.minishard_of(key) else { return Ok(false) };
         self.0.contains(minishard, key)
     }
 
-    /// Where a key's value is stored.
+    /// Returns where the value of a key is stored; `None` if the key is absent.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::locate`](crate::Snapshot::locate).
     pub fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
         let Some(stored) = self.find(key)? else { return Ok(None) };
         self.0.value_location(stored.minishard, stored.row).map(Some)
     }
 
-    /// The `n` bytes that lie directly before a key's value; they are never encoded.
+    /// Returns the `n` bytes directly before the stored value of a key; `None` if the key is absent. They are never
+    /// encoded.
     ///
-    /// Errors: `InvalidInput` if the shard has fewer bytes before it.
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::get_prefix`](crate::Snapshot::get_prefix).
     pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
         let Some(stored) = self.find(key)? else { return Ok(None) };
         self.0.prefix(&stored, n).map(Some)
     }
 
-    /// The minishard that a key hashes to, if that is in this shard.
+    /// Returns the minishard that a key hashes to; `None` if it is in another shard.
     fn minishard_of(&self, key: u64) -> Option<MinishardNumber> {
         let location = self.0.spec.locate(key);
         (location.shard == self.0.number).then_some(location.minishard)
     }
 
-    /// Where a key is stored; `None` also for a key of another shard.
+    /// Finds the row of a key; `None` also for a key of another shard.
     fn find(&self, key: u64) -> Result<Option<Stored>> {
         match self.minishard_of(key) {
             Some(minishard) => self.0.find(minishard, key),
@@ -103,7 +116,7 @@ impl Shard {
         }
     }
 
-    /// The length of its file in bytes; of both for the obsolete pair.
+    /// Returns the length of the file in bytes; that of both files for the obsolete pair.
     pub fn file_bytes(&self) -> u64 {
         self.0.files().len()
     }

@@ -1,9 +1,9 @@
-//! The cache of minishard indexes that cannot be searched quickly where they lie, bounded in bytes.
+//! A cache, bounded in bytes, of minishard indexes that cannot be searched efficiently in place.
 //!
-//! Decoded indexes (gzip, unordered, or not in memory) and checkpoints of large raw ones live here. A hit takes no
-//! lock and writes nothing that another thread writes: the cache is a table of slots that are loaded through
-//! `arc-swap`, a place in it is one of the few that the location leads to, and hits are counted by thread. Whoever
-//! inserts takes a lock and evicts what a clock hand comes by.
+//! It contains decoded indexes (gzip, unordered, or not in memory) and checkpoints of large raw indexes. The cache is a
+//! set-associative table of slots. A hit takes no lock and writes nothing that other threads write: it loads the few
+//! slots of its location through `arc-swap`, and counts itself per thread. An insertion takes a lock, and evicts
+//! entries by the clock algorithm.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,22 +14,22 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use crate::format::minishard_index::{Checkpoints, DecodedIndex};
 use crate::ids::Location;
 
-/// The slots that a location leads to.
+/// The number of slots of a location.
 const WAYS: usize = 4;
 
-/// The number of slots to begin with; it grows when an entry finds none free.
+/// The initial number of slots. The table grows when a new entry finds no free slot.
 const FIRST_SLOTS: usize = 64;
 
-/// More slots an entry there are not: then one takes the place of another.
-const MAX_SLOTS_AN_ENTRY: usize = 16;
+/// Upper bound on the number of slots per entry. Beyond it the table does not grow, and a new entry replaces another.
+const MAX_SLOTS_PER_ENTRY: usize = 16;
 
-/// What an entry takes beside its arrays: the heads of the allocations, their slots and their place in the queue.
+/// The bytes of an entry in addition to its arrays: allocation headers, slots, and its position in the clock queue.
 const ENTRY_OVERHEAD: usize = 256;
 
-/// What is kept of a minishard.
+/// The cached form of a minishard index.
 pub(crate) enum CachedIndex {
     Checkpoints(Checkpoints),
-    /// With the end of the encoded index in the file, behind which the checks stand.
+    /// With the end of the encoded index in the file, where the checks begin.
     Decoded(DecodedIndex, u64),
 }
 
@@ -43,11 +43,11 @@ impl CachedIndex {
     }
 }
 
-/// A hold of what is kept of a minishard, also when it is evicted meanwhile.
+/// A handle to a cached index. Stays valid after eviction.
 pub(crate) struct Cached(Guard<Option<Arc<Entry>>>);
 
 impl Cached {
-    /// `None` never: a hold is made of an entry.
+    /// Returns the index. Never `None`: a handle is only created from an entry.
     #[inline]
     pub(crate) fn index(&self) -> Option<&CachedIndex> {
         self.0.as_ref().map(|entry| &entry.index)
@@ -56,16 +56,16 @@ impl Cached {
 
 /// A cache for all shards of a generation.
 pub(crate) struct MinishardCache {
-    /// Replaced as a whole when it grows; who still looks into the one before finds what was there.
+    /// Replaced when it grows. Concurrent lookups may still use the old table, whose entries stay valid.
     slots: ArcSwap<Slots>,
     writer: Mutex<Writer>,
-    /// In bytes; shared by the generations of a database, so that it can be changed while it is open.
+    /// In bytes. Shared by the generations of a database, so that it can be changed while the database is open.
     capacity: Arc<AtomicU64>,
     hits: Counter,
     misses: Counter,
 }
 
-/// Those that a location leads to lie side by side.
+/// The slots of a location are adjacent.
 type Slots = Box<[ArcSwapOption<Entry>]>;
 
 struct Entry {
@@ -74,26 +74,26 @@ struct Entry {
     recently_used: AtomicBool,
 }
 
-/// What insertion and eviction know.
+/// The state of insertion and eviction.
 #[derive(Default)]
 struct Writer {
-    /// The slots that are taken, in the order in which the clock hand comes by.
+    /// The occupied slots, in the order in which the clock hand visits them.
     hand: VecDeque<usize>,
-    /// Held by all entries.
+    /// The bytes of all entries.
     bytes: usize,
 }
 
-/// What the cache of minishard indexes did so far.
+/// Counters of the cache of minishard indexes; see [`Snapshot::stats`](crate::Snapshot::stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Lookups that found their minishard index decoded.
+    /// Lookups that found their minishard index in the cache.
     pub hits: u64,
-    /// Lookups that had to decode it.
+    /// Lookups that did not find it.
     pub misses: u64,
-    /// Bytes held now.
+    /// Bytes of the current entries.
     pub bytes: u64,
-    /// Bytes that may be held.
+    /// Upper bound on `bytes`.
     pub capacity: u64,
 }
 
@@ -108,7 +108,7 @@ impl MinishardCache {
         }
     }
 
-    /// A cache of its own capacity.
+    /// Creates a cache with a fixed capacity.
     pub(crate) fn with_capacity(bytes: u64) -> MinishardCache {
         MinishardCache::new(Arc::new(AtomicU64::new(bytes)))
     }
@@ -127,7 +127,7 @@ impl MinishardCache {
         ways(slots.len(), location).find_map(|slot| {
             let entry = slots.get(slot)?.load();
             let kept = entry.as_ref().filter(|entry| entry.location == location)?;
-            // written only when it changes: a line that is only read stays with every processor
+            // written only when it changes: a cache line that is only read stays shared among the cores
             if !kept.recently_used.load(Ordering::Relaxed) {
                 kept.recently_used.store(true, Ordering::Relaxed);
             }
@@ -135,14 +135,14 @@ impl MinishardCache {
         })
     }
 
-    /// Keeps an index, unless it alone exceeds the capacity; gives it back in any case.
+    /// Inserts an index, unless it alone exceeds the capacity. Returns a handle to it in any case.
     pub(crate) fn insert(&self, location: Location, index: CachedIndex) -> Cached {
         let size = index.size();
         let entry = Arc::new(Entry { location, index, recently_used: AtomicBool::new(false) });
         let capacity = self.capacity();
         if size <= capacity {
             let mut writer = self.writer();
-            writer.evict(&self.slots.load(), capacity - size); // before, so that the new one is not the one that goes
+            writer.evict(&self.slots.load(), capacity - size); // before the insertion, so that the new entry stays
             while writer.should_grow(&self.slots.load(), location) {
                 self.slots.store(writer.grown(&self.slots.load()));
             }
@@ -151,12 +151,12 @@ impl MinishardCache {
         Cached(Guard::from_inner(Some(entry)))
     }
 
-    /// Brings the content below the capacity, after that was lowered.
+    /// Evicts entries down to the capacity, after the capacity was lowered.
     pub(crate) fn shrink(&self) {
         self.evict(self.capacity());
     }
 
-    /// Drops the content.
+    /// Evicts all entries.
     pub(crate) fn clear(&self) {
         self.evict(0);
     }
@@ -171,7 +171,7 @@ impl MinishardCache {
     }
 
     fn evict(&self, keep: usize) {
-        let mut writer = self.writer(); // first: the slots may not be replaced meanwhile
+        let mut writer = self.writer(); // locked first, so that the table is not replaced meanwhile
         writer.evict(&self.slots.load(), keep);
     }
 
@@ -185,14 +185,14 @@ impl MinishardCache {
 }
 
 impl Writer {
-    /// Whether all slots of a location are taken by others, and the table is not sparse already.
+    /// Whether all slots of a location are occupied by other locations, and the table is below its maximum size.
     fn should_grow(&self, slots: &Slots, location: Location) -> bool {
         let taken = |slot: &ArcSwapOption<Entry>| slot.load().as_ref().is_some_and(|it| it.location != location);
-        slots.len() <= self.hand.len() * MAX_SLOTS_AN_ENTRY
+        slots.len() <= self.hand.len() * MAX_SLOTS_PER_ENTRY
             && ways(slots.len(), location).all(|slot| slots.get(slot).is_none_or(taken))
     }
 
-    /// Twice the slots, with their entries.
+    /// Creates a table with twice the slots and the same entries.
     fn grown(&mut self, slots: &Slots) -> Arc<Slots> {
         let more = (0..FIRST_SLOTS.max(slots.len() * 2)).map(|_| ArcSwapOption::empty()).collect();
         let entries: Vec<_> =
@@ -202,7 +202,8 @@ impl Writer {
         Arc::new(more)
     }
 
-    /// Puts an entry into one of its slots: where it is already, else a free one, else one not used recently.
+    /// Stores an entry in one of its slots: that of the same location, else a free one, else one that was not used
+    /// recently.
     fn place(&mut self, slots: &Slots, entry: Arc<Entry>) {
         let rank = |slot: &usize| match slots.get(*slot).map(|slot| slot.load()).as_deref() {
             Some(Some(other)) if other.location == entry.location => 0,
@@ -218,7 +219,7 @@ impl Writer {
         }
     }
 
-    /// Evicts what was not used since the hand last came by, until at most `keep` bytes are left.
+    /// Evicts entries that were not used since the clock hand last visited them, until at most `keep` bytes are left.
     fn evict(&mut self, slots: &Slots, keep: usize) {
         while self.bytes > keep
             && let Some(number) = self.hand.pop_front()
@@ -236,10 +237,10 @@ impl Writer {
     }
 }
 
-/// The slots that a location leads to, of so many: side by side.
+/// Returns the slots of a location in a table of `slots` slots.
 #[inline]
 fn ways(slots: usize, location: Location) -> std::ops::Range<usize> {
-    // any two odd constants without a pattern: the upper half of a product depends on all bits below it
+    // two arbitrary odd constants; the upper half of the product depends on all lower bits
     let mixed = location.shard.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ location.minishard.0;
     let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
     let sets = (slots / WAYS).max(1) as u64; // a power of two
@@ -247,11 +248,11 @@ fn ways(slots: usize, location: Location) -> std::ops::Range<usize> {
     first..first + WAYS
 }
 
-/// A sum to which many threads add at once, each in a cache line of its own.
+/// A counter that many threads increment, striped over cache lines to avoid contention.
 #[derive(Default)]
 struct Counter([Stripe; STRIPES]);
 
-/// Threads beyond it share.
+/// The number of stripes. With more threads, several share a stripe.
 const STRIPES: usize = 16;
 
 #[derive(Default)]
@@ -322,7 +323,7 @@ mod tests {
         assert_eq!(cache.stats().bytes, bytes);
     }
 
-    /// Threads that look up and insert what the others evict get what belongs to the location, and the cache stays
+    /// Threads that look up and insert entries that others evict get the entry of their location, and the cache stays
     /// within its capacity.
     #[test]
     fn many_threads_on_a_small_cache() {
@@ -332,7 +333,7 @@ mod tests {
             let mut state = seed;
             for _ in 0..GETS {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let number = (state >> 33) % 100; // of which the cache has room for some 30
+                let number = (state >> 33) % 100; // the cache has room for about 30
                 let cached = cache.get(location(number)).unwrap_or_else(|| {
                     let CachedIndex::Decoded(index, _) = index() else { unreachable!() };
                     cache.insert(location(number), CachedIndex::Decoded(index, number))

@@ -1,4 +1,4 @@
-//! The keys of a shard in storage order, from its indexes alone.
+//! Iteration over the keys of a shard in storage order. Reads indexes and no values.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -8,9 +8,13 @@ use crate::read::shard::handle::Shard;
 use crate::read::shard::rows::Rows;
 
 impl Shard {
-    /// The number of keys, counted: reads all indexes and no values.
+    /// Counts the keys.
     ///
-    /// Errors: the first bad minishard.
+    /// Cost: reads all indexes and no values.
+    ///
+    /// # Errors
+    ///
+    /// That of the first bad minishard.
     pub fn count(&self) -> Result<u64> {
         let (_pass, mut rows, mut count) = (Pass::new(self), Rows::default(), 0);
         while let Some(minishard) = rows.next_minishard(self.reader())? {
@@ -19,13 +23,15 @@ impl Shard {
         Ok(count)
     }
 
-    /// All keys in storage order.
+    /// Iterates over all keys in storage order.
+    ///
+    /// A bad entry or minishard is one `Err` with its place. Cost: reads all indexes and no values.
     pub fn keys(&self) -> ShardKeys {
         ShardKeys::new(self.clone())
     }
 }
 
-/// A shard while it is walked through: its file is read ahead.
+/// A pass over a shard: its files are read ahead until the value is dropped.
 pub(crate) struct Pass<'a>(&'a Shard);
 
 impl<'a> Pass<'a> {
@@ -41,7 +47,7 @@ impl Drop for Pass<'_> {
     }
 }
 
-/// The keys of a shard in storage order; see [`Shard::keys`].
+/// An iterator over the keys of a shard in storage order; see [`Shard::keys`].
 pub struct ShardKeys {
     shard: Shard,
     rows: Rows,

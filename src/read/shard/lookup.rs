@@ -1,10 +1,10 @@
-//! The general path: any shard, wherever its bytes are; and all errors.
+//! The general path of lookups: for all shards and storages, and for all errors.
 //!
 //! ```text
-//! minishard  -> place of its index     minishard table in memory, filled block by block; else the shard index
+//! minishard  -> range of its index     by the minishard table in memory (filled block by block), or the shard index
 //!            -> index                  in place, or read, decoded and cached; verified at first use
-//!            -> row                    the key's
-//!            -> value                  read, verified, decoded: stored_value.rs
+//!            -> row                    found in the index
+//!            -> value                  read, verified and decoded: stored_value.rs
 //! ```
 
 use crate::byte_range::{ByteRange, RelativeRange};
@@ -28,12 +28,12 @@ use crate::storage::{Bytes, Storage};
 /// Pages are at least this large.
 const PAGE: u64 = 4096;
 
-/// The bits of a minishard's number within its block.
+/// Mask of the bits of a minishard number that select the minishard within its block.
 const IN_BLOCK: u64 = (1 << BLOCK_BITS) - 1;
 
-/// A minishard with keys, ready to be searched.
+/// A searchable minishard index. The minishard has keys.
 pub(super) struct Minishard<'a> {
-    /// Of a small raw index all that it takes, of a large one with what is cached.
+    /// The index in memory, if it is raw. Small indexes need nothing else; large ones also use `cached`.
     raw: RawIndex<'a>,
     cached: Option<Cached>,
     /// The end of the encoded index in the file.
@@ -41,7 +41,7 @@ pub(super) struct Minishard<'a> {
 }
 
 impl ShardReader {
-    /// The value of a key, in the minishard that it hashes to.
+    /// Returns the value of a key from the minishard that it hashes to.
     #[inline]
     pub(crate) fn get(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
         match self.probe(number, key) {
@@ -51,7 +51,7 @@ impl ShardReader {
         }
     }
 
-    /// Whether a key is there, in the minishard that it hashes to.
+    /// Returns whether a key exists in the minishard that it hashes to.
     #[inline]
     pub(crate) fn contains(&self, number: MinishardNumber, key: u64) -> Result<bool> {
         match self.probe_key(number, key) {
@@ -61,7 +61,7 @@ impl ShardReader {
         }
     }
 
-    /// The value of a key, by the general path.
+    /// Returns the value of a key by the general path.
     #[inline(never)]
     pub(crate) fn lookup(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
         match self.find(number, key)? {
@@ -70,7 +70,9 @@ impl ShardReader {
         }
     }
 
-    /// Where a key is stored, in the minishard that it hashes to.
+    /// Finds the row of a key in the minishard that it hashes to.
+    ///
+    /// Errors: `Corrupt`, also if the key is not found in an index with invalid ranges; `Io`, `TooLarge`.
     pub(crate) fn find(&self, number: MinishardNumber, key: u64) -> Result<Option<Stored>> {
         let minishard = self.minishard(number).map_err(|error| self.at(number, error).at_key(key))?;
         let Some(minishard) = minishard else { return Ok(None) };
@@ -81,18 +83,18 @@ impl ShardReader {
                 Ok(Some(Stored { minishard: number, row, checks }))
             }
             None if index.can_tell_absence() => Ok(None),
-            None => Err(self.cannot_tell_absence(number, key)),
+            None => Err(self.unproved_absence(number, key)),
         }
     }
 
     #[cold]
-    fn cannot_tell_absence(&self, number: MinishardNumber, key: u64) -> Error {
-        let message = "expected byte ranges in order and below 2^63 in the minishard index, found others: \
-                       whether it has the key cannot be told";
+    fn unproved_absence(&self, number: MinishardNumber, key: u64) -> Error {
+        let message = "minishard index is corrupt: expected ascending byte ranges below 2^63, found an invalid one, \
+                       so the key may be missing because of the damage; run `sharddb verify`";
         self.at(number, Error::corrupt(message).at_key(key))
     }
 
-    /// A minishard, ready to be searched; `None` if it has no keys.
+    /// Returns the index of a minishard; `None` if the minishard has no keys.
     pub(super) fn minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'_>>> {
         let in_place = self.has_index_in_place();
         if !in_place && let Some(cached) = self.cached_minishard(number) {
@@ -107,7 +109,7 @@ impl ShardReader {
         }
     }
 
-    /// What the minishard table names is not the minishard: the shard index decides.
+    /// Falls back to the shard index after the range that the minishard table states failed with `error`.
     #[cold]
     fn minishard_by_shard_index(
         &self,
@@ -128,7 +130,7 @@ impl ShardReader {
         .map(Some)
     }
 
-    /// A raw minishard index is searched where it lies.
+    /// Returns a raw minishard index that is in memory. Verifies it at its first use.
     fn minishard_in_place(&self, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'_>> {
         let encoded = self.in_memory(range).unwrap_or_default();
         let index = RawIndex::view(encoded).map_err(|error| error.at_offset(range.start))?;
@@ -141,7 +143,7 @@ impl ShardReader {
         Ok(Minishard { raw: index, cached, index_end: range.end })
     }
 
-    /// A large raw index gets checkpoints, or is sorted if its ids do not ascend.
+    /// Caches checkpoints of a large raw index, or a sorted copy if its ids do not ascend.
     fn large_index_in_place(&self, number: MinishardNumber, index: RawIndex<'_>, index_end: u64) -> Cached {
         let new = match Checkpoints::new(index) {
             Some(checkpoints) => CachedIndex::Checkpoints(checkpoints),
@@ -150,14 +152,14 @@ impl ShardReader {
         self.cache.insert(self.location(number), new)
     }
 
-    /// A minishard index that had to be read or decoded before.
+    /// Returns a decoded index from the cache.
     fn cached_minishard(&self, number: MinishardNumber) -> Option<Minishard<'static>> {
         let cached = self.cache.get(self.location(number))?;
         let Some(CachedIndex::Decoded(_, index_end)) = cached.index() else { return None };
         Some(Minishard { raw: RawIndex::default(), index_end: *index_end, cached: Some(cached) })
     }
 
-    /// A minishard index that has to be read or decoded is verified, and kept decoded.
+    /// Reads, verifies and decodes a minishard index, and caches it.
     fn read_minishard(&self, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'static>> {
         let encoded = self.read_minishard_index(range)?;
         let decoded = self.decode_minishard_index(&encoded)?;
@@ -168,18 +170,18 @@ impl ShardReader {
         Ok(Minishard { raw: RawIndex::default(), index_end: range.end, cached: Some(cached) })
     }
 
-    /// Where the encoded minishard index lies; `None` if the minishard has no keys.
+    /// Returns the range of the encoded minishard index in the file; `None` if the minishard has no keys.
     pub(crate) fn minishard_index_range(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
         if !self.minishards.is_settled(number) && !self.fill_from_table(number) {
             self.fill_from_shard_index(number)?;
         }
         if let Some(known) = self.minishards.get(number) {
             if !known.verified.has_index() {
-                self.ask_for_minishard(number, known);
+                self.prefetch_minishard(number, known);
             }
             return self.resolve_index(number, known.index());
         }
-        // gzip, or of many rows
+        // gzip indexes and those of many rows are not in the minishard table in memory
         let block = self.stated.table.as_ref().and_then(|table| table.block(number.0 >> BLOCK_BITS));
         match block.and_then(|block| *block.get(to_usize(number.0 & IN_BLOCK))?) {
             Some(index) => self.resolve_index(number, index),
@@ -187,7 +189,7 @@ impl ShardReader {
         }
     }
 
-    /// Fills the block of a minishard from the table's file; whether that has it, whole.
+    /// Fills the block of a minishard from the file `minishards`. Returns whether the file has the block, intact.
     #[cold]
     fn fill_from_table(&self, number: MinishardNumber) -> bool {
         let block = number.0 >> BLOCK_BITS;
@@ -204,8 +206,8 @@ impl ShardReader {
         self.verify_shard_index()?;
         let block = number.0 >> BLOCK_BITS;
         let first = ShardIndexEntry::position(MinishardNumber(block << BLOCK_BITS)).start;
-        let behind = ShardIndexEntry::position(MinishardNumber((block + 1) << BLOCK_BITS)).start;
-        let range = ByteRange { start: first, end: behind.min(self.spec.shard_index_len()) };
+        let end = ShardIndexEntry::position(MinishardNumber((block + 1) << BLOCK_BITS)).start;
+        let range = ByteRange { start: first, end: end.min(self.spec.shard_index_len()) };
         let bytes = self.files().shard_index.read(range, 1)?;
         let entries = bytes.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
         let empty = RelativeRange { start: 0, end: 0 };
@@ -214,10 +216,10 @@ impl ShardReader {
         Ok(())
     }
 
-    /// Requests all pages of a minishard that is used for the first time, if it has several: page faults would read them one
-    /// after the other.
-    fn ask_for_minishard(&self, number: MinishardNumber, known: KnownMinishard) {
-        /// More is not requested: values of such a minishard are read one by one.
+    /// Asks the kernel to prefetch all pages of a minishard at its first use, if it has several. Page faults would read
+    /// them one after the other.
+    fn prefetch_minishard(&self, number: MinishardNumber, known: KnownMinishard) {
+        /// Larger minishards are not prefetched: page faults read the values that are used.
         const MOST: u64 = 64 << 10;
         let Storage::Mapped(_) = self.files().data() else { return };
         let RelativeRange { start, end } = known.index();
@@ -229,7 +231,8 @@ impl ShardReader {
         }
     }
 
-    /// The entry of the shard index that a lookup in this minishard will read: none where the minishard table knows better.
+    /// Returns the range of the shard index entry that a lookup in this minishard will read. `None` if the minishard
+    /// table states the position, so that no entry is read.
     pub(crate) fn wanted_entry(&self, number: MinishardNumber) -> Option<ByteRange> {
         if !self.minishards.is_settled(number) {
             self.fill_from_table(number);
@@ -239,7 +242,7 @@ impl ShardReader {
         (!is_known).then(|| ShardIndexEntry::position(number))
     }
 
-    /// Where the encoded minishard index lies by its entry of the shard index.
+    /// Returns the range of the encoded minishard index that its shard index entry states.
     fn entry_range_of_index(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
         self.verify_shard_index()?;
         let entry = self.files().shard_index.read(ShardIndexEntry::position(number), 1)?;
@@ -261,7 +264,7 @@ impl ShardReader {
         }
     }
 
-    /// `None` for the empty index of a minishard without keys.
+    /// Converts a stated range to one of the file; `None` for the empty index of a minishard without keys.
     fn resolve_index(&self, number: MinishardNumber, stated: RelativeRange) -> Result<Option<ByteRange>> {
         if stated.start == stated.end {
             return Ok(None);
@@ -274,27 +277,32 @@ impl ShardReader {
 
     #[cold]
     fn bad_shard_index_entry(&self, number: MinishardNumber, stated: RelativeRange) -> Error {
-        let (behind, RelativeRange { start, end }) = (self.behind_len(), stated);
+        let (body, RelativeRange { start, end }) = (self.body_len(), stated);
         Error::corrupt(format!(
-            "expected a minishard index within the {behind} bytes behind the shard index, found {start}..{end}"
+            "expected a minishard index within the {body} bytes after the shard index, found {start}..{end}"
         ))
         .at_offset(ShardIndexEntry::position(number).start)
     }
 
-    /// The encoded minishard index; one that is not in memory must be below the cap.
+    /// Reads the encoded minishard index.
+    ///
+    /// Errors: `TooLarge` if it is not in memory and exceeds the cap; `Io`.
     pub(crate) fn read_minishard_index(&self, range: ByteRange) -> Result<Bytes<'_>> {
         let data = self.files().data();
         let cap = self.options.max_index_bytes;
         if data.in_memory().is_none() && range.len() > cap {
             return Err(Error::new(
                 ErrorKind::TooLarge,
-                format!("expected a minishard index of at most {cap} bytes, found {}: raise the cap", range.len()),
+                format!(
+                    "expected a minishard index of at most {cap} bytes, found {}: raise the cap `max_index_bytes`",
+                    range.len()
+                ),
             ));
         }
         data.read(range, 1)
     }
 
-    /// The decoded minishard index, where it differs from the encoded one.
+    /// Decodes a minishard index; `None` if it is raw.
     pub(crate) fn decode_minishard_index(&self, encoded: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.spec.minishard_index_encoding() {
             Encoding::Raw => Ok(None),
@@ -332,7 +340,8 @@ mod tests {
     use crate::read::shard::reader::{ReadOptions, Stated};
     use crate::read::shard::verification::VerifyReads;
 
-    /// Four minishards: even keys below 2n in minishard 0, odd ones in 1, the others empty. The value of a key is its bytes.
+    /// A shard of four minishards: keys 4i in minishard 0 and 4i + 1 in minishard 1, for i < n; the others are empty.
+    /// The value of a key is the bytes of the key.
     fn shard(n: u64, encoding: Encoding, verify_reads: VerifyReads, damage: impl FnOnce(&mut Vec<u8>)) -> ShardReader {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 0).unwrap().with_minishard_index_encoding(encoding);
         let layout = Layout { checks: true, ..Layout::default() };
@@ -373,7 +382,7 @@ mod tests {
         }
     }
 
-    /// Numbers of rows on both sides of what the fast path reads at once, scans, and leaves to checkpoints.
+    /// Row counts on both sides of the limits of the branch-free search, the linear scan, and checkpoints.
     #[test]
     fn every_number_of_rows_is_searched_right() {
         for encoding in [Encoding::Raw, Encoding::Gzip] {
@@ -416,7 +425,7 @@ mod tests {
         }
     }
 
-    /// Also for a key that is absent: nothing proves that.
+    /// Also of absent keys, since a damaged index does not prove absence.
     #[test]
     fn a_damaged_index_is_an_error_of_all_its_keys() {
         let id = |bytes: &mut Vec<u8>| bytes[4 * 16] ^= 4; // of the first row of minishard 0

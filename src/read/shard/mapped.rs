@@ -1,13 +1,14 @@
-//! The short path: a raw shard whose bytes are in memory, mapped or loaded.
+//! The fast path of lookups: for raw shards in memory, mapped or loaded.
 //!
 //! ```text
-//! key -> minishard        its place, by the minishard table in memory
-//!     -> row              in the minishard index
-//!     -> value            behind it, borrowed
+//! key -> minishard        located by the minishard table in memory
+//!     -> row              found in the minishard index
+//!     -> value            borrowed from the bytes after the index
 //! ```
 //!
-//! One wait for memory: index and values lie side by side, and are prefetched as soon as their place is known. Whatever is not
-//! usual, also whatever is wrong, is [`Probe::Unusual`]: the general path ([`lookup`](super::lookup)) decides.
+//! A lookup waits for memory once: index and values are adjacent, and are prefetched as soon as their position is
+//! known. In every other case, and for every error, the result is [`Probe::Unusual`], and the general path
+//! ([`lookup`](super::lookup)) decides.
 
 use crate::byte_range::RelativeRange;
 use crate::format::checks::ChecksPlace;
@@ -18,79 +19,80 @@ use crate::read::shard::minishards::{KnownMinishard, Line, Verified};
 use crate::read::shard::probe::Probe;
 use crate::read::shard::reader::ShardReader;
 
-/// Cache lines prefetched at the beginning of a minishard: the index of 4 to 8 keys and the first values.
+/// Cache lines prefetched per minishard in a single lookup: the index of 4 to 8 keys and the first values.
 const MINISHARD_LINES: usize = 10;
 
-/// Cache lines prefetched for each minishard of a group.
+/// Cache lines prefetched per minishard in a batch: the index.
 const INDEX_LINES: usize = 5;
 
-/// A minishard in memory whose index was found and, as far as the mode asks for it, verified.
+/// A minishard in memory, with its position, row count and verified parts. Has at least one row.
 #[derive(Clone, Copy)]
 pub(crate) struct MappedMinishard<'a> {
     shard: &'a ShardReader,
-    /// What relative ranges are of.
-    behind: &'a [u8],
-    /// Where the index begins.
+    /// The bytes after the shard index, to which relative ranges refer.
+    body: &'a [u8],
+    /// The offset of the index in `body`.
     start: u64,
     rows: u64,
     verified: Verified,
 }
 
 impl ShardReader {
-    /// The value of a key, in the minishard that it hashes to.
+    /// Returns the value of a key from the minishard that it hashes to.
     #[inline]
     pub(crate) fn probe(&self, number: MinishardNumber, key: u64) -> Probe<&[u8]> {
         self.mapped_minishard(number, prefetch_all).and_then(|minishard| minishard.value(key))
     }
 
-    /// Whether a key is there; its value is not looked at.
+    /// Returns whether a key exists in the minishard that it hashes to. Does not access its value.
     #[inline]
     pub(crate) fn probe_key(&self, number: MinishardNumber, key: u64) -> Probe<()> {
         self.mapped_minishard(number, prefetch_all).and_then(|minishard| minishard.key(key))
     }
 
-    /// Prefetches what the minishard table says of a minishard.
+    /// Prefetches the details of a minishard in the minishard table.
     #[inline]
     pub(crate) fn prefetch_known(&self, number: MinishardNumber) {
         self.minishards.prefetch(number);
     }
 
-    /// A minishard, by the minishard table. `prefetch` is told early which cache line it begins in.
+    /// Locates a minishard by the minishard table. Calls `prefetch` with its first cache line before the details are
+    /// read.
     #[inline]
     pub(crate) fn mapped_minishard(
         &self,
         number: MinishardNumber,
         prefetch: impl FnOnce(&[u8], Line),
     ) -> Probe<MappedMinishard<'_>> {
-        let (Some(behind), Some(line)) = (self.raw_behind(), self.minishards.line(number)) else {
+        let (Some(body), Some(line)) = (self.raw_body(), self.minishards.line(number)) else {
             return Probe::Unusual;
         };
-        prefetch(behind, line);
+        prefetch(body, line);
         let Some(KnownMinishard { start, rows, verified }) = self.minishards.details(number, line) else {
             return Probe::Unusual;
         };
         match rows {
             0 => Probe::Absent,
-            rows => Probe::Found(MappedMinishard { shard: self, behind, start, rows, verified }),
+            rows => Probe::Found(MappedMinishard { shard: self, body, start, rows, verified }),
         }
     }
 }
 
-/// Prefetches a minishard, index and first values, past the larger caches (`prefetchnta`), so that the minishard table stays in
-/// them.
+/// Prefetches the index and the first values of a minishard with `prefetchnta`, so that they do not evict the minishard
+/// table from the larger caches.
 #[inline]
-fn prefetch_all(behind: &[u8], line: Line) {
-    prefetch::lines_once(behind, usize::try_from(line.start()).unwrap_or(0), MINISHARD_LINES);
+fn prefetch_all(body: &[u8], line: Line) {
+    prefetch::lines_once(body, usize::try_from(line.start()).unwrap_or(0), MINISHARD_LINES);
 }
 
-/// Prefetches the index of a minishard, one of a group.
+/// Prefetches the index of a minishard of a batch.
 #[inline]
-pub(crate) fn prefetch_index(behind: &[u8], line: Line) {
-    prefetch::lines_at(behind, usize::try_from(line.start()).unwrap_or(0), INDEX_LINES);
+pub(crate) fn prefetch_index(body: &[u8], line: Line) {
+    prefetch::lines_at(body, usize::try_from(line.start()).unwrap_or(0), INDEX_LINES);
 }
 
 impl<'a> MappedMinishard<'a> {
-    /// Whether a key is there.
+    /// Returns whether a key exists. `Unusual` if the index is not verified.
     #[inline]
     pub(crate) fn key(&self, key: u64) -> Probe<()> {
         match self.verified.has_index() {
@@ -99,33 +101,33 @@ impl<'a> MappedMinishard<'a> {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key. `Unusual` if index or value are not verified.
     #[inline]
     pub(crate) fn value(&self, key: u64) -> Probe<&'a [u8]> {
         if !self.verified.has_index() {
             return Probe::Unusual;
         }
-        self.row(key).and_then(|row| match row.value.of(self.behind) {
+        self.row(key).and_then(|row| match row.value.of(self.body) {
             Some(value) if self.verified.has_all() => Probe::Found(value),
-            Some(value) => self.compared(row, value),
+            Some(value) => self.verified_value(row, value),
             None => Probe::Unusual,
         })
     }
 
-    /// A value of a minishard that is too large to have been compared as a whole.
+    /// Returns a value of a minishard whose values are not all verified, if this value is.
     #[inline(never)]
-    fn compared(&self, row: Row, value: &'a [u8]) -> Probe<&'a [u8]> {
+    fn verified_value(&self, row: Row, value: &'a [u8]) -> Probe<&'a [u8]> {
         let checks = ChecksPlace { index_end: self.index().end, rows: self.rows };
-        match self.shard.is_value_as_written(self.behind, row, checks, value) {
+        match self.shard.is_value_as_written(self.body, row, checks, value) {
             Some(()) => Probe::Found(value),
             None => Probe::Unusual,
         }
     }
 
-    /// The row of a key.
+    /// Finds the row of a key.
     #[inline(always)]
     fn row(&self, key: u64) -> Probe<Row> {
-        let Some(index) = SmallIndex::view(self.behind, self.start, self.rows) else { return self.scan(key) };
+        let Some(index) = SmallIndex::view(self.body, self.start, self.rows) else { return self.scan(key) };
         match index.find(key) {
             Some(row) => Probe::Found(row),
             None if index.is_plain() => Probe::Absent,
@@ -133,10 +135,10 @@ impl<'a> MappedMinishard<'a> {
         }
     }
 
-    /// The row of a key, row by row.
+    /// Finds the row of a key by a linear scan.
     #[inline(never)]
     fn scan(&self, key: u64) -> Probe<Row> {
-        let bytes = self.index().of(self.behind).unwrap_or_default();
+        let bytes = self.index().of(self.body).unwrap_or_default();
         let Some(index) = RawIndex::view(bytes).ok().filter(|index| (1..=SCAN_LIMIT).contains(&index.len())) else {
             return Probe::Unusual;
         };

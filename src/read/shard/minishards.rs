@@ -1,14 +1,15 @@
-//! Where the minishards of an open shard begin, and what of them has been verified: the minishard table in memory.
+//! The minishard table of an open shard, in memory: where each minishard begins, and which parts of it are verified.
 //!
 //! ```text
-//! bases     u32  for every 2^group_bits minishards: the first cache line of theirs, plus one; 0: not filled yet
-//! offsets   u8   for each minishard: the cache line that its index begins in, from the base
-//! details   u16  for each minishard: rows (8 bits) | what is verified (2) | the byte in that cache line (6)
+//! bases     u32  per group of 2^group_bits minishards: 1 + the first cache line of the group; 0: not filled yet
+//! offsets   u8   per minishard: the cache line in which its index begins, relative to the first line of the group
+//! details   u16  per minishard: rows (8 bits) | verified parts (2 bits) | byte within the cache line (6 bits)
 //! ```
 //!
-//! Filled at first touch, 256 minishards at a time, from the table's file or else from the shard index. A lookup prefetches the
-//! minishard as soon as it has base and offset: some 1.5 bytes a minishard, few enough to stay in the processor's caches.
-//! The details are read meanwhile. What no lookup touched takes no memory.
+//! A block of 256 minishards is filled at its first use, from the file `minishards` or else from the shard index. A
+//! lookup prefetches the minishard as soon as base and offset are known. These take about 1.5 bytes per minishard, few
+//! enough to stay in the processor's caches. The details are read while the prefetch is in progress. Blocks that are
+//! not used take no memory.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -20,27 +21,27 @@ use crate::format::minishard_table::{BLOCK_BITS, MOST_MINISHARDS};
 use crate::format::spec::ShardingSpec;
 use crate::ids::MinishardNumber;
 
-/// The size of a cache line; the one of [`prefetch`](crate::prefetch).
+/// log2 of the size of a cache line, as in [`prefetch`](crate::prefetch).
 const LINE_BITS: u32 = 6;
 
-/// Lines that the minishards of a group should have together: with room up to what an offset holds, for they are not all
-/// of a length.
+/// The intended number of cache lines per group. It is below the range of an offset (256), because minishards differ in
+/// length.
 const GROUP_LINES: u64 = 160;
 
-/// Rows that are as many or more: see the shard index.
+/// Minishards with this many rows or more are not in the table: lookups use the file `minishards` or the shard index.
 const MANY_ROWS: u16 = u8::MAX as u16;
 
-/// What of a minishard has been compared with its checks.
+/// The parts of a minishard that are verified against their checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verified(u16);
 
 impl Verified {
     pub(crate) const NOTHING: Verified = Verified(0);
 
-    /// The index, and with it which keys there are.
+    /// The index, and with it the set of keys.
     pub(crate) const INDEX: Verified = Verified(1);
 
-    /// Index and values.
+    /// The index and the values.
     pub(crate) const ALL: Verified = Verified(3);
 
     #[inline]
@@ -54,22 +55,22 @@ impl Verified {
     }
 }
 
-/// Which cache line the index of a minishard begins in: what is known first.
+/// The cache line in which the index of a minishard begins. A lookup knows it before the other details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line(u64);
 
 impl Line {
-    /// In bytes behind the shard index.
+    /// Returns the offset of the line, relative to the end of the shard index.
     #[inline]
     pub(crate) fn start(self) -> u64 {
         self.0 << LINE_BITS
     }
 }
 
-/// Where the index of a minishard lies, and what of the minishard is verified.
+/// The range of a minishard index, and the verified parts of the minishard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownMinishard {
-    /// In bytes behind the shard index.
+    /// Offset of the index, relative to the end of the shard index.
     pub(crate) start: u64,
     /// 0 if the minishard has no keys.
     pub(crate) rows: u64,
@@ -77,13 +78,13 @@ pub(crate) struct KnownMinishard {
 }
 
 impl KnownMinishard {
-    /// Where the index lies; empty without keys.
+    /// Returns the range of the index; empty if the minishard has no keys.
     pub(crate) fn index(self) -> RelativeRange {
         RelativeRange { start: self.start, end: self.start + ROW_LEN * self.rows }
     }
 }
 
-/// The minishards of one shard with raw indexes, as far as lookups have come by.
+/// The minishard table of one shard with raw indexes. Filled block by block as lookups use it.
 pub(crate) struct Minishards {
     group_bits: u32,
     bases: Box<[AtomicU32]>,
@@ -93,7 +94,7 @@ pub(crate) struct Minishards {
 }
 
 impl Minishards {
-    /// Nothing known yet, of a shard with `len` bytes behind its shard index.
+    /// Creates an empty table for a shard with `len` bytes after its shard index.
     pub(crate) fn new(spec: &ShardingSpec, len: u64) -> Minishards {
         let minishards = if spec.minishards() <= MOST_MINISHARDS { spec.minishards() } else { 0 };
         let lines_each = (len >> LINE_BITS).checked_div(minishards).unwrap_or(0).max(1);
@@ -107,13 +108,13 @@ impl Minishards {
         }
     }
 
-    /// Nothing known, ever.
+    /// Creates a table that stays empty.
     pub(crate) fn none() -> Minishards {
         let (bases, offsets, details) = (Box::default(), Box::default(), Box::default());
         Minishards { group_bits: 0, bases, offsets, details, verified: AtomicU64::new(0) }
     }
 
-    /// The cache line that a minishard begins in; `None` before it was filled.
+    /// Returns the cache line in which a minishard begins; `None` if it is not filled yet.
     #[inline]
     pub(crate) fn line(&self, number: MinishardNumber) -> Option<Line> {
         let at = usize::try_from(number.0).ok()?;
@@ -122,7 +123,7 @@ impl Minishards {
         Some(Line(u64::from(base) + u64::from(offset)))
     }
 
-    /// The rest, of a minishard whose line is known; `None` if only the shard index tells.
+    /// Returns the details of a minishard whose line is known; `None` if it is not in the table.
     #[inline]
     pub(crate) fn details(&self, number: MinishardNumber, line: Line) -> Option<KnownMinishard> {
         let details = self.details.get(usize::try_from(number.0).ok()?)?.load(Ordering::Relaxed);
@@ -132,12 +133,12 @@ impl Minishards {
         (rows < MANY_ROWS).then_some(KnownMinishard { start, rows: u64::from(rows), verified })
     }
 
-    /// What is known of a minishard.
+    /// Returns line and details of a minishard; `None` if it is not filled yet, or not in the table.
     pub(crate) fn get(&self, number: MinishardNumber) -> Option<KnownMinishard> {
         self.details(number, self.line(number)?)
     }
 
-    /// Asks the processor for what is known of a minishard.
+    /// Prefetches the details of a minishard.
     #[inline]
     pub(crate) fn prefetch(&self, number: MinishardNumber) {
         if let Some(details) = usize::try_from(number.0).ok().and_then(|at| self.details.get(at)) {
@@ -145,18 +146,18 @@ impl Minishards {
         }
     }
 
-    /// Whether a minishard is filled, or there is no room for it.
+    /// Whether a minishard is filled, or the table has no room for it.
     pub(crate) fn is_settled(&self, number: MinishardNumber) -> bool {
         let group = usize::try_from(number.0 >> self.group_bits).ok();
         let base = group.and_then(|group| self.bases.get(group));
         base.is_none_or(|base| base.load(Ordering::Acquire) > 0)
     }
 
-    /// Fills a block of minishards: for each where its index lies, empty without keys, or `None` if the shard index has to
-    /// be asked each time.
+    /// Fills a block of minishards. Each item is the range of an index, empty if the minishard has no keys, or `None`
+    /// if the range has to be looked up each time.
     ///
-    /// Several threads may fill a block at once: each writes the same. One of them may take back what another has marked as
-    /// verified, which is then verified again.
+    /// Several threads may fill a block concurrently: all write the same ranges. One may clear the verified bits that
+    /// another has set, and then the minishard is verified again.
     pub(crate) fn fill(&self, block: u64, indexes: &[Option<RelativeRange>], verified: Verified) {
         let first = block << BLOCK_BITS;
         for (group, indexes) in (first >> self.group_bits..).zip(indexes.chunks(1 << self.group_bits)) {
@@ -183,7 +184,7 @@ impl Minishards {
         base.store(first_line + 1, Ordering::Release);
     }
 
-    /// Marks what of a minishard was compared with its checks, so that it is not again.
+    /// Marks parts of a minishard as verified. Does nothing if the minishard is not in the table.
     pub(crate) fn mark(&self, number: MinishardNumber, verified: Verified) {
         let details = usize::try_from(number.0).ok().and_then(|at| self.details.get(at));
         if let (Some(details), true) = (details, self.get(number).is_some()) {
@@ -193,13 +194,13 @@ impl Minishards {
         }
     }
 
-    /// How many minishards were marked.
+    /// Returns the number of marked minishards.
     pub(crate) fn verified(&self) -> u64 {
         self.verified.load(Ordering::Relaxed)
     }
 }
 
-/// The offset of the line that an index begins in, and its details without state; `None` if there is no room for them.
+/// Returns the offset and the details of an index, without verified bits; `None` if they do not fit.
 fn place(index: RelativeRange, first_line: u32) -> Option<(u8, u16)> {
     if index.start == index.end {
         return Some((0, 0));
@@ -211,7 +212,7 @@ fn place(index: RelativeRange, first_line: u32) -> Option<(u8, u16)> {
     Some((u8::try_from(offset).ok()?, rows << 8 | byte))
 }
 
-/// Memory that is zeros because it is new, and takes none until it is written; none at all if it cannot be had.
+/// Allocates `len` zeros, whose pages take no memory until they are written. Empty if the allocation fails.
 pub(super) fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
     usize::try_from(len).ok().and_then(|len| T::new_vec_zeroed(len).ok()).unwrap_or_default().into()
 }
@@ -229,7 +230,7 @@ mod tests {
         Some(RelativeRange { start, end })
     }
 
-    /// Minishards of 1 to 9 rows, every seventh without keys, each with some units of values behind it.
+    /// Minishards of 1 to 9 rows, every seventh without keys, each followed by some units of values.
     fn indexes(count: u64, unit: u64) -> Vec<Option<RelativeRange>> {
         let mut start = 0;
         let minishards = (0..count).map(|number| {
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn what_has_no_room_is_left_to_the_shard_index() {
         let mut indexes = indexes(256, 8);
-        indexes[3] = index(1 << 60, (1 << 60) + 24); // far behind
+        indexes[3] = index(1 << 60, (1 << 60) + 24); // too far away
         indexes[5] = index(u64::MAX - 7, 16); // not in order
         indexes[8] = index(1600, 1600 + 23); // no whole rows
         indexes[9] = None;

@@ -1,10 +1,10 @@
-//! One shard: from a key to its value.
+//! One shard: maps a key to its value. `generation` maps a key to its shard.
 //!
 //! ```text
-//! handle         what applications hold       reader, files, value
-//! mapped         the short path               minishards, probe
+//! handle         the handle of applications   reader, files, value
+//! mapped         the fast path                minishards, probe
 //! lookup         the general path             table_file, index_cache, stored_value, prefix, named_ranges
-//! verify         comparing with checks        verification
+//! verify         verification of checksums    verification
 //! entries, keys  walks                        rows, entry_blocks, budget
 //! ```
 

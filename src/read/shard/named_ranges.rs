@@ -1,9 +1,9 @@
-//! All byte ranges that the indexes of a shard name, in order: what lies between two of them is a gap.
+//! The byte ranges that the indexes of a shard name, sorted. The bytes between two of them are a gap.
 //!
-//! A gap directly before a value is its prefix (multi-resolution mesh fragments lie so), padding, or nothing that
-//! anybody knows of; whoever copies values to another shard keeps it. Values may share bytes or have none: those that
-//! begin at one place share the gap before it, but for an empty one, which lies before the others; a value that begins
-//! within another has no gap.
+//! A gap directly before a value is its prefix (the fragments of a multi-resolution mesh, for example), padding, or of
+//! unknown use. Code that copies values to another shard also copies the gap. Values may share bytes or be empty.
+//! Non-empty values that begin at the same offset share the gap before it. An empty value there precedes them, with the
+//! same gap. A value that begins within another one has no gap.
 
 use crate::byte_range::ByteRange;
 use crate::error::Result;
@@ -12,20 +12,21 @@ use crate::format::layout::{Layout, MINISHARD_ALIGNMENT};
 use crate::format::spec::Encoding;
 use crate::read::shard::budget::reserve_rows;
 
-/// The starts of all ranges in a shard, in order, each with its reach: where the gap behind it and all before it begins.
+/// The start of each range, in ascending order, with its reach: the largest end of this range and all ranges before it.
 pub(crate) struct NamedRanges(Box<[(u64, u64)]>);
 
 /// Collects the ranges of one shard, in any order.
 #[derive(Clone)]
 pub(crate) struct NamedRangesBuilder {
     layout: Layout,
-    /// Our gzip layout puts the values first: their minishard begins aligned behind the checks of the one before.
+    /// Whether minishards begin with values: the native gzip layout aligns them after the checks of the previous
+    /// minishard.
     aligns_minishards: bool,
     ranges: Vec<(u64, u64)>,
 }
 
 impl NamedRangesBuilder {
-    /// Begins with the shard index, or nothing, of `base` bytes. `layout` is `None` for foreign shards.
+    /// Creates a builder with the range of the shard index, `base` bytes. `layout` is `None` for foreign shards.
     pub(crate) fn new(layout: Option<Layout>, index_encoding: Encoding, base: u64) -> NamedRangesBuilder {
         let aligns_minishards = layout.is_some() && index_encoding == Encoding::Gzip;
         let mut new = NamedRangesBuilder { layout: layout.unwrap_or_default(), aligns_minishards, ranges: Vec::new() };
@@ -33,12 +34,12 @@ impl NamedRangesBuilder {
         new
     }
 
-    /// Makes room for an index and its rows. Errors: `TooLarge`.
+    /// Reserves memory for an index and its rows. Errors: `TooLarge`.
     pub(crate) fn reserve(&mut self, rows: u64, file_len: u64) -> Result<()> {
         reserve_rows(&mut self.ranges, rows.saturating_add(1), file_len)
     }
 
-    /// An encoded minishard index of so many rows, with its checks.
+    /// Adds an encoded minishard index of `rows` rows, with its checks.
     pub(crate) fn push_index(&mut self, index: ByteRange, rows: u64) {
         self.push(index.start, index.end + ChecksPlace::total_len(rows, self.layout));
     }
@@ -56,7 +57,7 @@ impl NamedRangesBuilder {
         self.ranges.sort_unstable();
         let mut reach = 0;
         for (_, end) in &mut self.ranges {
-            reach = reach.max(*end); // an extent may reach past those that begin behind it
+            reach = reach.max(*end); // a range may extend past ranges that begin after it
             *end = reach;
         }
         NamedRanges(self.ranges.into())
@@ -64,27 +65,27 @@ impl NamedRangesBuilder {
 }
 
 impl NamedRanges {
-    /// Whether bytes of a range are named.
+    /// Whether any byte of `range` is named.
     pub(crate) fn overlap(&self, range: ByteRange) -> bool {
         let begin_before = self.0.partition_point(|(start, _)| *start < range.end);
         let last = begin_before.checked_sub(1).and_then(|at| self.0.get(at));
         range.start < range.end && last.is_some_and(|(_, reach)| *reach > range.start)
     }
 
-    /// The bytes that nothing names, in a file of this length.
+    /// Returns the gaps of a file of this length: the bytes that no index names.
     pub(crate) fn gaps(&self, file_len: u64) -> impl Iterator<Item = ByteRange> {
         let ends = self.0.iter().skip(1).map(|(start, _)| *start).chain([file_len]);
         let gaps = self.0.iter().zip(ends).map(|((_, reach), end)| ByteRange { start: *reach, end });
         gaps.filter(|gap| gap.start < gap.end)
     }
 
-    /// Where the gap before a value begins; at the value itself if there is none.
+    /// Returns the start of the gap before a value; the start of the value if there is no gap.
     pub(crate) fn gap_start(&self, value: ByteRange) -> u64 {
-        let lies_before = |(start, reach): &(u64, u64)| match value.len() {
+        let is_before = |(start, reach): &(u64, u64)| match value.len() {
             0 => *start < value.start,
             _ => *start < value.start || (*start, *reach) == (value.start, value.start),
         };
-        let before = self.0.partition_point(lies_before);
+        let before = self.0.partition_point(is_before);
         let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value.start, |(_, reach)| *reach);
         gap.min(value.start)
     }

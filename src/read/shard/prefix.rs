@@ -1,4 +1,4 @@
-//! Prefixes: the bytes that lie directly before a value, which no index names.
+//! Prefixes: bytes directly before a value that no index refers to.
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ use crate::read::shard::value::Value;
 use crate::storage::Bytes;
 
 impl ShardReader {
-    /// The `n` bytes before the value of a key that was found.
+    /// Returns the `n` bytes before the value of a stored key.
     pub(crate) fn prefix(&self, stored: &Stored, n: u64) -> Result<Value<'_>> {
         let prefix = self.prefix_of(stored, n);
         prefix.map_err(|error| self.at(stored.minishard, error).at_key(stored.row.id))
@@ -23,12 +23,14 @@ impl ShardReader {
         let end = self.value_range(stored.row)?.start;
         let before = end - self.base();
         if n > before {
-            let message = format!("expected a prefix of at most the {before} bytes before the value, found {n}");
+            let message = format!(
+                "expected a prefix of at most {before} bytes, all that the shard has before the value, found {n}"
+            );
             return Err(Error::invalid_input(message));
         }
         let prefix = ByteRange { start: end - n, end };
         if self.verifies_prefixes() {
-            let gap = self.gap_of_ours(stored)?;
+            let gap = self.native_gap(stored)?;
             if prefix.start < gap.start {
                 let message = format!("expected a prefix of at most {} bytes, found {n}", gap.len());
                 return Err(Error::invalid_input(message));
@@ -38,11 +40,12 @@ impl ShardReader {
         self.read_at_most_cap(prefix, 1).map(Value::from_bytes)
     }
 
-    /// The prefix as far as the shard can tell: all bytes between the value and what lies before it.
+    /// Returns all bytes of the gap before a value: its prefix, or padding, or both. Empty if the layout has no
+    /// prefixes.
     pub(crate) fn whole_prefix(&self, stored: &Stored) -> Result<Bytes<'_>> {
         let gap = match self.layout {
             Some(layout) if !layout.prefixes => return Ok(Bytes::Borrowed(&[])),
-            Some(_) => self.gap_of_ours(stored)?,
+            Some(_) => self.native_gap(stored)?,
             None => self.gap_before(stored.row)?,
         };
         if self.verifies_prefixes() {
@@ -51,33 +54,35 @@ impl ShardReader {
         self.read_at_most_cap(gap, 1)
     }
 
-    /// The bytes before a value in a shard of ours: they begin where the previous value of the minishard ends, or where the
-    /// checks of a raw index do.
-    fn gap_of_ours(&self, stored: &Stored) -> Result<ByteRange> {
+    /// Returns the gap before a value in a native shard. It begins at the end of the previous value of the minishard
+    /// or, for the first value after a raw index, at the end of the checks of the index.
+    fn native_gap(&self, stored: &Stored) -> Result<ByteRange> {
         let Stored { row, checks: ChecksPlace { index_end, rows }, .. } = *stored;
         let layout = self.layout.unwrap_or_default();
         let start = match (row.number, self.spec.minishard_index_encoding()) {
             (0, Encoding::Raw) => index_end.checked_add(ChecksPlace::total_len(rows, layout)),
-            (0, Encoding::Gzip) => return self.gap_before(row), // behind another minishard
+            (0, Encoding::Gzip) => return self.gap_before(row), // the previous bytes are of another minishard
             _ => self.value_before(stored)?,
         };
         let end = self.value_range(row)?.start;
         match start.filter(|start| *start <= end) {
             Some(start) => Ok(ByteRange { start, end }),
-            None => Err(Error::corrupt("expected a value behind the one before it, found them in another order")),
+            None => Err(Error::corrupt(
+                "expected a value after the index and the previous values, found it before their end",
+            )),
         }
     }
 
-    /// Where the value of the row before ends.
+    /// Returns the end of the value of the previous row.
     fn value_before(&self, stored: &Stored) -> Result<Option<u64>> {
         let minishard = self.minishard(stored.minishard)?;
         let before = minishard.and_then(|minishard| minishard.index().row(stored.row.number.checked_sub(1)?));
         before.map(|row| self.value_range(row).map(|value| value.end)).transpose()
     }
 
-    /// The bytes between a row's value and what an index names before it.
+    /// Returns the gap before a row's value: the bytes after the previous range that any index of the shard names.
     ///
-    /// Cost: the first call reads all indexes of the shard and keeps 16 bytes a key.
+    /// Cost: the first call reads all indexes of the shard and keeps 16 bytes per key.
     pub(crate) fn gap_before(&self, row: Row) -> Result<ByteRange> {
         let value = self.value_range(row)?;
         let ranges = match self.named_ranges.get() {
@@ -89,18 +94,20 @@ impl ShardReader {
         };
         match ranges {
             Some(ranges) => Ok(ByteRange { start: ranges.gap_start(value), end: value.start }),
-            None => Err(Error::new(
-                ErrorKind::TooLarge,
-                "expected fewer keys in a shard of that length, found too many to know what is before a value",
-            )),
+            None => {
+                let len = self.files().data_len();
+                let message =
+                    format!("expected fewer keys in a shard of {len} bytes, found too many to locate prefixes");
+                Err(Error::new(ErrorKind::TooLarge, message))
+            }
         }
     }
 
-    /// Reads all indexes of a shard; bad entries name nothing.
+    /// Reads all indexes of the shard and collects the ranges that they name. Skips bad entries.
     ///
-    /// `None` if the shard has more rows than may be kept. Errors: `Io`.
+    /// `None` if the shard has too many rows to keep. Errors: `Io`.
     ///
-    /// Cost: 16 bytes of memory a key.
+    /// Cost: 16 bytes of memory per key.
     fn read_named_ranges(&self) -> Result<Option<NamedRanges>> {
         let mut ranges = self.named_ranges();
         let mut rows = Rows::default();
@@ -118,7 +125,7 @@ impl ShardReader {
                     }
                 }
                 Ok(None) => return Ok(Some(ranges.finish())),
-                Err(error) if error.kind() == ErrorKind::Io => return Err(error), // it may be read the next time
+                Err(error) if error.kind() == ErrorKind::Io => return Err(error), // a later call may succeed
                 Err(_) => {}
             }
         }

@@ -1,18 +1,18 @@
-//! The outcome of a step of the short path.
+//! The result of a step of the fast path.
 
-/// What a step of the short path found; it reads nothing but memory and knows no errors.
+/// The result of a step of the fast path, which only reads memory and returns no errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe<T> {
-    /// It is there.
+    /// The item exists.
     Found(T),
-    /// It is not there, which is proved as far as the mode of verification asks for.
+    /// The item does not exist. This is verified as far as the verification mode requires.
     Absent,
-    /// Not decided here: the general path reads, decodes, verifies, or tells what is wrong.
+    /// The fast path cannot decide. The general path reads, decodes and verifies, or returns the error.
     Unusual,
 }
 
 impl<T> Probe<T> {
-    /// Goes on with what was found.
+    /// Calls `next` with the item, if it exists.
     #[inline]
     pub(crate) fn and_then<U>(self, next: impl FnOnce(T) -> Probe<U>) -> Probe<U> {
         match self {

@@ -1,4 +1,4 @@
-//! What a shard is read with: its files, what is known of them, and the bytes behind the shard index.
+//! The state of an open shard: its files, its options, and the tables that lookups fill.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,10 +18,10 @@ use crate::read::shard::table_file::TableSection;
 use crate::read::shard::verification::{Verification, VerifyReads, WholeShard};
 use crate::storage::{Bytes, Storage};
 
-/// The shard index is read in blocks of this size where all of it is read.
+/// Block size for reading a whole shard index.
 const SHARD_INDEX_BLOCK: u64 = 64 << 10;
 
-/// What bounds a read and how far it is verified.
+/// The caps on reads, and the verification mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadOptions {
     pub(crate) max_value_bytes: u64,
@@ -39,7 +39,7 @@ impl Default for ReadOptions {
     }
 }
 
-/// What manifest and minishard table state of a shard; nothing of a foreign one.
+/// What the manifest and the minishard table state about a shard. Empty for a foreign shard.
 #[derive(Default)]
 pub(crate) struct Stated {
     pub(crate) shard_index_crc32: Option<u32>,
@@ -47,24 +47,24 @@ pub(crate) struct Stated {
     pub(crate) whole: Arc<WholeShard>,
 }
 
-/// One shard, opened. Its methods are in the files of their subjects: [`mapped`](super::mapped) has the short path,
-/// [`lookup`](super::lookup) the general one.
+/// An open shard. Its methods are in several files: [`mapped`](super::mapped) has the fast path, and
+/// [`lookup`](super::lookup) the general path.
 pub(crate) struct ShardReader {
     pub(crate) number: ShardNumber,
     pub(crate) spec: ShardingSpec,
-    /// `None`: written by somebody else.
+    /// `None` for a foreign shard.
     pub(crate) layout: Option<Layout>,
     files: ShardFiles,
-    /// Where relative offsets count from, in the file with the data.
+    /// The offset to which relative offsets refer, in the file with the data.
     base: u64,
     pub(super) options: ReadOptions,
-    /// Raw, in one file, and in memory: lookups may take the short path.
+    /// Whether lookups may take the fast path: the shard is raw, in one file, and in memory.
     is_raw_in_memory: bool,
     pub(super) minishards: Minishards,
     pub(super) verification: Verification,
     pub(super) stated: Stated,
     pub(super) cache: Arc<MinishardCache>,
-    /// `None` inside: there are too many to be kept.
+    /// Contains `None` if there are too many ranges to keep.
     pub(super) named_ranges: OnceLock<Option<NamedRanges>>,
 }
 
@@ -107,63 +107,65 @@ impl ShardReader {
         &self.files
     }
 
-    /// Where relative offsets count from, in the file with the data.
+    /// Returns the offset to which relative offsets refer, in the file with the data.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
-    /// The bytes behind the shard index, of a raw shard that is in memory.
+    /// Returns the bytes after the shard index of a raw shard in memory; `None` if lookups may not take the fast path.
     #[inline]
-    pub(crate) fn raw_behind(&self) -> Option<&[u8]> {
+    pub(crate) fn raw_body(&self) -> Option<&[u8]> {
         match self.is_raw_in_memory {
             true => self.files.shard_index.in_memory()?.get(to_usize(self.base)..),
             false => None,
         }
     }
 
-    /// How many bytes there are behind the shard index.
-    pub(crate) fn behind_len(&self) -> u64 {
+    /// Returns the number of bytes after the shard index.
+    pub(crate) fn body_len(&self) -> u64 {
         self.files.data_len().saturating_sub(self.base)
     }
 
-    /// Whether minishard indexes are searched where they lie.
+    /// Whether minishard indexes are searched in place, without a copy.
     pub(crate) fn has_index_in_place(&self) -> bool {
         self.files.data().in_memory().is_some() && self.spec.minishard_index_encoding() == Encoding::Raw
     }
 
-    /// Whether values are given as they lie.
+    /// Whether values are borrowed, without a copy.
     pub(crate) fn has_values_in_place(&self) -> bool {
         self.files.data().in_memory().is_some() && self.spec.data_encoding() == Encoding::Raw
     }
 
-    /// The CRC-32 of the shard index that the manifest states.
+    /// Returns the CRC-32 of the shard index that the manifest states.
     pub(crate) fn shard_index_crc32(&self) -> Option<u32> {
         self.stated.shard_index_crc32
     }
 
-    /// Bytes of the file with the data, whatever they are.
+    /// Reads bytes of the file with the data, without alignment, cap or verification.
     pub(crate) fn read(&self, range: ByteRange) -> Result<Bytes<'_>> {
         self.files.data().read(range, 1)
     }
 
-    /// The bytes of a range, if they can be had without reading.
+    /// Returns the bytes of a range of the file with the data, if the file is in memory.
     pub(crate) fn in_memory(&self, range: ByteRange) -> Option<&[u8]> {
         self.files.data().in_memory().and_then(|bytes| range.of(bytes))
     }
 
-    /// Where in the file bytes lie that were borrowed from it.
+    /// Returns the range in the file of bytes that are borrowed from it.
     pub(crate) fn range_of(&self, bytes: &[u8]) -> Option<ByteRange> {
         let file = self.files.data().in_memory()?;
         let start = u64::try_from(bytes.as_ptr().addr().checked_sub(file.as_ptr().addr())?).ok()?;
         Some(ByteRange { start, end: start + bytes.len() as u64 })
     }
 
-    /// Whether all bytes can be had without reading.
+    /// Whether all files are in memory, mapped or loaded.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.files.all().all(|storage| storage.in_memory().is_some())
     }
 
-    /// The bytes of the shard index from an entry on, up to a block of them; empty at the end.
+    /// Reads a block of the shard index that begins with an entry. Empty at the end of the shard index.
+    ///
+    /// Errors: `Corrupt` if the file ends within the shard index; `Io`.
     pub(crate) fn shard_index_block(&self, first: MinishardNumber) -> Result<Bytes<'_>> {
         let start = ShardIndexEntry::position(first).start;
         let end = (start + SHARD_INDEX_BLOCK).min(self.spec.shard_index_len()).min(self.files.shard_index.len());
@@ -178,27 +180,27 @@ impl ShardReader {
         self.files.shard_index.read(ByteRange { start, end: end.max(start) }, 1).map_err(|error| self.at(first, error))
     }
 
-    /// The byte ranges that indexes name, so far the shard index alone.
+    /// Creates a builder of the ranges that indexes name, with the shard index as the first range.
     pub(crate) fn named_ranges(&self) -> NamedRangesBuilder {
         NamedRangesBuilder::new(self.layout, self.spec.minishard_index_encoding(), self.base)
     }
 
-    /// A pass over the shard begins: what is mapped is read ahead from now on.
+    /// Begins a pass: the files are read ahead until the last pass ends.
     pub(crate) fn begin_pass(&self) {
         self.files.all().for_each(Storage::begin_pass);
     }
 
-    /// A pass over the shard is over.
+    /// Ends a pass.
     pub(crate) fn end_pass(&self) {
         self.files.all().for_each(Storage::end_pass);
     }
 
-    /// Reads all pages of a mapped shard, while `goes_on` says so.
+    /// Reads all pages of a mapped shard, until `goes_on` returns false.
     pub(crate) fn populate(&self, goes_on: &dyn Fn() -> bool) {
         self.files.all().for_each(|storage| storage.populate(goes_on));
     }
 
-    /// Asks the system for the whole shard index, where lookups read it.
+    /// Asks the kernel to prefetch the shard index, unless there is a minishard table.
     pub(crate) fn will_need_shard_index(&self) {
         if self.stated.table.is_some() {
             return;
@@ -206,12 +208,12 @@ impl ShardReader {
         self.files.shard_index.will_need(ByteRange { start: 0, end: self.spec.shard_index_len() });
     }
 
-    /// Asks the system for pages of the file with the shard index.
+    /// Asks the kernel to prefetch pages of the file with the shard index.
     pub(crate) fn will_need_entries(&self, range: ByteRange) {
         self.files.shard_index.will_need(range);
     }
 
-    /// Asks the system for pages of the file with the data.
+    /// Asks the kernel to prefetch pages of the file with the data.
     pub(crate) fn will_need_data(&self, range: ByteRange) {
         self.files.data().will_need(range);
     }
@@ -221,7 +223,7 @@ impl ShardReader {
         self.layout.map_or(1, |layout| to_usize(layout.value_alignment.get()))
     }
 
-    /// Adds this shard as the place of an error.
+    /// Adds this shard, its file and a minishard as the place of an error.
     #[cold]
     pub(crate) fn at(&self, minishard: MinishardNumber, error: Error) -> Error {
         let error = error.at_shard(self.number).at_minishard(minishard);
@@ -229,7 +231,7 @@ impl ShardReader {
     }
 }
 
-/// Ranges of what is in memory fit.
+/// Converts an offset. Offsets of bytes in memory always fit; others saturate.
 #[inline]
 pub(crate) fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)

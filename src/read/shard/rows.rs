@@ -1,4 +1,4 @@
-//! Walking through a shard in storage order: minishard by minishard, row by row.
+//! The walk over a shard in storage order: minishard by minishard, row by row. All iterators use it.
 
 use crate::byte_range::ByteRange;
 use crate::error::Result;
@@ -15,16 +15,16 @@ use crate::read::shard::stored_value::Stored;
 use crate::read::shard::verification::Compare;
 use crate::storage::Bytes;
 
-/// Minishard indexes are asked for so far ahead.
+/// The number of minishards that indexes are prefetched ahead.
 const MINISHARDS_AHEAD: u64 = 8;
 
-/// Cache lines of such an index that are asked for.
+/// Cache lines prefetched per index.
 const INDEX_LINES: usize = 8;
 
-/// Walks over the rows of a shard; not an iterator, so that it borrows the shard only for a step.
+/// A walk over the rows of a shard. It is not an iterator, so that it borrows the shard for one step at a time.
 ///
-/// `next_minishard` goes to the next minishard with keys, `next_row` through its rows. A bad minishard is one
-/// error; the walk goes on behind it. It always ends, and reads at most twice as many bytes of indexes as the file has:
+/// `next_minishard` moves to the next minishard with keys, and `next_row` returns its rows. A bad minishard is one
+/// error, and the walk continues after it. The walk always ends, and reads at most twice the file length in indexes:
 /// indexes beyond that overlap others, and each is an error.
 #[derive(Default)]
 pub(crate) struct Rows {
@@ -35,16 +35,16 @@ pub(crate) struct Rows {
     budget: IndexBudget,
     pub(super) current: Option<CurrentMinishard>,
     compare: Compare,
-    /// The index of the current minishard, unless it is searched where it lies.
+    /// The decoded index of the current minishard, unless the index is in memory and raw.
     pub(super) decoded: Option<Vec<u8>>,
     pub(super) state: RowsState,
 }
 
-/// The minishard that a walk is in.
+/// The current minishard of a walk.
 #[derive(Clone, Copy)]
 pub(crate) struct CurrentMinishard {
     pub(crate) number: MinishardNumber,
-    /// The encoded index.
+    /// The range of the encoded index.
     pub(crate) index: ByteRange,
     pub(crate) rows: u64,
     pub(super) verified: Verified,
@@ -59,12 +59,12 @@ impl CurrentMinishard {
 }
 
 impl Rows {
-    /// A walk that verifies as much of each minishard as `compare` says.
+    /// Creates a walk that verifies the parts of each minishard that `compare` selects.
     pub(super) fn comparing(compare: Compare) -> Rows {
         Rows { compare, ..Rows::default() }
     }
 
-    /// Goes to the next minishard with keys.
+    /// Moves to the next minishard with keys; `None` at the end.
     pub(crate) fn next_minishard(&mut self, shard: &ShardReader) -> Result<Option<CurrentMinishard>> {
         self.current = None;
         while let Some((number, entry)) = self.next_entry(shard)? {
@@ -80,7 +80,7 @@ impl Rows {
         Ok(None)
     }
 
-    /// The next row of the current minishard.
+    /// Returns the next row of the current minishard.
     #[inline]
     pub(crate) fn next_row(&mut self, shard: &ShardReader) -> Option<Row> {
         let mut state = self.state;
@@ -89,7 +89,7 @@ impl Rows {
         row
     }
 
-    /// The index of the current minishard where it lies in memory; an empty one if it does not.
+    /// Returns the index of the current minishard if it is raw and in memory; otherwise an empty index.
     pub(super) fn in_place<'a>(&self, shard: &'a ShardReader) -> RawIndex<'a> {
         match (&self.decoded, self.current) {
             (None, Some(current)) => RawIndex::view(shard.in_memory(current.index).unwrap_or_default()),
@@ -98,7 +98,7 @@ impl Rows {
         .unwrap_or_default()
     }
 
-    /// The next entry of the shard index that is not in a hole, with its minishard.
+    /// Returns the next entry of the shard index, with its minishard. Skips holes.
     fn next_entry(&mut self, shard: &ShardReader) -> Result<Option<(MinishardNumber, ShardIndexEntry)>> {
         loop {
             let in_block = usize::try_from(self.next_minishard - self.block_first).unwrap_or(usize::MAX);
@@ -113,14 +113,14 @@ impl Rows {
         }
     }
 
-    /// Goes to the next block of entries; whether there is one.
+    /// Moves to the next block of entries. Returns whether there is one.
     ///
-    /// Errors: `Corrupt` for a damaged shard index, `Io`. There is no block after an error.
+    /// Errors: `Corrupt` for a damaged shard index; `Io`. An error ends the walk.
     fn next_block(&mut self, shard: &ShardReader) -> Result<bool> {
         if self.blocks.is_over() {
             return Ok(false);
         }
-        // a shard index that is not as it was written may name no keys where there are some: nothing of it is used
+        // a damaged shard index may hide minishards that have keys, so none of its entries are used
         if let Err(error) = shard.verify_shard_index() {
             self.blocks.end();
             return Err(shard.at(MinishardNumber(self.next_minishard), error));
@@ -132,14 +132,14 @@ impl Rows {
         Ok(true)
     }
 
-    /// Asks for the index of a minishard that is some way ahead: a walk over indexes alone meets them at distances that
-    /// the processor does not foresee.
+    /// Prefetches the index of a minishard ahead of the walk. A walk over indexes alone skips values of varying
+    /// lengths, which the hardware prefetcher cannot predict.
     #[inline]
     pub(super) fn prefetch(&self, shard: &ShardReader) {
         let ahead = usize::try_from(self.next_minishard + MINISHARDS_AHEAD - self.block_first).unwrap_or(usize::MAX);
         let index = self.block.get(ahead).and_then(ShardIndexEntry::minishard_index);
-        if let (Some(behind), Some(index)) = (shard.raw_behind(), index) {
-            prefetch::lines(index.of(behind).unwrap_or_default(), INDEX_LINES);
+        if let (Some(body), Some(index)) = (shard.raw_body(), index) {
+            prefetch::lines(index.of(body).unwrap_or_default(), INDEX_LINES);
         }
     }
 
@@ -158,7 +158,7 @@ impl Rows {
         Ok(CurrentMinishard { number, index, rows, verified })
     }
 
-    /// The decoded index of a minishard that was entered.
+    /// Returns the decoded index of the current minishard.
     fn view<'a>(&'a self, shard: &'a ShardReader, index: ByteRange) -> Result<RawIndex<'a>> {
         match &self.decoded {
             Some(decoded) => RawIndex::view(decoded),

@@ -1,4 +1,4 @@
-//! Reading the value of a key that was found, wherever its bytes are.
+//! Reads the value of a key whose row is known, from any storage.
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,7 +11,7 @@ use crate::read::shard::reader::ShardReader;
 use crate::read::shard::value::{Value, ValueLocation};
 use crate::storage::{AlignedBytes, Bytes};
 
-/// Where a key is stored: its row, with what it takes to read and verify the value.
+/// A stored key: its minishard, its row, and the position of its checksum.
 #[derive(Clone, Copy)]
 pub(crate) struct Stored {
     pub(crate) minishard: MinishardNumber,
@@ -20,7 +20,7 @@ pub(crate) struct Stored {
 }
 
 impl ShardReader {
-    /// The decoded value of a key that was found.
+    /// Returns the decoded value of a stored key.
     pub(crate) fn value(&self, stored: &Stored) -> Result<Value<'_>> {
         let decoded = self.stored_value(stored).and_then(|encoded| match self.spec.data_encoding() {
             Encoding::Raw => Ok(Value::from_bytes(encoded)),
@@ -29,7 +29,7 @@ impl ShardReader {
         decoded.map_err(|error| self.at(stored.minishard, error).at_key(stored.row.id))
     }
 
-    /// Its stored bytes, verified as the mode asks for it.
+    /// Returns the stored bytes of a value, verified as the mode requires.
     pub(crate) fn stored_value(&self, stored: &Stored) -> Result<Bytes<'_>> {
         let encoded = self.encoded_value(stored.row)?;
         self.verify_used_value(stored.minishard, stored.row, stored.checks, &encoded)?;
@@ -41,12 +41,14 @@ impl ShardReader {
         AlignedBytes::from_vec(decoded, self.alignment()).map(|bytes| Value::from_bytes(Bytes::Owned(bytes)))
     }
 
-    /// The stored bytes of a row's value, not verified.
+    /// Returns the stored bytes of a row's value without verification.
     pub(crate) fn encoded_value(&self, row: Row) -> Result<Bytes<'_>> {
         self.read_at_most_cap(self.value_range(row)?, self.alignment())
     }
 
-    /// Where a row's value lies in the file.
+    /// Returns the range of a row's value in the file.
+    ///
+    /// Errors: `Corrupt` if the value is not within the file.
     #[inline]
     pub(crate) fn value_range(&self, row: Row) -> Result<ByteRange> {
         match row.value.resolve(self.base(), self.files().data_len()) {
@@ -55,7 +57,9 @@ impl ShardReader {
         }
     }
 
-    /// Whether the value lies in the file; an error that says where it does not.
+    /// Checks that a value is within the file.
+    ///
+    /// Errors: `Corrupt` if it is not.
     #[inline]
     pub(crate) fn check_range(&self, stored: &Stored) -> Result<()> {
         match self.value_range(stored.row) {
@@ -66,34 +70,40 @@ impl ShardReader {
 
     #[cold]
     fn bad_value_range(&self, row: Row) -> Error {
-        let behind = self.behind_len();
+        let body = self.body_len();
         let (start, size) = (row.value.start, row.value.end.wrapping_sub(row.value.start));
         Error::corrupt(format!(
-            "expected a value within the {behind} bytes behind the shard index, found {size} bytes at {start}"
+            "expected a value within the {body} bytes after the shard index, found {size} bytes at {start}"
         ))
         .at_key(row.id)
     }
 
-    /// Where a row's value is stored.
+    /// Returns the file and the range of a row's value.
     pub(crate) fn value_location(&self, number: MinishardNumber, row: Row) -> Result<ValueLocation> {
         let range = self.value_range(row).map_err(|error| self.at(number, error).at_key(row.id))?;
         Ok(ValueLocation::new(self.files().path.clone(), range))
     }
 
-    /// The bytes of a value or a prefix. How long it is, only an index says, and a file may be long and hold nothing.
+    /// Reads a value or a prefix. Enforces the cap before it allocates: the length comes from an index, which is
+    /// untrusted, and a sparse file can be long without holding data.
     pub(crate) fn read_at_most_cap(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
         self.check_cap(range)?;
         self.files().data().read(range, alignment)
     }
 
-    /// Errors: `TooLarge` if memory would be needed for more bytes than a stored value may have.
+    /// Checks the length of a range that has to be read into memory.
+    ///
+    /// Errors: `TooLarge` if it exceeds the cap on stored values.
     pub(crate) fn check_cap(&self, range: ByteRange) -> Result<()> {
         let cap = match self.spec.data_encoding() {
             Encoding::Raw => self.options.max_value_bytes,
             Encoding::Gzip => gzip::max_stored_len(self.options.max_value_bytes),
         };
         if range.len() > cap && self.files().data().in_memory().is_none() {
-            let message = format!("expected at most {cap} bytes to read at once, found {}: raise the cap", range.len());
+            let found = range.len();
+            let message = format!(
+                "expected at most {cap} bytes of a value or prefix, found {found}: raise the cap `max_value_bytes`"
+            );
             return Err(Error::new(ErrorKind::TooLarge, message).at_offset(range.start));
         }
         Ok(())

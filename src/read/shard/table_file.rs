@@ -1,4 +1,4 @@
-//! The file `minishards` of a generation, for reading; its bytes are described in
+//! Reads the file `minishards` of a generation. Its bytes are described in
 //! [`minishard_table`](crate::format::minishard_table).
 
 use std::path::Path;
@@ -11,32 +11,32 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::storage::{Access, Storage, StorageKind};
 
-/// What is asked for at open: all that there is for some 20 million keys of 100 bytes.
-const ASKED_AT_OPEN: u64 = 8 << 20;
+/// Bytes prefetched when the file is opened: the whole table of about 20 million keys with values of 100 bytes.
+const PREFETCHED_AT_OPEN: u64 = 8 << 20;
 
-/// The minishard table of a generation, opened.
+/// The open minishard table of a generation.
 pub(crate) struct TableFile {
     file: Storage,
-    /// Ascending.
+    /// In ascending order of shard numbers.
     sections: Box<[Section]>,
 }
 
-/// What it says of one shard.
+/// The section of the table for one shard.
 pub(crate) struct TableSection {
     table: Arc<TableFile>,
     section: Section,
     block_bits: u32,
-    /// The bytes that a length counts.
+    /// The unit in bytes of the stated index lengths.
     length_unit: u64,
     shard_index_crc32: u32,
 }
 
 impl TableFile {
-    /// Opens the file of a generation as its shards are opened, and asks for the beginning. `None` if it is not as the
-    /// manifest states it, or cannot be read, for no answer depends on it; and for shards in memory, which have their shard
-    /// indexes there.
+    /// Opens the file with the storage of the shards and prefetches its beginning.
     ///
-    /// A table of more than `most_sections`, one for each shard of the manifest, is none.
+    /// `None` if the file cannot be read, does not match the manifest, or has more than `most_sections` sections (one
+    /// per shard of the manifest): lookups then use the shard indexes and return the same results. Also `None` for
+    /// shards that are loaded, whose shard indexes are in memory.
     pub(crate) fn open(
         directory: &Path,
         stated: &AuxiliaryRecord,
@@ -54,7 +54,7 @@ impl TableFile {
         if file.len() != stated.bytes {
             return None;
         }
-        file.will_need(ByteRange { start: 0, end: ASKED_AT_OPEN });
+        file.will_need(ByteRange { start: 0, end: PREFETCHED_AT_OPEN });
         let header = file.read(ByteRange { start: 0, end: 16.min(file.len()) }, 1).ok()?;
         let head_len = minishard_table::stated_head_len(header.first_chunk()?, most_sections)? as u64;
         let head = file.read(ByteRange { start: 0, end: head_len }, 1).ok()?;
@@ -63,7 +63,7 @@ impl TableFile {
         Some(TableFile { file, sections })
     }
 
-    /// What the table says of a shard, if it has a section for it.
+    /// Returns the section of a shard, if the table has one.
     pub(crate) fn section(
         table: &Arc<TableFile>,
         spec: &ShardingSpec,
@@ -82,8 +82,9 @@ impl TableFile {
 }
 
 impl TableSection {
-    /// Where the indexes of a block of minishards lie, each empty without keys, `None` if the table does not state it.
-    /// `None` for all if the block is not as its checksum says.
+    /// Returns the ranges of the indexes of a block of minishards. A range is empty if the minishard has no keys, and
+    /// `None` if the table does not state it. Returns `None` if the block cannot be read or its checksum does not
+    /// match.
     pub(crate) fn block(&self, number: u64) -> Option<Vec<Option<RelativeRange>>> {
         let (start, len) = self.section.block(number, self.block_bits)?;
         let range = ByteRange { start, end: start.checked_add(len as u64)? };

@@ -1,4 +1,4 @@
-//! Values: what a lookup returns, and where it is stored.
+//! The results of lookups: values, and the locations where they are stored.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::byte_range::ByteRange;
 use crate::storage::{AlignedBytes, Bytes};
 
-/// A value: borrowed from the map or the memory it lies in, else read or decoded for the occasion.
+/// A value: borrowed from a mapped or loaded shard, or owned if it had to be read or decoded.
 ///
-/// Dereferences to its bytes. With a value alignment, they begin at a multiple of it in either case. Values for tests are made
-/// from a slice or a vector.
+/// Dereferences to its bytes. If the data set has a value alignment, the bytes of a value that a lookup returns are
+/// aligned to it, borrowed or owned. For tests, create a value from a slice or a vector.
 ///
 /// ```
 /// use sharddb::Value;
@@ -22,12 +22,12 @@ use crate::storage::{AlignedBytes, Bytes};
 pub struct Value<'a>(Bytes<'a>);
 
 impl<'a> Value<'a> {
-    /// Whether the bytes are borrowed: nothing was copied.
+    /// Returns whether the bytes are borrowed, so that nothing was copied.
     pub fn is_borrowed(&self) -> bool {
         matches!(self.0, Bytes::Borrowed(_))
     }
 
-    /// The bytes for as long as the snapshot lives, if they are borrowed from it.
+    /// Returns the bytes with the lifetime of the snapshot, if they are borrowed from it.
     pub fn borrowed(&self) -> Option<&'a [u8]> {
         match self.0 {
             Bytes::Borrowed(bytes) => Some(bytes),
@@ -62,7 +62,7 @@ impl From<Vec<u8>> for Value<'static> {
 }
 
 impl From<Value<'_>> for Vec<u8> {
-    /// Copies borrowed bytes, and moves others.
+    /// Copies borrowed bytes and moves owned ones.
     fn from(value: Value<'_>) -> Vec<u8> {
         match value.0 {
             Bytes::Borrowed(bytes) => bytes.to_vec(),
@@ -98,7 +98,16 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value<'_> {
     }
 }
 
-/// Where a value is stored: which file, which bytes.
+/// The file and the byte range in which a value is stored.
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// if let Some(location) = snapshot.locate(42)? {
+///     println!("{} bytes at {} of {}", location.len(), location.offset(), location.path().display());
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueLocation {
     path: PathBuf,
@@ -111,17 +120,17 @@ impl ValueLocation {
         ValueLocation { path, range }
     }
 
-    /// The file; empty for a shard from bytes in hand.
+    /// Returns the path of the file; empty for a shard from bytes in memory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The absolute offset of the value's first byte in the file.
+    /// Returns the offset of the first byte of the value from the start of the file.
     pub fn offset(&self) -> u64 {
         self.range.start
     }
 
-    /// The stored length in bytes: of the encoded value.
+    /// Returns the stored length in bytes, which is that of the encoded value.
     pub fn len(&self) -> u64 {
         self.range.len()
     }

@@ -1,4 +1,4 @@
-//! When reads are verified, and what of a shard has been verified already.
+//! When reads verify checksums, and which parts of a shard are verified. The verification itself is in `verify`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::byte_range::RelativeRange;
 use crate::read::shard::minishards::{Verified, zeros};
 
-/// When reads verify bytes against the stored checks.
+/// When reads verify bytes against the stored checksums.
 ///
-/// In a native data set with checks, a verified read returns the stored value or an error, absent keys included, whatever
-/// happened to the files. Foreign data sets have no checks; there all three modes are the same.
+/// In a native data set with checks, a verified read returns the stored value or an error, even if the files are
+/// damaged. This includes absent keys. Foreign data sets have no checksums, and all three modes behave the same.
 ///
 /// ```no_run
 /// use sharddb::{OpenOptions, VerifyReads};
@@ -20,38 +20,39 @@ use crate::read::shard::minishards::{Verified, zeros};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VerifyReads {
-    /// Never: damage inside raw bytes is noticed only where it breaks a rule of the format.
+    /// Never verifies. Damage in raw bytes is detected only if it breaks a rule of the format.
     Never,
-    /// Each byte when this process first uses it.
+    /// Verifies each byte when this process first uses it.
     ///
-    /// What is compared is remembered for bytes in memory: two bits for each minishard, one for each 512 bytes of larger
-    /// values. Values of up to 512 bytes in minishards of more than 4 KiB, values that are decoded, and what positioned reads
-    /// give are compared each time. A mapped page that was compared, evicted, and read again damaged is not noticed.
+    /// For bytes in memory, the result is remembered: two bits per minishard, and one bit per 512 bytes of larger
+    /// values. Verified at each read are: values of at most 512 bytes in minishards of more than 4 KiB, decoded values,
+    /// and positioned reads. A mapped page that is verified, evicted, and then read back with damage is not detected.
     #[default]
     Once,
-    /// At every read.
+    /// Verifies at every read.
     Always,
 }
 
-/// Values of more bytes are remembered by the multiple of this that they begin in: only one such value can begin there.
+/// A value of more than this many bytes has one bit, selected by the block of this many bytes in which it begins: at
+/// most one such value begins in a block.
 pub(super) const LARGE_VALUE: u64 = 512;
 
-/// How much of a minishard is compared when it is first used.
+/// How much of a minishard is verified at its first use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Compare {
-    /// The index alone: values are not read.
+    /// Only the index. Values are not read.
     #[default]
     Index,
-    /// The values of a small one too.
+    /// The index and, if the minishard is small, its values.
     Values,
 }
 
-/// What is compared in one shard, and what was.
+/// The verification state of one shard.
 pub(crate) struct Verification {
-    /// `Never` where there is nothing to compare with.
+    /// `Never` if the shard has no checks.
     reads: VerifyReads,
     pub(super) shard_index: OnceLock<()>,
-    /// A bit for every `LARGE_VALUE` bytes behind the shard index.
+    /// One bit per `LARGE_VALUE` bytes after the shard index.
     large_values: OnceLock<Box<[AtomicU64]>>,
 }
 
@@ -60,17 +61,17 @@ impl Verification {
         Verification { reads, shard_index: OnceLock::new(), large_values: OnceLock::new() }
     }
 
-    /// Whether reads compare at all.
+    /// Whether reads verify at all.
     pub(crate) fn is_on(&self) -> bool {
         self.reads != VerifyReads::Never
     }
 
-    /// Whether what was compared is remembered.
+    /// Whether verified bytes are remembered, so that they are not verified again.
     pub(crate) fn remembers(&self) -> bool {
         self.reads == VerifyReads::Once
     }
 
-    /// What need not be compared of minishards that are met for the first time.
+    /// Returns the initial state of a minishard: the parts that need no verification.
     pub(crate) fn initial(&self, whole: &WholeShard) -> Verified {
         match self.reads {
             VerifyReads::Never => Verified::ALL,
@@ -79,7 +80,7 @@ impl Verification {
         }
     }
 
-    /// Whether a value of more than `LARGE_VALUE` bytes is remembered.
+    /// Whether a value of more than `LARGE_VALUE` bytes is verified already.
     #[inline]
     pub(super) fn has_large_value(&self, value: RelativeRange) -> bool {
         let (word, bit) = large_value_bit(value);
@@ -87,8 +88,8 @@ impl Verification {
         words.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    pub(super) fn mark_large_value(&self, value: RelativeRange, behind_len: u64) {
-        let words = self.large_values.get_or_init(|| zeros(behind_len.div_ceil(LARGE_VALUE * u64::from(u64::BITS))));
+    pub(super) fn mark_large_value(&self, value: RelativeRange, body_len: u64) {
+        let words = self.large_values.get_or_init(|| zeros(body_len.div_ceil(LARGE_VALUE * u64::from(u64::BITS))));
         let (word, bit) = large_value_bit(value);
         if let Some(word) = words.get(word) {
             word.fetch_or(bit, Ordering::Relaxed);
@@ -101,7 +102,7 @@ fn large_value_bit(value: RelativeRange) -> (usize, u64) {
     (usize::try_from(number / 64).unwrap_or(usize::MAX), 1 << (number % 64))
 }
 
-/// Whether a whole shard was compared: shared by all that open its file, so that a second walk need not compare again.
+/// Whether a whole shard is verified. All readers of the shard share it, so that a second walk verifies nothing.
 #[derive(Default)]
 pub(crate) struct WholeShard(AtomicBool);
 

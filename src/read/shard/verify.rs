@@ -1,4 +1,4 @@
-//! Comparing bytes that are read with their checks.
+//! Verifies bytes that are read against their checksums.
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
@@ -12,27 +12,27 @@ use crate::read::shard::reader::ShardReader;
 use crate::read::shard::verification::{Compare, LARGE_VALUE};
 use crate::storage::zeros_sum;
 
-/// A minishard of at most so many bytes is compared as a whole.
+/// A minishard of at most this many bytes is verified with all its values at its first use.
 const WHOLE_MINISHARD: u64 = 4096;
 
 impl ShardReader {
-    /// Whether the bytes of a value in a minishard whose values have not all been compared are as they were written, by
-    /// memory or by its check. `None`: not known without the general path.
+    /// Verifies a value of a minishard whose values are not all verified. A large value must be verified already; a
+    /// smaller one is verified against its checksum. `None` if the general path has to decide.
     #[inline]
-    pub(crate) fn is_value_as_written(&self, behind: &[u8], row: Row, checks: ChecksPlace, value: &[u8]) -> Option<()> {
+    pub(crate) fn is_value_as_written(&self, body: &[u8], row: Row, checks: ChecksPlace, value: &[u8]) -> Option<()> {
         if value.len() as u64 > LARGE_VALUE {
             return self.verification.has_large_value(row.value).then_some(());
         }
-        let stated = checks.of_value(row.number)?.of(behind)?;
+        let stated = checks.of_value(row.number)?.of(body)?;
         (stated == checks::of_value(row.id, value).to_le_bytes()).then_some(())
     }
 
-    /// How many minishards were compared, and need not be again.
+    /// Returns the number of verified minishards, which are not verified again.
     pub(crate) fn verified_minishards(&self) -> u64 {
         self.minishards.verified()
     }
 
-    /// What of a minishard need not be compared any more.
+    /// Returns the parts of a minishard that need no verification.
     pub(crate) fn verified(&self, number: MinishardNumber) -> Verified {
         match self.verification.initial(&self.stated.whole) {
             Verified::NOTHING => self.minishards.get(number).map_or(Verified::NOTHING, |known| known.verified),
@@ -40,10 +40,10 @@ impl ShardReader {
         }
     }
 
-    /// Compares an index that is about to be used with its check, unless that was done; in memory the values of a small
-    /// minishard too. Returns what need not be compared any more.
+    /// Verifies an index before its use, unless it is verified already. With `Compare::Values`, also verifies the
+    /// values of a small minishard in memory. Returns the parts that need no verification from now on.
     ///
-    /// Errors: `Corrupt` for a damaged index. A damaged value is an error when it is asked for.
+    /// Errors: `Corrupt` for a damaged index. A damaged value is not an error here, but when it is read.
     pub(crate) fn verify_used_index(
         &self,
         number: MinishardNumber,
@@ -66,7 +66,7 @@ impl ShardReader {
         Ok(verified)
     }
 
-    /// Whether a minishard is small, and all of its values are as they were written.
+    /// Whether a minishard is small and all its values match their checksums.
     fn verify_small_values(&self, range: ByteRange, encoded: &[u8]) -> bool {
         let Ok(index) = RawIndex::view(encoded) else { return false };
         let checks = ChecksPlace { index_end: range.end, rows: index.len() as u64 };
@@ -78,7 +78,7 @@ impl ShardReader {
             })
     }
 
-    /// Compares a stored value that is about to be used with its check, unless that was done.
+    /// Verifies a stored value before its use, unless it is verified already.
     pub(crate) fn verify_used_value(
         &self,
         number: MinishardNumber,
@@ -95,19 +95,19 @@ impl ShardReader {
         }
         self.verify_value(row, checks, encoded)?;
         if in_place && is_large && self.verification.remembers() {
-            self.verification.mark_large_value(row.value, self.behind_len());
+            self.verification.mark_large_value(row.value, self.body_len());
         }
         Ok(())
     }
 
-    /// Notes that all of the shard was compared, if that is remembered.
+    /// Marks the whole shard as verified, if the mode remembers verified bytes and all of them are in memory.
     pub(crate) fn note_whole_verified(&self) {
         if self.verification.remembers() && self.has_index_in_place() && self.has_values_in_place() {
             self.stated.whole.set_verified();
         }
     }
 
-    /// Compares the shard index with the manifest, once.
+    /// Verifies the shard index against the manifest, once.
     pub(crate) fn verify_shard_index(&self) -> Result<()> {
         let is_wanted = self.verification.initial(&self.stated.whole) == Verified::NOTHING;
         let Some(stated) = self.shard_index_crc32().filter(|_| is_wanted) else { return Ok(()) };
@@ -123,7 +123,7 @@ impl ShardReader {
         Ok(())
     }
 
-    /// The CRC-32 of the shard index.
+    /// Computes the CRC-32 of the shard index. Cost: reads the shard index without its holes.
     pub(crate) fn compute_shard_index_crc32(&self) -> Result<u32> {
         let (mut hasher, mut end) = (crc32fast::Hasher::new(), 0);
         let mut blocks = EntryBlocks::default();
@@ -137,7 +137,7 @@ impl ShardReader {
         Ok(hasher.finalize())
     }
 
-    /// Compares an encoded minishard index with its check.
+    /// Verifies an encoded minishard index against its checksum.
     pub(crate) fn verify_minishard_index(
         &self,
         number: MinishardNumber,
@@ -150,12 +150,12 @@ impl ShardReader {
         self.verify(checks.of_index(), "minishard index", || checks::of_index(location, encoded))
     }
 
-    /// Compares a stored value with its check.
+    /// Verifies a stored value against its checksum.
     pub(crate) fn verify_value(&self, row: Row, checks: ChecksPlace, encoded: &[u8]) -> Result<()> {
         self.verify(checks.of_value(row.number), "value", || checks::of_value(row.id, encoded))
     }
 
-    /// Compares the whole prefix of a value with its check.
+    /// Verifies the whole prefix of a value against its checksum.
     pub(crate) fn verify_prefix(&self, row: Row, checks: ChecksPlace, gap: ByteRange) -> Result<()> {
         let prefix = self.read_at_most_cap(gap, 1)?;
         self.verify(checks.of_prefix(row.number), "prefix", || checks::of_prefix(&prefix))
@@ -165,19 +165,19 @@ impl ShardReader {
         if !self.layout.is_some_and(|layout| layout.checks) {
             return Ok(());
         }
-        let place =
-            place.ok_or_else(|| Error::corrupt("expected checks behind the index, found the end of the file"))?;
+        let place = place
+            .ok_or_else(|| Error::corrupt("expected checks after the minishard index, found the end of the file"))?;
         let stored = self.read(place)?;
         let stated = stored.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let found = found();
         if stated != found {
-            let message = format!("expected a {what} with check {stated:08x}, found {found:08x}");
+            let message = format!("expected a {what} with checksum {stated:08x}, found {found:08x}");
             return Err(Error::corrupt(message).at_offset(place.start));
         }
         Ok(())
     }
 
-    /// Whether prefixes have checks, and reads compare them.
+    /// Whether prefixes have checksums and reads verify them.
     pub(crate) fn verifies_prefixes(&self) -> bool {
         self.verification.is_on() && self.layout.is_some_and(|layout| layout.checks && layout.prefixes)
     }

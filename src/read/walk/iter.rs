@@ -1,4 +1,4 @@
-//! Walking through a whole generation in storage order.
+//! Walks over a generation in storage order. The walk through one shard is in `shard::entries` and `shard::rows`.
 
 use std::iter::FusedIterator;
 use std::ops::ControlFlow;
@@ -9,27 +9,27 @@ use crate::read::shard::{Entry, Shard, ShardEntries, ShardKeys, Value};
 use crate::read::snapshot::Snapshot;
 
 impl Snapshot {
-    /// All pairs in storage order: shard by shard, minishard by minishard, as they stand in the indexes.
+    /// Iterates over all pairs in storage order: shard by shard, minishard by minishard, row by row.
     ///
-    /// A bad entry, minishard or shard gives one `Err` with its place, and the iteration goes on with the rest; it
-    /// always ends. Entries and their values borrow the snapshot, so shards that are met stay open like those that lookups
-    /// meet; [`scan`](Snapshot::scan) and [`shards`](Snapshot::shards) close each when it is past.
+    /// A bad entry, minishard or shard is one `Err` with its place, and the iteration continues with the next one. The
+    /// iteration always ends. Entries and their values borrow the snapshot, so the iteration keeps each shard open, as
+    /// lookups do. [`scan`](Snapshot::scan) and [`shards`](Snapshot::shards) close each shard after use.
     ///
-    /// Minishard indexes that share bytes are read up to twice the length of their shard; each one beyond is an `Err`.
-    /// Values may share bytes, and each key is given its own: all values together may be larger than the files by any
-    /// factor, so a program that copies those of a file it does not trust should count.
+    /// The iteration reads at most twice the length of a shard in minishard indexes. Indexes beyond that overlap
+    /// others, and each is an `Err`. Values may share bytes, so all values together may be larger than the files by any
+    /// factor: a program that copies the values of an untrusted file should limit their total size.
     ///
-    /// Cost: reading front to back; for mapped raw values next to nothing beside it. Holes of a sparse shard index are
-    /// skipped where the file system knows them.
+    /// Cost: sequential reads, with little overhead for mapped raw values. Holes of a sparse shard index are skipped if
+    /// the file system reports them.
     pub fn iter(&self) -> Iter<'_> {
         let numbers: Vec<_> = self.generation.shard_numbers().collect();
         Iter { snapshot: self, numbers: numbers.into_iter(), entries: None }
     }
 
-    /// Hands every key with its value to `f`, in the order of [`iter`](Snapshot::iter), until `f` breaks.
+    /// Calls `f` with every key and its value, in the order of [`iter`](Snapshot::iter), until `f` breaks.
     ///
-    /// The fastest way through all pairs, and the one for more shards than a process can map: a shard that lookups
-    /// hold in memory is read there, any other is opened for the scan and closed when it is past. A bad entry, value,
+    /// This is the fastest walk over all pairs, and works with more shards than a process can map: a shard that lookups
+    /// have in memory is read there, and any other is opened for the scan and closed after it. A bad entry, value,
     /// minishard or shard is one `Err` with its place.
     ///
     /// ```no_run
@@ -61,13 +61,13 @@ impl Snapshot {
         ControlFlow::Continue(())
     }
 
-    /// Hands every key with its value to `f`, in the order of [`iter`](Snapshot::iter), until one of both fails.
+    /// Calls `f` with every key and its value, in the order of [`iter`](Snapshot::iter), until a read or `f` fails.
     ///
-    /// [`scan`](Snapshot::scan) for a closure that uses `?`.
+    /// Like [`scan`](Snapshot::scan), for a closure that uses `?`.
     ///
     /// # Errors
     ///
-    /// The first of a bad entry, value, minishard or shard, or the first of `f`.
+    /// The error of the first bad entry, value, minishard or shard, or the first error of `f`.
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-try-for-each-doc-{}", std::process::id()));
@@ -97,14 +97,16 @@ impl Snapshot {
         }
     }
 
-    /// All keys in storage order; like [`iter`](Snapshot::iter) without the values.
+    /// Iterates over all keys in storage order, in the order of [`iter`](Snapshot::iter).
+    ///
+    /// A bad entry, minishard or shard is one `Err` with its place. Cost: reads all indexes and no values.
     pub fn keys(&self) -> Keys {
         Keys { shards: self.shards(), keys: None }
     }
 
-    /// The shards that have a file, in ascending order; each is what [`shard`](Snapshot::shard) gives.
+    /// Iterates over the shards that have a file, in ascending order, each as returned by [`shard`](Snapshot::shard).
     ///
-    /// What is opened here is closed with the last handle of the shard.
+    /// A shard that cannot be opened is one `Err`.
     pub fn shards(&self) -> Shards {
         let numbers: Vec<_> = self.generation.shard_numbers().collect();
         Shards { snapshot: self.clone(), numbers: numbers.into_iter() }
@@ -120,7 +122,17 @@ impl<'a> IntoIterator for &'a Snapshot {
     }
 }
 
-/// All pairs of a generation; see [`Snapshot::iter`].
+/// An iterator over all pairs of a generation; see [`Snapshot::iter`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// for entry in &snapshot {
+///     let entry = entry?;
+///     println!("{} has {} bytes", entry.key(), entry.value()?.len());
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Iter<'a> {
     snapshot: &'a Snapshot,
@@ -156,7 +168,17 @@ impl<'a> Iterator for Iter<'a> {
 
 impl FusedIterator for Iter<'_> {}
 
-/// The shards of a generation that have a file; see [`Snapshot::shards`].
+/// An iterator over the shards of a generation that have a file; see [`Snapshot::shards`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// for shard in snapshot.shards() {
+///     let shard = shard?;
+///     println!("shard {} has {} keys", shard.number(), shard.count()?);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Shards {
     snapshot: Snapshot,
@@ -178,7 +200,14 @@ impl Iterator for Shards {
 
 impl FusedIterator for Shards {}
 
-/// All keys of a generation; see [`Snapshot::keys`].
+/// An iterator over all keys of a generation; see [`Snapshot::keys`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// let keys = snapshot.keys().collect::<sharddb::Result<Vec<u64>>>()?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Keys {
     shards: Shards,
@@ -194,7 +223,7 @@ impl Iterator for Keys {
             if let Some(key) = self.keys.as_mut().and_then(Iterator::next) {
                 return Some(key);
             }
-            self.keys = None; // the last shard is dropped before the next is opened
+            self.keys = None; // drops the previous shard before the next one is opened
             match self.shards.next()? {
                 Ok(shard) => self.keys = Some(ShardKeys::new(shard)),
                 Err(error) => return Some(Err(error)),

@@ -1,4 +1,4 @@
-//! Walks over a whole snapshot: in storage order, and by ascending key.
+//! Walks over all keys of a snapshot: in storage order, and in key order.
 
 mod iter;
 mod range;

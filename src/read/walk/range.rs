@@ -1,4 +1,4 @@
-//! Pairs by ascending key, which is not the order in which they are stored.
+//! Walks over pairs in key order, which differs from the storage order.
 
 use std::iter::FusedIterator;
 use std::ops::RangeBounds;
@@ -8,13 +8,14 @@ use crate::read::shard::{Shard, Value};
 use crate::read::snapshot::Snapshot;
 
 impl Snapshot {
-    /// The pairs whose keys lie in `range`, by ascending key.
+    /// Iterates over the pairs whose keys are in `range`, in ascending order of keys.
     ///
-    /// Keys are placed by their hash, so all indexes are read first. Cost: that, and 8 bytes of memory for each key in
-    /// the range; values are then looked up one by one. Of an id that is stored twice the pair that
-    /// [`get`](Snapshot::get) finds is given, once; an id that is stored where its hash does not lead is left out.
+    /// A bad entry, minishard or shard is one `Err`, before all pairs. A bad value is an `Err` of
+    /// [`RangeEntry::value`]. A key that is stored twice is returned once, with the value that [`get`](Snapshot::get)
+    /// returns. A key that is stored in the wrong minishard is skipped.
     ///
-    /// Errors: a bad shard or minishard is one `Err`, before the pairs; a bad value is one in its place.
+    /// Cost: this call reads all indexes, since keys are placed by their hash, and keeps 8 bytes per key of the range.
+    /// The iterator then looks keys up one by one.
     pub fn range(&self, range: impl RangeBounds<u64>) -> Range {
         let (mut keys, mut errors) = (Vec::new(), Vec::new());
         for key in self.keys() {
@@ -30,7 +31,17 @@ impl Snapshot {
     }
 }
 
-/// Pairs by ascending key; see [`Snapshot::range`].
+/// An iterator over pairs in ascending order of keys; see [`Snapshot::range`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// for pair in snapshot.range(100..200) {
+///     let pair = pair?;
+///     println!("{} has {} bytes", pair.key(), pair.value()?.len());
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Range {
     snapshot: Snapshot,
@@ -58,7 +69,7 @@ impl Iterator for Range {
 
 impl FusedIterator for Range {}
 
-/// A pair of a [`Range`].
+/// A pair of a [`Range`]. Its value is read by [`value`](RangeEntry::value).
 #[derive(Debug)]
 pub struct RangeEntry {
     key: u64,
@@ -66,14 +77,18 @@ pub struct RangeEntry {
 }
 
 impl RangeEntry {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// The value, as [`Snapshot::get`] gives it.
+    /// Returns the value, as [`Snapshot::get`] does. Cost: a lookup.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::get`].
     pub fn value(&self) -> Result<Value<'_>> {
         let value = self.shard.get(self.key)?;
-        value.ok_or_else(|| Error::corrupt("expected a value that was there a moment ago, found none").at_key(self.key))
+        value.ok_or_else(|| Error::corrupt("expected the key in its index, as before, but found none").at_key(self.key))
     }
 }
