@@ -64,7 +64,7 @@ impl FromStr for MinishardNumber {
 ///
 /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 3)?; // 4 minishards in each of 8 shards
 /// let location = Location { shard: ShardNumber(1), minishard: MinishardNumber(2) };
-/// assert_eq!(spec.locate(0b001_10), location);
+/// assert_eq!(spec.route(0b001_10), location);
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -33,7 +33,7 @@ impl ShardDb {
         let minishard_bits = (pairs.len() / KEYS).checked_ilog2().unwrap_or(0).try_into().unwrap_or(u8::MAX);
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 0)?;
         let layout = Layout { checks: true, ..Layout::default() };
-        pairs.sort_unstable_by_key(|(key, _)| (spec.locate(*key).minishard, *key));
+        pairs.sort_unstable_by_key(|(key, _)| (spec.route(*key).minishard, *key));
         let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), layout)?;
         for (key, value) in pairs {
             writer.insert(key, value)?;

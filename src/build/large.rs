@@ -16,7 +16,7 @@ use crate::format::spec::Encoding;
 use crate::storage::{BlockReader, Cursor, Sink, create_new};
 
 /// Block size for writing and reading the file.
-const BLOCK: usize = 1 << 20;
+const LARGE_BLOCK: usize = 1 << 20;
 
 /// The writer of the file of large pairs.
 pub(crate) struct LargePairs {
@@ -36,7 +36,7 @@ impl LargePairs {
     pub(crate) fn create(spill_dir: &Path) -> Result<LargePairs> {
         let path = spill_dir.join("0.large");
         let file = create_new(&path)?;
-        let cursor = Cursor::new(Sink::file(file.clone(), &path), 0, BLOCK);
+        let cursor = Cursor::new(Sink::file(file.clone(), &path), 0, LARGE_BLOCK);
         Ok(LargePairs { path, file, cursor })
     }
 
@@ -95,7 +95,7 @@ impl LargeBytes {
     /// Copies the `len` bytes at `position`: the prefix and the stored value of a pair.
     pub(crate) fn copy(&self, position: u64, len: u64, to: &mut Cursor) -> Result<()> {
         let end = position.checked_add(len).ok_or_else(|| Error::internal("a large pair ends beyond 2^64"))?;
-        BlockReader::new(self.file.clone(), &self.path, position, end, BLOCK).copy(len, to)
+        BlockReader::new(self.file.clone(), &self.path, position, end, LARGE_BLOCK).copy(len, to)
     }
 }
 

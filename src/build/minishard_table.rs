@@ -15,7 +15,7 @@ use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, MOST_MINISH
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::MinishardNumber;
-use crate::storage::{BLOCK, Cursor, Sink, create_new, open_regular, read_exact_at};
+use crate::storage::{Cursor, Sink, WRITE_BLOCK, create_new, open_regular, read_exact_at};
 
 /// A generation with fewer minishards has no table, because its shard indexes take less than two pages of 4 KiB.
 const FEWEST_MINISHARDS: u64 = 512;
@@ -43,7 +43,7 @@ pub(super) fn write(directory: &Path, spec: ShardingSpec, shards: &[ShardSummary
     }
     let path = directory.join(manifest::MINISHARDS);
     let file = create_new(&path)?;
-    let mut to = Cursor::new(Sink::file(file.clone(), &path), 0, BLOCK);
+    let mut to = Cursor::new(Sink::file(file.clone(), &path), 0, WRITE_BLOCK);
     let heads: Vec<Section> = sections.iter().map(|(_, section)| *section).collect();
     to.write(&minishard_table::encode_head(&heads))?;
     for (shard, section) in sections {

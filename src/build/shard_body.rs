@@ -25,7 +25,7 @@ use crate::format::minishard_index::{IndexBuilder, ROW_LEN};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::{Location, MinishardNumber, ShardNumber};
-use crate::storage::{BLOCK, BlockReader, Cursor, Sink, create_new, zeros_sum};
+use crate::storage::{BlockReader, Cursor, Sink, WRITE_BLOCK, create_new, zeros_sum};
 
 /// Block size of a cursor that writes a row. There are several such cursors at once.
 const ROW_BLOCK: usize = 256 << 10;
@@ -179,7 +179,7 @@ impl ShardBody {
     pub(crate) fn new(sink: Sink, spec: ShardingSpec, number: ShardNumber, layout: Layout) -> ShardBody {
         ShardBody {
             shard_index: Cursor::new(sink.clone(), 0, ROW_BLOCK),
-            body: Cursor::new(sink.clone(), spec.shard_index_len(), BLOCK),
+            body: Cursor::new(sink.clone(), spec.shard_index_len(), WRITE_BLOCK),
             sink,
             spec,
             number,
@@ -303,7 +303,7 @@ impl ShardBody {
             Encoding::Raw => {
                 let head = ROW_LEN * rows + self.checks_len(rows);
                 let mut row_cursors = RowCursors::new(&self.sink, start, rows, self.layout);
-                let mut values = Cursor::new(self.sink.clone(), start + head, BLOCK);
+                let mut values = Cursor::new(self.sink.clone(), start + head, WRITE_BLOCK);
                 self.write_rows(pairs, &mut row_cursors, &mut values, bytes)?;
                 let mut index = self.index_hasher(minishard);
                 row_cursors.append_to(&mut self.body, &mut index)?;
@@ -314,7 +314,7 @@ impl ShardBody {
                 let file = create_new(scratch)?;
                 let rows_sink = Sink::file(file.clone(), scratch);
                 let mut row_cursors = RowCursors::new(&rows_sink, 0, rows, self.layout);
-                let mut values = Cursor::new(self.sink.clone(), start, BLOCK);
+                let mut values = Cursor::new(self.sink.clone(), start, WRITE_BLOCK);
                 self.write_rows(pairs, &mut row_cursors, &mut values, bytes)?;
                 row_cursors.finish()?;
                 self.body.append(values)?;

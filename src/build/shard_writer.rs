@@ -159,7 +159,7 @@ impl ShardWriter {
     }
 
     fn check_order(&self, key: u64) -> Result<MinishardNumber> {
-        let location = self.body.spec().locate(key);
+        let location = self.body.spec().route(key);
         if location.shard != self.body.number() {
             let (own, other) = (self.body.number().0, location.shard.0);
             let message = format!("expected a key of shard {own:x}, found one of shard {other:x}");

@@ -55,7 +55,7 @@ impl Encoding {
 /// use sharddb::spec::{HashFunction, MinishardNumber, ShardNumber};
 ///
 /// let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 6, 8, 10)?;
-/// let location = spec.locate(10001);
+/// let location = spec.route(10001);
 /// assert_eq!((location.shard, location.minishard), (ShardNumber(0x27c), MinishardNumber(196)));
 /// assert_eq!(spec.shard_file_name(location.shard), "27c.shard");
 /// # Ok::<(), sharddb::Error>(())
@@ -151,7 +151,7 @@ impl ShardingSpec {
     ///
     /// Bits `[0, minishard_bits)` of the hashed chunk id are the minishard, the next `shard_bits` bits are the shard.
     #[inline]
-    pub fn locate(&self, key: u64) -> Location {
+    pub fn route(&self, key: u64) -> Location {
         self.location_of_hash(self.hash(key))
     }
 
@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn place(spec: ShardingSpec, key: u64) -> (u64, u64) {
-        let location = spec.locate(key);
+        let location = spec.route(key);
         (location.shard.0, location.minishard.0)
     }
 

@@ -233,7 +233,7 @@ impl Generation {
     /// Returns the shard and the minishard that a key hashes to; `None` if that shard has no file.
     #[inline]
     pub(crate) fn route(&self, key: u64) -> Result<Option<(&Shard, MinishardNumber)>> {
-        let location = self.spec.locate(key);
+        let location = self.spec.route(key);
         match self.shard(location.shard) {
             Ok(Some(shard)) => Ok(Some((shard, location.minishard))),
             Ok(None) => Ok(None),

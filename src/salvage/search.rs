@@ -74,7 +74,7 @@ fn raw_index(shard: &ShardReader, bytes: &[u8], tries: &mut u64) -> Option<(Mini
         *tries = tries.checked_sub(1)?;
         // if the index has this row, this is its id: ids ascend, and all belong to one minishard
         let next = id.checked_add(u64::from_le_bytes(*delta)).filter(|next| number == 0 || *next > id)?;
-        if shard.spec.locate(next) != location {
+        if shard.spec.route(next) != location {
             return None;
         }
         id = next;
@@ -122,7 +122,7 @@ fn gzip_index(shard: &ShardReader, bytes: &[u8], cap: u64, work: &mut u64) -> Op
 /// Returns the minishard to which the first id of a decoded index hashes, if it is in this shard.
 fn location(shard: &ShardReader, index: &[u8]) -> Option<Location> {
     let first = index.first_chunk().map(|id| u64::from_le_bytes(*id))?;
-    Some(shard.spec.locate(first)).filter(|location| location.shard == shard.number)
+    Some(shard.spec.route(first)).filter(|location| location.shard == shard.number)
 }
 
 /// Returns whether `after`, the bytes after an index, begin with this check.

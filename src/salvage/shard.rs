@@ -136,7 +136,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
 
     /// Proves a pair of a shard without checks: its key hashes to the minishard, and its value overlaps no index.
     fn check_place(&self, survey: &Survey, minishard: &Minishard, row: Row, range: ByteRange) -> Result<(), Broken> {
-        let place = self.shard.spec.locate(row.id);
+        let place = self.shard.spec.route(row.id);
         if place != minishard.place {
             return Err((FindingKind::MisplacedKey, misplaced(place)));
         }

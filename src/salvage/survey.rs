@@ -56,7 +56,7 @@ impl<'a> ReadIndex<'a> {
 
     /// Returns the location to which all ids hash, if it is the same.
     pub(super) fn common_place(&self, shard: &ShardReader) -> Option<Location> {
-        let mut places = self.rows().ok()?.rows().map(|row| shard.spec.locate(row.id));
+        let mut places = self.rows().ok()?.rows().map(|row| shard.spec.route(row.id));
         let first = places.next()?;
         places.all(|place| place == first).then_some(first)
     }

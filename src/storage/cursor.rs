@@ -13,7 +13,7 @@ use crate::storage::sink::Sink;
 
 /// Block size. Blocks end at multiples of it, so that the file can be mapped with huge pages if the file system
 /// supports them.
-pub(crate) const BLOCK: usize = 2 << 20;
+pub(crate) const WRITE_BLOCK: usize = 2 << 20;
 
 /// Writes from one position of a file onwards. Several cursors may write distinct regions of one file.
 pub(crate) struct Cursor {

@@ -18,7 +18,7 @@ use std::path::Path;
 
 pub(crate) use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
-pub(crate) use cursor::{BLOCK, Cursor, create_new, zeros_sum};
+pub(crate) use cursor::{Cursor, WRITE_BLOCK, create_new, zeros_sum};
 pub(crate) use descriptors::open as open_descriptor;
 pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_exact_at, read_whole, regular_len};
 pub(crate) use holes::Holes;

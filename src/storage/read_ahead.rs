@@ -100,7 +100,7 @@ impl ReadRun {
         let in_block = ByteRange { start, end: start + range.len() };
         let bytes = self.block.as_deref().and_then(|block| in_block.of(block));
         let bytes = bytes.ok_or_else(|| {
-            Error::corrupt("expected the range in the block that was read ahead, found its end before")
+            Error::internal("expected the range in the block that was read ahead, found its end before")
         })?;
         let mut copy = AlignedBytes::zeroed(bytes.len(), alignment)?;
         copy.as_mut().copy_from_slice(bytes);

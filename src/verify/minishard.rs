@@ -84,7 +84,7 @@ impl ShardVerifier<'_> {
             return self.found_wrong_slot(here, other, ids);
         }
         for id in ids {
-            let place = self.shard.spec.locate(*id);
+            let place = self.shard.spec.route(*id);
             if place != here {
                 let message = format!(
                     "expected a key whose hash leads to this minishard, found one of shard {:x}, minishard {}: \
@@ -98,7 +98,7 @@ impl ShardVerifier<'_> {
 
     /// Returns the location to which all ids hash, if it is the same.
     fn common_place(&self, ids: &[u64]) -> Option<Location> {
-        let place = |id: &u64| self.shard.spec.locate(*id);
+        let place = |id: &u64| self.shard.spec.route(*id);
         let first = ids.first().map(place)?;
         ids.iter().all(|id| place(id) == first).then_some(first)
     }

@@ -20,7 +20,7 @@ use crate::verify::report::VerifyReport;
 use crate::verify::window::Window;
 
 /// Size in bytes of a read when the CRC-32 of a file is computed.
-const BLOCK: usize = 1 << 20;
+const FILE_BLOCK: usize = 1 << 20;
 
 /// The walk over one shard.
 pub(super) struct ShardVerifier<'a> {
@@ -158,11 +158,11 @@ impl<'a> ShardVerifier<'a> {
 
     fn add_data(&mut self, data: ByteRange, crc32: &mut Hasher) -> Result<()> {
         if let Some(bytes) = self.shard.in_memory(data) {
-            bytes.chunks(BLOCK).for_each(|block| self.add_block(block, crc32));
+            bytes.chunks(FILE_BLOCK).for_each(|block| self.add_block(block, crc32));
             return Ok(());
         }
         let (file, _) = open_regular(&self.data.path)?;
-        let mut blocks = BlockReader::new(Arc::new(file), &self.data.path, data.start, data.end, BLOCK);
+        let mut blocks = BlockReader::new(Arc::new(file), &self.data.path, data.start, data.end, FILE_BLOCK);
         loop {
             let block = blocks.fill()?;
             if block.is_empty() {

@@ -6,7 +6,7 @@ use crate::read::shard::ShardReader;
 use crate::storage::Bytes;
 
 /// Size in bytes of a read from a shard that is not in memory.
-const BLOCK: u64 = 256 << 10;
+const WINDOW_BLOCK: u64 = 256 << 10;
 
 /// A buffered view of a shard, for reads at mostly ascending offsets.
 pub(super) struct Window<'a> {
@@ -45,10 +45,10 @@ impl<'a> Window<'a> {
     }
 
     fn move_to(&mut self, range: ByteRange) -> Result<()> {
-        if range.len() > BLOCK {
+        if range.len() > WINDOW_BLOCK {
             self.shard.check_cap(range)?;
         }
-        let end = (range.start + BLOCK).min(self.data_len).max(range.end);
+        let end = (range.start + WINDOW_BLOCK).min(self.data_len).max(range.end);
         self.block = None; // freed first, so that there is one block at a time
         self.range = ByteRange { start: range.start, end };
         self.block = Some(self.shard.read(self.range)?);

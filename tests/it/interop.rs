@@ -299,7 +299,7 @@ impl Sets {
         fs::write(directory.join("info"), format!("{{\"sharding\": {spec}}}\n")).unwrap();
         let mut shards: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for (key, pair) in pairs {
-            let location = spec.locate(*key);
+            let location = spec.route(*key);
             shards.entry(location.shard).or_default().insert((location.minishard, *key), pair);
         }
         for (number, pairs) in shards {

@@ -134,7 +134,7 @@ fn lookups_agree(db: &ShardDb, set: &Set) {
         assert_eq!(&buffer, value, "{place}");
         assert!(snapshot.contains(*key).unwrap() && db.contains(*key).unwrap(), "{place}");
         let location = snapshot.locate(*key).unwrap().unwrap();
-        let file = snapshot.spec().shard_file_name(snapshot.spec().locate(*key).shard);
+        let file = snapshot.spec().shard_file_name(snapshot.spec().route(*key).shard);
         assert_eq!(location.path(), set.directory.join(file), "{place}");
     }
     for key in &set.absent {
@@ -200,7 +200,7 @@ fn entry_agrees(entry: &Entry, snapshot: &Snapshot, set: &Set) -> u64 {
     let key = entry.key();
     let place = format!("{}: key {key}", set.name());
     assert_eq!(entry.value().unwrap(), set.pairs[&key], "{place}");
-    assert_eq!(entry.location(), snapshot.spec().locate(key), "{place}");
+    assert_eq!(entry.location(), snapshot.spec().route(key), "{place}");
     let encoded = entry.encoded_value().unwrap();
     assert_eq!(entry.stored_len(), encoded.len() as u64, "{place}");
     let location = entry.value_location().unwrap();
@@ -248,7 +248,7 @@ fn shards_from_bytes_in_hand() {
             }
             assert_eq!(shard.keys().count(), shard.iter().count(), "{place}");
             for key in set.pairs.keys().chain(&set.absent) {
-                let expected = set.pairs.get(key).filter(|_| spec.locate(*key).shard == number);
+                let expected = set.pairs.get(key).filter(|_| spec.route(*key).shard == number);
                 assert_eq!(shard.get(*key).unwrap().as_deref(), expected.map(Vec::as_slice), "{place}: key {key}");
                 assert_eq!(shard.contains(*key).unwrap(), expected.is_some(), "{place}: key {key}");
                 assert_eq!(shard.locate(*key).unwrap().is_some(), expected.is_some(), "{place}: key {key}");
@@ -384,7 +384,7 @@ fn hash_vectors() {
         if let Some(hashed) = vector.get("hashed") {
             assert_eq!(spec.hash(key), number(hashed), "{vector}");
         } else {
-            let location = spec.locate(key);
+            let location = spec.route(key);
             assert_eq!(spec.shard_file_name(location.shard), text(&vector["file"]), "{vector}");
             assert_eq!(location.minishard.0, number(&vector["minishard"]), "{vector}");
         }

@@ -238,7 +238,7 @@ fn a_deleted_generation_is_gone_where_it_was_not_touched() {
         let store = Scratch::new();
         let number = publish(store.path(), label).generation.get();
         let db = storage.open(&OpenOptions::new(), store.path()).unwrap();
-        let touched = |key: u64| generation::spec(label).locate(key).shard == generation::spec(label).locate(0).shard;
+        let touched = |key: u64| generation::spec(label).route(key).shard == generation::spec(label).route(0).shard;
         assert_eq!(label_of(0, &db.get(0).unwrap().unwrap()), label);
         fs::remove_dir_all(directory_of(store.path(), number)).unwrap();
         let mut gone = 0;

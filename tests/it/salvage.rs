@@ -122,7 +122,7 @@ fn a_changed_value_or_prefix_costs_that_pair_alone() {
         changed[at] ^= 1;
         fs::write(location.path(), changed).unwrap();
         let salvaged = salvage(damaged.path());
-        let minishard = salvaged.snapshot.spec().locate(17).minishard.0;
+        let minishard = salvaged.snapshot.spec().route(17).minishard.0;
         assert_eq!(salvaged.losses, [(rule, Some(minishard), Some(17))]);
         assert_eq!((salvaged.report.kept, salvaged.report.missing), (19, Some(1)));
     }

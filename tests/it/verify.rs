@@ -83,7 +83,7 @@ fn a_generation_of_ours_gives_no_finding_from_any_storage() {
             let snapshot = storage.open(&OpenOptions::new(), store.path()).unwrap().snapshot();
             let report = snapshot.verify(level).unwrap();
             assert_eq!(lines(&report), "", "{features}, {storage:?}, {level:?}");
-            let places: BTreeSet<_> = (0..12).map(|key| snapshot.spec().locate(key)).collect();
+            let places: BTreeSet<_> = (0..12).map(|key| snapshot.spec().route(key)).collect();
             assert_eq!((report.shards, report.minishards), (2, places.len() as u64), "{features}");
             let stats = snapshot.stats();
             let (keys, value_bytes) =

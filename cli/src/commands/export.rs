@@ -234,7 +234,7 @@ impl Export<'_> {
     fn some(&mut self, snapshot: &Snapshot, wanted: Vec<u64>) -> Result<()> {
         let mut by_shard: BTreeMap<ShardNumber, Vec<u64>> = BTreeMap::new();
         for key in wanted {
-            by_shard.entry(snapshot.spec().locate(key).shard).or_default().push(key);
+            by_shard.entry(snapshot.spec().route(key).shard).or_default().push(key);
         }
         let mut absent = 0;
         for (number, mut keys) in by_shard {
@@ -267,7 +267,7 @@ impl Export<'_> {
                 }
             };
             // what a lookup finds: at its place, and the first of its id
-            let misplaced = entry.location() != snapshot.spec().locate(entry.key());
+            let misplaced = entry.location() != snapshot.spec().route(entry.key());
             let at = keys.binary_search(&entry.key()).ok().filter(|_| !misplaced);
             let Some(met) = at.and_then(|at| met.get_mut(at)).filter(|met| !**met) else { continue };
             *met = true;

@@ -50,7 +50,7 @@ impl Args {
     pub(crate) fn run(&self) -> Result<Exit> {
         let snapshot = self.database.open()?;
         let (key, spec) = (self.key.0, snapshot.spec());
-        let place = spec.locate(key);
+        let place = spec.route(key);
         let found = snapshot.locate(key)?;
         let file = match &found {
             Some(location) => location.path().to_path_buf(),

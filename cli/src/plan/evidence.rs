@@ -50,7 +50,7 @@ impl CellKind {
 
     /// The minishard or shard of a key. Distinct for distinct cells of one kind.
     fn of(self, spec: &ShardingSpec, key: u64) -> (u64, u64) {
-        let location = spec.locate(key);
+        let location = spec.route(key);
         match self {
             CellKind::Minishard => (location.shard.0, location.minishard.0),
             CellKind::Shard => (location.shard.0, 0),

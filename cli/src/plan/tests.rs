@@ -78,7 +78,7 @@ struct Store {
 impl Store {
     fn new(spec: ShardingSpec, keys: &[u64], length: fn(u64) -> u64) -> Store {
         let place = |key: u64| {
-            let location = spec.locate(key);
+            let location = spec.route(key);
             (location.shard.0, location.minishard.0)
         };
         let mut placed: Vec<((u64, u64), u64)> = keys.iter().map(|key| (place(*key), *key)).collect();

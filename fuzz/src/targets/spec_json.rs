@@ -24,7 +24,7 @@ pub fn run(input: &[u8]) {
     assert_eq!(json.as_object().map(|members| members.len() <= 7), Some(true));
     assert_eq!(ShardingSpec::from_json(&spec.to_json()).unwrap(), spec);
     for key in [0, 1, 42, 1 << 40, u64::MAX] {
-        let location = spec.locate(key);
+        let location = spec.route(key);
         assert!(location.shard <= spec.max_shard() && location.minishard.0 < spec.minishards());
     }
     for shard in [ShardNumber(0), spec.max_shard()] {

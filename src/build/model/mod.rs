@@ -158,7 +158,7 @@ fn check_walk(expected: &BTreeMap<u64, Pair>, snapshot: &Snapshot) -> Outcome<()
         .collect();
     let walked = walked.map_err(in_words)?;
     let storage_order = |key: &u64| -> (u64, u64, u64) {
-        let location = snapshot.spec().locate(*key);
+        let location = snapshot.spec().route(*key);
         (location.shard.0, location.minishard.0, *key)
     };
     let mut keys: Vec<u64> = expected.keys().copied().collect();

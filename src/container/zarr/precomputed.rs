@@ -196,7 +196,7 @@ impl<'a> Volume<'a> {
                 .try_reserve(1)
                 .map_err(|_| Error::new(ErrorKind::TooLarge, "no memory for the list of all chunks"))?;
             let key = self.key(zarr_key)?;
-            chunks.push(Moved { location: spec.locate(key), key, zarr_key });
+            chunks.push(Moved { location: spec.route(key), key, zarr_key });
             Ok(())
         };
         if self.metadata.elements.fill_value.iter().all(|byte| *byte == 0) {

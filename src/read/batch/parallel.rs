@@ -10,7 +10,7 @@ use crate::read::shard::Value;
 use crate::read::snapshot::Snapshot;
 
 /// Keys per block: enough to make the cost of the lock negligible, few enough that threads end at about the same time.
-const BLOCK: usize = 1024;
+const KEYS_PER_BLOCK: usize = 1024;
 
 impl Snapshot {
     /// Calls `f` with each position in `keys` and the value of that key, on up to `threads` threads, until `f` breaks.
@@ -44,11 +44,12 @@ impl Snapshot {
         threads: NonZero<usize>,
         f: impl Fn(usize, Result<Option<Value<'a>>>) -> ControlFlow<B> + Sync,
     ) -> ControlFlow<B> {
-        let blocks = Blocks::new(keys.chunks(BLOCK).enumerate());
+        let blocks = Blocks::new(keys.chunks(KEYS_PER_BLOCK).enumerate());
         let first_break = Mutex::new(None);
         on_threads(threads, keys, || {
             while let Some((number, keys)) = blocks.next() {
-                if let ControlFlow::Break(broken) = self.get_many_with(keys, |at, value| f(number * BLOCK + at, value))
+                if let ControlFlow::Break(broken) =
+                    self.get_many_with(keys, |at, value| f(number * KEYS_PER_BLOCK + at, value))
                 {
                     blocks.end();
                     lock(&first_break).get_or_insert(broken);
@@ -64,7 +65,7 @@ impl Snapshot {
 
 /// Runs `work` on this thread and on others, at most one thread per block of keys.
 fn on_threads(threads: NonZero<usize>, keys: &[u64], work: impl Fn() + Sync) {
-    let threads = threads.get().min(keys.len().div_ceil(BLOCK));
+    let threads = threads.get().min(keys.len().div_ceil(KEYS_PER_BLOCK));
     thread::scope(|scope| {
         for _ in 1..threads {
             if thread::Builder::new().spawn_scoped(scope, &work).is_err() {

@@ -104,7 +104,7 @@ impl Shard {
 
     /// Returns the minishard that a key hashes to; `None` if it is in another shard.
     fn minishard_of(&self, key: u64) -> Option<MinishardNumber> {
-        let location = self.0.spec.locate(key);
+        let location = self.0.spec.route(key);
         (location.shard == self.0.number).then_some(location.minishard)
     }
 
