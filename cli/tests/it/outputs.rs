@@ -81,11 +81,11 @@ fn a_file_of_the_source_is_never_replaced() {
                 if output == "foreign" && args[0] == "export" {
                     continue; // a directory is no place for a file
                 }
-                sharddb(&args).expect_error(2, &["expected an output outside of what is read"]);
+                sharddb(&args).expect_error(2, &["expected an output outside of the input"]);
             }
             let out = place.text("out");
             sharddb(["salvage", db, &out, "--lost", &place.text(output)])
-                .expect_error(2, &["expected an output outside of what is read"]);
+                .expect_error(2, &["expected an output outside of the input"]);
             assert!(!place.path("out").exists(), "refused before anything is made");
         }
     }

@@ -56,7 +56,7 @@ fn a_plan_explains_itself() {
     let run = sharddb(["plan", "--keys", "1000", "--bytes", "100000"]).expect(0);
     let (first, rest) = run.text().split_once('\n').unwrap();
     assert!(serde_json::from_str::<Value>(first).unwrap()["minishard_bits"].is_u64());
-    assert!(rest.contains("keys a minishard"), "{rest}");
+    assert!(rest.contains("keys per minishard"), "{rest}");
 }
 
 #[test]
