@@ -29,7 +29,7 @@ use crate::printable;
 #[command(after_help = "\
 Examples:
   sharddb bench numbers                   a store: lookups, batches, scan, space
-  sharddb bench --input meshes/           builds a store from the directory, measures both, removes it
+  sharddb bench --input meshes/           builds a store from it, measures both, removes the store
   sharddb bench numbers --input files/    both, with a store that was built from the directory earlier
   sharddb bench --input meshes/ --cold machine --temp-dir /data
 

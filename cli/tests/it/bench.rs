@@ -1,4 +1,4 @@
-//! `bench` prints a table about the user's own data, compares what it reads, and leaves nothing behind.
+//! `bench` prints a table about the user's own data, compares the values of both sources, and leaves no files behind.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use crate::common::{self, Place, Run, sharddb};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A directory with one file per key: plain, compressed, and with bytes before the value.
+/// A directory with one file per key: plain, compressed, and with prefixes.
 fn files(place: &Place) -> String {
     for key in 0..300_usize {
         place.write(&format!("files/{}", key * 7), key.to_string().repeat(key % 40));
@@ -20,7 +20,7 @@ fn files(place: &Place) -> String {
     place.text("files")
 }
 
-/// The rows of the table that was printed: a name, then cells.
+/// The rows of the printed table: a name, then cells.
 fn rows(run: &Run) -> Vec<Vec<String>> {
     let lines = run.text().lines().filter(|line| line.starts_with("| "));
     lines.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()).collect()
