@@ -1,4 +1,4 @@
-//! The same chunks of 16^3 bytes as a Zarr array in shards and as a store, both mapped and warm, in no order.
+//! The same chunks of 16^3 bytes as a Zarr array in shards and as a store, both mapped and warm, read in random order.
 
 mod common;
 
@@ -11,7 +11,7 @@ use sharddb::{BulkLoader, Result, ShardDb};
 
 use common::{Scratch, head, scramble};
 
-/// Chunks along each axis, and along that of a shard.
+/// Chunks along each axis of the array, and of a shard.
 const GRID: u64 = 24;
 const SHARD: u64 = 8;
 const CHUNKS: u64 = GRID * GRID * GRID;

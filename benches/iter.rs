@@ -1,4 +1,4 @@
-//! Walking through a whole mapped store in storage order: its keys alone, and with its values.
+//! Walking through an entire mapped store in storage order: its keys alone, and with its values.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! Against one file a key, on the same data: what converting is worth.
+//! Compared with one file per key, on the same data: the gain of converting.
 //!
-//! All is in the page cache for both; from a cold one the difference is larger.
+//! Everything is in the page cache for both. With a cold cache the difference is larger.
 
 mod common;
 

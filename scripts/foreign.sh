@@ -3,9 +3,9 @@
 #
 # usage: scripts/foreign.sh
 #
-# SHARDDB_VENV    the Python environment with both; made if it is not there (default: below target/)
+# SHARDDB_VENV    the Python environment with both; created if missing (default: below target/)
 #
-# A benchmark, for an idle machine; each of the two compares every value that it reads.
+# A benchmark, for an idle machine. Both programs compare every value that they read.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -46,7 +46,7 @@ pub struct Arguments {
     pub evict: Evict,
 }
 
-/// What the arguments ask for.
+/// The request of a command line.
 #[derive(Debug)]
 pub enum Request {
     Measure(Arguments),
@@ -73,7 +73,7 @@ impl Arguments {
     pub fn parse(arguments: &[String]) -> Result<Request> {
         let mut parsed = Arguments::default();
         if arguments.iter().any(|argument| argument == "--quick") {
-            parsed.make_quick()?; // before the others, so that they can change it
+            parsed.make_quick()?; // before the other options, so that they can change it
         }
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
@@ -109,7 +109,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// The engines that were asked for and have something to do with this set; the reference always.
+    /// The selected engines that can hold this set, always including the reference.
     pub fn peers(&self, data: &DataSet) -> Vec<&'static Peer> {
         let asked = |name: &str| name == REFERENCE || self.engines.iter().any(|engine| engine == name);
         PEERS.iter().filter(|peer| asked(peer.name) && data.keys <= peer.max_keys).collect()

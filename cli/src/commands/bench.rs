@@ -30,7 +30,7 @@ use crate::printable;
 Examples:
   sharddb bench numbers                   a store: lookups, batches, scan, space
   sharddb bench --input meshes/           builds a store from it, measures both, removes the store
-  sharddb bench numbers --input files/    both, with a store that was built from the directory earlier
+  sharddb bench numbers --input files/    both, with a store built from the directory before
   sharddb bench --input meshes/ --cold machine --temp-dir /data
 
 Prints a Markdown table with one column for each of the two. 'times' is the first column divided by
