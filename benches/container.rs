@@ -24,7 +24,7 @@ fn main() -> Result<()> {
     write_both(&array, &store)?;
 
     let mut options = ContainerOptions::new();
-    // SAFETY: the files are this benchmark's own, and nobody edits them.
+    // SAFETY: only this benchmark uses the files, and it does not edit them while they are mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
     let (array, db) = unsafe { (ZarrArray::open_with(&array, options.map())?, ShardDb::open(&store)?) };
     let snapshot = db.snapshot();

@@ -32,7 +32,7 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     let present: Vec<u64> = (0..KEYS).map(scramble).collect();
     let absent: Vec<u64> = (KEYS..2 * KEYS).map(scramble).collect();
     load(scratch.path(), &present)?;
-    // SAFETY: the store is this benchmark's own, and nobody edits it.
+    // SAFETY: only this benchmark uses the store, and it does not edit it while it is mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
     let db = unsafe { ShardDb::open(scratch.path())? };
     let snapshot = db.snapshot();

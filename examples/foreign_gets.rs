@@ -41,7 +41,7 @@ fn main() -> Result<()> {
 
 #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
 fn open(set: &Path) -> Result<ShardDb> {
-    // SAFETY: nobody edits the set while this program runs.
+    // SAFETY: no program edits the set while this one runs.
     unsafe { ShardDb::open(set) }
 }
 

@@ -70,7 +70,7 @@ def main():
 
 
 def draw(chosen, machine, found):
-    """The whole picture."""
+    """The SVG of all panels."""
     measured = {workload for workload, _ in found}
     workloads = [entry for entry in WORKLOADS if entry[0] in measured]
     engines = [engine for engine in ENGINES if any((workload, engine) in found for workload, _ in workloads)]

@@ -96,7 +96,7 @@ def wrong_limit(disk, what):
     return [f"expected EIO from {name}, found that it can be read"]
 
 
-# ---- verbs ----
+# ---- subcommands ----
 
 
 def verify(stage, store, _):

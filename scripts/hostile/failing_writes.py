@@ -41,7 +41,7 @@ MOST = 40  # upper bound on the calls of a kind and thread that are tried
 
 
 def run(stage, report):
-    """Writes to a disk that fails at writeback, then fails each call of each verb that writes."""
+    """Writes to a disk that fails at writeback, then fails each call of each subcommand that writes."""
     if stage.can_mount:
         writeback(stage, report)
     else:

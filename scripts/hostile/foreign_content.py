@@ -154,7 +154,7 @@ CREATING = {"build", "build --keep 1", "import", "publish", "publish --move"}
 
 
 def run(stage, report):
-    """Tries each content, in a directory of its own and in a store, with each verb."""
+    """Tries each content, in a directory of its own and in a store, with each subcommand."""
     scene = Scene(stage)
     # a directory with generations, even damaged ones, may have lost the files next to them, so it becomes a store
     cases = [("bare", name, make, not name.startswith("gen-")) for name, make in (BESIDE | INSTEAD).items()]

@@ -15,7 +15,7 @@ fn candidate(store: &Scratch, label: u64) -> Candidate {
 #[expect(unsafe_code, reason = "mapping needs the promise")]
 fn open(storage: Storage, candidate: &Candidate) -> ShardDb {
     match storage {
-        // SAFETY: nobody edits the files of this store.
+        // SAFETY: no test edits the files of this store.
         Storage::Mapped => unsafe { candidate.open(&OpenOptions::new()) }.unwrap(),
         _ => candidate.open_pread(&OpenOptions::new()).unwrap(),
     }

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 pub(crate) enum Cold {
     /// The pages of the measured files; names and inodes stay cached. Needs no privileges
     Files,
-    /// The page cache of the whole machine, with names and inodes. Needs root, and slows other programs for a while
+    /// The page cache of the entire machine, with names and inodes. Needs root, and slows other programs for a while
     Machine,
     /// Nothing: no cold lookups
     No,

@@ -36,7 +36,7 @@ Examples:
 
 Inputs (the format follows from the name: a directory, .ndjson or .jsonl, .bin, .bin2):
   dir     one file per key, named by the key: 7, or 7.gz, which is decompressed. If there are 7 and
-          7.index, 7.index is the value and 7 is its prefix, as mesh fragments before their manifest.
+          7.index, 7.index is the value and 7 is its prefix, like mesh fragments before a manifest.
           info, dotfiles, *.spatial and *.labels* are skipped
   ndjson  {\"key\": 7, \"value_b64\": \"...\"}, or \"text\": \"...\", or \"value\": any JSON, which is stored as
           written, without white space; optional \"prefix_b64\". A key is a number or a string, and

@@ -74,9 +74,9 @@ struct ZarrPrecomputed {
 Example:
   sharddb convert bcolz-zarr trades/price price.zarr
 
-sharddb info trades lists the columns of a table. Chunks keep their bytes, with three exceptions that
-are compressed again with LZ4: a last chunk that is shorter than the others, chunks in Snappy, and
-chunks of several dimensions in Fortran order.")]
+sharddb info trades lists the columns of a table. Chunks keep their bytes, with three exceptions
+that are compressed again with LZ4: a last chunk that is shorter than the others, chunks in Snappy,
+and chunks of several dimensions in Fortran order.")]
 struct BcolzZarr {
     /// The directory of the array; for a column, the directory of the table followed by the name of the column
     source: PathBuf,

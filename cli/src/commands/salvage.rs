@@ -31,12 +31,12 @@ key hashes to its minishard, and its bytes are inside the file and overlap no in
 values must decode. Known deviations of neuroglancer-scripts are accepted and reported: zlib instead
 of gzip, entries in the wrong slots.
 
-OUT is a store with the specification of DB. If \"sharding\" is at the top level of the info, its other
-members are kept. The info of a volume, with \"sharding\" at /scales/0 for example, is not kept, and a
-message says so: it describes the volume, which OUT is not.
+OUT is a store with the specification of DB. If \"sharding\" is at the top level of the info, the
+other members are kept. The info of a volume, with \"sharding\" at /scales/0 for example, is not kept,
+and a message says so: it describes the volume, which OUT is not.
 
 Each loss is one line of JSON. A line without a key stands for a whole minishard or shard:
-  {\"shard\":1,\"minishard\":7,\"key\":\"42\",\"reason\":\"value-check\",\"message\":\"...\",\"file\":\"...\",\"offset\":56}
+  {\"shard\":1,\"minishard\":7,\"key\":\"4\",\"reason\":\"value-check\",\"message\":\"...\",\"file\":\"...\",\"offset\":8}
 
 FILE is replaced when OUT is published, and keeps its mode. OUT and FILE must not be in DB. An
 interrupted salvage can be run again.

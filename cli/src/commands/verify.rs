@@ -28,7 +28,7 @@ Examples:
 Prints one finding per line: severity, what was expected and found, file, shard, minishard, key, and
 the rule in brackets. An error makes some read fail; a warning is legal, but another reader may not
 accept it; a note is information. An array or another container is checked in the same way, and its
-chunks and files are counted; a bcolz table is checked with all columns, or with the one of --column.
+chunks and files are counted; a bcolz table is checked with all columns, or with that of --column.
 
 Exit codes: 3 with errors, and with warnings in a store that ShardDb wrote; otherwise 0.")]
 pub(crate) struct Args {

@@ -16,10 +16,10 @@ use crate::histogram::grouped;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sharddb zarr pack one-file-a-chunk.zarr packed.zarr --shard-shape 64,512,512
+  sharddb zarr pack one-file-per-chunk.zarr packed.zarr --shard-shape 64,512,512
   sharddb zarr reshard packed.zarr repacked.zarr --shard-shape 256,256,256 --index-location start
   sharddb zarr reshard slices.zarr cubes.zarr --chunk-shape 64,64,64 --shard-shape 512,512,512
-  sharddb zarr unpack packed.zarr one-file-a-chunk.zarr
+  sharddb zarr unpack packed.zarr one-file-per-chunk.zarr
 
 A chunk is the unit of compression; a shard is a file of many chunks with an index. Shapes count
 elements, and chunks divide shards evenly: with chunks of 32,64,64 a shard may be 64,512,512. The

@@ -25,7 +25,7 @@ pub(crate) trait Output {
     /// Errors: `Usage` if the format cannot store a prefix; `Io`; `BrokenPipe`.
     fn write(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Completes the output and gives it its name. An output that is dropped before is removed.
+    /// Completes the output and renames it to its path. An output that is dropped before is removed.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 

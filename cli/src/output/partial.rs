@@ -78,7 +78,7 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.kept {
-            // nobody to report a failure to
+            // a failure of the cleanup is not reported
             let _ = fs::remove_file(&self.path).or_else(|_| fs::remove_dir_all(&self.path));
         }
     }
