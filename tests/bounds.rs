@@ -128,7 +128,7 @@ fn an_index_bomb_ends_at_the_cap() {
         for error in errors {
             assert_eq!(error.kind(), ErrorKind::TooLarge, "{storage:?}: {error}");
         }
-        assert_eq!(snapshot.iter().count(), 1, "the iteration goes on behind it, and ends");
+        assert_eq!(snapshot.iter().count(), 1, "the iteration continues after it, and ends");
         let (report, peak) = peak_of(|| snapshot.verify(VerifyLevel::Data).unwrap());
         assert!(peak <= most, "{storage:?}: {peak} bytes");
         assert_eq!(report.findings()[0].kind(), FindingKind::OverCap, "{storage:?}");

@@ -202,7 +202,7 @@ fn what_bcolz_wrote_can_be_changed() {
         let before = BcolzArray::open(scratch.path()).unwrap();
         let mut model = before.read_rows(0..rows).unwrap();
         let storage = fs::read(scratch.path().join("meta/storage")).unwrap();
-        fs::write(scratch.path().join("meta/mask"), "of somebody else").unwrap();
+        fs::write(scratch.path().join("meta/mask"), "a foreign file").unwrap();
         let width = before.row_bytes();
         let more = numbers(5, 700 * width as u32 / 4);
         let mut writer = BcolzWriter::open(scratch.path()).unwrap();
@@ -215,8 +215,8 @@ fn what_bcolz_wrote_can_be_changed() {
         let array = BcolzArray::open(scratch.path()).unwrap();
         assert_eq!(array.read_rows(0..array.rows()).unwrap(), model, "{set}");
         assert!(array.verify(VerifyLevel::Data).unwrap().findings().is_empty());
-        assert_eq!(fs::read(scratch.path().join("meta/storage")).unwrap(), storage, "{set}: not ours to change");
-        assert_eq!(fs::read(scratch.path().join("meta/mask")).unwrap(), b"of somebody else");
+        assert_eq!(fs::read(scratch.path().join("meta/storage")).unwrap(), storage, "{set}: unchanged");
+        assert_eq!(fs::read(scratch.path().join("meta/mask")).unwrap(), b"a foreign file");
     }
     for set in ["b121_object", "b121_struct"] {
         let error = BcolzWriter::open(data("bcolz").join(set)).map(drop).unwrap_err();
@@ -316,7 +316,7 @@ fn an_append_that_was_not_finished_does_not_show() {
         let decoded = |key| array.get(key, Form::Decoded).unwrap().map(|chunk| chunk.len());
         assert_eq!((decoded(2), decoded(3)), (Some(200), None));
         assert_eq!(array.keys().map(Result::unwrap).collect::<Vec<_>>(), [0, 1, 2]);
-        assert!(!array.verify(VerifyLevel::Data).unwrap().findings().is_empty(), "it is told");
+        assert!(!array.verify(VerifyLevel::Data).unwrap().findings().is_empty(), "verification reports it");
 
         let mut writer = BcolzWriter::open(&root).unwrap();
         writer.replace_chunk(2, &numbers(900, 50)).unwrap();

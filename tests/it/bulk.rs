@@ -359,7 +359,7 @@ fn a_dropped_loader_leaves_nothing_and_the_next_one_works() {
         loader.insert_with_prefix(key, &prefix, &value).unwrap();
     }
     let error = options().create(directory.path()).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Locked, "a second writer is told at once");
+    assert_eq!(error.kind(), ErrorKind::Locked, "a second writer fails at once");
     drop(loader);
     let left: Vec<_> = directory_bytes(directory.path()).into_keys().collect();
     assert_eq!(left, [""; 0]);

@@ -361,8 +361,8 @@ fn each_strategy_lays_the_file_as_it_says() {
     const INDEX: u64 = 4 * 16 + 4;
     // chunks 4, 0, 8 are stored in this order, 10 bytes each
     assert_eq!(update(UpdateStrategy::Patched, &[7; 10]), ([10, 0, 20], 30 + INDEX), "in its place");
-    assert_eq!(update(UpdateStrategy::Patched, &[7; 3]), ([10, 0, 20], 30 + INDEX), "in its place, a gap behind it");
-    assert_eq!(update(UpdateStrategy::Patched, &[7; 11]), ([30, 0, 20], 41 + INDEX), "behind all");
+    assert_eq!(update(UpdateStrategy::Patched, &[7; 3]), ([10, 0, 20], 30 + INDEX), "in its place, followed by a gap");
+    assert_eq!(update(UpdateStrategy::Patched, &[7; 11]), ([30, 0, 20], 41 + INDEX), "after all others");
     assert_eq!(
         update(UpdateStrategy::Appended, &[7; 3]),
         ([30 + INDEX, 0, 20], 33 + 2 * INDEX),
