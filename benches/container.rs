@@ -1,4 +1,4 @@
-//! The same chunks of 16^3 bytes as a Zarr array in shards and as a store, both mapped and warm, in no order.
+//! The same chunks of 16^3 bytes as a Zarr array in shards and as a store, both mapped and warm, read in random order.
 
 mod common;
 
@@ -11,7 +11,7 @@ use sharddb::{BulkLoader, Result, ShardDb};
 
 use common::{Scratch, head, scramble};
 
-/// Chunks along each axis, and along that of a shard.
+/// Chunks along each axis of the array, and of a shard.
 const GRID: u64 = 24;
 const SHARD: u64 = 8;
 const CHUNKS: u64 = GRID * GRID * GRID;
@@ -24,7 +24,7 @@ fn main() -> Result<()> {
     write_both(&array, &store)?;
 
     let mut options = ContainerOptions::new();
-    // SAFETY: the files are this benchmark's own, and nobody edits them.
+    // SAFETY: only this benchmark uses the files, and it does not edit them while they are mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
     let (array, db) = unsafe { (ZarrArray::open_with(&array, options.map())?, ShardDb::open(&store)?) };
     let snapshot = db.snapshot();

@@ -1,4 +1,4 @@
-//! Placing a key takes nanoseconds: its hash alone, and its shard and minishard.
+//! The cost of placing a key, in nanoseconds: its hash alone, and its shard and minishard.
 
 use std::hint::black_box;
 
@@ -24,7 +24,7 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     group.bench_function("hash", |bencher| {
         bencher.iter(|| (0..KEYS).fold(0, |sum, key| sum ^ murmur.hash(black_box(key))))
     });
-    // each key is known only when the one before was hashed
+    // each key depends on the hash of the one before
     group.bench_function("hash, dependent", |bencher| {
         bencher.iter(|| (0..KEYS).fold(black_box(0), |hash, key| murmur.hash(hash ^ key)))
     });

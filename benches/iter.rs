@@ -1,4 +1,4 @@
-//! Walking through a whole mapped store in storage order: its keys alone, and with its values.
+//! Walking through an entire mapped store in storage order: its keys alone, and with its values.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     let scratch = Scratch::new("iter");
     let keys: Vec<u64> = (0..KEYS).map(scramble).collect();
     load(scratch.path(), &keys)?;
-    // SAFETY: the store is this benchmark's own, and nobody edits it.
+    // SAFETY: only this benchmark uses the store, and it does not edit it while it is mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
     let snapshot = unsafe { ShardDb::open(scratch.path())? }.snapshot();
 

@@ -1,4 +1,4 @@
-//! Building and publishing a generation, synced: pairs in no order, all in memory.
+//! Building and publishing a generation with sync: pairs in random order, all in memory.
 
 mod common;
 

@@ -1,6 +1,7 @@
-//! Lookups in a mapped store that does not fit into the processor's caches: find, get, get_many, alone and on all processors.
+//! Lookups in a mapped store that is larger than the processor's caches: find, get, get_many, on one and on all
+//! processors.
 //!
-//! Keys come in no order and none comes twice before all have come, so that every lookup pays for its cache misses.
+//! Keys are in random order, and none repeats before all were used, so that every lookup pays for its cache misses.
 
 mod common;
 
@@ -16,7 +17,7 @@ use sharddb::{Reader, Result, ShardDb, Snapshot};
 use common::{Scratch, expected_sum, head, load, scramble};
 
 const KEYS: u64 = 1_000_000;
-/// Lookups an iteration.
+/// Lookups per iteration.
 const WINDOW: usize = 10_000;
 
 fn main() -> Result<()> {
@@ -31,7 +32,7 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     let present: Vec<u64> = (0..KEYS).map(scramble).collect();
     let absent: Vec<u64> = (KEYS..2 * KEYS).map(scramble).collect();
     load(scratch.path(), &present)?;
-    // SAFETY: the store is this benchmark's own, and nobody edits it.
+    // SAFETY: only this benchmark uses the store, and it does not edit it while it is mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
     let db = unsafe { ShardDb::open(scratch.path())? };
     let snapshot = db.snapshot();
@@ -57,7 +58,7 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     Ok(())
 }
 
-/// Runs a lookup over one window of the keys after another, and compares every sum.
+/// Runs a lookup over one window of the keys after another, and checks every sum.
 fn each_window(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
@@ -76,7 +77,7 @@ fn each_window(
     });
 }
 
-/// Counts the keys that are there.
+/// Counts the keys that are present.
 fn find(snapshot: &Snapshot, keys: &[u64]) -> Result<u64> {
     keys.iter().try_fold(0, |found, key| Ok(found + u64::from(snapshot.contains(*key)?)))
 }

@@ -1,6 +1,6 @@
-//! Against one file a key, on the same data: what converting is worth.
+//! Compared with one file per key, on the same data: the gain of converting.
 //!
-//! All is in the page cache for both; from a cold one the difference is larger.
+//! Everything is in the page cache for both. With a cold cache the difference is larger.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn bench(criterion: &mut Criterion) -> std::result::Result<(), BoxedError> {
     let keys: Vec<u64> = (0..KEYS).map(scramble).collect();
     load(store.path(), &keys)?;
     write_files(files.path(), &keys)?;
-    // SAFETY: the store is this benchmark's own, and nobody edits it.
+    // SAFETY: only this benchmark uses the store, and it does not edit it while it is mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
     let mapped = unsafe { ShardDb::open(store.path())? }.snapshot();
     let positioned = ShardDb::open_pread(store.path())?.snapshot();

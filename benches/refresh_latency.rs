@@ -1,11 +1,11 @@
-//! Claim: a lookup waits for no refresh, whatever is opened, swapped and unmapped meanwhile; what it pays are the page
-//! faults of fresh maps, unless the refresh populated them.
+//! Claim: a lookup never waits for a refresh, whatever is opened, swapped and unmapped meanwhile. Its only extra cost
+//! is the page faults of fresh maps, unless the refresh populated them.
 //!
-//! Measures single lookups of random keys, warm and mapped, through [`ShardDb::get`] and [`Reader::get`]: alone, beside
-//! a thread that only computes (what any neighbour costs), and while another thread swaps two generations back and
+//! Measures single lookups of random keys, warm and mapped, through [`ShardDb::get`] and [`Reader::get`]: alone, next
+//! to a thread that only computes (the cost of any neighbour), and while another thread swaps two generations back and
 //! forth as fast as it can, opening, mapping and unmapping all shards each time. Every answer is checked. Prints a
-//! Markdown table. The clock is in all figures and has a row of its own: what it shows at the high end is the machine.
-//! A page fault may have to wait while the kernel maps or unmaps for another thread.
+//! Markdown table. All figures include the clock, which has a row of its own: its high percentiles show the noise of
+//! the machine. A page fault may have to wait while the kernel maps or unmaps for another thread.
 //!
 //! ```text
 //! cargo bench --bench refresh_latency              1,000,000 keys, some 40 seconds
@@ -23,7 +23,7 @@ use sharddb::{BulkLoader, GenerationId, OpenOptions, Reader, Result, ShardDb, Sh
 
 const VALUE_BYTES: usize = 100;
 
-/// Lookups that are measured at most in one row: what the memory for their times takes.
+/// Upper bound on the lookups of one row, which bounds the memory for their times.
 const MAX_SAMPLES: usize = 20_000_000;
 
 struct Scale {
@@ -69,7 +69,7 @@ fn main() -> Result<()> {
 
 #[expect(unsafe_code, reason = "mapping needs the promise")]
 fn open(options: &OpenOptions, store: &Path) -> Result<ShardDb> {
-    // SAFETY: this process alone knows the directory and edits nothing in it.
+    // SAFETY: only this process knows the directory, and it edits nothing in it.
     unsafe { options.open(store) }
 }
 
@@ -87,7 +87,7 @@ fn check(key: u64, found: Option<&[u8]>) {
     assert!(found.is_some_and(|value| value.starts_with(&key.to_le_bytes())), "key {key}: {found:?}");
 }
 
-/// Two generations with the same keys and other specifications; the second is current.
+/// Two generations with the same keys and different specifications; the second is current.
 fn build(store: &Path, keys: u64) -> Result<[GenerationId; 2]> {
     let publish = |minishard_bits| {
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 5)?;
@@ -99,7 +99,7 @@ fn build(store: &Path, keys: u64) -> Result<[GenerationId; 2]> {
         }
         loader.finish().map(|published| published.generation)
     };
-    let bits = u8::try_from(keys.ilog2().saturating_sub(8)).unwrap_or(0); // 32 shards, 4 to 8 keys a minishard
+    let bits = u8::try_from(keys.ilog2().saturating_sub(8)).unwrap_or(0); // 32 shards, 4 to 8 keys per minishard
     Ok([publish(bits + 1)?, publish(bits)?])
 }
 
@@ -111,7 +111,7 @@ enum Neighbour {
 }
 
 impl Neighbour {
-    /// Runs `work` beside this neighbour; how often generations were swapped meanwhile.
+    /// Runs `work` next to this neighbour; also returns the number of swaps meanwhile.
     fn beside<T>(self, db: &ShardDb, generations: [GenerationId; 2], work: impl FnOnce() -> T) -> Result<(T, u64)> {
         let (done, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
         let run = || -> Result<()> {
@@ -149,7 +149,7 @@ fn compute() {
 /// The times of many lookups, ascending, in nanoseconds.
 struct Latencies(Vec<u32>);
 
-/// Looks random keys up for the time of the scale.
+/// Looks up random keys for the time of the scale.
 fn measure(scale: &Scale, mut lookup: impl FnMut(u64) -> Result<()>) -> Latencies {
     let mut times = Vec::with_capacity(MAX_SAMPLES);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -183,7 +183,7 @@ impl Latencies {
     }
 }
 
-/// A directory for the store, removed in the end.
+/// A directory for the store, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,4 +1,4 @@
-//! Loads synthetic pairs and says what that took: time, peak memory, bytes spilled.
+//! Loads synthetic pairs and prints the cost: time, peak memory, bytes spilled.
 //!
 //! ```text
 //! cargo run --release --example bulk_load -- STORE KEYS VALUE_BYTES MEMORY_MIB [ORDER] [SPEC]
@@ -6,7 +6,7 @@
 //!   SPEC    planned (default), murmur, one-shard, one-minishard, gzip
 //! ```
 //!
-//! Fails if the process ever took more than the budget and 64 MiB for everything else.
+//! Fails if the peak memory of the process exceeds the budget by more than 64 MiB.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use std::time::Instant;
 use sharddb::spec::{Encoding, HashFunction};
 use sharddb::{BulkLoader, OnDuplicate, Result, ShardingSpec};
 
-/// What a process takes beside the loader's budget: its code, its stacks, the allocator's slack.
+/// The memory of a process beyond the loader's budget: code, stacks, the allocator's slack.
 const ALLOWANCE_KIB: u64 = 64 << 10;
 
 fn main() -> Result<std::process::ExitCode> {
@@ -77,7 +77,7 @@ fn main() -> Result<std::process::ExitCode> {
     Ok(if within { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE })
 }
 
-/// A bijection of u64: distinct keys all over the range (splitmix64).
+/// A bijection of `u64`: distinct keys over the entire range (splitmix64).
 fn scramble(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -95,7 +95,7 @@ fn io_bytes() -> (u64, u64) {
     (field(&io, "rchar:"), field(&io, "wchar:"))
 }
 
-/// The most memory that this process had so far (Linux).
+/// The peak memory of this process so far (Linux).
 fn peak_memory_kib() -> u64 {
     field(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmHWM:")
 }

@@ -1,17 +1,17 @@
-//! Looks up the keys of a data set in random order, in several threads, and prints the nanoseconds of a get.
+//! Looks up the keys of a data set in random order, on several threads, and prints the nanoseconds per get.
 //!
 //! ```text
 //! cargo run --release --example foreign_gets -- SET THREADS
 //! ```
 //!
-//! The values are those of `scripts/foreign.py`: each begins with its key.
+//! The values are those of `scripts/foreign.py`, in which each value begins with its key.
 
 use std::path::Path;
 use std::time::Instant;
 
 use sharddb::{Result, ShardDb, Snapshot};
 
-/// Gets of a thread, after one of every key.
+/// Timed gets per thread, after one get of every key.
 const GETS: usize = 2_000_000;
 
 fn main() -> Result<()> {
@@ -41,16 +41,16 @@ fn main() -> Result<()> {
 
 #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
 fn open(set: &Path) -> Result<ShardDb> {
-    // SAFETY: nobody edits the set while this program runs.
+    // SAFETY: no program edits the set while this one runs.
     unsafe { ShardDb::open(set) }
 }
 
-/// The nanoseconds of a get.
+/// The nanoseconds per get.
 fn run(snapshot: &Snapshot, keys: &[u64], seed: u32) -> Result<f64> {
     let mut state = u64::from(seed) + 1;
     let start = Instant::now();
     for _ in 0..GETS {
-        // xorshift: cheap, and every key as likely as any other
+        // xorshift: cheap, and uniform over the keys
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

@@ -1,4 +1,5 @@
-//! The main job from end to end: build a store, look things up, walk through it, replace the data under a reader.
+//! The main use from end to end: build a store, look up keys, walk through it, replace the data while a reader is
+//! active.
 //!
 //! ```text
 //! cargo run --release --example quickstart
@@ -23,12 +24,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn run(store: &Path) -> Result<(), Box<dyn Error>> {
-    // Build: pairs in any order; the loader sorts, writes, syncs and publishes a generation.
+    // Build: pairs in any order. The loader sorts, writes, syncs and publishes a generation.
     let published = build(store, |city| city.to_string())?;
     println!("built {} with {} keys in {} bytes", published.generation, published.keys, published.file_bytes);
 
-    // Open: mapped, nothing is copied.
-    // SAFETY: this program alone knows the store, and it leaves published files alone.
+    // Open: the files are mapped, and nothing is copied.
+    // SAFETY: only this program knows the store, and it does not edit published files.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
     let db = unsafe { ShardDb::open(store)? };
 
@@ -45,7 +46,7 @@ fn run(store: &Path) -> Result<(), Box<dyn Error>> {
     }
     println!("{population} people live in {} cities", snapshot.len().unwrap_or(0));
 
-    // Replace the data while a thread reads: it sees the one or the other, never a mixture, and never waits.
+    // Replace the data while a thread reads: it sees the old or the new data, never a mixture, and never waits.
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let reader = scope.spawn(|| read_until(&db, &stop));

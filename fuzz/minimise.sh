@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Replaces the committed corpora by the smallest ones that reach as much as they and all that runs have found do:
+# Replaces the committed corpora with the smallest ones that have the coverage of the old ones and of all runs:
 #
-#   fuzz/minimise.sh [TARGET..]
+#   fuzz/minimise.sh [TARGET...]
 #
-# Run fuzz/run.sh first. Inputs above 1 KiB are left out: a corpus is where a run starts, not a record of all inputs. Each
-# corpus is one archive, fuzz/corpus/TARGET.tar.gz; equal inputs give equal bytes (scripts/pack.sh).
+# Run fuzz/run.sh first. Inputs above 1 KiB are left out: a corpus is the start of a run, not a record of all inputs.
+# Each corpus is one archive, fuzz/corpus/TARGET.tar.gz. Equal inputs make equal archives (scripts/pack.sh).
 set -euo pipefail
 cd "$(dirname "$0")"
 

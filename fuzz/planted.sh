@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Proves that the targets can see: in a copy of the sources, one check is taken away at a time, and the target whose
-# subject it is must find that within a minute:
+# Proves that the targets find bugs: in a copy of the sources, one check is removed at a time, and its target must find
+# the bug within a minute:
 #
-#   fuzz/planted.sh [TARGET..]
+#   fuzz/planted.sh [TARGET...]
 #
-# The copy is fuzz/work/planted/tree; fuzz/run.sh builds the sound targets again. Exit: 1 if a bug was not found, or cannot be planted any more.
+# The copy is fuzz/work/planted/tree; fuzz/run.sh rebuilds the original targets. Exit: 1 if a bug was not found or can
+# no longer be planted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=60
 copy=$PWD/fuzz/work/planted/tree
 host=$(rustc -vV | sed -n 's/^host: //p')
-export CARGO_TARGET_DIR=$PWD/fuzz/target # the dependencies are built there already
+export CARGO_TARGET_DIR=$PWD/fuzz/target # it already has the dependencies
 wanted=" ${*:-} "
 
 rm -rf "$copy"

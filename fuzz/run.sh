@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fuzzes every target, two at a time, and prints a table of what was done:
+# Fuzzes every target, two at a time, and prints a table of the results:
 #
-#   fuzz/run.sh SECONDS [TARGET..]
+#   fuzz/run.sh SECONDS [TARGET...]
 #
-# Inputs: the committed corpora (fuzz/corpus/TARGET.tar.gz, unpacked by fuzz/unpack.sh) and the seeds made from tests/data.
-# New inputs go to fuzz/work/corpus; fuzz/minimise.sh keeps those that reach more. Logs: fuzz/work/logs. The table, which is
-# Markdown, goes to standard output and to fuzz/work/table.md. Needs a nightly toolchain and cargo-fuzz. Exit: 1 if anything
-# was found.
+# Inputs: the committed corpora (fuzz/corpus/TARGET.tar.gz, unpacked by fuzz/unpack.sh) and the seeds made from
+# tests/data. New inputs go to fuzz/work/corpus; fuzz/minimise.sh keeps those with new coverage. Logs: fuzz/work/logs.
+# The table, in Markdown, goes to standard output and to fuzz/work/table.md. Needs a nightly toolchain and cargo-fuzz.
+# Exit: 1 if anything was found.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -22,7 +22,7 @@ mkdir -p work/logs
 cargo +nightly fuzz build --fuzz-dir . >&2
 cargo run --quiet --example seeds -- work/data work/seeds >&2
 
-# Small inputs, so that many are tried; no input may take 30 s or allocate 256 MiB at once.
+# Small inputs, so that many are tried. An input that takes 30 s or allocates 256 MiB at once is a failure.
 fuzz() { # TARGET
     local target=$1
     mkdir -p "work/corpus/$target" "work/seeds/$target" "work/committed/$target" "artifacts/$target"

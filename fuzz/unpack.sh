@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Unpacks the archives that the fuzz scripts read, unless that is done already:
+# Unpacks the archives that the fuzz scripts read, unless they are unpacked already:
 #
 #   fuzz/unpack.sh
 #
-# Each corpus goes to fuzz/work/committed/TARGET. fuzz/work/data is tests/data with its archives unpacked; the directories
-# in it are links. Nothing writes to either of them; fuzz/minimise.sh and scripts/pack.sh make the archives.
+# Each corpus goes to fuzz/work/committed/TARGET. fuzz/work/data is tests/data with its archives unpacked; the
+# directories in it are links. Nothing writes to either of them; fuzz/minimise.sh and scripts/pack.sh make the archives.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,7 +14,7 @@ unpack() { # ARCHIVE DIRECTORY
     rm -rf "$directory" "$directory.new"
     mkdir -p "$directory.new"
     tar --extract --gzip --file "$archive" --directory "$directory.new"
-    mv "$directory.new" "$directory" # complete, or not there
+    mv "$directory.new" "$directory" # only a complete directory gets the name
 }
 
 mkdir -p work/committed work/data

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Reads what ShardDb wrote with bcolz, bloscpack and a script that follows the text of bcolz's RFC, and compares all bytes.
+"""Reads what ShardDb wrote with bcolz, bloscpack and a script that follows the RFC of bcolz, and compares all bytes.
 
 usage: check_bcolz.py [--self-test] DIRECTORY
 
-DIRECTORY has one directory a set: check.json says what it is, `rows` (for tables rows.<column>) what it must hold, `set`
-is the array, table or file. With --self-test, one byte of each set is changed afterwards in a copy, and it is a failure
-if nobody notices. The last line is `N passed, N failed`.
+DIRECTORY has one directory per set: check.json describes it, `rows` (for tables rows.<column>) is its expected content,
+`set` is the array, table or file. With --self-test, one byte of each set is changed in a copy, and it is a failure
+if no reader notices. The last line is `N passed, N failed`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# the last release of bloscpack is older than the Pythons in which these moved
+# the last release of bloscpack is older than the Python versions that moved these
 for name in ("MutableMapping", "Mapping", "Iterable", "Callable"):
     if not hasattr(collections, name):
         setattr(collections, name, getattr(collections.abc, name))
@@ -51,7 +51,7 @@ def superchunks(path):
 
 
 def superchunk_files(path):
-    """The superchunks of an array without a reserve, each by bloscpack itself."""
+    """The superchunks of an array without reserved room, each read by bloscpack itself."""
     files = sorted((path / "data").glob("__*__.bin"), key=lambda file: int(file.name[2:-6]))
     return {"": b"".join(bloscpack.unpack_bytes_from_file(str(file))[0] for file in files)}
 
@@ -73,7 +73,7 @@ def expected(directory):
 
 
 def damage_is_noticed(reader, directory):
-    """Whether a reader gives something else, or an error, for a copy with a byte of a chunk changed."""
+    """Whether a reader returns other bytes or an error for a copy with a byte of a chunk changed."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "copy"
         shutil.copytree(directory, copy)
@@ -107,7 +107,7 @@ def main():
             try:
                 fine = reader(path_of(directory)) == expected(directory)
                 reason = "" if fine else ": other bytes"
-            except Exception as error:  # whatever a reader says is the finding
+            except Exception as error:  # any error of a reader is a finding
                 fine, reason = False, f": {type(error).__name__}: {error}"
             if fine and arguments.self_test and not damage_is_noticed(reader, directory):
                 fine, reason = False, ": a changed byte went unnoticed"

@@ -64,7 +64,7 @@ class Module:
         self.file = file
         self.code = code
         self.children = {}
-        self.names = {}  # name -> path that `use` gives to it
+        self.names = {}  # name -> path that a `use` binds to it
         self.globs = []
 
     def __str__(self):

@@ -3,10 +3,10 @@
 
 usage: check_readable.py [--self-test] SETS
 
-SETS holds a directory for each set, with `data/` (a store, or a directory of shards and an `info`) and
-`expected.jsonl`, a line for each key:
+SETS has one directory per set, with `data/` (a store, or a directory of shards and an `info`) and
+`expected.jsonl`, one line per key:
 
-    {"key": "<decimal>", "len": n, "sha256": "..", "prefix_len": n, "prefix_sha256": ".."}    the prefix where there is one
+    {"key": "<decimal>", "len": n, "sha256": "..", "prefix_len": n, "prefix_sha256": ".."}    the prefix if there is one
     {"key": "<decimal>", "absent": true}
 
 Every value, every absent key and the listing must be equal in both readers. With --self-test, copies of some sets are
@@ -32,7 +32,7 @@ from cloudvolume.datasource.precomputed.sharding import ShardingSpecification, S
 
 # Keys to read at once.
 BATCH = 5000
-# Differences to show of a set.
+# Upper bound on the differences shown per set.
 SHOWN = 10
 
 # `values` and `prefixes` map a key to length and SHA-256.
@@ -73,7 +73,7 @@ def digest(content):
 
 
 def different_values(expected, found):
-    """`found` maps keys to bytes, or to None where the reader says that there is no such key."""
+    """`found` maps keys to bytes, or to None if the reader reports the key as absent."""
     for key, (length, sha256) in expected.items():
         content = found.get(key)
         if content is None:
@@ -83,7 +83,7 @@ def different_values(expected, found):
 
 
 def different_listing(expected, found):
-    """`found` is a list of keys; a key that is listed twice is a difference."""
+    """`found` is a list of keys; a duplicate is a difference."""
     lost, extra = set(expected) - set(found), set(found) - set(expected)
     if lost or extra or len(found) != len(set(found)):
         yield (
@@ -92,7 +92,7 @@ def different_listing(expected, found):
         )
 
 
-# ---- the file names: both readers look for exact ones, so a wrong one is a lost shard; this tells why ----
+# ---- file names: both readers look for exact ones, so a wrong one is a lost shard; this explains why ----
 
 
 def wrong_file_names(case):
@@ -129,7 +129,7 @@ def tensorstore_differences(case):
 
 
 def cloudvolume_reader(data, sharding):
-    """CloudVolume's reader of shards by itself, over a local directory, without its cache of files."""
+    """CloudVolume's reader of shards alone, over a local directory, without its file cache."""
     path = f"file://{data.resolve()}"
     config = SharedConfiguration(
         cdn_cache=False, compress=True, compress_level=None, green=False, mip=0, parallel=1, progress=False,
@@ -143,7 +143,7 @@ def cloudvolume_reader(data, sharding):
 def cloudvolume_differences(case):
     reader = cloudvolume_reader(case.data, case.sharding)
     for keys in batches(case.values):
-        # also where several values are empty: it tells them apart by their offsets
+        # also for several empty values: the reader distinguishes them by their offsets
         yield from different_values({key: case.values[key] for key in keys}, reader.get_data(keys))
     for keys in batches(case.absent):
         found = reader.exists(keys)
@@ -156,7 +156,7 @@ def cloudvolume_differences(case):
     yield from different_listing(case.values, listed)
     yield from (f"whole shards: {difference}" for difference in different_values(case.values, decoded))
 
-    # what a reader of meshes does: find the value, then read the bytes before it
+    # as a mesh reader does: find the value, then read the bytes before it
     places = reader.exists(list(case.prefixes), return_byte_range=True) if case.prefixes else {}
     before = {}
     for key, (name, offset, _) in ((key, place) for key, place in places.items() if place):
@@ -170,7 +170,7 @@ READERS = {"TensorStore": tensorstore_differences, "CloudVolume": cloudvolume_di
 
 
 def differences(case, reader):
-    """All differences of a set in one reader. A reader that raises does not read what it should."""
+    """All differences of a set in one reader. An exception of the reader is a difference."""
     found = []
     try:
         found.extend(READERS[reader](case))
@@ -193,7 +193,7 @@ def passes(case):
     return not found
 
 
-# ---- the self-test: each damage takes a set that is a copy, and returns what is to be read ----
+# ---- self-test: each damage changes a copy of a set, and returns what to read ----
 
 
 def flip(path, offset):
@@ -216,7 +216,7 @@ def place_of(case, key):
 
 def flip_value(case):
     path, offset, length = place_of(case, key_of_some_length(case.values))
-    flip(path, offset + length // 2)  # the header of a gzip member has bytes that nobody looks at, its middle has not
+    flip(path, offset + length // 2)  # the header of a gzip member has unused bytes, its middle has none
     return case
 
 
@@ -271,7 +271,7 @@ DAMAGES = [
 
 
 def notices(directory, damage, readers):
-    """Whether each of these readers differs from what is expected after the damage, one answer a reader."""
+    """Whether each of these readers reports a difference after the damage, one answer per reader."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / directory.name
         shutil.copytree(directory, copy, symlinks=True)

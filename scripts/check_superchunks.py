@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Reads an array in the superchunk layout of bcolz's RFC, from nothing but that text and the header of bloscpack.
+"""Reads an array in the superchunk layout of bcolz's RFC, using only that text and the header of bloscpack.
 
 usage: check_superchunks.py ROOT [COLUMN]
 
-Writes the rows to standard output. Knows Python's zlib and C-Blosc (package blosc), and nothing of ShardDb.
+Writes the rows to standard output. Uses Python's zlib and C-Blosc (package blosc), and no code of ShardDb.
 """
 
 import json
@@ -19,7 +19,7 @@ HEADER = struct.Struct("<4sBBBBiiqq")  # magic, version, options, checksum, type
 
 
 def chunks(path):
-    """The decoded chunks of a superchunk, each compared with its digest."""
+    """The decoded chunks of a superchunk, each verified against its digest."""
     data = path.read_bytes()
     magic, version, options, checksum, typesize, chunk_size, last_chunk, nchunks, room = HEADER.unpack_from(data)
     assert (magic, options) == (b"blpk", 1) and version in (2, 3), path
@@ -40,7 +40,7 @@ def chunks(path):
 
 
 def rows(root, column=""):
-    """The bytes of an array or a column, compared with the sizes that the meta files state."""
+    """The bytes of an array or a column, verified against the sizes in the meta files."""
     storage = json.loads((root / "meta" / "storage").read_text())
     sizes = json.loads((root / "meta" / "sizes").read_text())
     data = root / "data" / column

@@ -3,8 +3,8 @@
 
 usage: check_zarr.py [--self-test] DIRECTORY
 
-DIRECTORY has one directory a set: check.json says what is expected, `set` is the array or volume. With --self-test, one
-byte of each set is changed afterwards in a copy, and it is a failure if nobody notices. The last line is
+DIRECTORY has one directory per set: check.json states the expectation, `set` is the array or volume. With --self-test,
+one byte of each set is changed in a copy, and it is a failure if no reader notices. The last line is
 `N passed, N failed`.
 """
 
@@ -31,7 +31,7 @@ def expected(check):
 
 
 def readers(check, path):
-    """What can read the set, by name."""
+    """The readers of a set, by name."""
     if check["kind"] == "volume":
         spec = {"driver": "neuroglancer_precomputed", "kvstore": {"driver": "file", "path": f"{path}/"}}
         # x, y, z, channel
@@ -55,7 +55,7 @@ def shard_files(path):
 
 
 def damage_is_noticed(check, path, wanted):
-    """Whether a reader gives something else, or an error, for a copy with the first byte of a file changed."""
+    """Whether a reader returns something else or an error for a copy with the first byte of a file changed."""
     files = shard_files(path)
     if not files:
         return True
@@ -70,7 +70,7 @@ def damage_is_noticed(check, path, wanted):
             try:
                 if same(read(), wanted):
                     return False
-            except Exception:  # whatever it is: it was noticed
+            except Exception:  # any error means that the damage was noticed
                 pass
     return True
 

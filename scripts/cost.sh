@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The cost model for hostile inputs (fuzz/examples/cost.rs): families of inputs at two sizes, by counted instructions and
-# peak memory, then the memory of every committed corpus, seed and broken data set. Needs perf that may count
-# instructions, or valgrind, which is installed where apt can. Minutes. Exit: 1 if anything failed.
+# The cost model for hostile inputs (fuzz/examples/cost.rs): families of inputs at two sizes, by counted instructions
+# and peak memory, then the memory of every committed corpus, seed and broken data set. Needs perf with permission to
+# count instructions, or valgrind, which is installed by apt if possible. Takes minutes. Exit: 1 if anything failed.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 

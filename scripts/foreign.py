@@ -4,7 +4,7 @@
 usage: foreign.py write SET     200,000 values of 496 bytes, gzip indexes of about 1,500 keys each
        foreign.py read SET      TensorStore, one key after another, mapped files and a cache that holds all indexes
 
-`read` prints the nanoseconds of a get; every value is compared.
+`read` prints the nanoseconds per get; every value is compared.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 
 KEYS = 200_000
 VALUE_LEN = 496
-# So many gets are measured, after as many to fill the cache.
+# Timed gets, after as many untimed ones to fill the cache.
 GETS = 20_000
 
 SHARDING = {
@@ -44,7 +44,7 @@ def write(directory):
     directory.mkdir(parents=True)
     specification = ShardingSpecification.from_dict(SHARDING)
     for name, content in synthesize_shard_files(specification, {key: value_of(key) for key in keys()}).items():
-        # it names shards in decimal there
+        # CloudVolume names shards in decimal here
         (directory / f"{int(name.removesuffix('.shard')):x}.shard").write_bytes(content)
     (directory / "info").write_text(json.dumps({"sharding": SHARDING}))
 

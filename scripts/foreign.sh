@@ -3,9 +3,9 @@
 #
 # usage: scripts/foreign.sh
 #
-# SHARDDB_VENV    the Python environment with both; made if it is not there (default: below target/)
+# SHARDDB_VENV    the Python environment with both; created if missing (default: below target/)
 #
-# A benchmark, for an idle machine; each of the two compares every value that it reads.
+# A benchmark, for an idle machine. Both programs compare every value that they read.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,9 +23,9 @@ if [ ! -e "$set/info" ]; then
 fi
 
 tensorstore=$("$venv/bin/python" scripts/foreign.py read "$set")
-echo "TensorStore, cache and mapped files   1 thread    $tensorstore ns a get"
+echo "TensorStore, cache and mapped files   1 thread    $tensorstore ns per get"
 for threads in 1 2; do
     ours=$("$target/release/examples/foreign_gets" "$set" $threads)
     ratio=$(awk "BEGIN { printf \"%.0f\", $tensorstore / $ours }")
-    echo "ShardDb, default options              $threads thread(s) $ours ns a get of a thread, $ratio times as fast"
+    echo "ShardDb, default options              $threads thread(s) $ours ns per get and thread, $ratio times as fast"
 done

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Runs the loader, the store and the command in hostile environments. Each case must end with the right result or with an
-# error that names the file, leave the old generation whole and every foreign file as it was, and never hang.
+# Runs the loader, the store and the command in hostile environments. Each case must end with the right result or with
+# an error that names the file, leave the old generation and every foreign file unchanged, and never hang.
 #
-# usage: scripts/hostile.sh [ENVIRONMENT..]       default: all of them
+# usage: scripts/hostile.sh [ENVIRONMENT...]      default: all of them
 #
 #   limits            tests and builds with few descriptors, threads, little memory and short files
 #   descriptors       large builds with 64 and 1024 descriptors
 #   full_disk         a tmpfs that is full at every n-th page
-#   bad_sectors       ext4 on a loop device whose backing file was cut: reads fail with EIO, maps with SIGBUS
+#   bad_sectors       ext4 on a loop device whose backing file was truncated: reads fail with EIO, maps with SIGBUS
 #   failing_writes    a loop device that cannot be written back, and an error injected into every n-th system call
-#   foreign_content   directories with a user's files of every name that the program uses
+#   foreign_content   directories with a user's files under every name that the program uses
 #   odd_files         each file of a store as a link, FIFO, directory, hard link or without permission
-#   fork              the tests of what a forked child may do
+#   fork              the tests of forked children
 #
-# Where errors of a disk come from: loop devices and `strace --inject`. Both work in a virtual machine of Linux 6.18 with
-# root, as continuous integration has it; device mapper is missing in that kernel, FUSE and preload libraries are not needed.
-# Root prepares and looks; where root would notice nothing (modes of files, number of threads), the command runs as a user
-# without privileges. Mounts are made in a namespace of their own and end with it, whatever happens. What a machine cannot
-# do (mounts without root) is printed as CANNOT and counted.
+# Disk errors are made by loop devices and `strace --inject`. Both work in a virtual machine of Linux 6.18 with root, as
+# in continuous integration. That kernel has no device mapper; FUSE and preload libraries are not needed.
+# Root prepares and checks. Where root would bypass a limit (modes of files, number of threads), the command runs as a
+# user without privileges. Mounts are made in their own namespace and always end with it. Cases that a machine cannot
+# run (mounts without root) are printed as CANNOT and counted.
 #
 # The last line is `N passed, N failed`. Exit: 0 if all cases passed, else 1.
 set -euo pipefail

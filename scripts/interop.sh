@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Writes data sets with ShardDb and has TensorStore and CloudVolume read them, then arrays for zarr-python and TensorStore.
-# Last come arrays, tables and files for bcolz and bloscpack.
+# Writes data sets with ShardDb for TensorStore and CloudVolume to read, then arrays for zarr-python and TensorStore,
+# then arrays, tables and files for bcolz and bloscpack.
 #
 # usage: scripts/interop.sh [--prepare]
 #
-# --prepare             makes the Python environments and no more
-# SHARDDB_VENV          the Python environment with both readers; made if it is not there (default: below target/)
-# SHARDDB_BCOLZ_VENV    the same with bcolz and bloscpack
+# --prepare             only creates the Python environments
+# SHARDDB_VENV          the Python environment with both readers; created if missing (default: below target/)
+# SHARDDB_BCOLZ_VENV    the Python environment with bcolz and bloscpack; likewise
 # SHARDDB_INTEROP_DIR   where the data sets go, in directories precomputed, zarr and bcolz (default: below target/)
 #
-# Each part ends with a line `N passed, N failed`. Exit: 0 if all was read as it was written, else 1.
+# Each part ends with a line `N passed, N failed`. Exit: 0 if everything was read as written, else 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ sets=${SHARDDB_INTEROP_DIR:-$target/interop}
 
 readers_are_there() {
     [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-    # asks the network only for what is missing
+    # pip downloads only what is missing
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements.txt
 }
 
@@ -30,7 +30,7 @@ if ! readers_are_there; then
     exit 1
 fi
 
-# bcolz and bloscpack want an environment of their own
+# bcolz and bloscpack need an environment of their own
 [ -x "$bcolz_venv/bin/python" ] || python3 -m venv "$bcolz_venv"
 "$bcolz_venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements-bcolz.txt
 [ "${1:-}" != --prepare ] || exit 0

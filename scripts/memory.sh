@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds stores larger than the memory that the loader may take, and verifies each to the last byte.
-# A build that takes more than its budget and 64 MiB fails. --full: the sizes of docs/benchmarks.md (minutes, 15 GB of disk).
+# Builds stores larger than the loader's memory budget, and verifies every byte of each.
+# A build fails if it takes more than its budget plus 64 MiB. --full: the sizes of docs/benchmarks.md (minutes,
+# 15 GB of disk).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --release --quiet --example bulk_load --bin sharddb

@@ -6,9 +6,9 @@
 # DATASET     a precomputed data set with its expectations (ng_expect.json): tests/data/neuroglancer
 # CHECK_DIR   a copy of ngcheck/ in which setup.sh has run
 #
-# Neuroglancer draws the data set as it is, rebuilt with the same specifications, and rebuilt with those that the profiles
-# remote and local plan. A damaged copy must not be drawn. The last line is `N passed, N failed`. Exit: 0 if none failed,
-# else 1.
+# Neuroglancer draws the data set unchanged, rebuilt with the same specifications, and rebuilt with those that the
+# profiles remote and local plan. A damaged copy must not be drawn. The last line is `N passed, N failed`. Exit: 0 if
+# none failed, else 1.
 set -euo pipefail
 if [ $# -ne 2 ]; then
     sed -n '4,7s/^# //p' "$0" >&2

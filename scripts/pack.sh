@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs the files of a directory into an archive; equal files give equal bytes.
+# Packs the files of a directory into an archive; equal files make equal archives.
 #
 #   scripts/pack.sh DIRECTORY ARCHIVE.tar.gz
 #

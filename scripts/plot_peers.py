@@ -3,8 +3,8 @@
 
     scripts/plot_peers.py peers.json peers.svg [--set 10Mx100]
 
-Bars begin at LMDB and run to the left where an engine is faster, to the right where it is slower, on a logarithmic
-scale; the numbers beside them are the medians. Python's standard library is all it takes.
+Bars start at LMDB and extend to the left for a faster engine, to the right for a slower one, on a logarithmic
+scale; the numbers next to them are the medians. Needs only Python's standard library.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main():
 
 
 def draw(chosen, machine, found):
-    """The whole picture."""
+    """The SVG of all panels."""
     measured = {workload for workload, _ in found}
     workloads = [entry for entry in WORKLOADS if entry[0] in measured]
     engines = [engine for engine in ENGINES if any((workload, engine) in found for workload, _ in workloads)]
@@ -93,7 +93,7 @@ def draw(chosen, machine, found):
 
 
 def panel(x, y, title, bars, scale):
-    """One workload: a title, the line of LMDB, a bar an engine."""
+    """One workload: a title, the line of LMDB, a bar per engine."""
     zero = x + LABEL_WIDTH + scale.position(1.0)
     top, bottom = y + TITLE - 4, y + TITLE + BAR * len(bars)
     yield text(x, y + 12, title, weight="bold")
@@ -103,7 +103,7 @@ def panel(x, y, title, bars, scale):
 
 
 def bar(x, y, engine, row, scale):
-    """One engine under one workload; "-" where it was not measured."""
+    """One engine under one workload; "-" if it was not measured."""
     weight = "bold" if engine == HIGHLIGHTED else "normal"
     yield text(x + LABEL_WIDTH - 8, y + 10, engine, weight=weight, anchor="end")
     value_x = x + PANEL_WIDTH
@@ -122,10 +122,10 @@ def bar(x, y, engine, row, scale):
 
 
 class Scale:
-    """From ratios to pixels, logarithmic, the same for all panels."""
+    """Maps ratios to pixels, logarithmically, for all panels."""
 
     WIDTH = PANEL_WIDTH - LABEL_WIDTH - VALUE_WIDTH - 2 * PAD
-    # a bar beyond these ends there: its number says how far it would go
+    # bars are cut off at these ratios; the number next to a bar is exact
     LEAST, MOST = 1 / 64, 64
 
     def __init__(self, ratios):
@@ -145,7 +145,7 @@ def text(x, y, words, size=None, weight="normal", anchor="start"):
 
 
 def time(ns):
-    """A time with three digits and a unit."""
+    """A time with three significant digits and a unit."""
     for unit in ["ns", "µs", "ms"]:
         if ns < 999.5:
             return f"{ns:.3g} {unit}"

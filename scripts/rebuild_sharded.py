@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Copies a precomputed dataset and builds everything sharded in it again, with the command sharddb.
+"""Copies a precomputed dataset and rebuilds everything sharded in it with the command sharddb.
 
 usage: rebuild_sharded.py --sharddb BINARY [--profile PROFILE] DATASET COPY
 
-Every `info` below DATASET is searched for "sharding" members. The shards of each are exported and built with a
-specification that is planned by the profile, else with the same; then the new shards and the new "sharding" object
-take the place of the old ones. Values keep their encoding, and the bytes before them (mesh fragments) go with them.
+Every `info` below DATASET is searched for "sharding" members. The shards of each are exported and built with the
+specification that the profile plans, or else with the same one; then the new shards and the new "sharding" object
+replace the old ones. Values keep their encoding and their prefixes (mesh fragments).
 """
 
 import argparse
@@ -46,9 +46,9 @@ class Rebuild:
         return rebuilt
 
     def member(self, root, info, pointer, member):
-        """Builds one sharded directory again; changes the specification in `member`."""
+        """Rebuilds one sharded directory and changes the specification in `member`."""
         shards = info.parent / (member["key"] if pointer else "")
-        # beside the copy: export writes nothing into what it reads, and shards are renamed within one file system
+        # next to the copy: export refuses to write into its input, and shards are renamed within one file system
         with tempfile.TemporaryDirectory(dir=root.parent) as scratch:
             pairs, store = Path(scratch) / "pairs.bin2", Path(scratch) / "store"
             at = ["--sharding-at", pointer] if pointer else []
@@ -76,7 +76,7 @@ class Rebuild:
 
 
 def copy_writable(source, target):
-    """Copies a tree that may be read-only to one that is not."""
+    """Copies a tree that may be read-only to a writable one."""
     target.mkdir()
     for path in source.iterdir():
         copy = copy_writable if path.is_dir() else shutil.copyfile

@@ -4,11 +4,11 @@
 #
 #   scripts/tsan.sh [PROGRAM [FILTER]]        default: concurrency, then it refresh::
 #
-# Needs a nightly toolchain with the component rust-src ($TSAN_TOOLCHAIN, default nightly; rustup component add rust-src).
-# Instrumented are this library, the crates it stands on, the tests, and the standard library, which is built for it.
-# With a standard library as it comes there are nothing but false reports: a contended lock is taken inside of it, unseen, and
-# the last drop of an Arc synchronises by a fence, which ThreadSanitizer does not understand. The kernel is never
-# instrumented: file locks and maps order nothing in its eyes. Exit: 0 without a report, 2 where it cannot run.
+# Needs a nightly toolchain with the component rust-src ($TSAN_TOOLCHAIN, default nightly; rustup component add
+# rust-src). This library, its dependencies, the tests and the standard library are instrumented; the latter is built
+# for it. The prebuilt standard library causes false reports: a contended lock is taken inside of it, unseen, and the
+# last drop of an Arc synchronises by a fence, which ThreadSanitizer does not understand. The kernel is never
+# instrumented, so file locks and maps do not order anything for it. Exit: 0 without a report, 2 if it cannot run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
-//! Whatever lies in a directory, opening it and asking it ends with a right answer or a clear error, in bounded memory,
-//! without waiting for anybody and without leaving the directory by a name.
+//! Whatever a directory contains, opening and reading it returns a right answer or a clear error, in bounded memory,
+//! without blocking and without following a name out of the directory.
 //!
-//! Memory is counted by the allocator: what one thread holds at once beyond what it held before.
+//! The allocator counts memory: the peak of one thread beyond what it held before.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -29,12 +29,12 @@ use sharddb::{BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// What a handful of small buffers takes.
+/// The memory of a few small buffers.
 const SMALL: usize = 2 << 20;
 
 const MIB: usize = 1 << 20;
 
-/// One shard of one minishard, unless said otherwise.
+/// A sharding with one shard of one minishard, unless `members` say otherwise.
 fn sharding(members: &str) -> String {
     let bits = r#""@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0"#;
     let default = r#""minishard_bits": 0, "shard_bits": 0"#;
@@ -52,7 +52,7 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A shard of the one key 7 whose index says that its value has `len` bytes, `gap` bytes behind the index.
+/// A shard of the one key 7. Its index states a value of `len` bytes, `gap` bytes after the index.
 fn shard_of_one(gap: u64, len: u64) -> Vec<u8> {
     words(&[0, 24, 7, 24 + gap, len])
 }
@@ -61,7 +61,7 @@ fn snapshot(directory: &Path, storage: Storage) -> Snapshot {
     storage.open(&OpenOptions::new(), directory).unwrap().snapshot()
 }
 
-/// The error of a closure, which holds no more memory at once than this.
+/// The error of a closure; asserts that its peak memory is at most `most`.
 #[track_caller]
 fn error_within<T>(most: usize, f: impl FnOnce() -> Result<T, Error>) -> Error {
     let (result, peak) = peak_of(f);
@@ -128,14 +128,14 @@ fn an_index_bomb_ends_at_the_cap() {
         for error in errors {
             assert_eq!(error.kind(), ErrorKind::TooLarge, "{storage:?}: {error}");
         }
-        assert_eq!(snapshot.iter().count(), 1, "the iteration goes on behind it, and ends");
+        assert_eq!(snapshot.iter().count(), 1, "the iteration continues after it, and ends");
         let (report, peak) = peak_of(|| snapshot.verify(VerifyLevel::Data).unwrap());
         assert!(peak <= most, "{storage:?}: {peak} bytes");
         assert_eq!(report.findings()[0].kind(), FindingKind::OverCap, "{storage:?}");
     }
 }
 
-/// A file costs nothing where it holds nothing: its length says little of what may be read of it.
+/// Sparse regions of a file are free, so its length does not bound what may be read from it.
 #[test]
 fn a_raw_value_of_a_terabyte_is_not_read() {
     const TERABYTE: u64 = 1 << 40;
@@ -168,7 +168,7 @@ fn a_raw_value_of_a_terabyte_is_not_read() {
     }
 }
 
-/// What a caller allows is read.
+/// A value within the caller's cap is read.
 #[test]
 fn a_value_up_to_the_cap_is_read() {
     let directory = data_set("");
@@ -196,7 +196,7 @@ fn an_info_or_a_manifest_of_a_gigabyte_is_not_read() {
     }
 }
 
-/// The largest `info` that is read, full of members that nobody knows.
+/// The largest `info` that is accepted, full of unknown members.
 #[test]
 fn an_info_takes_a_few_times_its_length() {
     let directory = Scratch::new();
@@ -252,7 +252,7 @@ fn four_billion_minishards_in_sixteen_bytes() {
 
 // ---- names ----
 
-/// Only the names that the format gives to shards are opened; no text of the files becomes a path but "key".
+/// Only shard names of the format are opened; the only text that becomes a path is the member "key".
 #[test]
 fn names_that_lead_elsewhere_are_ignored_or_refused() {
     let directory = data_set(r#""minishard_bits": 0, "shard_bits": 8"#);
@@ -280,8 +280,8 @@ fn names_that_lead_elsewhere_are_ignored_or_refused() {
     }
 }
 
-/// A link is followed, wherever it leads: data sets are put together so (git-annex, scratch disks). Who opens the
-/// directory of a stranger reads what its links name, with the rights of the process.
+/// Symbolic links are followed wherever they lead: git-annex and scratch disks rely on it. A process that opens an
+/// untrusted directory reads what its links name, with its own rights.
 #[test]
 fn links_to_files_and_directories_are_followed() {
     let elsewhere = data_set("");
@@ -296,12 +296,12 @@ fn links_to_files_and_directories_are_followed() {
     }
 }
 
-// ---- what is no file ----
+// ---- names that are not regular files ----
 
-/// Puts something that is no file under a name.
+/// Creates something that is not a regular file at a path.
 type Make = fn(&Path);
 
-/// The ways in which a name can stand for something that is no file.
+/// Kinds of directory entries that are not regular files.
 const NO_FILES: [(&str, Make); 6] = [
     ("a directory", |path| fs::create_dir(path).unwrap()),
     ("a FIFO", mkfifo),
@@ -345,7 +345,7 @@ fn an_info_that_is_no_file_is_an_error_at_once() {
     }
 }
 
-/// In a generation of ours every one of the files is missed.
+/// In a native generation, each missing file is an error.
 #[test]
 fn files_of_a_generation_that_are_no_files_are_errors_at_once() {
     let store = Scratch::new();
@@ -364,7 +364,7 @@ fn files_of_a_generation_that_are_no_files_are_errors_at_once() {
     }
 }
 
-/// Without the minishard table lookups are as right.
+/// Lookups return the same answers without the minishard table.
 #[test]
 fn a_minishard_table_that_is_no_file_changes_no_answer() {
     let store = Scratch::new();
@@ -384,7 +384,7 @@ fn a_minishard_table_that_is_no_file_changes_no_answer() {
     }
 }
 
-/// A socket's path may have some hundred bytes only.
+/// The path of a socket is limited to about a hundred bytes.
 fn in_short_place(fill: impl FnOnce(&Path)) -> Short {
     let at = std::env::temp_dir().join(format!("sharddb-{:x}", std::ptr::from_ref(&fill).addr() ^ unique()));
     fs::create_dir(&at).unwrap();
@@ -423,7 +423,7 @@ fn copy(from: &Path, to: &Path) {
 
 // ---- files that change ----
 
-/// A shard whose value lies on a page of its own, which is cut off.
+/// A shard whose value is on a page of its own, which the test cuts off.
 fn shrinking() -> Scratch {
     let directory = data_set("");
     let shard = [shard_of_one(1 << 16, 3), vec![0; 1 << 16], b"abc".to_vec()].concat();
@@ -450,7 +450,7 @@ fn a_file_that_shrinks_is_an_error_where_it_is_read_and_nothing_where_it_is_load
     }
 }
 
-/// The one thing that the promise of `open` is about.
+/// The case that the promise of `open` excludes.
 #[test]
 fn a_file_that_shrinks_beneath_a_map_is_a_sigbus() {
     let directory = shrinking();
@@ -480,7 +480,7 @@ fn build(store: &Path, shards: u64) -> std::path::PathBuf {
     store.join(loader.finish().unwrap().generation.to_string())
 }
 
-/// Of the positioned files of a process only so many stay open; the others are opened again, by their names.
+/// A process keeps a limited number of positioned files open; the others are opened again by name.
 #[test]
 fn files_that_are_opened_again_tell_that_their_generation_was_deleted() {
     let store = Scratch::new();
@@ -503,7 +503,7 @@ fn files_that_are_opened_again_tell_that_their_generation_was_deleted() {
     assert!((44..300).contains(&gone), "{gone}");
 }
 
-/// With fewer descriptors than shards, every lookup is right, whatever the storage.
+/// With fewer descriptors than shards, every lookup is right, in every storage.
 #[test]
 fn few_descriptors_are_enough() {
     let store = Scratch::new();
@@ -567,7 +567,7 @@ fn child_has_few_descriptors() {
     assert!(files.len() < 40, "expected the limit to be active, opened {} files more", files.len());
 }
 
-/// What may not be read is an error, never an empty shard.
+/// A file that may not be read is an error, never an empty shard.
 #[test]
 fn a_file_without_permission_is_an_error() {
     let directory = data_set("");
@@ -576,7 +576,7 @@ fn a_file_without_permission_is_an_error() {
     fs::set_permissions(&shard, fs::Permissions::from_mode(0o000)).unwrap();
     let mut child = child("child_may_not_read", directory.path());
     if File::open(&shard).is_ok() {
-        child.uid(65534).gid(65534); // who may read everything becomes somebody who may not
+        child.uid(65534).gid(65534); // root may read everything, so the child becomes nobody
     }
     match child.output() {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
@@ -596,7 +596,7 @@ fn child_may_not_read() {
     }
 }
 
-/// More shards than a process may have maps: lookups map as many as they may and read the others.
+/// More shards than a process may have maps: lookups map up to the limit and read the other shards by position.
 #[test]
 fn seventy_thousand_shards_within_the_limit_of_maps() {
     const SHARDS: u64 = 70_000;
@@ -620,7 +620,7 @@ fn seventy_thousand_shards_within_the_limit_of_maps() {
     assert_eq!(snapshot.count().unwrap(), SHARDS);
 }
 
-/// Nothing of it is a store, so that nothing can be published into what somebody else has there.
+/// The directory is not taken for a store, so nothing is published among foreign files.
 #[test]
 fn a_store_whose_lock_is_no_file_is_none() {
     for (what, make) in NO_FILES {

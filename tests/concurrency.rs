@@ -1,5 +1,5 @@
-//! Readers of all kinds, in threads and in processes, get right answers of one published generation each, while
-//! generations are published, broken, rolled back and collected; in the end nothing of the old ones is left.
+//! Readers in threads and processes get right answers, each from one published generation, while generations are
+//! published, broken, rolled back and collected. At the end nothing of the old generations is left.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -21,10 +21,10 @@ use common::generations::{self as generation, END, directory_of, has, id, label_
 use common::{Scratch, Storage};
 use sharddb::{Error, ErrorKind, OpenOptions, OwnedValue, Reader, ShardDb, Snapshot, Store};
 
-/// Values that a reader keeps: those of several generations.
+/// Number of values that a reader keeps, from several generations.
 const KEPT: usize = 500;
 
-/// Between two rounds of a reader: there are more of them than cores, and the publisher needs one.
+/// The pause between two rounds of a reader. There are more readers than cores, and the publisher needs one.
 const PAUSE: Duration = Duration::from_millis(3);
 
 #[test]
@@ -38,7 +38,7 @@ fn a_thousand_generations_under_readers() {
     Scene::new().publish_under_readers(1000);
 }
 
-/// How the generation of a number is broken, three in a hundred: it is a copy of another, and damaged.
+/// How a generation is broken: three in a hundred are a damaged copy of another one.
 fn damage_of(number: u64) -> Option<fn(&Path)> {
     const DAMAGES: [fn(&Path); 3] = [truncate_a_shard, edit_the_manifest, remove_a_shard];
     (number % 33 == 17).then(|| DAMAGES[(number / 33 % 3) as usize])
@@ -60,7 +60,7 @@ fn remove_a_shard(generation: &Path) {
     std::fs::remove_file(generation::a_shard_of(generation)).unwrap();
 }
 
-/// The one thing that a reader may be told: that a broken generation is broken, and which.
+/// Asserts that the error names a broken generation, which is the only error that a reader may return.
 #[track_caller]
 fn assert_names_a_broken_one(error: &Error) {
     assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io), "{error}");
@@ -70,18 +70,18 @@ fn assert_names_a_broken_one(error: &Error) {
     assert!(number.is_some_and(|number| damage_of(number).is_some()), "{error}");
 }
 
-/// A store, and one database with each storage on it.
+/// A store, and one open database per storage.
 struct Scene {
     directory: Scratch,
     databases: Vec<ShardDb>,
     board: Board,
 }
 
-/// What the publisher tells the readers.
+/// The state that the publisher shares with the readers.
 struct Board {
-    /// The labels that `current` led to, in order; each from before it did.
+    /// The labels that `current` has pointed to, in order. Each is added before `current` changes.
     labels: RwLock<Vec<u64>>,
-    /// All databases have followed to this place of `labels`, or further.
+    /// Every database serves the label at this index of `labels` or a later one.
     followed: AtomicUsize,
     done: AtomicBool,
 }
@@ -104,7 +104,7 @@ impl Board {
         self.done.load(Ordering::Acquire)
     }
 
-    /// What was asked for when all had followed to `since` is of that generation or a later one.
+    /// Asserts that a read which began when all served index `since` is of that generation or a later one.
     #[track_caller]
     fn check_label(&self, label: u64, since: usize) {
         let labels = self.labels.read().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ impl Scene {
         }
     }
 
-    /// One in seven is taken back.
+    /// Rolls back one generation in seven.
     fn publish_next(&self, number: u64) {
         let before = self.databases[0].snapshot().generation().unwrap().get();
         self.board.announce(number);
@@ -171,7 +171,7 @@ impl Scene {
         }
     }
 
-    /// All follow, be it that others were faster.
+    /// Refreshes all databases. Another thread may have been faster.
     fn refresh_all(&self, number: u64) {
         for db in &self.databases {
             let moved = db.refresh().unwrap();
@@ -202,7 +202,7 @@ impl Scene {
         generation::collect(&self.store().writer().unwrap());
     }
 
-    /// The readers are gone: one refresh, and nothing is left but the current generation.
+    /// After the readers have ended, one refresh leaves only the current generation.
     fn check_end(&self, last: u64) {
         for db in &self.databases {
             assert_eq!(db.refresh().unwrap(), None);
@@ -214,7 +214,7 @@ impl Scene {
         assert_eq!(generation::names(self.path()), ["current", &id(last).to_string(), "history", "lock"]);
     }
 
-    /// One map a shard, one lease a database, one file a shard that is read: all of the one generation.
+    /// One map per shard, one lease per database and one file per positioned shard, all of the one generation.
     #[cfg(target_os = "linux")]
     fn check_maps(&self, generation: &Path) {
         let shards = self.databases[0].snapshot().stats().shards;
@@ -238,12 +238,12 @@ fn open_files_below(directory: &Path) -> Vec<std::path::PathBuf> {
     targets.filter(|target| target.starts_with(directory)).collect()
 }
 
-/// The threads that read, and how often each has come round.
+/// The threads that read, with the number of rounds of each.
 struct Readers<'scope> {
     threads: Vec<(&'scope AtomicU64, ScopedJoinHandle<'scope, ()>)>,
 }
 
-/// One round of a reader: what it does between two looks at whether it is done.
+/// One round of a reader, between two checks of the end flag.
 type Round<'a> = Box<dyn FnMut(&Board) + Send + 'a>;
 
 impl<'scope> Readers<'scope> {
@@ -271,7 +271,7 @@ impl<'scope> Readers<'scope> {
         Readers { threads: threads.collect() }
     }
 
-    /// Waits until each has begun and ended a round: so each meets each generation.
+    /// Waits until each reader has begun and ended a round, so each reader reads each generation.
     fn wait_for_all(&self) {
         let begun: Vec<u64> = self.threads.iter().map(|(count, _)| count.load(Ordering::Acquire)).collect();
         for ((count, thread), begun) in self.threads.iter().zip(begun) {
@@ -283,7 +283,7 @@ impl<'scope> Readers<'scope> {
     }
 }
 
-/// Pins a generation and asks it everything, while others come and go.
+/// Pins a generation and reads everything in it, while others are published and collected.
 struct Snapshots<'a> {
     db: &'a ShardDb,
     last: Option<Snapshot>,
@@ -294,7 +294,7 @@ impl<'a> Snapshots<'a> {
         Snapshots { db, last: None }
     }
 
-    /// The snapshot of the round before is of the generation that it was of.
+    /// The snapshot of the previous round still serves its own generation.
     fn round(&mut self, board: &Board) {
         let since = board.followed();
         let snapshot = self.db.snapshot();
@@ -308,7 +308,7 @@ impl<'a> Snapshots<'a> {
     }
 }
 
-/// Single lookups through a reader and through the database, with values kept until long after their generation.
+/// Single lookups through a reader and through the database. Values are kept long after their generation is retired.
 struct Lookups<'a> {
     db: &'a ShardDb,
     reader: Reader,
@@ -336,7 +336,7 @@ impl<'a> Lookups<'a> {
     }
 }
 
-/// Refreshes that meet those of the publisher.
+/// Refreshes at the same time as the publisher.
 fn refresh_at_any_time(databases: &[ShardDb]) {
     for db in databases {
         _ = db.refresh().inspect_err(assert_names_a_broken_one);
@@ -360,7 +360,7 @@ fn child_opens_and_ends() {
     }
 }
 
-/// What opens at all may turn out to be broken, but no value is of another generation.
+/// A generation that opens may turn out to be broken, but no value is of another generation.
 fn check_or_is_broken(snapshot: &Snapshot) {
     let label = stated_label(snapshot.directory());
     for key in 0..END + 10 {
@@ -385,7 +385,7 @@ fn child_reads_and_follows() {
     child_follows(Storage::Positioned);
 }
 
-/// Follows on its own until the parent closes its input, and once more then.
+/// A child that refreshes on its own until the parent closes its input, and then once more.
 fn child_follows(storage: Storage) {
     let Some(store) = child_directory() else { return };
     let db = storage.open(&OpenOptions::new(), &store).unwrap();
@@ -415,7 +415,7 @@ fn child_follows(storage: Storage) {
 
 const READY: &str = "the child is ready";
 
-/// A process that reads until it is told to end.
+/// A child process that reads until its input is closed.
 struct LivingChild {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -437,7 +437,7 @@ impl LivingChild {
     }
 }
 
-/// Does something when it goes out of scope, in a panic too.
+/// Runs a closure when it goes out of scope, also in a panic.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {

@@ -1,4 +1,4 @@
-//! After `fork` the locks of a database and of a writer stay with the parent: what a child drops changes nothing for it.
+//! After `fork` the locks of a database and of a writer stay with the parent: drops in a child release nothing.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
@@ -13,14 +13,14 @@ use common::generations::{self as generation, id, publish, store_of};
 use common::{Scratch, Storage};
 use sharddb::{ErrorKind, OpenOptions, ShardDb, Store};
 
-/// What a child ends with where a check failed.
+/// The exit code of a child in which a check failed.
 const FAILED: i32 = 1;
 
-/// Longer than any child takes.
+/// Upper bound on the run time of a child.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Runs `child` in a forked child, which ends without running anything else, and returns its exit code; `None` if it was
-/// killed, by the watchdog too.
+/// Runs `child` in a forked child, which then exits without running anything else. Returns its exit code; `None` if it
+/// was killed, also by the watchdog.
 #[expect(unsafe_code, reason = "std has no fork")]
 fn forked(child: impl FnOnce() -> bool) -> Option<i32> {
     // SAFETY: the child runs the closure and ends by _exit; glibc and musl keep their allocator usable after fork.
@@ -28,7 +28,7 @@ fn forked(child: impl FnOnce() -> bool) -> Option<i32> {
     assert!(pid >= 0, "{}", std::io::Error::last_os_error());
     if pid == 0 {
         let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
-        // SAFETY: ends the child at once.
+        // SAFETY: ends the child immediately.
         unsafe { libc::_exit(if passed { 0 } else { FAILED }) };
     }
     let (mut status, step) = (0, Duration::from_millis(5));
@@ -77,7 +77,7 @@ fn a_child_that_drops_its_database_leaves_the_lease_to_the_parent() {
     assert_eq!(generation::collect(&writer), [1]);
 }
 
-/// The child of a server with several processes: it retires the copy and holds what it serves itself.
+/// As in a server with several processes, the child retires the copied lease and takes its own.
 #[test]
 fn a_child_that_refreshes_holds_a_lease_of_its_own() {
     let store = Scratch::new();
@@ -127,7 +127,7 @@ fn a_child_that_drops_its_writer_leaves_the_lock_to_the_parent() {
     store.writer().unwrap();
 }
 
-/// A new store is removed by the writer that made it, not by the copy of a child.
+/// A new store is removed by the writer that made it, not by the copy of that writer in a child.
 #[test]
 fn a_child_that_drops_its_writer_leaves_a_new_store() {
     let directory = Scratch::new();
@@ -145,14 +145,14 @@ fn a_child_that_drops_its_writer_leaves_a_new_store() {
     assert!(!path.exists());
 }
 
-/// The threads of a loader are the parent's: a child neither waits for them nor removes what they wrote.
+/// The threads of a loader belong to the parent: a child neither waits for them nor removes their files.
 #[test]
 fn a_child_that_drops_its_loader_leaves_the_build_to_the_parent() {
     let directory = Scratch::new();
     let mut options = sharddb::BulkLoader::options();
     options.memory(16 << 20).threads(2);
     let value = |key: u64| vec![key as u8; if key == 7 { 3 << 20 } else { 600_000 }];
-    let keys = 0..40; // more than the memory holds, and one larger than a batch
+    let keys = 0..40; // more than fits into memory, and one pair larger than a batch
     let mut loader = Some(options.create(directory.path()).unwrap());
     for key in keys.clone() {
         loader.as_mut().unwrap().insert(key, value(key)).unwrap();

@@ -1,4 +1,4 @@
-//! The data of the benchmarks: pairs that are functions of their number, and a directory that goes when it is done.
+//! The data of the benchmarks: pairs that are functions of their number, and a temporary directory.
 
 #![allow(dead_code, reason = "each benchmark takes what it needs")]
 
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use sharddb::{BulkLoader, Result};
 
-/// Bytes of a value.
+/// Length of a value in bytes.
 pub(crate) const VALUE_LEN: usize = 100;
 
-/// A bijection without a pattern (splitmix64): keys all over the range, and what stands in their values.
+/// A bijection of `u64` without a pattern (splitmix64): spreads keys over the range and makes the head of a value.
 pub(crate) fn scramble(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,19 +18,19 @@ pub(crate) fn scramble(number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The value of a key: the number that it begins with, then filling.
+/// The value of a key: its head, then filler.
 pub(crate) fn value(key: u64) -> [u8; VALUE_LEN] {
     let mut value = [0x5a; VALUE_LEN];
     value[..8].copy_from_slice(&scramble(key).to_le_bytes());
     value
 }
 
-/// The number that a value begins with.
+/// The head of a value: its first 8 bytes as a number.
 pub(crate) fn head(value: &[u8]) -> u64 {
     value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// What the heads of all values of these keys must add up to.
+/// The sum of the heads of all values of these keys.
 pub(crate) fn expected_sum(keys: &[u64]) -> u64 {
     keys.iter().fold(0, |sum, key| sum.wrapping_add(scramble(*key)))
 }
@@ -44,7 +44,7 @@ pub(crate) fn load(store: &Path, keys: &[u64]) -> Result<()> {
     loader.finish().map(drop)
 }
 
-/// A directory of this benchmark, on the disk that the build is on; removed when dropped.
+/// A directory of this benchmark, on the disk of the build; removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -58,9 +58,9 @@ impl Scratch {
         &self.0
     }
 
-    /// Removes what is there.
+    /// Removes the content.
     pub(crate) fn clear(&self) {
-        // what is not there need not go
+        // an error means that there was nothing to remove
         let _ = fs::remove_dir_all(&self.0);
     }
 }

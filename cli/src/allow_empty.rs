@@ -1,4 +1,4 @@
-//! `--allow-empty`: whether a generation without keys may replace one that has some.
+//! `--allow-empty`: whether a generation without keys may replace one with keys.
 
 use std::path::Path;
 
@@ -7,18 +7,18 @@ use sharddb::{OpenOptions, Store};
 
 use crate::failure::{Failure, Result};
 
-/// What to do when there is nothing to publish: a pipe whose writer failed looks like an empty input.
+/// What to do with an empty input. A pipe whose writer failed also looks like an empty input.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct AllowEmpty {
-    /// Publish a generation without keys even where the current one has some
+    /// Publish a generation without keys even if the current one has keys
     #[arg(long)]
     allow_empty: bool,
 }
 
 impl AllowEmpty {
-    /// To be called before a generation of `pairs` pairs from `inputs` is published, while the store is locked.
+    /// Refuses to publish an empty generation over one with keys. Call it while the store is locked, before publishing.
     ///
-    /// Errors: `NoPairs` if it is empty, and would replace one that is not, or that cannot be read.
+    /// Errors: `NoPairs` if `pairs` is 0 and the current generation has keys or cannot be read.
     pub(crate) fn check(self, pairs: u64, inputs: &str, store: &Path) -> Result<()> {
         if pairs > 0 || self.allow_empty || !has_keys(store)? {
             return Ok(());
@@ -31,7 +31,7 @@ impl AllowEmpty {
     }
 }
 
-/// Whether the current generation of a store may have keys; one that cannot be read may.
+/// Whether the current generation may have keys. A generation that cannot be read may.
 fn has_keys(store: &Path) -> Result<bool> {
     if Store::open(store)?.current()?.is_none() {
         return Ok(false);

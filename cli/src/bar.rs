@@ -1,4 +1,4 @@
-//! The progress bar: one line on a terminal, redrawn a few times a second, gone when the work is done.
+//! The progress bar: one line on a terminal, redrawn a few times per second and erased when the work is done.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -13,34 +13,34 @@ use crate::size::Size;
 const REDRAW: Duration = Duration::from_millis(150);
 const WIDTH: usize = 24;
 
-/// What the work says about itself.
+/// The progress of the work, as the bar shows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Status {
-    /// What is being done: "read", "sort", "write".
+    /// The phase of the work: "read", "sort" or "write".
     pub(crate) phase: &'static str,
-    /// The bytes done in this phase.
+    /// Bytes done in this phase.
     pub(crate) bytes: u64,
-    /// The part of this phase that is done, from 0 to 1; `None` = unknown.
+    /// The part of this phase that is done, from 0 to 1; `None` if unknown.
     pub(crate) fraction: Option<f64>,
 }
 
 impl Status {
-    /// A phase of so many bytes; a `total` of 0 = unknown.
+    /// A phase with `done` of `total` bytes done; a `total` of 0 means unknown.
     pub(crate) fn of_bytes(phase: &'static str, done: u64, total: u64) -> Status {
         let fraction = (total > 0).then(|| (done as f64 / total as f64).min(1.0));
         Status { phase, bytes: done, fraction }
     }
 }
 
-/// A bar that is drawn until it is dropped.
+/// A progress bar. It is drawn by its own thread until it is dropped.
 pub(crate) struct Bar {
     stop: Arc<AtomicBool>,
-    /// `None`: nobody would see it.
+    /// `None` if standard error is not a terminal.
     thread: Option<JoinHandle<()>>,
 }
 
 impl Bar {
-    /// Draws what `status` says on standard error, if that is a terminal.
+    /// Draws `status` on standard error, if that is a terminal.
     pub(crate) fn start(status: impl Fn() -> Status + Send + 'static) -> Bar {
         let stop = Arc::new(AtomicBool::new(false));
         if !io::stderr().is_terminal() {
@@ -48,7 +48,7 @@ impl Bar {
         }
         let stopped = Arc::clone(&stop);
         let draw = move || draw_until(&stopped, &status);
-        // without a thread there is no bar, and the work goes on all the same
+        // without a thread there is no bar, and the work continues
         let thread = thread::Builder::new().name("bar".to_string()).spawn(draw).ok();
         Bar { stop, thread }
     }
@@ -82,13 +82,13 @@ fn draw_until(stop: &AtomicBool, status: &dyn Fn() -> Status) {
     show("\r\x1b[K");
 }
 
-/// A terminal that does not take it is no reason to stop.
+/// Writes to standard error and ignores errors: a broken terminal does not stop the work.
 fn show(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// The line as it is drawn.
+/// The text of the bar.
 struct Line {
     status: Status,
     elapsed: Duration,
@@ -120,7 +120,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// The time that is left if the rest goes as what is done; `None` while nothing is.
+/// The estimated time left, at the average rate so far; `None` if nothing is done yet.
 fn left(seconds: f64, fraction: f64) -> Option<Duration> {
     Duration::try_from_secs_f64((seconds / fraction - seconds).ceil()).ok()
 }

@@ -1,13 +1,13 @@
-//! Which bytes of a chunk are meant, where DB is an array or another container, and whether they are sound.
+//! Chunks of containers: stored or decoded bytes, and whether they are sound.
 
 use clap::Args;
 use sharddb::container::{Container, Form};
 use sharddb::{ErrorKind, Value};
 
-/// How chunks of containers are given.
+/// Whether chunks of containers are decoded.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Chunks {
-    /// Where DB is an array or another container: the elements of chunks, not the bytes as they are stored
+    /// For an array or another container: return the decoded elements of chunks instead of the stored bytes
     #[arg(long)]
     decoded: bool,
 }
@@ -18,11 +18,11 @@ impl Chunks {
     }
 }
 
-/// A chunk, after it was decoded: what checks there are (of gzip, zstd, CRC-32C, bloscpack) are compared by that.
+/// Returns a chunk after decoding it, which verifies the checks that the format has (gzip, zstd, CRC-32C, bloscpack).
 ///
-/// A chunk in a codec that this build does not have is given as it is stored.
+/// A chunk in a codec that this build does not support is returned as stored.
 ///
-/// Errors: as of [`Container::get`].
+/// Errors: those of [`Container::get`].
 pub(crate) fn get_verified(container: &dyn Container, key: u64, form: Form) -> sharddb::Result<Option<Value<'_>>> {
     let decoded = container.get(key, Form::Decoded);
     match (form, decoded) {

@@ -1,4 +1,4 @@
-//! What every verb needs: where words go, and whether it is time to stop.
+//! What every subcommand needs: output streams, messages, and the cancel flag.
 
 use std::fmt;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -8,29 +8,31 @@ use crate::failure::{Failure, Result, exit_of};
 use crate::interrupt::Interrupt;
 use crate::printable::{self, Printable};
 
-/// The circumstances of a run.
+/// The settings of a run that all subcommands share.
 pub(crate) struct Context {
-    /// No words but errors.
+    /// Print errors only (`-q`).
     pub(crate) quiet: bool,
-    /// The signals.
+    /// The state of signals.
     pub(crate) interrupt: Interrupt,
 }
 
 impl Context {
-    /// A word to the user; not with `-q`.
+    /// Writes a message to standard error, unless `-q` is given.
     pub(crate) fn say(&self, words: impl fmt::Display) {
         if !self.quiet {
             warn(words);
         }
     }
 
+    /// Returns an error once a signal has arrived.
+    ///
     /// Errors: `Cancelled` after a signal.
     pub(crate) fn check_cancel(&self) -> Result<()> {
         if self.interrupt.is_set() { Err(Failure::Cancelled) } else { Ok(()) }
     }
 }
 
-/// A word to the user in any case: one line. Where standard error is closed, there is nobody to tell.
+/// Writes one line to standard error, also with `-q`. Ignores write errors, since there is no other place to report.
 pub(crate) fn warn(words: impl fmt::Display) {
     tell(printable::line(words));
 }
@@ -40,7 +42,7 @@ pub(crate) fn warn_lines(words: impl fmt::Display) {
     tell(printable::lines(words));
 }
 
-/// Writes to standard error, all at once.
+/// Writes to standard error in one call.
 fn tell<T: fmt::Display>(words: Printable<T>) {
     let text = format!("{words}\n");
     let _ = io::stderr().write_all(text.as_bytes());
@@ -51,14 +53,14 @@ pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }
 
-/// Hands on what is buffered.
+/// Flushes standard output.
 ///
 /// Errors: `BrokenPipe`, `Io`.
 pub(crate) fn flush(mut out: BufWriter<StdoutLock<'static>>) -> Result<()> {
     out.flush().map_err(Failure::stdout)
 }
 
-/// The errors of a run that goes on after them: each is told as it comes, and the worst decides the exit code.
+/// The errors of a run that continues after them. Each is reported at once, and the worst sets the exit code.
 pub(crate) struct Errors {
     worst: Exit,
 }
@@ -68,13 +70,13 @@ impl Errors {
         Errors { worst: Exit::Done }
     }
 
-    /// Tells an error and takes note of it.
+    /// Reports an error and records its exit code.
     pub(crate) fn tell(&mut self, error: &sharddb::Error) {
         warn(format_args!("sharddb: {error}"));
         self.note(exit_of(error.kind()));
     }
 
-    /// Takes note of what happened.
+    /// Records an exit code.
     pub(crate) fn note(&mut self, exit: Exit) {
         self.worst = self.worst.max(exit);
     }

@@ -1,4 +1,4 @@
-//! DB: a store, a generation or a bare directory, or a container of another format; and how to open it.
+//! The argument DB: a store, a generation, a bare directory or a container of another format, and how to open it.
 
 use std::path::{Path, PathBuf};
 
@@ -44,12 +44,12 @@ pub(crate) struct AnyDatabase {
 }
 
 impl AnyDatabase {
-    /// Opens whatever is there; of a table the column that was named.
+    /// Opens the database or container; a table is opened as the named column.
     pub(crate) fn open(&self) -> Result<Opened> {
         self.database.opening.open_any(self.path(), &self.column)
     }
 
-    /// Opens the table that is there, if all of it is meant; `None` if there is none, or a column was named.
+    /// Opens the table if the path is one and no column was named; otherwise `None`.
     pub(crate) fn open_table(&self) -> Result<Option<BcolzTable>> {
         let opening = &self.database.opening;
         match self.column.column {
@@ -63,7 +63,7 @@ impl AnyDatabase {
         self.database.open()
     }
 
-    /// The same database; without `verify`, no read compares the stored checks.
+    /// The same database. With `verify` false, reads do not verify the stored checks.
     pub(crate) fn verifying(&self, verify: bool) -> AnyDatabase {
         let mut same = self.clone();
         if !verify {
@@ -80,12 +80,12 @@ impl AnyDatabase {
 /// Which column of a table.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Column {
-    /// The column, where DB is a bcolz table: its chunks are what the keys stand for. Same as DB/NAME
+    /// For a bcolz table: the column whose chunks the keys number. Same as DB/NAME
     #[arg(long, help_heading = HEADING, value_name = "NAME")]
     column: Option<String>,
 }
 
-/// What was found at a path.
+/// A path, opened.
 pub(crate) enum Opened {
     /// A database, pinned.
     Sharded(Snapshot),
@@ -93,35 +93,35 @@ pub(crate) enum Opened {
     Container(Box<dyn Container>),
 }
 
-/// Where the help lists the options of [`Opening`]; each names it, since a heading for all of them would hold for what
-/// follows them too.
+/// The help heading of the options of [`Opening`]. Each option names it, because a heading of the struct would apply
+/// to all options after it too.
 const HEADING: &str = "How to open DB";
 
 /// How to open a database.
 ///
-/// Verbs that look up values map the files. Verbs that walk through all of a database read them, with
-/// `#[command(mut_arg("storage", by_reading))]`: they are what one runs on damaged data, and just as fast.
+/// Subcommands that look up values map the files. Subcommands that walk a database use positioned reads, by
+/// `#[command(mut_arg("storage", by_reading))]`: they often run on damaged data, and are no slower this way.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Opening {
-    /// How the files are read. An I/O error on a mapped file, such as a bad sector, ends the process with SIGBUS; with
-    /// pread and heap it is an error message. A server that must not end so opens with open_pread or load
+    /// How the files are read. An I/O error on a mapped file, such as a bad sector, kills the process with SIGBUS; with
+    /// pread and heap it is an error message. Servers that must survive it open with open_pread or load
     #[arg(long, help_heading = HEADING, value_enum, value_name = "HOW", default_value_t = Storage::Mmap)]
     storage: Storage,
-    /// The sharding specification of a directory without an info: the JSON object, or a file that is or has it
+    /// The sharding specification of a directory without an info: a JSON object, or a file that contains it
     #[arg(long, help_heading = HEADING, value_name = "FILE|JSON")]
     sharding: Option<String>,
-    /// Where in the info the data set is described: the JSON pointer of the object that has "sharding"
+    /// Where the info describes the data set: the JSON pointer of the object that has "sharding"
     #[arg(long, help_heading = HEADING, value_name = "POINTER", conflicts_with = "sharding")]
     sharding_at: Option<String>,
-    /// When the bytes that are read are compared with the checks that ShardDb stores: once is when they are first used
+    /// When reads verify the checks that ShardDb stores; once means on first use
     #[arg(long, help_heading = HEADING, value_enum, value_name = "WHEN", default_value_t = VerifyReads::Once)]
     verify_reads: VerifyReads,
-    /// The most bytes that a compressed value may have when decoded
+    /// Upper bound on the decoded length of a compressed value
     #[arg(long, help_heading = HEADING, value_name = "SIZE", default_value = "1GiB")]
     max_value: Size,
 }
 
-/// When reads compare bytes with their checks.
+/// When reads verify checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VerifyReads {
     Never,
@@ -139,26 +139,26 @@ impl From<VerifyReads> for sharddb::VerifyReads {
     }
 }
 
-/// Where bytes come from.
+/// How files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Storage {
-    /// Mapped: nothing is copied; the files must not be edited meanwhile, and their disk must be sound
+    /// Memory-mapped, without copies. The files must not be edited meanwhile, and their disk must be sound
     Mmap,
     /// Positioned reads: for damaged disks, network file systems, and files that change
     Pread,
-    /// All in memory
+    /// Loaded into memory
     Heap,
 }
 
-/// Makes positioned reads the default of an argument `--storage`.
+/// Makes `pread` the default of an argument `--storage`.
 pub(crate) fn by_reading(storage: Arg) -> Arg {
     storage.default_value("pread")
 }
 
 impl Opening {
-    /// Opens whatever is at `path`; of a table the column that was named.
+    /// Opens the database or container at `path`; a table is opened as the named column.
     ///
-    /// Errors: `Usage` for a table without a column, or a column of something else.
+    /// Errors: `Usage` for a table without a column name, or a column name for anything else.
     pub(crate) fn open_any(&self, path: &Path, column: &Column) -> Result<Opened> {
         match (&column.column, self.is_table(path)) {
             (Some(name), true) => {
@@ -187,19 +187,19 @@ impl Opening {
 
     /// Opens the database at `path` and pins its generation.
     ///
-    /// Errors: `Usage` if there is a container of another format.
+    /// Errors: `Usage` if the path is a container of another format.
     pub(crate) fn open(&self, path: &Path) -> Result<Snapshot> {
         if is_container(path) {
             let path = path.display();
             return Err(Failure::usage(format!(
-                "expected a database, found a container of another format: first make a store of it with sharddb \
+                "expected a database, found a container of another format: build a store from it first with sharddb \
                  import {path} STORE"
             )));
         }
         self.open_database(path)
     }
 
-    /// Opens a container of another format; `None` if there is none.
+    /// Opens a container of another format; `None` if the path is not one.
     fn open_container(&self, path: &Path) -> Result<Option<Box<dyn Container>>> {
         if self.is_described() || !is_container(path) {
             return Ok(None);
@@ -213,7 +213,7 @@ impl Opening {
         Ok(Some(container))
     }
 
-    /// Whether it is said where or what the sharding is: then it is a data set of ours.
+    /// Whether the command line states the sharding or where it is. Then the path is a database, not a container.
     fn is_described(&self) -> bool {
         self.sharding.is_some() || self.sharding_at.is_some()
     }
@@ -232,7 +232,7 @@ impl Opening {
     fn open_database(&self, path: &Path) -> Result<Snapshot> {
         path.metadata().map_err(|error| Failure::io("open", path, error))?;
         let mut options = OpenOptions::new();
-        options.check_shards(false); // the verbs name what cannot be read, and read the rest
+        options.check_shards(false); // subcommands report unreadable shards and continue with the others
         options.verify_reads(self.verify_reads.into()).max_value_bytes(self.max_value.0);
         if let Some(argument) = &self.sharding {
             options.spec(sharding::read(argument)?);
@@ -251,7 +251,7 @@ impl Opening {
 
 fn want_column(table: &BcolzTable) -> Failure {
     let names: Vec<_> = table.columns().map(|(name, _)| name).collect();
-    Failure::usage(format!("expected --column with a table of columns: one of {}", names.join(", ")))
+    Failure::usage(format!("expected --column with the name of a column of the table: one of {}", names.join(", ")))
 }
 
 fn is_container(path: &Path) -> bool {
@@ -260,13 +260,13 @@ fn is_container(path: &Path) -> bool {
 
 #[expect(unsafe_code, reason = "the promise of a mapped open is passed on to the user, in the help of --storage")]
 fn map(options: &mut ContainerOptions) {
-    // SAFETY: as below; our own updates replace files by rename.
+    // SAFETY: as in `open_mapped`; this program's own updates replace files by rename.
     unsafe { options.map() };
 }
 
 #[expect(unsafe_code, reason = "the promise of a mapped open is passed on to the user, in the help of --storage")]
 fn open_mapped(options: &OpenOptions, path: &Path) -> Result<ShardDb> {
-    // SAFETY: the user promises that nobody truncates or edits the files while they are mapped, which lasts as long
-    // as this process at most; published files are read-only, and --storage pread is there for others.
+    // SAFETY: the user promises not to truncate or edit the files while they are mapped, which is at most the
+    // lifetime of this process. Published files are read-only, and --storage pread serves files that may change.
     Ok(unsafe { options.open(path) }?)
 }

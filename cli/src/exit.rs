@@ -1,8 +1,8 @@
-//! What a run ends with: one code for each thing that a script may want to tell apart.
+//! The exit codes, one for each outcome that a script may want to distinguish.
 
 use std::process::ExitCode;
 
-/// The exit code of the command; a contract with the tools that call it.
+/// The exit code of the command. The codes are a contract with the tools that call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Exit {
@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// A file is corrupt or unsupported, an input record malformed, or `verify` found something.
     Corrupt = 3,
-    /// The operating system said no: not found, no space, locked.
+    /// An error of the operating system, or a lock: not found, no space, locked.
     Io = 4,
     /// A bug in this program, not in the data: `EX_SOFTWARE` of sysexits.h.
     Internal = 70,

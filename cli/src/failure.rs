@@ -1,4 +1,4 @@
-//! The one way in which a run fails: a message for the user and the exit code that belongs to it.
+//! The failure of a run: a message for the user and an exit code.
 
 use std::fmt;
 use std::io;
@@ -8,13 +8,13 @@ use sharddb::ErrorKind;
 
 use crate::exit::Exit;
 
-/// The result of everything in the command that can fail.
+/// The result of every fallible function of the command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// Why a run ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked for cannot be done as it was asked.
+    /// The request is not valid.
     Usage(String),
     /// An input breaks a rule of its format.
     Malformed(Malformed),
@@ -22,16 +22,16 @@ pub(crate) enum Failure {
     NoPairs(String),
     /// A file or stream could not be read or written.
     Io {
-        /// What was tried and on what: "read a.bin".
+        /// The operation and its object: "read a.bin".
         what: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Whoever read our standard output has gone: not an error.
+    /// The reader of standard output has closed it; not an error.
     BrokenPipe,
-    /// A signal asked to stop.
+    /// A signal requested the end of the run.
     Cancelled,
-    /// The library said no.
+    /// An error of the library.
     Library(sharddb::Error),
 }
 
@@ -66,7 +66,7 @@ impl Failure {
         Failure::Malformed(Malformed { message: message.into(), input: input.to_string(), place })
     }
 
-    /// `verb` names what was tried: "open", "read".
+    /// An I/O error. `verb` names the operation: "open", "read".
     pub(crate) fn io(verb: &str, path: &Path, source: io::Error) -> Failure {
         Failure::Io { what: format!("{verb} {}", path.display()), source }
     }
@@ -79,17 +79,17 @@ impl Failure {
         }
     }
 
-    /// The operating system has no thread to give.
+    /// The operating system cannot start a thread.
     pub(crate) fn thread(source: io::Error) -> Failure {
         Failure::Io { what: "start a thread".to_string(), source }
     }
 
-    /// The operating system refuses to tell us of signals.
+    /// The operating system refuses to install signal handlers.
     pub(crate) fn signals(source: io::Error) -> Failure {
         Failure::Io { what: "watch for signals".to_string(), source }
     }
 
-    /// The exit code that tells this failure from the others.
+    /// The exit code of this failure.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Failure::Usage(_) => Exit::Usage,
@@ -102,7 +102,7 @@ impl Failure {
     }
 }
 
-/// The exit code that belongs to an error of the library.
+/// The exit code of an error of the library.
 pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
     match kind {
         ErrorKind::InvalidInput => Exit::Usage,

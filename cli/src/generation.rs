@@ -2,7 +2,7 @@
 
 use sharddb::GenerationId;
 
-/// The generation that `gen-0000000003`, or just `3`, names.
+/// Parses the name of a generation: `gen-0000000003`, or just `3`.
 pub(crate) fn parse_generation(text: &str) -> Result<GenerationId, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let id = match text.parse::<u64>() {

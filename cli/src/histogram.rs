@@ -2,14 +2,14 @@
 
 use std::fmt::Display;
 
-/// How many numbers fall between each power of two and the next; zero has a bucket of its own.
+/// The number of values between each power of two and the next; zero has its own bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
-    /// At 0 the zeros, at `k` those with `k` binary digits: from `2^(k-1)` to `2^k - 1`.
+    /// Index 0 counts zeros; index `k` counts numbers with `k` binary digits, from `2^(k-1)` to `2^k - 1`.
     counts: [u64; 65],
 }
 
-/// The numbers `from..=to` and how many there are.
+/// A range of numbers, `from..=to`, and how many were counted in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
     pub(crate) from: u64,
@@ -26,7 +26,7 @@ impl Histogram {
         self.add_times(number, 1);
     }
 
-    /// Adds the same number so many times.
+    /// Adds `number` `times` times.
     pub(crate) fn add_times(&mut self, number: u64, times: u64) {
         let digits = u64::BITS - number.leading_zeros();
         if let Some(count) = self.counts.get_mut(digits as usize) {
@@ -34,7 +34,7 @@ impl Histogram {
         }
     }
 
-    /// The buckets from the first to the last that is not empty.
+    /// The buckets from the first non-empty one to the last.
     pub(crate) fn buckets(&self) -> Vec<Bucket> {
         let taken = |count: &u64| *count > 0;
         let Some(first) = self.counts.iter().position(taken) else { return Vec::new() };
@@ -47,13 +47,13 @@ impl Histogram {
         all.take(end).skip(first).collect()
     }
 
-    /// The buckets as lines of text with bars; `label` names a number.
+    /// The buckets as lines of text with bars; `label` formats a number.
     pub(crate) fn lines<L: Display>(&self, label: impl Fn(u64) -> L) -> Vec<String> {
         const WIDTH: u64 = 40;
         let buckets = self.buckets();
         let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(0).max(1);
         let line = |bucket: &Bucket| {
-            // at least one mark for what is there at all
+            // at least one mark for a bucket that is not empty
             let marks = u128::from(bucket.count) * u128::from(WIDTH) / u128::from(most);
             let marks = usize::try_from(marks).unwrap_or(0).max(usize::from(bucket.count > 0));
             format!("{:>12}  {:>14}  {}", bucket.name(&label), grouped(bucket.count), "#".repeat(marks))
@@ -65,7 +65,7 @@ impl Histogram {
 }
 
 impl Bucket {
-    /// The bucket by its smallest number, and by its largest if that is another one.
+    /// The name of the bucket: its smallest number, followed by `..` if it has more than one.
     pub(crate) fn name<L: Display>(&self, label: impl Fn(u64) -> L) -> String {
         if self.from == self.to { label(self.from).to_string() } else { format!("{}..", label(self.from)) }
     }

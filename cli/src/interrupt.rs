@@ -1,10 +1,10 @@
-//! Signals: ask the work to stop, let it remove what it has begun, then end with the signal's code.
+//! Signals: they set a cancel flag, the work cleans up, and the run ends with the exit code of the signal.
 //!
-//! A run that has nothing to remove ends at once. One that holds a [`Cleanup`] gets a grace period, in which its
-//! work sees the flag, returns, and drops its files; a second signal, or the end of the period, ends the process.
+//! A run without anything to remove ends at once. A run that holds a [`Cleanup`] has a grace period, in which the work
+//! sees the flag, returns and removes its files. A second signal, or the end of the grace period, ends the process.
 //!
-//! SIGXFSZ (a file would grow beyond the limit of `ulimit -f`) ends nothing: the write that caused it fails, and its
-//! error names the file.
+//! SIGXFSZ (a file would exceed the limit of `ulimit -f`) does not end the process: the write fails, and its error
+//! names the file.
 
 use std::io;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use crate::exit::Exit;
 
-/// The signals of this run, shared by everything that can be stopped.
+/// The state of signals, shared by everything that can be cancelled.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt(Arc<State>);
 
 #[derive(Default)]
 struct State {
     cancel: Arc<AtomicBool>,
-    /// The exit code of the first signal; 0 = none came.
+    /// The exit code of the first signal; 0 if none arrived.
     code: AtomicU8,
     cleanups: AtomicUsize,
 }
 
-/// While one of these lives, a signal waits for the work to end by itself.
+/// A guard. While one exists, a signal waits for the work to end.
 pub(crate) struct Cleanup(Arc<State>);
 
 impl Interrupt {
-    /// Takes over SIGINT and SIGTERM, and SIGXFSZ, which then does not end the process.
+    /// Handles SIGINT, SIGTERM and SIGXFSZ.
     ///
     /// Errors: the operating system refuses a handler or a thread.
     #[cfg(unix)]
@@ -36,7 +36,7 @@ impl Interrupt {
         use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
         let interrupt = Interrupt::default();
-        signal_hook::flag::register(SIGXFSZ, Arc::default())?; // nobody reads the flag
+        signal_hook::flag::register(SIGXFSZ, Arc::default())?; // only replaces the default action; the flag is not read
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
         let state = Arc::clone(&interrupt.0);
         std::thread::Builder::new().name("signals".to_string()).spawn(move || {
@@ -47,7 +47,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Leaves signals to the operating system, which ends the process.
+    /// Installs nothing: the operating system ends the process.
     #[cfg(not(unix))]
     pub(crate) fn install() -> io::Result<Interrupt> {
         Ok(Interrupt::default())
@@ -58,19 +58,19 @@ impl Interrupt {
         &self.0.cancel
     }
 
-    /// Whether a signal came.
+    /// Whether a signal arrived.
     pub(crate) fn is_set(&self) -> bool {
         self.0.cancel.load(Ordering::Relaxed)
     }
 
-    /// The exit code of the signal that came, if one did.
+    /// The exit code of the first signal; `None` if none arrived.
     pub(crate) fn exit(&self) -> Option<Exit> {
         [Exit::Interrupted, Exit::Terminated]
             .into_iter()
             .find(|exit| exit.code() == self.0.code.load(Ordering::Acquire))
     }
 
-    /// Asks for a grace period: there is something to remove.
+    /// Requests a grace period, for a run that has files to remove.
     pub(crate) fn cleanup(&self) -> Cleanup {
         self.0.cleanups.fetch_add(1, Ordering::AcqRel);
         Cleanup(Arc::clone(&self.0))
@@ -85,7 +85,7 @@ impl Drop for Cleanup {
 
 #[cfg(unix)]
 impl State {
-    /// Runs on the thread of the signals.
+    /// Handles a signal, on the thread of signals.
     fn stop(self: &Arc<State>, exit: Exit) {
         let first = self.code.compare_exchange(0, exit.code(), Ordering::AcqRel, Ordering::Acquire).is_ok();
         self.cancel.store(true, Ordering::Release);
@@ -93,13 +93,13 @@ impl State {
             std::process::exit(i32::from(exit.code()));
         }
         std::thread::spawn(move || {
-            // a timer of its own, so that a second signal is heard meanwhile
+            // on its own thread, so that a second signal is handled meanwhile
             std::thread::sleep(GRACE);
             std::process::exit(i32::from(exit.code()));
         });
     }
 }
 
-/// How long a run may take to remove what it has begun.
+/// The time that a run has to remove its files.
 #[cfg(unix)]
 const GRACE: std::time::Duration = std::time::Duration::from_secs(2);

@@ -20,7 +20,7 @@ impl FromStr for Key {
     }
 }
 
-/// The key that `text` is the decimal form of: `7`, not `007`, `+7` or `7.0`.
+/// Parses a key in canonical decimal: `7`, not `007`, `+7` or `7.0`.
 pub(crate) fn canonical(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let canonical = digits && (text == "0" || !text.starts_with('0'));

@@ -1,8 +1,8 @@
-//! Limits of the process that the command changes at its start.
+//! Process limits that the command changes at startup.
 
-/// Raises the soft limit of open files to the hard one: shells set 1024, for programs that use `select`.
+/// Raises the soft limit of open files to the hard limit. Shells set 1024 for programs that use `select`.
 ///
-/// What cannot be raised stays as it is: everything works with fewer files, some of it slower.
+/// Ignores failures: everything works with fewer files, some of it slower.
 #[cfg(unix)]
 pub(crate) fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -13,6 +13,6 @@ pub(crate) fn raise_open_files() {
     }
 }
 
-/// There is no such limit.
+/// Does nothing: there is no such limit.
 #[cfg(not(unix))]
 pub(crate) fn raise_open_files() {}

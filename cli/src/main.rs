@@ -1,6 +1,6 @@
 //! The command `sharddb`: build, look up, verify, export and publish ShardDb stores.
 //!
-//! Data goes to standard output, words to standard error. What a run ends with is an [`Exit`].
+//! Data goes to standard output, messages to standard error. A run ends with an [`Exit`] code.
 
 mod allow_empty;
 mod bar;
@@ -50,15 +50,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends a run whose command line is a mistake, with 2, or asks for help, with 0.
+/// Ends a run on a clap error: exit code 2 for a wrong command line, 0 for `--help` and `--version`.
 fn reject(error: &clap::Error) -> ExitCode {
-    // clap repeats arguments as they are, between colors of its own: so the message is that for escaped arguments
+    // clap prints arguments verbatim between its own color codes, so the message is made from the escaped arguments
     let escaped = std::env::args_os().map(|arg| printable::line(arg.to_string_lossy()).to_string());
     match Cli::try_parse_from(escaped) {
         Err(harmless) => {
-            let _ = harmless.print(); // nobody is left to tell
+            let _ = harmless.print(); // there is no other place to report a failure
         }
-        // only an argument that is not UTF-8 is better escaped
+        // the escaped arguments parse, which happens only if an argument is not UTF-8
         Ok(_) => context::warn_lines(error.render().to_string().trim_end()),
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage.code()))
@@ -69,7 +69,7 @@ fn run(cli: Cli) -> Result<Exit> {
     let context = Context { quiet: cli.quiet, interrupt };
     match cli.command.run(&context) {
         Err(failure) => match context.interrupt.exit() {
-            // whatever else it says, it was the signal that ended it
+            // the signal decides the exit code, whatever error it caused
             Some(exit) => Ok(exit),
             None => Err(failure),
         },

@@ -1,4 +1,4 @@
-//! Histograms as a picture.
+//! Histograms as an SVG picture.
 
 use std::fmt::{Display, Write};
 
@@ -8,7 +8,7 @@ const WIDTH: usize = 640;
 const HEIGHT: usize = 200;
 const MARGIN: usize = 40;
 
-/// Charts of one picture, one below the other.
+/// A column of charts.
 pub(crate) struct Plot {
     svg: String,
     charts: usize,
@@ -19,7 +19,7 @@ impl Plot {
         Plot { svg: String::new(), charts: 0 }
     }
 
-    /// Adds a bar chart; `label` names a number below its bar.
+    /// Adds a bar chart; `label` formats the number below a bar.
     pub(crate) fn add<L: Display>(&mut self, title: &str, histogram: &Histogram, label: impl Fn(u64) -> L) {
         let top = self.charts * (HEIGHT + 2 * MARGIN) + MARGIN;
         let buckets = histogram.buckets();

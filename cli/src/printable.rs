@@ -1,25 +1,25 @@
-//! Text from files, names and arguments, made safe for a terminal.
+//! Escapes text from files, names and arguments for a terminal.
 //!
-//! A control character can move the cursor, rename the window or type into some terminals, and a bidirectional control
-//! can show a text in another order than it has. Both are written as Rust writes them in a literal: `\u{1b}`. This is
-//! the only place that decides which characters these are. Data (values, exported pairs, JSON) does not pass here.
+//! A control character can move the cursor, rename the window or type into some terminals. A bidirectional control
+//! character can change the order in which text is shown. Both are escaped as in a Rust literal: `\u{1b}`. Only this
+//! module decides which characters these are. Data (values, exported pairs, JSON) is not escaped.
 
 use std::fmt::{self, Display, Write};
 
-/// `text` as part of one line: a line break in it is escaped too, so that it cannot forge a line of its own.
+/// Escapes `text` for one line: line breaks are escaped too, so that it cannot forge another line.
 pub(crate) fn line<T: Display>(text: T) -> Printable<T> {
     Printable { text, layout: &[] }
 }
 
-/// `text` of several lines: line breaks and tabs stay.
+/// Escapes `text` of several lines: line breaks and tabs stay.
 pub(crate) fn lines<T: Display>(text: T) -> Printable<T> {
     Printable { text, layout: &['\n', '\t'] }
 }
 
-/// A text whose control characters are escaped when it is displayed.
+/// A text whose control characters are escaped when it is formatted.
 pub(crate) struct Printable<T> {
     text: T,
-    /// Control characters that belong to the text.
+    /// Control characters that are not escaped.
     layout: &'static [char],
 }
 
@@ -29,14 +29,14 @@ impl<T: Display> Display for Printable<T> {
     }
 }
 
-/// Whether a terminal may act on the character instead of showing it.
+/// Whether a terminal may interpret the character instead of showing it.
 fn is_control(c: char) -> bool {
     // C0, DEL and C1; the marks, embeddings, overrides and isolates of the bidirectional algorithm
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes what is written through it.
+/// A writer that escapes what is written through it.
 struct Escape<'a, W> {
     to: &'a mut W,
     layout: &'static [char],

@@ -9,10 +9,10 @@ use sharddb::ShardingSpec;
 
 use crate::failure::{Failure, Result};
 
-/// The specification that the argument is, or that the file has which it names: the object itself, or a JSON
-/// object with a member "sharding".
+/// Reads a specification from the argument, or from the file that it names: the object itself, or a JSON object with a
+/// member "sharding".
 ///
-/// Errors: `Io` if there is no such file; `InvalidSpec`.
+/// Errors: `Io` if the file cannot be read; `InvalidSpec`.
 pub(crate) fn read(argument: &str) -> Result<ShardingSpec> {
     if argument.trim_start().starts_with('{') {
         return parse(argument);
@@ -26,7 +26,7 @@ fn parse(text: &str) -> Result<ShardingSpec> {
     Ok(ShardingSpec::from_json(member(text).unwrap_or(text))?)
 }
 
-/// The text of the member "sharding" of a JSON object that has one.
+/// The text of the member "sharding" of a JSON object; `None` if it has none.
 pub(crate) fn member(text: &str) -> Option<&str> {
     #[derive(Deserialize)]
     struct Info<'a> {

@@ -1,4 +1,4 @@
-//! Sizes in bytes, as people write and read them.
+//! Sizes in bytes, parsed and displayed with units.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ impl FromStr for Size {
         };
         let (Ok(number), Some(factor)) = (number.parse::<u64>(), factor) else {
             return Err(format!(
-                "expected a whole number of bytes, KiB, MiB, GiB, TiB, KB, MB, GB or TB, found \"{text}\""
+                "expected an integer with or without a unit (KiB, MiB, GiB, TiB, KB, MB, GB, TB), found \"{text}\""
             ));
         };
         let bytes =

@@ -1,15 +1,15 @@
-//! The cost model for hostile inputs: memory of at most 64 MiB and 12 times the input, and time that is linear in it.
+//! The cost model for hostile inputs: memory of at most 64 MiB plus 12 times the input, and time linear in the input.
 //!
 //! ```text
-//! cargo run --release --example cost -- model [FAMILY..]    each family at n and 2n: at most 2.3 times the instructions
-//! cargo run --release --example cost -- files DATA DIR..    the memory of DIR/TARGET/* and of the data sets in DATA
-//! cargo run --release --example cost -- run TARGET FILE..   one process of these, which prints its peak memory in KiB
+//! cargo run --release --example cost -- model [FAMILY...]   each family at n and 2n: at most 2.3 times the cost
+//! cargo run --release --example cost -- files DATA DIR...   the memory of DIR/TARGET/* and of the data sets in DATA
+//! cargo run --release --example cost -- run TARGET FILE...  one process, which prints its peak memory in KiB
 //! ```
 //!
 //! DATA is `work/data`, which `./unpack.sh` makes from `tests/data`.
 //!
-//! Instructions are counted, not timed: by `perf` where the processor lets it, else by `valgrind`. What a process takes
-//! that has an empty input is subtracted. The last line is `N passed, N failed`; exit: 1 if anything failed.
+//! Instructions are counted, not timed: by `perf` if the processor supports it, else by `valgrind`. The count of a
+//! process with an empty input is subtracted. The last line is `N passed, N failed`; exit: 1 if anything failed.
 
 #[path = "cost/count.rs"]
 mod count;
@@ -27,17 +27,17 @@ use families::{FAMILIES, Family};
 use sharddb_fuzz::targets::ALL;
 use sharddb_fuzz::{container, scratch};
 
-/// Peak memory of a process: this, and so many times its largest input.
+/// Upper bound on the peak memory of a process: `CONSTANT` plus `PER_BYTE` times its largest input.
 const CONSTANT: u64 = 64 << 20;
 const PER_BYTE: u64 = 12;
 
-/// How much more an input of twice the size may cost: twice as much, and what sorting and noise add.
+/// Upper bound on the cost ratio of an input of twice the size: twice as much, plus sorting and noise.
 const MOST: f64 = 2.3;
 
-/// Fewer instructions than this, an input is refused at once.
+/// An input that takes fewer instructions than this was refused immediately.
 const NOTHING: f64 = 100_000.0;
 
-/// Inputs that one process runs.
+/// Inputs per process.
 const AT_ONCE: usize = 1000;
 
 fn main() -> ExitCode {
@@ -62,7 +62,7 @@ fn run(target: &str, files: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Each family at its size and at twice that, two at a time.
+/// Measures each family at its size and at twice that, two at a time.
 fn model(names: &[&str]) -> Vec<bool> {
     let work = scratch::directory("cost");
     let counter = Counter::find();
@@ -117,7 +117,7 @@ fn is_linear(family: &Family, counter: Counter, work: &Path) -> bool {
     passed
 }
 
-/// The memory that the committed inputs and data sets take.
+/// Measures the memory of the committed inputs and data sets.
 fn files(data: &Path, directories: &[&str]) -> Vec<bool> {
     let work = scratch::directory("cost");
     let mut verdicts = Vec::new();

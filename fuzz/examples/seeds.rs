@@ -1,4 +1,4 @@
-//! Writes the seeds: inputs from the repository's test data, in the form that each target takes.
+//! Writes the seeds: inputs from the repository's test data, in the form of each target.
 //!
 //! ```text
 //! cargo run --example seeds -- work/data work/seeds        in fuzz/, after ./unpack.sh
@@ -37,7 +37,7 @@ fn write(out: &Path, target: &str, name: &str, bytes: &[u8]) {
     fs::write(directory.join(name), bytes).unwrap();
 }
 
-/// Small shards with number 0: mutants with random damage, broken sets and sets of other writers.
+/// Small shards with number 0: randomly damaged mutants, broken sets and foreign sets.
 fn shards(data: &Path) -> Vec<(String, ShardCase)> {
     let mut shards = Vec::new();
     let results = fs::read_to_string(data.join("fuzz/results.jsonl")).unwrap();
@@ -58,7 +58,7 @@ fn shards(data: &Path) -> Vec<(String, ShardCase)> {
     shards
 }
 
-/// `None` for what is large or has no specification that the targets know.
+/// `None` for a large set, or one with a specification that the targets do not support.
 fn case(info: &Path, bytes: Vec<u8>) -> Option<ShardCase> {
     let info: Json = serde_json::from_slice(&fs::read(info).ok()?).ok()?;
     let sharding = &info["sharding"];
@@ -78,7 +78,7 @@ fn case(info: &Path, bytes: Vec<u8>) -> Option<ShardCase> {
     (case.bytes.len() <= 4096 - HEADER).then_some(case)
 }
 
-/// The minishard indexes of a shard, as they are stored and decoded.
+/// Writes the minishard indexes of a shard, as stored and decoded.
 fn minishard_indexes(out: &Path, name: &str, case: &ShardCase) {
     for minishard in 0..1usize << case.naive.minishard_bits {
         let word = |at: usize| case.bytes.get(at..at + 8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
@@ -111,7 +111,7 @@ fn jsons(data: &Path, out: &Path) {
                 &[b"/scales/0\n{\"scales\": [", &info[..], b"]}"].concat(),
             );
             if let Ok(info) = serde_json::from_slice::<Json>(&info) {
-                // a way out of the directory, which is refused
+                // a path out of the directory, which must be refused
                 let scale = serde_json::json!({"scales": [{"key": "..", "sharding": info["sharding"]}]});
                 let input = [b"/scales/0\n", scale.to_string().as_bytes()].concat();
                 write(out, "info_json", &format!("{name}-key"), &input);

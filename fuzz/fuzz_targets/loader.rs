@@ -1,5 +1,5 @@
-//! Arbitrary pairs, specification and options: what is built is what a model expects, and the same bytes whatever the
-//! memory and the threads. The cases are those of the unit test `build::model_tests`.
+//! Arbitrary pairs, specification and options: the built store equals the model, and its bytes do not depend on memory
+//! and threads. The cases are those of the unit test `build::model_tests`.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use model::case::{Case, Input, SMALL, Size};
 use sharddb_fuzz::scratch;
 
-/// Enough for several runs; more is slow under AddressSanitizer.
+/// Enough for several runs. More is slow under AddressSanitizer.
 const SIZE: Size = Size { most_bytes: 384 << 10, ..SMALL };
 
 fuzz_target!(|input: &[u8]| {

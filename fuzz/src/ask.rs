@@ -1,4 +1,4 @@
-//! What is asked of a shard or a snapshot, and what the naive reader has to say about the answers.
+//! The calls on a shard or a snapshot, and the comparison of their answers with the naive reader.
 
 use sharddb::{Result, Snapshot, Value};
 use sharddb::shard::Shard;
@@ -6,7 +6,7 @@ use sharddb::shard::Shard;
 use crate::case::ShardCase;
 use crate::naive::Broken;
 
-/// Every call on a shard, whatever it says; each walk must end.
+/// Makes every call on a shard and ignores the results. Each walk must end.
 pub fn everything(shard: &Shard, keys: &[u64]) {
     for key in keys {
         let _ = (shard.get(*key), shard.contains(*key), shard.locate(*key));
@@ -14,7 +14,7 @@ pub fn everything(shard: &Shard, keys: &[u64]) {
             let _ = shard.get_prefix(*key, n);
         }
     }
-    // twice the bytes of the file are read as indexes, each byte of which may be inflated to 43 rows; and 64 entries
+    // twice the bytes of the file are read as indexes, of which each byte may inflate to 43 rows; plus 64 entries
     let most = 86 * shard.file_bytes() as usize + 100;
     let mut steps = 0;
     for entry in shard.iter() {
@@ -27,7 +27,7 @@ pub fn everything(shard: &Shard, keys: &[u64]) {
     let _ = (shard.count(), shard.keys().count(), format!("{shard:?}"));
 }
 
-/// Every call on a snapshot, whatever it says.
+/// Makes every call on a snapshot and ignores the results.
 pub fn everything_of(snapshot: &Snapshot, keys: &[u64]) {
     let mut buffer = Vec::new();
     for key in keys {
@@ -45,7 +45,7 @@ pub fn everything_of(snapshot: &Snapshot, keys: &[u64]) {
     }
 }
 
-/// The library and the naive reader agree on every key and on the listing.
+/// Asserts that the library and the naive reader agree on every key and on the listing.
 pub fn agreement(case: &ShardCase) {
     let shard = case.shard();
     for key in case.keys() {
@@ -80,7 +80,8 @@ fn answer(result: Result<Option<Value<'_>>>) -> Result<Option<Vec<u8>>, Broken> 
 
 type Listed = Result<(u64, Result<Vec<u8>, Broken>), Broken>;
 
-/// All rows in storage order; an error for each row or minishard that is bad, and one for all that the shard index lacks.
+/// All rows in storage order, with an error per bad row or minishard and one for all entries that the shard index
+/// lacks.
 fn naive_listing(case: &ShardCase) -> Vec<Listed> {
     let (spec, bytes) = (case.naive, &case.bytes[..]);
     let (mut listing, mut spent) = (Vec::new(), 0);
@@ -89,7 +90,7 @@ fn naive_listing(case: &ShardCase) -> Vec<Listed> {
             listing.push(Err(Broken));
             break;
         }
-        // indexes that take up more than twice the bytes of the file share bytes: a walk reads no more of them
+        // a walk stops reading indexes once their lengths exceed twice the length of the file, since they then overlap
         let index_len = spec.index(bytes, minishard).map_or(0, |index| index.len());
         if spent + index_len > 2 * bytes.len() {
             listing.push(Err(Broken));

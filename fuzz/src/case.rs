@@ -1,4 +1,4 @@
-//! A shard as an input: raw bytes behind a header that chooses the specification, or described and then laid out.
+//! A shard as an input: raw bytes after a header that chooses the specification, or a description that is laid out.
 
 use std::io::Write;
 
@@ -11,10 +11,10 @@ use sharddb::spec::{Encoding, HashFunction, ShardNumber};
 
 use crate::naive;
 
-/// Bytes that choose the specification at the beginning of a raw input.
+/// Length of the header of a raw input, which chooses the specification.
 pub const HEADER: usize = 4;
 
-/// Larger shard indexes only make the fuzzer slow.
+/// Upper bound on minishard bits. Larger shard indexes only slow the fuzzer down.
 const MAX_MINISHARD_BITS: u8 = 6;
 
 /// A specification and the bytes of shard 0.
@@ -35,7 +35,7 @@ impl ShardCase {
         ShardCase { naive, spec: spec.with_data_encoding(encoding(naive.gzip_data)), bytes }
     }
 
-    /// A header and a shard; `None` if there is no header.
+    /// Parses a header and a shard; `None` if the header is incomplete.
     pub fn of_bytes(input: &[u8]) -> Option<ShardCase> {
         let ([flags, preshift, minishard_bits, shard_bits], bytes) = input.split_first_chunk::<HEADER>()?;
         let naive = naive::Spec {
@@ -49,7 +49,7 @@ impl ShardCase {
         Some(ShardCase::new(naive, bytes.to_vec()))
     }
 
-    /// The input that `of_bytes` takes for this case.
+    /// The input from which `of_bytes` makes this case.
     pub fn to_bytes(&self) -> Vec<u8> {
         let naive::Spec { murmur, preshift_bits, minishard_bits, shard_bits, gzip_index, gzip_data } = self.naive;
         let flags = u8::from(murmur) | u8::from(gzip_index) << 1 | u8::from(gzip_data) << 2;
@@ -60,7 +60,7 @@ impl ShardCase {
         Shard::from_bytes(self.spec, ShardNumber(0), self.bytes.clone())
     }
 
-    /// Keys that are worth asking for: what the rows name, their neighbours, and some that mean something.
+    /// Interesting keys: the ids of rows, their neighbours, and special values.
     pub fn keys(&self) -> Vec<u64> {
         let mut keys = vec![0, 1, 2, 3, 7, 1000, 1_099_511_627_781, 1 << 63, u64::MAX];
         for minishard in 0..1 << self.naive.minishard_bits {
@@ -73,7 +73,7 @@ impl ShardCase {
     }
 }
 
-/// A shard, described: it is laid out whole, then edited.
+/// The description of a shard, which is laid out correctly and then edited.
 #[derive(Arbitrary, Debug)]
 pub struct DescribedShard {
     murmur: bool,
@@ -83,9 +83,9 @@ pub struct DescribedShard {
     minishard_bits: u8,
     values_first: bool,
     pairs: Vec<DescribedPair>,
-    /// Words of the shard index that are replaced.
+    /// Words of the shard index to replace.
     entries: Vec<(u8, u64)>,
-    /// Bytes that are changed in the end.
+    /// Bytes to change at the end.
     changed: Vec<(u16, u8)>,
     cut: Option<u16>,
 }
@@ -95,10 +95,10 @@ struct DescribedPair {
     key: DescribedKey,
     value: Vec<u8>,
     gap: u8,
-    /// In place of the right ones.
+    /// Replacements of the right offset and size.
     start: Option<u64>,
     size: Option<u64>,
-    /// Bytes behind the encoded value that its range takes in.
+    /// Bytes after the encoded value to include in its range.
     behind: u8,
 }
 
@@ -145,9 +145,9 @@ impl DescribedShard {
         ShardCase::new(naive, bytes)
     }
 
-    /// Values and index of one minishard; where the encoded index lies.
+    /// Lays out the values and the index of one minishard; returns the range of the encoded index.
     fn lay_out_minishard(&self, pairs: &[&DescribedPair], body: &mut Vec<u8>) -> (u64, u64) {
-        // a raw index may stand before its values: its length is known
+        // a raw index may precede its values, because its length is known
         let index_first = !self.values_first && !self.gzip_index;
         let index_start = body.len();
         if index_first {
@@ -187,7 +187,7 @@ impl DescribedKey {
     }
 }
 
-/// The bytes as they are or as one gzip member.
+/// The unchanged bytes, or one gzip member.
 pub fn encoded(bytes: &[u8], gzip: bool) -> Vec<u8> {
     if !gzip {
         return bytes.to_vec();

@@ -1,4 +1,4 @@
-//! Arrays of other formats: inputs of several files, and what holds for every container.
+//! Arrays of other formats: inputs of several files, and the properties of every container.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,13 +7,13 @@ use sharddb::container::{Container, ContainerOptions, Form};
 use sharddb::{ErrorKind, Result, VerifyLevel};
 use sharddb::shard::ValueLocation;
 
-/// The most bytes that a chunk may decode to.
+/// Upper bound on the decoded length of a chunk.
 pub const CAP: u64 = 16 << 10;
 
-/// Stands between the files of an input.
+/// The separator between the files of an input.
 const SEAM: &[u8] = b"\n%%\n";
 
-/// Keys and chunks that are looked at one by one.
+/// Upper bound on the keys and chunks that are checked one by one.
 const MANY: usize = 64;
 
 /// The files of an input.
@@ -29,13 +29,13 @@ pub fn split(input: &[u8]) -> Vec<&[u8]> {
     files
 }
 
-/// The input of some files, behind the byte that says how they are read.
+/// An input made of some files, after the byte that says how they are read.
 pub fn join(how: u8, files: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let files: Vec<&[u8]> = files.iter().map(AsRef::as_ref).collect();
     [&[how], &files.join(SEAM)[..]].concat()
 }
 
-/// Positioned reads or everything in memory, and the cap.
+/// Options with the cap, for positioned reads or for loading into memory.
 pub fn options(in_memory: bool) -> ContainerOptions {
     let mut options = ContainerOptions::new();
     options.max_chunk_bytes(CAP);
@@ -45,7 +45,7 @@ pub fn options(in_memory: bool) -> ContainerOptions {
     options
 }
 
-/// Calls everything that a container has and compares the answers with each other.
+/// Makes every call on a container and compares the answers with each other.
 pub fn agrees(container: &dyn Container) {
     serde_json::from_str::<serde_json::Value>(&container.describe()).expect("JSON");
     let keys: Vec<_> = container.keys().collect();

@@ -1,4 +1,4 @@
-//! Small stores that hold every kind of bytes that a generation of ours can hold, as templates for damage.
+//! Small stores with every kind of bytes that a native generation can have, as templates for damage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,18 +9,18 @@ use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 
 use crate::scratch;
 
-/// For each key the prefix and the value.
+/// The prefix and the value of each key.
 pub type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
-/// The files of a generation and what they hold.
+/// The files of a generation and their content.
 pub struct Template {
-    /// By name, in order: shards, `info`, `lease`, `manifest.json`, where there are many minishards `minishards`.
+    /// By name, in order: shards, `info`, `lease`, `manifest.json`, and `minishards` if there are many minishards.
     pub files: Vec<(String, Vec<u8>)>,
     pub pairs: Pairs,
 }
 
 impl Template {
-    /// One for each combination of encodings, each with another layout; then one of many minishards.
+    /// One template per combination of encodings, each with a different layout, and one of many minishards.
     pub fn all() -> Vec<Template> {
         use Encoding::{Gzip, Raw};
         vec![

@@ -1,5 +1,5 @@
-//! What the fuzz targets share: what each does, a naive reader, inputs that get past the first check, and what is asked of
-//! them.
+//! Shared by the fuzz targets: the code of each target, a naive reader, inputs that pass the first checks, and the
+//! calls that are made.
 
 pub mod ask;
 pub mod case;
@@ -10,7 +10,7 @@ pub mod naive_zarr;
 pub mod scratch;
 pub mod targets;
 
-// what of the command the target `inputs` takes, under the names that it has there
+// modules of the command that the target `inputs` needs, under their original names
 #[allow(dead_code, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/context.rs"]
 mod context;

@@ -1,9 +1,9 @@
-//! A reader of one shard, written from the format's text for nothing but plainness: 128-bit sums, copies, and the
-//! crates `murmur3` and `flate2` for what the library does by hand.
+//! A reader of one shard, written from the text of the format for simplicity: 128-bit sums, copies, and the crates
+//! `murmur3` and `flate2` instead of the library's own code.
 
 use std::io::Read;
 
-/// Something in the bytes breaks a rule.
+/// The bytes break a rule of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -18,7 +18,7 @@ pub struct Spec {
     pub gzip_data: bool,
 }
 
-/// A row of a minishard index: id, and where its value lies behind the shard index.
+/// A row of a minishard index: id, and the range of its value relative to the end of the shard index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     pub id: u64,
@@ -38,8 +38,8 @@ impl Spec {
 
     /// The value of a key of shard 0.
     ///
-    /// Where a row is no range that any file could have, the index may have been damaged as a whole: then that a key is
-    /// in none of its rows does not say that it is absent (docs/format.md).
+    /// If a row is not a possible range of any file, the entire index may be damaged. Then a key that no row has may
+    /// still be present, and its lookup is an error (docs/format.md).
     pub fn get(&self, shard: &[u8], key: u64) -> Result<Option<Vec<u8>>, Broken> {
         let (number, minishard) = self.place(key);
         if number != 0 {
@@ -87,7 +87,7 @@ impl Spec {
         decode(self.stored(shard, row.start, row.end)?, self.gzip_data)
     }
 
-    /// Bytes between the end of the shard index and the end of the file.
+    /// The bytes of a range that is relative to the end of the shard index.
     pub fn stored<'a>(&self, shard: &'a [u8], start: u64, end: u64) -> Result<&'a [u8], Broken> {
         let base = 16u128 << self.minishard_bits;
         slice(shard, base + u128::from(start), base + u128::from(end))
@@ -103,7 +103,7 @@ fn word(bytes: &[u8], number: usize) -> u64 {
     u64::from_le_bytes(bytes[number * 8..][..8].try_into().unwrap())
 }
 
-/// The bytes as they are, or the content of exactly one gzip member.
+/// The unchanged bytes, or the content of exactly one gzip member.
 pub fn decode(stored: &[u8], gzip: bool) -> Result<Vec<u8>, Broken> {
     if !gzip {
         return Ok(stored.to_vec());

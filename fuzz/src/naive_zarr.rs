@@ -1,20 +1,20 @@
-//! The shard index of Zarr as its text has it, without a thought for speed; for arrays whose only codec is sharding.
+//! A simple reader of the shard index of Zarr, written from its specification, for arrays whose only codec is sharding.
 
 use serde_json::Value as Json;
 use sharddb::container::zarr::ZarrMetadata;
 
-/// How the index of a shard is written.
+/// The layout of the index of a shard.
 pub struct Sharding {
     chunks: usize,
     is_big_endian: bool,
     pub crc32c: bool,
     at_start: bool,
-    /// Whether all chunks have one length, and a reader may refuse others.
+    /// Whether all chunks have one length, so that a reader may refuse other lengths.
     pub fixed_len: bool,
 }
 
 impl Sharding {
-    /// `None` for what this reader does not know.
+    /// Parses the metadata; `None` for arrays that this reader does not support.
     pub fn of(text: &str) -> Option<Sharding> {
         let array: Json = serde_json::from_str(text).ok()?;
         let [codec] = &array["codecs"].as_array()?[..] else { return None };
@@ -51,7 +51,7 @@ impl Sharding {
         })
     }
 
-    /// The bytes of a chunk; `Err` if they cannot be told.
+    /// The bytes of a chunk; `None` if absent, `Err` if they cannot be determined.
     pub fn chunk<'a>(&self, shard: &'a [u8], entry: u64) -> Result<Option<&'a [u8]>, ()> {
         let len = self.chunks * 16 + if self.crc32c { 4 } else { 0 };
         let start = if self.at_start { 0 } else { shard.len().checked_sub(len).ok_or(())? };
@@ -69,17 +69,17 @@ impl Sharding {
     }
 }
 
-/// How many pieces cover each dimension.
+/// The number of pieces that cover each dimension.
 pub fn cells(shape: &[u64], piece: &[u64]) -> Vec<u64> {
     shape.iter().zip(piece).map(|(len, piece)| len.div_ceil(*piece)).collect()
 }
 
-/// How many cells a grid has, as far as there is a number for it.
+/// The number of cells of a grid; saturates.
 pub fn count(grid: &[u64]) -> u64 {
     grid.iter().fold(1, |all, cells| all.saturating_mul(*cells))
 }
 
-/// The cell of a number in C order; `None` if there is none.
+/// The position of a cell number in C order; `None` if it is outside the grid.
 pub fn position(grid: &[u64], number: u64) -> Option<Vec<u64>> {
     let (mut rest, mut position) = (number, Vec::new());
     for cells in grid.iter().rev() {
@@ -89,7 +89,7 @@ pub fn position(grid: &[u64], number: u64) -> Option<Vec<u64>> {
     (rest == 0).then_some(position)
 }
 
-/// The shard of a chunk and the entry in its index, where no axes are turned.
+/// The shard of a chunk and the entry in its index, for arrays without a transpose.
 pub fn place(metadata: &ZarrMetadata, position: &[u64]) -> (u64, u64) {
     let shards = cells(metadata.shape(), metadata.shard_shape());
     let per_shard = cells(metadata.shard_shape(), metadata.chunk_shape());
@@ -101,7 +101,7 @@ pub fn place(metadata: &ZarrMetadata, position: &[u64]) -> (u64, u64) {
     (shard, entry)
 }
 
-/// The name of a shard's file.
+/// The file name of a shard.
 pub fn path(text: &str, position: &[u64]) -> Option<String> {
     let array: Json = serde_json::from_str(text).ok()?;
     let encoding = &array["chunk_key_encoding"];

@@ -1,9 +1,9 @@
-//! A directory of this process for files that the targets write: in memory where there is such a file system.
+//! A directory of this process for files that the targets write, on a file system in memory if there is one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// An empty directory, made anew.
+/// Creates an empty directory, replacing an old one.
 pub fn directory(name: &str) -> PathBuf {
     let path = root().join(name);
     let _ = fs::remove_dir_all(&path);

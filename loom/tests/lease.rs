@@ -1,5 +1,5 @@
-//! Whoever has a generation leased finds all of it there until he lets go; whoever opens while others publish, roll back
-//! and collect gets a generation that `current` named in between.
+//! A reader that has leased a generation finds all its files until it releases the lease. A reader that opens while
+//! others publish, roll back and collect gets a generation that `current` named meanwhile.
 
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use sharddb_loom::error::ErrorKind;
 use sharddb_loom::store::fs::{Flaw, break_by, leftovers};
 use sharddb_loom::store::{Reader, collect, id, publish, roll_to};
 
-/// All orders in which threads are interrupted against their will no more often than this.
+/// Runs `f` in all orders with at most this many preemptions.
 fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let orders = Arc::new(AtomicUsize::new(0));
     let mut builder = loom::model::Builder::new();
@@ -24,7 +24,7 @@ fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     println!("{} orders", orders.load(Ordering::Relaxed));
 }
 
-/// Opens and looks twice.
+/// Opens and reads twice.
 fn read(labels: RangeInclusive<u64>) {
     let reader = Reader::open().unwrap();
     assert!(reader.is_held() && labels.contains(&reader.id()));
@@ -66,7 +66,7 @@ fn a_reader_and_a_writer_that_rolls_back_and_collects() {
     });
 }
 
-/// The number of a generation that a reader saw is reused by nobody, but its directory may be gone and others come.
+/// The number of a generation that a reader saw is never reused, but its directory may be removed and newer ones come.
 #[test]
 fn a_reader_and_a_writer_that_is_two_generations_ahead() {
     model(5, || {
@@ -93,7 +93,7 @@ fn two_readers_and_a_writer() {
     });
 }
 
-/// A second collector cannot be, for the lock of the store; but one may be asked for while the first reader goes.
+/// The lock of the store permits one collector at a time, but one may run while the first reader releases its lease.
 #[test]
 fn what_a_reader_lets_go_is_collected_or_reported() {
     model(5, || {
@@ -109,7 +109,7 @@ fn what_a_reader_lets_go_is_collected_or_reported() {
     });
 }
 
-/// Without locks (a network file system) a reader may lose its generation, but is not told so by a wrong answer.
+/// Without locks (a network file system) a reader may lose its generation, but it gets no wrong answer.
 #[test]
 fn without_locks_a_generation_is_there_or_gone() {
     model(5, || {
@@ -127,7 +127,7 @@ fn without_locks_a_generation_is_there_or_gone() {
     });
 }
 
-/// The models would notice if a lock, or the look at whose it is, did nothing.
+/// The models detect a lock, or a check of identity, that does nothing.
 #[test]
 fn a_flaw_is_found() {
     for flaw in [Flaw::LocksDoNothing, Flaw::FilesLookAlike] {

@@ -1,7 +1,7 @@
-"""A disk that cannot be read from some sector on: ext4 on a loop device whose backing file was cut.
+"""A disk that cannot be read from some sector on: ext4 on a loop device whose backing file was truncated.
 
-A page of a map is then SIGBUS, a positioned read EIO. Where the cut is decides what is damaged: it goes through the first
-and middle block of each file of a generation.
+A page fault in a map is then SIGBUS, a positioned read EIO. The file is truncated at the first and the middle block of
+each file of a generation, one case each.
 """
 
 import json
@@ -30,10 +30,10 @@ SPEC = json.dumps(
 
 
 def run(stage, report):
-    """Cuts the disk at each place and runs each verb that reads.
+    """Truncates the disk at each place and runs each subcommand that reads.
 
-    Verbs that go through all of a database do so with default options. Single lookups map the files by default, and a
-    bad sector is then SIGBUS, as the help of --storage says; here they read.
+    Subcommands that walk a database use their default options, which are positioned reads. Single lookups map the
+    files by default, and a bad sector is then SIGBUS, as the help of --storage says; here they use pread.
     """
     if not stage.can_mount:
         report.cannot("a loop device", "mounting needs root")
@@ -52,7 +52,7 @@ def run(stage, report):
         cut = sources / "cut"
         shutil.copy(image, cut)
         with stage.mounted(f"bad-{number}", "-o", "loop,ro", cut) as disk:
-            os.truncate(cut, block * BLOCK)  # only now: a disk that is too short is not mounted
+            os.truncate(cut, block * BLOCK)  # after mounting, since a disk that is too short cannot be mounted
             report.case(f"the sectors from {what} on are bad", wrong_limit(disk, what))
             for verb, check in VERBS.items():
                 report.case(f"{verb}, bad from {what} on", check(stage, disk / "store", keys))
@@ -73,7 +73,7 @@ def make_image(stage, image):
 
 
 def cuts(image):
-    """Where to cut: a description and a block number, at the beginning and in the middle of files of the current generation."""
+    """Places to cut: a description and a block number, at the start and middle of the current generation's files."""
     places = []
     for name in ("info", "manifest.json", "minishards", "0.shard", "1.shard", "2.shard", "3.shard"):
         path = f"/store/gen-0000000002/{name}"
@@ -87,7 +87,7 @@ def cuts(image):
 
 
 def wrong_limit(disk, what):
-    """The disk must really be bad: reading the file that the cut is in fails."""
+    """Checks that the disk is bad: reading the file that the cut is in must fail."""
     name = re.search(r"[\w.]+$", what)[0]
     try:
         (disk / "store/gen-0000000002" / name).read_bytes()
@@ -96,7 +96,7 @@ def wrong_limit(disk, what):
     return [f"expected EIO from {name}, found that it can be read"]
 
 
-# ---- verbs ----
+# ---- subcommands ----
 
 
 def verify(stage, store, _):

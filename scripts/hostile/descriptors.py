@@ -6,7 +6,7 @@ import pairs as pair
 
 
 def run(stage, report):
-    """Each case needs more files than the limit if it keeps them open, as the first edition did."""
+    """Each case would need more files than the limit if it kept them open, as the first edition did."""
     values = lambda: pair.numbered_pairs(200_000, 1000)
     cases = [
         ("200,000 values of 1000 bytes", 64, values, ()),

@@ -16,7 +16,8 @@ OLD = pair.random_pairs(51, 20, 100)
 SMALL = pair.random_pairs(52, 50, 300)
 LARGE = pair.random_pairs(53, 24_000, 1000)
 
-# What may fail, and how. Opening and reading fail while the program is loaded, too; those have environments of their own.
+# System calls that may fail, and their errors. Opening and reading also happen while the program is loaded; other
+# environments cover them.
 CALLS = {
     "fsync": "EIO",
     "pwrite64": "EIO",
@@ -36,11 +37,11 @@ CALLS = {
     "clone3": "EAGAIN",
 }
 FATAL = ("fsync", "pwrite64", "rename", "mkdir", "symlink", "ftruncate")  # no success without these
-MOST = 40  # calls of a kind and thread that are tried
+MOST = 40  # upper bound on the calls of a kind and thread that are tried
 
 
 def run(stage, report):
-    """Writes to a disk that fails at writeback, then fails each call of each verb that writes."""
+    """Writes to a disk that fails at writeback, then fails each call of each subcommand that writes."""
     if stage.can_mount:
         writeback(stage, report)
     else:
@@ -55,7 +56,7 @@ def run(stage, report):
 
 
 def writeback(stage, report):
-    """The file system takes the bytes, and learns only when it syncs them that the device cannot hold them."""
+    """The file system accepts the bytes, and finds only at the sync that the device cannot hold them."""
     sources = stage.directory("writeback")
     small, large = sources / "small", sources / "large"
     stage.build(small, SMALL)
@@ -78,7 +79,7 @@ def writeback(stage, report):
 
 
 def wrong_writeback(stage, verb, words, room, new):
-    """Runs the verb on a device that can take `room` bytes more; then looks, on a device that works, what is there."""
+    """Runs the subcommand on a device with room for `room` bytes; then checks the result on a working device."""
     with stage.tmpfs("backing", "size=128m") as backing:
         image = backing / "image"
         with open(image, "wb") as file:
@@ -105,7 +106,7 @@ def wrong_writeback(stage, verb, words, room, new):
 
 @contextlib.contextmanager
 def single_pages(disk):
-    """Has the loop device write page by page: of a request that is written in part it says that all was."""
+    """Makes the loop device write page by page, since it reports a partly written request as complete."""
     device = next(line.split()[0] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[1] == str(disk))
     limit = Path("/sys/block") / Path(device).name / "queue/max_sectors_kb"
     before = limit.read_text()
@@ -117,7 +118,7 @@ def single_pages(disk):
 
 
 def expect_bad(disk, room):
-    """Shows that the device fails: more than its room cannot be synced."""
+    """Checks that the device fails: more bytes than its room cannot be synced."""
     probe = disk / "probe"
     with open(probe, "wb") as file:
         file.write(bytes(room + MIB))
@@ -143,7 +144,7 @@ def can_inject(stage):
 
 
 def injected(stage, report):
-    """Each call of a kind that a verb makes fails once, and once from there on."""
+    """Each call of a kind that a subcommand makes fails once, and in another run from that call on."""
     sources = stage.directory("injected")
     source = sources / "new.bin"
     pair.write_bin(source, SMALL)
@@ -168,14 +169,14 @@ def injected(stage, report):
 
 
 def place(stage, sources, words):
-    """A store to write into and the words of a verb for it."""
+    """A store to write into, and the arguments of a subcommand for it."""
     base = stage.directory(f"place-{os.urandom(8).hex()}", sources)
     shutil.copytree(sources / "store", base / "store", symlinks=True)
     return base, [{"STORE": base / "store", "OUT": base / "out"}.get(word, word) for word in words]
 
 
 def calls_of(stage, sources, words):
-    """How often a thread makes each call at most, in a run without errors."""
+    """The largest number of each call in a thread, in a run without errors."""
     base, words = place(stage, sources, words)
     log = base / "log"
     run_command(["strace", "-f", "-o", log, "-e", "trace=" + ",".join(CALLS), stage.command, *words])
@@ -194,7 +195,7 @@ def check_injected(stage, report, sources, verb, words, new, call, when):
     outcome = run_command([*traced, stage.command, *words], name=verb)
     if outcome.code == 127 and "loading shared libraries" in outcome.err:
         remove(base)
-        return  # it did not even begin
+        return  # the command did not start
     problems = outcome.problems(ERRORS if call in FATAL else (0, *ERRORS))
     if "INJECTED" not in log.read_text():
         problems.append("expected an error to be injected, found none: the case tests nothing")
@@ -213,7 +214,7 @@ def wrong_output(stage, verb, out, outcome, new):
 
 
 def wrong_store(stage, store, outcome, new):
-    """After success the new pairs; after an error the old ones, or where it came too late to go back, the new ones."""
+    """After success the new pairs; after an error the old ones, or the new ones if it came too late to go back."""
     after_new, after_old = stage.wrong_in(store, new), stage.wrong_in(store, OLD)
     if outcome.code == 0 or not after_new:
         return after_new

@@ -1,4 +1,4 @@
-"""Directories with a user's files, of every name that the program uses, in the way of each verb that writes."""
+"""Directories with a user's files, under every name that the program uses, where each subcommand writes."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ OLDER = pair.random_pairs(2, 30, 100)
 NEW = pair.random_pairs(3, 50, 100)
 CHUNKS = {key: bytes([key] * 4) for key in range(4)}
 TEXT = b"the only copy of a thesis\n"
-RECENT, ANCIENT = "tmp-gen-1-18a1b2c3d4e5f607", "tmp-gen-999999-18a1b2c3d4e5f607"  # our very names
+RECENT, ANCIENT = "tmp-gen-1-18a1b2c3d4e5f607", "tmp-gen-999999-18a1b2c3d4e5f607"  # the form of our own names
 
 
 def text(name, content=TEXT, mode=0o644):
@@ -45,7 +45,7 @@ def link(name, target):
 
 
 def hard_link(name):
-    """Another name of a user's file, which is in the directory `outside`."""
+    """A hard link to a user's file, which is in the directory `outside`."""
     return lambda directory: os.link(directory.parent / "outside" / "victim", directory / name)
 
 
@@ -57,7 +57,7 @@ def all_of(*makes):
     return lambda directory: [make(directory) for make in makes]
 
 
-# What a user may have. No name here is that of a store's own file.
+# Files of a user. No name here is that of a store's own file.
 BESIDE = {
     "a user's tmp-thesis": folder("tmp-thesis"),
     "a user's tmp-notes.txt": text("tmp-notes.txt"),
@@ -108,7 +108,7 @@ BESIDE = {
     "gen-0000000000 with a file": folder("gen-0000000000"),
 }
 
-# The same with the names of a store's own files, which they take the place of.
+# Files of a user under the names of a store's own files, which they replace.
 INSTEAD = {
     "lock of another program": text("lock", b"pid=4711 host=alpha and more of it\n"),
     "lock of another program, short": text("lock", b"4711\n"),
@@ -138,7 +138,7 @@ INSTEAD = {
     "gen-0000000001 link": link("gen-0000000001", "../outside"),
 }
 
-# Names that a new file system or desktop puts into each directory: as good as none.
+# Names that a new file system or desktop creates in each directory. The program ignores them.
 IGNORED = {
     "lost+found": folder("lost+found", None),
     "dotfiles": all_of(text(".directory"), folder(".Trash-0")),
@@ -146,17 +146,17 @@ IGNORED = {
 
 GENERATION_LINK = ("gen-0000000007 link", "gen-0000000001 link")
 
-# A data set of another format hides the store in the same directory, but not its generations.
+# A data set of another format hides a store in the same directory, but not its generations.
 HIDING = {"zarr.json", "bcolz meta"}
 
-# The verbs that make a store where there is none.
+# The subcommands that create a missing store.
 CREATING = {"build", "build --keep 1", "import", "publish", "publish --move"}
 
 
 def run(stage, report):
-    """Tries each content, in a directory of its own and in a store, with each verb."""
+    """Tries each content, in a directory of its own and in a store, with each subcommand."""
     scene = Scene(stage)
-    # generations, be they damaged, may have lost the files beside them: a store is made of them
+    # a directory with generations, even damaged ones, may have lost the files next to them, so it becomes a store
     cases = [("bare", name, make, not name.startswith("gen-")) for name, make in (BESIDE | INSTEAD).items()]
     cases += [("bare", name, make, False) for name, make in IGNORED.items()]
     cases += [("store", name, make, False) for name, make in (BESIDE | INSTEAD | IGNORED).items()]
@@ -164,7 +164,7 @@ def run(stage, report):
 
 
 class Scene:
-    """What the verbs read, and a store to copy."""
+    """The inputs of the subcommands, and a store to copy."""
 
     def __init__(self, stage):
         self.stage = stage
@@ -177,7 +177,7 @@ class Scene:
         stage.build(self.sources / "store", OLD)
         write_zarr(self.sources / "array.zarr")
         stage.give(self.root)
-        self.verbs = {  # what is run, and the pairs that are current then
+        self.verbs = {  # the arguments, and the pairs that are current afterwards
             "build": (["build", "STORE", "--input", self.sources / "input.bin"], NEW),
             "build --keep 1": (["build", "STORE", "--input", self.sources / "input.bin", "--keep", "1"], NEW),
             "import": (["import", self.sources / "array.zarr", "STORE"], CHUNKS),
@@ -216,7 +216,7 @@ class Scene:
 
         problems = outcome.problems((0, *ERRORS), names=[store.relative_to(self.root)])
         kept = [entry for entry in before if entry.split("/")[0] == "outside"]
-        # a link in the place of a generation is collected as a link: what it leads to stays
+        # a link in place of a generation is collected as a link, and its target stays
         kept += [f"store/{entry}" for entry in foreign if not name.endswith(GENERATION_LINK)]
         problems += tree.differences(before, after, kept)
         readable = store / "current/" if name in HIDING else store
@@ -225,7 +225,7 @@ class Scene:
                 problems.append("expected an error, since this is no store but a user's directory")
             problems += self.stage.wrong_in(readable, expected)
         elif "cannot remove gen-" in outcome.err and (base == "store" or verb != "gc"):
-            problems += self.stage.wrong_in(readable, expected)  # done, but for what is in the way
+            problems += self.stage.wrong_in(readable, expected)  # done, except for the foreign entry
         else:
             if name in IGNORED and verb in (CREATING if base == "bare" else self.verbs.keys() - {"salvage"}):
                 problems.append(f"expected success, found exit code {outcome.code}: {outcome.err.strip()}")
@@ -236,7 +236,7 @@ class Scene:
 
 
 def named_by(make, root, with_content=False):
-    """The names that a content has in a directory; with those below them, or the topmost only."""
+    """The names that a content has in a directory: the topmost ones, or all of them."""
     twin = root / "twin" / "store"
     twin.mkdir(parents=True)
     (root / "twin" / "outside").mkdir()

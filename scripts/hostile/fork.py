@@ -1,4 +1,4 @@
-"""The tests of what a forked child may do with a database, a writer or a loader: Rust tests, which are found by name."""
+"""The tests of forked children with a database, a writer or a loader: Rust tests, which are found by name."""
 
 import limits
 

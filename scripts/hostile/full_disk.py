@@ -1,4 +1,4 @@
-"""A file system that is full at every n-th page, in the way of each verb that writes."""
+"""A file system that is full at every n-th page, for each subcommand that writes."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ VERBS = {
 
 
 def run(stage, report):
-    """Small data with room from 0 bytes on, page by page; large data, with spills, in steps of 4 MiB."""
+    """Small data with room from 0 bytes up, page by page; large data, with spills, in steps of 4 MiB."""
     if not stage.can_mount:
         report.cannot("a full tmpfs", "mounting needs root")
         return
@@ -33,7 +33,7 @@ def run(stage, report):
 
 
 class Scene:
-    """Data to write, in all the forms that the verbs take."""
+    """Data to write, in all forms that the subcommands take."""
 
     def __init__(self, stage, report, name, new, memory, step):
         self.stage = stage
@@ -51,7 +51,7 @@ class Scene:
         stage.build(self.old, OLD)
 
     def fill(self, verb):
-        """Gives a disk more and more room until the verb succeeds."""
+        """Increases the room on a disk until the subcommand succeeds."""
         with self.stage.tmpfs(f"full-{self.name}-{verb}".replace(" ", "-"), "size=96m") as disk:
             for room in range(0, 80 * MIB, self.step):
                 if self.check(disk, verb, room):
@@ -59,7 +59,7 @@ class Scene:
         self.report.case(f"{verb} of {self.name} data", ["expected success with 80 MiB, found errors"])
 
     def check(self, disk, verb, room):
-        """Runs the verb with `room` bytes free; returns whether it succeeded."""
+        """Runs the subcommand with `room` bytes free; returns whether it succeeded."""
         clear(disk)
         shutil.copytree(self.old, disk / "store", symlinks=True)
         occupy(disk, room)
@@ -74,7 +74,7 @@ class Scene:
         return outcome.code == 0
 
     def wrong_after(self, disk, verb, outcome):
-        """What is wrong on the disk after a verb."""
+        """What is wrong on the disk after a subcommand."""
         store, new = disk / "store", disk / "new"
         failed = outcome.code != 0
         if verb in ("build", "publish"):
@@ -91,7 +91,7 @@ class Scene:
         return self.stage.wrong_in(new, self.new)
 
     def spill_elsewhere(self):
-        """The store has room, and the directory of the spills has not."""
+        """The store has room, but the directory of the spills has none."""
         with self.stage.tmpfs("full-spills", "size=96m") as disk:
             for room in range(0, 32 * MIB, 4 * MIB):
                 self.report.case(f"build with {room} bytes for spills", self.wrong_with_spills(disk, room))
@@ -112,13 +112,13 @@ class Scene:
 
 
 def clear(disk):
-    """Removes all that is on the disk."""
+    """Removes everything on the disk."""
     for entry in disk.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def occupy(disk, room):
-    """Fills the disk up to `room` bytes with a file `ballast`, and shows that it is full."""
+    """Fills the disk up to `room` bytes with a file `ballast`, and checks that it is full."""
     ballast = disk / "ballast"
     ballast.unlink(missing_ok=True)
     with open(ballast, "wb") as file:

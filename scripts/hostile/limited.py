@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a command under limits of the process, after showing that each of them is active.
+"""Runs a command under limits of the process, after checking that each of them is active.
 
 usage: limited.py [--user UID] [--nofile N] [--nproc N] [--memory BYTES] [--fsize BYTES] [--ignore-xfsz] -- COMMAND..
 
-Soft and hard limits are set alike. This very process first runs into each limit, and only then becomes the command.
-Exit: 125 if a limit is not active, else the command's.
+Soft and hard limits are set to the same value. This process first runs into each limit itself, and then executes the
+command. Exit: 125 if a limit is not active, else the exit code of the command.
 """
 
 import argparse
@@ -37,12 +37,12 @@ def limit_files(most):
 
 
 def limit_tasks(most):
-    """Processes and threads of the user. Root has no such limit, hence --user."""
+    """Limits the processes and threads of the user. Root has no such limit, hence --user."""
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     done = threading.Event()
     threads = []
     refused = False
-    for _ in range(most):  # and the main thread is one
+    for _ in range(most):  # one more than permitted, with the main thread
         thread = threading.Thread(target=done.wait)
         try:
             thread.start()
@@ -66,7 +66,7 @@ def limit_memory(most):
 
 
 def limit_file_size(most):
-    tempfile.gettempdir()  # found by writing to it
+    tempfile.gettempdir()  # it writes to find the directory, so it must run before the limit
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with tempfile.TemporaryFile() as file:
@@ -101,7 +101,7 @@ def main():
     ]:
         if most is not None:
             limit(most)
-    # Python ignores both, and what is ignored stays so in the command
+    # Python ignores both signals, and the command would inherit that
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN if args.ignore_xfsz else signal.SIG_DFL)
     os.execv(args.command[0], args.command)

@@ -15,7 +15,7 @@ TOO_LARGE = {
     "store::tests::adopts_no_manifest_or_info_of_a_gigabyte": "makes a file of 1 GiB itself",
     "shard_indexes_that_outweigh_the_data_are_refused_unless_allowed": "makes sparse files of 64 GiB itself",
 }
-# tests that start several threads or processes themselves, which they need
+# tests that need several threads or processes of their own
 STARTS_MORE = {
     "build::model_tests": "starts threads itself, and loaders with several",
     "store::kill_tests": "starts processes itself",
@@ -28,7 +28,7 @@ RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (\w+)", re.MULTILIN
 
 
 def run(stage, report):
-    """The Rust tests under each limit, then builds at each amount of what is limited."""
+    """The Rust tests under each limit, then builds under increasing limits."""
     tests_under(stage, report, "64 descriptors", ["--nofile", "64"])
     tests_under(stage, report, "files of 64 MiB", ["--fsize", 64 * MIB, "--ignore-xfsz"], cannot=TOO_LARGE)
     tests_under(stage, report, "1280 MiB of memory", ["--memory", 1280 * MIB])
@@ -53,7 +53,7 @@ def tests_under(stage, report, name, limits, cannot={}, at_once=2):
 
 
 def rust_tests(stage, report, program, names, limits, where, cannot=(), at_once=2):
-    """Runs tests of a program under limits, each a case; returns how many there were."""
+    """Runs tests of a program under limits, each as a case; returns their number."""
     copy = stage.work / program  # where every user may run it
     if not copy.exists():
         shutil.copy(stage.binaries[program], copy)
@@ -79,7 +79,7 @@ def rust_tests(stage, report, program, names, limits, where, cannot=(), at_once=
 
 
 def reason(outcome, test):
-    """The lines that a test printed, cut."""
+    """The lines that a test printed, truncated."""
     _, _, text = outcome.out.decode(errors="replace").partition(f"---- {test} stdout ----\n")
     return " | ".join(text.split("\n\n")[0].splitlines())[:300]
 
@@ -88,7 +88,7 @@ def reason(outcome, test):
 
 
 def few_threads(stage, report):
-    """A build that spills wants threads that it cannot have; with two it must succeed, with one the command may refuse."""
+    """A build that spills and cannot start its planned threads must succeed with two, and may be refused with one."""
     expected = pair.random_pairs(21, 24_000, 1000)
     source = stage.input(expected)
     for tasks in range(1, 13):
@@ -109,7 +109,7 @@ def few_threads(stage, report):
 
 
 def little_memory(stage, report):
-    """A budget and 256 MiB of address space are enough for a build; with more than two threads, an arena of glibc each."""
+    """The budget plus 256 MiB of address space are enough for a build; threads beyond two need a glibc arena each."""
     expected = pair.random_pairs(22, 100_000, 1000)
     source = stage.input(expected)
     for memory in (16, 64, 256):
@@ -130,7 +130,7 @@ def little_memory(stage, report):
 
 
 def short_files(stage, report):
-    """Where files may not be as long as they must be, the command says so and leaves the old generation."""
+    """If files may not be as long as needed, the command reports it and keeps the old generation."""
     old, new = pair.random_pairs(23, 20, 100), pair.random_pairs(24, 24_000, 1000)
     source = stage.input(new)
     base = stage.directory("short-files")
@@ -155,7 +155,7 @@ def short_files(stage, report):
 
 
 def after_write(stage, place, name, outcome, old, new):
-    """What is wrong after a verb that wrote `new` into `store`, which had `old`, or to `out`."""
+    """What is wrong after a subcommand that wrote `new` into `store`, which had `old`, or to `out`."""
     verb = name.split()[0]
     if verb in ("build", "publish"):
         problems = stage.wrong_in(place / "store", old if outcome.code else new)

@@ -1,4 +1,4 @@
-"""Each file of a store as a link, FIFO, directory, hard link, or without permission, in the way of each verb."""
+"""Each file of a store as a link, FIFO, directory, hard link, or without permission, for each subcommand."""
 
 import json
 import os
@@ -19,7 +19,7 @@ SPEC = json.dumps(
         "@type": "neuroglancer_uint64_sharded_v1",
         "hash": "murmurhash3_x86_128",
         "preshift_bits": 0,
-        "minishard_bits": 9,  # from here on there are minishards
+        "minishard_bits": 9,  # the smallest number with a file `minishards`
         "shard_bits": 1,
     }
 )
@@ -48,7 +48,7 @@ def as_fifo(path, _):
 
 def as_socket(path, _):
     path.unlink()
-    here = os.open(path.parent, os.O_PATH)  # the name of a socket may have 107 bytes
+    here = os.open(path.parent, os.O_PATH)  # the name of a socket is limited to 107 bytes
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(f"/proc/self/fd/{here}/{path.name}")
     os.close(here)
@@ -84,7 +84,7 @@ FORMS = {
     "missing": as_missing,
 }
 
-# What `current` is instead of a link to its generation, and the pairs that it leads to, if any.
+# Replacements of the link `current`, and the pairs that readers find, if any.
 CURRENTS = {
     "text file": (lambda path, _: path.write_text("gen-0000000002"), CURRENT),
     "link to an absolute path of its generation": (lambda path, _: path.symlink_to(path.parent / "gen-0000000002"), None),
@@ -103,7 +103,7 @@ CURRENTS = {
 
 
 def run(stage, report):
-    """Tries each file in each form, then each form of `current`, with each verb."""
+    """Tries each file in each form, then each form of `current`, with each subcommand."""
     scene = Scene(stage, report)
     cases = [(file, form) for file in FILES for form in FORMS]
     stage.each(lambda case: scene.check_file(*case), [(verb, *case) for case in cases for verb in VERBS])
@@ -111,7 +111,7 @@ def run(stage, report):
 
 
 class Scene:
-    """A store of two generations to copy, and what the verbs read beside it."""
+    """A store of two generations to copy, and the other inputs of the subcommands."""
 
     def __init__(self, stage, report):
         self.stage = stage
@@ -156,7 +156,7 @@ class Scene:
         kept = [entry for entry in before if entry.split("/")[0] in ("outside", "other")]
         if verb in READING:
             kept = [entry for entry in before if not entry.startswith("out")] + kept
-        elif "copy of the generation" not in name:  # which has nothing that is not there twice
+        elif "copy of the generation" not in name:  # which only has files that exist twice
             kept += [entry for entry in before if entry.startswith(f"{odd}/")]
         self.report.case(name, problems + tree.differences(before, after, kept))
         remove(root)
@@ -238,7 +238,7 @@ def publish(scene, root, path, expected):
 
 
 def publish_this(scene, root, path, expected):
-    """The generation with the odd file is what is published, into another store."""
+    """Publishes the generation with the odd file into another store."""
     outcome = scene.sharddb("publish", root / "out", "--from", root / "store/gen-0000000002")
     problems = outcome.problems((0, *ERRORS), names=[path.name])
     if outcome.code == 0:

@@ -1,4 +1,4 @@
-"""Runs a command under a watchdog and keeps how it ended."""
+"""Runs a command under a watchdog and records how it ended."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ class Outcome:
     """How a command ended, and what it wrote."""
 
     name: str
-    code: int  # negative: the signal that ended it
+    code: int  # negative: the signal that killed it
     out: bytes
     err: str
     hung: bool
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def run(argv, *, user=None, env=None, cwd=None, stdin=subprocess.DEVNULL, name=None):
-    """Runs a command to its end, or to that of the watchdog, which kills it and all that it started."""
+    """Runs a command to its end. The watchdog kills it with all its children."""
     as_user = {"user": user, "group": user, "extra_groups": []} if user is not None else {}
     process = subprocess.Popen(
         [str(arg) for arg in argv],
@@ -65,7 +65,7 @@ def run(argv, *, user=None, env=None, cwd=None, stdin=subprocess.DEVNULL, name=N
         process.wait(WATCHDOG)
     except subprocess.TimeoutExpired:
         hung = True
-        os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the number is its own
+        os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the id cannot belong to another process
         process.wait()
     for reader in readers:
         reader.join(10)

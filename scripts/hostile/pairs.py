@@ -13,7 +13,7 @@ def random_pairs(seed, count, length):
 
 
 def numbered_pairs(count, length):
-    """`count` pairs with the keys 0, 1, 2.. and values of `length` bytes that differ."""
+    """`count` pairs with the keys 0, 1, 2, ... and values of `length` bytes that differ."""
     return {key: key.to_bytes(8, "little") * (length // 8) for key in range(count)}
 
 
@@ -26,16 +26,16 @@ def write_bin(path, pairs):
 
 
 def read_bin(file):
-    """The pairs of an open file in the format `bin`, one after another. An end within one shows as a wrong value."""
+    """The pairs of an open file in the format `bin`. A truncated value shows as a wrong one."""
     while header := file.read(RECORD.size):
         if len(header) < RECORD.size:
-            raise ValueError("expected a whole record, found an end within it")
+            raise ValueError("expected a complete record, found the end within it")
         key, length = RECORD.unpack(header)
         yield key, file.read(length)
 
 
 def wrong_pairs(found, expected, *, some=False):
-    """What is wrong with these pairs: they must be all of `expected`, or with `some` a part of them, each once."""
+    """What is wrong with these pairs: they must be all of `expected`, or a subset with `some`, each once."""
     met = set()
     try:
         for key, value in found:

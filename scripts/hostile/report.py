@@ -29,7 +29,7 @@ class Report:
             self.case("has cases", ["expected at least one case, found none"])
 
     def case(self, name, problems):
-        """Counts a case: passed without problems, else failed."""
+        """Counts a case: passed if there are no problems, else failed."""
         with self._lock:
             self._of_environment[bool(problems)] += 1
             if not problems:

@@ -1,4 +1,4 @@
-"""The stage of the tests: the command, a place to work in, an unprivileged user, mounts, and stores whose pairs are known."""
+"""The stage of the tests: the command, a work directory, an unprivileged user, mounts, and stores with known pairs."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pairs as pair
 from outcome import run
 
-USER = 64123  # runs nothing else, so that a limit on its processes counts ours alone
+USER = 64123  # runs nothing else, so that a limit on its processes counts only those of the tests
 LIMITED = Path(__file__).with_name("limited.py")
 
 CORRUPT, IO, USAGE = 3, 4, 2
@@ -23,19 +23,19 @@ class Stage:
 
     def __init__(self, binaries, work, disk):
         self.binaries = binaries  # name -> path, of the test programs
-        self.work = Path(work)  # open to all users; in memory where that can be mounted
+        self.work = Path(work)  # open to all users; in memory if that can be mounted
         self.disk = Path(disk)  # on a disk on which fsync takes time
         self.command = self.work / "sharddb"
         shutil.copy(binaries["sharddb"], self.command)
         self.command.chmod(0o755)
         self.is_root = os.geteuid() == 0
-        self.user = USER if self.is_root else None  # who runs the command
+        self.user = USER if self.is_root else None  # the user that runs the command
         self.can_mount = self._can_mount()
 
     # ---- places ----
 
     def directory(self, name, parent=None):
-        """A new directory that the unprivileged user owns, instead of what had that name."""
+        """A new directory owned by the unprivileged user; replaces an old one."""
         path = (parent or self.work) / name
         remove(path)
         path.mkdir(parents=True)
@@ -43,13 +43,13 @@ class Stage:
         return path
 
     def give(self, path):
-        """Makes the unprivileged user the owner of all that is there."""
+        """Makes the unprivileged user the owner of the entire tree."""
         if self.is_root:
             subprocess.run(["chown", "-R", "-h", f"{USER}:{USER}", path], check=True)
 
     @contextlib.contextmanager
     def mounted(self, name, *options):
-        """Mounts something at a new directory: `options` are those of mount(8), without the directory."""
+        """Mounts at a new directory: `options` are those of mount(8), without the directory."""
         path = self.work / name
         path.mkdir(exist_ok=True)
         subprocess.run(["mount", *map(str, options), path], check=True)
@@ -88,7 +88,7 @@ class Stage:
     # ---- stores ----
 
     def build(self, store, pairs, *options):
-        """Builds a generation where nothing is in the way; that must succeed."""
+        """Builds a generation in normal conditions, which must succeed."""
         source = self.input(pairs)
         outcome = self.sharddb("build", store, "--input", source, "--format", "bin", "-q", *options)
         source.unlink()
@@ -103,7 +103,7 @@ class Stage:
         return path
 
     def wrong_in(self, database, expected):
-        """What is wrong with a database that must have exactly these pairs and be clean."""
+        """What is wrong with a database that must have exactly these pairs and verify without findings."""
         output = self.disk / f"export-{os.urandom(8).hex()}.bin"
         exported = self.sharddb("export", database, "--format", "bin", "--output", output)
         problems = exported.problems((0,)) + self.sharddb("verify", database, "-q").problems((0,))
@@ -114,7 +114,7 @@ class Stage:
 
 
 def remove(path):
-    """Removes a tree, whatever its modes; fine if there is none."""
+    """Removes a tree, whatever its modes. A missing tree is no error."""
     path = Path(path)
     if path.is_symlink() or path.is_file():
         path.unlink()

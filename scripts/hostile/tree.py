@@ -6,7 +6,7 @@ import stat
 
 
 def snapshot(root):
-    """All names below `root`, each with what it is. Follows no link and reads only regular files."""
+    """All names below `root`, each with its description. Follows no link and reads only regular files."""
     found = {}
     for directory, directories, files in os.walk(root):
         for name in directories + files:
@@ -30,7 +30,7 @@ def describe(path):
 
 
 def differences(before, after, names=None):
-    """What changed between two snapshots, of all names or of those in `names`."""
+    """The changes between two snapshots, for all names or for `names`."""
     names = sorted(set(before) | set(after)) if names is None else sorted(names)
     changed = []
     for name in names:

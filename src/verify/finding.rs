@@ -127,8 +127,8 @@ finding_kinds! {
     BadMinishardIndex, "bad-minishard-index", Error;
     /// A minishard index does not match its check.
     IndexCheck, "index-check", Error;
-    /// A minishard index or a value exceeds a cap of [`OpenOptions`](crate::OpenOptions), or values share so many bytes
-    /// that some of them are not verified.
+    /// A minishard index or a value exceeds a cap of [`OpenOptions`](crate::OpenOptions), or values share more
+    /// bytes than are read, so that some of them are not verified.
     OverCap, "over-cap", Error;
     /// The ids of a minishard do not ascend.
     UnorderedIds, "unordered-ids", Warning;

@@ -1,4 +1,4 @@
-//! Fixtures that are archives: unpacked once per process, removed when it exits.
+//! Fixtures in archives: unpacked once per process and removed when it exits.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::Scratch;
 /// The archives that this process has unpacked, by name.
 static UNPACKED: Mutex<Vec<(String, Scratch)>> = Mutex::new(Vec::new());
 
-/// The directory with the content of `tests/data/{name}.tar.gz`. Threads that call this meanwhile wait.
+/// The directory with the content of `tests/data/{name}.tar.gz`. Blocks while another thread unpacks.
 pub(crate) fn unpacked(name: &str) -> PathBuf {
     let mut unpacked = UNPACKED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, directory)) = unpacked.iter().find(|(other, _)| other == name) {
@@ -31,7 +31,8 @@ fn unpack(archive: &Path, directory: &Path) {
     tar::Archive::new(decoder).unpack(directory).unwrap();
 }
 
-/// Statics are never dropped, so the directories are removed by `atexit`; a process that is killed leaves them.
+/// Registers an `atexit` handler that removes the directories, since statics are never dropped. A killed process leaves
+/// them.
 #[expect(unsafe_code, reason = "std has no atexit")]
 fn remove_at_exit() {
     extern "C" fn remove() {

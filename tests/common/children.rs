@@ -1,9 +1,9 @@
-//! Processes of a test: the test binary again, running one ignored test.
+//! Child processes of a test: the test binary again, running one ignored test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// In the environment of a child: the directory that it works on.
+/// The environment variable with the directory that a child works on.
 const DIRECTORY: &str = "SHARDDB_TEST_DIRECTORY";
 
 /// A process that runs the ignored test of this name on `directory`.
@@ -14,7 +14,7 @@ pub(crate) fn child(test: &str, directory: &Path) -> Command {
     command
 }
 
-/// The directory that this process was told to work on; `None` if it is no such child.
+/// The directory that this child process works on; `None` if this process is not a child.
 pub(crate) fn child_directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
 }

@@ -1,8 +1,8 @@
-//! Generations whose every value tells its key and its generation, so that any answer can be judged.
+//! Generations in which every value states its key and its generation, so that any answer can be checked.
 //!
-//! A generation is made from a number, its label: the keys, the values, the specification and the encodings follow
-//! from it. The lengths of values do not, so that generations of equal specifications have files of equal lengths and
-//! nothing but the bytes tells them apart.
+//! A generation is made from a number, its label, which determines the keys, the values, the specification and the
+//! encodings. The lengths of values depend on the key only, so generations of equal specifications have files of equal
+//! lengths and differ only in their bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use sharddb::{BuildOptions, BulkLoader, GenerationId, Published, ShardingSpec, S
 
 use super::xorshift;
 
-/// Every generation has the keys below this.
+/// Every generation has all keys below this one.
 pub(crate) const CORE: u64 = 40;
 
-/// No generation has this key or one above.
+/// No generation has keys from this one on.
 pub(crate) const END: u64 = 160;
 
-/// Labels that differ by this have the same specification.
+/// Labels that differ by a multiple of this have the same specification.
 pub(crate) const SPECS: u64 = 6;
 
-/// Whether the generation of this label has a key.
+/// Whether the generation of a label has a key.
 pub(crate) fn has(label: u64, key: u64) -> bool {
     key < CORE || key < END && !(key + label).is_multiple_of(3)
 }
@@ -30,14 +30,14 @@ pub(crate) fn keys(label: u64) -> impl Iterator<Item = u64> {
     (0..END).filter(move |key| has(label, *key))
 }
 
-/// The value of a key: label, key, and up to 99 bytes that follow from both.
+/// The value of a key: the label, the key, and up to 99 bytes derived from both.
 pub(crate) fn value(label: u64, key: u64) -> Vec<u8> {
     let filler = xorshift(label ^ key << 32)().to_le_bytes().repeat(13);
     let len = (xorshift(key)() % 100) as usize;
     [&label.to_le_bytes()[..], &key.to_le_bytes(), &filler[..len]].concat()
 }
 
-/// The label that a value states; panics unless the value is right for it to the byte.
+/// The label that a value states; panics if any byte of the value is wrong.
 #[track_caller]
 pub(crate) fn label_of(key: u64, found: &[u8]) -> u64 {
     let label = found.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
@@ -45,7 +45,7 @@ pub(crate) fn label_of(key: u64, found: &[u8]) -> u64 {
     label
 }
 
-/// Other hashes, bits and encodings from one label to the next.
+/// The specification of a label. Hash, bits and encodings vary between labels.
 pub(crate) fn spec(label: u64) -> ShardingSpec {
     use Encoding::{Gzip, Raw};
     use HashFunction::{Identity, MurmurHash3X86_128 as Murmur};
@@ -61,7 +61,7 @@ pub(crate) fn spec(label: u64) -> ShardingSpec {
     spec.with_data_encoding(data).with_minishard_index_encoding(index)
 }
 
-/// The least memory, so that little has to be written for pairs to be spilled.
+/// Options with the smallest memory, so that few pairs are enough to spill.
 pub(crate) fn options(label: u64) -> BuildOptions {
     let mut options = BulkLoader::options();
     options.spec(spec(label)).info(format!("{{\"label\": {label}}}")).memory(16 << 20).threads(1);
@@ -81,7 +81,7 @@ pub(crate) fn publish(store: &Path, label: u64) -> Published {
     loader.finish().unwrap()
 }
 
-/// A store with the generations 1 to `n`, each of the label of its number; the last is current.
+/// A store with the generations 1 to `n`, each labelled with its number; the last is current.
 pub(crate) fn store_of(path: &Path, n: u64) -> Store {
     for label in 1..=n {
         assert_eq!(publish(path, label).generation, id(label));
@@ -94,7 +94,7 @@ pub(crate) fn stated_label(generation: &Path) -> u64 {
     super::json(&generation.join("info"))["label"].as_u64().unwrap()
 }
 
-/// Every key of this label is right by every way to read, and there is no other.
+/// Asserts that every read method returns the pairs of this label, and no others.
 #[track_caller]
 pub(crate) fn check(snapshot: &Snapshot, label: u64) {
     assert_eq!(*snapshot.spec(), spec(label));
@@ -142,12 +142,12 @@ pub(crate) fn directory_of(store: &Path, number: u64) -> PathBuf {
     store.join(id(number).to_string())
 }
 
-/// Makes a generation that is there current. The writer is for this alone.
+/// Makes an existing generation current, with a writer of its own.
 pub(crate) fn roll_to(store: &Store, number: u64) {
     store.writer().unwrap().rollback(Some(id(number))).unwrap();
 }
 
-/// Removes all generations but the current one and the newest; the numbers of the removed ones.
+/// Removes all generations except the current and the newest one; returns the removed numbers.
 pub(crate) fn collect(writer: &StoreWriter) -> Vec<u64> {
     writer.gc(1).unwrap().removed.into_iter().map(GenerationId::get).collect()
 }
@@ -160,7 +160,7 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// A copy of a generation as a tool without manners puts it into a store: writable, without a lock.
+/// A copy of a generation as a foreign tool would put it into a store: writable, and without taking the lock.
 pub(crate) fn copy_by_hand(store: &Path, from: u64, to: u64) -> PathBuf {
     let (from, to) = (directory_of(store, from), directory_of(store, to));
     fs::create_dir(&to).unwrap();
@@ -170,7 +170,7 @@ pub(crate) fn copy_by_hand(store: &Path, from: u64, to: u64) -> PathBuf {
     to
 }
 
-/// Swaps `current` by hand, atomically.
+/// Changes `current` without a writer, atomically.
 #[cfg(unix)]
 pub(crate) fn point_current_to(store: &Path, name: &str) {
     let link = store.join("by-hand");
@@ -184,7 +184,7 @@ pub(crate) fn a_shard_of(generation: &Path) -> PathBuf {
     generation.join(name)
 }
 
-/// The files below a directory that this process has mapped, one for each map.
+/// The files below a directory that this process has mapped, one entry per map.
 #[cfg(target_os = "linux")]
 pub(crate) fn maps_below(directory: &Path) -> Vec<String> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();

@@ -1,4 +1,4 @@
-//! What the tests against other writers share: fixtures, ways to open them, and answers that can be compared.
+//! Shared by the tests against foreign writers: fixtures, ways to open them, and comparable answers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fixture that is not as it should be fails the test")]
 #![allow(clippy::cast_possible_truncation, reason = "cut numbers are pseudo-random ones")]
@@ -18,7 +18,7 @@ use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use sharddb::{Error, OpenOptions, Result, ShardDb, ShardingSpec};
 
-/// A file or directory of `tests/data`. What is inside an archive there is unpacked by the first call.
+/// A file or directory of `tests/data`. The first call unpacks the archive that it is in.
 pub(crate) fn data(path: &str) -> PathBuf {
     let (set, rest) = path.split_once('/').unwrap_or((path, ""));
     match set {
@@ -47,7 +47,7 @@ pub(crate) fn json_lines(path: &Path) -> Vec<Json> {
     fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A number that a fixture keeps as a string, or as a number where it is small.
+/// A number that a fixture stores as a string, or as a number if small.
 pub(crate) fn number(value: &Json) -> u64 {
     match value {
         Json::String(text) => text.parse().unwrap(),
@@ -75,7 +75,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     })
 }
 
-/// What a reader says about a key.
+/// The answer of a reader for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// A value with this SHA-256.
@@ -107,7 +107,7 @@ pub(crate) fn expected(directory: &Path) -> Vec<(u64, Answer)> {
     json_lines(&directory.join("expected.jsonl")).iter().map(|line| (number(&line["key"]), answer(line))).collect()
 }
 
-/// The three places that bytes can come from.
+/// The three storages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     Mapped,
@@ -121,7 +121,7 @@ impl Storage {
     #[expect(unsafe_code, reason = "mapping needs the promise")]
     pub(crate) fn open(self, options: &OpenOptions, directory: &Path) -> Result<ShardDb> {
         match self {
-            // SAFETY: fixtures are never written, and what a test writes for itself lies still while it is mapped.
+            // SAFETY: fixtures are never written, and tests do not write their own files while they are mapped.
             Storage::Mapped => unsafe { options.open(directory) },
             Storage::Positioned => options.open_pread(directory),
             Storage::Loaded => options.load(directory),
@@ -129,13 +129,13 @@ impl Storage {
     }
 }
 
-/// An error must say something, and where: a file, a shard or a key.
+/// Asserts that an error has a message and a place: a file, a shard or a key.
 pub(crate) fn assert_has_place(error: &Error) {
     assert!(!error.message().is_empty());
     assert!(error.path().is_some() || error.location().shard.is_some() || error.key().is_some(), "{error}");
 }
 
-/// A directory for one test, removed in the end: in `$TMPDIR`, else in cargo's directory for tests.
+/// A temporary directory of one test, in `$TMPDIR` or else in cargo's directory for tests; removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -172,13 +172,13 @@ impl Drop for Scratch {
     }
 }
 
-/// Makes a FIFO. Runs no program: until `exec`, a child holds the file locks of the tests on other threads.
+/// Makes a FIFO without running a program: a child would hold the file locks of other test threads until its `exec`.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "std has no mkfifo")]
 pub(crate) fn mkfifo(path: &Path) {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: a pointer to a string with a final zero, which lives until the call returns.
+    // SAFETY: the pointer is to a string that ends with a zero byte and lives until the call returns.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{}", std::io::Error::last_os_error());
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn xorshift(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// The items in an order that depends on the seed.
+/// The items in a pseudo-random order.
 pub(crate) fn shuffled<T>(mut items: Vec<T>, seed: u64) -> Vec<T> {
     let mut random = xorshift(seed);
     for at in (1..items.len()).rev() {

@@ -1,7 +1,7 @@
-//! A reader of one shard, written from the format's text alone and for nothing but plainness.
+//! A reader of one shard, written from the text of the format alone, for simplicity and not for speed.
 //!
-//! It shares no code with the library: murmur3 and flate2 (with miniz_oxide) do what the library does by hand and with
-//! zlib-rs, and sums are made in 128 bits where that makes overflow impossible.
+//! It shares no code with the library: it uses the crates murmur3 and flate2 (with miniz_oxide), where the library has
+//! its own murmur3 and uses zlib-rs, and it adds in 128 bits, which cannot overflow.
 
 use std::io::Read;
 
@@ -28,7 +28,7 @@ pub(crate) struct NaiveRow {
     pub(crate) end: u64,
 }
 
-/// Something in the bytes breaks a rule.
+/// The bytes break a rule of the format.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
@@ -55,12 +55,12 @@ impl NaiveSpec {
         (low(above, self.shard_bits), low(u128::from(hashed), self.minishard_bits))
     }
 
-    /// The length of the shard index: 16 bytes a minishard.
+    /// The length of the shard index: 16 bytes per minishard.
     pub(crate) fn base(&self) -> u64 {
         16 << self.minishard_bits
     }
 
-    /// What the shard index says about a minishard: start and end of its index, relative.
+    /// The entry of a minishard in the shard index: start and end of its index, relative to the end of the shard index.
     pub(crate) fn shard_index_entry(&self, shard: &[u8], minishard: u64) -> Result<(u64, u64), Broken> {
         let entry = slice(shard, u128::from(minishard) * 16, u128::from(minishard) * 16 + 16)?;
         Ok((word(entry, 0), word(entry, 1)))
@@ -98,7 +98,7 @@ impl NaiveSpec {
         rows.iter().find(|row| row.id == key).map(|row| self.value(shard, *row)).transpose()
     }
 
-    /// Bytes that lie between the end of the shard index and the end of the file.
+    /// The bytes of a range that is relative to the end of the shard index.
     pub(crate) fn stored<'a>(&self, shard: &'a [u8], start: u64, end: u64) -> Result<&'a [u8], Broken> {
         let base = u128::from(self.base());
         slice(shard, base + u128::from(start), base + u128::from(end))
@@ -119,7 +119,7 @@ fn murmur(input: u64) -> u64 {
     u64::try_from(digest & u128::from(u64::MAX)).unwrap()
 }
 
-/// The bytes as they are, or the content of exactly one gzip member.
+/// The unchanged bytes, or the content of exactly one gzip member.
 fn decode(stored: &[u8], gzip: bool) -> Result<Vec<u8>, Broken> {
     if !gzip {
         return Ok(stored.to_vec());

@@ -1,7 +1,7 @@
-//! What a file makes a program do is bounded by the length of the file, whatever its indexes state: bytes that many
-//! entries name are read a bounded number of times, and what no entry names is not read at all.
+//! The work that a file causes is bounded by its length, whatever its indexes state: bytes that many entries name are
+//! read a bounded number of times, and bytes that no entry names are not read.
 //!
-//! Everything here is counted: rows, bytes, and memory by the allocator. Shards are laid out by hand, from the format's text.
+//! The tests count rows, bytes and memory (by the allocator). Shards are laid out by hand, from the text of the format.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -17,7 +17,7 @@ use sharddb::{ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, 
 
 const MIB: usize = 1 << 20;
 
-/// The documented bound for a hostile input.
+/// The documented memory bound for a hostile input.
 fn most(input: usize) -> usize {
     64 * MIB + 12 * input
 }
@@ -32,7 +32,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A directory with one shard, whose keys are hashed by nothing and stored by nobody in particular.
+/// A directory with one shard under the identity hash, without layout and manifest.
 fn data_set(minishard_bits: u32, index_encoding: &str, shard: &[u8]) -> Scratch {
     let directory = Scratch::new();
     let info = serde_json::json!({"sharding": {
@@ -44,7 +44,7 @@ fn data_set(minishard_bits: u32, index_encoding: &str, shard: &[u8]) -> Scratch 
     directory
 }
 
-/// The rows of a minishard index: ids that are `step` apart, and ranges.
+/// A minishard index: ids that are `step` apart, and ranges.
 fn index(first: u64, step: u64, ranges: &[(u64, u64)]) -> Vec<u8> {
     let ids = (0..ranges.len()).map(|row| if row == 0 { first } else { step });
     let ends = std::iter::once(0).chain(ranges.iter().map(|(_, end)| *end));
@@ -78,9 +78,9 @@ fn entries_that_name_one_minishard_index_do_not_multiply_its_rows() {
         let entries = (0..1 << BITS).flat_map(|_| [0, rows.len() as u64]);
         let shard = [words(entries), rows.clone()].concat();
         let directory = data_set(BITS, encoding, &shard);
-        // an index is read while all that were read have no more than twice the bytes of the file
+        // indexes are read until their lengths add up to twice the length of the file
         let times = 2 * shard.len() as u64 / rows.len() as u64;
-        assert!(times < 1 << (BITS - 3), "or nothing would be shown");
+        assert!(times < 1 << (BITS - 3), "otherwise the test shows nothing");
         for storage in Storage::ALL {
             let snapshot = snapshot(directory.path(), storage);
             let ((found, errors), peak) = peak_of(|| {
@@ -99,7 +99,7 @@ fn entries_that_name_one_minishard_index_do_not_multiply_its_rows() {
             assert_eq!(error.location().offset, Some(16 << BITS), "{error}");
 
             let (report, peak) = peak_of(|| snapshot.verify(VerifyLevel::Data).unwrap());
-            // and its rows are kept while there is not more than one for each byte of the file, and 2^19
+            // rows are kept up to one per byte of the file, plus 2^19
             let kept = times.min((shard.len() as u64 + (1 << 19)) / (ROWS + 1));
             assert_eq!((report.keys, report.minishards), (kept * ROWS, 1 << BITS), "{encoding}, {storage:?}");
             assert!(peak <= most(shard.len()), "{peak}");
@@ -121,7 +121,7 @@ fn entries_that_name_one_minishard_index_do_not_multiply_its_rows() {
     }
 }
 
-/// Indexes of decreasing length that all end with the file: no two are equal, each shares bytes with all others.
+/// Indexes of decreasing length that all end at the end of the file: all differ, and each overlaps all others.
 #[test]
 fn nested_minishard_indexes_are_read_to_twice_the_length_of_the_file() {
     const BITS: u32 = 10;
@@ -139,7 +139,7 @@ fn nested_minishard_indexes_are_read_to_twice_the_length_of_the_file() {
     assert!(report.kept + report.losses <= 2 * shard.len() as u64 / 24 + (1 << BITS), "{report}");
 }
 
-/// One damaged entry that names the whole file hides no key of the others.
+/// One damaged entry that names the entire file hides no key of other minishards.
 #[test]
 fn a_damaged_entry_hides_no_other_minishard() {
     const BITS: u32 = 4;
@@ -167,7 +167,7 @@ fn a_damaged_entry_hides_no_other_minishard() {
     );
 }
 
-/// All rows name one value of half the file.
+/// All rows name one value of half the length of the file.
 #[test]
 fn values_that_share_bytes_are_looked_at_64_times_the_length_of_the_file() {
     const ROWS: usize = 4000;
@@ -186,15 +186,15 @@ fn values_that_share_bytes_are_looked_at_64_times_the_length_of_the_file() {
         assert!(over.message().contains(&format!("{} of them", ROWS as u64 - looked_at)), "{over}");
     }
     let (report, kinds, ..) = salvage(directory.path());
-    // the prefix of a value is between it and the index: there is none
+    // the prefix of a value is between it and the index, so it is empty here
     assert_eq!((report.kept, report.losses), (looked_at, ROWS as u64 - looked_at));
     assert!(kinds.iter().all(|kind| *kind == FindingKind::OverCap));
 }
 
-/// A gap full of words that might begin an index, in a shard with checks: none of them does.
+/// A gap full of words that could each begin an index, in a shard with checks. None of them does.
 #[test]
 fn a_gap_without_end_is_searched_in_linear_time() {
-    // every word is 1: ids that ascend, all of the only minishard, so that each word may begin an index of any length
+    // every word is 1: ascending ids, all of the only minishard, so that each word may begin an index of any length
     let gap = words(std::iter::repeat_n(1, 64 << 10));
     let index = index(0, 1, &[(0, 0)]);
     let shard = [words([gap.len() as u64, gap.len() as u64 + 24]), gap, index].concat();
@@ -206,7 +206,7 @@ fn a_gap_without_end_is_searched_in_linear_time() {
     assert_eq!(report.kept, 0);
 }
 
-/// 2^31 entries, of which three name something: 32 GiB of shard index, nearly all of it a hole.
+/// 2^31 entries, of which three name a minishard: 32 GiB of shard index, nearly all of it sparse.
 #[test]
 fn holes_of_a_shard_index_are_skipped() {
     const BITS: u8 = 31;
@@ -234,7 +234,7 @@ fn holes_of_a_shard_index_are_skipped() {
             let report = snapshot.verify(level).unwrap();
             assert!(report.is_clean(), "{storage:?}: {:?}", report.findings());
             assert_eq!(report.minishards, 3);
-            // what is read of three blocks of data, and of the holes beside them
+            // three blocks of data, and the reads of the holes next to them
             assert!(report.bytes_read < 4 << 20, "{storage:?}: {} bytes", report.bytes_read);
         }
     }
@@ -246,7 +246,7 @@ fn holes_of_a_shard_index_are_skipped() {
     assert_eq!(summary.keys, 3);
 }
 
-/// The name of a file that can be so long and hold nothing; there is none.
+/// Creates a sparse file of this length; `None` if the file system cannot.
 fn sparse_file(directory: &Path, len: u64) -> Option<std::path::PathBuf> {
     let path = directory.join("0.shard");
     let is_sparse = File::create(&path).unwrap().set_len(len).is_ok();
@@ -254,7 +254,7 @@ fn sparse_file(directory: &Path, len: u64) -> Option<std::path::PathBuf> {
     is_sparse.then_some(path)
 }
 
-/// What the message about nested specifications takes, and how long it is.
+/// Memory and length of the message about nested specifications.
 #[test]
 fn an_info_of_many_nested_specifications_takes_memory_in_proportion() {
     let members = (0..5000).map(|at| format!("\"{at}\":{{\"sharding\":1}}")).collect::<Vec<_>>().join(",");

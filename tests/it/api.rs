@@ -1,4 +1,4 @@
-//! What embedding programs meet every day: owned values, `?` in iteration, databases in memory, standard traits, errors.
+//! Everyday use in an embedding program: owned values, `?` in iteration, databases in memory, standard traits, errors.
 
 use std::collections::{BTreeMap, HashSet};
 use std::error::Error as _;
@@ -53,7 +53,7 @@ fn values_are_made_for_tests() {
     assert_eq!(Value::from(vec![7]), [7]);
 }
 
-/// Compared with a map: each key, absent keys, batches, iteration and ranges.
+/// Compared with a map: present keys, absent keys, batches, iteration and ranges.
 #[test]
 fn a_database_in_memory_answers_like_any_other() {
     for count in [0, 1, 7, 8, 1000] {
@@ -77,7 +77,7 @@ fn a_database_in_memory_answers_like_any_other() {
     assert_eq!((error.kind(), error.key()), (ErrorKind::DuplicateKey, Some(1)));
 }
 
-/// An error of the program's own, as `?` makes it.
+/// An error type of an application, for `?`.
 #[derive(Debug)]
 enum Failure {
     Database(Error),
@@ -116,7 +116,7 @@ fn iteration_meets_the_question_mark() {
         (&snapshot).into_iter().map(|entry| entry.map(|entry| entry.key())).collect::<Result<_, _>>().unwrap();
     assert_eq!(keys.len(), 100);
 
-    // a shard that cannot be read is the error
+    // an unreadable shard is returned as an error
     let shard = store.path().join("current/0.shard");
     let broken = OpenOptions::new().check_shards(false).open_pread(store.path()).unwrap().snapshot();
     std::fs::remove_file(&shard).unwrap();
@@ -140,7 +140,7 @@ fn the_loader_takes_iterators() {
     );
 }
 
-/// `open` and `refresh` refuse the same generations, and both take them when told so.
+/// `open` and `refresh` refuse the same generations, and accept them with `check_shards(false)`.
 #[test]
 fn a_missing_shard_is_noticed_by_open_and_refresh() {
     let damages: [fn(&std::path::Path); 2] = [

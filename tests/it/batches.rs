@@ -1,5 +1,5 @@
-//! However a batch is looked up (one by one, on several threads, with its pages asked for ahead) each key has the same
-//! answer, and broken files change that no more than they change a single lookup.
+//! A batch returns the same answer for each key however it is looked up (one by one, on several threads, with pages
+//! prefetched), and broken files change that no more than they change a single lookup.
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ fn threads(count: usize) -> NonZero<usize> {
     NonZero::new(count).unwrap()
 }
 
-/// Some thousand keys with values from nothing to several pages.
+/// Some thousand keys with values from empty to several pages.
 fn build(store: &Path, encoding: Encoding) {
     let mut options = BulkLoader::options();
     let mut loader = options.data_encoding(encoding).minishard_index_encoding(encoding).create(store).unwrap();
@@ -25,7 +25,7 @@ fn build(store: &Path, encoding: Encoding) {
     loader.finish().unwrap();
 }
 
-/// Keys in no order, a third of them there, some of them twice.
+/// Keys in random order. A third of them is present, and some occur twice.
 fn keys() -> Vec<u64> {
     let mut keys = shuffled((0..15_000).collect(), 7);
     keys.extend_from_within(..500);
@@ -59,7 +59,7 @@ fn several_threads_give_the_answers_of_one_in_the_order_of_the_keys() {
             for count in [1, 2, 7, 1000] {
                 assert!(parallel(&snapshot, &keys, count) == expected, "{encoding:?} {storage:?} {count} threads");
             }
-            // a block more, a block less, and none at all
+            // one more than a block, one less, and none
             for len in [0, 1, 1023, 1024, 1025] {
                 assert!(parallel(&snapshot, &keys[..len], 3) == expected[..len], "{len} keys");
             }
@@ -124,14 +124,14 @@ fn what_was_asked_for_ahead_has_the_same_answers() {
     }
 }
 
-/// Whatever is wrong with a file, asking ahead does not mind, and the lookup says it.
+/// Prefetching ignores errors in the files; the lookup reports them.
 #[test]
 fn broken_files_have_the_answers_of_single_lookups() {
     let mut errors = 0;
     for directory in common::sets("corrupt") {
         for storage in Storage::ALL {
             let keys: Vec<u64> = common::expected(&directory).into_iter().map(|(key, _)| key).collect();
-            // small caps: some of these files inflate to gigabytes
+            // small caps, because some of these files inflate to gigabytes
             let mut options = OpenOptions::new();
             options.max_value_bytes(1 << 20).max_index_bytes(1 << 20);
             let open = || storage.open(&options, &directory).map(|db| db.snapshot());

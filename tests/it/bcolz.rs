@@ -1,4 +1,4 @@
-//! Every array and table that bcolz wrote, and the layout of its RFC, reads back whole; what is broken is an error with
+//! Every array and table that bcolz wrote, and the layout of its RFC, is read completely. Broken data is an error with
 //! its file, its chunk and the reason.
 
 use std::fs;
@@ -72,7 +72,7 @@ fn types_tell_width_and_byte_order() {
         ("b121_S5", 5, ByteOrder::Little),
         ("b121_U4", 16, ByteOrder::Little),
         ("b121_bool", 1, ByteOrder::Little),
-        ("b121_struct", 12, ByteOrder::Little), // of which bcolz itself does not know how wide it is
+        ("b121_struct", 12, ByteOrder::Little), // bcolz itself does not know its width
         ("b121_object", 0, ByteOrder::Little),
     ] {
         let array = BcolzArray::open(data("bcolz").join(of)).unwrap();
@@ -165,7 +165,8 @@ fn the_layout_of_the_rfc_reads_back_whole() {
 
 #[test]
 fn chunks_that_cut_rows_are_read_as_chunks_only() {
-    // 12,000 numbers as rows of eight: whole rows if nothing is said of the second dimension, or that
+    // 12,000 numbers as rows of eight, which stay whole if the chunk shape has one dimension, or two of which the last
+    // is 8
     for (chunk_shape, is_cut) in [("256", false), ("256, 8", false), ("512, 4", true), ("256, 8, 1", true)] {
         let scratch = copy_of("rfc_flat_i4");
         edit(&scratch.path().join("meta/sizes"), "(12000,)", "(1500, 8)");

@@ -1,5 +1,5 @@
-//! Writes arrays, tables and files for bcolz, bloscpack and a script that follows the RFC to read: `scripts/interop.sh` runs
-//! this, and `scripts/check_bcolz.py` compares.
+//! Writes arrays, tables and files to be read by bcolz, bloscpack and a script that follows the RFC.
+//! `scripts/interop.sh` runs this module, and `scripts/check_bcolz.py` compares.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use sharddb::container::bcolz::{BcolzOptions, RootdirLayout};
 use sharddb::container::blosc::Shuffle;
 use sharddb::container::bloscpack::{BloscpackOptions, Checksum, Metadata};
 
-/// Where data sets for other readers go: made anew.
+/// The directory of the data sets for other readers, newly created.
 struct Place(PathBuf);
 
 impl Place {
@@ -18,7 +18,7 @@ impl Place {
         Place(new_directory("bcolz"))
     }
 
-    /// The directory of a set; `what` tells how it is checked, and `rows` what it must hold.
+    /// The directory of a set; `what` says how it is checked, and `rows` what it must contain.
     fn set(&self, name: &str, what: serde_json::Value, rows: &[(&str, &[u8])]) -> PathBuf {
         let directory = self.0.join(name);
         fs::create_dir_all(&directory).unwrap();
@@ -46,7 +46,7 @@ fn arrays(place: &Place, layout: RootdirLayout, kind: &str, reserve: u32) {
             let count = [1, 999, 1000, 1001, 4321][(at + of) % 5];
             let mut rows = rows(count, *width);
             if *dtype == "|S5" {
-                rows.iter_mut().for_each(|byte| *byte |= 1); // NumPy takes zeros from the end of a string
+                rows.iter_mut().for_each(|byte| *byte |= 1); // NumPy strips zeros from the end of a string
             }
             let name = format!("{kind}-{}-{}", at, shuffle.as_str());
             let directory = place.set(&name, json!({"kind": kind}), &[("", &rows)]);
@@ -54,7 +54,7 @@ fn arrays(place: &Place, layout: RootdirLayout, kind: &str, reserve: u32) {
             options.layout(layout).chunk_rows(500).superchunk_chunks(3).shuffle(*shuffle).reserve_percent(reserve);
             options.checksum([Checksum::Adler32, Checksum::Crc32][of % 2]);
             let mut writer = options.create_array(directory.join("set"), dtype, &[]).unwrap();
-            // in parts, with something that is cut off again and a chunk that is replaced by itself
+            // in several appends, with rows that are cut off again and a chunk that is replaced by itself
             let half = count / 2 * width;
             writer.append(&rows[..half]).unwrap();
             writer.append(&rows).unwrap();

@@ -1,4 +1,4 @@
-//! A bcolz array that becomes a Zarr array keeps its values, and the bytes of every chunk that Zarr can hold as it is.
+//! A bcolz array converted to Zarr keeps its values, and the bytes of every chunk that Zarr can store unchanged.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -83,7 +83,7 @@ fn arrays_of_bcolz_keep_values_and_bytes() {
     assert!(count > 40, "{count} arrays");
 }
 
-/// What the script that made the vectors wrote, which zarr-python, TensorStore and zarrs read.
+/// Metadata of the script that made the vectors, which zarr-python, TensorStore and zarrs read.
 #[test]
 fn the_metadata_is_that_of_the_vectors() {
     let scratch = Scratch::new();
@@ -125,7 +125,7 @@ fn columns_attributes_and_fill_values_come_along() {
     assert_eq!(json(&scratch.path().join("dflt/zarr.json"))["fill_value"], 7);
 }
 
-/// Python's JSON has NaN in it, and so has Zarr, as text.
+/// The JSON of Python may contain NaN; Zarr represents it as a string.
 #[test]
 fn not_a_number_is_a_fill_value() {
     let scratch = Scratch::new();

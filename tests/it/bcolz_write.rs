@@ -1,5 +1,5 @@
-//! What is written to a bcolz array or table is what is read, after every append, cut and replacement, in either layout;
-//! a change that was not finished does not show.
+//! Rows written to a bcolz array or table are read back, after every append, cut and replacement, in either layout. An
+//! unfinished change is not visible.
 
 use std::fs;
 use std::path::Path;
@@ -16,12 +16,12 @@ use sharddb::{ErrorKind, VerifyLevel};
 
 const LAYOUTS: [RootdirLayout; 2] = [RootdirLayout::Shipped, RootdirLayout::Superchunks];
 
-/// Rows that compress, and tell where they came from.
+/// Rows that compress, and whose values depend on their numbers.
 fn numbers(from: u32, count: u32) -> Vec<u8> {
     (from..from + count).flat_map(|row| (row / 3 * 7).to_le_bytes()).collect()
 }
 
-/// Opened anew: the rows, the meta files, every file.
+/// Opens the array again and compares the rows, the meta files and every file.
 fn assert_holds(root: &Path, expected: &[u8]) {
     let array = BcolzArray::open(root).unwrap();
     assert_eq!(array.rows() * array.row_bytes(), expected.len() as u64);
@@ -174,7 +174,7 @@ fn types_orders_and_shuffles() {
     }
 }
 
-/// Rows of 2 x 3 elements; the first dimension of a chunk, its rows, runs fastest in it.
+/// Rows of 2 x 3 elements. The first dimension of a chunk, its rows, varies fastest.
 #[test]
 fn chunks_in_fortran_order_give_rows_in_c_order() {
     let scratch = Scratch::new();
@@ -202,7 +202,7 @@ fn what_bcolz_wrote_can_be_changed() {
         let before = BcolzArray::open(scratch.path()).unwrap();
         let mut model = before.read_rows(0..rows).unwrap();
         let storage = fs::read(scratch.path().join("meta/storage")).unwrap();
-        fs::write(scratch.path().join("meta/mask"), "of somebody else").unwrap();
+        fs::write(scratch.path().join("meta/mask"), "a foreign file").unwrap();
         let width = before.row_bytes();
         let more = numbers(5, 700 * width as u32 / 4);
         let mut writer = BcolzWriter::open(scratch.path()).unwrap();
@@ -215,8 +215,8 @@ fn what_bcolz_wrote_can_be_changed() {
         let array = BcolzArray::open(scratch.path()).unwrap();
         assert_eq!(array.read_rows(0..array.rows()).unwrap(), model, "{set}");
         assert!(array.verify(VerifyLevel::Data).unwrap().findings().is_empty());
-        assert_eq!(fs::read(scratch.path().join("meta/storage")).unwrap(), storage, "{set}: not ours to change");
-        assert_eq!(fs::read(scratch.path().join("meta/mask")).unwrap(), b"of somebody else");
+        assert_eq!(fs::read(scratch.path().join("meta/storage")).unwrap(), storage, "{set}: unchanged");
+        assert_eq!(fs::read(scratch.path().join("meta/mask")).unwrap(), b"a foreign file");
     }
     for set in ["b121_object", "b121_struct"] {
         let error = BcolzWriter::open(data("bcolz").join(set)).map(drop).unwrap_err();
@@ -295,7 +295,7 @@ fn tables_grow_and_shrink_as_one() {
     }
 }
 
-/// An append is done when the sizes say so: what a writer that died left is not shown, and the next one goes over it.
+/// The sizes commit an append: rows that a killed writer left are not visible, and the next append overwrites them.
 #[test]
 fn an_append_that_was_not_finished_does_not_show() {
     for layout in LAYOUTS {
@@ -316,7 +316,7 @@ fn an_append_that_was_not_finished_does_not_show() {
         let decoded = |key| array.get(key, Form::Decoded).unwrap().map(|chunk| chunk.len());
         assert_eq!((decoded(2), decoded(3)), (Some(200), None));
         assert_eq!(array.keys().map(Result::unwrap).collect::<Vec<_>>(), [0, 1, 2]);
-        assert!(!array.verify(VerifyLevel::Data).unwrap().findings().is_empty(), "it is told");
+        assert!(!array.verify(VerifyLevel::Data).unwrap().findings().is_empty(), "verification reports it");
 
         let mut writer = BcolzWriter::open(&root).unwrap();
         writer.replace_chunk(2, &numbers(900, 50)).unwrap();

@@ -1,5 +1,4 @@
-//! Every chunk that C-Blosc wrote decodes to the buffer it was made of, and what is not such a chunk is an error, never
-//! other bytes.
+//! Every chunk that C-Blosc wrote decodes to its original buffer, and anything else is an error, never other bytes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,7 +44,7 @@ impl Vectors {
         &self.bytes[of.offset..of.offset + of.nbytes]
     }
 
-    /// One of the chunks for each codec, shuffle and way of splitting, the shortest that is no copy.
+    /// The shortest chunk that is not a copy, for each codec, shuffle and split mode.
     fn of_each_kind(&self) -> Vec<&Chunk> {
         let mut shortest: Vec<&Chunk> = self.chunks.iter().filter(|chunk| chunk.flags & 2 == 0).collect();
         shortest.sort_by_key(|chunk| chunk.nbytes);
@@ -81,7 +80,7 @@ fn the_header_says_what_the_writer_was_told() {
         if !header.is_memcpyed() {
             assert_eq!(header.codec().as_str(), chunk.cname.trim_end_matches("hc"));
             let shuffle = [Shuffle::None, Shuffle::Bytes, Shuffle::Bits][usize::from(chunk.shuffle)];
-            // bytes of which there is one an element have no other order
+            // bytes with one byte per element have only one order
             assert!(header.shuffle() == shuffle || chunk.typesize == 1, "chunk {}", chunk.key);
         }
     }
@@ -111,8 +110,8 @@ fn nothing_is_decoded_past_the_cap() {
     }
 }
 
-/// Blosc has no checksum, so that a changed byte may decode; but to as many bytes as the header states, and the sizes
-/// in the header, the offsets and the lengths of streams cannot change unnoticed.
+/// Blosc has no checksum, so a chunk with a changed byte may decode, but only to as many bytes as the header states.
+/// Changes of the sizes in the header, of the offsets and of the stream lengths are always noticed.
 #[test]
 fn a_changed_byte_is_an_error_or_gives_a_buffer_of_the_stated_length() {
     let vectors = Vectors::read();
@@ -137,7 +136,7 @@ fn a_changed_byte_is_an_error_or_gives_a_buffer_of_the_stated_length() {
     }
 }
 
-/// The chunk of a writer that lies: a header for which no bytes were paid.
+/// A hostile chunk: its header states a size that its bytes do not support.
 #[test]
 fn a_header_alone_allocates_nothing() {
     // zlib, not split, nbytes = blocksize = 2^30, one block at byte 20 with a stream of 4 bytes
@@ -165,7 +164,7 @@ fn names_the_block_and_the_reason() {
         (0x70, &[24, 0, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 0xff], "4 bytes of zlib, found: "),
         (0x90, &[24, 0, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 0xff], "4 bytes of zstd, found: "),
     ] {
-        // the two offsets name the same block in most of them, which the format allows
+        // in most of them both offsets name the same block, which the format allows
         let fixed = if words.contains("block 1") {
             [&header(flags, 32)[..], body, &[4, 0, 0, 0, 1, 2, 3, 4]].concat()
         } else {

@@ -1,5 +1,5 @@
-//! Every file that bloscpack wrote reads back whole; a changed bit in its header, offsets, metadata or checksums is an
-//! error; and what is written here is read here.
+//! Every file that bloscpack wrote is read completely; a changed bit in its header, offsets, metadata or checksums is
+//! an error; files written here are read here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,8 +100,8 @@ fn verification_finds_nothing_in_what_bloscpack_wrote() {
     }
 }
 
-/// The fields that say nothing about the data: the size of chunks but the last if there is only one; the name that the
-/// writer of metadata gives their format, the level they were compressed with, parameters of a codec that nobody uses.
+/// Whether a byte does not affect the data: the size of all chunks but the last if there is only one, the name of the
+/// metadata format, the compression level of the metadata, and parameters of an unused codec.
 fn is_idle(file: &[u8], at: usize) -> bool {
     let has_metadata = file[5] & 2 != 0;
     let of_metadata = has_metadata && ((32..40).contains(&at) || at == 32 + 11 || (32 + 24..32 + 32).contains(&at));
@@ -125,7 +125,7 @@ fn a_changed_bit_in_header_offsets_metadata_or_checksum_is_reported() {
             let end = (chunk.offset() + chunk.len()) as usize;
             end..end + file.header().checksum().digest_len() as usize
         });
-        // every bit of the header, one of each byte that follows
+        // every bit of the header, and one bit of each byte after it
         let bits = (0..32).flat_map(|at| (0..8).map(move |bit| (at, bit)));
         let bits = bits.chain((32..first).chain(digests).map(|at| (at, at % 8)));
         for (at, bit) in bits.filter(|(at, _)| !is_idle(&whole, *at)) {
@@ -138,7 +138,7 @@ fn a_changed_bit_in_header_offsets_metadata_or_checksum_is_reported() {
                     assert_has_reason(&error);
                     assert!(!file.verify(VerifyLevel::Data).unwrap().is_clean(), "{of}, byte {at}, bit {bit}");
                 }
-                // version 2 has the same bytes where nothing may be appended; checksum "None" leaves digests behind
+                // version 2 has the same bytes if nothing may be appended; with checksum "None" the digests are ignored
                 (Ok(file), Ok(read)) => {
                     assert_eq!(read, chunks, "{of}, byte {at}, bit {bit}");
                     let is_v2 = (at, bit) == (4, 0);
@@ -194,7 +194,7 @@ fn a_file_cut_short_or_with_more_behind_it_is_reported() {
     }
 }
 
-/// A header that states what the file cannot hold costs nothing.
+/// A header that states more than the file can hold allocates nothing.
 #[test]
 fn nothing_is_allocated_for_what_is_only_stated() {
     let scratch = Scratch::new();
@@ -213,7 +213,7 @@ fn nothing_is_allocated_for_what_is_only_stated() {
     assert!(file.get(5, Form::Decoded).is_ok(), "7040 bytes are below the cap");
 }
 
-/// As the RFC has it: no metadata, no room for more, the last 8 bytes of the header reserved.
+/// A file as in the RFC: no metadata, no room for more chunks, the last 8 bytes of the header reserved.
 #[test]
 fn version_2_reads_like_version_3() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! The bulk loader gives back every pair, and the same bytes however the pairs came: order, threads, memory.
+//! The bulk loader stores every pair, and writes the same bytes for any order of insertion, threads and memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::common::{Scratch, directory_bytes, shuffled, xorshift};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, ErrorKind, OnDuplicate, Published, ShardDb, ShardingSpec, Store};
 
-/// The smallest memory: batches of a few MiB, so that some tens of MiB spill.
+/// The smallest memory. Batches are a few MiB, so some tens of MiB spill.
 const LITTLE: u64 = 16 << 20;
 
 type Pair = (u64, Vec<u8>, Vec<u8>);
@@ -24,7 +24,7 @@ fn build(store: &Path, options: &BuildOptions, pairs: &[Pair]) -> sharddb::Resul
     loader.finish()
 }
 
-/// Pairs of all sizes, `bytes` in all or a bit more, keys at random and at the extremes.
+/// Pairs of all sizes, at least `bytes` in all, with random and extreme keys.
 fn pairs(seed: u64, bytes: usize, mean: usize) -> Vec<Pair> {
     let mut random = xorshift(seed);
     let mut pairs = BTreeMap::from([(0, vec![]), (u64::MAX, vec![7; 3])]);
@@ -64,7 +64,7 @@ fn same_bytes_from_any_order_threads_and_memory() {
     let encodings = [(Encoding::Raw, Encoding::Raw), (Encoding::Raw, Encoding::Gzip), (Encoding::Gzip, Encoding::Gzip)];
     for (data, index) in encodings {
         let spec = spec(9, 2).with_data_encoding(data).with_minishard_index_encoding(index);
-        // deflating is slow without optimisation: what it does to a few values it does to many
+        // deflating is slow without optimisation, and few values are enough to test it
         let pairs = if data == Encoding::Gzip { &few } else { &spilled };
         let mut reference = None;
         for (memory, threads, seed) in [(1 << 30, 1, 0), (LITTLE, 1, 1), (LITTLE, 3, 2), (32 << 20, 2, 3)] {
@@ -106,14 +106,14 @@ fn plans_without_a_specification_the_same_however_the_pairs_came() {
     }
 }
 
-/// Runs are spilled in the order of a guess. Here the last plan selects many bits more than the first guess, or hashes
-/// otherwise; and a pair too large for a batch is in no order at all.
+/// Runs are spilled in the order of a guessed plan. Here the final plan selects many more bits than the first guess or
+/// has another hash, and a pair too large for a batch is spilled in no order.
 #[test]
 fn a_wrong_guess_of_the_plan_shows_in_no_byte() {
     let of_keys = |keys: BTreeSet<u64>| -> Vec<Pair> {
         keys.into_iter().map(|key| (key, vec![], vec![key as u8; (key % 60) as usize])).collect()
     };
-    let dense = of_keys((0..400_000).collect()); // in no order, the first of them are not dense
+    let dense = of_keys((0..400_000).collect()); // shuffled on insertion, so the first keys do not look dense
     let mut random = xorshift(7);
     let dense_first = of_keys((0..200_000).chain((0..200_000).map(|_| random())).collect());
     let mut with_large = dense.clone();
@@ -158,7 +158,7 @@ fn prefixes_and_alignment_come_back() {
     }
 }
 
-/// Several keys in one minishard: more than are collected in memory, so that it is written region by region.
+/// All keys in one minishard that is too large for memory, so that it is written region by region.
 #[test]
 fn one_minishard_with_everything() {
     for index in [Encoding::Raw, Encoding::Gzip] {
@@ -176,7 +176,7 @@ fn one_minishard_with_everything() {
     }
 }
 
-/// A value beyond any batch goes straight to disk; insertion from a reader is the same as from a slice.
+/// A value larger than any batch is streamed to disk. Insertion from a reader writes the same bytes as from a slice.
 #[test]
 fn values_larger_than_the_batch() {
     let big: Vec<u8> = (0..20_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -200,7 +200,7 @@ fn values_larger_than_the_batch() {
     }
 }
 
-/// Duplicates within a batch and across runs, planned or not.
+/// Duplicates within a batch and across runs, with a given and with a planned specification.
 #[test]
 fn duplicates_are_an_error_or_resolved_by_insertion_order() {
     for (given, bytes) in [(true, 100), (true, 12 << 20), (false, 100), (false, 12 << 20)] {
@@ -230,7 +230,7 @@ fn duplicates_are_an_error_or_resolved_by_insertion_order() {
     }
 }
 
-/// A pair too large for a batch keeps its place in the order of insertion, in any memory.
+/// A pair too large for a batch keeps its position in the order of insertion, with any memory.
 #[test]
 fn large_duplicates_are_resolved_by_insertion_order() {
     const KEYS: u64 = 3;
@@ -251,7 +251,7 @@ fn large_duplicates_are_resolved_by_insertion_order() {
                     let mut loader = options.create(directory.path()).unwrap();
                     for (key, round) in insertions() {
                         loader.insert(key, value(key, round, large_rounds[round])).unwrap();
-                        // enough between the rounds that batches are spilled
+                        // enough between the rounds to spill batches
                         let fill = |n: u64| 1000 + n + 10 * (key + KEYS * round as u64);
                         (0..2).for_each(|n| loader.insert(fill(n), vec![1; 900_000]).unwrap());
                     }
@@ -273,7 +273,7 @@ fn large_duplicates_are_resolved_by_insertion_order() {
     }
 }
 
-/// A caller that catches the panic of its reader cannot publish the half of a pair.
+/// A caller that catches a panic of its reader cannot publish half of a pair.
 #[test]
 fn a_reader_that_panics_spoils_the_build() {
     struct Panics;
@@ -296,7 +296,7 @@ fn a_reader_that_panics_spoils_the_build() {
     }
 }
 
-/// What readers refuse by default is not written: nothing of the value is read.
+/// Values that readers refuse by default are not written, and nothing of them is read.
 #[test]
 fn a_gzip_value_beyond_the_cap_of_readers_is_refused() {
     let directory = Scratch::new();
@@ -307,7 +307,7 @@ fn a_gzip_value_beyond_the_cap_of_readers_is_refused() {
     assert!(error.to_string().contains("raw data encoding"), "{error}");
 }
 
-/// A specification of 32 minishard bits makes a file of 64 GiB for any data: it is refused unless allowed.
+/// A specification of 32 minishard bits makes a file of 64 GiB for any data, which is refused unless allowed.
 #[test]
 fn shard_indexes_that_outweigh_the_data_are_refused_unless_allowed() {
     let pairs: Vec<Pair> = (0..40).map(|key| (key, vec![], vec![1; 100])).collect(); // in both of two shards
@@ -359,7 +359,7 @@ fn a_dropped_loader_leaves_nothing_and_the_next_one_works() {
         loader.insert_with_prefix(key, &prefix, &value).unwrap();
     }
     let error = options().create(directory.path()).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Locked, "a second writer is told at once");
+    assert_eq!(error.kind(), ErrorKind::Locked, "a second writer fails at once");
     drop(loader);
     let left: Vec<_> = directory_bytes(directory.path()).into_keys().collect();
     assert_eq!(left, [""; 0]);
@@ -384,7 +384,7 @@ fn info_keeps_foreign_members_and_a_cancelled_build_publishes_nothing() {
     assert_eq!(store.current().unwrap(), Some(published.generation));
 }
 
-/// Any pairs, any options: what went in comes out, by key and by iteration.
+/// With any pairs and options, lookups and iteration return what was inserted.
 #[test]
 fn agrees_with_a_map() {
     fn agrees(pairs: Vec<(u64, Vec<u8>)>, bits: (u8, u8), flags: (bool, bool, bool, bool)) -> bool {

@@ -1,11 +1,11 @@
-//! A candidate is a complete generation that no reader of the store finds before it is published, and that leaves nothing
-//! behind when it is not.
+//! A candidate is a complete generation that no reader of the store finds before it is published, and that leaves no
+//! files behind if it is not published.
 
 use crate::common::generations::{self as generation, id, store_of};
 use crate::common::{Scratch, Storage};
 use sharddb::{BulkLoader, Candidate, ErrorKind, OpenOptions, ShardDb, Store, VerifyLevel};
 
-/// A candidate of a label, on a store.
+/// A candidate with a label, in a store.
 fn candidate(store: &Scratch, label: u64) -> Candidate {
     let mut loader = generation::options(label).create(store.path()).unwrap();
     generation::insert_all(&mut loader, label);
@@ -15,7 +15,7 @@ fn candidate(store: &Scratch, label: u64) -> Candidate {
 #[expect(unsafe_code, reason = "mapping needs the promise")]
 fn open(storage: Storage, candidate: &Candidate) -> ShardDb {
     match storage {
-        // SAFETY: nobody edits the files of this store.
+        // SAFETY: no test edits the files of this store.
         Storage::Mapped => unsafe { candidate.open(&OpenOptions::new()) }.unwrap(),
         _ => candidate.open_pread(&OpenOptions::new()).unwrap(),
     }
@@ -38,7 +38,7 @@ fn is_validated_before_any_reader_finds_it() {
     generation::check(&db.snapshot(), 2);
 }
 
-/// Publishing renames the directory under a database that has it open.
+/// Publishing renames the directory while a database has it open.
 #[test]
 fn what_was_opened_before_publishing_is_read_after_it() {
     for storage in [Storage::Mapped, Storage::Positioned] {
@@ -68,7 +68,7 @@ fn dropped_it_is_removed_and_the_next_writer_may_begin() {
     stored.writer().unwrap();
 }
 
-/// A store that was made for a candidate goes with it.
+/// A store that was created for a candidate is removed with it.
 #[test]
 fn a_rejected_first_build_leaves_no_store() {
     let parent = Scratch::new();

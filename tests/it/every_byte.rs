@@ -1,8 +1,9 @@
-//! Whatever single damage befalls the files of a generation, every read that verifies gives the stored value or an
-//! error, no read panics or takes memory without bound, and verification finds the damage.
+//! After any single damage to the files of a generation, every verifying read returns the stored value or an error, no
+//! read panics or allocates without bound, and verification finds the damage.
 //!
-//! Damage is each bit of each file flipped, each block of it zeroed, each length it can be cut to, and each two files
-//! swapped, in small stores that hold every kind of bytes a generation of ours can hold; read from all storages.
+//! Damage is each bit of each file flipped, each block zeroed, each file truncated to each length, and each two files
+//! swapped. The stores are small and contain every kind of bytes that a native generation can have; all storages read
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,29 +15,29 @@ use crate::peak::peak_of;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{BulkLoader, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
 
-/// More than this is never held for files of some kilobytes: a decoder's window, a block or two, an error's text.
+/// Upper bound on memory for files of some kilobytes: a decoder's window, a block or two, the text of an error.
 const MOST_MEMORY: usize = 1 << 20;
 
-/// Decoded values and indexes may not be larger in these tests: what a damaged trailer states need not be tried.
+/// The cap of decoded values and indexes: damaged trailers may state large lengths, which are not worth decoding.
 const CAP: u64 = 256 << 10;
 
-/// For each key the prefix and the value.
+/// The prefix and the value of each key.
 type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
-/// A store of one generation whose files may be changed, and what it holds.
+/// A store of one generation whose files may be changed, and its content.
 struct Store {
     name: String,
     root: Scratch,
     generation: PathBuf,
     files: BTreeMap<String, Vec<u8>>,
     pairs: Pairs,
-    /// The most zeros before a prefix.
+    /// Upper bound on the zeros before a prefix.
     padding: usize,
-    /// Keys to ask for: some that are there and some that are not.
+    /// Keys to look up: some present, some absent.
     asked: Vec<u64>,
 }
 
-/// What a store is made with.
+/// The properties of a store.
 #[derive(Clone, Copy)]
 struct Features {
     index: Encoding,
@@ -71,7 +72,7 @@ impl Store {
         let mut pairs = Pairs::new();
         for key in 0..keys {
             let tag = u8::try_from(key).unwrap();
-            // no length twice but 0: neighbours without a byte are a case of their own
+            // no length twice except 0: empty neighbours are a separate case
             let prefix = if prefixes { vec![!tag; usize::from(tag % 4)] } else { vec![] };
             let value: Vec<u8> = (0..tag.saturating_sub(3) % 16).map(|at| tag ^ at).collect();
             loader.insert_with_prefix(key * 7, &prefix, &value).unwrap();
@@ -81,7 +82,7 @@ impl Store {
         let generation = ShardDb::open_pread(root.path()).unwrap().snapshot().directory().to_path_buf();
         let files = directory_bytes(&generation);
         for (name, bytes) in &files {
-            fs::remove_file(generation.join(name)).unwrap(); // read-only
+            fs::remove_file(generation.join(name)).unwrap(); // the file is read-only
             fs::write(generation.join(name), bytes).unwrap();
         }
         let step = usize::try_from(keys / 10).unwrap();
@@ -91,7 +92,7 @@ impl Store {
         Store { name, root, generation, files, pairs, padding, asked }
     }
 
-    /// Every combination of encodings, each with another layout.
+    /// Every combination of encodings, each with a different layout.
     fn all() -> [Store; 4] {
         use Encoding::Gzip;
         [
@@ -113,7 +114,7 @@ impl Store {
         file.set_len(bytes.len() as u64).unwrap();
     }
 
-    /// Replaces a file for as long as `check` runs.
+    /// Replaces a file while `check` runs.
     fn with(&self, name: &str, changed: &[u8], check: impl FnOnce()) {
         if *changed != self.files[name][..] {
             self.put(name, changed);
@@ -128,7 +129,7 @@ impl Store {
         storage.open(&options, self.root.path())
     }
 
-    /// What must hold of a damaged store.
+    /// Asserts the properties that a damaged store must keep.
     #[track_caller]
     fn check_damaged(&self, damage: &dyn Fn() -> String) {
         for storage in Storage::ALL {
@@ -149,7 +150,7 @@ impl Store {
         }
     }
 
-    /// Whatever is answered is right.
+    /// Asserts that every answer is right or an error.
     #[track_caller]
     fn check_answers(&self, db: &ShardDb, place: &dyn Fn() -> String) {
         let snapshot = db.snapshot();
@@ -250,7 +251,7 @@ impl Store {
     }
 }
 
-/// Reads everything, whatever it is.
+/// Reads everything and ignores the results.
 fn read_all(db: &ShardDb, keys: &[u64]) {
     let snapshot = db.snapshot();
     for key in keys {
@@ -281,7 +282,7 @@ fn whole_stores_answer_everything() {
     }
 }
 
-/// Every bit of every file: one test for each store, so that they share the cores.
+/// Flips every bit of every file. There is one test per store, so that they run in parallel.
 fn flip_every_bit(store: &Store) {
     for (name, sound) in &store.files {
         let mut file = store.file(name);
@@ -351,7 +352,7 @@ fn every_block_of_zeros() {
     }
 }
 
-/// Values at the beginning of pages, and each page zeroed.
+/// Values aligned to pages, and each page zeroed.
 #[test]
 fn every_page_of_zeros() {
     for index in [Encoding::Raw, Encoding::Gzip] {
@@ -397,7 +398,7 @@ fn every_file_missing() {
     }
 }
 
-/// A minishard of more rows than are scanned in place: every byte, one of its bits.
+/// A minishard of more rows than are scanned in place: one bit of every byte is flipped.
 #[test]
 fn every_byte_of_a_large_minishard() {
     for index in [Encoding::Raw, Encoding::Gzip] {
@@ -411,7 +412,8 @@ fn every_byte_of_a_large_minishard() {
     }
 }
 
-/// Up to eight rows are searched at once where 384 bytes can be looked at from the index on: in the first minishards here.
+/// Up to eight rows are searched at once if 384 bytes from the start of the index are readable, as in the first
+/// minishards here.
 #[test]
 fn every_byte_of_a_minishard_that_is_searched_at_once() {
     let alignment = ValueAlignment::SixtyFour;
@@ -429,7 +431,7 @@ fn every_byte_of_a_minishard_that_is_searched_at_once() {
     }
 }
 
-/// A store with a minishard table: the shard index is read only where the table does not help.
+/// A store with a minishard table: the shard index is read only if the table does not help.
 #[test]
 fn every_byte_of_a_shard_with_a_minishard_table() {
     let store = Store::new(Features { minishard_bits: 9, shard_bits: 0, keys: 40, ..SMALL });
@@ -442,7 +444,7 @@ fn every_byte_of_a_shard_with_a_minishard_table() {
     }
 }
 
-/// No answer depends on the minishard table: whatever becomes of it, every key is found, and verification tells.
+/// No answer depends on the minishard table: with any damage to it, every key is found and verification reports it.
 #[test]
 fn every_bit_and_length_of_the_minishard_table() {
     const NAME: &str = "minishards";
@@ -467,7 +469,8 @@ fn every_bit_and_length_of_the_minishard_table() {
     check(&|| format!("without {NAME}"));
 }
 
-/// A shard of others has neither manifest nor checks, yet what is cut off it is missed: never another value or none.
+/// A foreign shard has neither manifest nor checks, but truncated values are still missed: no answer is a wrong value
+/// or a false absence.
 #[test]
 fn every_length_of_a_shard_without_a_manifest() {
     for store in Store::all() {

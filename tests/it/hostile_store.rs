@@ -1,7 +1,8 @@
-//! In a directory with anything under the names that a store uses, nothing of somebody else's is changed or removed, and
-//! nothing waits for ever: every verb gives an error or the right result.
+//! In a directory with arbitrary entries under the names that a store uses, no foreign file is changed or removed and
+//! no call blocks forever: every operation returns an error or the right result.
 //!
-//! All that is in the place, and beside it where links lead, is compared before and after: names, kinds, bytes, modes.
+//! The entire directory, and the targets of links next to it, are compared before and after: names, kinds, bytes,
+//! modes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,17 +16,17 @@ use crate::common::generations::{self as generation, id, publish, store_of};
 use crate::common::{Scratch, mkfifo};
 use sharddb::{BulkLoader, ErrorKind, Result, ShardDb, Store};
 
-/// Longer than all verbs take together on any machine.
+/// Upper bound on the run time of all operations together, on any machine.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// What a name is: kind and content, mode.
+/// A directory entry: kind and content, mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     what: Vec<u8>,
     mode: u32,
 }
 
-/// All below a directory, but for what `is_own` names.
+/// All entries below a directory, except those that `is_own` names.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Node> {
     let mut nodes = BTreeMap::new();
     let mut directories = vec![root.to_path_buf()];
@@ -49,7 +50,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Node> {
     nodes
 }
 
-/// A directory `store`, with a directory `outside` and a complete generation `built` beside it.
+/// A directory `store`, and next to it a directory `outside` and a complete generation `built`.
 struct Scene(Scratch);
 
 impl Scene {
@@ -71,7 +72,7 @@ impl Scene {
         self.path("store")
     }
 
-    /// Everything that a program can ask of a store; the results, by verb.
+    /// Calls every operation of a store; returns the results by name.
     fn try_everything(&self) -> Vec<(&'static str, Result<()>)> {
         let (path, built) = (self.store(), Scratch::new());
         publish(built.path(), 2);
@@ -104,7 +105,7 @@ impl Scene {
     }
 }
 
-/// A copy beside the original, in a directory that is removed with it.
+/// A copy of a generation, in a directory next to it that is removed with it.
 fn copy_of(generation: &Path) -> PathBuf {
     let copy = generation.parent().unwrap().join("copies/of");
     fs::create_dir_all(&copy).unwrap();
@@ -125,10 +126,10 @@ fn build(path: &Path, finish: bool) -> Result<()> {
     Ok(())
 }
 
-/// Puts something of a kind at a path.
+/// Creates an entry of some kind at a path.
 type Put = fn(&Scene, &Path);
 
-/// Each way in which a name can be something else than what a store has under it.
+/// The kinds of foreign entries that may be under a name of the store.
 const KINDS: [(&str, Put); 10] = [
     ("a link to a file", |scene, path| symlink(scene.path("outside/victim"), path).unwrap()),
     ("a link to an empty file", |scene, path| symlink(scene.path("outside/empty"), path).unwrap()),
@@ -145,7 +146,7 @@ const KINDS: [(&str, Put); 10] = [
     ("a file", |_, path| fs::write(path, "pid=4711 host=alpha\n").unwrap()),
 ];
 
-/// The names of a store and of what a writer leaves.
+/// The names that a store uses and that a writer may leave.
 const NAMES: [&str; 11] = [
     "lock",
     "current",
@@ -160,14 +161,14 @@ const NAMES: [&str; 11] = [
     "tmp-history",
 ];
 
-/// Beside files of somebody else, no name makes the directory a store: nothing changes, whatever is under it.
+/// With foreign files next to it, no name makes the directory a store: nothing changes, whatever the entry is.
 #[test]
 fn nothing_changes_in_a_directory_of_somebody_else() {
     for name in NAMES {
         for (kind, make) in KINDS {
             let scene = Scene::new();
             if names_a_generation(name, kind) {
-                continue; // then it is a store
+                continue; // then the directory is a store
             }
             make(&scene, &scene.store().join(name));
             fs::create_dir(scene.store().join("tmp-thesis")).unwrap();
@@ -186,7 +187,8 @@ fn nothing_changes_in_a_directory_of_somebody_else() {
     }
 }
 
-/// Alone in a directory: what is somebody else's stays as it is, be the directory taken for a store or not.
+/// As the only entry of a directory: a foreign entry stays unchanged, whether the directory is taken for a store or
+/// not.
 #[test]
 fn nothing_of_somebody_else_changes_under_a_name_of_a_store() {
     for name in NAMES {
@@ -195,14 +197,14 @@ fn nothing_of_somebody_else_changes_under_a_name_of_a_store() {
             make(&scene, &scene.store().join(name));
             let before = tree(scene.0.path());
             scene.try_everything();
-            // a file with other links, where a lock or a link of a store may be, is replaced by one of its own
+            // a file with other hard links, in place of a lock or a link of a store, is replaced by a file of the store
             let replaced = name == "lock" && kind.starts_with("a hard link to") || names_a_generation(name, kind);
             check_foreign(&before, &tree(scene.0.path()), name, kind, replaced);
         }
     }
 }
 
-/// In a store: what is somebody else's stays as it is; what is published is right or an error is given.
+/// In a store: a foreign entry stays unchanged, and a publish is right or returns an error.
 #[test]
 fn nothing_of_somebody_else_changes_in_a_store() {
     for name in NAMES.into_iter().chain(["gen-0000000001/lease", "gen-0000000001/notes", "gen-0000000002/lease"]) {
@@ -219,7 +221,8 @@ fn nothing_of_somebody_else_changes_in_a_store() {
             let before = tree(scene.0.path());
             scene.try_everything();
             let after = tree(scene.0.path());
-            // where it is the store's own name, with content or of a kind that a store may have, it is the store's
+            // an entry under the store's own name, with content or of a kind that a store may have, belongs to the
+            // store
             let own = match name {
                 "lock" | "history" => kind.starts_with("a hard link to"),
                 "current" => kind.contains("link") || kind == "a file",
@@ -233,12 +236,12 @@ fn nothing_of_somebody_else_changes_in_a_store() {
     }
 }
 
-/// A file `current` with the name of a generation, whoever else has a link to it, makes a store.
+/// A file `current` with the name of a generation makes a store, even if it has other hard links.
 fn names_a_generation(name: &str, kind: &str) -> bool {
     name == "current" && kind == "a hard link to lines"
 }
 
-/// All that was outside is as it was; so is what was under the name, unless it is the store's own.
+/// Asserts that everything outside is unchanged, and the entry under the name too unless it is the store's own.
 #[track_caller]
 fn check_foreign(before: &BTreeMap<PathBuf, Node>, after: &BTreeMap<PathBuf, Node>, name: &str, kind: &str, own: bool) {
     let hostile = Path::new("store").join(name);
@@ -252,7 +255,7 @@ fn check_foreign(before: &BTreeMap<PathBuf, Node>, after: &BTreeMap<PathBuf, Nod
     assert_eq!(outside(before), outside(after), "{name}, {kind}");
 }
 
-/// What the first edition deleted: everything that begins with `tmp-`, even by a build that failed.
+/// The first edition deleted every file that begins with `tmp-`, even in a build that failed.
 #[test]
 fn files_that_begin_with_tmp_stay_in_a_store() {
     let scene = Scene::new();
@@ -268,7 +271,7 @@ fn files_that_begin_with_tmp_stay_in_a_store() {
     let before = mine(tree(scene.0.path()));
     assert_eq!(before.len(), 9);
     for (verb, result) in scene.try_everything() {
-        assert!(result.is_ok() || verb.starts_with("rollback"), "{verb}: {result:?}"); // gc leaves none to roll back to
+        assert!(result.is_ok() || verb.starts_with("rollback"), "{verb}: {result:?}"); // gc leaves no earlier one
     }
     assert_eq!(mine(tree(scene.0.path())), before);
 }

@@ -1,12 +1,13 @@
-//! Whatever ShardDb writes, TensorStore and CloudVolume read: every key, every absent key, the listing.
+//! TensorStore and CloudVolume read everything that ShardDb writes: every key, every absent key, the listing.
 //!
-//! This module writes the data sets and what was inserted into each. `scripts/interop.sh` runs it, then
+//! This module writes the data sets and a list of what was inserted into each. `scripts/interop.sh` runs it, then
 //! `scripts/check_readable.py` reads the data sets with both programs.
 //!
 //! ```text
-//! $SHARDDB_INTEROP_DIR/precomputed/<set>/data/            a store by `BulkLoader`, or shards and an `info` by `ShardWriter`
-//! $SHARDDB_INTEROP_DIR/precomputed/<set>/expected.jsonl   a line per key: length and SHA-256 of value and prefix, or absent
-//! ```
+//! $SHARDDB_INTEROP_DIR/precomputed/<set>/data/            a store by `BulkLoader`, or shards and an `info` by
+//! `ShardWriter`
+//! $SHARDDB_INTEROP_DIR/precomputed/<set>/expected.jsonl   a line per key: length and SHA-256 of value and prefix, or
+//! absent ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,7 +19,7 @@ use sharddb::build::ShardWriter;
 use sharddb::spec::{Encoding, HashFunction, Layout, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, Profile, ShardingSpec};
 
-/// Bytes before a value, and the value, by key.
+/// The prefix and the value of each key.
 type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
 const MURMUR: HashFunction = HashFunction::MurmurHash3X86_128;
@@ -28,11 +29,11 @@ const PRESHIFTS: [u8; 3] = [0, 4, 63];
 const FLAGS: [bool; 2] = [false, true];
 const ALIGNMENTS: [u64; 5] = [1, 8, 16, 64, 4096];
 
-/// Numbers of minishard or shard bits: pairs are made of the classes, and every number of a class has its turn.
+/// Classes of minishard or shard bits. The pairwise matrix combines classes, and takes the numbers of a class in turn.
 const BITS: [&[u8]; 5] = [&[0], &[1, 2], &[3, 4, 5], &[6, 7, 8], &[9, 10, 11]];
 
-/// Creates the directory of the data sets of one kind, without those of an earlier run: in `$SHARDDB_INTEROP_DIR`, else in
-/// cargo's directory for tests.
+/// Creates the directory of the data sets of one kind and removes those of an earlier run. It is in
+/// `$SHARDDB_INTEROP_DIR`, or else in cargo's directory for tests.
 pub(crate) fn new_directory(kind: &str) -> PathBuf {
     let root = std::env::var_os("SHARDDB_INTEROP_DIR");
     let root = root.map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop"), PathBuf::from);
@@ -87,7 +88,7 @@ fn class_of(bits: u8) -> usize {
     BITS.iter().position(|class| class.contains(&bits)).unwrap()
 }
 
-/// One set of the matrix.
+/// One data set of the matrix.
 struct Row {
     spec: ShardingSpec,
     layout: Layout,
@@ -111,7 +112,7 @@ impl Row {
     }
 }
 
-/// All choices, so that any two of them occur together.
+/// All options, so that any two choices occur together.
 fn matrix() -> Vec<Row> {
     let levels = [2, 2, 2, PRESHIFTS.len(), BITS.len(), BITS.len(), 2, 2, ALIGNMENTS.len()];
     let mut turns = [[0; BITS.len()]; 2];
@@ -128,7 +129,7 @@ fn matrix() -> Vec<Row> {
     pairwise(&levels).into_iter().map(&mut row).collect()
 }
 
-/// Rows of choices, `levels[column]` of them in a column, in which any two choices of two columns occur together.
+/// Rows of choices, `levels[column]` of them per column, in which any two choices of two columns occur together.
 fn pairwise(levels: &[usize]) -> Vec<Vec<usize>> {
     let columns = 0..levels.len();
     let choices = |column: usize| (0..levels[column]).map(move |level| (column, level));
@@ -145,7 +146,7 @@ fn pairwise(levels: &[usize]) -> Vec<Vec<usize>> {
                 let chosen = row.iter().map(|(column, level)| (*column, *level));
                 chosen.filter(|other| missing.contains(&in_order(*other, (column, *level)))).count()
             };
-            // where it is all the same, not the same again
+            // among equally good choices, takes a different one each time
             let level = |turn: usize| (turn + rows.len()) % levels[column];
             let best = (0..levels[column]).map(level).max_by_key(gain).unwrap();
             row.insert(column, best);
@@ -187,7 +188,7 @@ fn without_prefixes(values: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Pairs {
     values.into_iter().map(|(key, value)| (key, (Vec::new(), value))).collect()
 }
 
-/// Some 500 keys: the extremes, a run and scattered ones; empty values, several in a row; one of 1 MB.
+/// Some 500 keys: the extremes, a run and scattered ones; empty values, several of them adjacent; one value of 1 MB.
 fn mixed(seed: u64, prefixes: bool) -> Pairs {
     let mut random = xorshift(seed);
     let run = 1000..1200;
@@ -207,14 +208,14 @@ fn mixed(seed: u64, prefixes: bool) -> Pairs {
     (0..).zip(keys).map(pair).collect()
 }
 
-/// Keys that are not there: neighbours of those that are, the extremes, and some that differ in a high bit.
+/// Absent keys: neighbours of present ones, the extremes, and some that differ in a high bit.
 fn absent(pairs: &Pairs) -> BTreeSet<u64> {
     let some = pairs.keys().step_by(pairs.len() / 500 + 1);
     let near = some.flat_map(|key| [key.wrapping_sub(1), key.wrapping_add(1), key ^ 1 << 33]);
     [0, 1, 1 << 63, u64::MAX].into_iter().chain(near).filter(|key| !pairs.contains_key(key)).collect()
 }
 
-/// Where the sets go.
+/// Writes the data sets.
 struct Sets {
     root: PathBuf,
 }
@@ -227,7 +228,7 @@ impl Sets {
         }
     }
 
-    /// What each profile plans for nothing, for scattered and for dense keys.
+    /// The plan of each profile for no keys, scattered keys and dense keys.
     fn planned(&mut self) {
         for profile in Profile::ALL {
             let mut random = xorshift(1);
@@ -282,7 +283,7 @@ impl Sets {
         }
     }
 
-    /// Builds a set with the loader, from pairs in no order.
+    /// Builds a set with the loader, from shuffled pairs.
     fn load(&mut self, name: &str, options: &BuildOptions, pairs: &Pairs) {
         let directory = self.begin(name, pairs);
         let mut loader = options.create(&directory).unwrap();
@@ -292,7 +293,7 @@ impl Sets {
         assert_eq!(loader.finish().unwrap().keys, pairs.len() as u64, "{name}");
     }
 
-    /// Writes a set one shard after the other, and an `info`.
+    /// Writes a set shard by shard, and an `info`.
     fn write_shards(&mut self, name: &str, spec: ShardingSpec, layout: Layout, pairs: &Pairs) {
         let directory = self.begin(name, pairs);
         fs::create_dir_all(&directory).unwrap();
@@ -312,7 +313,7 @@ impl Sets {
         }
     }
 
-    /// Writes down what will be inserted; the place for the data.
+    /// Writes the list of expected pairs; returns the directory for the data.
     fn begin(&mut self, name: &str, pairs: &Pairs) -> PathBuf {
         let directory = self.root.join(name);
         fs::create_dir_all(&directory).unwrap();

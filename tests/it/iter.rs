@@ -1,5 +1,5 @@
-//! All ways to walk through a data set tell the same, whatever is wrong with it: the same pairs, the same errors, the
-//! same order; and what is walked while lookups go on is what they find.
+//! All ways to walk through a data set return the same pairs and errors in the same order, whatever is wrong with it.
+//! A walk and the lookups during it agree.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use sharddb::shard::Entry;
 use sharddb::spec::{Encoding, ShardNumber};
 use sharddb::{BulkLoader, OpenOptions, Result, ShardingSpec, Snapshot, VerifyReads};
 
-/// A key with its value, or an error; the order counts.
+/// The pairs and errors of a walk, in order.
 type Told = Vec<Result<(u64, Vec<u8>), String>>;
 
 fn tell(entry: Result<Entry<'_>>) -> Result<(u64, Vec<u8>), String> {
@@ -39,13 +39,13 @@ fn by_shards(snapshot: &Snapshot) -> Told {
     snapshot.shards().flat_map(of_shard).collect()
 }
 
-/// Keys as iteration tells them: a value that cannot be decoded has its key all the same.
+/// Keys by iteration: an entry whose value cannot be decoded still has its key.
 fn keys_by_iter(snapshot: &Snapshot) -> Vec<Result<u64, String>> {
     snapshot.iter().map(|entry| entry.map(|entry| entry.key()).map_err(|error| error.to_string())).collect()
 }
 
 fn all_ways_agree(snapshot: &Snapshot, place: &str) {
-    // shards are opened for the walk first, and held by the snapshot afterwards
+    // the walk opens shards itself first, and uses those of the snapshot afterwards
     let told = by_scan(snapshot);
     let keys: Vec<_> = snapshot.keys().map(|key| key.map_err(|error| error.to_string())).collect();
     assert_eq!(by_shards(snapshot), told, "{place}");
@@ -70,7 +70,7 @@ fn of_broken_and_odd_sets() {
 }
 
 fn value_of(key: u64) -> Vec<u8> {
-    // some longer than what is read ahead at once
+    // some are longer than one read-ahead
     let len = if key.is_multiple_of(500) { 300_000 } else { usize::try_from(key % 700).unwrap() };
     key.to_le_bytes().repeat(len / 8 + 1)
 }
@@ -109,14 +109,14 @@ fn of_every_encoding_and_size_of_minishards() {
     }
 }
 
-/// An error that comes again whenever a shard is read must not come for ever.
+/// An error that recurs at each read of a shard must not make a walk endless.
 #[test]
 fn every_walk_ends_after_a_shard_index_that_fails_its_check() {
     let (store, _) = sets_of_ours().remove(1);
     let shard = store.path().join("gen-0000000001/0.shard");
     let mut bytes = fs::read(&shard).unwrap();
     bytes[0] ^= 1;
-    fs::remove_file(&shard).unwrap(); // it is read-only
+    fs::remove_file(&shard).unwrap(); // the file is read-only
     fs::write(&shard, bytes).unwrap();
     for storage in Storage::ALL {
         let snapshot =

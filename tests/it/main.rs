@@ -1,8 +1,8 @@
-//! The integration tests, as one program, which compiles and links once. Its tests run on threads of one process, so a test
-//! here may not change or use up what the process has only once; it starts a child for that (`common::children`).
+//! The integration tests, as one program, which compiles and links once. Its tests are threads of one process, so a
+//! test must not change or exhaust a resource of the process; it starts a child for that (`common::children`).
 //!
-//! The tests beside this directory have processes of their own: `bounds` uses up the maps and descriptors of its process,
-//! `concurrency` counts them, and `fork` forks.
+//! The tests next to this directory have processes of their own: `bounds` exhausts maps and descriptors, `concurrency`
+//! counts them, and `fork` forks.
 
 #![allow(
     clippy::unwrap_used,
@@ -60,6 +60,6 @@ mod zarr_rechunk;
 #[cfg(feature = "zarr")]
 mod zarr_write;
 
-/// Counts what each thread holds, for the tests that bound it.
+/// Counts the memory of each thread, for the tests that bound it.
 #[global_allocator]
 static ALLOCATOR: peak::PeakAlloc = peak::PeakAlloc;

@@ -1,5 +1,5 @@
-//! Broken and odd data sets are read as TensorStore reads them, or as `corrupt-differences.tsv` says, key by key and from
-//! every storage; never with a panic, never without an end, never with more memory than the caps allow.
+//! Broken and odd data sets are read as TensorStore reads them, or as `corrupt-differences.tsv` says, key by key and
+//! from every storage; never with a panic, an endless loop, or more memory than the caps allow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,13 +12,13 @@ use crate::peak::peak_of;
 use serde_json::Value as Json;
 use sharddb::{Error, ErrorKind, OpenOptions, Snapshot};
 
-/// Cap of decoded values and indexes here: the bombs need not run to the defaults.
+/// Cap of decoded values and indexes in these tests, so that bombs end early.
 const CAP: usize = 2 << 20;
 
-/// Beside the files and what the caps allow: a decoder's window, an error's text, the test's own lists.
+/// Memory beyond the files and the caps: a decoder's window, the text of an error, the lists of the test.
 const SMALL: usize = 256 << 10;
 
-/// A broken data set, what was done to it, and what TensorStore says.
+/// A broken data set, the damage, and the answers of TensorStore.
 struct Case {
     name: String,
     directory: PathBuf,
@@ -26,9 +26,9 @@ struct Case {
     class: String,
     /// Keys that the damage touches.
     keys: Vec<u64>,
-    /// Keys whose bytes are whole.
+    /// Keys that the damage does not touch.
     ok_keys: Vec<u64>,
-    /// What the keys held before the damage.
+    /// The answers before the damage.
     expected: BTreeMap<u64, Answer>,
     tensorstore: Json,
 }
@@ -50,7 +50,7 @@ impl Case {
         }
     }
 
-    /// All keys that TensorStore was asked for, with its answers.
+    /// The answers of TensorStore for all keys that it was given.
     fn tensorstore_answers(&self) -> BTreeMap<u64, Answer> {
         let parts = ["keys", "ok_keys", "absent"].iter().filter_map(|part| self.tensorstore.get(part)?.as_object());
         parts
@@ -70,13 +70,13 @@ impl Case {
         }
     }
 
-    /// TensorStore ran out of the time or memory that it was given.
+    /// Whether TensorStore ran out of its time or memory.
     fn was_too_much_for_tensorstore(&self) -> bool {
         text(&self.tensorstore["open"]).starts_with("CRASH")
     }
 }
 
-/// The directory as it should be, where a repository cannot hold it.
+/// Restores a directory entry that a repository cannot store; `None` if nothing is missing.
 fn what_repositories_lose(directory: &Path) -> Option<Scratch> {
     let made: fn(&Path) = match name(directory) {
         "file_is_dir" => |path| fs::create_dir(path.join("0.shard")).unwrap(),
@@ -100,10 +100,10 @@ fn cases() -> Vec<Case> {
     sets("corrupt").iter().map(|directory| Case::read(directory, &results)).collect()
 }
 
-/// Where we and TensorStore differ: case, "open", "list" or a key, TensorStore's answer, ours.
+/// A difference from TensorStore: case, "open", "list" or a key, TensorStore's answer, ShardDb's answer.
 type Difference = [String; 4];
 
-/// The differences that were decided, each with its reason in a fifth column.
+/// The accepted differences, each with its reason in a fifth column.
 fn decided_differences() -> BTreeSet<Difference> {
     let table = fs::read_to_string(data("corrupt-differences.tsv")).unwrap();
     let row = |line: &str| -> Difference {
@@ -130,7 +130,7 @@ fn every_case_is_answered_as_tensorstore_does_or_as_decided() {
     }
 }
 
-/// Asks one case everything, within the memory that the files and the caps account for.
+/// Reads everything in one case; asserts that memory stays within the files and the caps.
 fn differences(case: &Case, storage: Storage) -> Vec<Difference> {
     let (found, peak) = peak_of(|| ask(case, storage));
     let decoded = if case.class == "bomb" { CAP } else { 0 };
@@ -170,7 +170,7 @@ fn ask(case: &Case, storage: Storage) -> Vec<Difference> {
 }
 
 impl Case {
-    /// The length of all files: what may be read, not what they claim.
+    /// The total length of the files, which bounds what may be read, whatever they state.
     fn bytes(&self) -> usize {
         let len = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().metadata().unwrap().len();
         fs::read_dir(&self.directory).unwrap().map(len).sum::<u64>().try_into().unwrap()
@@ -180,7 +180,7 @@ impl Case {
         text(&self.tensorstore["open"]) == "ok" || self.was_too_much_for_tensorstore()
     }
 
-    /// The keys, ascending, or that there was an error among them.
+    /// TensorStore's listing: the keys, ascending, or an error.
     fn tensorstore_listing(&self) -> String {
         match self.tensorstore["list"].as_str() {
             Some(list) if !list.starts_with("ERR") => list.to_string(),
@@ -197,7 +197,7 @@ fn shown(answer: &Answer) -> String {
     }
 }
 
-/// Our answers; what lookups of different kinds say must fit together.
+/// The answers of ShardDb. The different kinds of lookups must agree.
 fn answers(case: &Case, snapshot: &Snapshot) -> BTreeMap<u64, Answer> {
     let keys: Vec<u64> = case.expected.keys().chain(&case.keys).copied().collect();
     let batch = snapshot.get_many(&keys);
@@ -215,7 +215,7 @@ fn answers(case: &Case, snapshot: &Snapshot) -> BTreeMap<u64, Answer> {
         assert_eq!(Answer::of(into), answer, "{place}");
         match (&answer, snapshot.contains(*key), snapshot.locate(*key)) {
             (Answer::Value(_), Ok(true), Ok(Some(_))) | (Answer::Absent, Ok(false), Ok(None)) => {}
-            // the index may be whole and the value not
+            // the index may be intact and the value not
             (Answer::Error, Ok(true) | Err(_), Ok(Some(_)) | Err(_)) => {}
             other => panic!("{place}: {other:?}"),
         }
@@ -230,7 +230,7 @@ fn answers(case: &Case, snapshot: &Snapshot) -> BTreeMap<u64, Answer> {
     answers
 }
 
-/// The error is of the kind that its cause asks for, and says where it is.
+/// Asserts that the error has the kind of its cause, and a place.
 fn assert_error(case: &Case, error: &Error, key: u64) {
     let kind = match (case.name.as_str(), case.class.as_str()) {
         ("file_is_dir" | "file_dangling_symlink", _) => ErrorKind::Io,
@@ -242,7 +242,7 @@ fn assert_error(case: &Case, error: &Error, key: u64) {
     assert_has_place(error);
 }
 
-/// Our listing, ascending, or that there was an error; the keys that were not touched are in it in either case.
+/// ShardDb's listing: the keys, ascending, or an error. Keys that were not touched are listed in either case.
 fn listing(case: &Case, snapshot: &Snapshot) -> String {
     let (mut keys, mut errors) = (Vec::new(), 0);
     for entry in snapshot.iter().take(10_000) {
@@ -265,7 +265,7 @@ fn listing(case: &Case, snapshot: &Snapshot) -> String {
     keys.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// With the options as they come no index is inflated past 256 MiB.
+/// With default options no index is inflated past 256 MiB.
 #[test]
 fn an_index_bomb_ends_at_the_default_cap() {
     let directory = data("corrupt/bomb_msi_1g");

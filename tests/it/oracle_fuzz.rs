@@ -1,9 +1,9 @@
-//! 1,200 shards with random damage: each of 14,400 answers is TensorStore's, but that a whole row beside an impossible
-//! one is read.
+//! 1,200 shards with random damage: each of 14,400 answers is TensorStore's, except that intact rows next to an
+//! impossible one are read.
 //!
-//! An impossible row (not in order, or beyond 2^63 bytes) spoils its minishard for TensorStore. For us it spoils what it
-//! makes doubtful: its own key, and that a key is not there. The rules are not taken on trust: a naive reader makes both
-//! answers from the bytes, and they must be what TensorStore said and what we say.
+//! An impossible row (out of order, or beyond 2^63 bytes) makes its minishard unreadable for TensorStore. ShardDb
+//! limits the damage to the row's own key and to claims that a key is absent. A naive reader derives both answers from
+//! the bytes, and they must equal TensorStore's and ShardDb's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use sharddb::shard::{Entry, Shard};
 use sharddb::spec::ShardNumber;
 use sharddb::{ErrorKind, OpenOptions, Result, ShardingSpec};
 
-/// A damaged shard, all of a data set, and what TensorStore says about it.
+/// A damaged shard, which is an entire data set, and TensorStore's answers.
 struct Mutant {
     file: String,
     sharding: Json,
@@ -54,7 +54,7 @@ impl Mutant {
         NaiveSpec::of(&self.sharding)
     }
 
-    /// The naive reader with our rule: beside an impossible row no key is absent.
+    /// The naive reader with ShardDb's rule: next to an impossible row no key is absent.
     fn lenient_answer(&self, key: u64) -> Answer {
         match self.naive().get(&self.bytes, key) {
             Ok(None) => self.strict_answer(key),
@@ -63,7 +63,7 @@ impl Mutant {
         }
     }
 
-    /// The naive reader with TensorStore's rule: an impossible row spoils its minishard.
+    /// The naive reader with TensorStore's rule: an impossible row makes its minishard unreadable.
     fn strict_answer(&self, key: u64) -> Answer {
         let spec = self.naive();
         let minishard = spec.place(key).1;
@@ -78,13 +78,13 @@ impl Mutant {
         }
     }
 
-    /// All ids in storage order, an error in the place of each row or minishard that cannot be read.
+    /// All ids in storage order, with an error in place of each row or minishard that cannot be read.
     fn naive_listing(&self) -> Vec<Result<u64, Broken>> {
         let spec = self.naive();
         let mut listing = Vec::new();
         for minishard in 0..1 << spec.minishard_bits {
             if spec.shard_index_entry(&self.bytes, minishard).is_err() {
-                listing.push(Err(Broken)); // once for all that the shard index is short of
+                listing.push(Err(Broken)); // one error for all entries that the shard index lacks
                 break;
             }
             match spec.rows(&self.bytes, minishard) {
@@ -95,8 +95,8 @@ impl Mutant {
         listing
     }
 
-    /// The listing with TensorStore's rules, ascending: any error is one for all, an id twice in a minishard and an
-    /// empty minishard at an impossible place are errors too; a file of no bytes has no keys.
+    /// The listing with TensorStore's rules, ascending. Any error fails the entire listing, including a duplicate id in
+    /// a minishard and an empty minishard at an impossible offset. An empty file has no keys.
     fn strict_listing(&self) -> Result<Vec<u64>, Broken> {
         let spec = self.naive();
         let mut ids = Vec::new();
@@ -124,7 +124,7 @@ impl Mutant {
     }
 }
 
-/// Not a range in any file: TensorStore's offsets have 63 bits.
+/// Whether a range cannot be in any file: TensorStore's offsets have 63 bits.
 fn is_impossible(spec: &NaiveSpec, start: u64, end: u64) -> bool {
     start > end || u128::from(end) + u128::from(spec.base()) > i64::MAX as u128
 }

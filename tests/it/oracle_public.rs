@@ -1,5 +1,5 @@
-//! Whatever TensorStore and CloudVolume wrote reads back whole: every key, every absent key, the listing, by every
-//! method and from every storage.
+//! Everything that TensorStore and CloudVolume wrote is read: every key, every absent key, the listing, by every method
+//! and from every storage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,14 +12,14 @@ use sharddb::shard::{Entry, Shard};
 use sharddb::spec::{HashFunction, ShardNumber};
 use sharddb::{ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
-/// A data set and what must be found in it.
+/// A data set and its expected content.
 struct Set {
     directory: PathBuf,
     pairs: BTreeMap<u64, Vec<u8>>,
     absent: Vec<u64>,
 }
 
-/// The public sets, each with values that were compared with their SHA-256 once.
+/// The public sets. Their values are compared with their SHA-256 once.
 static SETS: LazyLock<Vec<Set>> = LazyLock::new(|| sets("public").into_iter().map(Set::read).collect());
 
 impl Set {
@@ -54,7 +54,7 @@ impl Set {
         numbers
     }
 
-    /// Keys in an order that no storage has, present ones twice.
+    /// Keys in an order that differs from every storage order; present ones occur twice.
     fn shuffled_keys(&self) -> Vec<u64> {
         let keys: Vec<u64> = self.pairs.keys().chain(&self.absent).chain(self.pairs.keys()).copied().collect();
         let stride = (keys.len() / 3..).find(|stride| gcd(*stride, keys.len()) == 1).unwrap();
@@ -62,7 +62,7 @@ impl Set {
     }
 }
 
-/// Those that take no time.
+/// The sets that take little time.
 fn small_sets() -> impl Iterator<Item = &'static Set> {
     SETS.iter().filter(|set| set.pairs.len() < 1000)
 }
@@ -71,7 +71,7 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Opens sets in one way and asks everything.
+/// Opens sets with the given storage and options, and calls every read method.
 fn every_question<'a>(sets: impl Iterator<Item = &'a Set>, storage: Storage, options: &OpenOptions) {
     for set in sets {
         let db = storage.open(options, &set.directory).unwrap();
@@ -106,7 +106,7 @@ fn mapped_without_a_map_to_be_had() {
     every_question(small_sets(), Storage::Mapped, OpenOptions::new().max_maps(0));
 }
 
-/// Every index is decoded again for every lookup, so only where that is quick.
+/// Without a cache every lookup decodes its index again, so this test uses small sets only.
 #[test]
 fn without_a_cache() {
     for set in SETS.iter().filter(|set| set.pairs.len() < 100) {
@@ -116,7 +116,7 @@ fn without_a_cache() {
     }
 }
 
-/// Foreign sets have no checks, so there is nothing to verify and nothing to complain about.
+/// Foreign sets have no checks, so nothing is verified and no read fails.
 #[test]
 fn verified_and_populated() {
     every_question(small_sets(), Storage::Mapped, OpenOptions::new().verify_reads(VerifyReads::Always).populate(true));
@@ -195,7 +195,7 @@ fn listings_agree(snapshot: &Snapshot, set: &Set) {
     assert_eq!(shards, set.shards(), "{}", set.name());
 }
 
-/// Everything that an entry says about itself is so; gives its key.
+/// Asserts that all methods of an entry agree with the set; returns its key.
 fn entry_agrees(entry: &Entry, snapshot: &Snapshot, set: &Set) -> u64 {
     let key = entry.key();
     let place = format!("{}: key {key}", set.name());
@@ -215,7 +215,7 @@ fn sorted(keys: impl Iterator<Item = u64>) -> Vec<u64> {
     keys
 }
 
-/// `locate` tells where anybody finds the stored bytes.
+/// `locate` returns where the stored bytes are.
 #[test]
 fn located_bytes_are_the_value() {
     for set in small_sets() {
@@ -231,7 +231,7 @@ fn located_bytes_are_the_value() {
     }
 }
 
-/// What CloudVolume calls disassembling a shard.
+/// CloudVolume calls this disassembling a shard.
 #[test]
 fn shards_from_bytes_in_hand() {
     for set in SETS.iter() {
@@ -258,7 +258,7 @@ fn shards_from_bytes_in_hand() {
     }
 }
 
-/// A directory of shards without `info` is opened with a specification from elsewhere.
+/// A directory of shards without `info` is opened with a given specification.
 #[test]
 fn given_specification() {
     for set in small_sets() {
@@ -278,7 +278,7 @@ fn given_specification() {
     }
 }
 
-/// Multi-resolution mesh fragments lie before their manifest and are named by nobody.
+/// Multi-resolution mesh fragments are stored before their manifest, and no index names them.
 #[test]
 fn prefixes_of_multi_resolution_meshes() {
     let directory = data("public/cv_offset_gaps_multires");
@@ -315,10 +315,10 @@ fn prefixes_of_multi_resolution_meshes() {
     }
 }
 
-/// Image, segmentation, skeletons, meshes and annotations as Neuroglancer opens them, by JSON pointer where nested.
+/// Image, segmentation, skeletons, meshes and annotations as Neuroglancer opens them; nested ones by JSON pointer.
 #[test]
 fn neuroglancer_data_set() {
-    // directory, pointer, keys as the maker of the data set counts them
+    // directory, pointer, number of keys according to the maker of the data set
     let members = [
         ("image", Some("/scales/0"), 64),
         ("image", None, 64),
@@ -391,7 +391,7 @@ fn hash_vectors() {
     }
 }
 
-/// The obsolete form of a shard: its shard index in one file, the rest in another.
+/// The obsolete form of a shard: the shard index in one file, the rest in another.
 #[test]
 fn obsolete_pairs_of_index_and_data() {
     for set in small_sets() {
@@ -445,7 +445,7 @@ fn half_of_an_obsolete_pair_is_an_error() {
     }
 }
 
-/// Makes `<stem>.index` and `<stem>.data` of `<stem>.shard`.
+/// Splits `<stem>.shard` into `<stem>.index` and `<stem>.data`.
 fn split(shard: &Path, shard_index_len: u64) {
     let bytes = fs::read(shard).unwrap();
     let (index, data) = bytes.split_at(usize::try_from(shard_index_len).unwrap());
@@ -454,7 +454,7 @@ fn split(shard: &Path, shard_index_len: u64) {
     fs::remove_file(shard).unwrap();
 }
 
-/// The fixture would notice: the sets cover both hashes, both encodings of either kind, and the extremes of the bits.
+/// Guards the fixture: the sets cover both hashes, both encodings of either kind, and the extremes of the bits.
 #[test]
 fn the_sets_are_as_various_as_they_should_be() {
     assert_eq!(SETS.len(), 80);

@@ -1,12 +1,12 @@
-//! A value's prefix is what lies between it and whatever is named before it: all of it, and nothing of another's.
+//! The prefix of a value is all bytes between it and the extent before it, and no byte of another value.
 
 use crate::common::{Scratch, Storage};
 use sharddb::shard::Shard;
 use sharddb::spec::{Encoding, HashFunction, ShardNumber};
 use sharddb::{BulkLoader, OpenOptions, ShardingSpec, VerifyLevel, VerifyReads};
 
-/// What precedes an empty value is its prefix, and not again that of a value that begins where it stands; a value
-/// within another has none.
+/// The bytes before an empty value are its prefix, and not also the prefix of a value that begins at the same offset. A
+/// value nested in another one has no prefix.
 #[test]
 fn prefixes_of_values_that_are_empty_or_nested() {
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap();
@@ -20,11 +20,11 @@ fn prefixes_of_values_that_are_empty_or_nested() {
         98,
         0,
         0u64.wrapping_sub(3),
-        3, // starts 98 (behind 2 bytes of prefix), 98, 99, 104 (behind 2 of nobody's)
+        3, // starts 98 (after 2 bytes of prefix), 98, 99, 104 (after 2 bytes that no index names)
         0,
         4,
         2,
-        1, // sizes: the third lies within the second
+        1, // sizes: the third value is nested in the second
     ];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.extend(b"<>1234()5");
@@ -38,8 +38,7 @@ fn prefixes_of_values_that_are_empty_or_nested() {
     assert_eq!(rows, expected.map(|(key, value, prefix)| (key, value.to_vec(), prefix.to_vec())));
 }
 
-/// An empty value and the one behind it begin at one place: what was loaded with each stays with each, and the checks
-/// agree.
+/// An empty value and the next one begin at the same offset: each keeps its own prefix, and the checks agree.
 #[test]
 fn empty_values_among_others_keep_what_was_loaded_with_them() {
     let pairs: [(u64, &[u8], &[u8]); 7] = [

@@ -1,5 +1,5 @@
-//! Whatever is legal is read: data sets in no particular order or place give what was put into them, from every storage,
-//! with every option that changes how they are read and not what.
+//! Every legal data set is read: sets in any order and placement return what was put into them, from every storage,
+//! with every option that changes how they are read.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn few_pairs() {
     QuickCheck::new().rng(Gen::new(40)).tests(100).quickcheck(reads_back as fn(Vec<(u64, Vec<u8>)>, u64));
 }
 
-/// Minishards of more keys than are scanned without help: checkpoints and sorted indexes come in.
+/// Minishards of more keys than are scanned in place, which need checkpoints and sorted indexes.
 #[test]
 fn many_pairs() {
     fn property(first: u64, step: u8, value: Vec<u8>, seed: u64) {

@@ -1,5 +1,5 @@
-//! An open database follows `current` as a whole or not at all: what it serves is one sound generation, before, while
-//! and after others are published, rolled back, broken, deleted or collected.
+//! An open database follows `current` completely or not at all: it serves one intact generation before, while and after
+//! others are published, rolled back, broken, deleted or collected.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn mapped(path: &Path) -> ShardDb {
     Storage::Mapped.open(&OpenOptions::new(), path).unwrap()
 }
 
-/// The generation that a database serves is the one of this label, whole.
+/// Asserts that a database serves the generation of this label, with all its pairs.
 #[track_caller]
 fn serves(db: &ShardDb, label: u64) {
     assert_eq!(db.snapshot().generation(), Some(id(label)));
@@ -66,7 +66,7 @@ fn over_several_at_once_and_backwards() {
     }
 }
 
-/// Back and forth between two refreshes is no change.
+/// Two changes of `current` between two refreshes that cancel out are no change.
 #[test]
 fn to_where_it_was() {
     let store = Scratch::new();
@@ -109,7 +109,7 @@ fn a_reader_follows_and_a_snapshot_stays() {
     assert_eq!(label_of(0, &reader.get(0).unwrap().unwrap()), 2, "a reader outlives the database");
 }
 
-/// An idle reader holds what it read last, until it reads again.
+/// An idle reader holds its last generation until it reads again.
 #[test]
 fn an_old_generation_is_closed_when_its_last_reader_has_gone_on() {
     let store = Scratch::new();
@@ -128,7 +128,7 @@ fn an_old_generation_is_closed_when_its_last_reader_has_gone_on() {
     assert_eq!(db.open_generations(), 1);
 }
 
-/// What a tool without manners may put in place of a generation. Each gets the directory of a sound one.
+/// What a foreign tool may do to a generation. Each function gets the directory of an intact one.
 type Breakage = (&'static str, ErrorKind, fn(&Path));
 
 const BREAKAGES: [Breakage; 12] = [
@@ -230,7 +230,7 @@ fn a_current_that_leads_nowhere_is_refused() {
     databases.iter().for_each(|db| assert_eq!(db.refresh().unwrap(), None));
 }
 
-/// Which keys are in a shard of their own is the business of the specification; this one has 32 shards.
+/// The specification decides which keys share a shard; this one has 32 shards.
 #[test]
 fn a_deleted_generation_is_gone_where_it_was_not_touched() {
     let label = 5;
@@ -294,7 +294,7 @@ fn a_generation_opened_by_its_directory_is_held_and_stays() {
     assert_eq!(generation::collect(&writer), [1]);
 }
 
-/// Shards are opened when they are touched: by then the link leads elsewhere, to files of the same lengths.
+/// Shards are opened on first use: by then the link points to other files of the same lengths.
 #[cfg(unix)]
 #[test]
 fn opened_through_a_link_it_stays_with_what_the_link_named() {
@@ -314,7 +314,7 @@ fn opened_through_a_link_it_stays_with_what_the_link_named() {
     }
 }
 
-/// In a process of its own: all threads share the working directory.
+/// In its own process, because all threads share the working directory.
 #[test]
 fn a_change_of_the_working_directory_changes_nothing() {
     let store = Scratch::new();
@@ -340,7 +340,7 @@ fn child_changes_its_directory() {
     }
 }
 
-/// Values hold their bytes, not their generation: that can be collected.
+/// Values hold their bytes, not their generation, so the generation can be collected.
 #[test]
 fn kept_values_outlive_their_generation() {
     for storage in Storage::ALL {
@@ -362,7 +362,7 @@ fn kept_values_outlive_their_generation() {
     }
 }
 
-/// A map that a reader gives up last is unmapped by the next refresh: unmapping takes long.
+/// Unmapping takes long, so a map whose last holder is a reader is unmapped by the next refresh.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_reader_unmaps_nothing() {
@@ -413,7 +413,7 @@ fn gc_skips_what_is_read_and_collects_it_after() {
     }
 }
 
-/// The snapshot that outlives its database holds the lease to its end.
+/// A snapshot that outlives its database holds the lease until it is dropped.
 #[test]
 fn the_lease_ends_with_the_last_reader() {
     let store = Scratch::new();
@@ -476,7 +476,7 @@ fn current_may_be_a_text_file() {
     }
 }
 
-/// Positioned reads decode every index.
+/// Positioned reads decode every index, so they use the cache.
 #[test]
 fn the_cache_can_be_resized_while_open_and_tells_what_it_did() {
     let store = Scratch::new();
@@ -510,7 +510,7 @@ fn the_cache_can_be_resized_while_open_and_tells_what_it_did() {
     assert_eq!(old.stats().cache.capacity, 1 << 20);
 }
 
-/// Two databases on one store in one process: each has its own lease and its own generation.
+/// Two databases on one store in one process have separate leases and generations.
 #[test]
 fn databases_are_apart() {
     let store = Scratch::new();
@@ -526,7 +526,7 @@ fn databases_are_apart() {
     assert_eq!(generation::collect(&writer), [1]);
 }
 
-/// Refreshes at once: one does it, the others find it done, and each leaves the new generation served.
+/// Of several concurrent refreshes one swaps, the others find it done, and each returns with the new generation served.
 #[test]
 fn refreshes_at_once_swap_once() {
     let store = Scratch::new();
@@ -544,7 +544,7 @@ fn refreshes_at_once_swap_once() {
     }
 }
 
-/// The usual way to ship a store: beside the old one, then a link is turned. The numbers are the same.
+/// The usual way to ship a store: copy it next to the old one, then change a link. The generation numbers are the same.
 #[cfg(unix)]
 #[test]
 fn a_link_that_is_turned_to_another_store_is_followed() {
@@ -573,7 +573,7 @@ fn a_link_that_is_turned_to_another_store_is_followed() {
     }
 }
 
-/// A generation that is replaced under its name, as by a copy from elsewhere, is another one.
+/// A generation replaced under its name, for example by a copy from elsewhere, is a new generation.
 #[test]
 fn a_directory_that_is_replaced_is_followed() {
     let store = Scratch::new();

@@ -1,5 +1,5 @@
-//! Salvage keeps every pair that can be proved right, only those, and names the rest: for any changed byte of a store
-//! with checks the new store holds stored values alone, and what it lacks was told.
+//! Salvage keeps exactly the pairs that can be proved and names the others: for any changed byte of a store with
+//! checks, the new store has only stored values, and every missing one is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,10 +14,10 @@ use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::verify::FindingKind;
 use sharddb::{BulkLoader, ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 
-/// A loss: its rule, minishard and key.
+/// A loss: its kind, minishard and key.
 type Loss = (FindingKind, Option<u64>, Option<u64>);
 
-/// What came out of a salvage.
+/// The result of a salvage.
 struct Salvaged {
     report: SalvageReport,
     losses: Vec<Loss>,
@@ -58,7 +58,7 @@ fn spec(minishard_bits: u8, shard_bits: u8, index: Encoding, data: Encoding) -> 
     spec.with_minishard_index_encoding(index).with_data_encoding(data)
 }
 
-/// A generation of ours of twenty keys by itself, with checks, prefixes and a foreign member in `info`.
+/// A native generation of twenty keys outside a store, with checks, prefixes and a foreign member in `info`.
 fn ours(index: Encoding, data: Encoding) -> Scratch {
     let store = Scratch::new();
     let mut options = BulkLoader::options();
@@ -106,7 +106,7 @@ fn whatever_byte_is_changed_what_is_kept_is_right_and_what_is_not_is_told() {
             assert!(found.len() == sound.len() || !salvaged.losses.is_empty(), "{place}");
             kept += found.len();
         }
-        // a changed byte costs a minishard at most: of eight, with their 20 keys
+        // a changed byte costs at most one minishard, of eight with 20 keys
         assert!(kept > bytes.len() * sound.len() * 3 / 4, "{kept} of {}", bytes.len() * sound.len());
     }
 }
@@ -128,7 +128,7 @@ fn a_changed_value_or_prefix_costs_that_pair_alone() {
     }
 }
 
-/// A shard index is only the way to the minishards: with checks they are found without it.
+/// The shard index only locates the minishards: with checks they are found without it.
 #[test]
 fn without_a_shard_index_minishards_are_found_by_their_checks() {
     for (index, data) in encodings() {
@@ -148,7 +148,7 @@ fn without_a_shard_index_minishards_are_found_by_their_checks() {
     }
 }
 
-/// Of `manifest.json` and `info` one is enough, of a damaged one also its text.
+/// Either `manifest.json` or `info` is enough, and of a damaged one its legible text is used.
 #[test]
 fn one_of_manifest_and_info_is_enough() {
     let sound = ours(Encoding::Gzip, Encoding::Raw);
@@ -201,7 +201,7 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A minishard index at `start`, of ids with values of one byte each from `value` on.
+/// A minishard index at the start of the data, for ids with values of one byte each from `value` on.
 fn one_byte_values(ids: &[u64], value: u64) -> Vec<u8> {
     let mut columns = [vec![], vec![], vec![1; ids.len()]];
     let mut last = 0;
@@ -213,7 +213,7 @@ fn one_byte_values(ids: &[u64], value: u64) -> Vec<u8> {
     words(&columns.concat())
 }
 
-/// A data set of others: identity hash, no shard bits, so many minishard bits.
+/// A foreign data set: identity hash, no shard bits, `minishard_bits` minishard bits.
 fn foreign(minishard_bits: u8, encodings: &str, shard: &[u8]) -> Scratch {
     let directory = Scratch::new();
     let info = format!(
@@ -225,7 +225,7 @@ fn foreign(minishard_bits: u8, encodings: &str, shard: &[u8]) -> Scratch {
     directory
 }
 
-/// As neuroglancer-scripts writes: minishards 1 and 3 of four have keys, their entries stand in slots 0 and 1.
+/// As neuroglancer-scripts writes it: minishards 1 and 3 of four have keys, but their entries are in slots 0 and 1.
 #[test]
 fn entries_in_the_wrong_slots_are_put_right() {
     let (one, three) = (one_byte_values(&[1, 5], 48), one_byte_values(&[3], 74));
@@ -240,7 +240,7 @@ fn entries_in_the_wrong_slots_are_put_right() {
     }
     assert!(salvaged.report.to_string().contains("neuroglancer-scripts"), "{}", salvaged.report);
 
-    // slots that are not the first ones: that is no habit of anybody, so the pairs are not proved
+    // slots other than the first ones: not the known deviation, so the pairs are not proved
     let directory = foreign(2, "", &shard(&[0, 0, 0, 48, 50, 74, 0, 0]));
     let salvaged = salvage(directory.path());
     let misplaced = |key| (FindingKind::MisplacedKey, Some(2), Some(key));
@@ -264,14 +264,14 @@ fn zlib_in_place_of_gzip_is_understood() {
     let salvaged = salvage(directory.path());
     assert_eq!(salvaged.snapshot.get(7).unwrap().unwrap(), b"hello hello hello");
     assert_eq!((salvaged.report.kept, salvaged.report.zlib, salvaged.losses), (1, 1, vec![]));
-    // the Adler-32 is compared
+    // the Adler-32 is verified
     let mut changed = sound;
     changed[16 + 5] ^= 1;
     let salvaged = salvage(foreign(0, gzip, &changed).path());
     assert_eq!(salvaged.losses, [(FindingKind::BadValue, Some(0), Some(7))]);
 }
 
-/// One case for each reason for which a pair without a check is lost; the others of its minishard are kept.
+/// One case per reason to lose a pair without a check; the other pairs of its minishard are kept.
 #[test]
 fn without_checks_place_and_bounds_decide() {
     let row = |ids: [u64; 2], starts: [u64; 2], sizes: [u64; 2]| {
@@ -297,7 +297,7 @@ fn without_checks_place_and_bounds_decide() {
     assert_eq!(salvaged.losses.iter().map(|loss| loss.0).collect::<BTreeSet<_>>(), [FindingKind::OverCap].into());
 }
 
-/// What others wrote comes out whole, prefixes included, and verifies.
+/// Foreign data is salvaged completely, prefixes included, and verifies.
 #[test]
 fn of_what_others_wrote_nothing_is_lost() {
     for directory in sets("public").iter().step_by(5) {
@@ -315,7 +315,7 @@ fn of_what_others_wrote_nothing_is_lost() {
     assert_eq!(pairs(&salvaged.snapshot), pairs(&ShardDb::load(meshes).unwrap().snapshot()));
 }
 
-/// Of broken data sets exactly the keys are kept whose bytes are whole or that are read all the same.
+/// Of broken data sets, exactly the keys are kept whose bytes are intact or that lookups still read.
 #[test]
 fn of_broken_sets_what_is_kept_is_what_lookups_find() {
     let mut options = OpenOptions::new();

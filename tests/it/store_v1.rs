@@ -1,7 +1,7 @@
-//! Every later version reads the store that version 0.1.0 wrote, and writes the same bytes from the same pairs.
+//! Every later version reads the store that version 0.1.0 wrote, and writes the same bytes for the same pairs.
 //!
-//! That is the promise of the format's major version 1. When a test here fails, the change under test is wrong, not the
-//! data: what has to be written otherwise gets a new format version, and a directory beside `tests/data/store-v1`.
+//! This is the promise of major version 1 of the format. When a test here fails, the change under test is wrong, not
+//! the data: a different layout needs a new format version, and a new directory next to `tests/data/store-v1`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ struct Pair {
     value: Vec<u8>,
 }
 
-/// What both generations were built from.
+/// The pairs of both generations.
 fn pairs() -> Vec<Pair> {
     let bytes = fs::read(data("store-v1/pairs.bin2")).unwrap();
     let mut rest = &bytes[..];
@@ -62,8 +62,8 @@ fn generation(number: u64) -> GenerationId {
     GenerationId::new(number).unwrap()
 }
 
-/// The files of a generation; of the manifest all but the version that wrote it, which is to change, and the checksum
-/// that follows from it.
+/// The files of a generation. From the manifest, the version of its writer and the checksum, which depends on it, are
+/// removed.
 fn files(store: &Path, id: GenerationId) -> BTreeMap<String, Vec<u8>> {
     let mut files = directory_bytes(&store.join(id.to_string()));
     let manifest = String::from_utf8(files.remove("manifest.json").unwrap()).unwrap();
@@ -116,7 +116,7 @@ fn the_same_pairs_give_the_same_bytes() {
     }
 }
 
-/// Writing goes on where version 0.1.0 left off: the next number, and a way back.
+/// Writing continues after version 0.1.0: the next generation number, and a rollback.
 #[test]
 fn the_next_generation_goes_on_top() {
     let scratch = Scratch::new();
@@ -138,7 +138,8 @@ fn the_next_generation_goes_on_top() {
     assert_eq!(store.writer().unwrap().rollback(None).unwrap(), generation(2));
 }
 
-/// What version 0.1.0 wrote beside shards of many minishards is compared with the manifest, and otherwise left alone.
+/// The files that version 0.1.0 wrote next to shards of many minishards are verified against the manifest, and
+/// otherwise ignored.
 #[test]
 fn opens_a_store_with_minishard_pages() {
     let bytes = fs::read(data("store-v1-pages/pairs.bin")).unwrap();

@@ -1,7 +1,7 @@
-//! A writer of data sets that are legal and look like nobody's: any order, any placement, gaps, shared and nested
-//! extents, ids twice or where they do not belong.
+//! A writer of data sets that are legal but unusual: any order, any placement, gaps, shared and nested extents,
+//! duplicate and misplaced ids.
 //!
-//! It knows what a reader must find, for it put it there.
+//! It returns the expected results of a reader.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -16,13 +16,13 @@ type Pair = (u64, Vec<u8>);
 /// A shard and a minishard.
 type Place = (u64, u64);
 
-/// A data set: files, and what they hold.
+/// A data set: its files and its content.
 pub(crate) struct Synthesis {
     pub(crate) sharding: Json,
     pub(crate) files: BTreeMap<String, Vec<u8>>,
-    /// What lookups find.
+    /// The expected results of lookups.
     pub(crate) pairs: BTreeMap<u64, Vec<u8>>,
-    /// What listings show, in storage order: also what is there twice or out of place.
+    /// The expected listing, in storage order, with duplicate and misplaced ids.
     pub(crate) listing: Vec<Listed>,
 }
 
@@ -31,20 +31,20 @@ pub(crate) struct Synthesis {
 pub(crate) struct Listed {
     pub(crate) id: u64,
     pub(crate) value: Vec<u8>,
-    /// The bytes between the stored value and whatever is named before it.
+    /// The bytes between the stored value and the extent before it.
     pub(crate) prefix: Vec<u8>,
 }
 
-/// One shard under way: what follows the shard index, and which bytes of it are named by an index.
+/// A shard being written: the bytes after the shard index, and the extents that an index names.
 #[derive(Default)]
 struct Body {
     bytes: Vec<u8>,
     extents: Vec<Extent>,
-    /// Those of the extents that are values with bytes of their own.
+    /// The extents of values that are not empty.
     values: Vec<Extent>,
 }
 
-/// Relative to the end of the shard index.
+/// A range of bytes, relative to the end of the shard index.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     start: usize,
@@ -91,7 +91,7 @@ impl Synthesis {
                     let encoded = encode(&rows[row].1, spec.gzip_data, random);
                     values.insert((minishard, row), body.place(&encoded, random));
                 }
-                // the length of a raw one is known, and it is filled in later
+                // the length of a raw index is known; its content is filled in later
                 Piece::Index if !spec.gzip_index => {
                     indexes.insert(minishard, body.append(&vec![0; rows.len() * 24], random));
                 }
@@ -106,7 +106,7 @@ impl Synthesis {
                 None => drop(indexes.insert(minishard, body.append(&encode(&index, true, random), random))),
             }
         }
-        body.bytes.extend(random.gap()); // what follows the last extent is nobody's
+        body.bytes.extend(random.gap()); // bytes after the last extent, which no index names
 
         for (minishard, rows) in minishards.iter().enumerate() {
             for (row, (id, value)) in rows.iter().enumerate() {
@@ -121,14 +121,14 @@ impl Synthesis {
     }
 }
 
-/// What is laid down somewhere in a shard.
+/// A piece of a shard to be placed.
 #[derive(Clone, Copy)]
 enum Piece {
     Value(usize),
     Index,
 }
 
-/// The pieces of all minishards, in order or in none.
+/// The pieces of all minishards, in order or shuffled.
 fn pieces(minishards: &[Vec<Pair>], random: &mut Random) -> Vec<(usize, Piece)> {
     let mut pieces = Vec::new();
     for (minishard, rows) in minishards.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
@@ -142,7 +142,7 @@ fn pieces(minishards: &[Vec<Pair>], random: &mut Random) -> Vec<(usize, Piece)> 
 }
 
 impl Body {
-    /// Bytes behind all others, maybe with a gap between.
+    /// Appends bytes, perhaps after a gap.
     fn append(&mut self, bytes: &[u8], random: &mut Random) -> Extent {
         self.bytes.extend(random.gap());
         let extent = Extent { start: self.bytes.len(), len: bytes.len() };
@@ -151,7 +151,7 @@ impl Body {
         extent
     }
 
-    /// A value: where its bytes stand already, if they do, else behind all others.
+    /// Places a value: on equal bytes that are already there, if any, otherwise at the end.
     fn place(&mut self, bytes: &[u8], random: &mut Random) -> Extent {
         let known = if bytes.is_empty() { Some(random.below(self.bytes.len() + 1)) } else { self.find(bytes) };
         let extent = match known {
@@ -168,7 +168,7 @@ impl Body {
         extent
     }
 
-    /// Where the bytes stand within a value; indexes that are still to be filled in would change.
+    /// Finds the bytes within a value. Indexes are not searched, because they may still change.
     fn find(&self, bytes: &[u8]) -> Option<usize> {
         let within = |value: &Extent| {
             let value_bytes = &self.bytes[value.start..][..value.len];
@@ -177,8 +177,8 @@ impl Body {
         self.values.iter().find_map(within)
     }
 
-    /// The bytes before a value that no index names, back to the last place that one does name. An empty value lies
-    /// before another that begins where it stands.
+    /// The bytes before a value that no index names, back to the nearest extent before it. An empty value precedes
+    /// another one that begins at the same offset.
     fn prefix(&self, value: Extent) -> &[u8] {
         let end = value.start;
         let mut named = vec![false; end];
@@ -218,7 +218,7 @@ fn shard_index(minishards: usize, indexes: &BTreeMap<usize, Extent>, random: &mu
         let (start, end) = match indexes.get(&minishard) {
             Some(extent) => (extent.start as u64, (extent.start + extent.len) as u64),
             None if random.one_in(2) => (0, 0),
-            None => [random.next(); 2].into(), // any equal pair is an empty minishard
+            None => [random.next(); 2].into(), // any start == end is an empty minishard
         };
         bytes.extend(start.to_le_bytes());
         bytes.extend(end.to_le_bytes());
@@ -226,7 +226,7 @@ fn shard_index(minishards: usize, indexes: &BTreeMap<usize, Extent>, random: &mu
     bytes
 }
 
-/// A minishard index: three rows, the first two as differences that may wrap.
+/// A minishard index of three rows; the first two hold differences, which may wrap.
 fn index(rows: &[Pair], extents: &[Extent]) -> Vec<u8> {
     let (mut ids, mut starts, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
     let (mut last_id, mut last_end) = (0u64, 0u64);
@@ -240,7 +240,7 @@ fn index(rows: &[Pair], extents: &[Extent]) -> Vec<u8> {
     [ids, starts, sizes].concat().into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// As it is, or a gzip member with any header and level.
+/// The unchanged bytes, or a gzip member with a random header and level.
 fn encode(bytes: &[u8], gzip: bool, random: &mut Random) -> Vec<u8> {
     if !gzip {
         return bytes.to_vec();
@@ -285,7 +285,7 @@ impl Random {
         }
     }
 
-    /// Any place that there is.
+    /// A random shard and minishard.
     fn place(&mut self, spec: &NaiveSpec) -> Place {
         (self.below(1 << spec.shard_bits) as u64, self.below(1 << spec.minishard_bits) as u64)
     }
@@ -301,7 +301,7 @@ impl Random {
         }
     }
 
-    /// No bytes, or some that nobody names.
+    /// No bytes, or some that no index names.
     fn gap(&mut self) -> Vec<u8> {
         let len = if self.one_in(2) { 0 } else { self.below(20) };
         (0..len).map(|_| self.next().to_le_bytes()[0] | 1).collect()

@@ -1,5 +1,5 @@
-//! Verification finds every changed byte of a generation of ours, names each rule that a data set breaks and where, and
-//! has nothing to say against what is sound.
+//! Verification finds every changed byte of a native generation, names each rule that a data set breaks and the place,
+//! and has no findings for sound data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,8 +13,8 @@ use sharddb::{BuildOptions, BulkLoader, ErrorKind, OpenOptions, ShardDb, Shardin
 
 const LEVELS: [VerifyLevel; 3] = [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data];
 
-/// Options that make every kind of bytes that a shard of ours can hold, with the name of the combination and whether
-/// it has prefixes.
+/// Options that together produce every kind of bytes in a native shard, with the name of the combination and whether it
+/// has prefixes.
 fn features() -> Vec<(String, BuildOptions, bool)> {
     features_of(1)
 }
@@ -39,7 +39,7 @@ fn features_of(minishard_bits: u8) -> Vec<(String, BuildOptions, bool)> {
     features
 }
 
-/// A store of twelve pairs in two shards of two minishards; six are empty, so that two of them are neighbours.
+/// A store of twelve pairs in two shards of two minishards. Six values are empty, and two of them are adjacent.
 fn small_store(options: &BuildOptions, prefixes: bool) -> Scratch {
     let store = Scratch::new();
     let mut loader = options.create(store.path()).unwrap();
@@ -51,12 +51,12 @@ fn small_store(options: &BuildOptions, prefixes: bool) -> Scratch {
     store
 }
 
-/// The same with the directory of its generation, whose files may be changed.
+/// Like `small_store`, with writable files; also returns the directory of the generation.
 fn changeable_store(options: &BuildOptions, prefixes: bool) -> (Scratch, PathBuf) {
     let store = small_store(options, prefixes);
     let generation = ShardDb::open_pread(store.path()).unwrap().snapshot().directory().to_path_buf();
     for (name, bytes) in directory_bytes(&generation) {
-        fs::remove_file(generation.join(&name)).unwrap(); // read-only
+        fs::remove_file(generation.join(&name)).unwrap(); // the file is read-only
         fs::write(generation.join(&name), bytes).unwrap();
     }
     (store, generation)
@@ -96,7 +96,7 @@ fn a_generation_of_ours_gives_no_finding_from_any_storage() {
     }
 }
 
-/// Any pairs, any layout: our writer's gaps are the ones that verification knows of.
+/// Any pairs, any layout: verification accepts the gaps of the native writer.
 #[test]
 fn whatever_the_loader_writes_gives_no_finding() {
     fn gives_none(
@@ -126,7 +126,7 @@ fn whatever_the_loader_writes_gives_no_finding() {
     quickcheck::QuickCheck::new().tests(60).quickcheck(property);
 }
 
-/// Some megabytes, which are read in blocks where they are not in memory.
+/// Some megabytes, which are read in blocks unless they are in memory.
 #[test]
 fn larger_shards_give_no_finding_from_any_storage() {
     for (index, prefix) in [(Encoding::Raw, &b""[..]), (Encoding::Gzip, b"prefix")] {
@@ -155,7 +155,7 @@ fn a_generation_that_was_deleted_is_an_error() {
     assert_eq!((error.kind(), error.path()), (ErrorKind::GenerationGone, Some(directory.path())));
 }
 
-/// Whether verification finds more than notes; finding it may already be a matter of opening.
+/// Whether opening or verification finds more than notes.
 fn is_found(store: &Path) -> bool {
     verify(store, VerifyLevel::Data).map_or(true, |report| report.errors() + report.warnings() > 0)
 }
@@ -165,7 +165,7 @@ fn every_changed_byte_of_every_file_is_found() {
     for (at, (features, options, prefixes)) in features().into_iter().enumerate() {
         let (store, generation) = changeable_store(&options, prefixes);
         let mut files = directory_bytes(&generation);
-        files.retain(|name, _| at == 0 || name.ends_with(".shard")); // the others are much the same
+        files.retain(|name, _| at == 0 || name.ends_with(".shard")); // the other files hardly differ
         for (name, sound) in files {
             // every bit of one shard, and one bit of every byte of the others
             let bits = |byte: usize| if (at, &*name) == (1, "0.shard") { 0..8 } else { byte % 8..byte % 8 + 1 };
@@ -182,7 +182,7 @@ fn every_changed_byte_of_every_file_is_found() {
     }
 }
 
-/// The checks and the rules of the layout do by themselves what the manifest does for whole files.
+/// Without a manifest, the checks and the rules of the layout find every changed byte.
 #[test]
 fn every_changed_byte_of_a_shard_with_checks_is_found_without_a_manifest() {
     for (features, options, prefixes) in
@@ -271,7 +271,7 @@ fn every_added_file_is_found() {
 /// A data set that breaks one rule.
 struct Case {
     snapshot: Snapshot,
-    /// The level from which on it shows.
+    /// The lowest level that finds it.
     level: VerifyLevel,
     directory: Scratch,
 }
@@ -282,43 +282,43 @@ impl Case {
         Case { snapshot, level, directory }
     }
 
-    /// A generation of ours of three keys, in which `change` changes something when it is open already.
+    /// A native generation of three keys, changed by `change` after it was opened.
     fn changed_while_open(level: VerifyLevel, change: impl Fn(&Path)) -> Case {
         let case = Case::open(ours(), level);
         change(case.directory.path());
         case
     }
 
-    /// A generation of ours of three keys, in which `change` changes something.
+    /// A native generation of three keys, changed by `change`.
     fn changed(level: VerifyLevel, change: impl Fn(&Path)) -> Case {
         let directory = ours();
         change(directory.path());
         Case::open(directory, level)
     }
 
-    /// A data set of others: identity hash, raw, so many minishard and shard bits, and these files.
+    /// A foreign data set: identity hash, raw, `bits` minishard and shard bits, and these files.
     fn foreign(level: VerifyLevel, bits: (u8, u8), files: &[(&str, Vec<u8>)]) -> Case {
         Case::open(data_set(bits, "", files), level)
     }
 
-    /// A single shard of others with one minishard.
+    /// A single foreign shard with one minishard.
     fn rows(level: VerifyLevel, rows: &[[u64; 3]], behind: &[u8]) -> Case {
         Case::foreign(level, (0, 0), &[("0.shard", shard(rows, behind))])
     }
 
-    /// The same, but ours: without checks, with a value alignment.
+    /// Like `rows`, with a native layout: no checks, a value alignment.
     fn own_rows(level: VerifyLevel, alignment: u64, rows: &[[u64; 3]], behind: &[u8]) -> Case {
         let layout = format!(r#", "sharddb": {{"value_alignment": {alignment}}}"#);
         Case::open(data_set((0, 0), &layout, &[("0.shard", shard(rows, behind))]), level)
     }
 }
 
-/// A copy of a generation of ours: keys 0, 2, 4 in shard 0 of two, with checks, prefixes and alignment.
+/// A copy of a native generation: keys 0, 2, 4 in shard 0 of two, with checks, prefixes and alignment.
 fn ours() -> Scratch {
     ours_with(0, &[0, 2, 4])
 }
 
-/// The same in shards of so many minishard bits, with these keys.
+/// Like `ours`, with `minishard_bits` minishard bits and these keys.
 fn ours_with(minishard_bits: u8, keys: &[u64]) -> Scratch {
     let store = Scratch::new();
     let mut options = BulkLoader::options();
@@ -332,7 +332,7 @@ fn ours_with(minishard_bits: u8, keys: &[u64]) -> Scratch {
     Scratch::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory())
 }
 
-/// Where the value of key 2 lies in `0.shard` of `ours`.
+/// The offset of the value of key 2 in `0.shard` of `ours`.
 fn value_of_key_2(directory: &Path) -> usize {
     let location = ShardDb::open_pread(directory).unwrap().snapshot().locate(2).unwrap().unwrap();
     usize::try_from(location.offset()).unwrap()
@@ -349,7 +349,7 @@ fn append(path: PathBuf) {
     fs::write(path, [bytes, b"x".to_vec()].concat()).unwrap();
 }
 
-/// Replaces text in a manifest and seals it again.
+/// Replaces text in a manifest and updates its checksum.
 fn edit_manifest(directory: &Path, replacements: &[(&str, &str)]) {
     let path = directory.join("manifest.json");
     let mut manifest = fs::read_to_string(&path).unwrap();
@@ -378,8 +378,8 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The bytes of a minishard index that lies at `start` behind the shard index; rows of id, distance from the end of the
-/// minishard index, size.
+/// The bytes of a minishard index that is `start` bytes after the shard index. Rows are id, distance from the end of
+/// the minishard index, size.
 fn index(start: u64, rows: &[[u64; 3]]) -> Vec<u8> {
     let behind = start + 24 * rows.len() as u64;
     let (mut id, mut end) = (0u64, 0u64);
@@ -394,12 +394,12 @@ fn index(start: u64, rows: &[[u64; 3]]) -> Vec<u8> {
     words(&columns.concat())
 }
 
-/// A shard of one minishard with these rows, and what lies behind its index.
+/// A shard of one minishard with these rows, and the bytes after its index.
 fn shard(rows: &[[u64; 3]], behind: &[u8]) -> Vec<u8> {
     [words(&[0, 24 * rows.len() as u64]), index(0, rows), behind.to_vec()].concat()
 }
 
-/// A data set that breaks the rule.
+/// A data set that breaks the rule of `kind`.
 fn case(kind: FindingKind) -> Case {
     use FindingKind as Kind;
     use VerifyLevel::{Data, Index, Structure};
@@ -451,7 +451,7 @@ fn case(kind: FindingKind) -> Case {
         Kind::UnorderedIds => Case::rows(Index, &[[7, 0, 1], [3, 1, 1]], b"xy"),
         Kind::DuplicateId => Case::rows(Index, &[[7, 0, 1], [3, 1, 1], [7, 2, 1]], b"xyz"),
         Kind::MisplacedKey => Case::foreign(Index, (0, 1), &[("0.shard", shard(&[[2, 0, 1], [3, 1, 1]], b"xy"))]),
-        // the two keys of minishard 0, by the entry of minishard 1
+        // the two keys of minishard 0, in the entry of minishard 1
         Kind::WrongSlot => {
             let bytes = [words(&[0, 0, 0, 48]), index(0, &[[2, 0, 1], [4, 1, 1]]), b"xy".to_vec()].concat();
             Case::foreign(Index, (1, 0), &[("0.shard", bytes)])
@@ -488,7 +488,7 @@ fn case(kind: FindingKind) -> Case {
 
 #[test]
 fn each_rule_has_a_case_that_shows_from_its_level_on_with_its_place() {
-    // the index of a Zarr shard is one piece: the case is in cli/tests/it/zarr.rs
+    // this rule is about the index of Zarr shards; its case is in cli/tests/it/zarr.rs
     for kind in FindingKind::ALL.iter().filter(|kind| **kind != FindingKind::BadShardIndex) {
         let Case { snapshot, level, directory: _kept } = case(*kind);
         for other in LEVELS {
@@ -518,7 +518,7 @@ fn the_kinds_have_names_of_their_own() {
     }
 }
 
-/// What is known of a place is told: here all of it.
+/// A finding states everything that is known of its place; here all parts are known.
 #[test]
 fn a_finding_says_shard_minishard_key_and_byte() {
     let bytes = [words(&[0, 0, 0, 48]), index(0, &[[1, 0, 2], [3, 1, 1]]), b"xy".to_vec()].concat();
@@ -540,10 +540,10 @@ fn a_total_of_value_bytes_that_is_wrong_is_found() {
     assert_eq!(kinds(&report), BTreeSet::from([FindingKind::WrongCount]), "{}", lines(&report));
 }
 
-/// What neuroglancer-scripts writes: entries of a sparse shard in the first slots, and zlib streams for gzip.
+/// Deviations of neuroglancer-scripts: entries of a sparse shard in the first slots, and zlib streams instead of gzip.
 #[test]
 fn what_neuroglancer_scripts_gets_wrong_is_recognised() {
-    // minishards 1 and 3 of four have keys; their entries stand in slots 0 and 1
+    // minishards 1 and 3 of four have keys, but their entries are in slots 0 and 1
     let (one, three) = (index(0, &[[1, 0, 1], [5, 1, 1]]), index(50, &[[3, 0, 1]]));
     let shard_index = words(&[0, 48, 50, 74, 0, 0, 0, 0]);
     let bytes = [shard_index, one, b"xy".to_vec(), three, b"z".to_vec()].concat();
@@ -564,7 +564,7 @@ fn what_neuroglancer_scripts_gets_wrong_is_recognised() {
     assert!(report.findings()[0].message().contains("zlib"), "{}", lines(&report));
 }
 
-/// One bad shard does not hide another, nor a bad minishard the one behind it.
+/// A bad shard does not hide another one, nor a bad minishard the next one.
 #[test]
 fn the_walk_goes_on_behind_what_is_wrong() {
     let bad_entry_then_bad_range = [words(&[9, 8, 0, 24]), index(0, &[[3, 5, 0]])].concat();
@@ -649,7 +649,7 @@ fn what_neuroglancer_draws_has_no_errors() {
     }
 }
 
-/// Broken data sets are not clean; those that are only odd are.
+/// Broken data sets have errors; legal but odd ones have none.
 #[test]
 fn what_is_broken_is_told_from_what_is_odd() {
     let mut options = OpenOptions::new();
@@ -675,7 +675,7 @@ fn what_is_broken_is_told_from_what_is_odd() {
     assert_eq!(seen.len(), 6, "{seen:?}");
 }
 
-/// Where verification finds nothing wrong, every pair that is listed is found and has one value.
+/// If verification finds nothing wrong, every listed pair is found and has one value.
 #[test]
 fn in_a_clean_mutant_every_read_works() {
     let mutants = json_lines(&data("fuzz/results.jsonl"));

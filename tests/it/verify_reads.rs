@@ -1,4 +1,4 @@
-//! When reads compare bytes with their checks, and what is remembered of it.
+//! When reads verify bytes against their checks, and which verified bytes are remembered.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapsho
 
 const MODES: [VerifyReads; 3] = [VerifyReads::Never, VerifyReads::Once, VerifyReads::Always];
 
-/// A store whose shard file may be changed, and what it holds.
+/// A store whose shard file may be changed, and its content.
 struct Store {
     root: Scratch,
     shard: PathBuf,
@@ -20,7 +20,7 @@ struct Store {
 }
 
 impl Store {
-    /// One shard of `2^minishard_bits` minishards; the value of a key is as long as `len_of` says.
+    /// One shard of `2^minishard_bits` minishards; `len_of` returns the length of the value of a key.
     fn new(minishard_bits: u8, keys: u64, checks: bool, len_of: impl Fn(u64) -> usize) -> Store {
         let root = Scratch::new();
         let spec = ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 0).unwrap();
@@ -62,7 +62,7 @@ impl Store {
     }
 }
 
-/// Bytes that differ from key to key and from place to place.
+/// Bytes that depend on the key and on their position.
 fn bytes(key: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(31) ^ (at >> 8)).to_le_bytes()[0] ^ key.to_le_bytes()[0]).collect()
 }
@@ -72,7 +72,7 @@ fn writable(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// All values by each way to read them; `None` for an error.
+/// All values by each read method; `None` for an error.
 fn answers(snapshot: &Snapshot, keys: &[u64]) -> Vec<Vec<Option<Option<Vec<u8>>>>> {
     let owned =
         |value: sharddb::Result<Option<sharddb::Value<'_>>>| value.ok().map(|value| value.map(|value| value.to_vec()));
@@ -165,7 +165,7 @@ fn what_was_compared_is_counted_and_compared_once() {
     }
 }
 
-/// A walk that met no damage spares the next one the comparison, but not if there was any.
+/// A walk that finds no damage spares the next one the verification; a walk that finds damage does not.
 #[test]
 fn walks_compare_until_all_is_known_to_be_whole() {
     let store = Store::of_all_sizes();
@@ -196,7 +196,7 @@ fn walks_compare_until_all_is_known_to_be_whole() {
     }
 }
 
-/// Without checks nobody can tell which value it is, but a file that is read whole is compared with the manifest.
+/// Without checks a single value cannot be verified, but a loaded file is verified against the manifest.
 #[test]
 fn a_loaded_file_without_checks_is_compared_as_a_whole() {
     let store = Store::new(1, 20, false, |_| 30);
@@ -212,7 +212,7 @@ fn a_loaded_file_without_checks_is_compared_as_a_whole() {
     assert!(store.open(Storage::Loaded, VerifyReads::Once).get(7).unwrap().is_some());
 }
 
-/// Long enough for huge pages, where there are any.
+/// Long enough for huge pages, if there are any.
 #[test]
 fn a_long_file_is_loaded_and_warmed() {
     let store = Store::new(4, 40, true, |_| 100_000);

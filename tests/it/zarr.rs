@@ -1,5 +1,5 @@
-//! An array that another program wrote gives, for every chunk, the bytes and the elements that this program says; a broken one
-//! gives an error that says what is wrong and where, never other bytes.
+//! The chunks of a foreign array have the bytes and the elements that its writer states. A broken array returns an
+//! error that says what is wrong and where, never other bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use sharddb::container::zarr::{ZarrArray, ZarrMetadata};
 use sharddb::container::{Container, ContainerOptions, Form, KeySpace};
 use sharddb::{ErrorKind, VerifyLevel};
 
-/// The three places that bytes can come from.
+/// The three storages.
 fn every_storage() -> [ContainerOptions; 3] {
     let (pread, mut mapped, mut loaded) = (ContainerOptions::new(), ContainerOptions::new(), ContainerOptions::new());
-    // SAFETY: fixtures are never written, and what a test writes for itself lies still while it is mapped.
+    // SAFETY: fixtures are never written, and tests do not write their own files while they are mapped.
     #[expect(unsafe_code, reason = "mapping needs the promise")]
     unsafe {
         mapped.map()
@@ -99,9 +99,9 @@ fn what_describes_an_array_is_json_with_its_shapes() {
     assert_eq!(description["codecs"][0]["name"], "sharding_indexed");
 }
 
-// ---- what is broken ----
+// ---- broken arrays ----
 
-/// What each of the broken arrays must be refused for: in the message of the first chunk's error.
+/// The reason to refuse each broken array, as part of the message of its first chunk's error.
 const REASONS: [(&str, &str); 12] = [
     ("neg_empty_file", "expected a shard with an index of 68 bytes, found 0 bytes"),
     ("neg_half_sentinel_nbytes", "found it for the length at 0"),
@@ -206,7 +206,7 @@ fn a_flipped_bit_in_a_nested_index_is_reported() {
     assert_eq!(report.findings()[0].kind().as_str(), "bad-value");
 }
 
-/// An array of 2 x 1 shards that hold 2 chunks of 4 bytes each, with codecs around and within sharding.
+/// An array of 2 x 1 shards of 2 chunks of 4 bytes each, with codecs inside and around sharding.
 fn small_array(inner: &str, behind: &str) -> String {
     format!(
         r#"{{"zarr_format": 3, "node_type": "array", "shape": [16], "data_type": "uint8", "fill_value": 9,
@@ -221,7 +221,7 @@ fn index(entries: &[(u64, u64)]) -> Vec<u8> {
     entries.iter().flat_map(|(offset, nbytes)| [offset.to_le_bytes(), nbytes.to_le_bytes()]).flatten().collect()
 }
 
-/// CRC-32C of 1 2 3 4, by another program.
+/// CRC-32C of 1 2 3 4, computed by another program.
 const CRC_OF_1234: [u8; 4] = 0x29308cf4u32.to_le_bytes();
 
 #[test]
@@ -313,7 +313,7 @@ fn huge_grids_cost_nothing() {
     assert_eq!(array.keys().map(Result::unwrap).collect::<Vec<_>>(), [last * 2, last * 2 + 1]);
     assert_eq!(array.get(last * 2, Form::Decoded).unwrap().unwrap(), [7; 4]);
     assert!(array.get(0, Form::Decoded).unwrap().is_none());
-    // an index that no file has room for is no memory either
+    // an index larger than any file is not allocated either
     let huge = small_array("", "").replace("[16]", "[576460752303423488]").replace("[8]", "[576460752303423488]");
     fs::write(scratch.path().join("zarr.json"), huge).unwrap();
     fs::write(scratch.path().join("0"), [0; 100]).unwrap();
@@ -331,7 +331,7 @@ fn an_unknown_codec_is_refused_at_open_by_name() {
     assert!(ZarrMetadata::from_json("{}").is_err());
 }
 
-/// The sum of what a reader says about everything in an array, so that nothing of it is left out.
+/// Reads everything in an array; returns a sum that depends on all of it, so that no read is optimised away.
 fn read_everything(array: &ZarrArray) -> usize {
     let mut read = array.describe().len();
     for key in array.keys().take(1000).flatten() {

@@ -1,5 +1,5 @@
-//! An array as a precomputed volume has the values that another program made of it, and one that went through a store comes
-//! back with every byte of its chunks.
+//! An array converted to a precomputed volume has the values that another program's conversion has, and an array that
+//! was imported and exported has the same bytes in all chunks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -114,7 +114,7 @@ fn what_a_volume_cannot_be_is_refused() {
     }
 }
 
-/// As `sharddb import` does it.
+/// Imports a container as `sharddb import` does.
 fn import(source: &dyn Container, store: &std::path::Path) -> Snapshot {
     let (member, metadata) = source.preserved().unwrap();
     let mut options = BulkLoader::options();

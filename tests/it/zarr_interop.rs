@@ -1,5 +1,5 @@
-//! Writes arrays and volumes in every way there is, for zarr-python and TensorStore to read: `scripts/interop.sh` runs this, and
-//! `scripts/check_zarr.py` compares.
+//! Writes arrays and volumes in every way, to be read by zarr-python and TensorStore. `scripts/interop.sh` runs this
+//! module, and `scripts/check_zarr.py` compares.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use sharddb::container::zarr::{
 
 const GO_ON: fn(u64, u64) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
 
-/// Where data sets for other readers go: made anew.
+/// The directory of the data sets for other readers, newly created.
 struct Place(PathBuf);
 
 impl Place {
@@ -22,7 +22,7 @@ impl Place {
         Place(new_directory("zarr"))
     }
 
-    /// The place of a set; `what` tells how it is checked.
+    /// The directory of a set; `what` says how it is checked.
     fn set(&self, name: &str, what: serde_json::Value) -> PathBuf {
         let directory = self.0.join(name);
         fs::create_dir_all(&directory).unwrap();
@@ -58,7 +58,7 @@ fn writes_data_sets_for_other_readers() {
     }
 }
 
-/// The same chunks in other files, and other chunks.
+/// The same chunks in other files, and rechunked copies.
 fn repacked(place: &Place, directory: &Path) {
     let source = ZarrArray::open(directory).unwrap();
     let metadata = source.metadata();
@@ -102,12 +102,12 @@ fn stack(chunk: [u64; 3], codecs: &str, location: &str) -> ZarrMetadata {
     .unwrap()
 }
 
-/// The value that `check_zarr.py` expects at a place.
+/// The value that `check_zarr.py` expects at a position.
 fn element(at: [u64; 3]) -> [u8; 2] {
     ((at[0] * 100 + at[1] * 10 + at[2]) as u16 + 1000).to_le_bytes()
 }
 
-/// The elements of a box, fill values beyond the array.
+/// The elements of a box, with fill values outside of the array.
 fn elements(origin: [u64; 3], shape: [u64; 3]) -> Vec<u8> {
     let mut elements = Vec::new();
     for number in 0..shape.iter().product() {
@@ -122,7 +122,7 @@ fn elements(origin: [u64; 3], shape: [u64; 3]) -> Vec<u8> {
     elements
 }
 
-/// Slice by slice into chunks that hold several slices.
+/// Slice by slice, into chunks of several slices.
 fn by_parts(place: &Place, location: &str, endian: &str) {
     let codecs = format!(r#"{{"name": "bytes", "configuration": {{"endian": "{endian}"}}}}"#);
     let target = place.set(&format!("parts-{location}-{endian}"), json!({"kind": "stack"}));
@@ -140,7 +140,7 @@ fn by_parts(place: &Place, location: &str, endian: &str) {
     writer.finish().unwrap();
 }
 
-/// Slice by slice into chunks of one slice, each written twice.
+/// Slice by slice, into chunks of one slice, each written twice.
 fn by_updates(place: &Place, location: &str, codec: &str, strategy: UpdateStrategy) {
     let configuration = match codec {
         "gzip" => r#", "configuration": {"level": 1}"#,

@@ -1,4 +1,4 @@
-//! An array in other chunks has the same elements, chunks where there were some, and the codecs that it had.
+//! A rechunked array has the same elements, chunks wherever there were some, and the same codecs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ fn positions(shape: &[u64]) -> Vec<Vec<u64>> {
     })
 }
 
-/// All elements in C order, looked up one by one; what is absent is the fill value.
+/// All elements in C order, looked up one by one; absent chunks yield the fill value.
 fn elements(array: &ZarrArray) -> Vec<u8> {
     let (metadata, size) = (array.metadata(), array.metadata().element_len());
     let mut chunks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
@@ -53,7 +53,7 @@ fn touched(array: &ZarrArray, other: &ZarrArray) -> BTreeSet<u64> {
     cells.map(|cell| array.key_space().key_at(&cell).unwrap()).collect()
 }
 
-/// The codecs between the elements of a chunk and its bytes, those before sharding too.
+/// The codecs between the elements of a chunk and its bytes, including those before sharding.
 fn codecs(metadata: &Json) -> Vec<Json> {
     let codecs = metadata["codecs"].as_array().unwrap().iter();
     let inner = |codec: &Json| match codec["name"].as_str() {
@@ -114,7 +114,7 @@ fn every_array_has_the_same_elements_in_other_chunks() {
     assert!(cut > 100, "{cut}");
 }
 
-/// What lies in chunks beyond the array does not come back into it.
+/// Elements of edge chunks outside of the array do not get into it.
 #[test]
 fn there_and_back_are_the_same_elements() {
     let source = ZarrArray::open(data("zarr/arrays/ts_3d_u8_raw_end.zarr")).unwrap();
@@ -130,7 +130,7 @@ fn there_and_back_are_the_same_elements() {
     assert!(elements(&back) == elements(&source));
 }
 
-/// One file a chunk becomes shards of other chunks as well.
+/// An array with one file per chunk is rechunked into shards as well.
 #[test]
 fn chunks_in_files_of_their_own_are_cut_as_well() {
     let path = data("zarr/arrays/zp_3d_u16_inner_transpose_F.zarr");

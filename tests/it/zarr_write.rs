@@ -1,5 +1,5 @@
-//! What is written as an array is read as it was put, chunks moved from file to file keep every byte, and what is replaced is
-//! there as a whole or not at all.
+//! A written array is read back unchanged, chunks copied between files keep every byte, and a replacement is visible
+//! completely or not at all.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 // ---- packing ----
 
-/// Copies, and compares every file with the one that another program wrote.
+/// Copies an array, and compares every file with the one that another program wrote.
 #[track_caller]
 fn assert_copied(source: &str, metadata: &ZarrMetadata, expected: &str) {
     let scratch = Scratch::new();
@@ -164,7 +164,7 @@ fn part(origin: [u64; 3], shape: [u64; 3]) -> Vec<u8> {
     elements
 }
 
-/// Every element of the array that is within it, by the chunks.
+/// Asserts every element inside the array, chunk by chunk.
 fn assert_is_stack(array: &ZarrArray, slices: u64) {
     let chunk = array.metadata().chunk_shape().to_vec();
     for key in 0..array.metadata().chunk_grid().iter().product() {
@@ -196,7 +196,7 @@ fn a_stack_is_written_slice_by_slice_where_chunks_are_plain() {
             let path = scratch.path().join("stack.zarr");
             let writer = ZarrWriter::create(&path, &stack(chunk, codecs, location)).unwrap();
             for (first_z, slabs) in [(0, 4), (4, 3)] {
-                // a row of shards is open: 2 x 2 of them
+                // one row of shards is open, 2 x 2 of them
                 let mut shards: Vec<_> = (0..4).map(|at| writer.shard(first_z / 4 * 4 + at).unwrap()).collect();
                 for z in first_z..first_z + slabs {
                     for (at, shard) in shards.iter_mut().enumerate() {
@@ -238,7 +238,7 @@ fn a_stack_of_compressed_slices_grows_slice_by_slice() {
                     update.put(key, &metadata.encode_chunk(&elements).unwrap()).unwrap();
                     update.finish(strategy).unwrap();
                 }
-                // after every slice the array is whole
+                // the array is complete after every slice
                 assert_is_stack(&ZarrArray::open(&path).unwrap(), z + 1);
                 let shard = fs::read(path.join("c/0/0/0")).unwrap();
                 if strategy == UpdateStrategy::Appended && location == "end" {
@@ -256,10 +256,10 @@ fn a_part_must_fit_and_chunks_must_be_plain() {
     let mut shard = ZarrShardWriter::create(scratch.path(), &stack([2, 2, 4], LITTLE, "end"), 0).unwrap();
     let refused: [([u64; 3], [u64; 3], usize); 5] = [
         ([4, 0, 0], [1, 4, 8], 64),              // of another shard
-        ([0, 0, 0], [1, 4, 9], 72),              // reaches into the next
+        ([0, 0, 0], [1, 4, 9], 72),              // reaches into the next shard
         ([0, 0, 0], [1, 4, 8], 63),              // too few bytes
-        ([u64::MAX, 0, 0], [2, 1, 1], 4),        // beyond numbers
-        ([0, 0, 0], [u64::MAX, u64::MAX, 1], 0), // beyond numbers
+        ([u64::MAX, 0, 0], [2, 1, 1], 4),        // origin + shape overflows
+        ([0, 0, 0], [u64::MAX, u64::MAX, 1], 0), // the product of the shape overflows
     ];
     for (origin, shape, len) in refused {
         let error = shard.write_part(&origin, &shape, &vec![0; len]).unwrap_err();
@@ -302,7 +302,7 @@ fn a_shard_without_chunks_has_no_file() {
 
 // ---- updates ----
 
-/// Random changes against a map, under every strategy.
+/// Random changes compared with a map, under every strategy.
 #[test]
 fn updates_agree_with_a_model() {
     let gzip = LITTLE.replace(']', r#", "gzip"]"#);
@@ -359,10 +359,10 @@ fn each_strategy_lays_the_file_as_it_says() {
         (places, fs::metadata(scratch.path().join("c/0/0/0")).unwrap().len())
     };
     const INDEX: u64 = 4 * 16 + 4;
-    // chunks lie 4, 0, 8 in 10 bytes each
+    // chunks 4, 0, 8 are stored in this order, 10 bytes each
     assert_eq!(update(UpdateStrategy::Patched, &[7; 10]), ([10, 0, 20], 30 + INDEX), "in its place");
-    assert_eq!(update(UpdateStrategy::Patched, &[7; 3]), ([10, 0, 20], 30 + INDEX), "in its place, a gap behind it");
-    assert_eq!(update(UpdateStrategy::Patched, &[7; 11]), ([30, 0, 20], 41 + INDEX), "behind all");
+    assert_eq!(update(UpdateStrategy::Patched, &[7; 3]), ([10, 0, 20], 30 + INDEX), "in its place, followed by a gap");
+    assert_eq!(update(UpdateStrategy::Patched, &[7; 11]), ([30, 0, 20], 41 + INDEX), "after all others");
     assert_eq!(
         update(UpdateStrategy::Appended, &[7; 3]),
         ([30 + INDEX, 0, 20], 33 + 2 * INDEX),

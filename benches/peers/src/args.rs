@@ -17,17 +17,17 @@ Usage: cargo run --release -- [OPTIONS]
   --quick             One set (1Mx100), one load, without files, sharddb-ahead and sorted-load: about a minute
   --sets LIST         Sets of pairs, KEYSxVALUE_BYTES [default: 1Mx8,1Mx100,1Mx4096,1Mxlognormal,10Mx8,10Mx100]
   --engines LIST      Of sharddb, sharddb-never, sharddb-always, sharddb-load, sharddb-ahead, sharddb-unchecked, lmdb,
-                      redb, cdb64, sqlite, hashbrown, files; lmdb is always among them [default: all; files up to 1M keys]
+                      redb, cdb64, sqlite, hashbrown, files; lmdb is always included [default: all; files up to 1M keys]
   --workloads LIST    Of sorted-load, open, hit, dependent, miss, zipf, batch, whole, scan, threads, service,
-                      cold; loading pairs in no order is always among them [default: all]
+                      cold; loading pairs in random order is always included [default: all]
   --rounds N          Rounds in which the engines take turns, at least 1 [default: 7]
   --loads N           Loads of each engine, at least 1 [default: 3; files once]
-  --dir DIR           Where the databases go, in a directory a set, which is emptied [default: target/peers]
+  --dir DIR           Where the databases go, in one directory per set, which is emptied [default: target/peers]
   --json FILE         Also writes the figures as JSON
-  --keep              Leaves the databases where they are
-  --restart           Measures what is warm as after a restart: empties the page cache of the files, then opens and warms
+  --keep              Keeps the databases
+  --restart           Measures warm reads as after a restart: empties the page cache of the files, then opens and warms
                       each engine as its documentation advises
-  --drop-caches       Empties the page cache of the whole machine (root), not only that of the files
+  --drop-caches       Empties the page cache of the entire machine (needs root), not only that of the files
   --help              This text";
 
 const WORKLOADS: [&str; 12] =
@@ -46,7 +46,7 @@ pub struct Arguments {
     pub evict: Evict,
 }
 
-/// What the arguments ask for.
+/// The request of a command line.
 #[derive(Debug)]
 pub enum Request {
     Measure(Arguments),
@@ -73,7 +73,7 @@ impl Arguments {
     pub fn parse(arguments: &[String]) -> Result<Request> {
         let mut parsed = Arguments::default();
         if arguments.iter().any(|argument| argument == "--quick") {
-            parsed.make_quick()?; // before the others, so that they can change it
+            parsed.make_quick()?; // before the other options, so that they can change it
         }
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
@@ -109,7 +109,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// The engines that were asked for and have something to do with this set; the reference always.
+    /// The selected engines that can hold this set, always including the reference.
     pub fn peers(&self, data: &DataSet) -> Vec<&'static Peer> {
         let asked = |name: &str| name == REFERENCE || self.engines.iter().any(|engine| engine == name);
         PEERS.iter().filter(|peer| asked(peer.name) && data.keys <= peer.max_keys).collect()

@@ -8,16 +8,16 @@ use crate::engines::model::Model;
 use crate::reader::Result;
 use crate::slices::{AnyReader, Slice};
 
-/// How much is measured.
+/// The amount of measuring.
 #[derive(Clone, Debug)]
 pub struct Effort {
-    /// Rounds in which the engines take turns.
+    /// Rounds, in which the engines take turns.
     pub rounds: usize,
-    /// Gets in a slice.
+    /// Gets per slice.
     pub slice: usize,
-    /// Gets from a cold cache in a round.
+    /// Gets from a cold cache per round.
     pub cold: usize,
-    /// Loads of each engine.
+    /// Loads per engine.
     pub loads: usize,
 }
 
@@ -26,7 +26,7 @@ pub struct Bench<'a> {
     pub sampler: Sampler,
     pub effort: &'a Effort,
     pub peers: Vec<&'a Peer>,
-    /// Below it each peer has a directory of its name.
+    /// Each peer has a directory of its name in it.
     pub directory: PathBuf,
 }
 
@@ -41,12 +41,12 @@ impl<'a> Bench<'a> {
         self.sampler.data
     }
 
-    /// Where the files of a peer are.
+    /// The directory of a peer's files.
     pub fn files_of(&self, peer: &Peer) -> PathBuf {
         self.directory.join(peer.name)
     }
 
-    /// The peers that can be read.
+    /// The peers that can be opened.
     pub fn readable(&self) -> Vec<&'a Peer> {
         self.peers.iter().filter(|peer| peer.open.is_some()).copied().collect()
     }
@@ -56,14 +56,16 @@ impl<'a> Bench<'a> {
         Ok(Opened { peer, engine: open(&self.files_of(peer))? })
     }
 
-    /// The sum that a slice must give.
+    /// The expected sum of a slice.
     pub fn expected(&self, slice: &Slice) -> Result<u64> {
         Model::new(self.data()).run(slice)
     }
 }
 
 impl Opened<'_> {
-    /// Runs a slice under a clock; an error if it does not give the expected sum.
+    /// Runs a slice and returns its time by `clock`.
+    ///
+    /// Errors: the sum is not the expected one; those of the engine.
     pub fn run(&self, slice: &Slice, expected: u64, clock: Clock) -> Result<f64> {
         let mut measured = (0, 0.0);
         self.engine.read(&mut |reader| {
@@ -75,10 +77,10 @@ impl Opened<'_> {
     }
 }
 
-/// Runs something that gives a sum, and says how long that took.
+/// Runs a closure that returns a sum; returns the sum and the time.
 pub type Clock = fn(&mut dyn FnMut() -> Result<u64>) -> Result<(u64, f64)>;
 
-/// The sum of what an engine read is that of what was loaded.
+/// Checks that the sum of what an engine read equals that of what was loaded.
 pub fn check(peer: &Peer, sum: u64, expected: u64) -> Result<()> {
     match sum == expected {
         true => Ok(()),
@@ -86,12 +88,12 @@ pub fn check(peer: &Peer, sum: u64, expected: u64) -> Result<()> {
     }
 }
 
-/// The peers in the order of a round: each begins once in a while.
+/// The peers in the order of a round. The first peer rotates.
 pub fn rotated<T>(peers: &[T], round: usize) -> impl Iterator<Item = &T> {
     peers.iter().cycle().skip(round % peers.len().max(1)).take(peers.len())
 }
 
-/// All files under a directory, whatever their depth.
+/// All files below a directory.
 pub fn files_under(directory: &Path) -> Result<Vec<PathBuf>> {
     let (mut files, mut directories) = (Vec::new(), vec![directory.to_path_buf()]);
     while let Some(directory) = directories.pop() {
@@ -100,7 +102,7 @@ pub fn files_under(directory: &Path) -> Result<Vec<PathBuf>> {
             match entry.file_type()? {
                 kind if kind.is_dir() => directories.push(entry.path()),
                 kind if kind.is_file() => files.push(entry.path()),
-                _ => {} // a link to what is met by itself
+                _ => {} // the target of a link is found by itself
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Two clocks: what a thread has computed, and what the wall says.
+//! Two clocks: processor time of a thread, and wall time.
 
 use std::time::Instant;
 
@@ -6,15 +6,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::reader::Result;
 
-/// Runs `work` and says how much processor time of this thread it took, in nanoseconds: what others do to the
-/// machine counts less.
+/// Runs `work` and returns the processor time of this thread in nanoseconds. Other load on the machine affects it less
+/// than wall time.
 pub fn on_cpu<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let start = thread_cpu_ns();
     let result = work()?;
     Ok((result, thread_cpu_ns() - start))
 }
 
-/// Runs `work` and says how long it took, in nanoseconds.
+/// Runs `work` and returns the wall time in nanoseconds.
 pub fn on_wall<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let start = Instant::now();
     let result = work()?;

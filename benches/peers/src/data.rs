@@ -1,4 +1,4 @@
-//! The pairs: how many, which keys, which values. Everything is a function of the key's number, nothing is kept.
+//! The pairs: their number, keys and values. Everything is a function of the key's number, and nothing is stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ const OF_VALUE: u64 = 0x5ead_dbed_0000_0001;
 const OF_LENGTH: u64 = 0x5ead_dbed_0000_0002;
 const WORD_STEP: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// A value is at least as long as the number that is read from it.
+/// The shortest value: the 8 bytes that are read from it.
 const SHORTEST: u64 = 8;
 
-/// A set of pairs, written as in "10Mx100": ten million keys with values of 100 bytes.
+/// A set of pairs, written as "10Mx100": ten million keys with values of 100 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSet {
     pub keys: u64,
@@ -29,7 +29,7 @@ pub enum Values {
 }
 
 impl DataSet {
-    /// The key of a number below `keys`; numbers from there on give keys that are absent.
+    /// The key of a number. Numbers from `keys` on are absent keys.
     #[inline]
     pub fn key(&self, number: u64) -> u64 {
         scramble(number)
@@ -39,12 +39,12 @@ impl DataSet {
         unscramble(key) < self.keys
     }
 
-    /// All keys, in no order.
+    /// All keys, in random order.
     pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.keys).map(|number| self.key(number))
     }
 
-    /// Writes the value of a key over `value`.
+    /// Replaces `value` with the value of a key.
     pub fn value_into(&self, key: u64, value: &mut Vec<u8>) {
         value.resize(self.value_len(key) as usize, 0);
         let mut word = scramble(key ^ OF_VALUE);
@@ -64,7 +64,7 @@ impl DataSet {
         }
     }
 
-    /// The bytes of all values; for log-normal ones, about.
+    /// The bytes of all values; approximate for log-normal ones.
     pub fn value_bytes(&self) -> u64 {
         match self.values {
             Values::Fixed(len) => self.keys * len,
@@ -73,7 +73,7 @@ impl DataSet {
     }
 }
 
-/// Box and Muller's way from two even numbers to a normal one.
+/// A log-normal length from a hash, by the Box-Muller transform.
 fn log_normal(hash: u64) -> u64 {
     let (u, v) = (1.0 - fraction(hash), fraction(scramble(hash)));
     let normal = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
@@ -131,18 +131,18 @@ impl Sampler {
         Sampler { data, random: Random::new(42), zipf: Zipf::new(data.keys) }
     }
 
-    /// Keys that are there, all equally likely.
+    /// Present keys, all equally likely.
     pub fn present(&mut self, count: usize) -> Vec<u64> {
         (0..count).map(|_| self.data.key(reduce(self.random.next(), self.data.keys))).collect()
     }
 
-    /// Keys that are not there.
+    /// Absent keys.
     pub fn absent(&mut self, count: usize) -> Vec<u64> {
         let beyond = u64::MAX - self.data.keys;
         (0..count).map(|_| self.data.key(self.data.keys + reduce(self.random.next(), beyond))).collect()
     }
 
-    /// Keys that are there, some much more often than others; which ones says nothing about where they lie.
+    /// Present keys, some much more often than others. Popularity is independent of storage order.
     pub fn popular(&mut self, count: usize) -> Vec<u64> {
         let number = |rank| reduce(scramble(rank), self.data.keys);
         (0..count).map(|_| self.data.key(number(self.zipf.rank(&mut self.random)))).collect()

@@ -1,4 +1,4 @@
-//! An engine: how it is loaded, opened and asked.
+//! An engine: how it is loaded, opened and read.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use crate::slices::AnyReader;
 
 /// An opened database that any thread may read.
 pub trait Engine: Send + Sync {
-    /// Gives a reader of this thread to `work`; with transactions, all of `work` is in one.
+    /// Calls `work` with a reader of this thread. In engines with transactions, all of `work` is one transaction.
     fn read(&self, work: &mut dyn FnMut(&mut dyn AnyReader) -> Result<()>) -> Result<()>;
 
-    /// The head of one value, as a service would get it that keeps nothing from one request to the next but the
-    /// opened database: with transactions, one a request.
+    /// The head of one value, for a service that keeps nothing but the opened database between requests: in engines
+    /// with transactions, one per request.
     fn request(&self, key: u64) -> Result<Option<u64>>;
 }
 
-/// Loads all pairs into an empty directory; when it returns, they have reached the disk.
+/// Loads all pairs into an empty directory and syncs them.
 pub type Load = fn(&Path, &Input) -> Result<()>;
 
 /// Opens what was loaded into a directory.
@@ -26,22 +26,22 @@ pub type Open = fn(&Path) -> Result<Box<dyn Engine>>;
 pub struct Peer {
     pub name: &'static str,
     pub load: Load,
-    /// `None` if only the files matter.
+    /// `None` if only the files are measured.
     pub open: Option<Open>,
-    /// Opens files that are not in memory and warms them, where the engine has a way of its own; else they are read front to
-    /// back before they are opened.
+    /// Opens files that are not in memory and warms them, if the engine has a function for it; otherwise they are read
+    /// sequentially before they are opened.
     pub open_and_warm: Option<Open>,
-    /// Sets with more keys are left out.
+    /// The largest set of this engine; larger sets are left out.
     pub max_keys: u64,
-    /// Bytes of memory that it and its files take for a pair with a value of this length when all has been read, about:
-    /// what is measured together must fit.
+    /// The approximate bytes of memory per pair of this value length, with its files, when everything was read. Engines
+    /// that are measured together must fit into memory.
     pub memory: fn(u64) -> u64,
-    /// Loading takes minutes: once is enough.
+    /// Loads only once, because a load takes minutes.
     pub loads_once: bool,
 }
 
 impl Peer {
-    /// One as most are; what is different is written out where the peer is.
+    /// A peer with the usual settings. Each peer states what differs.
     pub const fn new(name: &'static str, load: Load, open: Open) -> Peer {
         Peer {
             name,
@@ -55,12 +55,12 @@ impl Peer {
     }
 }
 
-/// The memory of a pair where values lie one after another.
+/// The memory per pair if values are stored one after another.
 pub fn compact(value_len: u64) -> u64 {
     value_len + 40
 }
 
-/// The memory of a pair in pages: small ones share them and leave room, large ones take whole ones.
+/// The memory per pair in pages: small values share a page with some free space, large ones take entire pages.
 pub fn paged(value_len: u64) -> u64 {
     const PAGE: u64 = 4096;
     match value_len < PAGE / 2 {

@@ -1,11 +1,11 @@
-//! Which engines are open at the same time: all, unless that would not fit into memory.
+//! Groups of engines that are open at the same time: one group of all if they fit into memory.
 
 use crate::data::DataSet;
 use crate::engine::Peer;
 use crate::engines::REFERENCE;
 
-/// Parts the engines into groups that fit into `memory` bytes, each with the reference. One that does not fit even
-/// alone with the reference is measured all the same.
+/// Divides the engines into groups that fit into `memory` bytes, each with the reference. An engine that does not fit
+/// even alone with the reference still gets a group.
 pub fn groups<'a>(peers: &[&'a Peer], data: &DataSet, memory: u64) -> Vec<Vec<&'a Peer>> {
     let needs = |peer: &Peer| data.keys * (peer.memory)(data.value_bytes() / data.keys);
     let (reference, others): (Vec<&Peer>, Vec<&Peer>) = peers.iter().partition(|peer| peer.name == REFERENCE);

@@ -1,25 +1,25 @@
-//! The pairs on their way into an engine: in no order, or ascending.
+//! The pairs as input of an engine: in random order, or ascending.
 
 use crate::data::DataSet;
 use crate::reader::Result;
 
-/// The order in which pairs come.
+/// The order of pairs in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// None, as from a pipeline that made them in parallel.
+    /// Random, as from a parallel pipeline.
     Any,
-    /// By key, as from an engine that kept them so.
+    /// Ascending by key, as from a sorted source.
     Ascending,
 }
 
-/// What is to be loaded.
+/// The pairs to load.
 pub struct Input {
     data: DataSet,
-    /// All keys, where they come ascending.
+    /// All keys, if the order is ascending.
     ascending: Option<Vec<u64>>,
 }
 
-/// Where a value is in memory.
+/// The place of a value in memory.
 struct Place {
     key: u64,
     start: usize,
@@ -27,7 +27,7 @@ struct Place {
 }
 
 impl Input {
-    /// Sorting the keys of pairs that come ascending is part of this, and of no load.
+    /// Sorts the keys if the order is ascending, so that no load pays for it.
     pub fn new(data: DataSet, order: Order) -> Input {
         let ascending = (order == Order::Ascending).then(|| {
             let mut keys: Vec<u64> = data.keys().collect();
@@ -41,7 +41,7 @@ impl Input {
         &self.data
     }
 
-    /// Gives the pairs to `f` in the order in which they come.
+    /// Calls `f` with the pairs in input order.
     pub fn for_each(&self, mut f: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let mut value = Vec::new();
         let mut give = |key| {
@@ -54,8 +54,8 @@ impl Input {
         }
     }
 
-    /// Gives the pairs to `f` ascending. If they do not come so, they are gathered in memory and sorted, as a program
-    /// would have to that wants to append.
+    /// Calls `f` with the pairs in ascending order. If the input has another order, all pairs are collected in memory
+    /// and sorted, as any program that wants to append must do.
     pub fn for_each_ascending(&self, mut f: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         if self.ascending.is_some() {
             return self.for_each(f);

@@ -1,4 +1,4 @@
-//! Where and when, and with which versions: figures without these mean nothing.
+//! The machine, the date and the versions, which every report of figures needs.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -45,7 +45,7 @@ impl Machine {
     }
 }
 
-/// "name : value" as the files of /proc have it.
+/// The value of a line "name : value" of a file in /proc.
 fn field(text: &str, name: &str) -> String {
     let line = text.lines().find(|line| line.starts_with(name));
     line.and_then(|line| line.split_once(':')).map_or("unknown", |(_, value)| value.trim()).to_string()
@@ -63,7 +63,7 @@ fn versions(lock: &str) -> Vec<(&'static str, String)> {
     PACKAGES.into_iter().filter_map(|name| Some((name, version(name)?))).collect()
 }
 
-/// The day that is so many days after 1970-01-01, in the Gregorian calendar.
+/// The date `days` days after 1970-01-01, in the Gregorian calendar.
 fn date(days: u64) -> String {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let (mut year, mut day) = (1970, days);

@@ -1,12 +1,12 @@
-//! ShardDb beside the engines that one would otherwise take: one process, the same keys in the same order, the
-//! engines taking turns, the sums of what they read compared.
+//! ShardDb compared with other engines: one process, the same keys in the same order, engines in turns, and equal sums
+//! of what they read.
 //!
 //! ```text
-//! args, machine              what is asked for, and where
-//! random, data, input        the pairs, a function of the key's number, and their order
-//! reader, slices/            what every engine can be asked, and what it is asked between two looks at the clock
-//! engine, engines/           how an engine is loaded and opened, one a file
-//! bench, workloads/          what is measured together, and how, one workload a file
+//! args, machine              the options, and the machine
+//! random, data, input        the pairs, functions of the key's number, and their order
+//! reader, slices/            the reads that every engine supports, and the units of work between two clock readings
+//! engine, engines/           how an engine is loaded and opened, one per file
+//! bench, workloads/          what is measured together, and how, one workload per file
 //! measurement, report        rounds, ratios, tables
 //! ```
 

@@ -1,12 +1,12 @@
-//! What was measured: a number for each round, beside those of the reference in the same rounds.
+//! Measurements: a number per round, and that of the reference in the same rounds.
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Nanoseconds,
     Bytes,
     Count,
-    /// Of two other measurements.
+    /// The quotient of two other measurements.
     Ratio,
 }
 
@@ -18,7 +18,7 @@ pub struct Measurement {
     pub unit: Unit,
     /// Never empty.
     pub rounds: Vec<f64>,
-    /// The reference engine in the same rounds.
+    /// The numbers of the reference engine in the same rounds.
     pub reference: Option<Vec<f64>>,
 }
 
@@ -31,13 +31,13 @@ impl Measurement {
         self.rounds.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The ratios to the reference, round by round: what slows a round slows both.
+    /// The ratios to the reference, round by round. A disturbance of a round affects both numbers.
     pub fn ratios(&self) -> Option<Vec<f64>> {
         self.reference.as_ref().map(|reference| ratios(&self.rounds, reference))
     }
 }
 
-/// The engines under one workload.
+/// The numbers of all engines under one workload.
 pub struct Rounds {
     workload: String,
     unit: Unit,
@@ -49,7 +49,7 @@ impl Rounds {
         Rounds { workload: workload.into(), unit, engines: Vec::new() }
     }
 
-    /// Takes the next round of an engine.
+    /// Appends the next round of an engine.
     pub fn push(&mut self, engine: &'static str, number: f64) {
         match self.engines.iter_mut().find(|(name, _)| *name == engine) {
             Some((_, rounds)) => rounds.push(number),
@@ -62,7 +62,7 @@ impl Rounds {
         self.engines.iter().flat_map(|(_, rounds)| rounds).copied().fold(0.0, f64::max)
     }
 
-    /// Beside those of the reference.
+    /// The measurements, each with that of the reference.
     pub fn measurements(self, reference: &str) -> Vec<Measurement> {
         let reference = self.engines.iter().find(|(name, _)| *name == reference).map(|(_, rounds)| rounds.clone());
         let measurement = |(engine, rounds)| Measurement {
@@ -76,7 +76,7 @@ impl Rounds {
     }
 }
 
-/// The middle one; of an even number the mean of the middle two.
+/// The median; of an even number of values, the mean of the two in the middle.
 pub fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -88,7 +88,7 @@ pub fn median(numbers: &[f64]) -> f64 {
     }
 }
 
-/// Round by round.
+/// The quotients, round by round.
 pub fn ratios(numbers: &[f64], to: &[f64]) -> Vec<f64> {
     numbers.iter().zip(to).map(|(number, to)| number / to).collect()
 }

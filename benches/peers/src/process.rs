@@ -1,4 +1,4 @@
-//! What Linux says about this process.
+//! Figures that Linux reports about this process.
 
 use std::fs;
 use std::ops::AddAssign;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use crate::reader::Result;
 
-/// The most memory that was resident at a time, mapped files included, in bytes.
+/// Peak resident memory in bytes, mapped files included.
 pub fn peak_memory() -> Result<u64> {
     Ok(field(&fs::read_to_string("/proc/self/status")?, "VmHWM:") << 10)
 }
 
-/// Bytes that were fetched from a disk for this process so far.
+/// Bytes read from a disk for this process so far.
 pub fn disk_reads() -> Result<u64> {
     Ok(field(&fs::read_to_string("/proc/self/io")?, "read_bytes:"))
 }
@@ -20,7 +20,7 @@ pub fn disk_reads() -> Result<u64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapped {
     pub resident: u64,
-    /// Those of them that lie in huge pages.
+    /// The part of `resident` in huge pages.
     pub huge: u64,
 }
 
@@ -31,7 +31,7 @@ impl AddAssign for Mapped {
     }
 }
 
-/// What this process has mapped of the files under a directory.
+/// The resident bytes of the mapped files below a directory.
 pub fn mapped_under(directory: &Path) -> Result<Mapped> {
     let directory = fs::canonicalize(directory)?;
     Ok(mapped(&fs::read_to_string("/proc/self/smaps")?, &directory.to_string_lossy()))
@@ -41,7 +41,7 @@ fn mapped(smaps: &str, directory: &str) -> Mapped {
     let (mut sum, mut inside) = (Mapped::default(), false);
     for line in smaps.lines() {
         let Some((name, value)) = line.split_once(':').filter(|(name, _)| !name.contains(' ')) else {
-            // a mapping's first line has addresses, permissions and at last the path
+            // the first line of a mapping has addresses, permissions and, at its end, the path
             inside = line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(directory));
             continue;
         };

@@ -1,8 +1,8 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudo-random numbers, the same in every run.
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A bijection of `u64` that leaves no pattern (splitmix64's output function).
+/// A bijection of `u64` without a pattern (the output function of splitmix64).
 #[inline]
 pub fn scramble(number: u64) -> u64 {
     let mut x = number.wrapping_add(STEP);
@@ -21,7 +21,7 @@ pub fn unscramble(scrambled: u64) -> u64 {
     x.wrapping_sub(STEP)
 }
 
-/// `hash` brought into `0..bound`, evenly.
+/// Maps `hash` to `0..bound`, evenly.
 #[inline]
 pub fn reduce(hash: u64, bound: u64) -> u64 {
     ((u128::from(hash) * u128::from(bound)) >> 64) as u64
@@ -46,7 +46,7 @@ impl Random {
     }
 }
 
-/// Ranks of `0..n` where rank r comes with a probability proportional to 1 / (r + 1)^0.99, as YCSB has it.
+/// Ranks of `0..n`. Rank r has a probability proportional to 1 / (r + 1)^0.99, as in YCSB.
 ///
 /// By the method of Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994.
 pub struct Zipf {
@@ -59,7 +59,7 @@ pub struct Zipf {
 impl Zipf {
     const THETA: f64 = 0.99;
 
-    /// Cost: one power for each rank.
+    /// Takes O(`n`): one power per rank.
     pub fn new(n: u64) -> Zipf {
         let zeta = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-Self::THETA)).sum::<f64>();
         let (count, zeta_n) = (n as f64, zeta(n));
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// With n = 1000 the first rank has 1 / zeta(1000) of all: 0.1294 (summed independently).
+    /// For n = 1000 the first rank has a share of 1 / zeta(1000) = 0.1294 (summed independently).
     #[test]
     fn zipf_has_its_frequencies_and_stays_in_range() {
         let (zipf, mut random) = (Zipf::new(1000), Random::new(1));

@@ -1,4 +1,4 @@
-//! What was measured, as a Markdown table for readers and as JSON for scripts.
+//! The measurements as a Markdown table for readers and as JSON for scripts.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ pub struct SetReport {
 }
 
 impl SetReport {
-    /// A row a workload, a column an engine; "-" where an engine was not measured.
+    /// A row per workload, a column per engine; "-" for an engine that was not measured.
     pub fn to_markdown(&self) -> String {
         let engines: Vec<_> = PEERS.iter().map(|peer| peer.name).filter(|name| self.has(name)).collect();
         let mut text = format!("## {}\n\n", describe(&self.data));
@@ -34,7 +34,7 @@ impl SetReport {
         self.measurements.iter().any(|it| it.engine == engine)
     }
 
-    /// In the order in which they were first measured.
+    /// The workloads in the order of their first measurement.
     fn workloads(&self) -> Vec<&str> {
         let mut workloads: Vec<&str> = Vec::new();
         for measurement in &self.measurements {
@@ -55,7 +55,7 @@ impl SetReport {
     }
 }
 
-/// The heading of the whole report.
+/// The heading of the report.
 pub fn heading(machine: &Machine) -> String {
     let versions: Vec<_> = machine.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     format!(
@@ -71,7 +71,7 @@ pub fn heading(machine: &Machine) -> String {
     )
 }
 
-/// A JSON object with the machine and the rows, each row on a line of its own.
+/// A JSON object with the machine and the rows, each row on its own line.
 pub fn to_json(machine: &Machine, sets: &[SetReport]) -> String {
     let rows: Vec<_> = sets.iter().flat_map(SetReport::to_json).map(|row| row.to_string()).collect();
     format!("{{\"machine\": {},\n\"rows\": [\n{}\n]}}\n", machine.to_json(), rows.join(",\n"))
@@ -99,7 +99,7 @@ fn row(data: &DataSet, measurement: &Measurement) -> Value {
     Value::Object(row)
 }
 
-/// Five digits say more than a measurement knows. What is no number (a ratio to nothing) becomes null.
+/// Rounds to five digits, which is more than a measurement is accurate to. NaN and infinity (ratios to 0) become null.
 fn significant(number: f64) -> f64 {
     format!("{number:.4e}").parse().unwrap_or(f64::NAN)
 }
@@ -133,7 +133,7 @@ fn number(number: f64, unit: Unit) -> String {
     }
 }
 
-/// Three digits.
+/// A number with three significant digits.
 fn digits(number: f64) -> String {
     match number.abs() {
         size if size >= 99.95 => format!("{number:.0}"),

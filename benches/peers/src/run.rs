@@ -1,4 +1,4 @@
-//! From arguments to a report: each set, each group of engines, each workload.
+//! Runs a benchmark from its arguments: each set, each group of engines, each workload.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use crate::slices::KINDS;
 use crate::workloads::cold::Evict;
 use crate::workloads::{cold, load, open, service, two_threads, warm};
 
-/// The part of the machine's memory that engines measured together may take.
+/// The share of the machine's memory for engines that are measured together.
 const SHARE_OF_MEMORY: f64 = 0.6;
 
-/// Warm rounds that read less than this from the disk were warm.
+/// Rounds that read less than this from the disk count as warm.
 const WARM: f64 = (1 << 20) as f64;
 
-/// Measures what is asked for; prints a table when a set is done.
+/// Runs the requested measurements; prints a table after each set.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let machine = Machine::this();
     println!("{}", report::heading(&machine));
@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         println!("{}", set.to_markdown());
         sets.push(set);
         if let Some(path) = &arguments.json {
-            fs::write(path, report::to_json(&machine, &sets))?; // after each set: the next may take an hour
+            fs::write(path, report::to_json(&machine, &sets))?; // after each set, because the next one may take an hour
         }
     }
     Ok(())
@@ -105,8 +105,8 @@ fn run_group(arguments: &Arguments, data: &DataSet, peers: Vec<&Peer>) -> Result
     Ok(measured)
 }
 
-/// Opens all, as after a restart if `restart` says how to empty the page cache; touches what will be read, and notes what is
-/// mapped.
+/// Opens all engines, after emptying the page cache by `restart` if given; reads all pages that will be measured, and
+/// records the mapped bytes.
 fn open_warm<'a>(bench: &Bench<'a>, restart: Option<Evict>) -> Result<(Vec<Opened<'a>>, [Rounds; 2])> {
     let mut resident = Rounds::new("mapped", Unit::Bytes);
     let mut huge = Rounds::new("mapped in huge pages", Unit::Bytes);
@@ -124,7 +124,7 @@ fn open_warm<'a>(bench: &Bench<'a>, restart: Option<Evict>) -> Result<(Vec<Opene
     Ok((opened, [resident, huge]))
 }
 
-/// What only two measurements together tell.
+/// Measurements derived from two others.
 fn derived(measured: &[Measurement]) -> Vec<Measurement> {
     let rounds = |workload: &str, engine: &str| {
         let found = measured.iter().find(|it| it.workload == workload && it.engine == engine);
@@ -148,7 +148,7 @@ fn derived(measured: &[Measurement]) -> Vec<Measurement> {
     derived
 }
 
-/// The directory of a set: empty at first, gone at last.
+/// The directory of a set: emptied at the start, removed at the end.
 struct Place {
     directory: PathBuf,
     keep: bool,

@@ -1,11 +1,11 @@
-//! What a directory takes on the disk.
+//! The disk space that a directory takes.
 
 use std::fs::{self, Metadata};
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
 
-/// The sum over a directory, itself included; a file with several names counts once for each.
+/// Totals of a directory, itself included. A file with several hard links is counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DiskUsage {
     /// Files that are not directories.
@@ -14,12 +14,12 @@ pub(crate) struct DiskUsage {
     pub(crate) inodes: u64,
     /// The lengths of the files.
     pub(crate) apparent: u64,
-    /// The blocks of files and directories, in bytes; `None` where the system does not tell.
+    /// The allocated blocks of files and directories, in bytes; `None` if the operating system does not report them.
     pub(crate) allocated: Option<u64>,
 }
 
 impl DiskUsage {
-    /// Looks at a directory and all below it; links are not followed.
+    /// Measures a directory and everything below it, without following symbolic links.
     pub(crate) fn of(directory: &Path) -> Result<DiskUsage> {
         let mut usage = DiskUsage { allocated: Some(0), ..DiskUsage::default() };
         usage.add_directory(directory)?;
@@ -56,7 +56,7 @@ impl DiskUsage {
 
 #[cfg(unix)]
 fn allocated(metadata: &Metadata) -> Option<u64> {
-    /// Whatever the size of a file system's own blocks, this is counted in.
+    /// The unit of `st_blocks`, whatever the block size of the file system.
     const BLOCK: u64 = 512;
     Some(std::os::unix::fs::MetadataExt::blocks(metadata) * BLOCK)
 }

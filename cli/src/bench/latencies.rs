@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies(Vec<u64>);
 
-/// The mean of durations, and what half and what nearly all of them stay within, in nanoseconds.
+/// Mean, median and 99th percentile of durations, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Percentiles {
     pub(crate) mean: f64,
@@ -19,7 +19,7 @@ impl Latencies {
         self.0.push(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// `None` if there are no durations.
+    /// Mean, median and 99th percentile; `None` if there are no durations.
     pub(crate) fn percentiles(&self) -> Option<Percentiles> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -29,7 +29,7 @@ impl Latencies {
     }
 }
 
-/// What a look at the clock takes, in nanoseconds: it is part of each duration.
+/// The cost of reading the clock, in nanoseconds. Every measured duration includes it.
 pub(crate) fn clock() -> f64 {
     let mut looks = Latencies::default();
     for _ in 0..1001 {

@@ -1,4 +1,4 @@
-//! The measurements: sources take turns on the same keys, and what they read must be the same.
+//! The measurements. Sources take turns on the same keys, and all must return the same values.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -10,24 +10,24 @@ use crate::bench::source::{Reader, Source};
 use crate::context::Context;
 use crate::failure::{Failure, Place, Result};
 
-/// Turns of each source; what disturbs one of them disturbs all sources.
+/// Rounds of measurement. In each round every source has its turn, so a disturbance affects all of them.
 const ROUNDS: usize = 5;
 
-/// Keys of a batch, as the table names them.
+/// Keys per batch. The row names of the table state this number.
 const BATCH: usize = 256;
 
-/// Lookups from a cold cache.
+/// Number of lookups from a cold cache.
 const COLD: usize = 1000;
 
-/// Between two looks at whether somebody wants the run to end.
+/// Number of lookups between two checks for a signal.
 const LOOKUPS_BETWEEN_LOOKS: usize = 64;
 
-/// How long a scan and the first pass over the keys may take.
+/// Upper bound on the time of a scan, and of the first pass over the keys.
 const BUDGET: Duration = Duration::from_secs(3);
 
 const PAGE: f64 = 4096.0;
 
-/// What was measured of one source; `None`: not measured. Times are in nanoseconds.
+/// The figures of one source, in nanoseconds unless the name says otherwise; `None` if not measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) open: Option<f64>,
@@ -40,16 +40,17 @@ pub(crate) struct Figures {
     pub(crate) cold_batch_per_key: Option<f64>,
 }
 
-/// The keys that are looked up.
+/// The keys to look up.
 pub(crate) struct Keys {
     pub(crate) present: Vec<u64>,
     pub(crate) absent: Vec<u64>,
 }
 
 impl Keys {
-    /// Of these keys of all sources so many as are read within a few seconds, and others that no source has.
+    /// Compares the values of `present` in all sources for a few seconds, keeps the keys that were compared, and draws
+    /// as many absent keys.
     ///
-    /// Errors: the sources do not agree about a key's value.
+    /// Errors: `Malformed` if the sources have different values for a key.
     pub(crate) fn choose(mut present: Vec<u64>, sources: &[&dyn Source], context: &Context) -> Result<Keys> {
         let mut readers = open_all(sources)?;
         let agreed = agree(&present, &mut readers, context)?;
@@ -63,7 +64,8 @@ fn open_all<'a>(sources: &[&'a dyn Source]) -> Result<Vec<Box<dyn Reader + 'a>>>
     sources.iter().map(|source| source.open()).collect()
 }
 
-/// Compares the values of keys byte by byte for some time; how many. This also brings them into memory.
+/// Compares the values of keys byte by byte until the budget is used up; returns how many keys were compared.
+/// This also brings them into memory.
 fn agree(keys: &[u64], readers: &mut [Box<dyn Reader + '_>], context: &Context) -> Result<usize> {
     let begun = Instant::now();
     let (mut expected, mut found) = (Vec::new(), Vec::new());
@@ -94,7 +96,7 @@ fn disagree(key: u64, expected: &str) -> Failure {
     Failure::malformed(&format!("the value of key {key}"), Place::Whole, message)
 }
 
-/// Keys that nobody has, between the others where there is room.
+/// Keys that no source has. They are drawn between the present keys where there is room, else from all numbers.
 fn absent_among(present: &[u64], readers: &mut [Box<dyn Reader + '_>]) -> Result<Vec<u64>> {
     let mut random = Random::new(2);
     let (Some(first), Some(last)) = (present.iter().min(), present.iter().max()) else { return Ok(Vec::new()) };
@@ -103,7 +105,7 @@ fn absent_among(present: &[u64], readers: &mut [Box<dyn Reader + '_>]) -> Result
         if absent.len() == present.len() {
             break;
         }
-        // dense keys leave no room between them
+        // dense keys have no gaps between them
         let between = attempt < 2 * present.len();
         let key = if between { first + random.below(last - first) } else { random.next() };
         let mut there = false;
@@ -117,12 +119,12 @@ fn absent_among(present: &[u64], readers: &mut [Box<dyn Reader + '_>]) -> Result
     Ok(absent)
 }
 
-/// Lookups with all in memory.
+/// Measures lookups with everything in memory.
 pub(crate) fn warm(sources: &[&dyn Source], keys: &Keys, context: &Context) -> Result<Vec<Figures>> {
     let mut figures = vec![Figures::default(); sources.len()];
     let mut readers = open_all(sources)?;
     for reader in &mut readers {
-        run(reader.as_mut(), &keys.present, context)?; // a newly opened one has all before it
+        run(reader.as_mut(), &keys.present, context)?; // warms the new reader's own caches
     }
     let present = in_turns(&keys.present, &mut readers, context)?;
     let absent = in_turns(&keys.absent, &mut readers, context)?;
@@ -138,7 +140,9 @@ pub(crate) fn warm(sources: &[&dyn Source], keys: &Keys, context: &Context) -> R
     Ok(figures)
 }
 
-/// The lookups of each reader; all must read the same.
+/// The durations of lookups for each reader.
+///
+/// Errors: `Malformed` if the readers return different bytes.
 fn in_turns(keys: &[u64], readers: &mut [Box<dyn Reader + '_>], context: &Context) -> Result<Vec<Latencies>> {
     let mut random = Random::new(3);
     let mut latencies = vec![Latencies::default(); readers.len()];
@@ -157,7 +161,7 @@ fn check_sum(expected: u64, found: u64) -> Result<()> {
     if expected == found {
         return Ok(());
     }
-    let message = format!("expected the sum {expected:#x} of all that is read, found {found:#x}");
+    let message = format!("expected every source to return the byte sum {expected:#x}, found {found:#x}");
     Err(Failure::malformed("the sources", Place::Whole, message))
 }
 
@@ -165,7 +169,7 @@ fn run(reader: &mut dyn Reader, keys: &[u64], context: &Context) -> Result<u64> 
     time_each(reader, keys, &mut Latencies::default(), context)
 }
 
-/// Times every lookup; the sum of what was read.
+/// Times every lookup; returns the sum of all bytes that were read.
 fn time_each(reader: &mut dyn Reader, keys: &[u64], latencies: &mut Latencies, context: &Context) -> Result<u64> {
     let mut sum = 0_u64;
     for keys in keys.chunks(LOOKUPS_BETWEEN_LOOKS) {
@@ -180,7 +184,7 @@ fn time_each(reader: &mut dyn Reader, keys: &[u64], latencies: &mut Latencies, c
     Ok(sum)
 }
 
-/// The median time of a batch, for each key of it.
+/// The median time per key of a batch; `None` if the source has no batches.
 fn batches(reader: &mut dyn Reader, keys: &[u64], context: &Context) -> Result<Option<f64>> {
     let expected = run(reader, keys, context)?;
     let (mut latencies, mut sum) = (Latencies::default(), 0_u64);
@@ -195,7 +199,7 @@ fn batches(reader: &mut dyn Reader, keys: &[u64], context: &Context) -> Result<O
     Ok(latencies.percentiles().map(|found| found.median))
 }
 
-/// The mean time of a pair when all are read in the source's own order.
+/// The mean time per pair of a scan in the source's own order; `None` if there are no pairs.
 fn scan(reader: &mut dyn Reader, context: &Context) -> Result<Option<f64>> {
     let (mut pairs, mut total) = (0_u64, 0_u64);
     let begun = Instant::now();
@@ -205,12 +209,12 @@ fn scan(reader: &mut dyn Reader, context: &Context) -> Result<Option<f64>> {
         if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     let elapsed = begun.elapsed();
-    std::hint::black_box(total); // it must have been computed
+    std::hint::black_box(total); // keeps the compiler from removing the sum
     context.check_cancel()?;
     Ok((pairs > 0).then(|| elapsed.as_nanos() as f64 / pairs as f64))
 }
 
-/// The median time from a path to a value.
+/// The median time of opening a source and looking up one key.
 fn open_and_get(source: &dyn Source, keys: &[u64]) -> Result<f64> {
     let mut latencies = Latencies::default();
     for key in keys.iter().take(9) {
@@ -222,7 +226,7 @@ fn open_and_get(source: &dyn Source, keys: &[u64]) -> Result<f64> {
     Ok(latencies.percentiles().map_or(0.0, |found| found.median))
 }
 
-/// Adds lookups with nothing of the files in memory; why there are none, if so.
+/// Adds lookups with the files out of the page cache. Returns the reason if they cannot be measured.
 pub(crate) fn cold(
     sources: &[&dyn Source],
     keys: &Keys,
@@ -248,7 +252,7 @@ pub(crate) fn cold(
     Ok(None)
 }
 
-/// Does `work` with a newly opened reader after the pages were dropped; also how many came from the disk.
+/// Runs `work` with a newly opened reader after dropping the pages. Also returns the bytes read from the disk.
 fn when_cold<T>(
     source: &dyn Source,
     keys: &[u64],
@@ -263,7 +267,7 @@ fn when_cold<T>(
     Ok((result, read as f64 / PAGE))
 }
 
-/// The mean time of a key in batches of which none was read before.
+/// The mean time per key in batches of keys that were not read before.
 fn batches_once(reader: &mut dyn Reader, keys: &[u64], context: &Context) -> Result<Option<f64>> {
     let begun = Instant::now();
     for batch in keys.chunks(BATCH) {

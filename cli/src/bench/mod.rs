@@ -1,13 +1,13 @@
-//! What `bench` is made of: what is measured, with what, and how it is shown.
+//! The parts of `bench`: what is measured, how, and how it is shown.
 //!
 //! ```text
-//! random           keys in no order, the same at each run
-//! source           one file a key, or a store: what a lookup is
-//! page_cache       what makes a lookup cold
-//! disk_usage       what a directory takes
-//! measure          the measurements themselves
-//! latencies        many durations, and their percentiles
-//! scratch          a directory that goes when it is done
+//! random           keys in random order, the same in each run
+//! source           one file per key, or a store, and what a lookup is in each
+//! page_cache       dropping pages, to make lookups cold
+//! disk_usage       the disk space of a directory
+//! measure          the measurements
+//! latencies        durations and their percentiles
+//! scratch          a temporary directory
 //! table            rows and columns, as Markdown
 //! ```
 

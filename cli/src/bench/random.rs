@@ -1,6 +1,6 @@
-//! Keys in no order, the same at each run.
+//! Random choices of keys, the same in each run.
 
-/// A sequence of numbers without a pattern (splitmix64).
+/// A generator of pseudorandom numbers (splitmix64).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -15,23 +15,23 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// A number below `end`, each as likely as any other as far as matters here; 0 if there is none.
+    /// A nearly uniform number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or(0)
     }
 
-    /// One of `items`, if there is one.
+    /// One of `items`; `None` if there are none.
     pub(crate) fn one_of(&mut self, items: &[u64]) -> Option<u64> {
         let at = usize::try_from(self.below(items.len() as u64)).ok()?;
         items.get(at).copied()
     }
 
-    /// So many of `items`, in no order, some more than once.
+    /// Draws `count` of `items` with replacement, in random order.
     pub(crate) fn draw(&mut self, items: &[u64], count: usize) -> Vec<u64> {
         (0..count).filter_map(|_| self.one_of(items)).collect()
     }
 
-    /// Puts items into another order.
+    /// Shuffles items.
     pub(crate) fn shuffle(&mut self, items: &mut [u64]) {
         for last in (1..items.len()).rev() {
             let other = usize::try_from(self.below(last as u64 + 1)).unwrap_or(last);
@@ -40,7 +40,7 @@ impl Random {
     }
 }
 
-/// Some of many items, none twice and each as likely as any other, from one pass over them.
+/// A uniform sample of a stream, without replacement, from one pass over it.
 pub(crate) struct Sample {
     random: Random,
     capacity: usize,
@@ -65,12 +65,12 @@ impl Sample {
         }
     }
 
-    /// How many were offered.
+    /// The number of items offered so far.
     pub(crate) fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// Those that were kept, in no order.
+    /// The sample, in random order.
     pub(crate) fn into_items(mut self) -> Vec<u64> {
         self.random.shuffle(&mut self.items);
         self.items

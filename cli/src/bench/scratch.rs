@@ -1,4 +1,4 @@
-//! A directory for the occasion.
+//! A temporary directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use crate::failure::{Failure, Result};
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one in `parent`.
+    /// Creates the directory in `parent`.
     ///
-    /// Errors: `Io`, that there is one of the name too.
+    /// Errors: `Io`, also if a directory of that name exists.
     pub(crate) fn create(parent: &Path) -> Result<Scratch> {
         let path = parent.join(format!(".sharddb-bench-{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| Failure::io("make", &path, error))?;

@@ -1,4 +1,4 @@
-//! What is measured: a directory with one file a key, or a store; and what a lookup is in each.
+//! The sources that are measured: a directory with one file per key, or a store.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -11,9 +11,9 @@ use crate::database::Opening;
 use crate::failure::{Failure, Result};
 use crate::input::Directory;
 
-/// Where values are.
+/// A source of values.
 pub(crate) trait Source {
-    /// The heading of its column.
+    /// The heading of its column in the table.
     fn name(&self) -> &'static str;
 
     fn open(&self) -> Result<Box<dyn Reader + '_>>;
@@ -24,25 +24,25 @@ pub(crate) trait Source {
     fn disk_usage(&self) -> Result<DiskUsage>;
 }
 
-/// What reads values. A sum is that of all bytes of a value, so that all of them are read.
+/// Reads values. Lookups return the sum of all bytes of a value, which forces all of them to be read.
 pub(crate) trait Reader {
-    /// Replaces the content of `buffer` by the value of a key; whether it is there.
+    /// Replaces the content of `buffer` with the value of `key`; returns whether the key exists.
     fn read(&mut self, key: u64, buffer: &mut Vec<u8>) -> Result<bool>;
 
-    /// The sum of the value of a key; `None` if it is not there.
+    /// The byte sum of a value; `None` if the key is absent.
     fn get(&mut self, key: u64) -> Result<Option<u64>>;
 
-    /// The sum of the values of many keys; `None` where there is no better way than one by one.
+    /// The byte sum of many values; `None` if the source has no batch lookup.
     fn get_many(&mut self, keys: &[u64]) -> Result<Option<u64>>;
 
-    /// Asks for what lookups of these keys will read from the disk, where that can be.
+    /// Prefetches from the disk what lookups of these keys will read, if the source can.
     fn read_ahead(&mut self, keys: &[u64]);
 
-    /// Gives the sum of every value, until `f` has had enough.
+    /// Calls `f` with the byte sum of every value until `f` breaks.
     fn scan(&mut self, f: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()>;
 }
 
-/// One file a key.
+/// A directory with one file per key.
 pub(crate) struct Files(pub(crate) Directory);
 
 struct FilesReader<'a> {
@@ -52,7 +52,7 @@ struct FilesReader<'a> {
 
 impl Source for Files {
     fn name(&self) -> &'static str {
-        "one file a key"
+        "one file per key"
     }
 
     fn open(&self) -> Result<Box<dyn Reader + '_>> {
@@ -96,7 +96,7 @@ impl Reader for FilesReader<'_> {
     }
 }
 
-/// A store, or what else is opened as a database.
+/// A store, or anything else that opens as a database.
 pub(crate) struct Store<'a> {
     pub(crate) path: &'a Path,
     pub(crate) opening: &'a Opening,

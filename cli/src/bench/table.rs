@@ -1,19 +1,19 @@
-//! Rows and columns, as Markdown that is legible unrendered too.
+//! Rows and columns, as Markdown that is also legible as plain text.
 
 use std::fmt;
 
 use crate::histogram::grouped;
 use crate::size::Size;
 
-/// What stands in a cell.
+/// The content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cell {
-    /// It was not or cannot be measured.
+    /// Not measured.
     Nothing,
     Nanoseconds(f64),
     Bytes(u64),
     Count(u64),
-    /// A mean of counts.
+    /// The mean of a count.
     Mean(f64),
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A table of one or two columns; of two, a third says how many times the first is the second.
+/// A table of one or two columns. With two, a third column shows the first divided by the second.
 pub(crate) struct Table {
     columns: Vec<&'static str>,
     rows: Vec<(&'static str, Vec<Cell>)>,
@@ -50,7 +50,7 @@ impl Table {
         Table { columns, rows: Vec::new() }
     }
 
-    /// Adds a row, unless nothing of it was measured.
+    /// Adds a row, unless all its cells are empty.
     pub(crate) fn row(&mut self, name: &'static str, cells: Vec<Cell>) {
         if cells.iter().any(|cell| *cell != Cell::Nothing) {
             self.rows.push((name, cells));
@@ -114,7 +114,7 @@ fn write_rule(f: &mut fmt::Formatter<'_>, widths: &[usize]) -> fmt::Result {
     writeln!(f)
 }
 
-/// A time with three digits.
+/// A time with three significant digits.
 pub(crate) fn time(ns: f64) -> String {
     let (scale, unit) = match ns {
         ns if ns < 999.5 => (1.0, "ns"),

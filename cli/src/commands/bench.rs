@@ -1,4 +1,4 @@
-//! `bench`: what lookups cost on the user's own data, beside one file a key.
+//! `bench`: the cost of lookups on the user's own data, compared with one file per key.
 
 use std::fs;
 use std::io::Write;
@@ -23,45 +23,45 @@ use crate::histogram::grouped;
 use crate::input::{Directory, Reading};
 use crate::printable;
 
-/// Measure lookups on your own data: a store, or a directory with one file a key beside a store made from it
+/// Measure lookups on your own data: a store, or a directory with one file per key next to a store built from it
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("data").args(["path", "input"]).required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
   sharddb bench numbers                   a store: lookups, batches, scan, space
-  sharddb bench --input meshes/           builds a store of the directory, measures both, removes it
-  sharddb bench numbers --input files/    both, with a store that was built of the directory before
+  sharddb bench --input meshes/           builds a store from it, measures both, removes the store
+  sharddb bench numbers --input files/    both, with a store built from the directory before
   sharddb bench --input meshes/ --cold machine --temp-dir /data
 
-Prints a Markdown table, a column for each of the two; 'times' is the first divided by the second,
-so more than 1 says how much faster or smaller the store is. Times are of one thread. Lookups are
-of keys in no order, and of as many absent ones. A batch is get_many of 256 keys; 'all values' is
-one pass over everything. The median is what half of the lookups stay below, p99 what 99 in 100
-do.
+Prints a Markdown table with one column for each of the two. 'times' is the first column divided by
+the second: above 1, the store is faster or smaller by that factor. All times are of one thread.
+Present keys are looked up in random order, then as many absent keys. A batch is get_many of 256
+keys; 'all values' is one pass over everything. Half of the lookups take at most the median, 99 in
+100 at most p99.
 
-Warm is with everything in memory, cold with nothing of the files in it. Whatever is looked up is
-compared between the two byte by byte before, and by its sum while it is measured; a lookup reads
-every byte of the value. For figures that mean something leave the machine alone meanwhile.
+Warm lookups find everything in memory, cold lookups nothing of the files. Before the measurement,
+values are compared byte by byte between the two; during it, their byte sums are. A lookup reads
+every byte of the value. For reliable figures, leave the machine otherwise idle.
 
-The files are read as 'sharddb build' reads them: 7, or 7.gz, which is decompressed; of 7 with
-7.index the value is 7.index. The space of a store is that of one generation. DB is only read; a
-store that was made of --input is removed, after SIGINT too.
+Files are read as 'sharddb build' reads them: 7, or 7.gz, which is decompressed; if there are 7 and
+7.index, the value is 7.index. The space of a store is that of one generation. DB is only read. A
+store that was built from --input is removed afterwards, also after SIGINT.
 
 Exit codes: 0 measured, 2 usage, or nothing to look up, 3 corrupt, or the two differ, 4 not found,
-no space and other I/O, among them no right to --cold machine.")]
+no space and other I/O, including missing privileges for --cold machine.")]
 pub(crate) struct Args {
     /// A store, one of its generations, or any directory of shards
     #[arg(value_name = "DB")]
     path: Option<PathBuf>,
     #[command(flatten)]
     opening: Opening,
-    /// A directory with one file a key, named by it
+    /// A directory with one file per key, named by the key
     #[arg(long, value_name = "DIR")]
     input: Option<PathBuf>,
-    /// Where the store goes that is made from --input. Default: beside DIR, so that both are on the same disk
+    /// Where to put the store that is built from --input. Default: next to DIR, so that both are on the same disk
     #[arg(long, value_name = "DIR", requires = "input", conflicts_with = "path")]
     temp_dir: Option<PathBuf>,
-    /// The most keys to look up; fewer if they take long
+    /// Upper bound on the number of keys to look up; fewer are looked up if they take long
     #[arg(long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..))]
     lookups: u32,
     /// What to drop from memory before cold lookups
@@ -69,17 +69,17 @@ pub(crate) struct Args {
     cold: Cold,
 }
 
-/// A store that was made for the occasion.
+/// A temporary store.
 struct Built {
     scratch: Scratch,
     published: Published,
-    /// Nanoseconds of the wall.
+    /// Wall time of the build in nanoseconds.
     time: f64,
 }
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let _cleanup = context.interrupt.cleanup(); // until what was built is removed
+        let _cleanup = context.interrupt.cleanup(); // until the temporary store is removed
         let files = self.input.as_deref().map(|path| open_directory(path, context)).transpose()?.map(Files);
         let built = match (&self.path, &files) {
             (None, Some(files)) => Some(self.build(&files.0, context)?),
@@ -118,7 +118,7 @@ impl Args {
         Ok(Built { scratch, published, time: begun.elapsed().as_nanos() as f64 })
     }
 
-    /// The keys to look up, and how many there are in all.
+    /// The keys to look up, and the number of all keys.
     fn choose_keys(
         &self,
         sources: &[&dyn Source],
@@ -145,7 +145,7 @@ impl Args {
         Ok((Keys::choose(sample.into_items(), sources, context)?, all))
     }
 
-    /// What the cold lookups are like, or why there are none.
+    /// Measures cold lookups; returns a description of them, or the reason why there are none.
     fn measure_cold(
         &self,
         sources: &[&dyn Source],
@@ -168,7 +168,7 @@ impl Args {
             format!(" with values of {} bytes on average", grouped(built.published.value_bytes / all.max(1)))
         });
         format!(
-            "{}: {} keys{values}; {} of them looked up in no order, absent keys as many.",
+            "{}: {} keys{values}; {} of them looked up in random order, and as many absent keys.",
             place.unwrap_or_default(),
             grouped(all),
             grouped(keys.present.len() as u64)
@@ -181,14 +181,14 @@ fn open_directory(path: &Path, context: &Context) -> Result<Directory> {
     Directory::open(path, &Reading::of_list(context))
 }
 
-/// How and where it was measured.
+/// The machine, and how times were measured.
 fn method() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").ok();
     let cpu = cpu.as_deref().and_then(|text| text.lines().find(|line| line.starts_with("model name")));
     let cpu = cpu.and_then(|line| line.split_once(": ")).map_or(std::env::consts::ARCH, |(_, name)| name);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!(
-        "ShardDb {}, {cpu}, {} cores, {} {}; one thread, wall time; the clock takes {} of each lookup.",
+        "ShardDb {}, {cpu}, {} cores, {} {}; one thread, wall time; reading the clock takes {} of each lookup.",
         env!("CARGO_PKG_VERSION"),
         std::thread::available_parallelism().map_or(1, usize::from),
         std::env::consts::OS,
@@ -206,14 +206,14 @@ fn table(sources: &[&dyn Source], figures: &[Figures], usages: &[DiskUsage], bui
     table.row("lookup, p99", of_figures(&|it| p99(it.present)));
     table.row("absent key, median", of_figures(&|it| median(it.absent)));
     table.row("absent key, p99", of_figures(&|it| p99(it.absent)));
-    table.row("batch of 256, a key", of_figures(&|it| nanoseconds(it.batch_per_key)));
+    table.row("batch of 256, per key", of_figures(&|it| nanoseconds(it.batch_per_key)));
     table.row("all values, each", of_figures(&|it| nanoseconds(it.scan_per_pair)));
     table.row("open and first lookup", of_figures(&|it| nanoseconds(it.open)));
-    // where the first lookups bring in what the later ones need, a median would hide them
+    // a mean, because the first lookups may load what later ones need, and a median would hide them
     table.row("cold lookup, mean", of_figures(&|it| nanoseconds(it.cold.map(|found| found.mean))));
     table.row("cold lookup, p99", of_figures(&|it| p99(it.cold)));
     table.row("cold lookup, 4 KiB pages read", of_figures(&|it| it.cold_pages.map_or(Cell::Nothing, Cell::Mean)));
-    table.row("cold batch of 256, a key", of_figures(&|it| nanoseconds(it.cold_batch_per_key)));
+    table.row("cold batch of 256, per key", of_figures(&|it| nanoseconds(it.cold_batch_per_key)));
 
     let of_usages = |cell: &dyn Fn(&DiskUsage) -> Cell| -> Vec<Cell> { usages.iter().map(cell).collect() };
     table.row("bytes on disk, apparent", of_usages(&|it| Cell::Bytes(it.apparent)));

@@ -1,4 +1,4 @@
-//! `build`: pairs in, a published generation out.
+//! `build`: reads pairs and publishes them as a generation.
 
 use std::fs;
 use std::io::Read;
@@ -34,65 +34,65 @@ Examples:
   sharddb build mesh --input meshes/ --info info --profile remote
   zcat dump.gz | sharddb build big --input - --format bin2 --memory 4GiB --temp-dir /scratch
 
-Inputs (the format is plain from the name: a directory, .ndjson or .jsonl, .bin, .bin2):
-  dir     one file a key, named by it: 7, or 7.gz, which is decompressed; 7 with 7.index is a value
-          (7.index) with bytes that lie before it (7), as mesh fragments before their manifest;
+Inputs (the format follows from the name: a directory, .ndjson or .jsonl, .bin, .bin2):
+  dir     one file per key, named by the key: 7, or 7.gz, which is decompressed. If there are 7 and
+          7.index, 7.index is the value and 7 is its prefix, like mesh fragments before a manifest.
           info, dotfiles, *.spatial and *.labels* are skipped
-  ndjson  {\"key\": 7, \"value_b64\": \"..\"}, or \"text\": \"..\", or \"value\": any JSON, which is kept as it
-          is written, without white space; optional \"prefix_b64\". A key is a number or a string, and
+  ndjson  {\"key\": 7, \"value_b64\": \"...\"}, or \"text\": \"...\", or \"value\": any JSON, which is stored as
+          written, without white space; optional \"prefix_b64\". A key is a number or a string, and
           exact up to 2^64-1
-  bin     key, length, bytes, again and again; numbers are u64 little endian
-  bin2    key, prefix length, length, prefix, bytes
+  bin     records of key, length, bytes; numbers are u64 little endian
+  bin2    records of key, prefix length, length, prefix, bytes
 
 A malformed record is an error that names its place, and nothing is published. Readers see the old
-generation or the new one. The same pairs and options give the same bytes.
+generation or the new one. The same pairs and options produce the same bytes.
 
-Inputs without a pair are an error where the store has pairs: a pipe whose writer failed looks like
-an empty input. --allow-empty publishes them all the same. STORE must not be inside of an input,
-and the info of a volume (its \"sharding\" is nested, as at /scales/0) cannot be given.
+Inputs without a pair are an error if the store has pairs: a pipe whose writer failed looks like an
+empty input. --allow-empty publishes them anyway. STORE must not be inside an input. --info does not
+accept the info of a volume (its \"sharding\" is nested, for example at /scales/0).
 
 Exit codes: 0 published, 2 usage, 3 malformed or corrupt, or no pairs where the store has some,
 4 not found, no space, or another writer is at work.")]
 pub(crate) struct Args {
-    /// The store; made if there is none
+    /// The store; created if there is none
     store: PathBuf,
-    /// Where the pairs are; - is standard input
+    /// The inputs; - is standard input
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     input: Vec<PathBuf>,
     #[command(flatten)]
     inputs: InputOptions,
-    /// The sharding specification: the JSON object, or a file that is or has it. Default: planned for the pairs
+    /// The sharding specification: a JSON object, or a file that contains it. Default: planned for the pairs
     #[arg(long, value_name = "FILE|JSON", conflicts_with = "profile")]
     sharding: Option<String>,
-    /// An info whose other members are kept; its "sharding", a member at the top, holds unless --sharding or
-    /// --profile is given
+    /// An info whose other members are kept. Its top-level member "sharding" applies unless --sharding or --profile is
+    /// given
     #[arg(long, value_name = "FILE")]
     info: Option<PathBuf>,
-    /// What the reads will be like, to plan for: local, remote or cloudvolume. Default: local
+    /// How the store will be read, for the plan: local, remote or cloudvolume. Default: local
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
-    /// Where to put what does not fit into memory. Default: the store
+    /// Where to spill pairs that do not fit into memory. Default: the store
     #[arg(long, value_name = "DIR")]
     temp_dir: Option<PathBuf>,
-    /// Threads. Default: one for each processor
+    /// Number of threads. Default: one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// When a key comes twice
+    /// What to do with a duplicate key
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Duplicates::Error)]
     on_duplicate: Duplicates,
-    /// How values are stored. Default: as the specification says, else raw
+    /// How values are stored. Default: as the specification says, otherwise raw
     #[arg(long, value_enum, value_name = "HOW")]
     data_encoding: Option<Encoded>,
     /// How minishard indexes are stored. Default: as the specification or the profile says
     #[arg(long, value_enum, value_name = "HOW")]
     index_encoding: Option<Encoded>,
-    /// Leave out the checksums of indexes and values
+    /// Write no checksums of indexes and values
     #[arg(long)]
     no_checks: bool,
-    /// Begin values at multiples of this in their file: 1, 8, 16, 64 or 4096
+    /// Align values in their file to multiples of this number: 1, 8, 16, 64 or 4096
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_alignment)]
     value_alignment: ValueAlignment,
-    /// Afterwards remove all generations but the N newest that nobody reads
+    /// Then remove all generations except the N newest and those that are open for reading
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
     #[command(flatten)]
@@ -105,25 +105,25 @@ pub(crate) struct Args {
 /// How inputs are read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InputOptions {
-    /// How the inputs are written. Default: what their names tell
+    /// The format of the inputs. Default: follows from their names
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// ndjson: take this member as the key and the whole line as the value
+    /// For ndjson: use this member as the key and the whole line as the value
     #[arg(long, value_name = "MEMBER")]
     key_field: Option<String>,
-    /// The memory to use; a line of ndjson may take a quarter of it. Default: a quarter of what is available, at
-    /// least 256 MiB and at most 4 GiB; a line 256 MiB
+    /// The memory to use; a line of ndjson may take a quarter of it. Default: a quarter of the available memory, at
+    /// least 256 MiB and at most 4 GiB; a line may then take 256 MiB
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
 }
 
-/// The longest line of ndjson where no memory is given: the same on every machine.
+/// The longest line of ndjson if --memory is not given. It is the same on every machine.
 const LONGEST_LINE: u64 = 256 << 20;
 
 impl InputOptions {
     /// The inputs at these paths.
     ///
-    /// Errors: those of [`Input::resolve_all`]; `Usage` for a key field of what has no lines.
+    /// Errors: those of [`Input::resolve_all`]; `Usage` if a key field is given and an input is not ndjson.
     pub(crate) fn resolve(&self, paths: &[PathBuf]) -> Result<Vec<Input>> {
         let inputs = Input::resolve_all(paths, self.format)?;
         let lines = inputs.iter().all(|input| input.format() == Format::Ndjson);
@@ -143,21 +143,21 @@ impl InputOptions {
     }
 }
 
-/// What to do when a key comes twice.
+/// What to do with a duplicate key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Duplicates {
     /// Publish nothing
     Error,
-    /// Keep the pair that came first
+    /// Keep the first pair of a key
     First,
-    /// Keep the pair that came last
+    /// Keep the last pair of a key
     Last,
 }
 
 /// An encoding of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Encoded {
-    /// As it is
+    /// Uncompressed
     Raw,
     /// Compressed
     Gzip,
@@ -182,7 +182,7 @@ impl Args {
         let mut options = self.options()?;
         options.progress(Arc::clone(&progress.build)).cancel(Arc::clone(context.interrupt.cancel()));
 
-        let _cleanup = context.interrupt.cleanup(); // until the loader has removed its files
+        let _cleanup = context.interrupt.cleanup(); // until the loader has removed its temporary files
         let bar = if context.quiet { Bar::hidden() } else { progress.bar() };
         let mut loader = options.create(&self.store)?;
         let mut counted = Counted { loader: &mut loader, pairs: 0 };
@@ -202,7 +202,7 @@ impl Args {
         }
         context.say(summary(&published, begun));
         if skipped.files > 0 {
-            context.say(format_args!("skipped {} files that hold no pair", grouped(skipped.files)));
+            context.say(format_args!("skipped {} files that contain no pair", grouped(skipped.files)));
         }
         self.collect(context)
     }
@@ -246,7 +246,7 @@ impl Args {
         Ok(options)
     }
 
-    /// The specification that is given: by itself, or in the info. A profile asks for a plan instead.
+    /// The given specification: from --sharding or from the info; `None` if it is to be planned.
     fn spec(&self, info: Option<&str>) -> Result<Option<ShardingSpec>> {
         if let Some(argument) = &self.sharding {
             return sharding::read(argument).map(Some);
@@ -257,7 +257,7 @@ impl Args {
         }
     }
 
-    /// What is said of encodings holds for a given specification too.
+    /// Applies --data-encoding and --index-encoding to a given specification.
     fn with_encodings(&self, spec: ShardingSpec) -> ShardingSpec {
         let data = self.data_encoding.map_or(spec.data_encoding(), Encoding::from);
         let index = self.index_encoding.map_or(spec.minishard_index_encoding(), Encoding::from);
@@ -293,7 +293,7 @@ fn parse_alignment(text: &str) -> Result<ValueAlignment, String> {
     ValueAlignment::new(number).map_err(|error| error.to_string())
 }
 
-/// What the bar shows: first how far the inputs are read, then what the loader says.
+/// What the bar shows: the progress of the inputs, then that of the loader.
 struct Progress {
     input: Arc<InputProgress>,
     build: Arc<BuildProgress>,
@@ -329,7 +329,7 @@ fn name_of(phase: BuildPhase) -> &'static str {
     }
 }
 
-/// A loader, and how many pairs it was given.
+/// A loader that counts the pairs it receives.
 struct Counted<'a> {
     loader: &'a mut BulkLoader,
     pairs: u64,

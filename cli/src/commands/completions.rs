@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete this command.
+//! `completions`: completion scripts for shells.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 
-/// Print the completions for a shell
+/// Print the completion script of a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self) -> Result<Exit> {
-        let mut script = Vec::new(); // the generator panics where it cannot write
+        let mut script = Vec::new(); // the generator panics on write errors
         clap_complete::generate(self.shell, &mut Cli::command(), "sharddb", &mut script);
         let mut out = context::stdout();
         out.write_all(&script).map_err(Failure::stdout)?;

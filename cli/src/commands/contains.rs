@@ -1,20 +1,20 @@
-//! `contains`: whether a key is there.
+//! `contains`: whether a key is present.
 
 use crate::database::Database;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::key::Key;
 
-/// Tell by the exit code whether a key is there: 0 yes, 1 no
+/// Report by the exit code whether a key is present: 0 yes, 1 no
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  sharddb contains numbers 2 && echo there
+  sharddb contains numbers 2 && echo present
 
-Reads indexes, never the value. Chunks of an array or another container have to be imported first:
-see sharddb import --help.
+Reads indexes, never the value. An array or another container must be imported first: see
+sharddb import --help.
 
-Exit codes: 0 there, 1 absent, 2 usage, or an array or container in place of a database, 3 corrupt,
+Exit codes: 0 present, 1 absent, 2 usage, or an array or container instead of a database, 3 corrupt,
 4 not found and other I/O.")]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -15,13 +15,13 @@ use crate::generation::parse_generation;
 #[command(after_help = "\
 Example:
   sharddb rollback numbers
-  sharddb discard numbers gen-0000000003         the bad one that was rolled back
+  sharddb discard numbers gen-0000000003         the bad generation that was rolled back
 
-A generation that somebody reads is not removed (exit code 4).")]
+A generation that is open for reading is not removed (exit code 4).")]
 pub(crate) struct Args {
     /// The store
     store: PathBuf,
-    /// gen-0000000003, or just 3
+    /// The generation: gen-0000000003, or just 3
     #[arg(value_parser = parse_generation)]
     generation: GenerationId,
 }

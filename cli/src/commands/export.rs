@@ -1,4 +1,4 @@
-//! `export`: the pairs out again, in a format that `build` reads, or as what they were imported from.
+//! `export`: writes pairs in a format that `build` reads, or restores an imported array.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::input::Format;
 use crate::input::KeyList;
 use crate::output::{self, Output, Sources};
 
-/// Write the pairs out again, in a format that build reads
+/// Write the pairs in a format that build reads
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
@@ -32,44 +32,44 @@ Examples:
   sharddb export numbers --format bin | ssh host sharddb build numbers --input - --format bin
   sharddb export volume.zarr --format dir --output chunks --decoded
   sharddb export trades --column price --format dir --output prices
-  sharddb export store --format zarr --output volume.zarr            what import took in
+  sharddb export store --format zarr --output volume.zarr            the array that was imported
 
-Pairs come in storage order. Bytes that belong before a value are exported too: dir writes them to
-a file 7 beside 7.index, bin cannot hold them and says so. build of an export, with the same options
-and --info, gives the same bytes.
+Pairs are written in storage order, with their prefixes: dir writes a prefix to file 7 and the value
+to 7.index; bin cannot store prefixes and fails. build of an export, with the same options and
+--info, produces the same bytes.
 
-Every stored check is compared, and every chunk of an array decoded: a build of the export would
-give new checks to damaged bytes. --no-verify skips that. A bad entry is left out and named on
-standard error, and the rest goes on; the exit code is 3 then. With --keys it is 1 if some were
-absent.
+Every stored check is verified and every chunk of an array decoded, because a build of the export
+would compute new checks for damaged bytes. --no-verify skips that. A bad entry is left out and
+named on standard error, and the export continues; the exit code is then 3. With --keys the exit
+code is 1 if some keys are absent.
 
-A file at --output is replaced when all is written, and keeps its mode; a link is followed. It must
-not be in DB.")]
+A file at --output is replaced when everything is written, and keeps its mode; a symbolic link is
+followed. It must not be in DB.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
-    /// How the pairs are written
+    /// The format to write
     #[arg(long, value_enum)]
     format: Target,
-    /// A file, for dir a new directory; - is standard output
+    /// A file, or a new directory for dir; - is standard output
     #[arg(long, short, value_name = "PATH|-", default_value = "-")]
     output: PathBuf,
-    /// Only these keys, one a line, decimal or 0x hex; - is standard input
+    /// Only these keys: a file with one key per line, decimal or 0x hex; - is standard input
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
-    /// Do not compare the stored checks, nor decode the chunks of an array
+    /// Do not verify the stored checks, and do not decode the chunks of an array
     #[arg(long, conflicts_with = "verify_reads")]
     no_verify: bool,
     #[command(flatten)]
     chunks: Chunks,
 }
 
-/// What is written.
+/// The formats that `export` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Target {
-    /// One file a key, named by it
+    /// One file per key, named by the key
     Dir,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
     /// Key, length (u64 little endian), bytes
     Bin,
@@ -96,7 +96,7 @@ impl Args {
             Some(path) => Some(read_keys(KeyList::new(get_many::open_list(path, context)?))?),
             None => None,
         };
-        let _cleanup = context.interrupt.cleanup(); // until a partial output is removed or has its name
+        let _cleanup = context.interrupt.cleanup(); // until a partial output is removed or renamed
         let mut export = Export { context, output: output::open(&self.output, format)?, errors: Errors::new() };
         match (&opened, wanted) {
             (Opened::Sharded(snapshot), Some(wanted)) => export.some(snapshot, wanted)?,
@@ -132,13 +132,13 @@ impl Args {
 
     fn suggest_salvage(&self) {
         let db = self.database.path().display();
-        warn(format_args!("sharddb: some of {db} is damaged: sharddb salvage {db} OUT saves all that can be proved"));
+        warn(format_args!("sharddb: {db} is partly damaged: sharddb salvage {db} OUT saves every provable pair"));
     }
 
-    /// The array that was imported into the store.
+    /// Restores the array that was imported into the store.
     fn give_back(&self, context: &Context) -> Result<Exit> {
         if self.keys.is_some() || self.output == Path::new("-") {
-            return Err(Failure::usage("expected --output with a new directory, and all keys, for an array"));
+            return Err(Failure::usage("expected --output with a new directory, and no --keys, for an array"));
         }
         let snapshot = self.database.verifying(!self.no_verify).open_database()?;
         Sources::of([self.database.path(), snapshot.shards_directory()]).refuse(&self.output)?;
@@ -183,7 +183,7 @@ struct Export<'a> {
 
 impl Export<'_> {
     fn all(&mut self, snapshot: &Snapshot) -> Result<()> {
-        // not `snapshot.iter()`: that would keep every shard open
+        // not `snapshot.iter()`, which would keep every shard open
         for shard in snapshot.shards() {
             match shard {
                 Ok(shard) => self.all_of_shard(&shard)?,
@@ -204,7 +204,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// The chunks of a container, those that are there.
+    /// Writes the chunks of a container for those of `keys` that are present.
     fn chunks<'a>(
         &mut self,
         get: &dyn Fn(u64) -> sharddb::Result<Option<Value<'a>>>,
@@ -225,12 +225,12 @@ impl Export<'_> {
 
     fn note_absent(&mut self, absent: usize) {
         if absent > 0 {
-            warn(format_args!("sharddb: {absent} of the keys are not there"));
+            warn(format_args!("sharddb: {absent} of the keys are absent"));
             self.errors.note(Exit::Absent);
         }
     }
 
-    /// Goes through the shards of these keys only.
+    /// Writes the pairs of the given keys. Opens only the shards of these keys.
     fn some(&mut self, snapshot: &Snapshot, wanted: Vec<u64>) -> Result<()> {
         let mut by_shard: BTreeMap<ShardNumber, Vec<u64>> = BTreeMap::new();
         for key in wanted {
@@ -246,7 +246,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// Writes those of `keys`, ascending, that the shard has; the number of those that it has not.
+    /// Writes the pairs of `keys`, which are ascending, that the shard has; returns the number of absent ones.
     fn some_of_shard(&mut self, snapshot: &Snapshot, number: ShardNumber, keys: &[u64]) -> Result<usize> {
         let shard = match snapshot.shard(number) {
             Ok(Some(shard)) => shard,
@@ -266,7 +266,7 @@ impl Export<'_> {
                     continue;
                 }
             };
-            // what a lookup finds: at its place, and the first of its id
+            // the entry that a lookup finds: in the right minishard, and the first one with its id
             let misplaced = entry.location() != snapshot.spec().route(entry.key());
             let at = keys.binary_search(&entry.key()).ok().filter(|_| !misplaced);
             let Some(met) = at.and_then(|at| met.get_mut(at)).filter(|met| !**met) else { continue };

@@ -1,4 +1,4 @@
-//! `generations`: what a store has.
+//! `generations`: lists the generations of a store.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ Example:
   gen-0000000001
   gen-0000000002  current
 
-An incomplete one lacks its manifest: its build was killed, or is still going on.")]
+An incomplete generation has no manifest: its build was killed or is still running.")]
 pub(crate) struct Args {
     /// The store
     store: PathBuf,

@@ -1,4 +1,4 @@
-//! `get`: the bytes of one value.
+//! `get`: writes the bytes of one value.
 
 use std::io::Write;
 
@@ -30,15 +30,15 @@ pub(crate) struct Args {
     /// Decimal or 0x hex
     #[arg(required_unless_present = "at")]
     key: Option<Key>,
-    /// The key by its position in the grid of chunks: x, y, z in a volume, else the axes of the array
-    #[arg(long, value_name = "N,N,..", value_delimiter = ',', conflicts_with = "key")]
+    /// The position of the key in the grid of chunks: x, y, z in a volume, otherwise the axes of the array
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', conflicts_with = "key")]
     at: Option<Vec<u64>>,
-    /// Write the N bytes that lie directly before the value instead
+    /// Write the N bytes directly before the value instead of the value
     #[arg(long, value_name = "N")]
     prefix: Option<u64>,
     #[command(flatten)]
     chunks: Chunks,
-    /// Write what an absent chunk of an array stands for
+    /// For an absent chunk of an array, write its fill value
     #[arg(long, requires = "decoded")]
     fill: bool,
 }
@@ -81,7 +81,7 @@ impl Args {
 
 fn write(value: Option<impl AsRef<[u8]>>, key: u64, context: &Context) -> Result<Exit> {
     let Some(value) = value else {
-        context.say(format_args!("key {key} is not there"));
+        context.say(format_args!("key {key} is absent"));
         return Ok(Exit::Absent);
     };
     let mut out = context::stdout();

@@ -1,4 +1,4 @@
-//! `get-many`: a line of JSON for each key of a list.
+//! `get-many`: one line of JSON per key of a list.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result, exit_of};
 use crate::input::{BadLine, KeyList};
 use crate::input::{Reading, Stream};
 
-/// Look up many keys: a line of JSON for each, in the order of the list
+/// Look up many keys: one line of JSON per key, in the order of the list
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,13 +30,13 @@ A line is one of
   {\"key\":\"2\",\"len\":3,\"sha256\":\"3fc4cc...\"}                     with --values also \"value_b64\":\"dHdv\"
   {\"key\":\"3\",\"absent\":true}
   {\"key\":\"4\",\"error\":\"corrupt: expected ...\"}
-  {\"key\":\"x\",\"error\":\"malformed: expected a key ...\"}              of a line that is no key
-and is written as soon as the lines that have arrived are answered. Exit codes: 0 done, be keys
-absent or not; 3 or 4 if there was an error, after all other keys.")]
+  {\"key\":\"x\",\"error\":\"malformed: expected a key ...\"}              if the line is not a key
+Lines are flushed as soon as all keys that have arrived are answered. Exit codes: 0 done, whether
+keys are absent or not; 3 or 4 if there was an error; the other keys are still looked up.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
-    /// The keys, one a line, decimal or 0x hex; - is standard input
+    /// The keys, one per line, decimal or 0x hex; - is standard input
     #[arg(long, value_name = "FILE|-")]
     keys: PathBuf,
     /// Add the values, in base64
@@ -76,7 +76,7 @@ impl Args {
             if batch.is_empty() {
                 return Ok(lines.errors.exit());
             }
-            // keys between two bad lines are looked up together
+            // looks up the keys between two bad lines as one batch
             for run in batch.chunk_by(|one, next| one.is_ok() && next.is_ok()) {
                 let keys: Vec<u64> = run.iter().filter_map(|line| line.as_ref().ok().copied()).collect();
                 lines.of_keys(&opened, &keys)?;
@@ -100,7 +100,7 @@ impl Args {
     }
 }
 
-/// The answers on their way out.
+/// Writes the answers.
 struct Lines<'a, W> {
     args: &'a Args,
     errors: Errors,

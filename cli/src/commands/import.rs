@@ -1,4 +1,4 @@
-//! `import`: the chunks of another format into a store, as they are.
+//! `import`: copies the chunks of another format into a store, unchanged.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ use crate::output::Sources;
 Examples:
   sharddb import volume.zarr store
   sharddb export store --format zarr --output again.zarr
-  sharddb import trades prices --column price    of a bcolz table one column
+  sharddb import trades prices --column price    one column of a bcolz table
 
-The info of the store keeps what the source says of itself, so that export gives it back with every
-byte of its chunks. Each chunk is decoded, so that a damaged one is an error; one in a codec that
-is not supported is taken as it is, and with --no-verify all are.
+The info of the store keeps the metadata of the source, so that export restores it with every byte
+of its chunks. Each chunk is decoded first, so a damaged one is an error. A chunk in a codec that is
+not supported is copied without this check; with --no-verify, all are.
 
 Exit codes: 0 published, 2 usage, 3 a corrupt chunk, or no chunk where the store has some, 4 not
 found, no space, or another writer is at work.")]
 pub(crate) struct Args {
-    /// The array or other container
+    /// The array or another container
     source: PathBuf,
-    /// The store; made if there is none
+    /// The store; created if there is none
     store: PathBuf,
     /// Do not decode the chunks
     #[arg(long)]
@@ -59,7 +59,7 @@ impl Args {
         let mut options = BulkLoader::options();
         options.data_encoding(Encoding::Raw).cancel(Arc::clone(context.interrupt.cancel()));
         if let Some((member, metadata)) = source.preserved() {
-            // the sharding is at the top: what has that name in the metadata is none
+            // the null is for metadata with a member "sharding": the loader refuses an info that has only a nested one
             options.info(format!("{{\"{member}\": {metadata}, \"sharding\": null}}"));
         }
         let _cleanup = context.interrupt.cleanup();

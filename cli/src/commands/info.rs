@@ -1,4 +1,4 @@
-//! `info`: what a database is and how it is filled.
+//! `info`: describes a database and how its keys and bytes are distributed.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::plot::Plot;
 use crate::printable;
 use crate::size::Size;
 
-/// Show what a database is and how it is filled
+/// Describe a database, and how its keys and bytes are distributed
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
@@ -29,18 +29,18 @@ Examples:
   sharddb info numbers --json | jq .keys
   sharddb info numbers --plot numbers.svg
 
-Reads all indexes and no values. The overhead is what the files have beyond the stored values:
-indexes, checks, bytes before values, padding.
+Reads all indexes and no values. The overhead is everything in the files beyond the stored values:
+indexes, checks, prefixes, padding.
 
-An array or another container is told by what its metadata say; a bcolz table by its columns, and
-with --column NAME by that one. A column is also an array by itself, at trades/price.")]
+An array or another container is described by its metadata, a bcolz table by its columns, and with
+--column NAME by that column. A column is also an array of its own, for example trades/price.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Draw the histograms into this file, which must not be in DB; - is standard output
+    /// Draw the histograms to this file, which must not be in DB; - is standard output
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
@@ -56,7 +56,7 @@ impl Args {
         }
     }
 
-    /// What a container of another format says of itself: one JSON object, or a member a line.
+    /// Writes the description of a container: one JSON object, or one line per member.
     fn run_on_container(&self, container: &dyn Container) -> Result<Exit> {
         self.check_no_plot()?;
         let description = container.describe();
@@ -75,7 +75,7 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    /// The columns of a table: one JSON object, or a column a line.
+    /// Writes the columns of a table: one JSON object, or one line per column.
     fn run_on_table(&self, table: &BcolzTable) -> Result<Exit> {
         self.check_no_plot()?;
         let mut out = context::stdout();
@@ -144,8 +144,8 @@ impl Args {
     fn text(&self, snapshot: &Snapshot, survey: &Survey) -> String {
         let place = printable::line(self.database.path().display());
         let from = snapshot.generation().map_or(format!("{place}"), |id| format!("{place}, {id}"));
-        let overhead = survey.overhead().map_or("-".to_string(), |bytes| format!("{bytes:.1} B a key"));
-        let layout = snapshot.layout().map_or("as others write it".to_string(), |layout| {
+        let overhead = survey.overhead().map_or("-".to_string(), |bytes| format!("{bytes:.1} B per key"));
+        let layout = snapshot.layout().map_or("foreign".to_string(), |layout| {
             let (checks, prefixes) =
                 (if layout.checks { "checks" } else { "no checks" }, if layout.prefixes { ", prefixes" } else { "" });
             format!("{checks}{prefixes}, values aligned to {}", layout.value_alignment.get())
@@ -164,7 +164,7 @@ impl Args {
                 grouped(survey.minishards - survey.filled)
             ),
         ];
-        lines.push("\nkeys in a minishard    minishards".to_string());
+        lines.push("\nkeys per minishard     minishards".to_string());
         lines.extend(survey.fill.lines(|keys| keys));
         lines.push("\nstored value           keys".to_string());
         lines.extend(survey.value_size.lines(Size));
@@ -211,15 +211,15 @@ fn table_text(table: &BcolzTable) -> String {
     lines.join("\n")
 }
 
-/// What one pass over all indexes finds.
+/// The result of one pass over all indexes.
 struct Survey {
     keys: u64,
     value_bytes: u64,
     file_bytes: u64,
     shards: u64,
-    /// Those of shards that have a file.
+    /// The minishards of shards that have a file.
     minishards: u64,
-    /// Those that have a key.
+    /// The minishards that have keys.
     filled: u64,
     fill: Histogram,
     value_size: Histogram,
@@ -284,7 +284,7 @@ impl Survey {
         }
     }
 
-    /// The bytes of the files beyond the values, a key; `None` without keys.
+    /// The bytes of the files beyond the stored values, per key; `None` without keys.
     fn overhead(&self) -> Option<f64> {
         let overhead = || self.file_bytes.saturating_sub(self.value_bytes) as f64 / self.keys as f64;
         (self.keys > 0).then(overhead)

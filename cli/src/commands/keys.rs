@@ -1,4 +1,4 @@
-//! `keys`: all keys.
+//! `keys`: prints all keys.
 
 use std::io::Write;
 
@@ -10,21 +10,21 @@ use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 
-/// Print all keys, decimal, one a line, in storage order
+/// Print all keys, decimal, one per line, in storage order
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb keys numbers
   sharddb keys numbers --shard 1f | wc -l
-  sharddb keys volume.zarr                       the numbers of the chunks that are there
-  sharddb keys trades --column price             of a bcolz table, the chunks of a column
+  sharddb keys volume.zarr                       the numbers of the chunks that are present
+  sharddb keys trades --column price             the chunks of a column of a bcolz table
 
-A bad minishard is told on standard error, and the rest goes on; the exit code is 3 then.")]
+A bad minishard is named on standard error, and the listing continues; the exit code is then 3.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
-    /// Only the keys of this shard, by the number in its file's name
+    /// Only the keys of this shard, given by the number in its file name
     #[arg(long, value_name = "HEX", value_parser = parse_shard)]
     shard: Option<ShardNumber>,
 }

@@ -1,4 +1,4 @@
-//! `locate`: where a key belongs, and where its value lies.
+//! `locate`: prints where a key belongs and where its value is.
 
 use std::io::Write;
 
@@ -10,17 +10,17 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::key::Key;
 
-/// Print as JSON where a key belongs and, if it is there, where its value lies
+/// Print as JSON where a key belongs and, if it is present, where its value is
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
   sharddb locate numbers 2
   {\"key\":\"2\",\"hash\":\"0x...\",\"shard\":0,\"minishard\":1,\"file\":\"...\",\"offset\":56,\"stored_len\":3}
 
-An absent key has no offset and no stored_len. Chunks of an array or another container have to be
-imported first: see sharddb import --help.
+An absent key has no offset and no stored_len. An array or another container must be imported first:
+see sharddb import --help.
 
-Exit codes: 0 found, 1 absent, 2 usage, or an array or container in place of a database, 3 corrupt,
+Exit codes: 0 found, 1 absent, 2 usage, or an array or container instead of a database, 3 corrupt,
 4 not found and other I/O.")]
 pub(crate) struct Args {
     #[command(flatten)]

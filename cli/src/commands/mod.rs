@@ -1,4 +1,4 @@
-//! The verbs: one file each, with its arguments and what it does.
+//! The subcommands. Each has one file with its arguments and its code.
 
 mod bench;
 mod build;
@@ -36,7 +36,7 @@ use crate::failure::{Failure, Result};
 #[derive(Debug, Parser)]
 #[command(name = "sharddb", version, max_term_width = 100, arg_required_else_help = true, after_help = HELP)]
 pub(crate) struct Cli {
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     #[command(subcommand)]
@@ -51,13 +51,13 @@ Try it:
   sharddb info numbers
 
 DB is a store that build made, one of its generations, or any directory of shards with an info
-(or with --sharding). get, get-many, keys, export, info and verify take Zarr v3 and bcolz arrays,
-bloscpack files and with --column bcolz tables too; for the other verbs import makes a store of
-them. KEY is decimal or 0x hex.
+(or with --sharding). get, get-many, keys, export, info and verify also take Zarr v3 arrays, bcolz
+arrays, bloscpack files and, with --column, bcolz tables; for the other subcommands, import builds a
+store from them. KEY is decimal or 0x hex.
 
 Exit codes: 0 done or found, 1 absent, 2 usage, 3 corrupt, unsupported or malformed (or findings of
-verify), 4 not found, no space, locked and other I/O, 70 a bug in sharddb, 130 and 143 on SIGINT and
-SIGTERM.";
+verify), 4 not found, no space, locked and other I/O, 70 a bug in sharddb, 130 and 143 after SIGINT
+and SIGTERM.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -112,7 +112,7 @@ impl Command {
     }
 }
 
-/// Opens a store that must be there.
+/// Opens a store, which must exist.
 fn open_store(path: &Path) -> Result<Store> {
     path.metadata().map_err(|error| Failure::io("open", path, error))?;
     Ok(Store::open(path)?)
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Lines that are longer would be broken anywhere.
+    /// Longer lines would be wrapped in the middle of a column.
     #[test]
     fn what_help_says_after_the_options_fits_its_width() {
         let mut commands = vec![Cli::command()];
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// A heading is for the options that name it, and for none that stand after them.
+    /// A help heading applies to every option after it that names no other, so each option must name its own.
     #[test]
     fn keys_and_other_options_are_not_listed_as_ways_to_open() {
         for (verb, argument) in [("contains", "key"), ("bench", "input"), ("plan", "keys"), ("info", "json")] {

@@ -1,4 +1,4 @@
-//! `plan`: a sharding specification for given pairs, and why.
+//! `plan`: chooses a sharding specification for given pairs and explains it.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -28,9 +28,9 @@ Examples:
   sharddb build again --input numbers.ndjson --sharding plan.json
 
 With --input or DB the plan depends on the keys themselves, which is better if they are dense.
-Chunks of an array or another container have to be imported first: see sharddb import --help.
+An array or another container must be imported first: see sharddb import --help.
 
-Exit codes: 0 planned, 2 usage, or an array or container in place of a database, 3 corrupt or
+Exit codes: 0 planned, 2 usage, or an array or container instead of a database, 3 corrupt or
 malformed pairs, 4 not found and other I/O.")]
 pub(crate) struct Args {
     /// Plan for the pairs of this database
@@ -110,7 +110,7 @@ fn bar(progress: &Arc<InputProgress>) -> Bar {
     Bar::start(move || Status { phase: "read", bytes: progress.bytes(), fraction: progress.fraction() })
 }
 
-/// Counts pairs and forgets them.
+/// A sink that only counts the pairs.
 struct Count(PairStats);
 
 impl Sink for Count {

@@ -1,4 +1,4 @@
-//! `publish`: a generation that was built elsewhere becomes the current one of a store.
+//! `publish`: makes a generation that was built elsewhere the current one of a store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ Examples:
   sharddb publish numbers --from incoming
   sharddb publish numbers --from incoming --move
 
-The manifest and the size and checksum of every file are verified before anything changes; readers
-see the old generation or the new one, never a mixture. A signal in the midst of it leaves the
-store as it was.
+The manifest and the size and checksum of every file are verified before anything changes. Readers
+see the old generation or the new one, never a mixture. A signal during the copy leaves the store
+unchanged.
 
 Exit codes: 0 published, 2 no generation that ShardDb wrote, 3 corrupt, 4 not found, no space, or
 another writer is at work.")]
 pub(crate) struct Args {
-    /// The store; made if there is none
+    /// The store; created if there is none
     store: PathBuf,
     /// The directory of the generation
     #[arg(long, value_name = "DIR")]

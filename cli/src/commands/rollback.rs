@@ -10,20 +10,21 @@ use crate::exit::Exit;
 use crate::failure::Result;
 use crate::generation::parse_generation;
 
-/// Make another generation current: the one that was before, or the one named
+/// Make another generation current: the previous one, or the one named
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sharddb rollback numbers
   sharddb rollback numbers gen-0000000001
-  sharddb rollback numbers 3                     forward works too
+  sharddb rollback numbers 3                     also to a newer generation
 
-Without a number: the generation that was current before. One that was rolled back does not count.
-Readers that follow the store see the change at once; nothing is deleted: discard and gc do that.")]
+Without a number, the generation that was current before becomes current; generations that were
+rolled back are skipped. Readers that refresh see the change at once. Nothing is deleted: see
+discard and gc.")]
 pub(crate) struct Args {
     /// The store
     store: PathBuf,
-    /// gen-0000000003, or just 3
+    /// The generation: gen-0000000003, or just 3
     #[arg(value_parser = parse_generation)]
     generation: Option<GenerationId>,
 }

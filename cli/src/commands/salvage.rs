@@ -1,4 +1,4 @@
-//! `salvage`: what is left of a damaged data set, as a new store.
+//! `salvage`: rebuilds the intact pairs of a damaged data set as a new store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::output::{Sources, Target};
 use crate::sharding;
 use crate::size::Size;
 
-/// Write a new store of all pairs of a damaged one that can still be proved right
+/// Write a new store with all pairs of a damaged one that can still be proved correct
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -23,51 +23,51 @@ Examples:
   sharddb salvage damaged/gen-0000000007 whole --lost lost.ndjson
   sharddb salvage shards-without-info whole --sharding spec.json
 
-DB is only read. sharddb verify tells what is wrong with it; export gives what still reads,
-unproved. A sound manifest or a sound info is enough to open it; without either, give --sharding.
+DB is only read. sharddb verify reports what is damaged; export writes whatever is readable, without
+proof. DB opens with an intact manifest or an intact info; without either, give --sharding.
 
-A pair is proved by its check. In a data set without checks its place and bounds must do: its key
-hashes to where it stands, its bytes lie in the file and over no index. Compressed values must
-decode. What neuroglancer-scripts writes is understood, and told: zlib in place of gzip, entries
-in the wrong slots.
+A pair is proved by its check. In a data set without checks it is proved by place and bounds: its
+key hashes to its minishard, and its bytes are inside the file and overlap no index. Compressed
+values must decode. Known deviations of neuroglancer-scripts are accepted and reported: zlib instead
+of gzip, entries in the wrong slots.
 
-OUT is a store with the specification of DB. The other members of an info with \"sharding\" at the
-top are kept. A volume's info, with \"sharding\" at /scales/0 or so, is not, and a message says so: it
-describes the volume, which OUT is not.
+OUT is a store with the specification of DB. If \"sharding\" is at the top level of the info, the
+other members are kept. The info of a volume, with \"sharding\" at /scales/0 for example, is not kept,
+and a message says so: it describes the volume, which OUT is not.
 
-What is lost is a line of JSON each; without a key it is all of a minishard or shard:
-  {\"shard\":1,\"minishard\":7,\"key\":\"42\",\"reason\":\"value-check\",\"message\":\"..\",\"file\":\"..\",\"offset\":56}
+Each loss is one line of JSON. A line without a key stands for a whole minishard or shard:
+  {\"shard\":1,\"minishard\":7,\"key\":\"4\",\"reason\":\"value-check\",\"message\":\"...\",\"file\":\"...\",\"offset\":8}
 
-FILE is replaced when OUT is published, and keeps its mode. OUT and FILE must not be in DB. A
-salvage that was interrupted can be repeated.
+FILE is replaced when OUT is published, and keeps its mode. OUT and FILE must not be in DB. An
+interrupted salvage can be run again.
 
-Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or too little is sound to
-begin, 2 usage, or OUT is there already, 4 not found, no space and other I/O.")]
+Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or too little is intact to
+begin, 2 usage, or OUT exists already, 4 not found, no space and other I/O.")]
 pub(crate) struct Args {
     /// The damaged store, one of its generations, or any directory of shards
     #[arg(value_name = "DB")]
     damaged: PathBuf,
-    /// The new store: there must be nothing of that name yet, or a store without a generation
+    /// The new store: a path that does not exist yet, or a store without a generation
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Where to write what is lost; - is standard output
+    /// Where to write the losses; - is standard output
     #[arg(long, value_name = "FILE|-", default_value = "-")]
     lost: PathBuf,
-    /// The sharding specification: the JSON object, or a file that is or has it. Default: that of manifest or info
+    /// The sharding specification: a JSON object, or a file that contains it. Default: that of the manifest or the info
     #[arg(long, value_name = "FILE|JSON")]
     sharding: Option<String>,
-    /// Where in the info the data set is described: the JSON pointer of the object that has "sharding"
+    /// Where the info describes the data set: the JSON pointer of the object that has "sharding"
     #[arg(long, value_name = "POINTER", conflicts_with = "sharding")]
     sharding_at: Option<String>,
-    /// The most bytes that a value may have
+    /// Upper bound on the length of a value
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_value: Size,
-    /// The memory to use. Default: a quarter of what is available, at least 256 MiB and at most 4 GiB
+    /// The memory to use. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
 }
 
-/// A loss, as a line.
+/// One loss, as a line of JSON.
 #[derive(Serialize)]
 struct Lost<'a> {
     shard: Option<u64>,
@@ -90,7 +90,7 @@ impl Args {
         if !salvage.keeps_info() && salvage.directory().join("info").exists() {
             self.warn_of_info(&salvage);
         }
-        let _cleanup = context.interrupt.cleanup(); // until the loader has removed its files
+        let _cleanup = context.interrupt.cleanup(); // until the loader has removed its temporary files
         let mut lines = Target::open(&self.lost)?;
         let mut options = salvage.build_options();
         options.cancel(Arc::clone(context.interrupt.cancel()));
@@ -112,7 +112,7 @@ impl Args {
         Ok(if report.losses == 0 { Exit::Done } else { Exit::Corrupt })
     }
 
-    /// A run that was killed leaves a store without a generation.
+    /// Accepts a store without a generation, which is what a killed run leaves.
     fn check_out(&self) -> Result<()> {
         let is_empty = || Store::open(&self.out).and_then(|store| store.generations()).is_ok_and(|all| all.is_empty());
         match fs::symlink_metadata(&self.out) {
@@ -123,7 +123,7 @@ impl Args {
         }
     }
 
-    /// OUT is not there yet, so that only the names can be compared.
+    /// Compares path names only, because OUT does not exist yet.
     fn check_lost(&self) -> Result<()> {
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Failure::io("find", path, error));
         match absolute(&self.lost)?.starts_with(absolute(&self.out)?) {
@@ -135,8 +135,8 @@ impl Args {
     fn warn_of_info(&self, salvage: &Salvage) {
         let info = salvage.directory().join("info");
         warn(format_args!(
-            "sharddb: of {} only the sharding is kept in {}: it is the info of a volume, with \"sharding\" nested, or \
-             cannot be read",
+            "sharddb: only the sharding of {} is kept in {}: the info describes a volume (its \"sharding\" is \
+             nested) or cannot be read",
             info.display(),
             self.out.display()
         ));
@@ -155,7 +155,7 @@ impl Args {
     }
 }
 
-/// The store is what was asked for: it is written also when nobody reads the losses to their end.
+/// Ignores a broken pipe: the new store is published even if nobody reads the losses to the end.
 fn unless_unread(told: Result<()>) -> Result<()> {
     if let Err(Failure::BrokenPipe) = told { Ok(()) } else { told }
 }

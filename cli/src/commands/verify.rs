@@ -1,4 +1,4 @@
-//! `verify`: whether a data set keeps all rules.
+//! `verify`: checks a data set against the rules of its format.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::printable;
 
-/// Check a database against every rule of the format, and against its manifest
+/// Check a database against every rule of the format and against its manifest
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
@@ -25,16 +25,16 @@ Examples:
   sharddb verify numbers --level index
   sharddb verify numbers --json | jq '.findings[] | select(.severity == \"error\")'
 
-A finding a line: severity, what was expected and found, file, shard, minishard, key, and the rule
-in brackets. An error is something that some read fails on; a warning is legal, but another reader
-may stumble over it; a note is worth knowing. An array or another container is checked likewise, its
-chunks and files counted; of a bcolz table all columns are, or the one that --column names.
+Prints one finding per line: severity, what was expected and found, file, shard, minishard, key, and
+the rule in brackets. An error makes some read fail; a warning is legal, but another reader may not
+accept it; a note is information. An array or another container is checked in the same way, and its
+chunks and files are counted; a bcolz table is checked with all columns, or with that of --column.
 
-Exit codes: 3 with errors, in a store of ours with warnings too, else 0.")]
+Exit codes: 3 with errors, and with warnings in a store that ShardDb wrote; otherwise 0.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
-    /// How deep to look
+    /// How much to check
     #[arg(long, value_enum, default_value_t = Level::Data)]
     level: Level,
     /// Print one JSON object
@@ -42,14 +42,14 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How deep to look.
+/// How much to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Level {
     /// Files, their lengths, shard indexes
     Structure,
-    /// Also minishard indexes: places of keys, duplicates, overlaps, gaps
+    /// Also minishard indexes: locations of keys, duplicates, overlaps, gaps
     Index,
-    /// Also every byte: values, checks, whole files
+    /// Also every byte: values, checks, entire files
     Data,
 }
 
@@ -71,12 +71,12 @@ struct Report<'a> {
     errors: u64,
     warnings: u64,
     notes: u64,
-    /// Counted, and too many to be listed.
+    /// Findings that are counted but not listed, because there are too many.
     dropped: u64,
     findings: Vec<Found<'a>>,
 }
 
-/// What there was to count.
+/// The totals of what was checked.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Counts {
@@ -96,7 +96,7 @@ struct Found<'a> {
     offset: Option<u64>,
 }
 
-/// What was looked at, and what of it was found.
+/// The report of a verification, and what kind of data set it is about.
 struct Verified {
     report: VerifyReport,
     is_container: bool,
@@ -122,7 +122,7 @@ impl Args {
             context.say(format_args!("{} more findings are counted, but not listed", report.dropped()));
         }
         context.say(&report);
-        // what another writer may do, ours must not
+        // warnings are legal in foreign data, but not in a store that ShardDb wrote
         let clean = report.is_clean() && !(is_ours && report.warnings() > 0);
         Ok(if clean { Exit::Done } else { Exit::Corrupt })
     }
@@ -190,7 +190,7 @@ impl Found<'_> {
     }
 }
 
-/// How far verification has come, in bytes.
+/// The progress of verification, in bytes.
 #[derive(Default)]
 struct Progress {
     done: AtomicU64,

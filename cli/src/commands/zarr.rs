@@ -1,4 +1,4 @@
-//! `zarr`: the chunks of an array in other files.
+//! `zarr`: moves the chunks of an array into other files.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -12,23 +12,23 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 
-/// Put the chunks of a Zarr v3 array into shards, other shards, or files of their own
+/// Move the chunks of a Zarr v3 array into shards, other shards, or files of their own
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sharddb zarr pack one-file-a-chunk.zarr packed.zarr --shard-shape 64,512,512
+  sharddb zarr pack one-file-per-chunk.zarr packed.zarr --shard-shape 64,512,512
   sharddb zarr reshard packed.zarr repacked.zarr --shard-shape 256,256,256 --index-location start
   sharddb zarr reshard slices.zarr cubes.zarr --chunk-shape 64,64,64 --shard-shape 512,512,512
-  sharddb zarr unpack packed.zarr one-file-a-chunk.zarr
+  sharddb zarr unpack packed.zarr one-file-per-chunk.zarr
 
-A chunk is what is compressed as one; a shard is a file of many chunks with an index. Shapes count
+A chunk is the unit of compression; a shard is a file of many chunks with an index. Shapes count
 elements, and chunks divide shards evenly: with chunks of 32,64,64 a shard may be 64,512,512. The
-bytes of the chunks stay as they are: nothing is decoded. With another --chunk-shape they are
-decoded and encoded again by the codecs that the array has, gzip and zstd at a level of their own,
-blosc with LZ4; a new chunk is there where an old one was. The new array appears when it is whole;
-the old one stays. sharddb info shows the shapes that an array has.
+bytes of the chunks are copied without decoding. With another --chunk-shape, chunks are decoded and
+encoded again with the array's codecs: gzip and zstd at a fixed level, blosc with LZ4. A new chunk
+is written wherever an old one was present. The new array appears when it is complete; the old one
+is not modified. sharddb info shows the shapes of an array.
 
-Exit codes: 0 done, 2 shapes that do not fit, or something is at OUT already, 3 a corrupt chunk, or
+Exit codes: 0 done, 2 shapes that do not fit, or OUT exists already, 3 a corrupt chunk, or
 codecs that are not supported, 4 not found, no space and other I/O.")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -37,11 +37,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// From one file a chunk to many chunks a shard
+    /// From one file per chunk to many chunks per shard
     Pack(Packing),
     /// From shards to other shards
     Reshard(Packing),
-    /// From shards to one file a chunk
+    /// From shards to one file per chunk
     Unpack(Places),
 }
 
@@ -49,7 +49,7 @@ enum Verb {
 struct Places {
     /// The directory of the array
     source: PathBuf,
-    /// The directory of the new array; nothing may be there yet
+    /// The directory of the new array; must not exist yet
     out: PathBuf,
 }
 
@@ -57,13 +57,13 @@ struct Places {
 struct Packing {
     #[command(flatten)]
     places: Places,
-    /// Elements of a shard along each axis. Default: as it is; for pack, 8 chunks along each axis
-    #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
+    /// Elements of a shard along each axis. Default: unchanged; for pack, 8 chunks along each axis
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     shard_shape: Vec<u64>,
-    /// Elements of a chunk along each axis. Default: as it is, and so are the bytes of the chunks
-    #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
+    /// Elements of a chunk along each axis. Default: unchanged, and so are the bytes of the chunks
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     chunk_shape: Vec<u64>,
-    /// Where a shard has its index. Default: as it is; for pack, the end
+    /// Where a shard has its index. Default: unchanged; for pack, the end
     #[arg(long, value_enum, value_name = "WHERE")]
     index_location: Option<Location>,
 }
@@ -72,11 +72,11 @@ struct Packing {
 enum Location {
     /// Before the chunks
     Start,
-    /// Behind the chunks
+    /// After the chunks
     End,
 }
 
-/// The default of `pack`, along each axis.
+/// The default number of chunks per shard of `pack`, along each axis.
 const CHUNKS_PER_SHARD: u64 = 8;
 
 impl Args {
@@ -146,7 +146,7 @@ impl Places {
     }
 }
 
-/// Whether to go on with what is being written.
+/// Breaks after a signal; called between two chunks of a conversion.
 pub(super) fn go_on(context: &Context) -> ControlFlow<()> {
     match context.check_cancel() {
         Ok(()) => ControlFlow::Continue(()),

@@ -1,4 +1,4 @@
-//! The binary formats: records one after the other, nothing between them.
+//! The binary formats: records without anything between them.
 //!
 //! ```text
 //! bin   | key u64le | length u64le | bytes |
@@ -11,7 +11,7 @@ use crate::failure::{Failure, Place, Result};
 use crate::input::exact::{Exact, Outcome};
 use crate::input::{SMALL, Sink, Stream};
 
-/// What stands before the bytes of a record.
+/// The header of a record.
 #[derive(Clone, Copy)]
 struct Head {
     /// The byte offset of the record.
@@ -41,7 +41,9 @@ pub(crate) fn read_bin2(stream: &mut Stream, sink: &mut dyn Sink) -> Result<()> 
     }
 }
 
-/// The next words; `None` at the end of the stream.
+/// The next `N` words; `None` at the end of the stream.
+///
+/// Errors: `Malformed` if the stream ends within them.
 fn read_words<const N: usize>(stream: &mut Stream) -> Result<Option<[u64; N]>> {
     let at = stream.offset();
     let mut words = [[0; 8]; N];
@@ -67,7 +69,7 @@ fn read_record(stream: &mut Stream, head: Head, body: &mut Vec<u8>, sink: &mut d
     if read < len {
         return Err(truncated(stream, head, len, read));
     }
-    // the prefix is no longer than the body, so both parts are there
+    // the prefix is not longer than the body, so `min` never applies
     let (prefix, value) = body.split_at(usize::try_from(head.prefix_len).unwrap_or(0).min(body.len()));
     sink.insert(head.key, prefix, value)
 }
@@ -82,7 +84,7 @@ fn stream_record(stream: &mut Stream, head: Head, len: u64, sink: &mut dyn Sink)
     }
 }
 
-/// The length of prefix and value, refused before anything is allocated for it if the file cannot have them.
+/// The length of prefix and value. Refuses a length beyond the end of the file, before anything is allocated for it.
 fn body_len(stream: &Stream, head: Head) -> Result<u64> {
     let len = head.prefix_len.checked_add(head.value_len);
     if let Some(len) = len.filter(|len| stream.rest().is_none_or(|rest| *len <= rest)) {

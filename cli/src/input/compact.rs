@@ -1,4 +1,4 @@
-//! JSON without the white space that means nothing.
+//! Removes insignificant white space from JSON.
 
 /// Appends `json` to `out` without its white space outside of strings; everything else stays byte for byte.
 ///

@@ -1,14 +1,14 @@
-//! `dir`: one file a key, named by it, in canonical decimal.
+//! `dir`: one file per key, named by the key in canonical decimal.
 //!
 //! ```text
 //! 7                 the value of key 7
-//! 7.gz              the same, compressed
-//! 7 + 7.index       bytes before the value (mesh fragments), and the value (their manifest)
+//! 7.gz              the value of key 7, compressed
+//! 7 + 7.index       prefix (mesh fragments) in 7, and value (their manifest) in 7.index
 //! info, .*, *.spatial, *.labels*    no pairs: skipped and counted
 //! ```
 //!
-//! Names cost 8 bytes a file and are taken in ascending order of keys, so that the same directory is read in the
-//! same order everywhere.
+//! Names take 8 bytes of memory per file. Keys are read in ascending order, so the order does not depend on the file
+//! system.
 
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read};
@@ -21,21 +21,21 @@ use crate::input::exact::{Exact, Outcome};
 use crate::input::{Reading, SMALL, Sink, Skipped};
 use crate::key;
 
-/// Hands the pairs of a directory to `sink`.
+/// Passes the pairs of a directory to `sink`.
 pub(crate) fn read(path: &Path, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
     Directory::open(path, reading)?.read(reading, sink)
 }
 
-/// A directory whose names are known.
+/// A directory whose file names have been listed.
 pub(crate) struct Directory {
     path: PathBuf,
     names: Names,
 }
 
 impl Directory {
-    /// Lists the names.
+    /// Lists the names. O(n log n) for n files.
     ///
-    /// Errors: a name that does not belong there; `Io`.
+    /// Errors: `Malformed` for a name that is not allowed; `Io`.
     pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Directory> {
         Ok(Directory { path: path.to_path_buf(), names: Names::list(path, reading)? })
     }
@@ -49,7 +49,7 @@ impl Directory {
         &self.names.keys
     }
 
-    /// Hands the pairs to `sink`, in ascending order of keys.
+    /// Passes the pairs to `sink`, in ascending order of keys.
     pub(crate) fn read(&self, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
         reading.progress.add_total(Some(self.names.keys.len() as u64));
         for &key in &self.names.keys {
@@ -60,7 +60,7 @@ impl Directory {
         Ok(Skipped { files: self.names.skipped })
     }
 
-    /// The file with the value of a key, there or not.
+    /// The path of the file with the value of a key. It may not exist.
     pub(crate) fn value_path(&self, key: u64) -> PathBuf {
         if self.names.index.binary_search(&key).is_ok() {
             return self.path.join(format!("{key}.index"));
@@ -71,7 +71,7 @@ impl Directory {
         }
     }
 
-    /// Replaces the content of `value` by the value of a key, decompressed; whether there is such a file.
+    /// Replaces the content of `value` with the decompressed value of a key; returns whether its file exists.
     pub(crate) fn read_value(&self, key: u64, value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         let path = self.value_path(key);
@@ -88,7 +88,7 @@ impl Directory {
     }
 }
 
-/// What the name of a file says.
+/// What a file is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     Plain(u64),
@@ -98,7 +98,7 @@ enum Name {
 }
 
 impl Name {
-    /// `None`: a name that does not belong in such a directory.
+    /// Parses a file name; `None` if the name is not allowed in such a directory.
     fn parse(name: &str) -> Option<Name> {
         if name == "info" || name.starts_with('.') || name.ends_with(".spatial") || name.contains(".labels") {
             return Some(Name::Skipped);
@@ -113,14 +113,14 @@ impl Name {
     }
 }
 
-/// The files of a directory by what they are; each list ascending.
+/// The files of a directory by kind. Each list is ascending.
 #[derive(Debug, Default)]
 struct Names {
     /// Keys with a file `7` or `7.gz`.
     keys: Vec<u64>,
-    /// Those of them whose file is `7.gz`.
+    /// Keys of the files `7.gz`; a subset of `keys`.
     gzip: Vec<u64>,
-    /// Those of them with a file `7.index`.
+    /// Keys with a file `7.index`; a subset of `keys`.
     index: Vec<u64>,
     skipped: u64,
 }
@@ -145,7 +145,7 @@ impl Names {
             return Err(malformed(&entry.path(), message));
         };
         if name != Name::Skipped && !is_file(entry)? {
-            return Err(malformed(&entry.path(), "expected a regular file, found something else of that name"));
+            return Err(malformed(&entry.path(), "expected a regular file, found another kind of file"));
         }
         match name {
             Name::Plain(key) => self.keys.push(key),
@@ -174,7 +174,7 @@ impl Names {
     }
 }
 
-/// Whether an entry is, or links to, a regular file; costs no system call for the usual case.
+/// Whether an entry is a regular file or a link to one. Needs no system call unless it is a link.
 fn is_file(entry: &DirEntry) -> Result<bool> {
     let path = entry.path();
     let failure = |error| Failure::io("open", &path, error);
@@ -185,7 +185,7 @@ fn is_file(entry: &DirEntry) -> Result<bool> {
     Ok(file_type.is_file())
 }
 
-/// Hands on the pair of a key; the number of its bytes.
+/// Passes the pair of a key to `sink`; returns the number of its bytes.
 fn read_pair(dir: &Path, key: u64, names: &Names, sink: &mut dyn Sink) -> Result<u64> {
     let piece = match names.gzip.binary_search(&key) {
         Ok(_) => Piece::gzip(dir.join(format!("{key}.gz")))?,
@@ -211,7 +211,7 @@ fn insert(key: u64, prefix: Piece, value: Piece, sink: &mut dyn Sink) -> Result<
         match outcome {
             Outcome::Fine => {}
             Outcome::Short(_) => {
-                return Err(malformed(&path, "expected a file that stays as it is, found it shorter than before"));
+                return Err(malformed(&path, "expected an unchanged file, found it shorter than when it was opened"));
             }
             Outcome::Failed(error) => return Err(unreadable(&path, error)),
         }
@@ -230,7 +230,7 @@ struct Piece {
 enum Body {
     /// Up to [`SMALL`] bytes.
     Held(Vec<u8>),
-    /// More than that, to be read when needed.
+    /// More than [`SMALL`] bytes, read when needed.
     Streamed { len: u64, reader: Box<dyn Read> },
 }
 
@@ -250,7 +250,7 @@ impl Body {
 }
 
 impl Piece {
-    /// The file as it is.
+    /// A file without compression.
     fn plain(path: PathBuf) -> Result<Piece> {
         let mut file = File::open(&path).map_err(|error| Failure::io("open", &path, error))?;
         let len = file.metadata().map_err(|error| Failure::io("read", &path, error))?.len();
@@ -258,13 +258,13 @@ impl Piece {
             return Ok(Piece { path, body: Body::Streamed { len, reader: Box::new(file) } });
         }
         let held = read_small(&mut file).map_err(|error| Failure::io("read", &path, error))?;
-        let held =
-            held.ok_or_else(|| malformed(&path, "expected a file that stays as it is, found it longer than before"))?;
+        let held = held
+            .ok_or_else(|| malformed(&path, "expected an unchanged file, found it longer than when it was opened"))?;
         Ok(Piece { path, body: Body::Held(held) })
     }
 
-    /// The file decompressed. Its length is known only at its end, so a large one is decoded twice: that costs
-    /// time where the other way would cost memory.
+    /// A compressed file. Its decoded length is known only at its end, so a large file is decoded twice instead
+    /// of being held in memory.
     fn gzip(path: PathBuf) -> Result<Piece> {
         let open = || File::open(&path).map(MultiGzDecoder::new).map_err(|error| Failure::io("open", &path, error));
         let mut decoder = open()?;
@@ -284,14 +284,14 @@ impl Piece {
     }
 }
 
-/// All of a reader; `None` if it has more than [`SMALL`] bytes, of which one more is read then.
+/// Reads all of a reader; `None` if it has more than [`SMALL`] bytes, of which `SMALL + 1` are consumed.
 fn read_small(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let read = reader.take(SMALL + 1).read_to_end(&mut bytes)? as u64;
     Ok((read <= SMALL).then_some(bytes))
 }
 
-/// A file that cannot be read: the operating system's fault, or that of a broken gzip stream.
+/// The failure of a read: an I/O error, or a broken gzip stream.
 fn unreadable(path: &Path, error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {

@@ -1,24 +1,24 @@
-//! A reader of exactly so many bytes that remembers what went wrong.
+//! A reader of an exact number of bytes that records its errors.
 //!
-//! The sink that reads from it turns every error into one of its own; afterwards the input can still tell
-//! whether it was the input that ended too early, or could not be read.
+//! A sink that reads from it converts every error into its own error type. The recorded outcome then says whether the
+//! input ended early or could not be read.
 
 use std::io::{self, Read};
 
-/// The next bytes of a reader.
+/// A reader of exactly the next `left` bytes of another reader.
 pub(crate) struct Exact<R> {
     reader: R,
     left: u64,
     outcome: Outcome,
 }
 
-/// What an [`Exact`] met so far.
+/// The outcome of the reads so far.
 #[derive(Debug, Default)]
 pub(crate) enum Outcome {
     /// No error.
     #[default]
     Fine,
-    /// The end, with so many bytes still expected.
+    /// The end, with this many bytes still expected.
     Short(u64),
     /// An error while reading.
     Failed(io::Error),
@@ -33,7 +33,7 @@ impl<R: Read> Exact<R> {
         self.outcome
     }
 
-    /// Takes note of `error` and makes another one for the sink.
+    /// Records `error` and returns a copy of it for the sink.
     fn fail(&mut self, error: io::Error) -> io::Error {
         let told = io::Error::new(error.kind(), error.to_string());
         self.outcome = Outcome::Failed(error);

@@ -6,29 +6,29 @@ use crate::failure::{Malformed, Place, Result};
 use crate::input::stream::Stream;
 use crate::key::Key;
 
-/// The keys of a list, one a line, in order. A UTF-8 byte order mark before the first is skipped.
+/// The keys of a list, one per line, in order. A UTF-8 byte order mark at the beginning is skipped.
 pub(crate) struct KeyList {
     stream: Stream,
     line: u64,
-    /// The line, or the beginning of one that is too long.
+    /// The current line, or the beginning of a line that is too long.
     buffer: Vec<u8>,
-    /// The line has not ended where the buffer does.
+    /// Whether the line continues after the end of `buffer`.
     is_cut: bool,
 }
 
-/// A line of a list that is no key.
+/// A line of a list that is not a key.
 #[derive(Debug)]
 pub(crate) struct BadLine {
-    /// What the line holds; of one that is too long, its beginning.
+    /// The text of the line; if it is too long, its beginning.
     pub(crate) text: String,
-    /// What is wrong with it, and where.
+    /// What is wrong, and where.
     pub(crate) malformed: Malformed,
 }
 
-/// A line of a list: a key, or what is there in its place.
+/// A line of a list: a key, or why it is none.
 pub(crate) type Listed = Result<u64, Box<BadLine>>;
 
-/// The longest line that is read: a key with room for white space.
+/// Upper bound on the length of a line, with room for white space around a key.
 const LONGEST_LINE: u64 = 4096;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -38,10 +38,11 @@ impl KeyList {
         KeyList { stream, line: 0, buffer: Vec::new(), is_cut: false }
     }
 
-    /// The next lines, as many as have arrived: a caller that writes a key and waits for its answer gets it.
-    /// Empty at the end, and only there. Lines of white space are left out.
+    /// The next lines that have arrived; empty only at the end. Blank lines are left out.
     ///
-    /// Errors: what the stream says.
+    /// Does not wait for more lines once one has arrived, so a caller that writes one key at a time gets each answer.
+    ///
+    /// Errors: those of the stream.
     pub(crate) fn next_batch(&mut self) -> Result<Vec<Listed>> {
         let mut lines = Vec::new();
         while lines.is_empty() || self.stream.buffer().contains(&b'\n') {
@@ -65,10 +66,10 @@ impl KeyList {
         Ok(read > 0)
     }
 
-    /// The key of the line that was read; `None` of white space.
+    /// Parses the current line; `None` if it is blank.
     fn parse_line(&mut self) -> Result<Option<Listed>> {
         if self.is_cut && self.skip_line()? {
-            let message = format!("expected one key a line, found a line of more than {LONGEST_LINE} bytes");
+            let message = format!("expected one key per line, found a line of more than {LONGEST_LINE} bytes");
             return Ok(Some(Err(self.bad_line(message))));
         }
         let text = String::from_utf8_lossy(&self.buffer);
@@ -77,7 +78,7 @@ impl KeyList {
         Ok((!text.is_empty()).then(parse))
     }
 
-    /// Reads to the end of the line; whether there was any more of it.
+    /// Skips to the end of the line; returns whether there was more of it.
     fn skip_line(&mut self) -> Result<bool> {
         let skipped = self.stream.skip_until(b'\n').map_err(|error| self.stream.failure(error))?;
         Ok(skipped > 0)

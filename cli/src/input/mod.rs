@@ -1,7 +1,7 @@
-//! Inputs of `build` and `plan`: pairs from directories, lines and binary records.
+//! The inputs of `build` and `plan`: pairs from directories, lines and binary records.
 //!
-//! Every reader hands its pairs to a [`Sink`] one by one and holds no more than one small record at a time, so
-//! inputs may be larger than memory. What is malformed is an error that names the place.
+//! Every reader passes its pairs to a [`Sink`] one by one and holds at most one small record, so inputs may be larger
+//! than memory. A malformed record is an error that names its place.
 
 mod binary;
 mod compact;
@@ -30,24 +30,24 @@ pub(crate) use key_list::{BadLine, KeyList};
 pub(crate) use progress::InputProgress;
 pub(crate) use stream::Stream;
 
-/// Above this, the bytes of a record are streamed instead of held.
+/// Records with more bytes than this are streamed instead of held in memory.
 pub(crate) const SMALL: u64 = 1 << 20;
 
-/// Where the pairs of an input go.
+/// A consumer of pairs.
 pub(crate) trait Sink {
-    /// Takes a pair that is in memory.
+    /// Inserts a pair that is in memory.
     fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Takes a large pair: the prefix, then the value, from `reader`, which has exactly these bytes.
+    /// Inserts a large pair. `reader` yields the prefix, then the value, and nothing else.
     fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()>;
 }
 
-/// How pairs are written in a file, or as files.
+/// The formats of pairs in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One file a key, named by it
+    /// One file per key, named by the key
     Dir,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
     /// Key, length (u64 little endian), bytes
     Bin,
@@ -66,7 +66,7 @@ impl Format {
         }
     }
 
-    /// The format that the name of a file tells.
+    /// The format that a file name implies.
     pub(crate) fn of_name(path: &Path) -> Option<Format> {
         match path.extension().and_then(OsStr::to_str)? {
             "ndjson" | "jsonl" => Some(Format::Ndjson),
@@ -77,26 +77,28 @@ impl Format {
     }
 }
 
-/// What all readers share.
+/// Settings and state that all readers share.
 pub(crate) struct Reading {
     /// The longest line that is held in memory.
     pub(crate) longest_line: u64,
-    /// The member of a line that is its key; the line itself is the value then.
+    /// The member of a line that is the key; the entire line is then the value. `None` for records with a value member.
     pub(crate) key_field: Option<String>,
     /// How far the inputs are read.
     pub(crate) progress: Arc<InputProgress>,
-    /// Asks to stop.
+    /// The cancel flag.
     pub(crate) cancel: Arc<AtomicBool>,
 }
 
 impl Reading {
-    /// For a list of keys: no bar follows it.
+    /// Settings for a list of keys, which reports no progress.
     pub(crate) fn of_list(context: &Context) -> Reading {
         let cancel = Arc::clone(context.interrupt.cancel());
         Reading { longest_line: 0, key_field: None, progress: Arc::default(), cancel }
     }
 
-    /// Errors: `Cancelled` when asked to stop.
+    /// Returns an error once the cancel flag is set.
+    ///
+    /// Errors: `Cancelled` after a signal.
     pub(crate) fn check_cancel(&self) -> Result<()> {
         if self.cancel.load(Ordering::Relaxed) { Err(Failure::Cancelled) } else { Ok(()) }
     }
@@ -109,14 +111,14 @@ impl Reading {
     }
 }
 
-/// What was left out, on purpose.
+/// Counts of what was skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Skipped {
-    /// Files of a directory that hold no pair: `info`, dotfiles, spatial indexes, labels.
+    /// Files of a directory that contain no pair: `info`, dotfiles, spatial indexes, labels.
     pub(crate) files: u64,
 }
 
-/// One input: a path or standard input, and how it is written.
+/// One input: a path or standard input, and its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Input {
     /// `None` = standard input.
@@ -127,7 +129,7 @@ pub(crate) struct Input {
 impl Input {
     /// The inputs that the user named; `-` is standard input.
     ///
-    /// Errors: `Usage` if the format is neither given nor plain from a name, or does not fit; `Io` if a path
+    /// Errors: `Usage` if the format is neither given nor implied by a name, or does not fit the input; `Io` if a path
     /// does not exist.
     pub(crate) fn resolve_all(paths: &[PathBuf], format: Option<Format>) -> Result<Vec<Input>> {
         if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
@@ -150,7 +152,7 @@ impl Input {
         let found = if metadata.is_dir() { Some(Format::Dir) } else { Format::of_name(path) };
         let Some(format) = format.or(found) else {
             let message = format!(
-                "the format of {} is not plain from its name: add --format ndjson, bin or bin2",
+                "the format of {} does not follow from its name: add --format ndjson, bin or bin2",
                 path.display()
             );
             return Err(Failure::usage(message));
@@ -173,7 +175,7 @@ impl Input {
         Ok(Input { path: Some(path.to_path_buf()), format })
     }
 
-    /// What messages call it: its path as the user wrote it.
+    /// The name for messages: the path as the user wrote it.
     pub(crate) fn name(&self) -> String {
         self.path.as_ref().map_or_else(|| "standard input".to_string(), |path| path.display().to_string())
     }
@@ -183,14 +185,14 @@ impl Input {
         self.path.as_deref().filter(|_| self.format == Format::Dir)
     }
 
-    /// How the input is written.
+    /// The format of the input.
     pub(crate) fn format(&self) -> Format {
         self.format
     }
 
-    /// Hands every pair to `sink`.
+    /// Passes every pair to `sink`.
     ///
-    /// Errors: a malformed record, with its place; what reading and the sink say.
+    /// Errors: `Malformed` with the place of the record; `Io`; those of the sink.
     pub(crate) fn read(&self, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
         if let (Format::Dir, Some(path)) = (self.format, &self.path) {
             return dir::read(path, reading, sink);

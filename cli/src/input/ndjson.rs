@@ -1,7 +1,6 @@
-//! `ndjson`: one JSON object a line.
+//! `ndjson`: one JSON object per line.
 //!
-//! Numbers stay what they are: keys are read as integers from their digits, a `"value"` is kept as its source
-//! text. Nothing passes through a float.
+//! Numbers are never converted to floats: keys are parsed from their digits, and a `"value"` keeps its source text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,9 +16,9 @@ use crate::input::compact::compact;
 use crate::input::{Sink, Stream};
 use crate::key;
 
-/// How a line becomes a pair.
+/// The way a line is read as a pair.
 pub(crate) trait Line {
-    /// Hands the pair of `line` (without its end) to `take`; the error says what was expected and found.
+    /// Passes the pair of `line` (without its line end) to `take`. The error message says what was expected and found.
     fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String>;
 }
 
@@ -30,9 +29,9 @@ pub(crate) struct Pair<'a> {
     value: &'a [u8],
 }
 
-/// Reads the lines to the end; empty ones are skipped, the last one needs no end.
+/// Reads all lines and passes their pairs to `sink`. Skips blank lines; the last line needs no line end.
 ///
-/// Errors: `Malformed` with the line; what reading and the sink say.
+/// Errors: `Malformed` with the line number; `Io`; those of the sink.
 pub(crate) fn read(stream: &mut Stream, longest: u64, format: &dyn Line, sink: &mut dyn Sink) -> Result<()> {
     let mut buffer = Vec::new();
     let mut number = 0;
@@ -52,7 +51,7 @@ pub(crate) fn read(stream: &mut Stream, longest: u64, format: &dyn Line, sink: &
     Ok(())
 }
 
-/// Reads a line with its end into `buffer`; false at the end of the stream.
+/// Reads a line with its line end into `buffer`; returns false at the end of the stream.
 fn read_line(stream: &mut Stream, longest: u64, number: u64, buffer: &mut Vec<u8>) -> Result<bool> {
     buffer.clear();
     let read = stream.take(longest.saturating_add(1)).read_until(b'\n', buffer);
@@ -72,7 +71,7 @@ fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// A line is `{"key": .., "value_b64" | "text" | "value": .., "prefix_b64": ..}`.
+/// The format `{"key": .., "value_b64" | "text" | "value": .., "prefix_b64": ..}`.
 pub(crate) struct Record;
 
 #[derive(serde::Deserialize)]
@@ -90,12 +89,12 @@ struct Members<'a> {
     prefix_b64: Option<Text<'a>>,
 }
 
-/// A string, borrowed where it has no escapes.
+/// A string, borrowed unless it has escapes.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Reads a member that is there: a `null` is a value like others, not an absent member.
+/// Deserializes a member that is present. A `null` is a value here, not an absent member.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
@@ -125,7 +124,7 @@ impl Line for Record {
     }
 }
 
-/// The whole line is the value; its member of this name is the key.
+/// The format in which the entire line is the value and the named member is the key.
 pub(crate) struct KeyField<'a>(pub(crate) &'a str);
 
 impl Line for KeyField<'_> {
@@ -169,19 +168,19 @@ impl<'de> Visitor<'de> for FindMember<'_> {
 
 fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, String> {
     if !line.trim_ascii_start().starts_with('{') {
-        return Err("expected a JSON object, found something else".to_string()); // serde would take an array of the members
+        return Err("expected a JSON object, found something else".to_string()); // serde would also accept an array
     }
     serde_json::from_str(line).map_err(|error| explain(&error))
 }
 
-/// What serde found, with the column; its own line number is always 1.
+/// The message of serde, with the column instead of its line number, which is always 1.
 fn explain(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     format!("expected a record: {} in column {}", message.strip_suffix(&place).unwrap_or(&message), error.column())
 }
 
-/// A key: a number or a string, its canonical decimal digits either way.
+/// Parses a key: canonical decimal digits, as a number or as a string.
 fn key_of(value: &RawValue) -> Result<u64, String> {
     let text = value.get();
     let digits: Cow<'_, str> = match serde_json::from_str(text) {
@@ -305,7 +304,7 @@ mod tests {
         assert_eq!(read_all("\n\r\n", &Record).unwrap(), []);
     }
 
-    /// One case for each way to be wrong, each in line 3, with what the message must name.
+    /// One case per kind of error, each in line 3, with what the message must contain.
     #[test]
     fn names_the_line_that_is_wrong() {
         let cases = [

@@ -1,7 +1,7 @@
-//! Reading from what may block without end, and stopping all the same.
+//! Reads from inputs that may block forever, without blocking cancellation.
 //!
-//! A read of a pipe or terminal cannot be called off, so it is done on a thread of its own; the run waits for
-//! chunks, and looks at the flag while it does.
+//! A read of a pipe or terminal cannot be interrupted. A separate thread reads, and the run waits for its chunks and
+//! polls the cancel flag.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const CHUNK: usize = 256 << 10;
 const QUEUE: usize = 4;
 const LOOK_AT_FLAG: Duration = Duration::from_millis(50);
 
-/// The bytes of a pipe; ends with an error that [`is_cancelled`] knows when asked to stop.
+/// The bytes of a pipe. After cancellation, reads fail with an error that [`is_cancelled`] recognises.
 pub(crate) struct Pipe {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
@@ -23,7 +23,7 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Reads what `open` opens; opening may block too (a FIFO without a writer).
+    /// Opens with `open` and reads, both on a separate thread, since opening may block too (a FIFO without a writer).
     pub(crate) fn new<R: Read>(
         open: impl FnOnce() -> io::Result<R> + Send + 'static,
         cancel: Arc<AtomicBool>,
@@ -36,7 +36,7 @@ impl Pipe {
         Ok(Pipe { chunks, chunk: Vec::new(), at: 0, cancel })
     }
 
-    /// Waits for more; an empty chunk is the end.
+    /// Waits for the next chunk; an empty chunk is the end.
     fn next_chunk(&self) -> io::Result<Vec<u8>> {
         loop {
             if self.cancel.load(Ordering::Relaxed) {
@@ -64,7 +64,7 @@ impl Read for Pipe {
     }
 }
 
-/// Sends until the end, an error, or until nobody listens.
+/// Sends chunks until the end, an error, or until the receiver is gone.
 fn send_chunks(mut reader: impl Read, sender: &SyncSender<io::Result<Vec<u8>>>) {
     loop {
         let mut chunk = vec![0; CHUNK];
@@ -84,7 +84,7 @@ fn send_chunks(mut reader: impl Read, sender: &SyncSender<io::Result<Vec<u8>>>) 
     }
 }
 
-/// Whether a read ended because of the flag.
+/// Whether a read failed because of the cancel flag.
 pub(crate) fn is_cancelled(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Cancelled>())
 }

@@ -1,25 +1,26 @@
-//! How far the inputs are read.
+//! The progress of reading the inputs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Work done and to do, in steps: the bytes of a stream, the files of a directory. Written by readers, read by the bar.
+/// Steps done and steps in all. A step is a byte of a stream or a file of a directory.
+/// Readers write it, and the progress bar reads it.
 #[derive(Debug, Default)]
 pub(crate) struct InputProgress {
     done: AtomicU64,
     total: AtomicU64,
     bytes: AtomicU64,
-    /// A stream of unknown length is among the inputs.
+    /// Number of streams of unknown length among the inputs.
     endless: AtomicU64,
 }
 
 impl InputProgress {
-    /// So many steps are done, which were so many bytes.
+    /// Adds steps that are done, and the bytes that they took.
     pub(crate) fn add_done(&self, steps: u64, bytes: u64) {
         self.done.fetch_add(steps, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// An input begins; `None` = nobody knows how long it is.
+    /// Adds the steps of an input; `None` if its length is unknown.
     pub(crate) fn add_total(&self, steps: Option<u64>) {
         match steps {
             Some(steps) => self.total.fetch_add(steps, Ordering::Relaxed),
@@ -27,12 +28,12 @@ impl InputProgress {
         };
     }
 
-    /// The bytes that were read.
+    /// The number of bytes read.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The part that is done, from 0 to 1; `None` if the total is not known.
+    /// The part that is done, from 0 to 1; `None` if the total is unknown.
     pub(crate) fn fraction(&self) -> Option<f64> {
         let total = self.total.load(Ordering::Relaxed);
         let known = total > 0 && self.endless.load(Ordering::Relaxed) == 0;

@@ -1,4 +1,4 @@
-//! A file or pipe as an input: named for messages, counted for places.
+//! A file or pipe as an input, with a name and an offset for messages.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use crate::input::{InputProgress, Reading};
 
 const BUFFER: usize = 64 << 10;
 
-/// A buffered input that knows its name and how far it is read.
+/// A buffered input with a name and an offset.
 pub(crate) struct Stream {
     name: String,
     reader: BufReader<Box<dyn Read>>,
@@ -20,7 +20,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Opens a file; one that may block (a pipe, a terminal) stays interruptible.
+    /// Opens a file. Reads of a pipe or terminal stay interruptible.
     ///
     /// Errors: `Io`.
     pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Stream> {
@@ -48,7 +48,7 @@ impl Stream {
         Stream { name, reader: BufReader::with_capacity(BUFFER, Box::new(counted)), offset: 0, len }
     }
 
-    /// The name for messages.
+    /// The name in messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -58,17 +58,17 @@ impl Stream {
         self.offset
     }
 
-    /// The number of bytes not yet read, where the length is known.
+    /// The number of bytes left; `None` if the length is unknown.
     pub(crate) fn rest(&self) -> Option<u64> {
         self.len.map(|len| len.saturating_sub(self.offset))
     }
 
-    /// What has arrived and is not yet read.
+    /// The bytes that are buffered and not yet read.
     pub(crate) fn buffer(&self) -> &[u8] {
         self.reader.buffer()
     }
 
-    /// The failure that a read error of this stream is.
+    /// The failure for a read error of this stream: `Cancelled` after a signal, otherwise `Io`.
     pub(crate) fn failure(&self, source: io::Error) -> Failure {
         if pipe::is_cancelled(&source) {
             return Failure::Cancelled;
@@ -76,7 +76,7 @@ impl Stream {
         Failure::Io { what: format!("read {}", self.name), source }
     }
 
-    /// Reads until `buf` is full or the stream ends; the number of bytes read.
+    /// Reads until `buf` is full or the stream ends; returns the number of bytes read.
     pub(crate) fn fill(&mut self, buf: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -110,7 +110,7 @@ impl BufRead for Stream {
     }
 }
 
-/// Tells the progress what is read; below the buffer, so once a buffer and not once a record.
+/// Reports bytes to the progress. It is below the buffer, so this happens once per buffer, not once per record.
 struct Counted {
     reader: Box<dyn Read>,
     progress: Arc<InputProgress>,

@@ -5,7 +5,7 @@ use std::io::Read;
 use crate::failure::{Failure, Result};
 use crate::input::Sink;
 
-/// A pair as a reader handed it on.
+/// A pair, as a reader passed it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) key: u64,

@@ -1,4 +1,4 @@
-//! `bin` and `bin2`: the records that `input/binary.rs` shows.
+//! `bin` and `bin2`: records as laid out in `input/binary.rs`.
 
 use crate::failure::{Failure, Result};
 use crate::output::{Output, Target};

@@ -1,4 +1,4 @@
-//! `dir`: one file a key; with a prefix two, `7` with the prefix and `7.index` with the value.
+//! `dir`: one file per key, or two if it has a prefix: `7` with the prefix and `7.index` with the value.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::output::partial::Partial;
 use crate::output::{Output, failure};
 
-/// A directory that appears when it is complete.
+/// A directory that gets its name when it is complete.
 pub(crate) struct Dir {
     partial: Partial,
 }
@@ -53,13 +53,13 @@ impl Output for Dir {
     }
 }
 
-/// Brings all files of a directory to the disk, with one call: one for each file takes longer than writing them.
+/// Syncs all files of a directory with one call, because one call per file takes longer than writing them.
 #[cfg(target_os = "linux")]
 fn sync_files(directory: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(directory)?)?)
 }
 
-/// Brings all files of a directory to the disk.
+/// Syncs all files of a directory.
 #[cfg(not(target_os = "linux"))]
 fn sync_files(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {

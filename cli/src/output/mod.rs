@@ -1,5 +1,5 @@
-//! Outputs: files that are replaced when they are complete, and the formats of `export`, which are those of the inputs,
-//! written so that `build` reads the same pairs again.
+//! Outputs: files that are replaced when they are complete, and the formats of `export`. `build` reads them back as the
+//! same pairs.
 
 mod binary;
 mod dir;
@@ -18,20 +18,20 @@ pub(crate) use crate::output::sources::Sources;
 
 const BUFFER: usize = 256 << 10;
 
-/// Takes pairs and writes them.
+/// A writer of pairs.
 pub(crate) trait Output {
     /// Writes a pair.
     ///
-    /// Errors: `Usage` if the format has no place for a prefix; `Io`; `BrokenPipe`.
+    /// Errors: `Usage` if the format cannot store a prefix; `Io`; `BrokenPipe`.
     fn write(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Makes what was written visible under its name; what is dropped before is removed.
+    /// Completes the output and renames it to its path. An output that is dropped before is removed.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
 /// Opens an output: a path, or standard output for `-`.
 ///
-/// Errors: `Usage` if a directory is asked for where there is something already, or on standard output.
+/// Errors: `Usage` for a directory on standard output, or one that exists and is not empty; `Io`.
 pub(crate) fn open(path: &Path, format: Format) -> Result<Box<dyn Output>> {
     Ok(match format {
         Format::Dir => Box::new(dir::Dir::create(path)?),
@@ -41,13 +41,13 @@ pub(crate) fn open(path: &Path, format: Format) -> Result<Box<dyn Output>> {
     })
 }
 
-/// A file that is written, or standard output.
+/// A file being written, or standard output.
 ///
-/// A regular file is replaced when [`finish`](Target::finish) is called, and only then: until it is complete and on
-/// the disk, the old file is there. What is no regular file (a FIFO, a device) is written to as it is.
+/// [`finish`](Target::finish) replaces a regular file; until then the old file stays. A file of another kind (a FIFO,
+/// a device) is written to directly.
 pub(crate) struct Target {
     writer: BufWriter<Destination>,
-    /// `None` = standard output, or something else that is no regular file.
+    /// `None` for standard output and for files that are not regular.
     partial: Option<Partial>,
     path: PathBuf,
 }
@@ -60,7 +60,7 @@ enum Destination {
 impl Target {
     /// Opens a path, or standard output for `-`.
     ///
-    /// Errors: `Usage` if the path names no file; `Io`.
+    /// Errors: `Usage` if the path has no file name; `Io`.
     pub(crate) fn open(path: &Path) -> Result<Target> {
         if path == Path::new("-") {
             return Ok(Target::new(Destination::Stdout(io::stdout().lock()), None, path));
@@ -77,12 +77,14 @@ impl Target {
         Target { writer: BufWriter::with_capacity(BUFFER, destination), partial, path: path.to_path_buf() }
     }
 
+    /// Writes all bytes.
+    ///
     /// Errors: `Io`; `BrokenPipe`.
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
         self.writer.write_all(bytes).map_err(|error| failure(&self.path, error))
     }
 
-    /// Hands everything on, and brings a regular file to the disk.
+    /// Flushes the buffer and syncs a regular file.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.writer.flush().map_err(|error| failure(&self.path, error))?;
         match (self.writer.get_ref(), &self.partial) {
@@ -91,7 +93,7 @@ impl Target {
         }
     }
 
-    /// Like [`sync`](Target::sync), and gives a regular file its name.
+    /// Like [`sync`](Target::sync), then renames a regular file to its path.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.sync()?;
         self.partial.map_or(Ok(()), Partial::keep)
@@ -114,7 +116,7 @@ impl Write for Destination {
     }
 }
 
-/// The failure of a write; a FIFO whose reader has gone is a broken pipe too.
+/// The failure of a write. A FIFO without a reader is a broken pipe.
 fn failure(path: &Path, error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
@@ -125,7 +127,7 @@ fn failure(path: &Path, error: io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    //! What is written in a format is what its reader hands on.
+    //! Pairs written in a format are read back unchanged.
 
     use std::fs;
 

@@ -1,4 +1,4 @@
-//! `ndjson`: a line a pair, values in base64, so that every byte comes back.
+//! `ndjson`: one line per pair, with values in base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::failure::Result;
 use crate::output::{Output, Target};
 
-/// `{"key":"..","prefix_b64":"..","value_b64":".."}`, the prefix only where there is one.
+/// `{"key":"..","prefix_b64":"..","value_b64":".."}`; the prefix only if there is one.
 pub(crate) struct Ndjson {
     target: Target,
     line: String,

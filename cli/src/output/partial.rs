@@ -7,38 +7,38 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
 
-/// What is being written under a name of its own: `.<name>.partial-<process>`, in the directory of its target.
+/// A file or directory under a temporary name, `.<name>.partial-<process>`, in the directory of its target.
 ///
-/// A target that is a symbolic link stays one: what it leads to is replaced.
+/// If the target is a symbolic link, the file it leads to is replaced, and the link stays.
 pub(crate) struct Partial {
     path: PathBuf,
     target: PathBuf,
     kept: bool,
 }
 
-/// How many links the name of an output may lead through, as in Linux.
+/// Upper bound on the symbolic links that are followed, as in Linux.
 const MOST_LINKS: usize = 40;
 
-/// How many names are tried: others may be left from processes of the same number.
+/// Number of temporary names to try: files of earlier processes with the same id may be left.
 const MOST_NAMES: u32 = 100;
 
 impl Partial {
-    /// Creates a file beside `target`, with the mode of the file that is there, and its owner if that is allowed.
+    /// Creates a file next to `target`, with the mode of the existing file, and its owner if permitted.
     ///
-    /// Errors: `Usage` if `target` names no file; `Io`.
+    /// Errors: `Usage` if `target` has no file name; `Io`.
     pub(crate) fn file(target: &Path) -> Result<(Partial, File)> {
         Partial::create(target, |path, target| create_like(path, target.metadata().ok().as_ref()))
     }
 
-    /// Creates a directory beside `target`.
+    /// Creates a directory next to `target`.
     ///
-    /// Errors: as of [`file`](Partial::file).
+    /// Errors: those of [`file`](Partial::file).
     pub(crate) fn directory(target: &Path) -> Result<Partial> {
         Partial::create(target, |path, _| fs::create_dir(path)).map(|(partial, ())| partial)
     }
 
     fn create<T>(target: &Path, create: impl Fn(&Path, &Path) -> io::Result<T>) -> Result<(Partial, T)> {
-        let no_name = || Failure::usage(format!("expected the name of an output, found {}", target.display()));
+        let no_name = || Failure::usage(format!("expected an output path with a name, found {}", target.display()));
         target.file_name().ok_or_else(no_name)?;
         let resolved = follow_links(target).map_err(|error| Failure::io("find", target, error))?;
         let name = resolved.file_name().ok_or_else(no_name)?;
@@ -56,17 +56,17 @@ impl Partial {
                 Err(error) => return Err(Failure::io("create", &path, error)),
             }
         }
-        Err(Failure::io("create a file beside", target, io::ErrorKind::AlreadyExists.into()))
+        Err(Failure::io("create a temporary file next to", target, io::ErrorKind::AlreadyExists.into()))
     }
 
-    /// Where to write.
+    /// The temporary path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives it its name, in the place of a file or an empty directory of that name, and brings the name to the disk.
+    /// Renames it to its target, replacing a file or an empty directory, and syncs the parent directory.
     ///
-    /// What it holds must be on the disk already.
+    /// The content must be synced before.
     pub(crate) fn keep(mut self) -> Result<()> {
         fs::rename(&self.path, &self.target).map_err(|error| Failure::io("create", &self.target, error))?;
         self.kept = true;
@@ -78,15 +78,15 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.kept {
-            // nobody is left to tell
+            // a failure of the cleanup is not reported
             let _ = fs::remove_file(&self.path).or_else(|_| fs::remove_dir_all(&self.path));
         }
     }
 }
 
-/// What a path leads to when the links at its end are followed; there may be nothing yet.
+/// Follows the symbolic links at the end of a path. The result may not exist.
 ///
-/// Errors: `Io` for links in a circle, and for one that the kernel does not follow: in /tmp, one of another user.
+/// Errors: `Io` for a cycle of links, and for a link that the kernel refuses to follow (in /tmp, one of another user).
 pub(super) fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..MOST_LINKS {
@@ -100,10 +100,10 @@ pub(super) fn follow_links(path: &Path) -> io::Result<PathBuf> {
         let link = fs::read_link(&path)?;
         path = path.parent().unwrap_or(Path::new("")).join(link);
     }
-    Err(io::Error::other(format!("expected at most {MOST_LINKS} symbolic links, found more")))
+    Err(io::Error::other(format!("expected at most {MOST_LINKS} symbolic links, found more: is there a cycle?")))
 }
 
-/// Creates a file with the permissions of another one; of a new one they are the usual ones.
+/// Creates a file with the permissions of `old`, or with the default ones.
 #[cfg(unix)]
 fn create_like(path: &Path, old: Option<&Metadata>) -> io::Result<File> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -113,15 +113,15 @@ fn create_like(path: &Path, old: Option<&Metadata>) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
     let Some(old) = old else { return options.open(path) };
-    let file = options.mode(0o600).open(path)?; // nobody else may look into it before it has its mode
+    let file = options.mode(0o600).open(path)?; // not readable by others until its mode is set
     let new = file.metadata()?;
     let (owner, group) = (old.uid(), old.gid());
-    // whoever may not give files away keeps what is allowed
+    // without the right to change the owner, the mode below still applies
     if new.uid() != owner {
         let _ = fchown(&file, Some(Uid::from_raw(owner)), None);
     }
     let group_is_kept = new.gid() == group || fchown(&file, None, Some(Gid::from_raw(group))).is_ok();
-    // another group is not given what the old one was allowed
+    // a different group does not get the permissions of the old group
     let mode = if group_is_kept { old.mode() & 0o777 } else { old.mode() & 0o707 };
     fchmod(&file, Mode::from_raw_mode(mode))?;
     Ok(file)
@@ -132,7 +132,7 @@ fn create_like(path: &Path, _old: Option<&Metadata>) -> io::Result<File> {
     File::options().write(true).create_new(true).open(path)
 }
 
-/// Brings the names in a directory to the disk. Some file systems have nothing to do for that and say so.
+/// Syncs the names in a directory. Ignores `InvalidInput`, which file systems without this operation return.
 #[cfg(unix)]
 fn sync_directory(directory: &Path) -> io::Result<()> {
     match File::open(directory)?.sync_all() {
@@ -141,7 +141,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// A directory cannot be opened here; the system brings its names to the disk.
+/// Does nothing: a directory cannot be opened here, and the operating system syncs its names.
 #[cfg(not(unix))]
 fn sync_directory(_directory: &Path) -> io::Result<()> {
     Ok(())

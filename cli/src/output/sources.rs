@@ -1,4 +1,4 @@
-//! What a run reads: an output must not be inside of it, nor replace a file of it.
+//! The paths that a run reads. An output must not be inside them nor replace one of their files.
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::output::partial::follow_links;
 
 /// The files and directories that a run reads.
 ///
-/// They are known by device and inode, so that links and other ways to write a path make no difference.
+/// They are compared by device and inode, so links and different spellings of a path make no difference.
 pub(crate) struct Sources(Vec<PathBuf>);
 
 impl Sources {
@@ -16,12 +16,12 @@ impl Sources {
         Sources(paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect())
     }
 
-    /// Refuses an output that is one of the sources, or inside of one, or a link to a file of one. `-` is standard
-    /// output, and never refused.
+    /// Refuses an output that is a source, is inside one, or is a hard link to a file of one. `-` is standard output
+    /// and never refused.
     ///
-    /// Costs a look at every file of the sources only where the output is there and has several names.
+    /// Walks all files of the sources if the output exists and has several hard links; otherwise O(depth of the path).
     ///
-    /// Errors: `Usage`; `Io` for links in a circle.
+    /// Errors: `Usage`; `Io` for a cycle of links.
     pub(crate) fn refuse(&self, output: &Path) -> Result<()> {
         if output == Path::new("-") {
             return Ok(());
@@ -31,15 +31,15 @@ impl Sources {
         found.map_or(Ok(()), |source| {
             let (output, source) = (output.display(), source.display());
             Err(Failure::usage(format!(
-                "expected an output outside of what is read, found that {output} is in {source}: choose another place"
+                "expected an output outside of the input, found {output}, which is in {source}: choose another path"
             )))
         })
     }
 
-    /// The source that is the target, or a directory above it.
+    /// The source that is the target or one of its ancestors.
     fn holding(&self, target: &Path) -> Option<PathBuf> {
         let absolute = std::path::absolute(target).ok()?;
-        // where the target is not there yet, it is the deepest directory that is
+        // if the target does not exist, its deepest ancestor that does
         let there = absolute.ancestors().find_map(|path| path.canonicalize().ok())?;
         let above: Vec<Metadata> = there.ancestors().filter_map(|path| path.metadata().ok()).collect();
         let holds = |source: &&PathBuf| {
@@ -48,19 +48,19 @@ impl Sources {
         self.0.iter().find(holds).cloned()
     }
 
-    /// The file of a source that the target is another name of.
+    /// The file of a source that is a hard link to the same file as the target.
     fn file_linked_as(&self, target: &Path) -> Option<PathBuf> {
         let target = target.metadata().ok().filter(has_several_names)?;
         self.0.iter().find_map(|source| file_below(source, &target))
     }
 }
 
-/// The file below a directory that is the same as another one.
+/// The file below a directory that is the same as `file`.
 fn file_below(directory: &Path, file: &Metadata) -> Option<PathBuf> {
     let mut directories = vec![directory.to_path_buf()];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            // not through links: whatever they lead to is not below
+            // does not follow links: their targets are not below the directory
             match fs::symlink_metadata(entry.path()) {
                 Ok(metadata) if metadata.is_dir() => directories.push(entry.path()),
                 Ok(metadata) if is_same(&metadata, file) => return Some(entry.path()),
@@ -85,7 +85,7 @@ fn has_several_names(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.nlink() > 1
 }
 
-/// Nothing stable tells here: files are the same if all that is known of them is.
+/// There is no stable file id here: files are the same if all known metadata are equal.
 #[cfg(not(unix))]
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     let known = |of: &Metadata| (of.file_type(), of.len(), of.created().ok(), of.modified().ok());

@@ -95,10 +95,10 @@ const ROWS: [Row; 14] = [
     Row { name: "shard bits", write: |p| p.spec.shard_bits().to_string() },
     Row { name: "shard files", write: |p| p.shard_files.to_string() },
     Row { name: "skew (largest / mean)", write: |p| format!("{:.2}", p.skew) },
-    Row { name: "keys a minishard, mean", write: |p| format!("{:.1}", p.mean_keys) },
-    Row { name: "keys a minishard, median", write: |p| p.median_keys.to_string() },
-    Row { name: "keys a minishard, largest", write: |p| p.largest_keys.to_string() },
-    Row { name: "index bytes a key", write: |p| format!("{:.1}", p.index_bytes_per_key) },
+    Row { name: "keys per minishard, mean", write: |p| format!("{:.1}", p.mean_keys) },
+    Row { name: "keys per minishard, median", write: |p| p.median_keys.to_string() },
+    Row { name: "keys per minishard, largest", write: |p| p.largest_keys.to_string() },
+    Row { name: "index bytes per key", write: |p| format!("{:.1}", p.index_bytes_per_key) },
     Row { name: "local get, cache misses", write: |p| p.local.cache_misses.to_string() },
     Row { name: "local get, cold pages", write: |p| format!("{:.1}", p.local.pages) },
     Row { name: "local get, bytes", write: |p| format!("{:.0}", p.local.bytes) },
@@ -117,10 +117,10 @@ impl fmt::Display for Explanation {
             ("1 bit more", self.more_bits.as_ref()),
         ];
         let columns: Vec<_> = columns.into_iter().filter_map(|(name, column)| Some((name, column?))).collect();
-        write!(f, "{:26}", "")?;
+        write!(f, "{:28}", "")?;
         columns.iter().try_for_each(|(name, _)| write!(f, "{name:>12}"))?;
         for row in &ROWS {
-            write!(f, "\n{:26}", row.name)?;
+            write!(f, "\n{:28}", row.name)?;
             columns.iter().try_for_each(|(_, column)| write!(f, "{:>12}", (row.write)(column)))?;
         }
         Ok(())

@@ -239,7 +239,7 @@ fn few_keys_are_counted() {
     }
 }
 
-/// A preshift chosen without a look at the keys would put them all into the first shards.
+/// A preshift chosen without knowledge of the keys would put them all into the first shards.
 #[test]
 fn dense_keys_fill_all_shards_evenly() {
     let stats = stats(0..10_000_000, |_| 1000);

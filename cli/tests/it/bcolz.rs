@@ -1,4 +1,4 @@
-//! bcolz arrays, columns and bloscpack files answer the same verbs as databases, and move without a byte changed.
+//! bcolz arrays, columns and bloscpack files work with the same subcommands as databases, and are copied byte for byte.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn they_answer_the_verbs_of_a_database() {
     sharddb(["verify", &data("bloscpack/cs_md5.blp")]).expect(0);
 }
 
-/// The keys are those of a column; without one, what concerns all columns is told of all.
+/// The keys number the chunks of a column; without a column, subcommands report about all columns.
 #[test]
 fn tables_answer_by_column() {
     let place = Place::new();
@@ -65,7 +65,7 @@ fn tables_answer_by_column() {
     sharddb(["keys", &data("b121_i4_setitem"), "--column", "price"]).expect_error(2, &["bcolz tables"]);
 }
 
-/// There are no shards and minishards to count: files and chunks are.
+/// Containers have no shards and minishards, so files and chunks are counted.
 #[test]
 fn verify_counts_chunks_and_files() {
     let totals = |args: &[&str]| -> Json {
@@ -155,7 +155,7 @@ fn an_import_is_given_back_byte_for_byte() {
     assert!(fs::read(data("bloscpack/maxapp_20.blp")).unwrap() == fs::read(&again).unwrap());
 }
 
-/// What a writer that died left behind the rows that are shown is not imported.
+/// Rows that an unfinished append left after the committed rows are not imported.
 #[test]
 fn an_array_with_an_unfinished_append_is_imported_as_it_shows() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! `bench` prints a table about the user's own data, compares what it reads, and leaves nothing behind.
+//! `bench` prints a table about the user's own data, compares the values of both sources, and leaves no files behind.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use crate::common::{self, Place, Run, sharddb};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A directory with one file a key: plain, compressed, and with bytes before the value.
+/// A directory with one file per key: plain, compressed, and with prefixes.
 fn files(place: &Place) -> String {
     for key in 0..300_usize {
         place.write(&format!("files/{}", key * 7), key.to_string().repeat(key % 40));
@@ -20,7 +20,7 @@ fn files(place: &Place) -> String {
     place.text("files")
 }
 
-/// The rows of the table that was printed: a name, then cells.
+/// The rows of the printed table: a name, then cells.
 fn rows(run: &Run) -> Vec<Vec<String>> {
     let lines = run.text().lines().filter(|line| line.starts_with("| "));
     lines.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()).collect()
@@ -36,11 +36,11 @@ fn row(run: &Run, name: &str) -> Vec<String> {
 fn a_directory_is_measured_beside_a_store_that_is_made_from_it() {
     let place = Place::new();
     let run = sharddb(["bench", "--input", &files(&place), "--lookups", "200"]).expect(0);
-    assert_eq!(rows(&run)[0], ["", "one file a key", "ShardDb", "times"]);
+    assert_eq!(rows(&run)[0], ["", "one file per key", "ShardDb", "times"]);
     for name in ["lookup, median", "lookup, p99", "absent key, median", "all values, each"] {
         assert!(row(&run, name).iter().all(|cell| cell != "-"), "{name}: {:?}", row(&run, name));
     }
-    for name in ["batch of 256, a key", "build, synced"] {
+    for name in ["batch of 256, per key", "build, synced"] {
         let cells = row(&run, name);
         assert!(cells[0] == "-" && cells[1] != "-" && cells[2] == "-", "{name}: {cells:?}");
     }
@@ -59,7 +59,7 @@ fn a_store_is_measured_by_itself() {
     let run = sharddb(["bench", &store, "--cold", "no"]).expect(0);
     assert_eq!(rows(&run)[0], ["", "ShardDb"]);
     for name in
-        ["lookup, median", "absent key, p99", "batch of 256, a key", "all values, each", "bytes on disk, apparent"]
+        ["lookup, median", "absent key, p99", "batch of 256, per key", "all values, each", "bytes on disk, apparent"]
     {
         assert_ne!(row(&run, name), ["-"], "{name}");
     }

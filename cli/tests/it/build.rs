@@ -1,4 +1,5 @@
-//! What goes in comes out, whatever its format; and nothing is published that was not read to its end.
+//! A build stores what its inputs contain, in every format, and publishes nothing unless all inputs are read to the
+//! end.
 
 use std::fs;
 use std::io::Write;
@@ -39,7 +40,7 @@ fn values_come_back() {
     for (key, value) in values {
         assert_eq!(sharddb(["get", &store, key]).expect(0).stdout, value, "{key}");
     }
-    sharddb(["get", &store, "9007199254740992"]).expect(1); // the same as a double
+    sharddb(["get", &store, "9007199254740992"]).expect(1); // would be found if keys passed through doubles
     assert_eq!(sharddb(["get", &store, "5", "--prefix", "3"]).expect(0).text(), "pre");
     let run = sharddb(["-q", "build", &store, "--input", &input]).expect(0);
     assert_eq!((run.text(), run.stderr.as_str()), ("", ""));
@@ -133,7 +134,7 @@ fn several_inputs_are_one_build() {
     let b = b.strip_suffix("/2").unwrap();
     place.write("b.d/info", "{}");
     let store = place.text("store");
-    // that of standard input is not known
+    // the format of standard input is not known
     sharddb(["build", &store, "--input", &a, b, "-"]).expect_error(2, &["--format"]);
     let run = sharddb(["build", &store, "--input", &a, b]).expect(0);
     assert!(run.stderr.contains("2 keys") && run.stderr.contains("skipped 1 files"), "{}", run.stderr);
@@ -162,7 +163,7 @@ fn an_empty_input_publishes_an_empty_generation() {
     assert_eq!(sharddb(["generations", &place.text("store")]).expect(0).text().lines().count(), 3);
 }
 
-/// A pipe whose writer failed, an empty directory, a closed standard input: none of them is a reason to drop all pairs.
+/// A pipe whose writer failed, an empty directory, a closed standard input: none of them may replace existing pairs.
 #[test]
 fn nothing_replaces_something_only_when_allowed() {
     let place = Place::new();
@@ -188,7 +189,7 @@ fn nothing_replaces_something_only_when_allowed() {
     let run = sharddb(["build", &store, "--input", &none, "--allow-empty"]).expect(0);
     assert!(run.stderr.contains("0 keys") && run.stderr.contains("no pairs in"), "{}", run.stderr);
     sharddb(["get", &store, "7"]).expect(1);
-    // there is nothing to lose now
+    // the current generation has no keys now
     sharddb(["build", &store, "--input", &none]).expect(0);
     assert_eq!(sharddb(["generations", &store]).expect(0).text().lines().count(), 3);
 }
@@ -205,7 +206,7 @@ fn what_is_closed_is_as_empty() {
     assert_eq!(sharddb(["generations", &store]).expect(0).text(), "gen-0000000001  current\n");
 }
 
-/// A generation that cannot be read may have pairs; one whose shards are damaged has what its manifest says.
+/// A generation that cannot be read may have pairs. If only its shards are damaged, the manifest states its keys.
 #[test]
 fn nothing_does_not_replace_something_damaged() {
     let place = Place::new();
@@ -218,7 +219,7 @@ fn nothing_does_not_replace_something_damaged() {
     sharddb(["build", &store, "--input", "-", "--format", "bin", "--allow-empty"]).expect(0);
 }
 
-/// The new shards would not be where such an info says.
+/// The new shards would not be where such an info places them.
 #[test]
 fn the_info_of_a_volume_is_refused() {
     let place = Place::new();
@@ -254,7 +255,7 @@ fn a_key_that_comes_twice() {
     }
 }
 
-/// One input for each format that ends in the middle of things, with the place that must be named.
+/// One truncated input per format, and the place that the error must name.
 #[test]
 fn nothing_is_published_of_a_malformed_input() {
     let place = Place::new();
@@ -301,7 +302,7 @@ fn more_than_fits_into_memory_goes_through_the_temp_dir() {
         bytes.extend([key.to_le_bytes(), (value.len() as u64).to_le_bytes()].concat());
         bytes.extend(value);
     }
-    let large = vec![9u8; 20 << 20]; // more than the memory by itself
+    let large = vec![9u8; 20 << 20]; // more than the memory budget
     bytes.extend([1_000_000u64.to_le_bytes(), (large.len() as u64).to_le_bytes()].concat());
     bytes.extend(&large);
     let input = place.write("in.bin", bytes);
@@ -357,7 +358,7 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     sharddb(["build", bare.strip_suffix("/info").unwrap(), "--input", &input]).expect(2);
 }
 
-/// A build that waits for its input is stopped: its code is the signal's, and its files are gone.
+/// A signal ends a build that waits for its input: the exit code is that of the signal, and the files are removed.
 #[cfg(unix)]
 #[test]
 fn a_signal_removes_what_was_begun() {
@@ -369,7 +370,7 @@ fn a_signal_removes_what_was_begun() {
         let args = ["build", &store, "--input", "-", "--format", "bin", "--temp-dir", &temp];
         let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 0]).unwrap(); // and no more
+        stdin.write_all(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 0]).unwrap(); // the beginning of a record; the pipe stays open
         while !place.path(&format!("store{signal}")).is_dir() || place.names(&format!("store{signal}")).len() < 2 {
             assert!(child.try_wait().unwrap().is_none(), "it waits for its input");
             thread::sleep(Duration::from_millis(5));
@@ -382,7 +383,7 @@ fn a_signal_removes_what_was_begun() {
     }
 }
 
-/// A specification with too many minishard bits makes a file of 64 GiB for three keys.
+/// A specification with too many minishard bits would make a file of 64 GiB for three keys.
 #[test]
 fn shard_indexes_that_outweigh_the_data_need_force() {
     let place = Place::new();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -32,7 +32,7 @@ impl Run {
         self
     }
 
-    /// Ended with this code, saying all of these on standard error and nothing on standard output.
+    /// Asserts the exit code, the parts of standard error, and that standard output is empty.
     #[track_caller]
     pub(crate) fn expect_error(self, code: i32, parts: &[&str]) -> Run {
         let run = self.expect(code);
@@ -63,7 +63,7 @@ pub(crate) fn sharddb_with_input<S: AsRef<OsStr>>(args: impl IntoIterator<Item =
     let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // on a thread of its own: the command may answer before it has read everything
+    // on its own thread: the command may exit before it has read everything
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let run = child.wait_with_output().unwrap().into();
     writer.join().unwrap();
@@ -75,7 +75,7 @@ pub(crate) fn kill(signal: &str, child: &Child) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
-/// A directory of its own, with short paths to what is in it.
+/// A temporary directory, with short paths to its content.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -97,7 +97,7 @@ impl Place {
         self.text(name)
     }
 
-    /// All files below, by their path, with their bytes.
+    /// All files below a directory, with their paths and bytes.
     pub(crate) fn files(&self, name: &str) -> Vec<(String, Vec<u8>)> {
         let mut files = Vec::new();
         collect(&self.path(name), &self.path(name), &mut files);
@@ -105,7 +105,7 @@ impl Place {
         files
     }
 
-    /// The names in a directory, in order.
+    /// The names in a directory, sorted.
     pub(crate) fn names(&self, name: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(name)).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -128,11 +128,11 @@ fn collect(root: &Path, directory: &Path, files: &mut Vec<(String, Vec<u8>)>) {
 
 pub(crate) const SHARDING: &str = r#"{"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0, "minishard_bits": 1, "shard_bits": 1}"#;
 
-/// A data set as another writer lays it out: keys 0, 4, 8 in minishard 0 and 5 in minishard 1 of shard 0; shard 1 is
-/// empty. The value of 4 has zero bytes, and 3 bytes that no index names stand before that of 5.
+/// A foreign data set: keys 0, 4, 8 in minishard 0 and 5 in minishard 1 of shard 0; shard 1 is empty. The value of 4
+/// is empty, and that of 5 has 3 bytes before it that no index names.
 pub(crate) fn foreign_shard() -> Vec<u8> {
     let words: [&[u64]; 3] = [
-        &[11, 83, 83, 107],           // shard index: where the minishard indexes lie
+        &[11, 83, 83, 107],           // shard index: ranges of the minishard indexes
         &[0, 4, 4, 0, 0, 0, 3, 0, 2], // ids (deltas), gaps before the values, lengths
         &[5, 8, 3],
     ];
@@ -141,7 +141,7 @@ pub(crate) fn foreign_shard() -> Vec<u8> {
     [shard_index, b"abc".to_vec(), b"de".to_vec(), b"pre".to_vec(), b"xyz".to_vec(), minishard_0, minishard_1].concat()
 }
 
-/// A bare directory with that shard and an info.
+/// A bare directory with `foreign_shard` and an info.
 pub(crate) fn foreign(place: &Place) -> String {
     place.write("foreign/info", format!("{{\"@type\": \"x\", \"sharding\": {SHARDING}}}"));
     place.write("foreign/0.shard", foreign_shard());

@@ -1,4 +1,4 @@
-//! Whatever a file holds, a verb ends with a code of the contract, and says why where it is not 0.
+//! Whatever a file contains, a subcommand ends with a documented exit code, and with a message unless the code is 0.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn broken_data_sets_end_with_a_code_and_words() {
     tar::Archive::new(archive).unpack(place.path("sets")).unwrap();
     for path in data_sets(&place.path("sets")) {
         if path.file_name().unwrap().to_str().unwrap().starts_with("bomb_") {
-            continue; // gigabytes to inflate: the library's own tests have them
+            continue; // inflates to gigabytes; the tests of the library cover it
         }
         let db = path.to_str().unwrap();
         let export = ["export", db, "--format", "bin2", "--output", "/dev/null"];

@@ -1,4 +1,4 @@
-//! The command gets along with the limits that a shell sets.
+//! The command works within the limits that a shell sets.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::{Place, Run, foreign, sharddb};
 
-/// The command, run by a shell that first sets a limit and shows that it is active.
+/// The command, run by a shell that first sets a limit; exits with 99 if the limit cannot be set.
 fn limited(limit: &str, args: &[&str]) -> Command {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{limit} || exit 99; exec \"$@\""), "bash", env!("CARGO_BIN_EXE_sharddb")]);
@@ -22,7 +22,7 @@ fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
     let mut child = limited(limit, &["get-many", &foreign(&place), "--keys", "-"]).spawn().unwrap();
     let (mut stdin, mut lines) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
     writeln!(stdin, "0").unwrap();
-    lines.next().unwrap().unwrap(); // it has started, and waits
+    lines.next().unwrap().unwrap(); // it has started and waits for input
     let limits = fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
     let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     assert_eq!(files.split_whitespace().collect::<Vec<_>>()[3..5], ["128", "128"], "{files}");
@@ -30,7 +30,7 @@ fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
     assert!(child.wait().unwrap().success());
 }
 
-/// SIGXFSZ would end the process; the write that caused it is an error instead.
+/// SIGXFSZ would kill the process by default; the failed write must be an error instead.
 #[test]
 fn a_file_beyond_the_limit_of_its_size_is_an_error_that_names_it() {
     let place = Place::new();

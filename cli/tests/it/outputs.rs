@@ -1,4 +1,4 @@
-//! A file that is written over keeps its place, its links and its mode, and is never a file of what is read.
+//! An output that replaces a file keeps its place, its links and its mode, and never replaces a file of the input.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -9,7 +9,7 @@ fn mode(place: &Place, name: &str) -> u32 {
     place.path(name).symlink_metadata().unwrap().mode() & 0o7777
 }
 
-/// The two verbs that write a file by name and read a database; one writes lines, the other a picture.
+/// The two subcommands that read a database and write a file by name: one writes lines, the other a picture.
 fn write_to(db: &str, output: &str) -> [Vec<String>; 2] {
     let text = |args: &[&str]| args.iter().map(|arg| arg.to_string()).collect();
     [text(&["export", db, "--format", "ndjson", "--output", output]), text(&["info", db, "--plot", output])]
@@ -29,7 +29,7 @@ fn a_link_stays_and_its_target_is_replaced() {
         assert_ne!(place.path("elsewhere/target").metadata().unwrap().ino(), inode, "replaced, not written over");
         assert_eq!((place.names("elsewhere"), place.names(".").len()), (vec!["target".to_string()], 3));
 
-        fs::remove_file(&target).unwrap(); // now it leads to nothing
+        fs::remove_file(&target).unwrap(); // now the link dangles
         sharddb(&args).expect(0);
         assert!(place.path("link").is_symlink() && fs::read(&target).unwrap().len() > 10, "{args:?}");
         fs::remove_file(place.path("link")).unwrap();
@@ -60,13 +60,13 @@ fn a_private_file_stays_private() {
 fn what_fails_leaves_the_old_file() {
     let place = Place::new();
     let (db, output) = (foreign(&place), place.write("out.bin", "before"));
-    // bin has no place for the prefix of key 5
+    // bin cannot store the prefix of key 5
     sharddb(["export", &db, "--format", "bin", "--output", &output]).expect_error(2, &["key 5"]);
     assert_eq!(fs::read_to_string(&output).unwrap(), "before");
     assert_eq!(place.names("."), ["foreign", "out.bin"]);
 }
 
-/// By its name, by a link of either kind, and as a new file.
+/// By name, by a symbolic or hard link, and as a new file.
 #[test]
 fn a_file_of_the_source_is_never_replaced() {
     let place = Place::new();
@@ -79,13 +79,13 @@ fn a_file_of_the_source_is_never_replaced() {
         for db in [&db, &place.text("directory")] {
             for args in write_to(db, &place.text(output)) {
                 if output == "foreign" && args[0] == "export" {
-                    continue; // a directory is no place for a file
+                    continue; // a directory is not a target for a file
                 }
-                sharddb(&args).expect_error(2, &["expected an output outside of what is read"]);
+                sharddb(&args).expect_error(2, &["expected an output outside of the input"]);
             }
             let out = place.text("out");
             sharddb(["salvage", db, &out, "--lost", &place.text(output)])
-                .expect_error(2, &["expected an output outside of what is read"]);
+                .expect_error(2, &["expected an output outside of the input"]);
             assert!(!place.path("out").exists(), "refused before anything is made");
         }
     }

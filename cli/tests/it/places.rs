@@ -1,16 +1,16 @@
-//! STORE is a store, or a place for one: nothing is made in the directory of something else, and nothing is left behind.
+//! STORE is a store or a place for a new one: no subcommand creates files in a foreign directory or leaves any behind.
 
 use std::fs;
 use std::path::Path;
 
 use crate::common::{self, Place, foreign, sharddb};
 
-/// A file of the test data of the library.
+/// The content of a file of the library's test data.
 fn data(path: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(path)).unwrap()
 }
 
-/// Directories that belong to other programs or to the user.
+/// Directories of other programs or of the user.
 fn occupied(place: &Place) -> Vec<String> {
     place.write("zarr3/zarr.json", data("zarr/arrays/zp_1d_u8_raw_end.zarr/zarr.json"));
     place.write("zarr2/.zarray", "{}");
@@ -99,7 +99,7 @@ fn what_fails_leaves_no_directory() {
     }
 }
 
-/// Stopped by the size of its files, then repeated.
+/// The first run fails at the file size limit, the second one succeeds.
 #[cfg(unix)]
 #[test]
 fn a_salvage_that_failed_is_repeated() {

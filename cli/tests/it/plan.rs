@@ -1,4 +1,4 @@
-//! A plan is the same whichever way the pairs are known, and is what a build without a specification uses.
+//! A plan does not depend on how the pairs are given, and a build without a specification uses it.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ fn a_plan_is_what_build_takes() {
     let store = place.text("store");
     sharddb(["build", &store, "--input", &input, "--sharding", &plan]).expect(0);
     let info = &sharddb(["info", &store, "--json"]).expect(0).json_lines()[0];
-    // the golden answer of cloud-volume for 1,000,000 keys: 1 shard bit, 9 minishard bits
+    // the result of cloud-volume for 1,000,000 keys: 1 shard bit, 9 minishard bits
     assert_eq!(
         (info["sharding"]["shard_bits"].as_u64(), info["sharding"]["minishard_bits"].as_u64()),
         (Some(1), Some(9))
@@ -56,7 +56,7 @@ fn a_plan_explains_itself() {
     let run = sharddb(["plan", "--keys", "1000", "--bytes", "100000"]).expect(0);
     let (first, rest) = run.text().split_once('\n').unwrap();
     assert!(serde_json::from_str::<Value>(first).unwrap()["minishard_bits"].is_u64());
-    assert!(rest.contains("keys a minishard"), "{rest}");
+    assert!(rest.contains("keys per minishard"), "{rest}");
 }
 
 #[test]

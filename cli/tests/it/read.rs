@@ -1,4 +1,4 @@
-//! The verbs that read say exactly what is in a data set that somebody else wrote, and end with the right code.
+//! The subcommands that read return the exact content of a foreign data set, and the right exit code.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +23,7 @@ fn get_gives_the_bytes_and_nothing_else() {
 fn get_of_an_absent_key_is_1() {
     let place = Place::new();
     let db = foreign(&place);
-    sharddb(["get", &db, "12"]).expect_error(1, &["key 12 is not there"]);
+    sharddb(["get", &db, "12"]).expect_error(1, &["key 12 is absent"]);
     sharddb(["get", &db, "2"]).expect_error(1, &["key 2"]); // its shard has no file
     assert_eq!(sharddb(["-q", "get", &db, "12"]).expect_error(1, &[]).stderr, "");
 }
@@ -52,7 +52,7 @@ fn locate_tells_where() {
     let db = foreign(&place);
     let file = place.text("foreign/0.shard");
     let found = sharddb(["locate", &db, "5"]).expect(0).json_lines();
-    // the shard index has 32 bytes; key 5 lies 8 behind its end
+    // the shard index has 32 bytes; key 5 is 8 bytes after its end
     let expected = json!({"key": "5", "hash": "0x0000000000000005", "shard": 0, "minishard": 1, "file": file, "offset": 40, "stored_len": 3});
     assert_eq!(found, [expected]);
     let absent = sharddb(["locate", &db, "9"]).expect(1).json_lines();
@@ -83,7 +83,7 @@ fn get_many_goes_on_after_an_error() {
     let place = Place::new();
     let db = foreign(&place);
     let mut shard = foreign_shard();
-    shard[16] = 0xff; // minishard 1 begins behind its end
+    shard[16] = 0xff; // minishard 1 starts after its end
     place.write("foreign/0.shard", shard);
     let run = sharddb_with_input(["get-many", &db, "--keys", "-"], b"0\n5\n8\n").expect(3);
     let lines = run.json_lines();
@@ -106,7 +106,7 @@ fn get_many_answers_who_waits_for_an_answer() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Each line is answered, in order; what is wrong with one is said in its place.
+/// Each line is answered, in order; an error is reported in place of the answer.
 #[test]
 fn a_line_that_is_no_key_is_answered_in_its_place() {
     let place = Place::new();
@@ -154,7 +154,7 @@ fn a_bad_minishard_does_not_hide_the_others() {
     let place = Place::new();
     let db = foreign(&place);
     let mut shard = foreign_shard();
-    shard[0] = 0xff; // minishard 0 begins behind its end
+    shard[0] = 0xff; // minishard 0 starts after its end
     place.write("foreign/0.shard", shard);
     let run = sharddb(["keys", &db]).expect(3);
     assert_eq!(run.text(), "5\n");
@@ -183,7 +183,7 @@ fn export_writes_every_format() {
     sharddb(["export", &db, "--format", "dir", "--output", &place.text("out")]).expect_error(2, &["new or empty"]);
 }
 
-/// A build of an export would give new checks to whatever it holds.
+/// A build of an export would compute new checks for damaged bytes.
 #[test]
 fn export_compares_checks() {
     let place = Place::new();
@@ -195,7 +195,7 @@ fn export_compares_checks() {
     let at = shard.windows(9).position(|bytes| bytes == b"value 123").unwrap();
     let mut damaged = shard;
     damaged[at] ^= 1;
-    fs::remove_file(&path).unwrap(); // read-only
+    fs::remove_file(&path).unwrap(); // the file is read-only
     fs::write(&path, damaged).unwrap();
 
     let list = place.write("keys.txt", "5\n123\n");
@@ -210,7 +210,7 @@ fn export_compares_checks() {
     sharddb(["export", &store, "--format", "ndjson", "--no-verify", "--verify-reads", "once"]).expect(2);
 }
 
-/// A bad sector under a mapped file ends the process; those that are for damaged files read.
+/// A bad sector in a mapped file kills the process, so the subcommands for damaged files use positioned reads.
 #[test]
 fn verbs_that_walk_through_everything_read_by_default() {
     for (verb, default) in [
@@ -235,13 +235,13 @@ fn verbs_that_walk_through_everything_read_by_default() {
 fn an_export_maps_no_shard_by_default() {
     let place = Place::new();
     let store = place.text("store");
-    place.write("in/7", vec![b'x'; 1 << 20]); // more than any pipe holds
+    place.write("in/7", vec![b'x'; 1 << 20]); // more than a pipe buffers
     sharddb(["build", &store, "--input", &place.text("in")]).expect(0);
     for (more, mapped) in [(&[][..], false), (&["--storage", "mmap"], true)] {
         let mut child = command([&["export", &store, "--format", "bin"], more].concat()).spawn().unwrap();
         let mut stdout = child.stdout.take().unwrap();
         let mut byte = [0];
-        std::io::Read::read_exact(&mut stdout, &mut byte).unwrap(); // now it waits for room in the pipe
+        std::io::Read::read_exact(&mut stdout, &mut byte).unwrap(); // now it blocks on the full pipe
         let maps = fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
         assert_eq!(maps.contains("0.shard"), mapped, "{more:?}");
         drop(stdout);
@@ -259,7 +259,7 @@ fn export_of_some_keys_says_what_is_not_there() {
     assert_eq!(run.stdout, [record(0, b"abc"), record(8, b"de")].concat());
     let run = sharddb_with_input(["export", &db, "--format", "bin", "--keys", "-"], b"8\n6\n12\n").expect(1);
     assert_eq!(run.stdout, record(8, b"de"));
-    assert!(run.stderr.contains("2 of the keys are not there"), "{}", run.stderr);
+    assert!(run.stderr.contains("2 of the keys are absent"), "{}", run.stderr);
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn help_and_version_are_data() {
 fn a_broken_pipe_is_a_quiet_0() {
     let place = Place::new();
     let db = foreign(&place);
-    // more than any pipe holds, so that the write meets the closed end
+    // more than a pipe buffers, so that a write fails at the closed end
     let keys = place.write("keys.txt", "0\n".repeat(100_000));
     let mut child = command(["get-many", &db, "--keys", &keys]).spawn().unwrap();
     let mut line = String::new();
@@ -378,7 +378,7 @@ fn a_signal_ends_with_its_code() {
         let (mut stdin, mut lines) =
             (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
         writeln!(stdin, "8").unwrap();
-        lines.next().unwrap().unwrap(); // it is past its start, and waits
+        lines.next().unwrap().unwrap(); // it has started and waits for input
         common::kill(signal, &child);
         assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
     }

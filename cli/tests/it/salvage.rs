@@ -1,11 +1,11 @@
-//! `salvage` writes what can be proved to a new store and a line for each loss.
+//! `salvage` writes every provable pair to a new store, and one line per loss.
 
 use std::fs;
 
 use crate::common::{self, Place, foreign, sharddb};
 use serde_json::json;
 
-/// A store of 300 keys, `value N` each, in which the last byte of the only shard is changed.
+/// A store of 300 keys with the values `value N`. The last byte of its only shard is changed.
 fn damaged(place: &Place) -> String {
     let lines: String = (0..300).map(|key| format!("{{\"key\":{key},\"text\":\"value {key}\"}}\n")).collect();
     let (store, input) = (place.text("store"), place.write("in.ndjson", lines));
@@ -13,7 +13,7 @@ fn damaged(place: &Place) -> String {
     let path = place.path("store/gen-0000000001/0.shard");
     let mut shard = fs::read(&path).unwrap();
     *shard.last_mut().unwrap() ^= 1;
-    fs::remove_file(&path).unwrap(); // read-only
+    fs::remove_file(&path).unwrap(); // the file is read-only
     fs::write(&path, shard).unwrap();
     store
 }
@@ -89,13 +89,13 @@ fn the_store_is_written_when_nobody_reads_the_losses() {
 fn an_interrupted_salvage_can_be_repeated() {
     let place = Place::new();
     let (store, out) = (damaged(&place), place.text("out"));
-    // what is left of one that was killed before it published
+    // the files of a salvage that was killed before it published
     sharddb(["build", &out, "--input", &place.write("bad.ndjson", "{")]).expect(3);
     fs::create_dir_all(&out).unwrap();
     place.write("out/lock", "");
     sharddb(["salvage", &store, &out]).expect(3);
     assert_eq!(sharddb(["keys", &out]).expect(0).text().lines().count(), 299);
-    // and no more, once there is a generation
+    // but not once there is a generation
     sharddb(["salvage", &store, &out]).expect_error(2, &["expected a new store"]);
 }
 
@@ -108,8 +108,8 @@ fn a_volume_loses_its_info_and_this_is_said() {
     place.write("volume/info", info);
     place.write("volume/s0/0.shard", common::foreign_shard());
     let run = sharddb(["salvage", &place.text("volume"), &place.text("out")]).expect(0);
-    assert!(run.stderr.contains("only the sharding is kept") && run.stderr.contains("volume/info"), "{}", run.stderr);
-    // one with its sharding at the top is kept, without a word
+    assert!(run.stderr.contains("only the sharding of ") && run.stderr.contains("volume/info"), "{}", run.stderr);
+    // an info with its sharding at the top level is kept, without a message
     let run = sharddb(["salvage", &place.text("foreign"), &place.text("kept")]).expect(0);
     assert!(!run.stderr.contains("info"), "{}", run.stderr);
     assert!(fs::read_to_string(place.path("kept/current/info")).unwrap().contains("\"@type\": \"x\""));

@@ -1,4 +1,4 @@
-//! Generations are listed, rolled back, collected, and shipped; readers see whole ones only.
+//! Generations are listed, rolled back, collected and shipped; readers see complete generations only.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::{self, Place, command, sharddb};
 
-/// A store with so many generations; each has the key 1 with its number.
+/// A store with this many generations; in each, key 1 has its number as the value.
 fn store_of(place: &Place, generations: u32) -> String {
     let store = place.text("store");
     for number in 1..=generations {
@@ -132,14 +132,14 @@ fn what_is_shipped_is_verified() {
     assert_eq!(current(&other), "1");
 }
 
-/// One flipped bit anywhere in what is copied is refused.
+/// One flipped bit in any file to be copied is refused.
 #[test]
 fn every_file_that_is_shipped_is_compared() {
     let place = Place::new();
     store_of(&place, 1);
     for (name, bytes) in place.files("store/gen-0000000001") {
         if name == "lease" || name == "minishards" {
-            continue; // made anew by publish
+            continue; // publish writes these anew
         }
         for at in [0, bytes.len() / 2, bytes.len() - 1] {
             for (file, bytes) in place.files("store/gen-0000000001") {
@@ -159,7 +159,7 @@ fn every_file_that_is_shipped_is_compared() {
     }
 }
 
-/// A shard that is far longer than its manifest says takes long to copy; a signal in the midst of it leaves nothing.
+/// A shard that is far longer than its manifest states takes long to copy. A signal during the copy leaves no files.
 #[cfg(unix)]
 #[test]
 fn a_signal_stops_a_publication() {
@@ -169,7 +169,7 @@ fn a_signal_stops_a_publication() {
         place.write(&format!("long/{file}"), bytes);
     }
     let shard = fs::File::options().write(true).open(place.path("long/0.shard")).unwrap();
-    shard.set_len(1 << 40).unwrap(); // a hole
+    shard.set_len(1 << 40).unwrap(); // sparse
     let (other, from) = (place.text("other"), place.text("long"));
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let mut child = command(["publish", &other, "--from", &from]).spawn().unwrap();
@@ -183,7 +183,7 @@ fn a_signal_stops_a_publication() {
     }
 }
 
-/// A generation that cannot be removed is named, and keeps no other from being removed.
+/// A generation that cannot be removed is named, and the others are still removed.
 #[test]
 fn gc_names_what_it_cannot_remove_and_goes_on() {
     let place = Place::new();
@@ -197,7 +197,7 @@ fn gc_names_what_it_cannot_remove_and_goes_on() {
     assert!(run.stderr.contains("published gen-0000000005") && run.stderr.contains("removed gen-0000000004"));
 }
 
-/// What has files of somebody else in it is not made a store, by no verb that makes one.
+/// No subcommand turns a directory with foreign files into a store.
 #[test]
 fn no_store_is_made_where_something_else_is() {
     let place = Place::new();
@@ -220,7 +220,7 @@ fn no_store_is_made_where_something_else_is() {
     }
 }
 
-/// A killed writer may leave a store without a generation; the next one takes it.
+/// A killed writer may leave a store without a generation; the next writer uses it.
 #[test]
 fn a_store_without_a_generation_is_as_good_as_none() {
     let place = Place::new();

@@ -1,14 +1,14 @@
-//! Nothing that a stranger wrote into a file or a name reaches the terminal as a control sequence.
+//! No text from a file or a name reaches the terminal as a control sequence.
 
 use std::fs;
 use std::path::Path;
 
 use crate::common::{Place, foreign, foreign_shard, sharddb};
 
-/// Sets the title of a window, then shows what follows from right to left. U+009B begins a sequence as ESC [ does.
+/// Sets the window title, then shows the rest from right to left. U+009B starts a sequence as ESC [ does.
 const EVIL: &str = "\u{1b}]0;pwned\u{7}\u{9b}31m\u{202e}txt\u{7f}";
 
-/// How it is shown.
+/// `EVIL` as it must be shown.
 const SHOWN: &str = r"\u{1b}]0;pwned\u{7}\u{9b}31m\u{202e}txt\u{7f}";
 
 #[track_caller]
@@ -50,7 +50,7 @@ fn arguments_are_escaped_where_they_cannot_be_parsed() {
         assert_harmless(&run.stderr);
         assert!(run.stderr.contains("--help"), "the rest of the message stays: {}", run.stderr);
     }
-    // a harmless one is shown as it always was
+    // a harmless argument is shown unchanged
     let run = sharddb(["get", "db", "käse"]).expect(2);
     assert!(run.stderr.contains("\"käse\"") && run.stderr.contains("--help"), "{}", run.stderr);
 }
@@ -62,7 +62,7 @@ fn findings_and_tables_are_escaped() {
     fs::rename(foreign(&place), &db).unwrap();
     assert_harmless(sharddb(["info", &db]).expect(0).text());
     let mut shard = foreign_shard();
-    shard[0] = 0xff; // minishard 0 begins beyond the end of the file
+    shard[0] = 0xff; // minishard 0 starts beyond the end of the file
     place.write(&format!("{EVIL}/0.shard"), shard);
     let run = sharddb(["verify", &db]).expect(3);
     assert_harmless(run.text());
@@ -98,7 +98,7 @@ fn arguments_that_are_no_text_are_escaped_too() {
     assert_harmless(&run.stderr);
 }
 
-/// Values are data, and go out as they are.
+/// Values are data and are written unchanged.
 #[test]
 fn data_is_not_escaped() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! A store that was just built is clean; one changed byte is found, with its place.
+//! A newly built store verifies without findings; a changed byte is found and located.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn store(place: &Place) -> String {
     store
 }
 
-/// Changes the last byte of the only shard; files of a generation are read-only.
+/// Changes the last byte of the only shard. Removes the file first, because files of a generation are read-only.
 fn damage(place: &Place) -> String {
     let path = place.path("store/gen-0000000001/0.shard");
     let mut shard = fs::read(&path).unwrap();
@@ -43,7 +43,7 @@ fn one_changed_byte_is_found() {
     let place = Place::new();
     let store = store(&place);
     let file = damage(&place);
-    sharddb(["verify", &store, "--level", "structure"]).expect(0); // looks at no value
+    sharddb(["verify", &store, "--level", "structure"]).expect(0); // reads no values
     let run = sharddb(["verify", &store]).expect(3);
     assert!(run.text().lines().all(|line| line.starts_with("error: ") && line.contains(&file)), "{}", run.text());
     assert!(run.text().contains("minishard ") && run.text().contains("key "), "{}", run.text());
@@ -65,7 +65,7 @@ fn a_data_set_of_others_may_be_odd() {
     let run = sharddb(["verify", &db]).expect(0);
     assert!(run.text().lines().all(|line| line.starts_with("note: ")), "{}", run.text());
     let mut shard = foreign_shard();
-    shard[16] = 0xff; // minishard 1 begins behind its end
+    shard[16] = 0xff; // minishard 1 starts after its end
     place.write("foreign/0.shard", shard);
     let run = sharddb(["verify", &db]).expect(3);
     assert!(run.text().contains("minishard 1"), "{}", run.text());

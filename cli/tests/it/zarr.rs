@@ -1,4 +1,4 @@
-//! Arrays of other programs answer the same verbs as databases, and move between files and formats without a byte changed.
+//! Foreign arrays work with the same subcommands as databases, and are converted without changing a byte of the chunks.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn an_array_answers_the_verbs_of_a_database() {
 
 #[test]
 fn a_chunk_is_got_by_number_by_position_decoded_or_filled() {
-    let array = data("arrays/zp_3d_u32_zstd_sparse_edge.zarr"); // 5 x 4 x 4 chunks, four of them there
+    let array = data("arrays/zp_3d_u32_zstd_sparse_edge.zarr"); // 5 x 4 x 4 chunks, of which four are present
     let by_key = sharddb(["get", &array, "78"]).expect(0);
     let by_position = sharddb(["get", &array, "--at", "4,3,2"]).expect(0);
     assert_eq!(by_key.stdout, by_position.stdout);
@@ -74,7 +74,7 @@ fn packing_and_unpacking_give_the_files_of_before() {
         let theirs = Path::new(&data("pack")).join(format!("{theirs}.zarr")).join(file);
         assert_eq!(fs::read(Path::new(ours).join(file)).unwrap(), fs::read(theirs).unwrap());
     }
-    // by default eight chunks along each axis
+    // the default is eight chunks along each axis
     let default = place.text("default");
     sharddb(["zarr", "pack", &source, &default]).expect(0);
     let info: Json = serde_json::from_str(sharddb(["info", &default, "--json"]).expect(0).text()).unwrap();
@@ -88,7 +88,7 @@ fn packing_and_unpacking_give_the_files_of_before() {
     assert!(!place.path("x").exists());
 }
 
-/// Chunks of another shape are decoded and encoded again; there and back are the same elements.
+/// Chunks of another shape are decoded and encoded again; a round trip returns the same elements.
 #[test]
 fn chunks_are_cut_anew() {
     let place = Place::new();
@@ -137,7 +137,7 @@ fn chunks_are_exported_like_pairs() {
     let keys = place.write("keys.txt", "5\n99\n");
     let some = sharddb(["export", &plain(), "--format", "ndjson", "--keys", &keys]).expect(1);
     assert_eq!(some.json_lines().len(), 1);
-    assert!(some.stderr.contains("1 of the keys are not there"));
+    assert!(some.stderr.contains("1 of the keys are absent"));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn walk(directory: &Path) -> Vec<std::path::PathBuf> {
     paths.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
-/// The chunks of a gzip array have the CRC-32 of gzip.
+/// The chunks of a gzip array are protected by the CRC-32 of gzip.
 #[test]
 fn import_and_export_decode_what_they_copy() {
     let place = Place::new();

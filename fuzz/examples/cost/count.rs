@@ -1,10 +1,10 @@
-//! What a process costs: its instructions, counted, and its peak memory.
+//! The cost of a process: its instructions and its peak memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A program that counts the instructions of another.
+/// A program that counts the instructions of another one.
 #[derive(Clone, Copy, Debug)]
 pub enum Counter {
     Perf,
@@ -12,7 +12,7 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// `perf`, if the processor counts for it, else `valgrind`.
+    /// `perf` if the processor supports it, else `valgrind`.
     pub fn find() -> Counter {
         let mut perf = Counter::Perf.command();
         match perf.arg("true").output() {

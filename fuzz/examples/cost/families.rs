@@ -1,4 +1,4 @@
-//! Families of hostile inputs: each a function of a size in bytes, which the input has but for a small factor.
+//! Families of hostile inputs. Each is a function of the input's size in bytes, which it matches up to a small factor.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ pub struct Family {
 
 macro_rules! families {
     ($($name:ident: $target:ident, $size:expr, $make:expr;)+) => {
-        /// All of them, each at a size from which on its cost shows, and which valgrind runs in seconds.
+        /// All families, each with a size at which its cost shows and valgrind takes seconds.
         pub const FAMILIES: &[Family] = &[$(
             Family { name: stringify!($name), target: stringify!($target), size: $size << 10, make: $make },
         )+];
@@ -88,7 +88,7 @@ families! {
     };
     set_gap_of_ids: data_set, 16, |n| data_set(0, false, CHECKS, |_| (0, 8), &words(std::iter::repeat_n(1, n / 8)));
     set_gap_of_gzip_heads: data_set, 16, |n| {
-        // each begins a member whose first block has to be inflated to its end
+        // each begins a member whose first block must be inflated to its end
         let member = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255][..], &[0, 6, 0, 0xf9, 0xff], b"stored"].concat();
         data_set(0, true, CHECKS, |_| (0, 8), &member.repeat(n / member.len()))
     };
@@ -144,7 +144,7 @@ families! {
         zarr(&[chunks as u64], &[chunks as u64], json!([sharding]), json!({}), &[shard])
     };
     blosc_blocks: blosc, 16, |n| {
-        // one byte a block: as many starts of blocks, which are all of the first
+        // one byte per block: many block offsets, which all name the first block
         let blocks = n / 8;
         let mut chunk = vec![1, 2, 1, 1, 1];
         chunk.extend([blocks as u32, 1, 0].iter().flat_map(|word| word.to_le_bytes()));
@@ -186,7 +186,7 @@ fn words(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
     words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// Bytes that compress to nothing less.
+/// Incompressible bytes.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let word = || {
@@ -204,7 +204,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A length that an index has.
+/// Rounds down to a possible length of a minishard index.
 fn rounded(len: usize) -> u64 {
     (len / 24 * 24) as u64
 }
@@ -263,7 +263,7 @@ fn bcolz(storage: &[u8]) -> Vec<u8> {
     container::join(0, &[storage, b"{\"shape\":[1],\"nbytes\":4}"])
 }
 
-/// Offsets of chunks that are all of the first.
+/// Chunk offsets that all name the first chunk.
 fn bloscpack_of_one_chunk(n: usize) -> Vec<u8> {
     let chunks = n / 12;
     let mut file = b"blpk".to_vec();
@@ -273,7 +273,7 @@ fn bloscpack_of_one_chunk(n: usize) -> Vec<u8> {
     file.extend(words([chunks as u64, 0]));
     let start = 32 + 8 * chunks as u64;
     file.extend(words((0..chunks).map(|_| start)));
-    file.extend([2, 1, 2, 1]); // a Blosc chunk whose bytes are as they are
+    file.extend([2, 1, 2, 1]); // a Blosc chunk that is stored uncompressed
     file.extend([n as u32 / 3, n as u32 / 3, n as u32 / 3 + 16].iter().flat_map(|word| word.to_le_bytes()));
     file.extend(noise(n / 3));
     container::join(2, &[file])

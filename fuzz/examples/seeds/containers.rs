@@ -1,4 +1,4 @@
-//! The seeds of the targets for other formats: small files of other writers, and small arrays of our own.
+//! The seeds of the targets for other formats: small foreign files, and small native arrays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use sharddb::container::bloscpack::{BloscpackOptions, Checksum};
 use sharddb::container::zarr::{ZarrMetadata, ZarrWriter};
 use sharddb_fuzz::{container, scratch};
 
-/// Longer inputs are not tried.
+/// Longer inputs are left out.
 const LONGEST: usize = 4096;
 
-/// What the first byte of an input of the target `bcolz` says.
+/// The flags in the first byte of an input of the target `bcolz`.
 const BLOSCPACK: u8 = 2;
 const SUPERCHUNKS: u8 = 4;
 const COLUMN: u8 = 8;
@@ -71,7 +71,7 @@ pub fn bcolz(data: &Path, out: &Path) {
     our_table(out);
 }
 
-/// The input of an array in a directory, with some of its chunks.
+/// The input for an array in a directory, with some of its chunks.
 fn array(root: &Path, how: u8, chunks: usize) -> Vec<u8> {
     let data = if how & COLUMN != 0 { root.join("data/a") } else { root.join("data") };
     let read = |path: PathBuf| fs::read(path).ok();

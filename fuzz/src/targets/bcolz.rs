@@ -1,5 +1,5 @@
-//! Any bytes as the files of a bcolz array, of a table of one column, or as a bloscpack file: every call returns, rows
-//! are what the chunks hold, and what verifies is readable.
+//! Arbitrary bytes as the files of a bcolz array, of a table of one column, or as a bloscpack file: every call returns,
+//! rows equal the content of the chunks, and what verifies is readable.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn root() -> &'static Path {
     ROOT.get_or_init(|| scratch::directory("bcolz"))
 }
 
-/// `storage` and `sizes`, then chunks or superchunks.
+/// Writes `storage` and `sizes`, then chunks or superchunks.
 fn write_array(how: u8, files: &[&[u8]]) {
     let _ = fs::remove_dir_all(root());
     let data = if how & COLUMN != 0 { root().join("data/a") } else { root().join("data") };

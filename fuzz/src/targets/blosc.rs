@@ -1,14 +1,14 @@
-//! Any bytes as a Blosc chunk: as many bytes as its header states, and never more than the cap; what was decoded is
-//! encoded and decoded again.
+//! Arbitrary bytes as a Blosc chunk: it decodes to the length that its header states and never more than the cap;
+//! decoded bytes survive encoding and decoding.
 
 use crate::container::CAP;
 use sharddb::ErrorKind;
 use sharddb::container::blosc::{Encoder, HEADER_LEN, Header, Shuffle, decode};
 
-/// Where a header states the length of the chunk.
+/// The bytes of the header that state the length of the chunk.
 const CBYTES: std::ops::Range<usize> = 12..HEADER_LEN;
 
-/// An odd first byte has the header state the true length, which a fuzzer changes with every edit.
+/// The chunk of an input. If the first byte is odd, the header is set to the true length, which most edits change.
 fn chunk(input: &[u8]) -> Option<Vec<u8>> {
     let (how, chunk) = input.split_first()?;
     let mut chunk = chunk.to_vec();

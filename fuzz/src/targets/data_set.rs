@@ -1,5 +1,5 @@
-//! Any bytes as an `info` and the first shards beside it: every reading call returns, and so does salvage. For the cost
-//! model alone: what a fuzzer could find here, the targets of parts find sooner.
+//! Arbitrary bytes as an `info` and the first shards next to it: every reading call returns, and so does salvage. Only
+//! the cost model uses it: a fuzzer finds bugs sooner with the targets of the parts.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use sharddb::{OpenOptions, Salvage, VerifyLevel};
 
 use crate::{container, scratch};
 
-/// The most bytes that an index or a value may decode to.
+/// Upper bound on the decoded length of an index or a value.
 const CAP: u64 = 16 << 20;
 
-/// Runs the target on an input: the files behind a first byte that says nothing, as [`container::join`] has them.
+/// Runs the target on an input: an unused first byte, then files in the form of [`container::join`].
 pub fn run(input: &[u8]) {
     let Some((_, files)) = input.split_first() else { return };
     let files = container::split(files);
@@ -43,7 +43,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// How many digits the name of a shard has.
+/// The number of digits in the file name of a shard.
 fn digits(info: &[u8]) -> usize {
     let info: serde_json::Value = serde_json::from_slice(info).unwrap_or_default();
     let bits = info["sharding"]["shard_bits"].as_u64().unwrap_or(0);

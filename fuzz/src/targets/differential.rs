@@ -1,4 +1,4 @@
-//! A shard that was laid out as the text says and then edited: the library and a naive reader agree on every answer.
+//! A shard that was laid out by the text of the format and then edited: library and naive reader agree on every answer.
 
 use arbitrary::{Arbitrary, Unstructured};
 

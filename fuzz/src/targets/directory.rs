@@ -1,5 +1,5 @@
-//! A store of ours, damaged: reads that verify give the stored value or an error, verification finds the damage, and
-//! salvage keeps stored pairs only. With a manifest that was sealed again: no panic.
+//! A damaged native store: verifying reads return the stored value or an error, verification finds the damage, and
+//! salvage keeps stored pairs only. If the manifest's checksum is forged as well: no panic.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ struct Damage {
     template: u8,
     edits: Vec<Edit>,
     removed: Option<u8>,
-    /// The last line of the manifest is made to fit the rest.
+    /// Whether the checksum in the last line of the manifest is updated after the damage.
     sealed: bool,
     storage: Storage,
     salvage: bool,
@@ -29,7 +29,7 @@ struct Edit {
     what: What,
 }
 
-/// What is done to a file; nothing here can forge a CRC-32, which is against accidents.
+/// A change of a file. None of them can forge a CRC-32, which protects against accidents only.
 #[derive(Arbitrary, Debug)]
 enum What {
     Flip(u8),
@@ -51,7 +51,7 @@ enum Storage {
 impl Storage {
     fn open(self, options: &OpenOptions, path: &Path) -> Result<ShardDb> {
         match self {
-            // SAFETY: this process alone knows of these files, and it changes them when nothing is open.
+            // SAFETY: only this process knows these files, and it changes them only while nothing is open.
             Storage::Mapped => unsafe { options.open(path) },
             Storage::Positioned => options.open_pread(path),
             Storage::Loaded => options.load(path),
@@ -82,7 +82,7 @@ impl Edit {
             What::Zero(len) => bytes.iter_mut().skip(at).take(len.into()).for_each(|byte| *byte = 0),
             What::Cut => bytes.truncate(at),
             What::Grow { byte, len } => drop(bytes.splice(at..at, vec![byte; usize::from(len)])),
-            // in JSON this leads further than a flipped bit
+            // in JSON, another digit gets past more checks than a flipped bit
             What::Digit(digit) => {
                 let digits = bytes.iter_mut().skip(at).find(|byte| byte.is_ascii_digit());
                 digits.into_iter().for_each(|byte| *byte = b'0' + digit % 10);
@@ -91,7 +91,7 @@ impl Edit {
         }
     }
 
-    /// Where in a file, if that has a byte.
+    /// The offset of the change; 0 for an empty file.
     fn at(&self, bytes: &[u8]) -> usize {
         usize::from(self.at) % bytes.len().max(1)
     }
@@ -102,7 +102,7 @@ fn swap(files: &mut [(String, Vec<u8>)], one: usize, other: usize) {
     files[one].1 = std::mem::replace(&mut files[other].1, bytes);
 }
 
-/// Makes the last line of a manifest fit the rest.
+/// Updates the checksum in the last line of a manifest.
 fn seal(manifest: &mut Vec<u8>) {
     let Some(at) = manifest.windows(7).rposition(|window| window == b"\"crc32\"") else { return };
     manifest.truncate(at);
@@ -142,7 +142,7 @@ impl Fixture {
         if let Some(removed) = damage.removed {
             files.remove(usize::from(removed) % files.len());
         }
-        // without a lease all is as before but for collections
+        // a missing lease affects collection only
         let is_changed = files != template.files;
         self.write(&files);
         let forged = damage.sealed && is_changed;
@@ -197,13 +197,13 @@ impl Fixture {
         let _ = fs::remove_dir_all(&self.out);
         let mut build = salvage.build_options();
         let mut loader = build.threads(1).memory(16 << 20).create(&self.out).unwrap();
-        // the info can be anything but what the loader takes
+        // a forged info may be valid JSON that the loader does not accept
         if salvage.write(&mut loader, |lost| drop(lost.to_string())).is_err() || loader.finish().is_err() {
             return assert!(forged, "what is salvaged can be written");
         }
         let snapshot = ShardDb::load(&self.out).unwrap().snapshot();
         assert!(!is_found(&snapshot));
-        // without the manifest a changed info is believed, checks or none
+        // without a manifest, a changed info is trusted, also about whether there are checks
         if !forged && salvage_is_sure(&self.generation) {
             let kept: BTreeMap<u64, Vec<u8>> = snapshot
                 .iter()
@@ -217,7 +217,7 @@ impl Fixture {
     }
 }
 
-/// Whether the manifest is whole: then it is known that there are checks.
+/// Whether the manifest is intact, so that the layout, with its checks, is known.
 fn salvage_is_sure(generation: &Path) -> bool {
     let Ok(mut manifest) = fs::read(generation.join("manifest.json")) else { return false };
     let as_found = manifest.clone();

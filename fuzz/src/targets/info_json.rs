@@ -1,4 +1,4 @@
-//! Any bytes as an `info` beside one shard, asked for with any pointer: refused, or opened without leaving the directory.
+//! Arbitrary bytes as an `info` next to one shard, opened with any pointer: refused, or opened inside the directory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ fn directory() -> &'static PathBuf {
     })
 }
 
-/// the pointer up to the first line feed, and then the info
+/// Runs the target on an input: the pointer up to the first line feed, then the info.
 pub fn run(input: &[u8]) {
     let directory = directory();
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(0);

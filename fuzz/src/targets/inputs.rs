@@ -1,5 +1,5 @@
-//! Any bytes as an input of `build`, in each format that is one file: pairs or an error with its place; for the binary
-//! formats exactly the pairs that a naive parser finds.
+//! Arbitrary bytes as an input of `build`, in each format of a single file: pairs, or an error with its place; in the
+//! binary formats exactly the pairs that a naive parser finds.
 
 use std::fs;
 use std::io::Read;
@@ -36,7 +36,7 @@ fn path() -> &'static PathBuf {
     PATH.get_or_init(|| scratch::directory("inputs").join("input"))
 }
 
-/// The records of a binary format; `None` if the last one is cut short.
+/// The records of a binary format; `None` if the last one is truncated.
 fn naive(mut bytes: &[u8], has_prefixes: bool) -> Option<Vec<Pair>> {
     let mut pairs = Vec::new();
     let mut take = |len: u64| {

@@ -1,4 +1,5 @@
-//! Any bytes as a minishard index, raw, as gzip and in gzip: every row is found, or refused, as the text says.
+//! Arbitrary bytes as a minishard index, raw, as gzip and inside gzip: every row is found, or refused, by the text of
+//! the format.
 
 use crate::ask;
 use crate::case::{ShardCase, encoded};

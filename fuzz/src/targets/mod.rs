@@ -1,4 +1,4 @@
-//! What each fuzz target does with an input, so that it can be done without a fuzzer as well.
+//! The code of each fuzz target, which also runs without a fuzzer.
 
 pub mod bcolz;
 pub mod blosc;
@@ -13,7 +13,7 @@ pub mod spec_json;
 pub mod whole_shard;
 pub mod zarr;
 
-/// All targets by name, but for `loader`, whose input is a plan and no file.
+/// All targets by name, except `loader`, whose input is a plan and not a file.
 pub const ALL: &[(&str, fn(&[u8]))] = &[
     ("bcolz", bcolz::run),
     ("blosc", blosc::run),

@@ -1,9 +1,10 @@
-//! Any bytes as a shard index with something behind it: each minishard is found, empty or refused as the text says.
+//! Arbitrary bytes as a shard index with bytes after it: each minishard is found, empty or refused by the text of the
+//! format.
 
 use crate::ask;
 use crate::case::ShardCase;
 
-/// no hash and nothing compressed: minishard n has key n
+/// Runs the target on an input, with the identity hash and no compression: minishard n has key n.
 pub fn run(input: &[u8]) {
     let Some(case) = ShardCase::of_bytes(input) else { return };
     let mut naive = case.naive;

@@ -1,4 +1,5 @@
-//! Any text as a sharding object: refused, or a specification that is valid, places every key and survives its own JSON.
+//! Arbitrary text as a sharding object: refused, or a valid specification that places every key and survives its own
+//! JSON.
 
 use serde_json::Value as Json;
 use sharddb::{ErrorKind, ShardingSpec};

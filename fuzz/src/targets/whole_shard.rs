@@ -1,4 +1,4 @@
-//! Any bytes as a shard, with every call on it: no panic, no walk without end, and the naive reader's answers.
+//! Arbitrary bytes as a shard, with every call on it: no panic, no endless walk, and the answers of the naive reader.
 
 use crate::ask;
 use crate::case::ShardCase;

@@ -1,5 +1,5 @@
-//! Any text as `zarr.json` and any bytes as the first shards: every call returns, what verifies is readable, and a chunk
-//! is the range that a naive reader finds in the index.
+//! Arbitrary text as `zarr.json` and arbitrary bytes as the first shards: every call returns, what verifies is
+//! readable, and a chunk is the range that a naive reader finds in the index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use sharddb::ErrorKind;
 use sharddb::container::zarr::{ZarrArray, ZarrMetadata};
 use sharddb::container::{Container, Form};
 
-/// Of an input's first byte: all files are read into memory.
+/// The bit of an input's first byte that loads all files into memory.
 const IN_MEMORY: u8 = 1;
 
 fn root() -> &'static Path {
@@ -19,7 +19,7 @@ fn root() -> &'static Path {
     ROOT.get_or_init(|| crate::scratch::directory("zarr"))
 }
 
-/// The metadata, and the shards with the lowest numbers.
+/// Writes the metadata, and the shards with the lowest numbers.
 fn write_array(text: &str, metadata: &ZarrMetadata, shards: &[&[u8]]) {
     let _ = fs::remove_dir_all(root());
     fs::create_dir_all(root()).unwrap();
@@ -34,7 +34,7 @@ fn write_array(text: &str, metadata: &ZarrMetadata, shards: &[&[u8]]) {
     }
 }
 
-/// Where the index can be read by a few lines, every chunk is the bytes that it names.
+/// Asserts that every chunk has the bytes that the index names, for indexes that the naive reader supports.
 fn agrees_with_naive(array: &ZarrArray, sharding: &Sharding, shards: &[&[u8]]) {
     let metadata = array.metadata();
     let grid = metadata.chunk_grid();

@@ -1,8 +1,8 @@
-//! The functions of the library's `store/fs.rs` on a disk in memory: each is one step to those who run beside it, or as
-//! many as it is to the system.
+//! The functions of the library's `store/fs.rs` on a disk in memory. Each takes as many atomic steps as it makes system
+//! calls.
 //!
-//! Names lead to files; a file lives on without a name while somebody has it open; locks are of the file, shared or alone,
-//! as flock(2) gives them. A directory is renamed with all in it.
+//! Names refer to files. A file without a name exists as long as it is open. Locks belong to the file and are shared or
+//! exclusive, as with flock(2). A directory is renamed with its content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,9 +17,9 @@ use crate::error::{Error, Result};
 struct Disk {
     names: BTreeMap<PathBuf, Node>,
     files: u64,
-    /// Files that are locked, by how many shared holders; `None` is one that has it alone.
+    /// Locked files, with the number of shared holders; `None` for an exclusive lock.
     locks: BTreeMap<u64, Option<u64>>,
-    /// For the tests of the tests: what is broken.
+    /// The flaw of the disk, for the tests of the model itself.
     flaw: Option<Flaw>,
 }
 
@@ -29,14 +29,14 @@ enum Node {
     Link(PathBuf),
 }
 
-/// A disk that does not keep to the rules: the models have to notice.
+/// A way in which a disk breaks the rules. The models must detect it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// Locks are given to everybody.
+    /// Every lock is granted.
     LocksDoNothing,
-    /// A file that took another's place passes for it.
+    /// A file that replaces another one has the same identity.
     FilesLookAlike,
-    /// No lock can be had at all, as on some network file systems.
+    /// No lock is granted, as on some network file systems.
     NoLocks,
 }
 
@@ -44,7 +44,7 @@ loom::lazy_static! {
     static ref DISK: Mutex<Disk> = Mutex::new(Disk::default());
 }
 
-/// One call to the system.
+/// Runs one system call as an atomic step.
 fn step<T>(call: impl FnOnce(&mut Disk) -> T) -> T {
     call(&mut DISK.lock().unwrap())
 }
@@ -53,7 +53,7 @@ pub fn break_by(flaw: Flaw) {
     step(|disk| disk.flaw = Some(flaw));
 }
 
-/// A generation, complete, under its name at once; its shard holds its number.
+/// Places a complete generation under its name in one step. Its shard contains `content`.
 pub(super) fn place_generation(path: &Path, content: u64) {
     step(|disk| {
         for name in ["0.shard", "info", "lease", "manifest.json"] {
@@ -71,7 +71,7 @@ pub(super) fn content(path: &Path) -> Option<u64> {
     })
 }
 
-/// The names below a store, whatever they are.
+/// All names below the store.
 pub fn leftovers() -> Vec<PathBuf> {
     step(|disk| disk.names.keys().cloned().collect())
 }
@@ -126,7 +126,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A directory goes file by file.
+/// Removes a directory file by file.
 pub(super) fn remove(path: &Path) -> Result<()> {
     let doomed = step(|disk| disk.names.keys().filter(|name| name.starts_with(path)).cloned().collect::<Vec<_>>());
     for name in doomed {
@@ -135,7 +135,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Nothing crashes here.
+/// Does nothing: the model has no crashes.
 pub(super) fn fsync_dir(_: &Path) -> Result<()> {
     Ok(())
 }
@@ -153,7 +153,7 @@ pub(crate) struct Identity(u64);
 pub(crate) struct LockedFile(File);
 
 impl LockedFile {
-    /// Nobody forks here.
+    /// Always true: the model has no forks.
     pub(crate) fn is_own(&self) -> bool {
         true
     }
@@ -192,7 +192,7 @@ pub(super) fn try_lock_shared(file: File, path: &Path) -> Result<Option<LockedFi
     })
 }
 
-/// Of a directory, that of its first file.
+/// The identity of a file; for a directory, that of its first file.
 pub(super) fn identity(path: &Path) -> Option<Identity> {
     step(|disk| {
         disk.names.iter().filter(|(name, _)| name.starts_with(path)).find_map(|(_, node)| match node {
@@ -214,7 +214,7 @@ impl Disk {
         self.names.keys().any(|name| name != path && name.starts_with(path))
     }
 
-    /// Locks a file if `held`, how it is locked now, allows it.
+    /// Locks a file if `held`, its current lock, permits it.
     fn lock(
         &mut self,
         file: File,

@@ -1,4 +1,4 @@
-//! A store, of whose files these are the library's and the others stand for it.
+//! A store. Some of its files are the library's own, the others are stand-ins.
 
 #[path = "../../../src/store/current.rs"]
 pub(crate) mod current;
@@ -13,7 +13,7 @@ pub(crate) mod lease;
 #[path = "../../../src/store/names.rs"]
 pub(crate) mod names;
 
-/// In this model no generation is rolled back: all count, by number.
+/// A stand-in for the history: no generation is rolled back in this model, so all count, by number.
 pub(crate) mod history {
     use std::path::Path;
 
@@ -25,7 +25,7 @@ pub(crate) mod history {
     }
 }
 
-/// Of `store/scratch.rs`, what gc and a swap need; nothing foreign is in this store.
+/// The part of `store/scratch.rs` that gc and a swap need. This store has no foreign files.
 pub(crate) mod scratch {
     use std::path::Path;
 
@@ -62,7 +62,7 @@ pub const STORE: &str = "/store";
 pub struct Reader(lease::LeasedGeneration);
 
 impl Reader {
-    /// As `ShardDb::open` and `refresh` do it.
+    /// Opens the current generation as `ShardDb::open` and `refresh` do.
     pub fn open() -> Result<Reader> {
         lease::LeasedGeneration::acquire_current(Path::new(STORE)).map(Reader)
     }
@@ -75,14 +75,14 @@ impl Reader {
         matches!(self.0.lease, lease::Lease::Held(_))
     }
 
-    /// The number in a shard that is opened only now; `None` if there is no such file.
+    /// The number in a shard, which is opened by this call; `None` if there is no such file.
     pub fn get(&self) -> Option<u64> {
         fs::content(&self.0.path.join("0.shard"))
     }
 }
 
-/// What a writer that has the lock of the store does at the end of a build: a complete generation gets its name by one
-/// rename, then `current` leads to it.
+/// Publishes as a writer with the lock of the store does at the end of a build: a complete generation gets its name by
+/// one rename, then `current` points to it.
 pub fn publish(number: u64) {
     let id = id(number);
     fs::place_generation(&Path::new(STORE).join(id.to_string()), number);

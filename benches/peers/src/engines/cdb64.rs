@@ -1,4 +1,4 @@
-//! cdb with 64-bit offsets, mapped. Written through a buffer, which its writer does not bring along.
+//! cdb with 64-bit offsets, mapped. Its writer does not buffer, so a buffer is added.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -23,7 +23,7 @@ fn load(directory: &Path, input: &Input) -> Result<()> {
     Ok(())
 }
 
-/// A buffered file whose buffer survives a seek to where it is: the writer seeks before each pair.
+/// A buffered file that keeps its buffer on a seek to the current position, because the writer seeks before each pair.
 struct Appending {
     buffer: BufWriter<File>,
     position: u64,

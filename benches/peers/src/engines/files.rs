@@ -1,4 +1,4 @@
-//! One file a key, a thousand or so a directory: what there is before there is an engine.
+//! One file per key, about a thousand per directory: storage without an engine.
 
 use std::fmt::Write;
 use std::fs::{self, File};

@@ -1,4 +1,5 @@
-//! hashbrown and a blob: a table in memory from key to place, rebuilt at each open, and one mapped file of values.
+//! hashbrown and a blob: a hash table in memory from key to offset, rebuilt at each open, and one mapped file of
+//! values.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -15,7 +16,7 @@ use crate::slices::AnyReader;
 pub const PEER: Peer = Peer::new("hashbrown", load, open);
 
 const BLOB: &str = "values";
-/// A record for each key: key u64le, length u32le. The values lie in the same order without gaps.
+/// A record per key: key u64le, length u32le. The values are in the same order without gaps.
 const RECORDS: &str = "records";
 const RECORD_LEN: usize = 12;
 
@@ -55,7 +56,7 @@ fn open(directory: &Path) -> Result<Box<dyn Engine>> {
 
 #[expect(unsafe_code, reason = "mapping is a promise to leave the file alone")]
 fn map(file: &File) -> Result<Mmap> {
-    // SAFETY: the file lies in a directory that this program made for itself, and it does not edit it.
+    // SAFETY: the file is in a directory that this program created and does not edit.
     let map = unsafe { Mmap::map(file)? };
     map.advise(Advice::Random)?;
     Ok(map)

@@ -1,6 +1,6 @@
 //! LMDB through heed: integer keys, sorted and appended in one transaction, read without read-ahead in one transaction.
 //!
-//! Integer keys are some 10 % faster to look up than big-endian ones that are compared as bytes.
+//! Lookups of integer keys are some 10 % faster than those of big-endian keys, which are compared as bytes.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ use crate::slices::AnyReader;
 
 pub const PEER: Peer = Peer { memory: paged, ..Peer::new("lmdb", load, open) };
 
-/// Keys are given as the 8 bytes of a native integer; heed's integer type would allocate for each.
+/// Keys are the 8 bytes of a native integer; heed's integer type would allocate for each.
 type Pairs = Database<'static, Bytes, Bytes, IntegerComparator>;
 
 fn load(directory: &Path, input: &Input) -> Result<()> {
-    // a value of a page's size takes two pages
+    // a value as long as a page takes two pages
     let data = input.data();
     let map_size = data.keys * 64 + data.value_bytes() * 5 / 2 + (1 << 30);
     let env = open_env(directory, map_size, EnvFlags::NO_MEM_INIT)?;
@@ -52,7 +52,7 @@ fn open(directory: &Path) -> Result<Box<dyn Engine>> {
 #[expect(unsafe_code, reason = "heed asks for the promise that a map needs")]
 fn open_env(directory: &Path, map_size: u64, flags: EnvFlags) -> Result<Env> {
     let map_size = usize::try_from(map_size.next_multiple_of(1 << 20))?;
-    // SAFETY: the file lies in a directory that this program made for itself, and only LMDB edits it.
+    // SAFETY: the file is in a directory that this program created, and only LMDB edits it.
     Ok(unsafe { EnvOpenOptions::new().map_size(map_size).flags(flags).open(directory)? })
 }
 

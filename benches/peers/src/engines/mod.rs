@@ -1,4 +1,4 @@
-//! The engines, one a file, each tuned as its own documentation advises.
+//! The engines, one per file, each tuned as its documentation advises.
 
 pub mod cdb64;
 pub mod files;
@@ -11,7 +11,7 @@ pub mod sqlite;
 
 use crate::engine::Peer;
 
-/// The one that all are compared to.
+/// The engine that all others are compared with.
 pub const REFERENCE: &str = lmdb::PEER.name;
 
 /// All engines, in the order of the report.
@@ -42,7 +42,7 @@ mod tests {
     use crate::reader::head;
     use crate::slices::{AnyReader, KINDS};
 
-    /// Every engine that is read, loaded from pairs in this order, must answer as the model does.
+    /// Asserts that every readable engine, loaded in this order, answers like the model.
     fn all_agree(set: &str, order: Order) {
         let data: DataSet = set.parse().unwrap();
         for peer in &PEERS {
@@ -82,7 +82,7 @@ mod tests {
         all_agree("2kx8", Order::Any);
     }
 
-    /// Above a page of the page-based engines, and ascending.
+    /// Values longer than a page of the page-based engines, in ascending order.
     #[test]
     fn all_agree_on_long_values() {
         all_agree("1kx5000", Order::Ascending);

@@ -1,4 +1,4 @@
-//! No engine: computes every answer from the key, which is what the answers of the others are held against.
+//! A model without storage: computes every answer from the key. The answers of the engines are compared with it.
 
 use crate::data::DataSet;
 use crate::reader::{Reader, Result};

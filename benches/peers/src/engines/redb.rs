@@ -1,4 +1,4 @@
-//! redb: sorted pairs inserted through a cursor in one transaction, a cache for all of the file, one read transaction.
+//! redb: sorted pairs inserted through a cursor in one transaction, a cache for the entire file, one read transaction.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-/// In the page cache and in its own.
+/// The file is in memory twice: in the page cache and in redb's own cache.
 pub const PEER: Peer = Peer { memory: |value_len| 2 * paged(value_len), ..Peer::new("redb", load, open) };
 
 const FILE: &str = "pairs.redb";
 const PAIRS: TableDefinition<u64, &[u8]> = TableDefinition::new("pairs");
 
-/// More is not taken from the machine: the rest of the file is in the system's page cache.
+/// Upper bound on redb's cache; the rest of the file is in the page cache.
 const MOST_CACHE: u64 = 4 << 30;
 
 fn load(directory: &Path, input: &Input) -> Result<()> {

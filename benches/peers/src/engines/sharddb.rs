@@ -1,4 +1,4 @@
-//! ShardDb with its defaults, and with other options.
+//! ShardDb with default and with other options.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,27 +10,27 @@ use crate::input::Input;
 use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
-/// Each byte compared when it is first used.
+/// Defaults: each byte is verified on first use.
 pub const PEER: Peer = Peer { open_and_warm: Some(open_populated), ..Peer::new("sharddb", load, open) };
 
-/// Nothing compared.
+/// Verifies nothing.
 pub const NEVER: Peer =
     Peer { open_and_warm: Some(open_never_populated), ..Peer::new("sharddb-never", load, open_never) };
 
-/// Everything compared at every read. On files of its own, as all of these: what the one read would be in the processor's cache for
-/// the other.
+/// Verifies on every read. Like all variants it has its own files: with shared files, one variant would find in the
+/// processor's cache what another one has read.
 pub const ALWAYS: Peer = Peer::new("sharddb-always", load, open_always);
 
-/// Read into memory.
+/// Loaded into memory.
 pub const LOADED: Peer = Peer { open_and_warm: Some(open_loaded), ..Peer::new("sharddb-load", load, open_loaded) };
 
-/// The shard indexes asked for when the files are opened, which pays when they are cold.
+/// Prefetches the shard indexes on open, which pays if they are cold.
 pub const READING_AHEAD: Peer = Peer::new("sharddb-ahead", load, open_reading_ahead);
 
-/// Files without checks: what they cost on disk.
+/// Files without checks, to measure the disk space of checks.
 pub const UNCHECKED: Peer = Peer { open: None, memory: |_| 0, ..Peer::new("sharddb-unchecked", load_unchecked, open) };
 
-/// The opened database by itself, for those who want to see it swap.
+/// The opened database itself, for the workload that swaps generations.
 pub fn open_db(directory: &Path) -> Result<ShardDb> {
     Ok(mapped(directory, &OpenOptions::new())?)
 }
@@ -80,7 +80,7 @@ fn open_reading_ahead(directory: &Path) -> Result<Box<dyn Engine>> {
 
 #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
 fn mapped(directory: &Path, options: &OpenOptions) -> sharddb::Result<ShardDb> {
-    // SAFETY: the files lie in a directory that this program made for itself, and it does not edit them.
+    // SAFETY: the files are in a directory that this program created and does not edit.
     unsafe { options.open(directory) }
 }
 

@@ -19,7 +19,7 @@ const SELECT: &str = "SELECT value FROM pairs WHERE key = ?1";
 fn load(directory: &Path, input: &Input) -> Result<()> {
     let path = directory.join(FILE);
     let mut connection = Connection::open(&path)?;
-    // nothing to roll back to; it is brought to the disk once, at the end
+    // nothing to roll back to; the file is synced once, at the end
     connection.execute_batch(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -262144;
          CREATE TABLE pairs (key INTEGER PRIMARY KEY, value BLOB NOT NULL);",
@@ -36,7 +36,7 @@ fn load(directory: &Path, input: &Input) -> Result<()> {
     Ok(())
 }
 
-/// Rowids are signed; the order stays.
+/// Maps a key to a signed rowid of the same order.
 fn rowid(key: u64) -> i64 {
     (key ^ 1 << 63).cast_signed()
 }
@@ -47,11 +47,11 @@ fn key(rowid: i64) -> u64 {
 
 fn open(directory: &Path) -> Result<Box<dyn Engine>> {
     let pool = Pool { path: directory.join(FILE), idle: Mutex::default() };
-    pool.with(|_| Ok(()))?; // opened now rather than by the first reader
+    pool.with(|_| Ok(()))?; // opens a connection now, not in the first reader
     Ok(Box::new(pool))
 }
 
-/// Connections that nobody uses at the moment: one serves one thread at a time, and its map is warm.
+/// Idle connections. Each serves one thread at a time and keeps its map warm.
 struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
@@ -86,7 +86,7 @@ impl Engine for Pool {
     }
 
     fn request(&self, key: u64) -> Result<Option<u64>> {
-        // a statement by itself is a transaction
+        // a statement outside of a transaction is one
         self.with(|connection| {
             StatementReader { connection, select: connection.prepare_cached(SELECT)? }.get(key, head)
         })

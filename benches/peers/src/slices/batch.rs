@@ -1,4 +1,4 @@
-//! `batch`: the keys of `hit`, 256 at a time. Engines that know no batches get them one by one.
+//! `batch`: the keys of `hit`, 256 at a time. Engines without batches look them up one by one.
 
 use super::Slice;
 use crate::data::Sampler;
@@ -22,7 +22,7 @@ pub fn run_cold<R: Reader>(reader: &mut R, keys: &[u64]) -> Result<u64> {
     sum_of_batches(keys, |batch, sum| reader.get_many_cold(batch, |value| sum.add(value)))
 }
 
-/// A sum that takes the position of a value in its batch into account.
+/// A sum that depends on the position of a value in its batch.
 struct Sum {
     total: u64,
     at: u64,

@@ -1,6 +1,6 @@
-//! `dependent`: the next key is known only when the value before it was read. This is latency.
+//! `dependent`: each key depends on the value before it. This measures latency.
 //!
-//! The key is computed from the value; to look it up in an array of keys would add the same cache miss to all.
+//! The key is computed from the value. An array of keys would add the same cache miss to every engine.
 
 use super::Slice;
 use crate::data::{DataSet, Sampler};
@@ -14,7 +14,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The next key. The step is mixed in because a chain of values alone would soon run in a circle.
+    /// The next key. The step is mixed in because a chain of values alone would soon run in a cycle.
     #[inline]
     fn next(&self, value: u64, step: u64) -> u64 {
         self.data.key(reduce(scramble(value ^ step), self.data.keys))

@@ -1,6 +1,6 @@
-//! `hit`: keys that are there, all equally likely, known ahead; 8 bytes of each value are read.
+//! `hit`: present keys, all equally likely and known in advance; 8 bytes of each value are read.
 //!
-//! The processor may begin the next get before the last is done: this is throughput.
+//! The processor may begin the next get before the last one is done. This measures throughput.
 
 use super::Slice;
 use crate::data::Sampler;

@@ -1,4 +1,4 @@
-//! `miss`: keys that are not there.
+//! `miss`: absent keys.
 
 use super::Slice;
 use crate::data::Sampler;
@@ -8,7 +8,7 @@ pub fn draw(sampler: &mut Sampler, count: usize) -> Slice {
     Slice::Miss(sampler.absent(count))
 }
 
-/// The sum counts what was found.
+/// Returns the number of keys found.
 pub fn run<R: Reader>(reader: &mut R, keys: &[u64]) -> Result<u64> {
     let mut found = 0;
     for key in keys {

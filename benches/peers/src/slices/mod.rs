@@ -1,7 +1,7 @@
-//! Slices: what one engine does at a time, between readings of the clock. One file a kind.
+//! Slices: the work of one engine between two readings of the clock. One kind per file.
 //!
-//! A slice is drawn once and given to every engine, so that all do the same; running it gives a sum of what was read,
-//! which must be the same for all. Choosing the engine and the kind costs two jumps a slice; inside there are none.
+//! A slice is drawn once and run by every engine, so that all do the same work. A run returns a sum of what was read,
+//! which must be equal for all. Engine and kind are dispatched once per slice, and inside of a slice nothing is.
 
 pub mod batch;
 pub mod dependent;
@@ -14,7 +14,7 @@ pub mod zipf;
 use crate::data::{DataSet, Sampler};
 use crate::reader::{Reader, Result};
 
-/// What an engine does at a time.
+/// A unit of work.
 pub enum Slice {
     Hit(Vec<u64>),
     Dependent(dependent::Chain),
@@ -26,7 +26,7 @@ pub enum Slice {
 }
 
 impl Slice {
-    /// Gets or pairs.
+    /// The number of gets or pairs.
     pub fn operations(&self) -> u64 {
         match self {
             Slice::Hit(keys) | Slice::Miss(keys) | Slice::Whole(keys) => keys.len() as u64,
@@ -39,7 +39,7 @@ impl Slice {
 
 /// A reader of any engine.
 pub trait AnyReader {
-    /// The sum of what was read.
+    /// Runs a slice; returns the sum of what was read.
     fn run(&mut self, slice: &Slice) -> Result<u64>;
 }
 
@@ -57,7 +57,7 @@ impl<R: Reader> AnyReader for R {
     }
 }
 
-/// A kind of slice: its name, and how one of so many operations is drawn.
+/// A kind of slice: its name, and the function that draws one with a number of operations.
 pub type Kind = (&'static str, fn(&mut Sampler, usize) -> Slice);
 
 /// All kinds that are run in rounds, in the order of the report.

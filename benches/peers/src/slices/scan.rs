@@ -8,7 +8,7 @@ pub fn draw(sampler: &mut Sampler, _: usize) -> Slice {
     Slice::Scan(sampler.data)
 }
 
-/// The sum is the same in any order.
+/// The sum does not depend on the order.
 pub fn run<R: Reader>(reader: &mut R) -> Result<u64> {
     let (mut sum, mut pairs) = (0_u64, 0_u64);
     reader.scan(|key, value| {

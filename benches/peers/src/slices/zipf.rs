@@ -1,4 +1,4 @@
-//! `zipf`: like `hit`, but some keys are asked for much more often than others (theta 0.99).
+//! `zipf`: like `hit`, but some keys are looked up much more often than others (theta 0.99).
 
 use super::Slice;
 use crate::data::Sampler;

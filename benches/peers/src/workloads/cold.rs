@@ -1,6 +1,6 @@
-//! `cold`: gets when nothing of the files is in the page cache. Bytes that came from the disk are counted too.
+//! `cold`: gets when no page of the files is in the page cache. Bytes read from the disk are counted too.
 //!
-//! An engine is opened after its files were dropped, and opening is not under the clock.
+//! An engine is opened after its files were dropped from the cache. Opening is not timed.
 
 use std::fs::{self, File};
 
@@ -17,16 +17,16 @@ use crate::slices::{Slice, batch, hit};
 
 const PAGE: f64 = 4096.0;
 
-/// What empties the page cache.
+/// The ways to empty the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
-    /// Advice on the engine's own files: needs no rights and leaves the rest of the machine alone.
+    /// Advises the kernel to drop the engine's own files. Needs no privileges and does not affect other programs.
     Files,
-    /// The whole machine's cache, directories included: needs root.
+    /// Drops the cache of the entire machine, directories included. Needs root.
     Machine,
 }
 
-/// Nanoseconds of the wall and pages of 4096 bytes from the disk, each a get: one by one, then in batches.
+/// Wall time in nanoseconds and pages of 4096 bytes from the disk, per get: one by one, then in batches.
 pub fn measure(bench: &mut Bench<'_>, evict: Evict) -> Result<Vec<Rounds>> {
     let mut rounds = measure_kind(bench, evict, "cold", hit::draw)?;
     rounds.extend(measure_kind(bench, evict, "cold batch", batch::draw_cold)?);

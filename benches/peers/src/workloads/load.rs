@@ -1,6 +1,6 @@
-//! `load`: from pairs in no order to files that a crash leaves whole: wall time, peak memory, bytes on disk.
+//! `load`: from pairs in random order to files that survive a crash: wall time, peak memory, bytes on disk.
 //!
-//! Each load is a process of its own, so that its peak memory is its own.
+//! Each load is a process of its own, to measure its peak memory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,11 +19,11 @@ use crate::measurement::{Rounds, Unit};
 use crate::process::peak_memory;
 use crate::reader::Result;
 
-/// The argument by which the program knows that it is to load and nothing else.
+/// The argument that makes the program run a single load.
 pub const ARGUMENT: &str = "load-one";
 
-/// Pairs in no order: nanoseconds of the wall, bytes of peak memory, bytes on disk and beyond the value a key. Leaves
-/// the files.
+/// Loads pairs in random order: wall time in nanoseconds, peak memory in bytes, bytes on disk, and bytes per key beyond
+/// the value. Keeps the files.
 pub fn measure(bench: &Bench<'_>) -> Result<[Rounds; 4]> {
     let mut times = Rounds::new("load", Unit::Nanoseconds);
     let mut peaks = Rounds::new("load, peak memory", Unit::Bytes);
@@ -43,7 +43,8 @@ pub fn measure(bench: &Bench<'_>) -> Result<[Rounds; 4]> {
     Ok([times, peaks, disks, overheads])
 }
 
-/// Pairs in ascending order, once: the best case of engines that append. The keys in memory (8 bytes each) count.
+/// Loads pairs in ascending order, once: the best case of engines that append. Peak memory includes the keys (8 bytes
+/// each).
 pub fn measure_ascending(bench: &Bench<'_>) -> Result<[Rounds; 2]> {
     let mut times = Rounds::new("load, sorted input", Unit::Nanoseconds);
     let mut peaks = Rounds::new("load, sorted input, peak memory", Unit::Bytes);
@@ -72,7 +73,7 @@ fn load_in_child(peer: &Peer, data: &DataSet, order: Order, directory: &Path) ->
     Ok((number("ns")?, number("peak_memory")?))
 }
 
-/// What the process of one load does: loads, and says what it took.
+/// Runs one load in its own process and prints its figures.
 pub fn run_child(arguments: &[String]) -> Result<()> {
     let [name, data, order, directory] = arguments else {
         return Err(format!("expected engine, set, order and directory, found {arguments:?}").into());
@@ -93,7 +94,7 @@ fn name_of(order: Order) -> &'static str {
     }
 }
 
-/// Allocated, not apparent: a small file takes a block, a sparse one only what it has.
+/// Allocated bytes, not lengths: a small file takes a block, a sparse one only its allocated blocks.
 fn bytes_on_disk(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
     for file in files_under(directory)? {

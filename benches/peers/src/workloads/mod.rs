@@ -1,4 +1,4 @@
-//! The workloads, one a file: each takes a bench and gives measurements.
+//! The workloads, one per file. Each measures a bench and returns measurements.
 
 pub mod cold;
 pub mod load;

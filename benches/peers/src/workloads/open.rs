@@ -1,4 +1,4 @@
-//! `open + first get`: from a path to a value, the files being in the page cache.
+//! `open + first get`: from a path to a value, with the files in the page cache.
 
 use crate::bench::{Bench, check, rotated};
 use crate::clock::on_wall;
@@ -6,7 +6,7 @@ use crate::measurement::{Rounds, Unit};
 use crate::reader::Result;
 use crate::slices::hit;
 
-/// Nanoseconds of the wall.
+/// Wall time in nanoseconds.
 pub fn measure(bench: &mut Bench<'_>) -> Result<Rounds> {
     let mut rounds = Rounds::new("open + first get", Unit::Nanoseconds);
     let peers = bench.readable();
@@ -19,7 +19,7 @@ pub fn measure(bench: &mut Bench<'_>) -> Result<Rounds> {
                 opened.engine.read(&mut |reader| check(peer, reader.run(&slice)?, expected))?;
                 Ok(opened)
             })?;
-            drop(opened); // not under the clock
+            drop(opened); // not timed
             rounds.push(peer.name, ns);
         }
     }

@@ -1,4 +1,4 @@
-//! `service`: requests that keep nothing from one to the next, each with its own latency; for ShardDb also while
+//! `service`: requests that share nothing but the opened database, each with its own latency; for ShardDb also while
 //! another thread swaps generations as fast as it can.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::slices::Slice;
 
 const PERCENTILES: [(&str, f64); 3] = [("p50", 0.50), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// Nanoseconds of the wall: percentiles of the requests of a round, the clock's own cost included.
+/// Wall time in nanoseconds: percentiles of the requests of a round, including the cost of the clock.
 pub fn measure(bench: &mut Bench<'_>, opened: &[Opened<'_>]) -> Result<Vec<Rounds>> {
     let mut percentiles = Percentiles::new("service");
     for round in 0..bench.effort.rounds {
@@ -30,7 +30,7 @@ pub fn measure(bench: &mut Bench<'_>, opened: &[Opened<'_>]) -> Result<Vec<Round
     Ok(percentiles.0)
 }
 
-/// The same for `ShardDb::get` while generations are swapped; needs a second generation, which it makes.
+/// Like `measure`, for `ShardDb::get` during swaps of generations. Makes the second generation that it needs.
 pub fn measure_during_swaps(bench: &mut Bench<'_>) -> Result<Vec<Rounds>> {
     let directory = bench.files_of(&sharddb::PEER);
     let store = Store::open(&directory)?;
@@ -53,7 +53,7 @@ pub fn measure_during_swaps(bench: &mut Bench<'_>) -> Result<Vec<Rounds>> {
     Ok(percentiles.0.into_iter().chain([swaps]).collect())
 }
 
-/// Does `work` while another thread goes back and forth between the generations; says how often that was.
+/// Runs `work` while another thread swaps two generations back and forth; also returns the number of swaps.
 fn while_swapping<T>(store: &Store, db: &ShardDb, work: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -76,7 +76,7 @@ fn swap_until(stop: &AtomicBool, store: &Store, db: &ShardDb) -> Result<u64> {
     Ok(swaps)
 }
 
-/// The sum of what was read, and how long each request took.
+/// The sum of what was read, and the latency of each request.
 fn latencies(keys: &[u64], mut request: impl FnMut(u64) -> Result<Option<u64>>) -> Result<(u64, Vec<u64>)> {
     let (mut sum, mut latencies) = (0_u64, Vec::with_capacity(keys.len()));
     for key in keys {

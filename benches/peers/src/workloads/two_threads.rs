@@ -1,4 +1,4 @@
-//! `two threads`: gets a second of the wall by two threads on one opened database, against one thread.
+//! `two threads`: gets per second of wall time by two threads on one opened database, against one thread.
 
 use std::sync::Barrier;
 use std::thread;
@@ -10,7 +10,7 @@ use crate::measurement::{Rounds, Unit};
 use crate::reader::Result;
 use crate::slices::{Slice, hit};
 
-/// Nanoseconds of the wall a get, of one thread and of two together.
+/// Wall time per get in nanoseconds, for one thread and for two together.
 pub fn measure(bench: &mut Bench<'_>, opened: &[Opened<'_>]) -> Result<[Rounds; 2]> {
     let mut one = Rounds::new("one thread (wall)", Unit::Nanoseconds);
     let mut two = Rounds::new("two threads (wall)", Unit::Nanoseconds);
@@ -30,7 +30,7 @@ pub fn measure(bench: &mut Bench<'_>, opened: &[Opened<'_>]) -> Result<[Rounds; 
     Ok([one, two])
 }
 
-/// From when the first begins until the last ends.
+/// Wall time from the start of the first thread to the end of the last one.
 fn run_two(peer: &Opened<'_>, slices: [&(Slice, u64); 2]) -> Result<f64> {
     let ready = Barrier::new(2);
     let spans = thread::scope(|scope| {
@@ -43,7 +43,7 @@ fn run_two(peer: &Opened<'_>, slices: [&(Slice, u64); 2]) -> Result<f64> {
     Ok((end - start).as_nanos() as f64)
 }
 
-/// When a thread read.
+/// The time during which a thread read.
 struct Span {
     start: Instant,
     end: Instant,
@@ -60,8 +60,8 @@ fn run_when_ready(peer: &Opened<'_>, slice: &Slice, expected: u64, ready: &Barri
         check(peer.peer, sum, expected)
     });
     if !waited {
-        ready.wait(); // the other must not wait for one that could not begin
+        ready.wait(); // this thread failed before the barrier, and the other one must not wait for it
     }
     result?;
-    span.ok_or_else(|| "expected a reader to do its work, found that it did not".into())
+    span.ok_or_else(|| "expected a reader to run its work, found that it did not".into())
 }

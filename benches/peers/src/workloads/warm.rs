@@ -1,4 +1,4 @@
-//! Slices of 200,000 operations from a warm cache: the engines take turns, so that what disturbs one disturbs all.
+//! Slices of 200,000 operations from a warm cache. Engines take turns, so that a disturbance affects all of them.
 
 use std::fs::File;
 use std::io;
@@ -12,10 +12,10 @@ use crate::reader::Result;
 use crate::slices::{Kind, Slice};
 use crate::workloads::cold::{Evict, evict_files};
 
-/// So many gets touch every page of a set that is larger, and every key of one that is not.
+/// This many gets touch every page of a larger set, and every key of a smaller one.
 const WARM_UP: u64 = 20_000_000;
 
-/// Touches what will be read: maps have their pages, caches are filled.
+/// Reads all pages that will be measured: maps get their pages, caches are filled.
 pub fn warm_up(bench: &Bench<'_>, opened: &[Opened<'_>]) -> Result<()> {
     let data = bench.data();
     let step = usize::try_from(data.keys.div_ceil(WARM_UP))?;
@@ -24,8 +24,8 @@ pub fn warm_up(bench: &Bench<'_>, opened: &[Opened<'_>]) -> Result<()> {
     opened.iter().try_for_each(|peer| peer.run(&slice, expected, |work| on_cpu(work)).map(drop))
 }
 
-/// Opens an engine whose files are not in memory, and warms it as its documentation advises: by a way of its own, else by reading
-/// the files front to back.
+/// Opens an engine whose files are not in memory and warms it as its documentation advises: by a function of its own,
+/// or else by reading the files sequentially.
 pub fn open_after_restart<'a>(bench: &Bench<'a>, peer: &'a Peer, evict: Evict) -> Result<Opened<'a>> {
     evict_files(bench, peer, evict)?;
     if let Some(open) = peer.open_and_warm {
@@ -37,7 +37,7 @@ pub fn open_after_restart<'a>(bench: &Bench<'a>, peer: &'a Peer, evict: Evict) -
     bench.open(peer)
 }
 
-/// Nanoseconds of processor time an operation; and what came from the disk all the same, in bytes.
+/// Processor time per operation in nanoseconds, and the bytes that were still read from the disk.
 pub fn measure(bench: &mut Bench<'_>, opened: &[Opened<'_>], (name, draw): Kind) -> Result<(Rounds, Rounds)> {
     let mut times = Rounds::new(name, Unit::Nanoseconds);
     let mut reads = Rounds::new(format!("{name}, from the disk"), Unit::Bytes);
