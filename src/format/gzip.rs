@@ -21,6 +21,9 @@ const PIECE: usize = 64 << 10;
 /// ID1 ID2 CM FLG MTIME(4) XFL OS
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
+/// What a decoder gets before anything is known of the data but a length that it states.
+const FIRST_BUFFER: usize = 4096;
+
 /// Deflate cannot expand by more than this.
 const MAX_RATIO: usize = 1032;
 
@@ -173,12 +176,12 @@ fn likely_len(stated_len: u32, encoded_len: usize) -> usize {
     usize::try_from(stated_len).unwrap_or(usize::MAX).min(encoded_len.saturating_mul(MAX_RATIO))
 }
 
-/// All bytes of a decoder, in a buffer of `likely` bytes that grows up to the cap.
+/// All bytes of a decoder, in a buffer that grows to `likely` bytes once some are decoded, and then up to the cap.
 fn read_at_most(decoder: &mut impl Read, likely: usize, cap: u64) -> Result<Vec<u8>> {
     let cap = usize::try_from(cap).unwrap_or(usize::MAX);
     let mut decoded = Vec::new();
     let mut made = 0;
-    grow(&mut decoded, likely.min(cap))?;
+    grow(&mut decoded, likely.min(FIRST_BUFFER).min(cap))?;
     loop {
         // with the buffer full, one more byte tells the end of the data from more of it
         let mut one_more = [0];
@@ -192,7 +195,7 @@ fn read_at_most(decoder: &mut impl Read, likely: usize, cap: u64) -> Result<Vec<
             (read, false) => made += read,
             (_, true) if made >= cap => return Err(too_large(cap as u64)),
             (_, true) => {
-                grow(&mut decoded, made.saturating_mul(2).max(4096).min(cap))?;
+                grow(&mut decoded, made.saturating_mul(2).max(likely).max(FIRST_BUFFER).min(cap))?;
                 if let Some(next) = decoded.get_mut(made) {
                     [*next] = one_more;
                 }

@@ -95,7 +95,7 @@ fn entries_that_name_one_minishard_index_do_not_multiply_its_rows() {
             assert!(peak <= most(shard.len()), "{peak}");
             let error = &errors[0];
             assert_eq!((error.kind(), error.location().minishard.unwrap().0), (ErrorKind::Corrupt, times), "{error}");
-            assert!(error.message().contains("shares bytes with 0"), "{error}");
+            assert!(error.message().contains("overlaps minishard 0"), "{error}");
             assert_eq!(error.location().offset, Some(16 << BITS), "{error}");
 
             let (report, peak) = peak_of(|| snapshot.verify(VerifyLevel::Data).unwrap());
