@@ -96,7 +96,7 @@ def wrong_writeback(stage, verb, words, room, new):
             words = [str(disk / "store") if word == "STORE" else word for word in words]
             outcome = stage.sharddb(*words, name=verb)
             problems = outcome.problems((0, IO), names=[disk])
-            left = {path.name for path in (disk / "store").iterdir()} - {"current", "lock", "gen-0000000001"}
+            left = {path.name for path in (disk / "store").iterdir()} - {"current", "history", "lock", "gen-0000000001"}
             if outcome.code and left:
                 problems.append(f"expected nothing left behind, found {sorted(left)}")
             (backing / "ballast").unlink()

@@ -78,7 +78,7 @@ class Scene:
         store, new = disk / "store", disk / "new"
         failed = outcome.code != 0
         if verb in ("build", "publish"):
-            left = {path.name for path in store.iterdir()} - {"current", "lock", "gen-0000000001"}
+            left = {path.name for path in store.iterdir()} - {"current", "history", "lock", "gen-0000000001"}
             problems = [f"expected nothing left behind, found {sorted(left)}"] if failed and left else []
             return problems + self.stage.wrong_in(store, OLD if failed else self.new)
         if failed:
@@ -107,7 +107,7 @@ class Scene:
         problems = outcome.problems((0, IO), names=[disk])
         problems += self.stage.wrong_in(store, OLD if outcome.code else self.new)
         left = {path.name for path in disk.iterdir()} - {"ballast"}
-        left |= {path.name for path in store.iterdir()} - {"current", "lock", "gen-0000000001", "gen-0000000002"}
+        left |= {path.name for path in store.iterdir()} - {"current", "history", "lock", "gen-0000000001", "gen-0000000002"}
         return problems + ([f"expected nothing left behind, found {left}"] if left else [])
 
 

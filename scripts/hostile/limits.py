@@ -159,7 +159,7 @@ def after_write(stage, place, name, outcome, old, new):
     verb = name.split()[0]
     if verb in ("build", "publish"):
         problems = stage.wrong_in(place / "store", old if outcome.code else new)
-        left = {path.name for path in (place / "store").iterdir()} - {"current", "lock", "gen-0000000001"}
+        left = {path.name for path in (place / "store").iterdir()} - {"current", "history", "lock", "gen-0000000001"}
         if outcome.code and left:
             problems.append(f"expected nothing left behind, found {sorted(left)}")
         return problems

@@ -23,7 +23,7 @@ SPEC = json.dumps(
         "shard_bits": 1,
     }
 )
-FILES = ["lock", "gen/lease", "gen/info", "gen/manifest.json", "gen/0.shard", "gen/minishards"]
+FILES = ["lock", "history", "gen/lease", "gen/info", "gen/manifest.json", "gen/0.shard", "gen/minishards"]
 
 
 def as_link(path, outside):

@@ -11,8 +11,8 @@ use crate::format::gzip::{GzipEncoder, max_encoded_len};
 use crate::format::spec::Encoding;
 use crate::plan::KeyStats;
 
-/// Memory per pair for sorting, in bytes: its position and slice, then an entry of its piece or of the slice being
-/// sorted. A slice may contain all pairs.
+/// Memory per pair for sorting, in bytes: its slice and position (24) and the entry of its piece (16), later that entry and
+/// the one of the slice being sorted (24). A slice may contain all pairs.
 const SORT_COST: usize = 40;
 
 /// Pairs stored one after another, each as header, prefix and value.
@@ -95,7 +95,7 @@ impl Batch {
 
     /// Adds a pair. `fill` must fill its buffer with prefix and value; the buffer is empty for a large pair.
     ///
-    /// Errors: those of `fill`; `Internal` if the cost exceeds the capacity. If `fill` panics, the batch contains a
+    /// Errors: those of `fill`; `Internal` if header and bytes do not fit into the memory. If `fill` panics, the batch contains a
     /// pair of arbitrary bytes.
     #[inline]
     pub(crate) fn push(

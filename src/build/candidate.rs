@@ -169,11 +169,12 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// `Io`; `Corrupt` if `current` or `history` was damaged in the meantime. Nothing is published then, and the
-    /// candidate is removed.
+    /// `Corrupt` or `TooLarge` if `current` or `history` was damaged in the meantime; `InvalidInput` if a foreign file is
+    /// in the way; `Locked` in a forked child; `Io`. The old generation stays current, and the candidate is removed. On a
+    /// disk that fails permanently the new generation may be current, complete.
     pub fn publish(self) -> Result<Published> {
         let Content { spec, keys, value_bytes, file_bytes, shards, dropped } = self.content;
-        let generation = disk::without_sync(!self.durable, || self.generation.publish())?;
+        let generation = disk::with_sync(self.durable, || self.generation.publish())?;
         Ok(Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped })
     }
 }

@@ -19,25 +19,25 @@ use crate::storage::{BlockReader, Cursor, Sink, create_new};
 const LARGE_BLOCK: usize = 1 << 20;
 
 /// The writer of the file of large pairs.
-pub(crate) struct LargePairs {
+pub(crate) struct LargeFileWriter {
     path: PathBuf,
     file: Arc<File>,
     cursor: Cursor,
 }
 
 /// The reader of the file of large pairs. All threads share one descriptor.
-pub(crate) struct LargeBytes {
+pub(crate) struct LargeFileReader {
     path: PathBuf,
     file: Arc<File>,
 }
 
-impl LargePairs {
+impl LargeFileWriter {
     /// Creates the file in a loader's spill directory.
-    pub(crate) fn create(spill_dir: &Path) -> Result<LargePairs> {
+    pub(crate) fn create(spill_dir: &Path) -> Result<LargeFileWriter> {
         let path = spill_dir.join("0.large");
         let file = create_new(&path)?;
         let cursor = Cursor::new(Sink::file(file.clone(), &path), 0, LARGE_BLOCK);
-        Ok(LargePairs { path, file, cursor })
+        Ok(LargeFileWriter { path, file, cursor })
     }
 
     /// Reads a prefix and a value from `reader`, and appends the prefix and the encoded value. Returns their header.
@@ -85,13 +85,13 @@ impl LargePairs {
     }
 
     /// Writes the buffered bytes, so that all pairs can be read back.
-    pub(crate) fn finish(mut self) -> Result<LargeBytes> {
+    pub(crate) fn finish(mut self) -> Result<LargeFileReader> {
         self.cursor.finish()?;
-        Ok(LargeBytes { path: self.path, file: self.file })
+        Ok(LargeFileReader { path: self.path, file: self.file })
     }
 }
 
-impl LargeBytes {
+impl LargeFileReader {
     /// Copies the `len` bytes at `position`: the prefix and the stored value of a pair.
     pub(crate) fn copy(&self, position: u64, len: u64, to: &mut Cursor) -> Result<()> {
         let end = position.checked_add(len).ok_or_else(|| Error::internal("a large pair ends beyond 2^64"))?;

@@ -30,8 +30,8 @@ const AHEAD: usize = 16;
 /// Number of prefetched cache lines per pair: the header and the beginning of the value.
 const AHEAD_LINES: usize = 3;
 
-/// Maximum number of pieces per batch, a power of two. Enough for all writing threads, while a piece usually still
-/// fills a huge page.
+/// Maximum number of pieces per batch, a power of two; also the maximum number of threads that write shards from memory. A
+/// piece usually still fills a huge page.
 const PIECES: usize = 16;
 
 /// Batches whose pairs are in the order of slices.
@@ -134,7 +134,7 @@ impl SlicedBatch {
     }
 }
 
-/// Returns the error for a pair that no slice has room for, although the slices were sized for all pairs.
+/// Returns the error for the number of a slice or piece that does not exist.
 #[cold]
 fn no_slice() -> Error {
     Error::internal("a pair belongs to a slice that does not exist")
@@ -252,7 +252,8 @@ impl Pairs for MemoryPairs {
 /// The current pieces, plus the previous ones until `copy` catches up with `next`.
 ///
 /// Headers are returned before the bytes of earlier pairs are copied. The two sets of pieces alternate in `pieces`, so
-/// the piece of the `n`-th batch is source `2n` or `2n + 1`.
+/// the piece of the `n`-th batch is source `2n` or `2n + 1`. Two sets suffice: a caller reads at most one pair beyond the
+/// minishard that it has not copied yet, and a minishard is in one slice.
 #[derive(Default)]
 struct Held {
     pieces: [Vec<Piece>; 2],
@@ -317,6 +318,7 @@ impl MemorySpan<'_> {
         let per_piece = self.pairs.slices_per_piece;
         let (number, slice) = (slice / per_piece, slice % per_piece);
         if slice == 0 {
+            // a span begins with a piece; see `max_span_bits`
             let pieces = self.pairs.take(number)?;
             if pieces.iter().all(Piece::is_empty) {
                 self.slices.start += per_piece - 1;

@@ -23,7 +23,8 @@ pub(crate) struct Merge {
     dropped: u64,
 }
 
-/// The next pair of a run, ordered by place, key and batch number. At most one run has a pair of this key and batch.
+/// The next pair of a run, ordered by place, key and batch number. A batch is in one run, so
+/// (place, key, batch) is unique if batches are numbered; if they are not, a repeated key is an error.
 struct Head {
     place: u64,
     header: PairHeader,

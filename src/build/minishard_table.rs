@@ -60,7 +60,8 @@ struct Entries {
     path: PathBuf,
     spec: ShardingSpec,
     shard: ShardSummary,
-    /// For each block, the start of the first minishard with keys after it; for the last block, the end of the file.
+    /// For each block, the start of the first minishard with keys after it; for the last block, the end of the file. All relative to the
+    /// end of the shard index.
     ends: Vec<u64>,
 }
 
@@ -112,7 +113,7 @@ impl Entries {
     fn section(&self) -> Result<Option<Section>> {
         let unit_bits = match self.spec.minishard_index_encoding() {
             Encoding::Raw => MINISHARD_ALIGNMENT.ilog2(),
-            Encoding::Gzip => 0, // the index follows the values
+            Encoding::Gzip => 0, // a gzip index begins where its values end, at any byte
         };
         let mut builder = PackingBuilder::new(unit_bits);
         for (number, end) in (0..).zip(&self.ends) {

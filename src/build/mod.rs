@@ -1,20 +1,22 @@
 //! The bulk loader: sorts pairs of any order and amount in bounded memory and publishes them as a generation.
 //!
 //! ```text
-//! insert   pairs are collected in batches; threads encode and check them; they stay in memory while they fit
+//! insert   pairs are collected in batches; threads encode and checksum them; they stay in memory while they fit
 //!          when they do not: batches are sorted and spilled as a run, a quarter of the memory at once
-//!          a pair too large for a batch goes to the file of large pairs; the batch has its header
+//!          a pair of more than an eighth of the memory of batches goes to the file of large pairs; the batch has its
+//!          header
 //! finish   without a specification: plan one from statistics collected during insertion
 //!          nothing was spilled: threads write shards directly from memory
-//!          else: threads merge the runs into shards
+//!          else: runs whose guessed order does not fit are sorted again; runs are merged until one merge can read all;
+//!          threads merge the rest into shards
 //!          info, manifest, sync, publish
 //! ```
 //!
 //! Files are written and read sequentially in large blocks. If no specification is given, runs are spilled before one
 //! is planned, so they are sorted by a guessed one with some more bits; `run_pairs` explains how they are merged.
 //!
-//! The insertion order is (batch number, position in the batch). Headers in runs carry the number of their batch and
-//! merges order by it, so the result does not depend on which batches a run consists of.
+//! The insertion order is (batch number, position in the batch). Unless duplicates are errors, headers in runs carry the
+//! number of their batch and merges order by it, so the result does not depend on which batches a run consists of.
 
 mod arena;
 mod batch;
@@ -47,13 +49,13 @@ pub use shard_writer::ShardWriter;
 
 use crate::build::arena::Arena;
 use crate::build::batch::{Batch, Seen};
-use crate::build::large::{LargeBytes, LargePairs};
+use crate::build::large::{LargeFileReader, LargeFileWriter};
 use crate::build::memory_pairs::{MemoryPairs, SlicedBatch};
 use crate::build::options::MIN_MEMORY;
 use crate::build::run::{Run, run_path};
 use crate::build::run_pairs::{FanIn, RunPairs};
 use crate::build::shard_body::{PairBytes, PairHeader, check_value_len};
-use crate::build::shards::{ShardIndexes, ShardsJob, Written};
+use crate::build::shards::{ShardIndexLimit, ShardsJob, Written};
 use crate::build::slices::Span;
 use crate::build::workers::{Done, Task, Workers};
 use crate::disk;
@@ -69,7 +71,8 @@ use crate::store::{PendingGeneration, Store};
 /// small ones keep all threads busy.
 const MAX_BATCH: usize = 64 << 20;
 
-/// Upper bound on the number of batches, because their pieces are memory maps: a process may have about 65,000.
+/// Upper bound on the number of batches, up to twice that if half full. Each has up to 16 pieces, which are memory maps;
+/// Linux allows a process about 65,000.
 const MANY_BATCHES: usize = 512;
 
 /// Upper bound on a batch and on a pair in it, in bytes, so that an offset within a batch fits into 32 bits.
@@ -83,7 +86,8 @@ const THREAD_OVERHEAD: usize = 3 << 20;
 
 /// Number of bits that a run is sorted by beyond those of a plan for the pairs so far.
 ///
-/// A run stays usable until there are `2^3` times as many pairs, and then usually has at most `2^3` parts.
+/// If the final plan has the same number of bits, the run has `2^3` parts; each bit that the plan gains halves that. After
+/// more than three gained bits the run must be sorted again.
 const MORE_BITS: u8 = 3;
 
 /// All pairs of a build, readable in storage order span by span.
@@ -91,11 +95,11 @@ pub(crate) trait Pairs: Sync {
     /// Returns the largest `n` such that the pairs can be split into `2^n` spans.
     fn max_span_bits(&self) -> u8;
 
-    /// Returns the pairs of one span.
+    /// Returns the pairs of one span. Call it once per span: it may take them out.
     fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>>;
 }
 
-/// Pairs in storage order, each key once. Their bytes can be copied in the same order.
+/// Pairs in storage order, by place and then key, each key once. Their bytes can be copied in the same order.
 pub(crate) trait SortedPairs: PairBytes {
     /// Returns the place and the header of the next pair.
     fn next(&mut self) -> Result<Option<(u64, PairHeader)>>;
@@ -147,7 +151,7 @@ pub struct BulkLoader {
     workers: Workers,
     runs: Vec<Run>,
     /// The file of large pairs, once there is one.
-    large: Option<LargePairs>,
+    large: Option<LargeFileWriter>,
     pending: PendingGeneration,
 }
 
@@ -175,12 +179,12 @@ impl Budget {
         let minishards = memory / 8;
         let batches = memory.saturating_sub(minishards + blocks);
         let merge = (memory / 8 * 6).saturating_sub(blocks);
-        // in addition to all batches, each thread may hold the pieces of one
+        // while batches are sliced, each thread also holds the pieces of one; the memory of minishards is not used yet
         let batch = (batches / (8 * threads).max(16)).min(MAX_BATCH).max(batches / MANY_BATCHES).min(MAX_PAIR);
         Budget { threads, batches, batch, merge, minishards }
     }
 
-    /// Returns the maximum size of a pair in a batch. A larger pair goes to the file of large pairs.
+    /// Returns the maximum cost (`Batch::cost_of`) of a pair in a batch. A larger pair goes to the file of large pairs.
     fn pair(&self) -> usize {
         (self.batches / 8).min(MAX_PAIR)
     }
@@ -211,7 +215,7 @@ impl BulkLoader {
             Info::check(info)?; // fail before the build rather than at its end
         }
         let begin = || Store::create(store)?.writer()?.begin(options.temp_dir.as_deref());
-        let pending = disk::without_sync(!options.durable, begin)?;
+        let pending = disk::with_sync(options.durable, begin)?;
         let data_encoding = match options.spec {
             Some(spec) => spec.data_encoding(),
             None => options.data_encoding.unwrap_or_default(),
@@ -347,7 +351,7 @@ impl BulkLoader {
         check_value_len(key, lens.1, self.data_encoding)?;
         let large = match &mut self.large {
             Some(large) => large,
-            none => none.insert(LargePairs::create(self.pending.spill_dir())?),
+            none => none.insert(LargeFileWriter::create(self.pending.spill_dir())?),
         };
         let header = match source {
             Source::Slices(prefix, value) => large.write(key, lens, &mut prefix.chain(value), self.data_encoding),
@@ -397,6 +401,7 @@ impl BulkLoader {
         }
         while self.in_use + capacity > self.budget.batches && self.in_use > 0 {
             let idle = self.workers.under_way() < self.workers.count();
+            // not while batches are being encoded: a run takes consecutive batches, and the plan needs their statistics
             match self.encoding == 0 && idle && !self.encoded.is_empty() {
                 true => self.spill()?,
                 false => self.wait()?,
@@ -465,7 +470,7 @@ impl BulkLoader {
     ///
     /// Those of [`finish`](BulkLoader::finish) before publishing. No files are left behind then.
     pub fn finish_unpublished(self) -> Result<Candidate> {
-        disk::without_sync(!self.options.durable, || self.write())
+        disk::with_sync(self.options.durable, || self.write())
     }
 
     fn write(mut self) -> Result<Candidate> {
@@ -478,7 +483,8 @@ impl BulkLoader {
             self.wait()?;
         }
         let spec = self.options.spec.unwrap_or_else(|| self.planned_spec());
-        let large = self.large.take().map(LargePairs::finish).transpose()?;
+        let large = self.large.take().map(LargeFileWriter::finish).transpose()?;
+        // nothing is being encoded, so what is under way are spills
         let written = match self.runs.is_empty() && self.workers.under_way() == 0 {
             true => self.write_from_memory(spec, large.as_ref()),
             false => self.write_from_runs(spec, large.as_ref()),
@@ -487,7 +493,7 @@ impl BulkLoader {
         self.complete(spec, &written.shards)
     }
 
-    fn write_from_memory(&mut self, spec: ShardingSpec, large: Option<&LargeBytes>) -> Result<Written> {
+    fn write_from_memory(&mut self, spec: ShardingSpec, large: Option<&LargeFileReader>) -> Result<Written> {
         self.spare.clear();
         let batches = std::mem::take(&mut self.encoded);
         let count = batches.len();
@@ -506,7 +512,7 @@ impl BulkLoader {
         self.write_shards(spec, &pairs, large, self.budget.threads)
     }
 
-    fn write_from_runs(&mut self, spec: ShardingSpec, large: Option<&LargeBytes>) -> Result<Written> {
+    fn write_from_runs(&mut self, spec: ShardingSpec, large: Option<&LargeFileReader>) -> Result<Written> {
         while !self.encoded.is_empty() {
             self.spill()?;
         }
@@ -515,6 +521,7 @@ impl BulkLoader {
         self.sort_again(spec)?;
         let fan_in = FanIn::new(self.budget.merge);
         self.merge_levels(spec, fan_in)?;
+        // each thread reads every source of its span, so threads times sources must be within the fan-in
         let sources = run_pairs::sources_of(&self.runs, &spec);
         let threads = self.budget.threads.min(fan_in.sources / sources.max(1)).max(1);
         let pairs = RunPairs::open(&self.runs, spec, self.options.on_duplicate, self.budget.merge / threads)?;
@@ -593,7 +600,7 @@ impl BulkLoader {
         &self,
         spec: ShardingSpec,
         pairs: &dyn Pairs,
-        large: Option<&LargeBytes>,
+        large: Option<&LargeFileReader>,
         threads: usize,
     ) -> Result<Written> {
         self.options.progress.begin(BuildPhase::Write, self.seen.stored_bytes);
@@ -604,7 +611,7 @@ impl BulkLoader {
             layout: self.layout(),
             options: &self.options,
             large,
-            shard_indexes: ShardIndexes::allowed(&self.options, self.seen.stored_bytes),
+            shard_indexes: ShardIndexLimit::allowed(&self.options, self.seen.stored_bytes),
             threads,
             memory: self.budget.minishards,
         };

@@ -46,7 +46,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(PairHeader, usize)> {
 
 #[cold]
 pub(crate) fn cut_short() -> Error {
-    Error::corrupt("expected a complete pair in a spill file, found a truncated one: run the build again")
+    Error::corrupt("expected a complete pair in a batch or a spill file, found a truncated one: run the build again")
 }
 
 #[inline]

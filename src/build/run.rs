@@ -34,7 +34,7 @@ const WRITE_BLOCK: usize = 1 << 20;
 /// Minimum block size for reading headers and values.
 const MIN_READ: usize = 8 << 10;
 
-/// Maximum block size for reading. Larger blocks are no faster.
+/// Maximum block size for reading headers, and for reading values. Larger blocks are no faster.
 const MAX_READ: usize = 2 << 20;
 
 /// The maximum length of a header in a run, in bytes.
@@ -265,7 +265,7 @@ pub(crate) struct RunReader {
     headers: BlockReader,
     values: BlockReader,
     numbered: bool,
-    /// Bytes of the pairs that were dropped since the last kept pair.
+    /// Bytes of the dropped pairs in the value region since the last kept pair that is stored there.
     dropped: u64,
 }
 

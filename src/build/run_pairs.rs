@@ -18,7 +18,7 @@ use crate::format::spec::ShardingSpec;
 /// Minimum block size for reading a source of a merge.
 const MIN_BLOCK: usize = 24 << 10;
 
-/// Maximum block size for reading. Larger blocks are no faster.
+/// Maximum memory for reading a source: a block of headers and one of values. More is no faster.
 const MAX_BLOCK: usize = 4 << 20;
 
 /// Maximum number of runs that a merge has open.
@@ -53,14 +53,14 @@ impl FanIn {
         runs.len() <= self.runs && sources_of(runs, spec) <= self.sources
     }
 
-    /// Returns whether a group is large enough for an intermediate merge. A group of at most half the sources still has
-    /// room for another run of many parts.
+    /// Returns whether a group is large enough for an intermediate merge. It stops at half the sources, so that the next
+    /// run still fits, which usually has up to eight parts; more parts only make the blocks smaller.
     pub(crate) fn is_filled_by(self, runs: &[Run], spec: &ShardingSpec) -> bool {
         runs.len() >= self.runs || sources_of(runs, spec) > self.sources / 2
     }
 }
 
-/// Returns the number of merge sources of some runs. Runs of an incompatible order do not count.
+/// Returns the number of merge sources of some runs. Runs must be of a compatible order, as after `sort_again`; others do not count.
 pub(crate) fn sources_of(runs: &[Run], spec: &ShardingSpec) -> usize {
     runs.iter().filter_map(|run| parts_of(run, spec)).sum()
 }
@@ -73,6 +73,7 @@ pub(crate) fn parts_of(run: &Run, spec: &ShardingSpec) -> Option<usize> {
 fn part_bits(order: &ShardingSpec, spec: &ShardingSpec) -> Option<u8> {
     let same_hash = (order.hash_function(), order.preshift_bits()) == (spec.hash_function(), spec.preshift_bits());
     let more_bits = place_bits(order).checked_sub(place_bits(spec))?;
+    // a part consists of whole slices, whose starts are what a run records
     (same_hash && more_bits <= Slicing::of(order).bits).then_some(more_bits)
 }
 

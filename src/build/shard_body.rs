@@ -46,8 +46,8 @@ pub(crate) struct PairHeader {
     pub(crate) large: Option<u64>,
     /// The number of the source that contains its bytes.
     pub(crate) source: u32,
-    /// Offset of its bytes in the source. In a run: relative to the end of the previous kept pair. In memory: relative
-    /// to the start of the piece.
+    /// Where its bytes are in the source. In a run: the bytes to skip before it, from the end of the previous kept pair.
+    /// In memory: the offset in the piece.
     pub(crate) skip: u64,
 }
 
@@ -90,7 +90,7 @@ impl PairBytes for &[u8] {
     }
 }
 
-/// The summary of a finished shard: its row of the manifest.
+/// The summary of a finished shard: its row of the manifest, and its value bytes.
 ///
 /// ```
 /// use sharddb::ShardingSpec;
@@ -480,7 +480,7 @@ impl RowCursors {
         }
     }
 
-    /// Appends the rows to the body and writes the check of the index after the index.
+    /// Finishes the rows, moves `body` past them, and writes the check of the index after the index.
     fn append_to(self, body: &mut Cursor, index_check: &mut Hasher) -> Result<()> {
         for row in [self.ids, self.starts, self.sizes] {
             index_check.combine(&body.append(row)?);
@@ -493,6 +493,7 @@ impl RowCursors {
         Ok(())
     }
 
+    /// Writes what is buffered, except for the check of the index: that of a gzip index is of its encoded bytes.
     fn finish(self) -> Result<()> {
         let checks = self.checks.map(|checks| [Some(checks.values), checks.prefixes]);
         let rows = [Some(self.ids), Some(self.starts), Some(self.sizes)];

@@ -8,7 +8,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::build::large::LargeBytes;
+use crate::build::large::LargeFileReader;
 use crate::build::options::{BuildOptions, BuildProgress};
 use crate::build::shard_body::{PairBytes, PairHeader, ShardBody, ShardSummary};
 use crate::build::slices::Span;
@@ -35,8 +35,8 @@ pub(crate) struct ShardsJob<'a> {
     pub(crate) layout: Layout,
     pub(crate) options: &'a BuildOptions,
     /// The bytes of large pairs.
-    pub(crate) large: Option<&'a LargeBytes>,
-    pub(crate) shard_indexes: ShardIndexes,
+    pub(crate) large: Option<&'a LargeFileReader>,
+    pub(crate) shard_indexes: ShardIndexLimit,
     pub(crate) threads: usize,
     /// Memory for the headers of minishards in all threads together, in bytes.
     pub(crate) memory: usize,
@@ -45,19 +45,19 @@ pub(crate) struct ShardsJob<'a> {
 /// The limit on the bytes of all shard indexes, which exceed the data if a specification has too many minishard bits.
 ///
 /// Most file systems store them as holes, but walks and copies to object storage process their full length.
-pub(crate) struct ShardIndexes {
+pub(crate) struct ShardIndexLimit {
     written: AtomicU64,
     most: u64,
 }
 
-impl ShardIndexes {
+impl ShardIndexLimit {
     /// Shard indexes of up to this many bytes are always allowed.
     const ALWAYS_ALLOWED: u64 = 64 << 20;
 
     /// Limits shard indexes to the bytes of the data, unless the options allow more.
-    pub(crate) fn allowed(options: &BuildOptions, stored_bytes: u64) -> ShardIndexes {
+    pub(crate) fn allowed(options: &BuildOptions, stored_bytes: u64) -> ShardIndexLimit {
         let most = if options.allow_sparse { u64::MAX } else { stored_bytes.max(Self::ALWAYS_ALLOWED) };
-        ShardIndexes { written: AtomicU64::new(0), most }
+        ShardIndexLimit { written: AtomicU64::new(0), most }
     }
 
     /// Counts the index of one more shard. Errors: `InvalidSpec` if the limit is exceeded.
@@ -122,6 +122,7 @@ impl ShardsJob<'_> {
         while let Some(span) = next() {
             let of_span = catch_unwind(AssertUnwindSafe(|| self.write_span(span, pairs, syncer)));
             let of_span = of_span.unwrap_or_else(|panic| Err(panicked(&*panic)));
+            // after an error takes all other spans, so that the other threads end soon
             written.add(of_span.inspect_err(|_| while next().is_some() {})?);
         }
         Ok(written)
@@ -129,7 +130,7 @@ impl ShardsJob<'_> {
 
     fn write_span(&self, span: Span, pairs: &dyn Pairs, syncer: &Syncer) -> Result<Written> {
         let mut pairs = pairs.span(span)?;
-        let writer = ShardsWriter {
+        let writer = SpanWriter {
             job: self,
             scratch: self.spill_dir.join(format!("{:x}", span.number)),
             max_pairs: (self.memory / self.threads.max(1) / PAIR_COST).max(1),
@@ -153,7 +154,7 @@ impl Written {
 /// Copies the bytes of large pairs from their file and those of all other pairs from their source.
 struct WithLarge<'a> {
     pairs: &'a mut dyn SortedPairs,
-    large: Option<&'a LargeBytes>,
+    large: Option<&'a LargeFileReader>,
 }
 
 impl PairBytes for WithLarge<'_> {
@@ -169,7 +170,7 @@ impl PairBytes for WithLarge<'_> {
 }
 
 /// Writes the shards of one span, one after another.
-struct ShardsWriter<'a> {
+struct SpanWriter<'a> {
     job: &'a ShardsJob<'a>,
     /// Path of its temporary files, without the extension.
     scratch: PathBuf,
@@ -181,7 +182,7 @@ struct ShardsWriter<'a> {
     written: Vec<ShardSummary>,
 }
 
-impl ShardsWriter<'_> {
+impl SpanWriter<'_> {
     /// Writes all pairs; returns the shards in ascending order.
     fn write(mut self, pairs: &mut dyn SortedPairs) -> Result<Vec<ShardSummary>> {
         let mut next = pairs.next()?;
@@ -233,20 +234,16 @@ impl ShardsWriter<'_> {
     ) -> Result<Option<(u64, PairHeader)>> {
         let mut headers = HeaderFile::create(self.scratch.with_extension("headers"))?;
         self.pairs.push(pair);
-        let mut next = None;
-        loop {
+        let next = loop {
             for pair in self.pairs.drain(..) {
                 headers.push(&pair)?;
             }
             self.job.options.check_cancel()?;
             match pairs.next()? {
                 Some((further, pair)) if further == place => self.pairs.push(pair),
-                other => {
-                    next = other.or(next);
-                    break;
-                }
+                other => break other,
             }
-        }
+        };
         let count = headers.count;
         let progress = self.job.options.progress.clone();
         let mut read = headers.read()?.inspect(|pair| pair.iter().for_each(|pair| report(&progress, &[*pair])));
@@ -352,7 +349,7 @@ impl Syncer {
 
     fn start(durable: bool) -> Syncer {
         let (sinks, to_sync) = sync_channel::<Sink>(Self::WAITING);
-        let sync_all = move || disk::without_sync(!durable, || to_sync.into_iter().try_for_each(|sink| sink.sync()));
+        let sync_all = move || disk::with_sync(durable, || to_sync.into_iter().try_for_each(|sink| sink.sync()));
         Syncer { sinks, thread: std::thread::Builder::new().spawn(sync_all).ok() }
     }
 

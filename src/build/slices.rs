@@ -1,8 +1,9 @@
 //! Slices and spans: partitions of storage order by the highest bits of the place.
 //!
-//! A *slice* is all places with the same highest bits, at most eight of them. It is the unit of sorting.
-//! A *span* is all places with the same highest bits, at most as many as for slices: one or more complete slices, and
-//! one or more complete shards. It is the unit of work of a thread.
+//! A *place* is `ShardingSpec::place`: the shard number, then the minishard number.
+//! A *slice* is all places that agree in their highest bits, up to eight bits. It is the unit of sorting.
+//! A *span* is all places that agree in their highest n bits, where n is at most the number of slice bits and of shard
+//! bits. So it consists of whole slices and of whole shards. It is the unit of work of a thread.
 
 use std::ops::Range;
 

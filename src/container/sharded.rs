@@ -57,7 +57,7 @@ impl Container for Snapshot {
 /// Returns the stored bytes of the value of `key`, here one gzip member.
 fn get_encoded(snapshot: &Snapshot, key: u64) -> Result<Option<Value<'_>>> {
     let Some(found) = snapshot.generation.find(key)? else { return Ok(None) };
-    found.reader().stored_value(&found.stored).map(|bytes| Some(Value::from_bytes(bytes)))
+    found.reader().verified_bytes(&found.stored).map(|bytes| Some(Value::from_bytes(bytes)))
 }
 
 /// Returns the number of chunks along x, y and z if the shards are a scale of a precomputed volume.

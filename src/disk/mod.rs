@@ -129,9 +129,9 @@ thread_local! {
     static SKIPS_SYNC: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`. If `skips` is set, syncs on this thread do nothing meanwhile: for a build that need not survive a crash
-/// of the machine.
-pub(crate) fn without_sync<T>(skips: bool, work: impl FnOnce() -> T) -> T {
+/// Runs `work`. Unless `durable` is set, syncs on this thread do nothing meanwhile: for a build that need not survive a
+/// crash of the machine. Other threads do not inherit this.
+pub(crate) fn with_sync<T>(durable: bool, work: impl FnOnce() -> T) -> T {
     /// Restores the state, also after a panic.
     struct Restore(bool);
     impl Drop for Restore {
@@ -139,7 +139,7 @@ pub(crate) fn without_sync<T>(skips: bool, work: impl FnOnce() -> T) -> T {
             SKIPS_SYNC.set(self.0);
         }
     }
-    let _restore = Restore(SKIPS_SYNC.replace(skips || SKIPS_SYNC.get()));
+    let _restore = Restore(SKIPS_SYNC.replace(!durable || SKIPS_SYNC.get()));
     work()
 }
 

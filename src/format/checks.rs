@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Location and key are part of the checksums, so intact bytes at the wrong location fail verification too.
-//! The prefix of a value is everything between it and the preceding bytes, including alignment padding.
+//! The prefix of a value is the gap between the preceding value, or index with checks, and the value: padding, then the
+//! inserted prefix. With gzip indexes, the padding of a minishard to 8 bytes is not part of it.
 
 use std::sync::LazyLock;
 
@@ -24,7 +25,7 @@ const CHECK_LEN: u64 = 4;
 /// The position of the checks of one minishard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChecksPlace {
-    /// Offset of the end of the encoded index in the file.
+    /// Offset of the end of the encoded index, in the file or in the body; the ranges of the checks have the same origin.
     pub(crate) index_end: u64,
     /// The number of keys.
     pub(crate) rows: u64,

@@ -21,25 +21,25 @@ const PIECE: usize = 64 << 10;
 /// ID1 ID2 CM FLG MTIME(4) XFL OS
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
-/// What a decoder gets before anything is known of the data but a length that it states.
+/// The first buffer, since the data may state any length.
 const FIRST_BUFFER: usize = 4096;
 
 /// Deflate cannot expand by more than this.
 const MAX_RATIO: usize = 1032;
 
-/// The most bytes that readers decode a gzip value to by default; writers store none of more.
+/// Default cap on a decoded gzip value, and on a raw value that is read into memory. Writers refuse gzip values above it.
 pub(crate) const DEFAULT_MAX_VALUE_BYTES: u64 = 1 << 30;
 
-/// The most bytes that readers decode a gzip minishard index to by default; writers store none of more.
+/// Default cap on a decoded minishard index. Writers refuse gzip indexes above it.
 pub(crate) const DEFAULT_MAX_INDEX_BYTES: u64 = 256 << 20;
 
-/// The most that `len` bytes are encoded to: deflate falls back to stored blocks.
+/// The most bytes that `len` bytes are encoded to: deflate falls back to stored blocks.
 pub(crate) fn max_encoded_len(len: u64) -> u64 {
     len.saturating_add(len >> 9).saturating_add(64)
 }
 
-/// The most that a value of `len` bytes is stored in, whoever encoded it: with room for the names and comments that a
-/// header may have.
+/// The most stored bytes that readers accept for a value of `len` bytes: the worst case of deflate, and 1 MiB of header
+/// fields.
 pub(crate) fn max_stored_len(len: u64) -> u64 {
     max_encoded_len(len).saturating_add(1 << 20)
 }

@@ -25,7 +25,7 @@ pub(crate) const ROW_LEN: u64 = 24;
 /// Raw indexes of up to this many keys are scanned in place, without checkpoints.
 pub(crate) const SCAN_LIMIT: usize = 64;
 
-/// The entry of a key: its row and the stated range of its value.
+/// The entry of a key in a minishard index: its position, its id, and the stated range of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) number: usize,
@@ -33,21 +33,21 @@ pub(crate) struct Row {
     pub(crate) value: RelativeRange,
 }
 
-/// A view of a decoded minishard index.
+/// A view of a minishard index whose bytes are raw: stored so, or decoded.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct RawIndex<'a> {
-    // INVARIANT: three rows of equal length
+pub(crate) struct IndexView<'a> {
+    // INVARIANT: three arrays of equal length, one word per key
     ids: &'a [U64],
     starts: &'a [U64],
     sizes: &'a [U64],
 }
 
-impl<'a> RawIndex<'a> {
+impl<'a> IndexView<'a> {
     /// Views a decoded index.
     ///
     /// Errors: `Corrupt` if its length is not a multiple of 24.
     #[inline]
-    pub(crate) fn view(bytes: &'a [u8]) -> Result<RawIndex<'a>> {
+    pub(crate) fn view(bytes: &'a [u8]) -> Result<IndexView<'a>> {
         let rows = bytes.len() / 24;
         let view = |bytes| <[U64]>::ref_from_prefix_with_elems(bytes, rows).ok();
         if bytes.len().is_multiple_of(24)
@@ -55,7 +55,7 @@ impl<'a> RawIndex<'a> {
             && let Some((starts, rest)) = view(rest)
             && let Some((sizes, _)) = view(rest)
         {
-            return Ok(RawIndex { ids, starts, sizes });
+            return Ok(IndexView { ids, starts, sizes });
         }
         Err(bad_length(bytes.len()))
     }
@@ -118,8 +118,8 @@ fn bad_length(len: usize) -> Error {
 /// Such a branch would be mispredicted about every other time, and a misprediction delays the start of the next lookup.
 #[derive(Clone, Copy)]
 pub(crate) struct SmallIndex<'a> {
-    // INVARIANT: the first `rows` words of each array (all if `rows` is larger) belong to its row of the index; the
-    // other words are the bytes that follow
+    // INVARIANT: with n keys, the first min(n, 8) words of each array are theirs; the others are whatever bytes follow,
+    // and must be masked
     rows: usize,
     ids: &'a [U64; EightWords::LEN],
     starts: &'a [U64; EightWords::LEN],
@@ -127,7 +127,8 @@ pub(crate) struct SmallIndex<'a> {
 }
 
 impl<'a> SmallIndex<'a> {
-    /// Maximum number of keys. `find` searches the first eight; a minishard of the `local` profile rarely has more.
+    /// Maximum number of keys: a hit among the first eight needs no scan, and a miss with more is scanned. A minishard of the
+    /// `local` profile rarely has more than eight.
     const MOST: usize = 16;
 
     /// Views the index of `rows` rows that begins at offset `start` of `body`, the bytes after the shard index.
@@ -157,7 +158,7 @@ impl<'a> SmallIndex<'a> {
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         let numbers = EightWords::of(self.starts).or(EightWords::of(self.sizes)).first(self.rows);
-        numbers.is_some_and(|numbers| numbers.any() < 1 << 58) // the sum of 16 of them is below 2^62
+        numbers.is_some_and(|numbers| numbers.any() < 1 << 58) // 8 starts and 8 sizes: every end is below 2^62
     }
 }
 
@@ -250,7 +251,7 @@ pub(crate) struct RowsState {
 impl RowsState {
     /// Returns the next row of `index` in stored order.
     #[inline]
-    pub(crate) fn next(&mut self, index: RawIndex<'_>) -> Option<Row> {
+    pub(crate) fn next(&mut self, index: IndexView<'_>) -> Option<Row> {
         let number = self.number;
         let (id, start, size) = (index.ids.get(number)?, index.starts.get(number)?, index.sizes.get(number)?);
         self.id = self.id.wrapping_add(id.get());
@@ -275,7 +276,7 @@ struct Checkpoint {
 
 impl Checkpoints {
     /// Computes the checkpoints of an index; `None` unless its ids strictly ascend. O(n).
-    pub(crate) fn new(index: RawIndex<'_>) -> Option<Checkpoints> {
+    pub(crate) fn new(index: IndexView<'_>) -> Option<Checkpoints> {
         let mut checkpoints = Vec::with_capacity(index.len().div_ceil(SCAN_LIMIT));
         let mut state = RowsState::default();
         loop {
@@ -296,13 +297,13 @@ impl Checkpoints {
         size_of_val(&*self.checkpoints)
     }
 
-    fn find(&self, index: RawIndex<'_>, id: u64) -> Option<Row> {
+    fn find(&self, index: IndexView<'_>, id: u64) -> Option<Row> {
         let block = self.checkpoints.partition_point(|checkpoint| checkpoint.first_id <= id).checked_sub(1)?;
         let mut rows = index.rows_from(self.checkpoints.get(block)?.before).take(SCAN_LIMIT);
         rows.find(|row| row.id == id)
     }
 
-    fn row(&self, index: RawIndex<'_>, number: usize) -> Option<Row> {
+    fn row(&self, index: IndexView<'_>, number: usize) -> Option<Row> {
         let before = self.checkpoints.get(number / SCAN_LIMIT)?.before;
         index.rows_from(before).nth(number % SCAN_LIMIT)
     }
@@ -318,7 +319,7 @@ pub(crate) struct DecodedIndex {
 }
 
 impl DecodedIndex {
-    pub(crate) fn new(index: RawIndex<'_>) -> DecodedIndex {
+    pub(crate) fn new(index: IndexView<'_>) -> DecodedIndex {
         let mut rows: Box<[Row]> = index.rows().collect();
         if !rows.is_sorted_by_key(|row| row.id) {
             rows.sort_by_key(|row| row.id); // stable: the first of equal ids stays first
@@ -384,9 +385,9 @@ impl Buckets {
 #[derive(Clone, Copy)]
 pub(crate) enum SearchableIndex<'a> {
     /// A small raw index, scanned in place.
-    Scanned(RawIndex<'a>),
+    Scanned(IndexView<'a>),
     /// A large raw index with ascending ids, scanned in place from a checkpoint.
-    Checkpointed(RawIndex<'a>, &'a Checkpoints),
+    Checkpointed(IndexView<'a>, &'a Checkpoints),
     /// Any other index.
     Decoded(&'a DecodedIndex),
 }
@@ -500,7 +501,7 @@ mod tests {
     fn golden_rows_both_ways() {
         let encoded = bytes(&GOLDEN);
         let rows: Vec<_> =
-            RawIndex::view(&encoded).unwrap().rows().map(|row| (row.number, row.id, row.value)).collect();
+            IndexView::view(&encoded).unwrap().rows().map(|row| (row.number, row.id, row.value)).collect();
         let expected = [(0, 5, range(100, 110)), (1, 9, range(112, 112)), (2, u64::MAX, range(4, 7))];
         assert_eq!(rows, expected);
 
@@ -523,10 +524,10 @@ mod tests {
     fn lengths_that_are_no_multiple_of_24_are_corrupt() {
         let encoded = bytes(&GOLDEN);
         for len in [1, 8, 23, 25, 71] {
-            let error = RawIndex::view(&encoded[..len]).err().unwrap();
+            let error = IndexView::view(&encoded[..len]).err().unwrap();
             assert!(error.message().contains(&format!("found {len}")), "{error}");
         }
-        assert_eq!(RawIndex::view(&[]).unwrap().len(), 0);
+        assert_eq!(IndexView::view(&[]).unwrap().len(), 0);
     }
 
     /// All searchable forms return what a plain walk over the rows returns, for arbitrary words.
@@ -544,7 +545,7 @@ mod tests {
             let rows = words.len() / 3;
             words[rows..].iter_mut().for_each(|word| *word >>= below % 64);
             let encoded = bytes(&words);
-            let index = RawIndex::view(&encoded).unwrap();
+            let index = IndexView::view(&encoded).unwrap();
             let (decoded, checkpoints) = (DecodedIndex::new(index), Checkpoints::new(index));
             let mut forms = vec![SearchableIndex::Scanned(index), SearchableIndex::Decoded(&decoded)];
             forms.extend(checkpoints.iter().map(|it| SearchableIndex::Checkpointed(index, it)));
@@ -555,7 +556,7 @@ mod tests {
             assert_eq!(small.is_some(), index.len() <= 16 && body.len() >= 384);
             let plain = rows <= 8 && words[rows..].iter().all(|word| *word < 1 << 58);
             assert!(small.is_none_or(|small| small.is_plain() == plain) && (!plain || index.is_possible()));
-            let beyond = RawIndex::view(&body[..24 * 16.min(body.len() / 24)]).unwrap();
+            let beyond = IndexView::view(&body[..24 * 16.min(body.len() / 24)]).unwrap();
             let ids = beyond.rows().chain(index.rows()).flat_map(|row| [row.id, row.id.wrapping_add(1)]);
             let ids: Vec<u64> = ids.chain([0, u64::MAX]).collect();
             ids.iter().all(|id| {

@@ -60,7 +60,7 @@ pub(crate) struct Packing {
 
 /// The line through a block: the positions that minishards of equal length would have, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct Trend {
     pub(crate) first: u64,
     /// Distance from the first minishard of the block to the first one after the block.
     pub(crate) step: u64,
@@ -73,7 +73,7 @@ pub(crate) struct IndexPlace {
     pub(crate) length: u64,
 }
 
-impl Line {
+impl Trend {
     /// Returns the position of a minishard in a block of `2^block_bits` minishards.
     #[inline]
     pub(crate) fn at(self, in_block: u64, block_bits: u32) -> u64 {
@@ -242,7 +242,7 @@ impl BlockPlace {
 /// A stored block.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
-    pub(crate) line: Line,
+    pub(crate) line: Trend,
     packing: Packing,
     words: &'a [[u8; 8]],
 }
@@ -258,7 +258,7 @@ impl<'a> Block<'a> {
         let (end, words) = rest.split_first_chunk()?;
         let first = u64::from_le_bytes(*first);
         let step = u64::from_le_bytes(*end).checked_sub(first)?;
-        Some(Block { line: Line { first, step }, packing, words: words.as_chunks().0 })
+        Some(Block { line: Trend { first, step }, packing, words: words.as_chunks().0 })
     }
 
     /// Returns the packed bits of a minishard.
@@ -278,10 +278,10 @@ pub(crate) struct BlockToWrite<'a> {
 }
 
 impl BlockToWrite<'_> {
-    fn line(&self, unit_bits: u32) -> Line {
+    fn line(&self, unit_bits: u32) -> Trend {
         let unit = |start: Option<&u64>| start.map_or(0, |start| start.div_ceil(1 << unit_bits));
         let first = unit(self.starts.first());
-        Line { first, step: unit(self.starts.last()).saturating_sub(first) }
+        Trend { first, step: unit(self.starts.last()).saturating_sub(first) }
     }
 
     /// Iterates over (position, length, position of the line) of each minishard.

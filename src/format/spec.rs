@@ -155,6 +155,7 @@ impl ShardingSpec {
         self.location_of_hash(self.hash(key))
     }
 
+    /// Returns the location that a hash selects, or a place, which has the selected bits of a hash.
     #[inline]
     pub(crate) fn location_of_hash(&self, hash: u64) -> Location {
         // minishard_bits <= 32, so this shift is always in range

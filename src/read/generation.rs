@@ -15,8 +15,8 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::options::{GenerationOptions, OpenOptions};
 use crate::read::shard::{
-    MinishardCache, Shard, ShardFiles, ShardReader, Stated, Stored, TableFile, Value, ValueLocation, VerifyReads,
-    WholeShard,
+    FoundKey, KnownShard, MinishardCache, Shard, ShardFiles, ShardReader, TableFile, Value, ValueLocation, VerifyReads,
+    WholeShardVerified,
 };
 use crate::storage::{StorageKind, explain_missing, read_whole, regular_len};
 use crate::store::{GenerationId, Lease};
@@ -49,7 +49,7 @@ pub(crate) struct Generation {
 struct ShardSlot {
     number: ShardNumber,
     obsolete_pair: bool,
-    whole: Arc<WholeShard>,
+    whole: Arc<WholeShardVerified>,
     shard: OnceLock<Shard>,
 }
 
@@ -108,7 +108,7 @@ impl Generation {
         let options = OpenOptions::new().generation(StorageKind::Heap);
         let cache = Arc::new(MinishardCache::with_capacity(0));
         let number = ShardNumber(0);
-        let (files, stated) = (ShardFiles::from_bytes(bytes), Stated::default());
+        let (files, stated) = (ShardFiles::from_bytes(bytes), KnownShard::default());
         let reader = ShardReader::new(number, spec, Some(layout), files, options.read, cache.clone(), stated);
         let slot = ShardSlot { shard: OnceLock::from(Shard::new(reader)), ..ShardSlot::new(number) };
         Generation {
@@ -339,7 +339,7 @@ impl Generation {
             check_file_len(record, files.len(), &path("shard")).map_err(|error| error.at_shard(slot.number))?;
         }
         let shard_index_crc32 = record.map(|record: &ShardRecord| record.shard_index_crc32);
-        let stated = Stated {
+        let stated = KnownShard {
             shard_index_crc32,
             table: self
                 .table
@@ -397,7 +397,7 @@ impl Generation {
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) shard: &'a Shard,
-    pub(crate) stored: Stored,
+    pub(crate) stored: FoundKey,
 }
 
 impl<'a> Found<'a> {

@@ -10,7 +10,7 @@ use crate::byte_range::ByteRange;
 use crate::format::checks;
 use crate::format::gzip;
 use crate::format::layout::MINISHARD_ALIGNMENT;
-use crate::format::minishard_index::{ROW_LEN, RawIndex};
+use crate::format::minishard_index::{IndexView, ROW_LEN};
 use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::ShardReader;
@@ -114,7 +114,7 @@ fn gzip_index(shard: &ShardReader, bytes: &[u8], cap: u64, work: &mut u64) -> Op
     let len = gzip::member_len(bytes, cap, work).ok()?;
     let (member, after) = bytes.split_at_checked(len)?;
     let decoded = gzip::decode(member, cap).ok()?;
-    RawIndex::view(&decoded).ok()?;
+    IndexView::view(&decoded).ok()?;
     let location = location(shard, &decoded)?;
     is_check(checks::of_index(location, member), after).then_some((location.minishard, len))
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::gzip;
-use crate::format::minishard_index::RawIndex;
+use crate::format::minishard_index::IndexView;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber};
@@ -50,8 +50,8 @@ impl<'a> ReadIndex<'a> {
         Ok(ReadIndex { encoded, decoded, is_zlib })
     }
 
-    pub(super) fn rows(&self) -> Result<RawIndex<'_>> {
-        RawIndex::view(self.decoded.as_deref().unwrap_or(&self.encoded))
+    pub(super) fn rows(&self) -> Result<IndexView<'_>> {
+        IndexView::view(self.decoded.as_deref().unwrap_or(&self.encoded))
     }
 
     /// Returns the location to which all ids hash, if it is the same.

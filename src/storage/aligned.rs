@@ -22,14 +22,14 @@ impl AlignedBytes {
         let capacity = len.checked_add(alignment - 1).ok_or_else(no_memory)?;
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(capacity).map_err(|_| no_memory())?;
-        let start = misalignment(&buffer, alignment);
+        let start = padding_to(&buffer, alignment);
         buffer.resize(start + len, 0);
         Ok(AlignedBytes { buffer, start })
     }
 
     /// Takes the bytes of a vector. Copies them only if they are not aligned.
     pub(crate) fn from_vec(bytes: Vec<u8>, alignment: usize) -> Result<AlignedBytes> {
-        if misalignment(&bytes, alignment) == 0 {
+        if padding_to(&bytes, alignment) == 0 {
             return Ok(AlignedBytes { buffer: bytes, start: 0 });
         }
         let mut aligned = AlignedBytes::zeroed(bytes.len(), alignment)?;
@@ -55,7 +55,7 @@ impl From<Vec<u8>> for AlignedBytes {
     }
 }
 
-fn misalignment(bytes: &[u8], alignment: usize) -> usize {
+fn padding_to(bytes: &[u8], alignment: usize) -> usize {
     bytes.as_ptr().addr().wrapping_neg() & (alignment - 1)
 }
 

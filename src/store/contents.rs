@@ -14,7 +14,8 @@ const SHARD_EXTENSION: &str = "shard";
 /// Maximum number of hexadecimal digits of a shard number.
 const SHARD_DIGITS: usize = 16;
 
-/// The extensions of spill files.
+/// The extensions of the spill files that the loader makes (`run`, `workers`, `shards`, `large`): one that is missing here
+/// would be left behind by a writer that died.
 const SPILL_EXTENSIONS: [&str; 5] = ["run", "sorted", "headers", "rows", "large"];
 
 /// Returns an entry of a directory that is not a file of a generation, if there is one.

@@ -27,7 +27,7 @@ pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
 ///
 /// `current` names the old or the new generation at any time, also after a crash.
 ///
-/// Errors: `InvalidInput` if a foreign file has the temporary name; `Io`. `current` is restored then, if that succeeds.
+/// Errors: `InvalidInput` if a foreign file has the temporary name; `Io`. Then it tries to restore `current`, without a sync: the caller syncs.
 pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
     let before = read(store);
     replace(store, id)?;

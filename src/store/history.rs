@@ -19,7 +19,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::storage::read_whole;
 use crate::store::generation_id::GenerationId;
-use crate::store::lines::{LINE, MAX_HISTORY, parse};
+use crate::store::lines::{LINE_LEN, MAX_HISTORY, parse};
 use crate::store::names::HISTORY;
 use crate::store::{current, fs, generations, is_complete, scratch};
 
@@ -41,8 +41,8 @@ pub(super) fn append(store: &Path, id: GenerationId) -> Result<()> {
     let mut entries = entries(store, current)?;
     entries.retain(|entry| *entry != id); // one line per generation, so that repeated rollbacks end
     entries.push(id);
-    let kept = entries.len().saturating_sub(MAX_HISTORY);
-    let lines: String = entries.iter().skip(kept).map(|id| format!("{id}\n")).collect();
+    let excess = entries.len().saturating_sub(MAX_HISTORY);
+    let lines: String = entries.iter().skip(excess).map(|id| format!("{id}\n")).collect();
     let temporary = store.join(scratch::TEMPORARY_HISTORY);
     scratch::remove_native(&temporary)?; // a failed append may have left it
     fs::replace(&store.join(HISTORY), &temporary, lines.as_bytes())
@@ -59,6 +59,7 @@ pub(super) fn check(store: &Path) -> Result<()> {
 
 fn entries(store: &Path, current: Option<GenerationId>) -> Result<Vec<GenerationId>> {
     let Some(mut entries) = lines(store)? else { return by_number(store, current) };
+    // without `current`, which is missing or damaged, all lines count, so that a rollback can repair it
     let Some(current) = current else { return Ok(entries) };
     match entries.iter().position(|id| *id == current) {
         Some(at) => entries.truncate(at + 1),
@@ -83,8 +84,8 @@ fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
     if !fs::is_real_file(&path) {
         return Err(damaged("a file that is not a regular one"));
     }
-    let bytes = read_whole(&path, (MAX_HISTORY * LINE) as u64)?;
-    let lines = bytes.chunks(LINE).enumerate();
+    let bytes = read_whole(&path, (MAX_HISTORY * LINE_LEN) as u64)?;
+    let lines = bytes.chunks(LINE_LEN).enumerate();
     let parsed = lines.map(|(at, line)| parse(line).ok_or_else(|| damaged(&format!("other text in line {}", at + 1))));
     parsed.collect::<Result<_>>().map(Some)
 }

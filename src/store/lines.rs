@@ -8,13 +8,13 @@ use crate::store::fs;
 use crate::store::generation_id::GenerationId;
 
 /// Length of a line in bytes: the name of a generation and a line feed.
-pub(super) const LINE: usize = 15;
+pub(super) const LINE_LEN: usize = 15;
 
 /// Maximum number of lines of a history.
 pub(super) const MAX_HISTORY: usize = 1000;
 
 /// A line in which `0` stands for any digit.
-const PATTERN: &[u8; LINE] = b"gen-0000000000\n";
+const PATTERN: &[u8; LINE_LEN] = b"gen-0000000000\n";
 
 /// Parses a line; `None` if it is torn.
 pub(super) fn parse(line: &[u8]) -> Option<GenerationId> {

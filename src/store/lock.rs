@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::fs::{self, LockedFile};
 use crate::store::generation_id::GenerationId;
-use crate::store::lines::LINE;
+use crate::store::lines::LINE_LEN;
 use crate::store::lock_file::{self, MAX_LEN};
 use crate::store::names::LOCK;
 use crate::store::place::Made;
@@ -61,7 +61,7 @@ impl Lock {
     /// Records `id` as the last number, durably.
     pub(super) fn set_last(&mut self, id: GenerationId) -> Result<()> {
         let (first, second) = self.lines()?;
-        let offset = if first > second { LINE as u64 } else { 0 };
+        let offset = if first > second { LINE_LEN as u64 } else { 0 };
         fs::overwrite(&self.file, offset, format!("{id}\n").as_bytes(), &self.path)
     }
 

@@ -6,15 +6,15 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::store::fs;
 use crate::store::generation_id::GenerationId;
-use crate::store::lines::{LINE, has_lines_only, parse};
+use crate::store::lines::{LINE_LEN, has_lines_only, parse};
 
 /// The maximum length of the file.
-pub(super) const MAX_LEN: u64 = 2 * LINE as u64;
+pub(super) const MAX_LEN: u64 = 2 * LINE_LEN as u64;
 
 /// Reads the generations on both lines; `None` for a line that is missing or torn.
 pub(super) fn lines(file: &File, path: &Path) -> Result<(Option<GenerationId>, Option<GenerationId>)> {
     let bytes = fs::read_head(file, MAX_LEN, path)?;
-    let (first, second) = bytes.split_at_checked(LINE).unwrap_or((&bytes, &[]));
+    let (first, second) = bytes.split_at_checked(LINE_LEN).unwrap_or((&bytes, &[]));
     Ok((parse(first), parse(second)))
 }
 

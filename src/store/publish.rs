@@ -78,7 +78,8 @@ impl PendingGeneration {
         Ok(pending)
     }
 
-    /// Returns the directory for the files that the manifest will list. It must hold no others.
+    /// Returns the directory for the files that the manifest will list. When [`complete`](Self::complete) is called, it must hold
+    /// no others but the spill directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -134,8 +135,9 @@ impl CompleteGeneration {
 
     /// Publishes the generation under the next number and makes it current.
     ///
-    /// Errors: `Locked` in a forked child; `Io`. After an error `current` is unchanged and nothing is published. If the
-    /// disk fails permanently, `current` names either the old generation or the new one, which is complete.
+    /// Errors: `Locked` in a forked child, and those of [`install`]. After an error the old `current` is in place and the
+    /// generation is removed, with two exceptions: if `current` cannot be restored, it names the old generation or the new
+    /// one, which is complete; and if a reader leased the new one already, that stays, not current.
     pub(crate) fn publish(self) -> Result<GenerationId> {
         install(&self.0.store, &mut *self.0.lock.turn()?, &self.0.path)
     }
@@ -145,6 +147,7 @@ impl Drop for PendingGeneration {
     /// Removes the files, if the generation is not published. Ignores errors, since the next writer tries again.
     fn drop(&mut self) {
         if self.lock.is_own() {
+            // nothing is at `path` if it was published, because `install` renamed the directory
             _ = scratch::remove(&self.path);
         }
     }
@@ -163,8 +166,9 @@ pub(super) fn check_room(store: &Path, lock: &SharedLock) -> Result<()> {
 
 /// Renames a complete, synced directory to the next generation and makes it current.
 ///
-/// Errors: `InvalidInput` if no number is left; `Io`. The directory has its old path then, unless the disk fails
-/// permanently or a reader has leased the generation already.
+/// Errors: `Corrupt` or `TooLarge` if `current` or `history` is damaged; `InvalidInput` if no number is left or a foreign
+/// file has a temporary name; `Io`. The directory has its old path then, unless the disk fails permanently or a reader has
+/// leased the generation already.
 pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result<GenerationId> {
     let id = next_id(store, lock)?;
     lock.set_last(id)?;
@@ -186,7 +190,7 @@ fn make_current(store: &Path, id: GenerationId) -> Result<()> {
 ///
 /// Its builder gets an error, so a later rollback must not find it.
 fn withdraw(store: &Path, id: GenerationId, directory: &Path) -> Result<()> {
-    fs::fsync_dir(store)?; // `current` must not name the generation after a crash
+    fs::fsync_dir(store)?; // makes the restored `current` durable before the name disappears that it replaced
     let generation = store.join(id.to_string());
     if current::read(store)? == Some(id) {
         return Ok(()); // restoring `current` failed, so the generation stays
@@ -209,7 +213,7 @@ fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
         let by: Vec<_> = by.filter(|(id, _)| *id == Some(last)).map(|(_, by)| by).collect();
         let message = format!(
             "expected a free number for the next generation, found the last one, {last}, taken by {}: \
-             remove that before publishing, if nothing needs it",
+             move that away if nothing needs it, or build into a new store",
             by.join(" and ")
         );
         Error::invalid_input(message).at_path(&store.join(last.to_string()))

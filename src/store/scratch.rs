@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::store::contents::{self, is_lowercase_hex};
 use crate::store::generation_id::GenerationId;
-use crate::store::lines::{LINE, MAX_HISTORY, has_lines_only};
+use crate::store::lines::{LINE_LEN, MAX_HISTORY, has_lines_only};
 use crate::store::{fs, lock_file};
 
 const GENERATION_PREFIX: &str = "tmp-gen-";
@@ -67,7 +67,7 @@ impl Temporary<'_> {
             Temporary::Doomed => fs::is_link(path) || contents::is_native_generation(path),
             Temporary::Link => is_native_link(path),
             Temporary::Lock => is_file_of_lines(path, lock_file::MAX_LEN),
-            Temporary::History => is_file_of_lines(path, (MAX_HISTORY * LINE) as u64),
+            Temporary::History => is_file_of_lines(path, (MAX_HISTORY * LINE_LEN) as u64),
         }
     }
 }

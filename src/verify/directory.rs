@@ -76,7 +76,7 @@ impl Listing {
 
     /// Returns the file with the data of an open shard.
     pub(super) fn data_file(&self, generation: &Generation, shard: &ShardReader) -> DataFile {
-        let is_pair = shard.base() == 0; // in a `.data` file, offsets are relative to the start of the file
+        let is_pair = shard.files().is_pair();
         match is_pair {
             true => DataFile {
                 path: path(generation, shard.number, "data"),
@@ -87,10 +87,18 @@ impl Listing {
     }
 
     /// Returns the rule that is broken if opening a shard fails with this error.
-    pub(super) fn kind_of_open_error(&self, number: ShardNumber, error: &Error) -> FindingKind {
+    pub(super) fn kind_of_open_error(
+        &self,
+        generation: &Generation,
+        number: ShardNumber,
+        error: &Error,
+    ) -> FindingKind {
         let names = self.names(number);
+        let stated = generation.manifest().and_then(|manifest| manifest.shard(number)).map(|record| record.bytes);
         match error.kind() {
-            ErrorKind::Corrupt => FindingKind::WrongLength, // opening a shard checks only its length
+            // opening a shard checks its length, and loading one also its CRC-32
+            ErrorKind::Corrupt if names.shard.is_some() && names.shard == stated => FindingKind::FileCrc,
+            ErrorKind::Corrupt => FindingKind::WrongLength,
             ErrorKind::Io if names.shard.is_none() && names.index.is_none() => FindingKind::MissingShard,
             _ => FindingKind::UnreadableShard,
         }
@@ -113,7 +121,7 @@ impl Listing {
         }
         self.verify_shard_names(generation, report);
         for path in &self.misnamed {
-            let digits = generation.spec().shard_bits().div_ceil(4);
+            let digits = generation.spec().shard_bits().div_ceil(4).max(1);
             let message = format!(
                 "expected shard files to be named by {digits} lowercase hex digits up to {}, found another name: \
                  the file is not read",
@@ -220,10 +228,12 @@ fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
     let path = generation.directory().join(LEASE);
     let message = match path.symlink_metadata() {
         Ok(metadata) if metadata.is_file() && metadata.len() == 0 => return,
-        Ok(_) => "expected lease to be an empty regular file, found that it is not",
+        Ok(_) => "expected `lease` to be an empty regular file, found that it is not",
         // outside of a store there is no gc, so a lease is not needed
         Err(_) if generation.id().is_none() => return,
-        Err(_) => "expected a file lease that readers lock, found none: gc may remove the generation while it is read",
+        Err(_) => {
+            "expected the empty file `lease`, which readers lock, found none: gc may remove the generation while it is read"
+        }
     };
     report.add(FindingKind::BadLease, Error::corrupt(message).at_path(&path));
 }

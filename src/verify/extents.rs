@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! | shard index | index 0, checks | pad, value | pad, value | pad | index 1, checks | ...      raw indexes
-//! | shard index | value | pad, value | index 0, checks | pad, value | ... | index 1, checks    gzip indexes
-//!                                                         pad: to the value alignment; before a minishard to 8
+//! | shard index | pad, value | pad, value | index 0, checks | pad, value | ... | index 1, checks    gzip indexes
+//!             pad: to the value alignment; before a minishard (its index if raw, its first value if gzip) first to 8
 //! ```
 //!
-//! A native shard has these gaps and no others, except that with prefixes any bytes may precede a value. In a foreign
+//! A native shard has these gaps and no others, except that with prefixes any bytes may precede a value, and that a zero
+//! byte separates two adjacent empty values. In a foreign
 //! shard, any gap may have data of the program that wrote it.
 
 use std::fmt;
@@ -22,7 +23,7 @@ use crate::read::shard::reserve_rows;
 #[derive(Default)]
 pub(super) struct Extents(Vec<Extent>);
 
-/// A byte range of a file, and what names it.
+/// A byte range of a file, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) start: u64,
@@ -107,7 +108,7 @@ impl fmt::Display for Extent {
 }
 
 impl Gap {
-    /// Returns the end of the padding that ShardDb's writer puts at the start of this gap.
+    /// Returns where the writer's padding would end if it began at the start of this gap; this may be after the gap.
     pub(super) fn padding_end(&self, layout: Layout, index_encoding: Encoding) -> u64 {
         let start = self.range.start;
         let Some(next) = self.next else { return start };
@@ -119,6 +120,7 @@ impl Gap {
         if !next.is_value() || layout.prefixes {
             return start;
         }
+        // the writer separates two empty values by a byte, so that their ranges differ
         let both_empty = self.previous.is_value() && self.previous.is_empty() && next.is_empty();
         let start = start + u64::from(both_empty);
         start + layout.value_alignment.padding(start)

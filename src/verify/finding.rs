@@ -128,7 +128,7 @@ finding_kinds! {
     /// A minishard index does not match its check.
     IndexCheck, "index-check", Error;
     /// A minishard index or a value exceeds a cap of [`OpenOptions`](crate::OpenOptions), or values share more
-    /// bytes than are read, so that some of them are not verified.
+    /// bytes than are read, or a shard has more keys than are kept.
     OverCap, "over-cap", Error;
     /// The ids of a minishard do not ascend.
     UnorderedIds, "unordered-ids", Warning;

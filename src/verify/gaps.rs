@@ -1,4 +1,4 @@
-//! Verifies the bytes of a shard that are named twice, and the gaps, which no index names.
+//! Reports byte ranges of a shard that overlap, and verifies the gaps between them.
 
 use crate::byte_range::ByteRange;
 use crate::error::Error;
@@ -73,6 +73,7 @@ impl ShardVerifier<'_> {
     fn verify_native_gap(&mut self, gap: Gap, layout: Layout) {
         let ByteRange { start, end } = gap.range;
         let padding_end = gap.padding_end(layout, self.shard.spec.minishard_index_encoding());
+        // shorter padding: a misaligned value has a finding of its own, a misaligned minishard does no harm
         if padding_end < end && !gap.may_hold_prefix(layout) {
             let message = format!("expected {} bytes of padding, found {}", padding_end - start, end - start);
             let error = Error::corrupt(message + " that no index names").at_offset(start);
@@ -90,8 +91,8 @@ impl ShardVerifier<'_> {
             Err(error) => return self.found(FindingKind::NonzeroPadding, error),
         };
         if let Some(at) = nonzero {
-            let error =
-                Error::corrupt("expected padding of zero bytes, found another").at_offset(range.start + at as u64);
+            let error = Error::corrupt("expected padding of zero bytes, found a nonzero byte")
+                .at_offset(range.start + at as u64);
             self.found(FindingKind::NonzeroPadding, error);
         }
     }

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::{self, ChecksPlace};
 use crate::format::gzip;
 use crate::format::layout::ValueAlignment;
-use crate::format::minishard_index::{RawIndex, Row};
+use crate::format::minishard_index::{IndexView, Row};
 use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber};
 use crate::verify::VerifyLevel;
@@ -29,7 +29,7 @@ impl ShardVerifier<'_> {
             Ok(index) => index,
             Err(error) => return self.found_bad_index(number, range, error),
         };
-        let index = match RawIndex::view(decoded.as_deref().unwrap_or(&encoded)) {
+        let index = match IndexView::view(decoded.as_deref().unwrap_or(&encoded)) {
             Ok(index) => index,
             Err(error) => return self.found_bad_index(number, range, error),
         };
@@ -41,7 +41,7 @@ impl ShardVerifier<'_> {
         self.keys += rows;
         self.report.keys += rows;
         if let Err(error) = shard.verify_minishard_index(number, range, &encoded, rows) {
-            self.found(FindingKind::IndexCheck, error.at_minishard(number));
+            self.found(FindingKind::IndexCheck, error.at_minishard(number)); // its rows help to locate the damage
         }
         let checks = ChecksPlace { index_end: range.end, rows };
         self.extents.push_index(
@@ -96,7 +96,7 @@ impl ShardVerifier<'_> {
         }
     }
 
-    /// Returns the location to which all ids hash, if it is the same.
+    /// Returns the location to which all ids hash; `None` if they hash to several.
     fn common_place(&self, ids: &[u64]) -> Option<Location> {
         let place = |id: &u64| self.shard.spec.route(*id);
         let first = ids.first().map(place)?;
@@ -105,8 +105,8 @@ impl ShardVerifier<'_> {
 
     fn found_wrong_slot(&mut self, here: Location, other: Location, ids: &[u64]) {
         let message = format!(
-            "expected keys of minishard {}, found that all {} keys hash to minishard {}: the shard index entry is in \
-             the wrong slot, as neuroglancer-scripts writes shards with empty minishards; lookups do not find the keys",
+            "expected keys of minishard {}, found that all {} keys hash to minishard {}: the shard index entry is \
+             in the wrong slot, a known bug of neuroglancer-scripts with empty minishards; lookups do not find the keys",
             here.minishard.0,
             ids.len(),
             other.minishard.0
@@ -120,7 +120,7 @@ impl ShardVerifier<'_> {
             Ok(range) => range,
             Err(error) => return self.found_unknown(FindingKind::BadValueRange, error.at_minishard(number)),
         };
-        self.report.value_bytes = self.report.value_bytes.saturating_add(range.len()); // they may overlap
+        self.report.value_bytes = self.report.value_bytes.saturating_add(range.len()); // ranges that overlap may add up to more than any file
         self.extents.push_value(number, row.id, range);
         self.verify_alignment(number, row, range);
         if self.reaches(VerifyLevel::Data) && self.may_read(row, range) {
@@ -194,7 +194,7 @@ impl ShardVerifier<'_> {
 }
 
 /// Returns the ids of an index in stored order. Errors: `TooLarge` if memory cannot be allocated.
-fn ids(index: RawIndex<'_>) -> Result<Vec<u64>> {
+fn ids(index: IndexView<'_>) -> Result<Vec<u64>> {
     let mut ids = Vec::new();
     let no_memory = |_| {
         Error::new(ErrorKind::TooLarge, format!("cannot allocate memory for the {} ids of a minishard", index.len()))

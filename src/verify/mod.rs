@@ -3,7 +3,7 @@
 //! ```text
 //! level       what is verified                                                  modules
 //! structure   the directory, the shard indexes                                  directory, shard
-//! index       minishard indexes, the minishard of every key, the named bytes    minishard, extents, gaps
+//! index       minishard indexes, the hash of every key, overlaps and gaps       minishard, extents, gaps
 //! data        values, checks, prefixes, padding, the CRC-32 of files            shard, minishard, gaps
 //! ```
 //!
@@ -42,14 +42,16 @@ use crate::verify::shard::ShardVerifier;
 pub enum VerifyLevel {
     /// The presence and lengths of files, every entry of the shard indexes, and the CRC-32 of auxiliary files.
     ///
-    /// Cost: opens every shard, and reads 16 bytes per minishard of the shard indexes and about 2 bytes per minishard
-    /// of the minishard table.
+    /// Cost: opens every shard; reads the shard indexes (16 bytes per minishard) and the file `minishards` (about 2 bytes
+    /// per minishard).
     Structure,
-    /// Every minishard index and its check, the minishard of every key, and every byte range.
+    /// With a manifest the CRC-32 of every shard index; every minishard index and its stored CRC-32, that every key hashes
+    /// to its minishard, and every byte range.
     ///
     /// Cost: reads all indexes.
     Index,
-    /// Every byte: values, checks, prefixes, padding, and with a manifest the CRC-32 of every shard file.
+    /// Values, and the checks, prefixes and padding of native shards. With a manifest also the CRC-32 of every shard file,
+    /// which covers every byte.
     ///
     /// Cost: with a manifest, reads every file once sequentially for its CRC-32; then reads its indexes and values, in
     /// storage order.
@@ -71,20 +73,20 @@ impl Snapshot {
     /// Verifies the generation up to a level and reports what is wrong, unusual or worth knowing.
     ///
     /// In a generation with a manifest, [`VerifyLevel::Data`] finds every changed byte of every file. A foreign data
-    /// set is verified against the format; what ShardDb reads correctly but some readers do not is a warning. A
-    /// snapshot that was [loaded](crate::ShardDb::load) verifies its copy in memory.
+    /// set is verified against the format; data that ShardDb reads correctly but some other readers refuse is a warning
+    /// (the obsolete pair: a note). A snapshot that was [loaded](crate::ShardDb::load) verifies its copy in memory.
     ///
-    /// Memory: one minishard index, and 32 bytes per key of one shard (48 in a data set with prefixes); with gzip or
-    /// positioned reads also one value and some blocks.
+    /// Memory: one minishard index, and 32 bytes per key of one shard (48 with checked prefixes), with spare capacity; with
+    /// gzip or positioned reads also one value and some blocks.
     ///
-    /// Time and memory are linear in the length of the files, whatever their indexes state. Per shard, minishard
-    /// indexes are read up to twice its length, values up to 64 times its length, and keys are kept up to its length in
-    /// bytes plus 2^19. What exceeds these limits is not verified and is a finding, since only indexes or values that
-    /// share bytes, or empty values, can exceed them. Holes of sparse files are skipped.
+    /// Time and memory are linear in the length of the files, whatever their indexes state. Of a shard of L bytes, at most
+    /// 2 L bytes of minishard indexes are read (4 L with checked prefixes), at most 64 L bytes of values and prefixes, and at
+    /// most L + 2^19 keys are kept. Only shards whose ranges overlap, or with many empty values, exceed this; what is left
+    /// out is a finding. Holes of sparse files are skipped.
     ///
     /// # Errors
     ///
-    /// `Io` if the directory cannot be listed; `GenerationGone` if it was removed. Anything else that is wrong,
+    /// `Io` if the directory cannot be listed; `GenerationGone` if it is removed before a shard is opened. Anything else that is wrong,
     /// including a file that cannot be read, is a finding.
     ///
     /// ```no_run
@@ -124,6 +126,7 @@ fn verify(generation: &Generation, level: VerifyLevel, callback: &mut dyn FnMut(
     let mut progress = Progress { total: lengths.sum(), done: 0, until: 0, callback };
     for number in generation.shard_numbers() {
         progress.begin(passes * listing.shard_len(number));
+        // a handle of its own: reads the file as it is now, and leaves the read-ahead of lookups alone
         match generation.open_shard_apart(number) {
             Ok(Some(shard)) => {
                 let _pass = Pass::new(&shard);
@@ -133,7 +136,7 @@ fn verify(generation: &Generation, level: VerifyLevel, callback: &mut dyn FnMut(
             }
             Ok(None) => {} // only for an unknown shard, which `shard_numbers` does not return
             Err(error) if error.kind() == ErrorKind::GenerationGone => return Err(error),
-            Err(error) => report.add(listing.kind_of_open_error(number, &error), error),
+            Err(error) => report.add(listing.kind_of_open_error(generation, number, &error), error),
         }
         progress.finish();
     }
@@ -141,7 +144,7 @@ fn verify(generation: &Generation, level: VerifyLevel, callback: &mut dyn FnMut(
     Ok(report)
 }
 
-/// Compares the total length of values with the manifest, if all indexes were read without errors.
+/// Compares the total length of values with the manifest, if no error was found: a bad index would make the sum wrong.
 fn verify_value_bytes(generation: &Generation, report: &mut VerifyReport) {
     let Some(manifest) = generation.manifest() else { return };
     if report.level >= VerifyLevel::Index && report.is_clean() && report.value_bytes != manifest.value_bytes {

@@ -34,7 +34,7 @@ pub struct VerifyReport {
     /// Number of keys in all minishard indexes that could be read; in another format, of chunks. 0 at
     /// [`VerifyLevel::Structure`].
     pub keys: u64,
-    /// Stored bytes of the values of these keys; 0 at [`VerifyLevel::Structure`].
+    /// FoundKey bytes of the values of these keys; 0 at [`VerifyLevel::Structure`].
     pub value_bytes: u64,
     /// Bytes of shards that were verified, from memory or a disk. Bytes that are verified twice count twice.
     pub bytes_read: u64,

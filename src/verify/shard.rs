@@ -91,7 +91,7 @@ impl<'a> ShardVerifier<'a> {
     /// Reports a finding of this shard. An I/O error or an exceeded cap replaces the rule that was being checked.
     pub(super) fn found(&mut self, rule: FindingKind, error: Error) {
         let kind = match error.kind() {
-            ErrorKind::Io => FindingKind::UnreadableShard,
+            ErrorKind::Io | ErrorKind::GenerationGone => FindingKind::UnreadableShard,
             ErrorKind::TooLarge => FindingKind::OverCap,
             _ => rule,
         };
@@ -161,7 +161,7 @@ impl<'a> ShardVerifier<'a> {
             bytes.chunks(FILE_BLOCK).for_each(|block| self.add_block(block, crc32));
             return Ok(());
         }
-        let (file, _) = open_regular(&self.data.path)?;
+        let (file, _) = open_regular(&self.data.path)?; // apart from the handle, whose read-ahead is for the walk
         let mut blocks = BlockReader::new(Arc::new(file), &self.data.path, data.start, data.end, FILE_BLOCK);
         loop {
             let block = blocks.fill()?;
@@ -215,8 +215,7 @@ impl<'a> ShardVerifier<'a> {
         let offset = entry.to_bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
         if offset > self.data.len.saturating_sub(self.shard.base()) {
             let message = format!(
-                "expected the entry of an empty minishard to be 0..0, found {offset}..{offset}, outside of the file: \
-                 some readers refuse it"
+                "expected the entry of an empty minishard inside the file, found {offset}..{offset}: some readers refuse it"
             );
             let error = Error::corrupt(message).at_minishard(number).at_offset(ShardIndexEntry::position(number).start);
             self.found(FindingKind::OddEmptyEntry, error);
@@ -227,8 +226,8 @@ impl<'a> ShardVerifier<'a> {
     fn verify_all_were_read(&mut self) {
         if self.unread_values > 0 {
             let message = format!(
-                "expected at most {} bytes of values in a shard of that length, found more: values share bytes, and {} \
-                 of them were not verified",
+                "expected at most {} bytes of values and prefixes in a shard of this length, found more, so that ranges \
+                 overlap: {} values were not verified",
                 ValueBudget::most(self.shard.files().data_len()),
                 self.unread_values
             );

@@ -22,7 +22,7 @@ impl<'a> Window<'a> {
         Window { shard, data_len, range: ByteRange { start: 0, end: 0 }, block: None }
     }
 
-    /// Returns the bytes of a range after the shard index: borrowed from memory, or else from the buffered block.
+    /// Returns the bytes of a range of the file: borrowed from memory, or else from the buffered block.
     pub(super) fn read(&mut self, range: ByteRange) -> Result<&[u8]> {
         if let Some(bytes) = self.shard.in_memory(range) {
             return Ok(bytes);

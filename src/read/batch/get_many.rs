@@ -57,7 +57,7 @@ impl Snapshot {
                 let value = match value {
                     Probe::Found(value) => Ok(Some(Value::borrowed_from(value))),
                     Probe::Absent => Ok(None),
-                    Probe::Unusual => self.lookup(*key),
+                    Probe::Undecided => self.lookup(*key),
                 };
                 f(group_number * GROUP + at, value)?;
             }
@@ -113,7 +113,7 @@ impl Snapshot {
                 match minishard.and_then(|minishard| minishard.key(*key)) {
                     Probe::Found(()) => Ok(true),
                     Probe::Absent => Ok(false),
-                    Probe::Unusual => self.contains(*key),
+                    Probe::Undecided => self.contains(*key),
                 }
             }));
         }
@@ -134,7 +134,7 @@ impl Snapshot {
     #[inline]
     fn stage<'a>(&'a self, group: &[u64]) -> [Probe<&'a [u8]>; GROUP] {
         let minishards = self.stage_minishards(group);
-        let mut values = [Probe::Unusual; GROUP];
+        let mut values = [Probe::Undecided; GROUP];
         for ((key, minishard), staged) in group.iter().zip(minishards).zip(&mut values) {
             *staged = minishard.and_then(|minishard| minishard.value(*key));
             if let Probe::Found(value) = staged {
@@ -154,7 +154,7 @@ impl Snapshot {
                 shard.prefetch_known(*minishard);
             }
         }
-        let mut minishards = [Probe::Unusual; GROUP];
+        let mut minishards = [Probe::Undecided; GROUP];
         for (route, staged) in routes.iter().zip(&mut minishards) {
             let Some((shard, minishard)) = route else { continue };
             *staged = shard.mapped_minishard(*minishard, prefetch_index);

@@ -4,14 +4,14 @@ use std::fmt;
 use std::iter::FusedIterator;
 
 use crate::error::{Error, Result};
-use crate::format::minishard_index::{RawIndex, Row};
+use crate::format::minishard_index::{IndexView, Row};
 use crate::ids::Location;
 use crate::read::shard::handle::Shard;
 use crate::read::shard::keys::Pass;
 use crate::read::shard::rows::Rows;
-use crate::read::shard::stored_value::Stored;
+use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::value::{Value, ValueLocation};
-use crate::read::shard::verification::Compare;
+use crate::read::shard::verification::VerifyScope;
 
 impl Shard {
     /// Iterates over all pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
@@ -33,7 +33,7 @@ pub struct ShardEntries<'a> {
     is_verified: bool,
     rows: Rows,
     /// The index of the current minishard, if it is in memory.
-    index: RawIndex<'a>,
+    index: IndexView<'a>,
     _pass: Pass<'a>,
 }
 
@@ -43,8 +43,8 @@ impl<'a> ShardEntries<'a> {
             shard,
             body: None,
             is_verified: true,
-            rows: Rows::comparing(Compare::Values),
-            index: RawIndex::default(),
+            rows: Rows::comparing(VerifyScope::IndexAndSmallValues),
+            index: IndexView::default(),
             _pass: Pass::new(shard),
         }
     }
@@ -62,17 +62,17 @@ impl<'a> ShardEntries<'a> {
         }
     }
 
-    fn read(&mut self, stored: &Stored) -> Result<Value<'a>> {
+    fn read(&mut self, stored: &FoundKey) -> Result<Value<'a>> {
         self.shard.reader().value(stored).inspect_err(|_| self.is_verified = false)
     }
 
     #[inline]
-    fn in_place(&self, stored: &Stored) -> Option<&'a [u8]> {
+    fn in_place(&self, stored: &FoundKey) -> Option<&'a [u8]> {
         stored.row.value.of(self.body?)
     }
 
     #[inline]
-    fn next_stored(&mut self) -> Option<Result<Stored>> {
+    fn next_stored(&mut self) -> Option<Result<FoundKey>> {
         let row = match self.rows.state.next(self.index) {
             Some(row) => row,
             None => match self.next_elsewhere()? {
@@ -92,7 +92,7 @@ impl<'a> ShardEntries<'a> {
             {
                 return Some(Ok(row));
             }
-            self.index = RawIndex::default(); // so that an error below does not repeat rows of the previous minishard
+            self.index = IndexView::default(); // so that an error below does not repeat rows of the previous minishard
             match self.rows.next_minishard(reader) {
                 Ok(Some(minishard)) => {
                     self.index = self.rows.in_place(reader);
@@ -157,7 +157,7 @@ impl<'a> IntoIterator for &'a Shard {
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     shard: &'a Shard,
-    stored: Stored,
+    stored: FoundKey,
     /// The value, if it is raw, in memory and verified.
     in_place: Option<&'a [u8]>,
 }
@@ -202,7 +202,7 @@ impl<'a> Entry<'a> {
     ///
     /// Those of [`value`](Entry::value).
     pub fn encoded_value(&self) -> Result<Value<'a>> {
-        let encoded = self.shard.reader().stored_value(&self.stored);
+        let encoded = self.shard.reader().verified_bytes(&self.stored);
         encoded.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 

@@ -74,7 +74,7 @@ mod tests {
     use crate::ids::ShardNumber;
     use crate::read::shard::files::ShardFiles;
     use crate::read::shard::index_cache::MinishardCache;
-    use crate::read::shard::reader::{ReadOptions, Stated};
+    use crate::read::shard::reader::{KnownShard, ReadOptions};
     use crate::storage::StorageKind;
 
     /// A shard index of 64 MiB with three entries, with or without holes, depending on the file system.
@@ -90,7 +90,7 @@ mod tests {
         let files = ShardFiles::open(&path, StorageKind::Positioned).unwrap();
         let cache = MinishardCache::with_capacity(0).into();
         let shard =
-            ShardReader::new(ShardNumber(0), spec, None, files, ReadOptions::default(), cache, Stated::default());
+            ShardReader::new(ShardNumber(0), spec, None, files, ReadOptions::default(), cache, KnownShard::default());
 
         let (mut blocks, mut found, mut read) = (EntryBlocks::default(), Vec::new(), 0);
         while let Some((first, block)) = blocks.next(&shard).unwrap() {

@@ -8,8 +8,8 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::shard::files::ShardFiles;
 use crate::read::shard::index_cache::MinishardCache;
-use crate::read::shard::reader::{ReadOptions, ShardReader, Stated};
-use crate::read::shard::stored_value::Stored;
+use crate::read::shard::reader::{KnownShard, ReadOptions, ShardReader};
+use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::value::{Value, ValueLocation};
 
 /// One shard: a file, or bytes in memory. Cheap to clone.
@@ -53,7 +53,15 @@ impl Shard {
     pub fn from_bytes(spec: ShardingSpec, number: ShardNumber, bytes: Vec<u8>) -> Shard {
         let files = ShardFiles::from_bytes(bytes);
         let cache = Arc::new(MinishardCache::with_capacity(64 << 20));
-        Shard(Arc::new(ShardReader::new(number, spec, None, files, ReadOptions::default(), cache, Stated::default())))
+        Shard(Arc::new(ShardReader::new(
+            number,
+            spec,
+            None,
+            files,
+            ReadOptions::default(),
+            cache,
+            KnownShard::default(),
+        )))
     }
 
     /// Returns the number of the shard.
@@ -109,7 +117,7 @@ impl Shard {
     }
 
     /// Finds the row of a key; `None` also for a key of another shard.
-    fn find(&self, key: u64) -> Result<Option<Stored>> {
+    fn find(&self, key: u64) -> Result<Option<FoundKey>> {
         match self.minishard_of(key) {
             Some(minishard) => self.0.find(minishard, key),
             None => Ok(None),

@@ -283,11 +283,11 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::minishard_index::RawIndex;
+    use crate::format::minishard_index::IndexView;
     use crate::ids::{MinishardNumber, ShardNumber};
 
     fn index() -> CachedIndex {
-        CachedIndex::Decoded(DecodedIndex::new(RawIndex::view(&[0; 24 * 10]).unwrap()), 0)
+        CachedIndex::Decoded(DecodedIndex::new(IndexView::view(&[0; 24 * 10]).unwrap()), 0)
     }
 
     fn location(minishard: u64) -> Location {

@@ -11,7 +11,7 @@ use crate::byte_range::{ByteRange, RelativeRange};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
-use crate::format::minishard_index::{Checkpoints, DecodedIndex, RawIndex, SCAN_LIMIT, SearchableIndex};
+use crate::format::minishard_index::{Checkpoints, DecodedIndex, IndexView, SCAN_LIMIT, SearchableIndex};
 use crate::format::minishard_table::BLOCK_BITS;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::Encoding;
@@ -20,9 +20,9 @@ use crate::read::shard::index_cache::{Cached, CachedIndex};
 use crate::read::shard::minishards::KnownMinishard;
 use crate::read::shard::probe::Probe;
 use crate::read::shard::reader::{ShardReader, to_usize};
-use crate::read::shard::stored_value::Stored;
+use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::value::Value;
-use crate::read::shard::verification::Compare;
+use crate::read::shard::verification::VerifyScope;
 use crate::storage::{Bytes, Storage};
 
 /// Pages are at least this large.
@@ -33,21 +33,21 @@ const IN_BLOCK: u64 = (1 << BLOCK_BITS) - 1;
 
 /// A searchable minishard index. The minishard has keys.
 pub(super) struct Minishard<'a> {
-    /// The index in memory, if it is raw. Small indexes need nothing else; large ones also use `cached`.
-    raw: RawIndex<'a>,
+    /// The index in place; empty if `cached` is a sorted copy. Above `SCAN_LIMIT` keys, `cached` is always there.
+    raw: IndexView<'a>,
     cached: Option<Cached>,
     /// The end of the encoded index in the file.
     index_end: u64,
 }
 
 impl ShardReader {
-    /// Returns the value of a key from the minishard that it hashes to.
+    /// Returns the value of a key from the minishard that it hashes to: by the fast path, else by the general path.
     #[inline]
     pub(crate) fn get(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
         match self.probe(number, key) {
             Probe::Found(value) => Ok(Some(Value::borrowed_from(value))),
             Probe::Absent => Ok(None),
-            Probe::Unusual => self.lookup(number, key),
+            Probe::Undecided => self.lookup(number, key),
         }
     }
 
@@ -57,7 +57,7 @@ impl ShardReader {
         match self.probe_key(number, key) {
             Probe::Found(()) => Ok(true),
             Probe::Absent => Ok(false),
-            Probe::Unusual => Ok(self.find(number, key)?.is_some()),
+            Probe::Undecided => Ok(self.find(number, key)?.is_some()),
         }
     }
 
@@ -73,14 +73,14 @@ impl ShardReader {
     /// Finds the row of a key in the minishard that it hashes to.
     ///
     /// Errors: `Corrupt`, also if the key is not found in an index with invalid ranges; `Io`, `TooLarge`.
-    pub(crate) fn find(&self, number: MinishardNumber, key: u64) -> Result<Option<Stored>> {
+    pub(crate) fn find(&self, number: MinishardNumber, key: u64) -> Result<Option<FoundKey>> {
         let minishard = self.minishard(number).map_err(|error| self.at(number, error).at_key(key))?;
         let Some(minishard) = minishard else { return Ok(None) };
         let index = minishard.index();
         match index.find(key) {
             Some(row) => {
                 let checks = ChecksPlace { index_end: minishard.index_end, rows: index.len() as u64 };
-                Ok(Some(Stored { minishard: number, row, checks }))
+                Ok(Some(FoundKey { minishard: number, row, checks }))
             }
             None if index.can_tell_absence() => Ok(None),
             None => Err(self.unproved_absence(number, key)),
@@ -89,8 +89,8 @@ impl ShardReader {
 
     #[cold]
     fn unproved_absence(&self, number: MinishardNumber, key: u64) -> Error {
-        let message = "minishard index is corrupt: expected ascending byte ranges below 2^63, found an invalid one, \
-                       so the key may be missing because of the damage; run `sharddb verify`";
+        let message = "minishard index is corrupt: expected the range of each value to begin before it ends, below 2^63, \
+                       found one that does not, so that the key may be missing because of the damage; run `sharddb verify`";
         self.at(number, Error::corrupt(message).at_key(key))
     }
 
@@ -100,6 +100,7 @@ impl ShardReader {
         if !in_place && let Some(cached) = self.cached_minishard(number) {
             return Ok(Some(cached));
         }
+        // a range outside the file is final: the checksum of a table block covers the shard index
         let range = self.minishard_index_range(number)?;
         match self.minishard_at(number, range) {
             Err(error) if error.kind() == ErrorKind::Corrupt && self.stated.table.is_some() => {
@@ -133,10 +134,11 @@ impl ShardReader {
     /// Returns a raw minishard index that is in memory. Verifies it at its first use.
     fn minishard_in_place(&self, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'_>> {
         let encoded = self.in_memory(range).unwrap_or_default();
-        let index = RawIndex::view(encoded).map_err(|error| error.at_offset(range.start))?;
+        let index = IndexView::view(encoded).map_err(|error| error.at_offset(range.start))?;
         let kept = (index.len() > SCAN_LIMIT).then(|| self.cache.get(self.location(number))).flatten();
+        // a cached entry was made of a verified index
         if kept.is_none() || !self.verification.remembers() {
-            self.verify_used_index(number, range, encoded, index.len() as u64, Compare::Values)?;
+            self.verify_used_index(number, range, encoded, index.len() as u64, VerifyScope::IndexAndSmallValues)?;
         }
         let make = || self.large_index_in_place(number, index, range.end);
         let cached = kept.or_else(|| (index.len() > SCAN_LIMIT).then(make));
@@ -144,7 +146,7 @@ impl ShardReader {
     }
 
     /// Caches checkpoints of a large raw index, or a sorted copy if its ids do not ascend.
-    fn large_index_in_place(&self, number: MinishardNumber, index: RawIndex<'_>, index_end: u64) -> Cached {
+    fn large_index_in_place(&self, number: MinishardNumber, index: IndexView<'_>, index_end: u64) -> Cached {
         let new = match Checkpoints::new(index) {
             Some(checkpoints) => CachedIndex::Checkpoints(checkpoints),
             None => CachedIndex::Decoded(DecodedIndex::new(index), index_end),
@@ -156,7 +158,7 @@ impl ShardReader {
     fn cached_minishard(&self, number: MinishardNumber) -> Option<Minishard<'static>> {
         let cached = self.cache.get(self.location(number))?;
         let Some(CachedIndex::Decoded(_, index_end)) = cached.index() else { return None };
-        Some(Minishard { raw: RawIndex::default(), index_end: *index_end, cached: Some(cached) })
+        Some(Minishard { raw: IndexView::default(), index_end: *index_end, cached: Some(cached) })
     }
 
     /// Reads, verifies and decodes a minishard index, and caches it.
@@ -164,10 +166,10 @@ impl ShardReader {
         let encoded = self.read_minishard_index(range)?;
         let decoded = self.decode_minishard_index(&encoded)?;
         let view =
-            RawIndex::view(decoded.as_deref().unwrap_or(&encoded)).map_err(|error| error.at_offset(range.start))?;
-        self.verify_used_index(number, range, &encoded, view.len() as u64, Compare::Index)?;
+            IndexView::view(decoded.as_deref().unwrap_or(&encoded)).map_err(|error| error.at_offset(range.start))?;
+        self.verify_used_index(number, range, &encoded, view.len() as u64, VerifyScope::Index)?;
         let cached = self.cache.insert(self.location(number), CachedIndex::Decoded(DecodedIndex::new(view), range.end));
-        Ok(Minishard { raw: RawIndex::default(), index_end: range.end, cached: Some(cached) })
+        Ok(Minishard { raw: IndexView::default(), index_end: range.end, cached: Some(cached) })
     }
 
     /// Returns the range of the encoded minishard index in the file; `None` if the minishard has no keys.
@@ -181,7 +183,7 @@ impl ShardReader {
             }
             return self.resolve_index(number, known.index());
         }
-        // gzip indexes and those of many rows are not in the minishard table in memory
+        // not kept in memory: gzip, 255 keys or more, or no room; reads and verifies a block of the table's file per call
         let block = self.stated.table.as_ref().and_then(|table| table.block(number.0 >> BLOCK_BITS));
         match block.and_then(|block| *block.get(to_usize(number.0 & IN_BLOCK))?) {
             Some(index) => self.resolve_index(number, index),
@@ -195,7 +197,7 @@ impl ShardReader {
         let block = number.0 >> BLOCK_BITS;
         let indexes = self.stated.table.as_ref().and_then(|table| table.block(block));
         indexes.is_some_and(|indexes| {
-            self.minishards.fill(block, &indexes, self.verification.initial(&self.stated.whole));
+            self.minishards.fill(block, &indexes, self.verification.exempt_parts(&self.stated.whole));
             true
         })
     }
@@ -208,16 +210,16 @@ impl ShardReader {
         let first = ShardIndexEntry::position(MinishardNumber(block << BLOCK_BITS)).start;
         let end = ShardIndexEntry::position(MinishardNumber((block + 1) << BLOCK_BITS)).start;
         let range = ByteRange { start: first, end: end.min(self.spec.shard_index_len()) };
-        let bytes = self.files().shard_index.read(range, 1)?;
+        let bytes = self.files().index_file.read(range, 1)?;
         let entries = bytes.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
         let empty = RelativeRange { start: 0, end: 0 };
         let indexes: Vec<_> = entries.map(|entry| Some(entry.minishard_index().unwrap_or(empty))).collect();
-        self.minishards.fill(block, &indexes, self.verification.initial(&self.stated.whole));
+        self.minishards.fill(block, &indexes, self.verification.exempt_parts(&self.stated.whole));
         Ok(())
     }
 
-    /// Asks the kernel to prefetch all pages of a minishard at its first use, if it has several. Page faults would read
-    /// them one after the other.
+    /// Asks the kernel to prefetch the pages of a minishard that is not verified yet, up to the next index, if they are
+    /// several. Page faults would read them one after the other.
     fn prefetch_minishard(&self, number: MinishardNumber, known: KnownMinishard) {
         /// Larger minishards are not prefetched: page faults read the values that are used.
         const MOST: u64 = 64 << 10;
@@ -245,7 +247,7 @@ impl ShardReader {
     /// Returns the range of the encoded minishard index that its shard index entry states.
     fn entry_range_of_index(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
         self.verify_shard_index()?;
-        let entry = self.files().shard_index.read(ShardIndexEntry::position(number), 1)?;
+        let entry = self.files().index_file.read(ShardIndexEntry::position(number), 1)?;
         match ShardIndexEntry::read(&entry) {
             Some(entry) => self.resolve_minishard_index(number, entry),
             None => Err(Error::corrupt("expected a shard index entry of 16 bytes, found fewer")),
@@ -337,7 +339,7 @@ mod tests {
     use crate::ids::ShardNumber;
     use crate::read::shard::files::ShardFiles;
     use crate::read::shard::index_cache::MinishardCache;
-    use crate::read::shard::reader::{ReadOptions, Stated};
+    use crate::read::shard::reader::{KnownShard, ReadOptions};
     use crate::read::shard::verification::VerifyReads;
 
     /// A shard of four minishards: keys 4i in minishard 0 and 4i + 1 in minishard 1, for i < n; the others are empty.
@@ -354,7 +356,7 @@ mod tests {
         let options = ReadOptions { verify_reads, ..ReadOptions::default() };
         let cache = MinishardCache::with_capacity(1 << 20).into();
         let files = ShardFiles::from_bytes(bytes);
-        ShardReader::new(ShardNumber(0), spec, Some(layout), files, options, cache, Stated::default())
+        ShardReader::new(ShardNumber(0), spec, Some(layout), files, options, cache, KnownShard::default())
     }
 
     fn whole(n: u64, encoding: Encoding, verify_reads: VerifyReads) -> ShardReader {
@@ -368,7 +370,7 @@ mod tests {
             Probe::Found(value) if value == key.to_le_bytes() => "found",
             Probe::Found(_) => "wrong",
             Probe::Absent => "absent",
-            Probe::Unusual => "unusual",
+            Probe::Undecided => "unusual",
         }
     }
 

@@ -6,13 +6,13 @@
 //!     -> value            borrowed from the bytes after the index
 //! ```
 //!
-//! A lookup waits for memory once: index and values are adjacent, and are prefetched as soon as their position is
-//! known. In every other case, and for every error, the result is [`Probe::Unusual`], and the general path
-//! ([`lookup`](super::lookup)) decides.
+//! A lookup waits once for the bytes of the file: index, checks and first values are within 10 cache lines, which are
+//! prefetched together as soon as their position is known. The result is [`Probe::Undecided`] in every other case: the
+//! first use of a minishard, more than 64 keys, every error. Then the general path ([`lookup`](super::lookup)) decides.
 
 use crate::byte_range::RelativeRange;
 use crate::format::checks::ChecksPlace;
-use crate::format::minishard_index::{ROW_LEN, RawIndex, Row, SCAN_LIMIT, SmallIndex};
+use crate::format::minishard_index::{IndexView, ROW_LEN, Row, SCAN_LIMIT, SmallIndex};
 use crate::ids::MinishardNumber;
 use crate::prefetch;
 use crate::read::shard::minishards::{KnownMinishard, Line, Verified};
@@ -65,11 +65,11 @@ impl ShardReader {
         prefetch: impl FnOnce(&[u8], Line),
     ) -> Probe<MappedMinishard<'_>> {
         let (Some(body), Some(line)) = (self.raw_body(), self.minishards.line(number)) else {
-            return Probe::Unusual;
+            return Probe::Undecided;
         };
         prefetch(body, line);
         let Some(KnownMinishard { start, rows, verified }) = self.minishards.details(number, line) else {
-            return Probe::Unusual;
+            return Probe::Undecided;
         };
         match rows {
             0 => Probe::Absent,
@@ -92,35 +92,35 @@ pub(crate) fn prefetch_index(body: &[u8], line: Line) {
 }
 
 impl<'a> MappedMinishard<'a> {
-    /// Returns whether a key exists. `Unusual` if the index is not verified.
+    /// Returns whether a key exists. `Undecided` if the index is not verified.
     #[inline]
     pub(crate) fn key(&self, key: u64) -> Probe<()> {
         match self.verified.has_index() {
             true => self.row(key).and_then(|_| Probe::Found(())),
-            false => Probe::Unusual,
+            false => Probe::Undecided,
         }
     }
 
-    /// Returns the value of a key. `Unusual` if index or value are not verified.
+    /// Returns the value of a key. `Undecided` if index or value are not verified.
     #[inline]
     pub(crate) fn value(&self, key: u64) -> Probe<&'a [u8]> {
         if !self.verified.has_index() {
-            return Probe::Unusual;
+            return Probe::Undecided;
         }
         self.row(key).and_then(|row| match row.value.of(self.body) {
             Some(value) if self.verified.has_all() => Probe::Found(value),
             Some(value) => self.verified_value(row, value),
-            None => Probe::Unusual,
+            None => Probe::Undecided,
         })
     }
 
     /// Returns a value of a minishard whose values are not all verified, if this value is.
     #[inline(never)]
     fn verified_value(&self, row: Row, value: &'a [u8]) -> Probe<&'a [u8]> {
-        let checks = ChecksPlace { index_end: self.index().end, rows: self.rows };
-        match self.shard.is_value_as_written(self.body, row, checks, value) {
-            Some(()) => Probe::Found(value),
-            None => Probe::Unusual,
+        let checks = ChecksPlace { index_end: self.index().end, rows: self.rows }; // relative to the body, like its ranges
+        match self.shard.try_verify_value(self.body, row, checks, value) {
+            true => Probe::Found(value),
+            false => Probe::Undecided,
         }
     }
 
@@ -135,17 +135,18 @@ impl<'a> MappedMinishard<'a> {
         }
     }
 
-    /// Finds the row of a key by a linear scan.
+    /// Finds the row of a key by a linear scan. `Undecided` with more than `SCAN_LIMIT` keys, or if the index is not within
+    /// the body, which gives an empty one.
     #[inline(never)]
     fn scan(&self, key: u64) -> Probe<Row> {
         let bytes = self.index().of(self.body).unwrap_or_default();
-        let Some(index) = RawIndex::view(bytes).ok().filter(|index| (1..=SCAN_LIMIT).contains(&index.len())) else {
-            return Probe::Unusual;
+        let Some(index) = IndexView::view(bytes).ok().filter(|index| (1..=SCAN_LIMIT).contains(&index.len())) else {
+            return Probe::Undecided;
         };
         match index.find(key) {
             Some(row) => Probe::Found(row),
             None if index.is_possible() => Probe::Absent,
-            None => Probe::Unusual,
+            None => Probe::Undecided,
         }
     }
 

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A block of 256 minishards is filled at its first use, from the file `minishards` or else from the shard index. A
-//! lookup prefetches the minishard as soon as base and offset are known. These take about 1.5 bytes per minishard, few
-//! enough to stay in the processor's caches. The details are read while the prefetch is in progress. Blocks that are
-//! not used take no memory.
+//! lookup prefetches the minishard as soon as base and offset are known. Bases and offsets together take 1 + 4/2^group_bits
+//! bytes per minishard (1.5 in groups of 8), few enough to stay in the processor's caches. The details are read while
+//! the prefetch is in progress. Blocks that are not used take no memory.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -115,6 +115,9 @@ impl Minishards {
     }
 
     /// Returns the cache line in which a minishard begins; `None` if it is not filled yet.
+    ///
+    /// For a minishard without keys, or without room in this table, this is the first line of its group, which is good for
+    /// a prefetch only; [`details`](Self::details) decides.
     #[inline]
     pub(crate) fn line(&self, number: MinishardNumber) -> Option<Line> {
         let at = usize::try_from(number.0).ok()?;
@@ -156,9 +159,11 @@ impl Minishards {
     /// Fills a block of minishards. Each item is the range of an index, empty if the minishard has no keys, or `None`
     /// if the range has to be looked up each time.
     ///
-    /// Several threads may fill a block concurrently: all write the same ranges. One may clear the verified bits that
+    /// Several threads may fill a block concurrently, also from different sources: both state the same ranges, because
+    /// the checksum of a table block covers the CRC-32 of the shard index. One may clear the verified bits that
     /// another has set, and then the minishard is verified again.
     pub(crate) fn fill(&self, block: u64, indexes: &[Option<RelativeRange>], verified: Verified) {
+        const { assert!(GROUP_LINES.ilog2() <= BLOCK_BITS) }; // a group is within one block
         let first = block << BLOCK_BITS;
         for (group, indexes) in (first >> self.group_bits..).zip(indexes.chunks(1 << self.group_bits)) {
             self.fill_group(group, indexes, verified);

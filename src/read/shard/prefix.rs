@@ -8,18 +8,18 @@ use crate::format::spec::Encoding;
 use crate::read::shard::named_ranges::NamedRanges;
 use crate::read::shard::reader::ShardReader;
 use crate::read::shard::rows::Rows;
-use crate::read::shard::stored_value::Stored;
+use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::value::Value;
 use crate::storage::Bytes;
 
 impl ShardReader {
     /// Returns the `n` bytes before the value of a stored key.
-    pub(crate) fn prefix(&self, stored: &Stored, n: u64) -> Result<Value<'_>> {
+    pub(crate) fn prefix(&self, stored: &FoundKey, n: u64) -> Result<Value<'_>> {
         let prefix = self.prefix_of(stored, n);
         prefix.map_err(|error| self.at(stored.minishard, error).at_key(stored.row.id))
     }
 
-    fn prefix_of(&self, stored: &Stored, n: u64) -> Result<Value<'_>> {
+    fn prefix_of(&self, stored: &FoundKey, n: u64) -> Result<Value<'_>> {
         let end = self.value_range(stored.row)?.start;
         let before = end - self.base();
         if n > before {
@@ -42,7 +42,7 @@ impl ShardReader {
 
     /// Returns all bytes of the gap before a value: its prefix, or padding, or both. Empty if the layout has no
     /// prefixes.
-    pub(crate) fn whole_prefix(&self, stored: &Stored) -> Result<Bytes<'_>> {
+    pub(crate) fn whole_prefix(&self, stored: &FoundKey) -> Result<Bytes<'_>> {
         let gap = match self.layout {
             Some(layout) if !layout.prefixes => return Ok(Bytes::Borrowed(&[])),
             Some(_) => self.native_gap(stored)?,
@@ -56,8 +56,8 @@ impl ShardReader {
 
     /// Returns the gap before a value in a native shard. It begins at the end of the previous value of the minishard
     /// or, for the first value after a raw index, at the end of the checks of the index.
-    fn native_gap(&self, stored: &Stored) -> Result<ByteRange> {
-        let Stored { row, checks: ChecksPlace { index_end, rows }, .. } = *stored;
+    fn native_gap(&self, stored: &FoundKey) -> Result<ByteRange> {
+        let FoundKey { row, checks: ChecksPlace { index_end, rows }, .. } = *stored;
         let layout = self.layout.unwrap_or_default();
         let start = match (row.number, self.spec.minishard_index_encoding()) {
             (0, Encoding::Raw) => index_end.checked_add(ChecksPlace::total_len(rows, layout)),
@@ -74,7 +74,7 @@ impl ShardReader {
     }
 
     /// Returns the end of the value of the previous row.
-    fn value_before(&self, stored: &Stored) -> Result<Option<u64>> {
+    fn value_before(&self, stored: &FoundKey) -> Result<Option<u64>> {
         let minishard = self.minishard(stored.minishard)?;
         let before = minishard.and_then(|minishard| minishard.index().row(stored.row.number.checked_sub(1)?));
         before.map(|row| self.value_range(row).map(|value| value.end)).transpose()

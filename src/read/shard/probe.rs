@@ -8,7 +8,7 @@ pub(crate) enum Probe<T> {
     /// The item does not exist. This is verified as far as the verification mode requires.
     Absent,
     /// The fast path cannot decide. The general path reads, decodes and verifies, or returns the error.
-    Unusual,
+    Undecided,
 }
 
 impl<T> Probe<T> {
@@ -18,7 +18,7 @@ impl<T> Probe<T> {
         match self {
             Probe::Found(found) => next(found),
             Probe::Absent => Probe::Absent,
-            Probe::Unusual => Probe::Unusual,
+            Probe::Undecided => Probe::Undecided,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::read::shard::index_cache::MinishardCache;
 use crate::read::shard::minishards::Minishards;
 use crate::read::shard::named_ranges::{NamedRanges, NamedRangesBuilder};
 use crate::read::shard::table_file::TableSection;
-use crate::read::shard::verification::{Verification, VerifyReads, WholeShard};
+use crate::read::shard::verification::{Verification, VerifyReads, WholeShardVerified};
 use crate::storage::{Bytes, Storage};
 
 /// Block size for reading a whole shard index.
@@ -39,12 +39,13 @@ impl Default for ReadOptions {
     }
 }
 
-/// What the manifest and the minishard table state about a shard. Empty for a foreign shard.
+/// What is known about a shard from outside its file: stated by the manifest and the minishard table, and whether a walk
+/// verified all of it.
 #[derive(Default)]
-pub(crate) struct Stated {
+pub(crate) struct KnownShard {
     pub(crate) shard_index_crc32: Option<u32>,
     pub(crate) table: Option<TableSection>,
-    pub(crate) whole: Arc<WholeShard>,
+    pub(crate) whole: Arc<WholeShardVerified>,
 }
 
 /// An open shard. Its methods are in several files: [`mapped`](super::mapped) has the fast path, and
@@ -62,7 +63,7 @@ pub(crate) struct ShardReader {
     is_raw_in_memory: bool,
     pub(super) minishards: Minishards,
     pub(super) verification: Verification,
-    pub(super) stated: Stated,
+    pub(super) stated: KnownShard,
     pub(super) cache: Arc<MinishardCache>,
     /// Contains `None` if there are too many ranges to keep.
     pub(super) named_ranges: OnceLock<Option<NamedRanges>>,
@@ -76,7 +77,7 @@ impl ShardReader {
         files: ShardFiles,
         options: ReadOptions,
         cache: Arc<MinishardCache>,
-        stated: Stated,
+        stated: KnownShard,
     ) -> ShardReader {
         let base = if files.is_pair() { 0 } else { spec.shard_index_len() };
         let has_checks = layout.is_some_and(|layout| layout.checks);
@@ -116,7 +117,7 @@ impl ShardReader {
     #[inline]
     pub(crate) fn raw_body(&self) -> Option<&[u8]> {
         match self.is_raw_in_memory {
-            true => self.files.shard_index.in_memory()?.get(to_usize(self.base)..),
+            true => self.files.index_file.in_memory()?.get(to_usize(self.base)..),
             false => None,
         }
     }
@@ -163,21 +164,21 @@ impl ShardReader {
         self.files.all().all(|storage| storage.in_memory().is_some())
     }
 
-    /// Reads a block of the shard index that begins with an entry. Empty at the end of the shard index.
+    /// Reads up to 64 KiB of the shard index, from the entry of minishard `first`. Empty at its end.
     ///
     /// Errors: `Corrupt` if the file ends within the shard index; `Io`.
     pub(crate) fn shard_index_block(&self, first: MinishardNumber) -> Result<Bytes<'_>> {
         let start = ShardIndexEntry::position(first).start;
-        let end = (start + SHARD_INDEX_BLOCK).min(self.spec.shard_index_len()).min(self.files.shard_index.len());
+        let end = (start + SHARD_INDEX_BLOCK).min(self.spec.shard_index_len()).min(self.files.index_file.len());
         if end < self.spec.shard_index_len() && end.saturating_sub(start) < 16 {
             let message = format!(
                 "expected a shard index of {} bytes, found a file of {}",
                 self.spec.shard_index_len(),
-                self.files.shard_index.len()
+                self.files.index_file.len()
             );
             return Err(self.at(first, Error::corrupt(message).at_offset(start)));
         }
-        self.files.shard_index.read(ByteRange { start, end: end.max(start) }, 1).map_err(|error| self.at(first, error))
+        self.files.index_file.read(ByteRange { start, end: end.max(start) }, 1).map_err(|error| self.at(first, error))
     }
 
     /// Creates a builder of the ranges that indexes name, with the shard index as the first range.
@@ -205,12 +206,12 @@ impl ShardReader {
         if self.stated.table.is_some() {
             return;
         }
-        self.files.shard_index.will_need(ByteRange { start: 0, end: self.spec.shard_index_len() });
+        self.files.index_file.will_need(ByteRange { start: 0, end: self.spec.shard_index_len() });
     }
 
     /// Asks the kernel to prefetch pages of the file with the shard index.
     pub(crate) fn will_need_entries(&self, range: ByteRange) {
-        self.files.shard_index.will_need(range);
+        self.files.index_file.will_need(range);
     }
 
     /// Asks the kernel to prefetch pages of the file with the data.

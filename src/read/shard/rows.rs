@@ -3,7 +3,7 @@
 use crate::byte_range::ByteRange;
 use crate::error::Result;
 use crate::format::checks::ChecksPlace;
-use crate::format::minishard_index::{RawIndex, Row, RowsState};
+use crate::format::minishard_index::{IndexView, Row, RowsState};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::MinishardNumber;
 use crate::prefetch;
@@ -11,8 +11,8 @@ use crate::read::shard::budget::IndexBudget;
 use crate::read::shard::entry_blocks::EntryBlocks;
 use crate::read::shard::minishards::Verified;
 use crate::read::shard::reader::ShardReader;
-use crate::read::shard::stored_value::Stored;
-use crate::read::shard::verification::Compare;
+use crate::read::shard::stored_value::FoundKey;
+use crate::read::shard::verification::VerifyScope;
 use crate::storage::Bytes;
 
 /// The number of minishards that indexes are prefetched ahead.
@@ -34,7 +34,7 @@ pub(crate) struct Rows {
     block: Vec<ShardIndexEntry>,
     budget: IndexBudget,
     pub(super) current: Option<CurrentMinishard>,
-    compare: Compare,
+    compare: VerifyScope,
     /// The decoded index of the current minishard, unless the index is in memory and raw.
     pub(super) decoded: Option<Vec<u8>>,
     pub(super) state: RowsState,
@@ -52,15 +52,15 @@ pub(crate) struct CurrentMinishard {
 
 impl CurrentMinishard {
     #[inline]
-    pub(super) fn stored(&self, row: Row) -> Stored {
+    pub(super) fn stored(&self, row: Row) -> FoundKey {
         let checks = ChecksPlace { index_end: self.index.end, rows: self.rows };
-        Stored { minishard: self.number, row, checks }
+        FoundKey { minishard: self.number, row, checks }
     }
 }
 
 impl Rows {
     /// Creates a walk that verifies the parts of each minishard that `compare` selects.
-    pub(super) fn comparing(compare: Compare) -> Rows {
+    pub(super) fn comparing(compare: VerifyScope) -> Rows {
         Rows { compare, ..Rows::default() }
     }
 
@@ -90,10 +90,10 @@ impl Rows {
     }
 
     /// Returns the index of the current minishard if it is raw and in memory; otherwise an empty index.
-    pub(super) fn in_place<'a>(&self, shard: &'a ShardReader) -> RawIndex<'a> {
+    pub(super) fn in_place<'a>(&self, shard: &'a ShardReader) -> IndexView<'a> {
         match (&self.decoded, self.current) {
-            (None, Some(current)) => RawIndex::view(shard.in_memory(current.index).unwrap_or_default()),
-            _ => Ok(RawIndex::default()),
+            (None, Some(current)) => IndexView::view(shard.in_memory(current.index).unwrap_or_default()),
+            _ => Ok(IndexView::default()),
         }
         .unwrap_or_default()
     }
@@ -147,7 +147,7 @@ impl Rows {
         self.budget.take(shard.files().data_len(), number, index)?;
         let encoded = shard.read_minishard_index(index)?;
         let decoded = shard.decode_minishard_index(&encoded)?;
-        let view = RawIndex::view(decoded.as_deref().unwrap_or(&encoded));
+        let view = IndexView::view(decoded.as_deref().unwrap_or(&encoded));
         let rows = view.map_err(|error| error.at_offset(index.start))?.len() as u64;
         let verified = shard.verify_used_index(number, index, &encoded, rows, self.compare)?;
         self.decoded = match (decoded, encoded) {
@@ -159,10 +159,10 @@ impl Rows {
     }
 
     /// Returns the decoded index of the current minishard.
-    fn view<'a>(&'a self, shard: &'a ShardReader, index: ByteRange) -> Result<RawIndex<'a>> {
+    fn view<'a>(&'a self, shard: &'a ShardReader, index: ByteRange) -> Result<IndexView<'a>> {
         match &self.decoded {
-            Some(decoded) => RawIndex::view(decoded),
-            None => RawIndex::view(shard.in_memory(index).unwrap_or_default()),
+            Some(decoded) => IndexView::view(decoded),
+            None => IndexView::view(shard.in_memory(index).unwrap_or_default()),
         }
         .map_err(|error| error.at_offset(index.start))
     }

@@ -1,6 +1,6 @@
 //! Reads the value of a key whose row is known, from any storage.
 
-use crate::byte_range::ByteRange;
+use crate::byte_range::{ByteRange, RelativeRange};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
@@ -13,7 +13,7 @@ use crate::storage::{AlignedBytes, Bytes};
 
 /// A stored key: its minishard, its row, and the position of its checksum.
 #[derive(Clone, Copy)]
-pub(crate) struct Stored {
+pub(crate) struct FoundKey {
     pub(crate) minishard: MinishardNumber,
     pub(crate) row: Row,
     pub(crate) checks: ChecksPlace,
@@ -21,8 +21,8 @@ pub(crate) struct Stored {
 
 impl ShardReader {
     /// Returns the decoded value of a stored key.
-    pub(crate) fn value(&self, stored: &Stored) -> Result<Value<'_>> {
-        let decoded = self.stored_value(stored).and_then(|encoded| match self.spec.data_encoding() {
+    pub(crate) fn value(&self, stored: &FoundKey) -> Result<Value<'_>> {
+        let decoded = self.verified_bytes(stored).and_then(|encoded| match self.spec.data_encoding() {
             Encoding::Raw => Ok(Value::from_bytes(encoded)),
             Encoding::Gzip => self.decode_value(&encoded),
         });
@@ -30,8 +30,8 @@ impl ShardReader {
     }
 
     /// Returns the stored bytes of a value, verified as the mode requires.
-    pub(crate) fn stored_value(&self, stored: &Stored) -> Result<Bytes<'_>> {
-        let encoded = self.encoded_value(stored.row)?;
+    pub(crate) fn verified_bytes(&self, stored: &FoundKey) -> Result<Bytes<'_>> {
+        let encoded = self.unverified_bytes(stored.row)?;
         self.verify_used_value(stored.minishard, stored.row, stored.checks, &encoded)?;
         Ok(encoded)
     }
@@ -42,7 +42,7 @@ impl ShardReader {
     }
 
     /// Returns the stored bytes of a row's value without verification.
-    pub(crate) fn encoded_value(&self, row: Row) -> Result<Bytes<'_>> {
+    pub(crate) fn unverified_bytes(&self, row: Row) -> Result<Bytes<'_>> {
         self.read_at_most_cap(self.value_range(row)?, self.alignment())
     }
 
@@ -61,7 +61,7 @@ impl ShardReader {
     ///
     /// Errors: `Corrupt` if it is not.
     #[inline]
-    pub(crate) fn check_range(&self, stored: &Stored) -> Result<()> {
+    pub(crate) fn check_range(&self, stored: &FoundKey) -> Result<()> {
         match self.value_range(stored.row) {
             Ok(_) => Ok(()),
             Err(error) => Err(self.at(stored.minishard, error)),
@@ -71,11 +71,8 @@ impl ShardReader {
     #[cold]
     fn bad_value_range(&self, row: Row) -> Error {
         let body = self.body_len();
-        let (start, size) = (row.value.start, row.value.end.wrapping_sub(row.value.start));
-        Error::corrupt(format!(
-            "expected a value within the {body} bytes after the shard index, found {size} bytes at {start}"
-        ))
-        .at_key(row.id)
+        let RelativeRange { start, end } = row.value;
+        Error::corrupt(format!("expected a value within the {body} bytes of data, found {start}..{end}")).at_key(row.id)
     }
 
     /// Returns the file and the range of a row's value.

@@ -29,22 +29,22 @@ pub enum VerifyReads {
     /// and positioned reads. A mapped page that is verified, evicted, and then read back with damage is not detected.
     #[default]
     Once,
-    /// Verifies at every read.
+    /// Verifies at every read of the file. Decoded indexes in the cache, and a shard index, are verified once.
     Always,
 }
 
-/// A value of more than this many bytes has one bit, selected by the block of this many bytes in which it begins: at
-/// most one such value begins in a block.
+/// Values longer than this are marked by the bit `start / LARGE_VALUE`. Two of them share a bit only if their ranges
+/// overlap, which the writer never makes, and which the check of the index proves.
 pub(super) const LARGE_VALUE: u64 = 512;
 
 /// How much of a minishard is verified at its first use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Compare {
+pub(crate) enum VerifyScope {
     /// Only the index. Values are not read.
     #[default]
     Index,
     /// The index and, if the minishard is small, its values.
-    Values,
+    IndexAndSmallValues,
 }
 
 /// The verification state of one shard.
@@ -71,8 +71,8 @@ impl Verification {
         self.reads == VerifyReads::Once
     }
 
-    /// Returns the initial state of a minishard: the parts that need no verification.
-    pub(crate) fn initial(&self, whole: &WholeShard) -> Verified {
+    /// Returns the parts of every minishard that need no verification, because of the mode or of a walk over the shard.
+    pub(crate) fn exempt_parts(&self, whole: &WholeShardVerified) -> Verified {
         match self.reads {
             VerifyReads::Never => Verified::ALL,
             VerifyReads::Once if whole.is_verified() => Verified::ALL,
@@ -104,9 +104,9 @@ fn large_value_bit(value: RelativeRange) -> (usize, u64) {
 
 /// Whether a whole shard is verified. All readers of the shard share it, so that a second walk verifies nothing.
 #[derive(Default)]
-pub(crate) struct WholeShard(AtomicBool);
+pub(crate) struct WholeShardVerified(AtomicBool);
 
-impl WholeShard {
+impl WholeShardVerified {
     pub(crate) fn is_verified(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -3,28 +3,28 @@
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::checks::{self, ChecksPlace};
-use crate::format::minishard_index::{RawIndex, Row};
+use crate::format::minishard_index::{IndexView, Row};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::entry_blocks::EntryBlocks;
 use crate::read::shard::minishards::Verified;
 use crate::read::shard::reader::ShardReader;
-use crate::read::shard::verification::{Compare, LARGE_VALUE};
+use crate::read::shard::verification::{LARGE_VALUE, VerifyScope};
 use crate::storage::zeros_sum;
 
 /// A minishard of at most this many bytes is verified with all its values at its first use.
 const WHOLE_MINISHARD: u64 = 4096;
 
 impl ShardReader {
-    /// Verifies a value of a minishard whose values are not all verified. A large value must be verified already; a
-    /// smaller one is verified against its checksum. `None` if the general path has to decide.
+    /// Whether a value of a minishard whose values are not all verified is known to be right: one of more than 512 bytes if
+    /// it is marked as verified, a shorter one if it matches its checksum now. False is no error: the general path decides.
     #[inline]
-    pub(crate) fn is_value_as_written(&self, body: &[u8], row: Row, checks: ChecksPlace, value: &[u8]) -> Option<()> {
+    pub(crate) fn try_verify_value(&self, body: &[u8], row: Row, checks: ChecksPlace, value: &[u8]) -> bool {
         if value.len() as u64 > LARGE_VALUE {
-            return self.verification.has_large_value(row.value).then_some(());
+            return self.verification.has_large_value(row.value);
         }
-        let stated = checks.of_value(row.number)?.of(body)?;
-        (stated == checks::of_value(row.id, value).to_le_bytes()).then_some(())
+        let stated = checks.of_value(row.number).and_then(|place| place.of(body));
+        stated.is_some_and(|stated| stated == checks::of_value(row.id, value).to_le_bytes())
     }
 
     /// Returns the number of verified minishards, which are not verified again.
@@ -34,14 +34,14 @@ impl ShardReader {
 
     /// Returns the parts of a minishard that need no verification.
     pub(crate) fn verified(&self, number: MinishardNumber) -> Verified {
-        match self.verification.initial(&self.stated.whole) {
+        match self.verification.exempt_parts(&self.stated.whole) {
             Verified::NOTHING => self.minishards.get(number).map_or(Verified::NOTHING, |known| known.verified),
             all => all,
         }
     }
 
-    /// Verifies an index before its use, unless it is verified already. With `Compare::Values`, also verifies the
-    /// values of a small minishard in memory. Returns the parts that need no verification from now on.
+    /// Verifies an index before its use, unless it is verified already. With `VerifyScope::IndexAndSmallValues`, also
+    /// verifies the values of a small minishard in memory. Returns the parts that this use may trust.
     ///
     /// Errors: `Corrupt` for a damaged index. A damaged value is not an error here, but when it is read.
     pub(crate) fn verify_used_index(
@@ -50,25 +50,30 @@ impl ShardReader {
         range: ByteRange,
         encoded: &[u8],
         rows: u64,
-        compare: Compare,
+        compare: VerifyScope,
     ) -> Result<Verified> {
         let verified = self.verified(number);
-        if verified.has_all() || verified.has_index() && compare == Compare::Index {
+        if verified.has_all() || verified.has_index() && compare == VerifyScope::Index {
             return Ok(verified);
         }
-        self.verify_minishard_index(number, range, encoded, rows)?;
+        if !verified.has_index() {
+            self.verify_minishard_index(number, range, encoded, rows)?;
+        }
         if !self.verification.remembers() || !self.has_index_in_place() {
             return Ok(Verified::INDEX);
         }
-        let all = compare == Compare::Values && self.has_values_in_place() && self.verify_small_values(range, encoded);
+        let all = compare == VerifyScope::IndexAndSmallValues
+            && self.has_values_in_place()
+            && self.verify_small_values(range, encoded);
         let verified = if all { Verified::ALL } else { Verified::INDEX };
         self.minishards.mark(number, verified);
         Ok(verified)
     }
 
-    /// Whether a minishard is small and all its values match their checksums.
+    /// Verifies all values if index and values end within 4 KiB of the start of the index. False if they do not, or one is
+    /// damaged.
     fn verify_small_values(&self, range: ByteRange, encoded: &[u8]) -> bool {
-        let Ok(index) = RawIndex::view(encoded) else { return false };
+        let Ok(index) = IndexView::view(encoded) else { return false };
         let checks = ChecksPlace { index_end: range.end, rows: index.len() as u64 };
         range.len() <= WHOLE_MINISHARD
             && index.rows().all(|row| {
@@ -107,9 +112,10 @@ impl ShardReader {
         }
     }
 
-    /// Verifies the shard index against the manifest, once.
+    /// Verifies the whole shard index at its first use, in `Always` too; later damage is left to the checks of the minishard
+    /// indexes. Cost: reads all of it but its holes.
     pub(crate) fn verify_shard_index(&self) -> Result<()> {
-        let is_wanted = self.verification.initial(&self.stated.whole) == Verified::NOTHING;
+        let is_wanted = self.verification.exempt_parts(&self.stated.whole) == Verified::NOTHING;
         let Some(stated) = self.shard_index_crc32().filter(|_| is_wanted) else { return Ok(()) };
         if self.verification.shard_index.get().is_some() {
             return Ok(());
@@ -165,8 +171,9 @@ impl ShardReader {
         if !self.layout.is_some_and(|layout| layout.checks) {
             return Ok(());
         }
-        let place = place
-            .ok_or_else(|| Error::corrupt("expected checks after the minishard index, found the end of the file"))?;
+        let place = place.ok_or_else(|| {
+            Error::corrupt("expected checks at an offset below 2^64, found a minishard index that ends later")
+        })?;
         let stored = self.read(place)?;
         let stated = stored.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let found = found();
