@@ -45,7 +45,21 @@ pub(super) fn append(store: &Path, id: GenerationId) -> Result<()> {
     let lines: String = entries.iter().skip(excess).map(|id| format!("{id}\n")).collect();
     let temporary = store.join(scratch::TEMPORARY_HISTORY);
     scratch::remove_native(&temporary)?; // a failed append may have left it
-    fs::replace(&store.join(HISTORY), &temporary, lines.as_bytes())
+    fs::replace(&store.join(HISTORY), &temporary, lines.as_bytes()).inspect_err(|_| _ = fs::remove(&temporary))
+}
+
+/// Whether a store has the file.
+///
+/// Errors: `Io`.
+pub(super) fn exists(store: &Path) -> Result<bool> {
+    fs::exists(&store.join(HISTORY))
+}
+
+/// Removes the file, whose only lines are void: the first publication with one has failed.
+///
+/// Errors: `Io`.
+pub(super) fn remove(store: &Path) -> Result<()> {
+    fs::remove(&store.join(HISTORY))
 }
 
 /// Checks that a line can be appended.

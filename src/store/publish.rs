@@ -6,9 +6,9 @@
 //! info, lease         written, synced          all files made read-only
 //! manifest.json       written last, synced     from here on the directory is a generation
 //! the directory       synced
+//! history             replaced
 //! lock                records the number, synced
-//! tmp-gen-* -> gen-N  renamed
-//! history             replaced; store synced
+//! tmp-gen-* -> gen-N  renamed; store synced
 //! current -> gen-N    replaced; store synced   from here on it is published
 //! ```
 
@@ -171,17 +171,22 @@ pub(super) fn check_room(store: &Path, lock: &SharedLock) -> Result<()> {
 /// leased the generation already.
 pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result<GenerationId> {
     let id = next_id(store, lock)?;
+    let had_history = history::exists(store)?;
+    let installed = install_as(id, store, lock, directory);
+    if installed.is_err() && !had_history && current::read(store).is_ok_and(|current| current != Some(id)) {
+        _ = history::remove(store); // so that a store that was made for this build can be removed
+    }
+    installed.map(|()| id)
+}
+
+fn install_as(id: GenerationId, store: &Path, lock: &mut Lock, directory: &Path) -> Result<()> {
+    history::append(store, id)?; // before the number is taken, so that a full disk takes none
     lock.set_last(id)?;
     fs::rename(directory, &store.join(id.to_string()))?;
-    if let Err(error) = make_current(store, id) {
-        _ = withdraw(store, id, directory);
-        return Err(error);
-    }
-    Ok(id)
+    make_current(store, id).inspect_err(|_| _ = withdraw(store, id, directory))
 }
 
 fn make_current(store: &Path, id: GenerationId) -> Result<()> {
-    history::append(store, id)?;
     fs::fsync_dir(store)?; // the generation must be durable before `current` names it
     current::swap(store, id)
 }
