@@ -186,7 +186,7 @@ impl BuildOptions {
 
     /// Sets whether files and directories are synced. Default: true.
     ///
-    /// Without syncs a build of a few pairs is about 20 times faster, but a crash of the machine may lose or damage the
+    /// Without syncs a small build does not wait for the disk, but a crash of the machine may lose or damage the
     /// generation. A crash of the process alone is harmless. Intended for tests and scratch stores.
     pub fn durable(&mut self, durable: bool) -> &mut BuildOptions {
         self.durable = durable;

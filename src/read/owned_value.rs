@@ -17,7 +17,8 @@ use crate::storage::{AlignedBytes, Bytes};
 /// bytes for a long time, copy them with `value.to_vec()`.
 ///
 /// Cost: increments the reference count of the shard, which all threads that read the shard share, and copies no bytes
-/// that are in memory. docs/benchmarks.md states the length from which this is faster than a copy.
+/// that are in memory. For short values a copy may be faster:
+/// `cargo bench --bench owned_values` compares both.
 ///
 /// ```
 /// use sharddb::OwnedValue;
