@@ -56,9 +56,9 @@ plant minishard_index src/format/minishard_index.rs 'if bytes.len().is_multiple_
 plant minishard_index src/format/minishard_index.rs 'numbers.any() < 1 << 58' 'true'
 plant whole_shard src/byte_range.rs 'start <= end && end <= file_len' 'end <= file_len'
 plant differential src/byte_range.rs 'self.start <= self.end && i64' 'i64'
-plant directory src/format/minishard_table.rs 'if place.crc32(stated) != u32::from_le_bytes(*sum) {' 'if false {'
+plant directory src/format/minishard_table.rs 'if place.crc32(stated) != u32::from_le_bytes(*crc32) {' 'if false {'
 plant directory src/format/manifest.rs 'if found != expected.as_bytes() {' 'if found.len() != expected.len() {'
-plant loader src/build/shard_body.rs 'u64::from(self.behind_empty && empty' 'u64::from(false && empty'
+plant loader src/build/shard_body.rs 'u64::from(self.after_empty && empty' 'u64::from(false && empty'
 plant loader src/build/memory_pairs.rs 'let batch = self.pairs.number_of(entry.source)?;' \
     'let batch = if header.large.is_some() { u64::MAX } else { self.pairs.number_of(entry.source)? };'
 plant inputs cli/src/input/binary.rs 'if found < expected {' 'if false {'
