@@ -60,15 +60,10 @@ impl LargeFileWriter {
             Encoding::Gzip => self.write_encoded(reader, value_len, &mut value_check)?,
         }
         Ok(PairHeader {
-            key,
-            prefix_len,
-            stored_len: self.cursor.position() - value_start,
             value_check: value_check.finalize(),
             prefix_crc32: prefix_crc32.finalize(),
-            batch: 0,
             large: Some(position),
-            source: 0,
-            skip: 0,
+            ..PairHeader::new(key, prefix_len, self.cursor.position() - value_start)
         })
     }
 

@@ -180,9 +180,7 @@ mod tests {
             let Some((key, value, batch)) = self.pairs.next() else { return Ok(None) };
             let stored_len = value.len() as u64;
             self.value = value;
-            let (prefix_len, value_check, prefix_crc32, large, source, skip) = (0, 0, 0, None, 0, 0);
-            let header =
-                PairHeader { key, prefix_len, stored_len, value_check, prefix_crc32, batch, large, source, skip };
+            let header = PairHeader { batch, ..PairHeader::new(key, 0, stored_len) };
             Ok(Some((self.spec.place(key), header)))
         }
 

@@ -341,7 +341,7 @@ impl BulkLoader {
             return self.add_large_pair(key, lens, source);
         }
         self.make_room_in_batch(cost)?;
-        self.batch.push(&header(key, lens), cost, |to| source.fill(to, key))
+        self.batch.push(&PairHeader::new(key, lens.0, lens.1), cost, |to| source.fill(to, key))
     }
 
     /// Writes the bytes of a pair directly to the file of large pairs and adds its header to the batch.
@@ -684,20 +684,5 @@ impl Source<'_> {
                 read.map_err(|error| Error::io("read a pair from the reader", Path::new(""), error).at_key(key))
             }
         }
-    }
-}
-
-/// Returns the header of a pair that is not encoded yet.
-fn header(key: u64, (prefix_len, value_len): (u64, u64)) -> PairHeader {
-    PairHeader {
-        key,
-        prefix_len,
-        stored_len: value_len,
-        value_check: 0,
-        prefix_crc32: 0,
-        batch: 0,
-        large: None,
-        source: 0,
-        skip: 0,
     }
 }

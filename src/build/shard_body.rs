@@ -52,6 +52,21 @@ pub(crate) struct PairHeader {
 }
 
 impl PairHeader {
+    /// Returns the header of a pair that is not encoded yet, and not in a source.
+    pub(crate) fn new(key: u64, prefix_len: u64, stored_len: u64) -> PairHeader {
+        PairHeader {
+            key,
+            prefix_len,
+            stored_len,
+            value_check: 0,
+            prefix_crc32: 0,
+            batch: 0,
+            large: None,
+            source: 0,
+            skip: 0,
+        }
+    }
+
     /// Returns the number of its bytes in the source: those of prefix and stored value, or 0 for a large pair.
     #[inline]
     pub(crate) fn inline_len(&self) -> u64 {

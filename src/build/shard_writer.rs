@@ -145,15 +145,9 @@ impl ShardWriter {
         }
         let stored = self.bytes.get(start..).unwrap_or_default();
         self.pairs.push(PairHeader {
-            key,
-            prefix_len: prefix.len() as u64,
-            stored_len: stored.len() as u64,
             value_check: checks::of_value(key, stored),
             prefix_crc32: checks::of_prefix(prefix),
-            batch: 0,
-            large: None,
-            source: 0,
-            skip: 0,
+            ..PairHeader::new(key, prefix.len() as u64, stored.len() as u64)
         });
         Ok(())
     }
@@ -415,17 +409,7 @@ mod tests {
             }
         }
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap();
-        let header = |key| PairHeader {
-            key,
-            prefix_len: 0,
-            stored_len: 5,
-            value_check: 0,
-            prefix_crc32: 0,
-            batch: 0,
-            large: None,
-            source: 0,
-            skip: 0,
-        };
+        let header = |key| PairHeader::new(key, 0, 5);
         for large in [false, true] {
             let path = path(&format!("short-{large}"));
             let mut body = ShardBody::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();

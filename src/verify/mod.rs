@@ -134,7 +134,7 @@ fn verify(generation: &Generation, level: VerifyLevel, callback: &mut dyn FnMut(
                 let mut advance = |bytes| progress.advance(bytes);
                 ShardVerifier::new(generation, shard.reader(), data, &mut report, &mut advance).verify();
             }
-            Ok(None) => {} // only for an unknown shard, which `shard_numbers` does not return
+            Ok(None) => return Err(Error::internal("a listed shard has no file").at_shard(number)),
             Err(error) if error.kind() == ErrorKind::GenerationGone => return Err(error),
             Err(error) => report.add(listing.kind_of_open_error(generation, number, &error), error),
         }

@@ -190,7 +190,10 @@ impl Iterator for Shards {
 
     fn next(&mut self) -> Option<Result<Shard>> {
         let number = self.numbers.next()?;
-        self.snapshot.shard(number).transpose()
+        let shard = self.snapshot.shard(number);
+        Some(
+            shard.and_then(|shard| shard.ok_or_else(|| Error::internal("a listed shard has no file").at_shard(number))),
+        )
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
