@@ -1,12 +1,14 @@
-//! Many small stores in one process: opened, looked up, refreshed, within the limits of descriptors and maps.
+//! Many small stores in one process: opened, looked up, refreshed, watched by one thread, within the limits of descriptors and maps.
 //!
 //! ```sh
 //! cargo run --release --example many_stores -- 500
 //! ```
 
 use std::error::Error;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use sharddb::read::WatchOptions;
 use sharddb::{BuildOptions, OpenOptions, ShardDb};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -37,6 +39,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(db.refresh()?, None);
     }
     println!("refreshed all in {:?}", start.elapsed());
+
+    // one thread follows all of them
+    let watch = WatchOptions::new(Duration::from_millis(100)).start(databases.iter().cloned())?;
+    let mut loader = BuildOptions::default().durable(false).memory(16 << 20).create(root.join("0"))?;
+    loader.insert(42, b"new")?;
+    loader.finish()?;
+    if let Some(db) = databases.first() {
+        while db.stats().swaps == 0 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(db.get(42)?.ok_or("no key 42")?, b"new");
+    }
+    drop(watch);
     std::fs::remove_dir_all(&root)?;
     Ok(())
 }

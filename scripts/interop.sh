@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes data sets with ShardDb for TensorStore and CloudVolume to read, then arrays for zarr-python and TensorStore,
-# then arrays, tables and files for bcolz and bloscpack.
+# then arrays, tables and files for bcolz and bloscpack. Builds skeletons with the command for CloudVolume to read, and
+# updates, copies, merges and reshards foreign ones for both; and volumes.
 #
 # usage: scripts/interop.sh [--prepare]
 #
@@ -41,3 +42,7 @@ SHARDDB_INTEROP_DIR=$sets cargo test --release --package sharddb --features bcol
 "$venv/bin/python" scripts/check_readable.py --self-test "$sets/precomputed"
 "$venv/bin/python" scripts/check_zarr.py --self-test "$sets/zarr"
 "$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets/bcolz"
+cargo build --release --quiet --package sharddb-cli
+"$venv/bin/python" scripts/check_skeletons.py "$target/release/sharddb"
+"$venv/bin/python" scripts/check_living.py "$target/release/sharddb"
+"$venv/bin/python" scripts/check_volumes.py "$target/release/sharddb"

@@ -7,7 +7,8 @@
 # CHECK_DIR   a copy of ngcheck/ in which setup.sh has run
 #
 # Neuroglancer draws the data set unchanged, rebuilt with the same specifications, and rebuilt with those that the
-# profiles remote and local plan. A damaged copy must not be drawn. The last line is `N passed, N failed`. Exit: 0 if
+# profiles remote and local plan; also its skeletons with the info that `sharddb build --kind skeletons` writes. A damaged
+# copy must not be drawn. The last line is `N passed, N failed`. Exit: 0 if
 # none failed, else 1.
 set -euo pipefail
 if [ $# -ne 2 ]; then
@@ -46,6 +47,18 @@ count draw original "$dataset"
 rebuild_and_draw same-specification
 rebuild_and_draw remote --profile remote
 rebuild_and_draw local --profile local
+
+# skeletons of which only the values are given, with a radius and a type for each vertex: the command writes the info
+sharddb=$target/release/sharddb
+"$sharddb" export "$dataset/seg/skeletons" --format dir --output "$work/byfile"
+for file in "$work"/byfile/*; do
+    head -c $((5 * $(od -An -tu4 -N4 "$file"))) /dev/zero >>"$file"
+done
+"$sharddb" build "$work/skeletons" --input "$work/byfile" --kind skeletons --profile remote --data-encoding gzip
+cp -r "$dataset" "$work/described"
+rm -r "$work/described/seg/skeletons"
+cp -rL "$work/skeletons/current" "$work/described/seg/skeletons"
+count draw described "$work/described" --scene skeletons
 
 shard=$work/local/image/s0/0.shard
 chmod u+w "$shard"

@@ -1,7 +1,7 @@
 //! The two kinds of byte ranges of the format, as two types that cannot be mixed up.
 //!
 //! Every range that an index states is a [`RelativeRange`]: relative to the end of the shard index, and untrusted.
-//! Every range that is read is a [`ByteRange`]: relative to the start of a file.
+//! Every range that is read is a [`ByteRange`]: relative to the start of a file, or of bytes in memory.
 //! [`RelativeRange::resolve`] converts the first to the second and checks the bounds.
 
 /// Bytes `start..end` relative to the end of the shard index, as stated by an index. Untrusted: not yet checked.
@@ -11,7 +11,10 @@ pub(crate) struct RelativeRange {
     pub(crate) end: u64,
 }
 
-/// Bytes `start..end` of a file or of a buffer, with `start <= end` and within its length when created.
+/// Bytes `start..end` of a file, or of bytes in memory, with `start <= end`.
+///
+/// A range from [`RelativeRange::resolve`] is within its file. Other ranges may end past it, such as the place of a
+/// check, which is computed from the end of an index. Reading one that does is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ByteRange {
     pub(crate) start: u64,

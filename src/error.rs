@@ -3,6 +3,7 @@
 //! The type is opaque instead of an enum per layer: a caller shows the message or branches on [`ErrorKind`], and the
 //! library can add detail without a breaking change. An absent key is `Ok(None)`, never an error.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -186,6 +187,13 @@ impl Error {
     #[cold]
     pub(crate) fn internal(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Internal, message)
+    }
+
+    /// A panic in `what`: a thread of this crate, or a function of the caller.
+    #[cold]
+    pub(crate) fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Error::internal(format!("{what} panicked: {}", text.unwrap_or("no message")))
     }
 
     /// An I/O error on `path` while doing `what` ("open", "rename to gen-0000000003").

@@ -109,16 +109,17 @@
 //! |---|---|---|
 //! | [`Snapshot::scan`] | each key with its value to a closure; the fastest | closed after use |
 //! | [`Snapshot::try_for_each`] | the same, to a closure that uses `?` | closed after use |
+//! | [`Snapshot::scan_parallel`] | the same, on several threads; [`Snapshot::split`] for other schedulers | closed after use |
 //! | [`Snapshot::iter`] | entries, whose values are read on request | stay open, as after a lookup |
 //! | [`Snapshot::keys`] | keys, from the indexes alone | closed after use |
 //! | [`Snapshot::shards`] | shards, each with its own `iter`, `count` and `keys` | closed with their last handle |
-//! | [`Snapshot::range`] | pairs by ascending key; reads all indexes first | |
+//! | [`Snapshot::range`], [`key_range`](Snapshot::key_range) | pairs or keys by ascending key, from both ends; without a [key file](BuildOptions::ordered) reads all indexes first | |
 //!
 //! # Replace
 //!
 //! A build publishes a new generation. Readers that hold a [`Snapshot`] stay on theirs; [`ShardDb::refresh`] moves the
-//! database to the new one. [`BulkLoader::finish_unpublished`] returns a [`Candidate`] to validate first. [`Store`] lists
-//! generations, rolls back, and removes those that nobody reads.
+//! database to the new one, and [`ShardDb::watch`] does so on a thread. [`BulkLoader::finish_unpublished`] returns a
+//! [`Candidate`] to validate first. [`Store`] lists generations, rolls back, and removes those that nobody reads.
 //!
 //! ```
 //! # fn main() -> sharddb::Result<()> {
@@ -140,9 +141,32 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Change
+//!
+//! [`Updater`] puts and deletes single keys. It writes the shards that have a change, and shares the files of the others.
+//! [`BuildOptions::merge`] merges databases, or changes the specification of one, and [`diff`] compares two.
+//!
+//! ```
+//! # fn main() -> sharddb::Result<()> {
+//! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc8-{}", std::process::id()));
+//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # loader.insert(42, b"old")?;
+//! # loader.finish()?;
+//! use sharddb::Updater;
+//! use sharddb::build::UpdateOptions;
+//!
+//! let mut updater = Updater::new(&store, &UpdateOptions::new())?;
+//! updater.put(7, b"seven")?;
+//! updater.delete(42)?;
+//! let (published, report) = updater.finish()?;
+//! assert_eq!((published.keys, report.added, report.deleted), (1, 1, 1));
+//! # std::fs::remove_dir_all(&store).unwrap();
+//! # Ok(()) }
+//! ```
+//!
 //! # Verify and salvage
 //!
-//! Reads verify each byte of a native data set when the process first uses it; [`OpenOptions::verify_reads`] changes that.
+//! Reads verify each byte of a native data set when the open database first uses it; [`OpenOptions::verify_reads`] changes that.
 //! [`Snapshot::verify`] checks every rule of the format, every checksum and every byte. [`Salvage`] copies the pairs that
 //! can still be proved right out of a damaged data set, and names the others.
 //!
@@ -167,6 +191,11 @@
 //! # std::fs::remove_dir_all(&whole).unwrap();
 //! # Ok(()) }
 //! ```
+//!
+//! # Compare
+//!
+//! [`diff::Diff`] finds the keys that were added, removed or changed between two generations or any two databases. It reads
+//! little of what is equal: no shard that both have in common, and no value with the same check.
 //!
 //! # Volumes and other formats
 //!
@@ -219,8 +248,9 @@
 //!
 //! # Limitations
 //!
-//! - There is no insert, update or delete of single keys: data is replaced as a whole.
-//! - Iteration is in storage order, by hash; [`Snapshot::range`] sorts the keys first. [`Snapshot::iter`] keeps the shards
+//! - A change of a key rewrites its shard, in a new generation: see [`Updater`].
+//! - Iteration is in storage order, by hash; [`Snapshot::range`] sorts the keys first, unless the generation has a
+//!   [key file](BuildOptions::ordered) or its hash is the identity and the range narrow. [`Snapshot::iter`] keeps the shards
 //!   open that it visits: with more of them than a process may map, use [`Snapshot::scan`].
 //! - A kept value or snapshot pins its map and its disk space, even after the generation was removed.
 //! - A swap needs the disk twice. A page fault blocks its thread: an async program should read on a blocking thread.
@@ -240,11 +270,13 @@ mod byte_range;
 #[path = "../tests/common/mod.rs"]
 mod common;
 pub mod container;
+pub mod diff;
 mod disk;
 mod error;
 mod format;
 mod ids;
 pub mod plan;
+mod plural;
 mod prefetch;
 pub mod read;
 pub mod salvage;
@@ -277,7 +309,7 @@ pub mod guide {
     pub mod tuning {}
 }
 
-pub use build::{BuildOptions, BulkLoader, Candidate, OnDuplicate, Published};
+pub use build::{BuildOptions, BulkLoader, Candidate, OnDuplicate, Published, Updater};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use format::morton;
 pub use plan::Profile;

@@ -144,7 +144,7 @@ impl Scene {
             for number in 2..=generations {
                 self.publish_or_break(number);
                 readers.wait_for_all();
-                self.collect();
+                self.collect_or_refuse(number);
             }
         });
         processes.into_iter().for_each(LivingChild::finish);
@@ -196,6 +196,16 @@ impl Scene {
 
     fn store(&self) -> Store {
         Store::open(self.path()).unwrap()
+    }
+
+    /// While the current generation is broken, nothing is removed.
+    fn collect_or_refuse(&self, number: u64) {
+        if damage_of(number).is_none() {
+            return self.collect();
+        }
+        let before = generation::names(self.path());
+        assert_names_a_broken_one(&self.store().writer().unwrap().gc(1).unwrap_err());
+        assert_eq!(generation::names(self.path()), before);
     }
 
     fn collect(&self) {

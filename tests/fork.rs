@@ -77,6 +77,31 @@ fn a_child_that_drops_its_database_leaves_the_lease_to_the_parent() {
     assert_eq!(generation::collect(&writer), [1]);
 }
 
+/// A forked child has no thread that could end. It may start a watch of its own.
+#[test]
+fn a_child_drops_a_watch_without_waiting_for_it() {
+    let store = Scratch::new();
+    store_of(store.path(), 1);
+    let db = open(store.path());
+    let mut watch = Some(db.watch(Duration::MAX).unwrap());
+    while db.stats().age == db.stats().served {
+        thread::sleep(Duration::from_millis(1)); // until its first check is over, so that it holds no lock
+    }
+    let child = forked(|| {
+        drop(watch.take());
+        let own = db.watch(Duration::from_millis(1)).unwrap();
+        publish(store.path(), 2);
+        while db.snapshot().generation() != Some(id(2)) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(own);
+        true
+    });
+    assert_eq!(child, Some(0));
+    assert_eq!(db.snapshot().generation(), Some(id(1)));
+    drop(watch);
+}
+
 /// As in a server with several processes, the child retires the copied lease and takes its own.
 #[test]
 fn a_child_that_refreshes_holds_a_lease_of_its_own() {

@@ -4,6 +4,8 @@ use clap::Args;
 use sharddb::container::{Container, Form};
 use sharddb::{ErrorKind, Value};
 
+use crate::failure::{Failure, Result};
+
 /// Whether chunks of containers are decoded.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Chunks {
@@ -15,6 +17,16 @@ pub(crate) struct Chunks {
 impl Chunks {
     pub(crate) fn form(self) -> Form {
         if self.decoded { Form::Decoded } else { Form::Encoded }
+    }
+
+    /// Refuses --decoded for a database, whose values are always decoded.
+    ///
+    /// Errors: `Usage`.
+    pub(crate) fn refuse_decoded(self) -> Result<()> {
+        match self.decoded {
+            true => Err(Failure::usage("--decoded is for arrays and other containers, found a database")),
+            false => Ok(()),
+        }
     }
 }
 

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
+use sharddb::ErrorKind;
+
 use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
 use crate::interrupt::Interrupt;
 use crate::printable::{self, Printable};
+use crate::progress;
 
 /// The settings of a run that all subcommands share.
 pub(crate) struct Context {
@@ -45,7 +48,7 @@ pub(crate) fn warn_lines(words: impl fmt::Display) {
 /// Writes to standard error in one call.
 fn tell<T: fmt::Display>(words: Printable<T>) {
     let text = format!("{words}\n");
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = progress::pause(|| io::stderr().write_all(text.as_bytes()));
 }
 
 /// Standard output, locked and buffered; flush it at the end with [`flush`].
@@ -63,17 +66,24 @@ pub(crate) fn flush(mut out: BufWriter<StdoutLock<'static>>) -> Result<()> {
 /// The errors of a run that continues after them. Each is reported at once, and the worst sets the exit code.
 pub(crate) struct Errors {
     worst: Exit,
+    has_damage: bool,
 }
 
 impl Errors {
     pub(crate) fn new() -> Errors {
-        Errors { worst: Exit::Done }
+        Errors { worst: Exit::Done, has_damage: false }
     }
 
     /// Reports an error and records its exit code.
     pub(crate) fn tell(&mut self, error: &sharddb::Error) {
         warn(format_args!("sharddb: {error}"));
         self.note(exit_of(error.kind()));
+        self.has_damage |= error.kind() == ErrorKind::Corrupt;
+    }
+
+    /// Whether data was damaged, so that a salvage may help.
+    pub(crate) fn has_damage(&self) -> bool {
+        self.has_damage
     }
 
     /// Records an exit code.

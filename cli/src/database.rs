@@ -1,5 +1,7 @@
 //! The argument DB: a store, a generation, a bare directory or a container of another format, and how to open it.
 
+use std::fs;
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Args, ValueEnum};
@@ -7,9 +9,10 @@ use sharddb::container::bcolz::{BcolzArray, BcolzTable};
 use sharddb::container::bloscpack::Bloscpack;
 use sharddb::container::zarr::ZarrArray;
 use sharddb::container::{Container, ContainerOptions};
-use sharddb::{OpenOptions, ShardDb, Snapshot};
+use sharddb::{ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot};
 
 use crate::failure::{Failure, Result};
+use crate::not_a_database;
 use crate::sharding;
 use crate::size::Size;
 
@@ -67,13 +70,18 @@ impl AnyDatabase {
     pub(crate) fn verifying(&self, verify: bool) -> AnyDatabase {
         let mut same = self.clone();
         if !verify {
-            same.database.opening.verify_reads = VerifyReads::Never;
+            same.database.opening.verify_reads = Some(VerifyReads::Never);
         }
         same
     }
 
     pub(crate) fn path(&self) -> &Path {
         self.database.path()
+    }
+
+    /// The path of what is opened: of the column, if one is named.
+    pub(crate) fn opened_path(&self) -> PathBuf {
+        self.column.column.as_ref().map_or_else(|| self.path().to_path_buf(), |column| self.path().join(column))
     }
 }
 
@@ -113,12 +121,42 @@ pub(crate) struct Opening {
     /// Where the info describes the data set: the JSON pointer of the object that has "sharding"
     #[arg(long, help_heading = HEADING, value_name = "POINTER", conflicts_with = "sharding")]
     sharding_at: Option<String>,
-    /// When reads verify the checks that ShardDb stores; once means on first use
-    #[arg(long, help_heading = HEADING, value_enum, value_name = "WHEN", default_value_t = VerifyReads::Once)]
-    verify_reads: VerifyReads,
+    /// When reads verify the checks that ShardDb stores; once means on first use. Only for data sets with checks.
+    /// Default: once
+    #[arg(long, help_heading = HEADING, value_enum, value_name = "WHEN")]
+    verify_reads: Option<VerifyReads>,
     /// Upper bound on the decoded length of a compressed value
     #[arg(long, help_heading = HEADING, value_name = "SIZE", default_value = "1GiB")]
     max_value: Size,
+}
+
+/// How to open a database of which a new store is made. It is read by positioned reads.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SourceOpening {
+    /// The specification of the new store, and of a source without an info: a JSON object, or a file that contains it
+    #[arg(long, value_name = "FILE|JSON")]
+    sharding: Option<String>,
+    /// Where the info of a source describes the data set: the JSON pointer of the object that has "sharding"
+    #[arg(long, value_name = "POINTER")]
+    sharding_at: Option<String>,
+    /// Upper bound on the decoded length of a compressed value
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    max_value: Size,
+}
+
+impl SourceOpening {
+    /// Opens a source and pins its generation.
+    pub(crate) fn open(&self, path: &Path) -> Result<Snapshot> {
+        let SourceOpening { sharding, sharding_at, max_value } = self.clone();
+        let mut opening = Opening { storage: Storage::Pread, sharding, sharding_at, verify_reads: None, max_value };
+        opening.sharding_of_new_store(path);
+        opening.open(path)
+    }
+
+    /// The specification of the new store, if it is given.
+    pub(crate) fn spec(&self) -> Result<Option<ShardingSpec>> {
+        self.sharding.as_deref().map(sharding::read).transpose()
+    }
 }
 
 /// When reads verify checks.
@@ -155,7 +193,70 @@ pub(crate) fn by_reading(storage: Arg) -> Arg {
     storage.default_value("pread")
 }
 
+/// The same option for a command whose argument is SOURCE. Use as `#[command(mut_args(of_source))]`.
+pub(crate) fn of_source(arg: Arg) -> Arg {
+    match arg.get_help_heading() {
+        Some(HEADING) => arg.help_heading("How to open SOURCE"),
+        _ => arg,
+    }
+}
+
+/// The same option for a command with the arguments OLD and NEW. Use as `#[command(mut_args(of_old_and_new))]`.
+pub(crate) fn of_old_and_new(arg: Arg) -> Arg {
+    match arg.get_help_heading() {
+        Some(HEADING) => arg.help_heading("How to open OLD and NEW"),
+        _ => arg,
+    }
+}
+
 impl Opening {
+    /// For a subcommand with several databases: opens one of them with `--sharding` only if it has no info, and with
+    /// `--sharding-at` only if its info has no "sharding" at the top.
+    ///
+    /// Errors: those of [`open`](Opening::open).
+    pub(crate) fn open_one_of_several(&self, path: &Path) -> Result<Snapshot> {
+        let mut own = self.clone();
+        if has_info(path) {
+            own.sharding = None;
+        }
+        if has_sharding_at_top(path) {
+            own.sharding_at = None;
+        }
+        own.open(path)
+    }
+
+    /// For a subcommand whose `--sharding` is that of a new store: returns it, and opens the source with it only if the
+    /// source is shards without an info.
+    pub(crate) fn sharding_of_new_store(&mut self, source: &Path) -> Option<String> {
+        let sharding = self.sharding.clone();
+        if has_info(source) || !source.is_dir() || is_container(source) {
+            self.sharding = None;
+        }
+        sharding
+    }
+
+    /// Makes reads not verify the stored checks.
+    pub(crate) fn never_verify(&mut self) {
+        self.verify_reads = Some(VerifyReads::Never);
+    }
+
+    /// Refuses options of databases for a container of another format.
+    ///
+    /// Errors: `Usage`.
+    pub(crate) fn refuse_without_effect(&self, path: &Path) -> Result<()> {
+        if !is_container(path) || has_info(path) {
+            return Ok(());
+        }
+        let at = self.sharding_at.as_ref().map(|_| "--sharding-at");
+        let verify = self.verify_reads.map(|_| "--verify-reads");
+        at.or(verify).map_or(Ok(()), |option| {
+            let path = path.display();
+            Err(Failure::usage(format!(
+                "{option} is for databases and has no effect on {path}, a container of another format: leave it out"
+            )))
+        })
+    }
+
     /// Opens the database or container at `path`; a table is opened as the named column.
     ///
     /// Errors: `Usage` for a table without a column name, or a column name for anything else.
@@ -230,23 +331,60 @@ impl Opening {
     }
 
     fn open_database(&self, path: &Path) -> Result<Snapshot> {
-        path.metadata().map_err(|error| Failure::io("open", path, error))?;
         let mut options = OpenOptions::new();
         options.check_shards(false); // subcommands report unreadable shards and continue with the others
-        options.verify_reads(self.verify_reads.into()).max_value_bytes(self.max_value.0);
+        options.verify_reads(self.verify_reads.unwrap_or(VerifyReads::Once).into()).max_value_bytes(self.max_value.0);
         if let Some(argument) = &self.sharding {
             options.spec(sharding::read(argument)?);
         }
         if let Some(pointer) = &self.sharding_at {
             options.pointer(pointer);
         }
-        let db = match self.storage {
-            Storage::Mmap => open_mapped(&options, path)?,
-            Storage::Pread => options.open_pread(path)?,
-            Storage::Heap => options.load(path)?,
+        let opened = match self.storage {
+            Storage::Mmap => open_mapped(&options, path),
+            Storage::Pread => options.open_pread(path),
+            Storage::Heap => options.load(path),
         };
-        Ok(db.snapshot())
+        let snapshot = opened.map(|db| db.snapshot()).map_err(|error| advise(path, error))?;
+        self.check_verify_reads(&snapshot)?;
+        Ok(snapshot)
     }
+
+    /// Refuses an explicit --verify-reads that would verify nothing.
+    fn check_verify_reads(&self, snapshot: &Snapshot) -> Result<()> {
+        let has_checks = snapshot.layout().is_some_and(|layout| layout.checks);
+        match self.verify_reads {
+            Some(VerifyReads::Once | VerifyReads::Always) if !has_checks => Err(Failure::usage(format!(
+                "--verify-reads is for data sets with checks, found none in {}",
+                snapshot.directory().display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Adds to an error of opening `path` what the user of the command can do.
+pub(crate) fn advise(path: &Path, error: sharddb::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => not_a_database::failure(path),
+        _ if not_a_database::is_copy_of_store(path) || error.io_kind() == Some(NotFound) && !has_info(path) => {
+            not_a_database::failure(path)
+        }
+        // the pointer is missing or wrong
+        ErrorKind::InvalidInput => Failure::usage(format!("{error}: see --sharding-at")),
+        _ => error.into(),
+    }
+}
+
+/// Whether the path leads to a file `info`, as every database without --sharding does.
+fn has_info(path: &Path) -> bool {
+    path.join("info").exists() || path.join("current/info").exists()
+}
+
+/// Whether the info has a "sharding" that is not nested.
+fn has_sharding_at_top(path: &Path) -> bool {
+    let infos = [path.join("current/info"), path.join("info")];
+    infos.iter().find_map(|info| fs::read_to_string(info).ok()).is_some_and(|info| sharding::member(&info).is_some())
 }
 
 fn want_column(table: &BcolzTable) -> Failure {
@@ -254,7 +392,8 @@ fn want_column(table: &BcolzTable) -> Failure {
     Failure::usage(format!("expected --column with the name of a column of the table: one of {}", names.join(", ")))
 }
 
-fn is_container(path: &Path) -> bool {
+/// Whether the path is an array, a table or a file of another format.
+pub(crate) fn is_container(path: &Path) -> bool {
     ZarrArray::is_at(path) || BcolzArray::is_at(path) || BcolzTable::is_at(path) || Bloscpack::is_at(path)
 }
 
@@ -265,8 +404,8 @@ fn map(options: &mut ContainerOptions) {
 }
 
 #[expect(unsafe_code, reason = "the promise of a mapped open is passed on to the user, in the help of --storage")]
-fn open_mapped(options: &OpenOptions, path: &Path) -> Result<ShardDb> {
+fn open_mapped(options: &OpenOptions, path: &Path) -> sharddb::Result<ShardDb> {
     // SAFETY: the user promises not to truncate or edit the files while they are mapped, which is at most the
     // lifetime of this process. Published files are read-only, and --storage pread serves files that may change.
-    Ok(unsafe { options.open(path) }?)
+    unsafe { options.open(path) }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Done, or found.
     Done = 0,
-    /// The key is not there.
+    /// The key is not there, or the databases differ.
     Absent = 1,
     /// The command line, or an option in it, cannot be used.
     Usage = 2,
@@ -25,6 +25,9 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// The databases differ.
+    pub(crate) const DIFFERENT: Exit = Exit::Absent;
+
     /// The code as the process returns it.
     pub(crate) fn code(self) -> u8 {
         self as u8

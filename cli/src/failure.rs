@@ -18,8 +18,20 @@ pub(crate) enum Failure {
     Usage(String),
     /// An input breaks a rule of its format.
     Malformed(Malformed),
+    /// The path is not a database.
+    NotADatabase(String),
+    /// A pair that its sink refuses. The reader of the input adds the place with [`at`](Failure::at).
+    Refused(String),
+    /// Two sources that should have the same values differ.
+    Differ(String),
     /// The inputs have no pairs, and the store has some.
     NoPairs(String),
+    /// Two pairs have the same key.
+    Duplicate(String),
+    /// A key that must be there is absent.
+    Absent(String),
+    /// A source is damaged.
+    Damaged(String),
     /// A file or stream could not be read or written.
     Io {
         /// The operation and its object: "read a.bin".
@@ -31,6 +43,8 @@ pub(crate) enum Failure {
     BrokenPipe,
     /// A signal requested the end of the run.
     Cancelled,
+    /// A bug of this program.
+    Internal(String),
     /// An error of the library.
     Library(sharddb::Error),
 }
@@ -57,6 +71,17 @@ pub(crate) enum Place {
     Line(u64),
 }
 
+impl Malformed {
+    /// The input and the place in it: "a.ndjson, line 7".
+    pub(crate) fn located(&self) -> String {
+        match self.place {
+            Place::Whole => self.input.clone(),
+            Place::Byte(offset) => format!("{}, byte {offset}", self.input),
+            Place::Line(line) => format!("{}, line {line}", self.input),
+        }
+    }
+}
+
 impl Failure {
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure::Usage(message.into())
@@ -64,6 +89,14 @@ impl Failure {
 
     pub(crate) fn malformed(input: &str, place: Place, message: impl Into<String>) -> Failure {
         Failure::Malformed(Malformed { message: message.into(), input: input.to_string(), place })
+    }
+
+    /// Adds the place of the pair to the refusal of a sink. Any other failure stays as it is.
+    pub(crate) fn at(self, input: &str, place: Place) -> Failure {
+        match self {
+            Failure::Refused(message) => Failure::malformed(input, place, message),
+            other => other,
+        }
     }
 
     /// An I/O error. `verb` names the operation: "open", "read".
@@ -93,10 +126,17 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Failure::Usage(_) => Exit::Usage,
-            Failure::Malformed(_) | Failure::NoPairs(_) => Exit::Corrupt,
-            Failure::Io { .. } => Exit::Io,
+            Failure::Malformed(_)
+            | Failure::Refused(_)
+            | Failure::NoPairs(_)
+            | Failure::Duplicate(_)
+            | Failure::Damaged(_)
+            | Failure::Differ(_) => Exit::Corrupt,
+            Failure::Absent(_) => Exit::Absent,
+            Failure::NotADatabase(_) | Failure::Io { .. } => Exit::Io,
             Failure::BrokenPipe => Exit::Done,
             Failure::Cancelled => Exit::Interrupted,
+            Failure::Internal(_) => Exit::Internal,
             Failure::Library(error) => exit_of(error.kind()),
         }
     }
@@ -117,7 +157,15 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(message) | Failure::NoPairs(message) => f.write_str(message),
+            Failure::Usage(message)
+            | Failure::Refused(message)
+            | Failure::NoPairs(message)
+            | Failure::Duplicate(message)
+            | Failure::Absent(message)
+            | Failure::Damaged(message)
+            | Failure::Differ(message)
+            | Failure::NotADatabase(message)
+            | Failure::Internal(message) => f.write_str(message),
             Failure::Malformed(malformed) => malformed.fmt(f),
             Failure::Io { what, source } => write!(f, "cannot {what}: {source}"),
             Failure::BrokenPipe => f.write_str("the reader of the output has gone"),
@@ -129,12 +177,7 @@ impl fmt::Display for Failure {
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (file {}", self.message, self.input)?;
-        match self.place {
-            Place::Whole => f.write_str(")"),
-            Place::Byte(offset) => write!(f, ", byte {offset})"),
-            Place::Line(line) => write!(f, ", line {line})"),
-        }
+        write!(f, "{} (file {})", self.message, self.located())
     }
 }
 
@@ -167,7 +210,13 @@ mod tests {
         let cases = [
             (Failure::usage("x"), Exit::Usage),
             (Failure::malformed("a.bin", Place::Byte(3), "x"), Exit::Corrupt),
+            (Failure::Refused("x".to_string()), Exit::Corrupt),
             (Failure::NoPairs("x".to_string()), Exit::Corrupt),
+            (Failure::NotADatabase("x".to_string()), Exit::Io),
+            (Failure::Duplicate("x".to_string()), Exit::Corrupt),
+            (Failure::Differ("x".to_string()), Exit::Corrupt),
+            (Failure::Damaged("x".to_string()), Exit::Corrupt),
+            (Failure::Absent("x".to_string()), Exit::Absent),
             (Failure::io("open", Path::new("a.bin"), source()), Exit::Io),
             (Failure::stdout(source()), Exit::Io),
             (Failure::stdout(io::ErrorKind::BrokenPipe.into()), Exit::Done),
@@ -206,5 +255,7 @@ mod tests {
         assert_eq!(message(Place::Whole), "expected 1, found 2 (file a.x)");
         assert_eq!(message(Place::Byte(16)), "expected 1, found 2 (file a.x, byte 16)");
         assert_eq!(message(Place::Line(7)), "expected 1, found 2 (file a.x, line 7)");
+        let refused = Failure::Refused("expected 1, found 2".to_string()).at("a.x", Place::Line(7));
+        assert_eq!(refused.to_string(), "expected 1, found 2 (file a.x, line 7)");
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! A run without anything to remove ends at once. A run that holds a [`Cleanup`] has a grace period, in which the work
 //! sees the flag, returns and removes its files. A second signal, or the end of the grace period, ends the process.
+//! Every interrupted run says so in one line.
 //!
 //! SIGXFSZ (a file would exceed the limit of `ulimit -f`) does not end the process: the write fails, and its error
 //! names the file.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::exit::Exit;
 
@@ -22,6 +23,10 @@ struct State {
     /// The exit code of the first signal; 0 if none arrived.
     code: AtomicU8,
     cleanups: AtomicUsize,
+    /// Whether a signal is ending the process.
+    is_ending: AtomicBool,
+    /// What an interrupted run has not done; empty if nothing is promised.
+    spared: Mutex<&'static str>,
 }
 
 /// A guard. While one exists, a signal waits for the work to end.
@@ -75,6 +80,44 @@ impl Interrupt {
         self.0.cleanups.fetch_add(1, Ordering::AcqRel);
         Cleanup(Arc::clone(&self.0))
     }
+
+    /// Like [`cleanup`](Interrupt::cleanup), for a run that publishes a generation at its end.
+    pub(crate) fn publishing(&self) -> Cleanup {
+        *self.0.spared() = ": nothing published";
+        self.cleanup()
+    }
+
+    /// Like [`cleanup`](Interrupt::cleanup), for a run whose output gets its name at the end.
+    pub(crate) fn writing(&self) -> Cleanup {
+        *self.0.spared() = ": nothing written";
+        self.cleanup()
+    }
+
+    /// Does not return while a signal is ending the process, so that the exit code is that of the signal. A signal that
+    /// ends the writer of a pipe too looks like the end of the input.
+    pub(crate) fn wait_for_end(&self) {
+        while self.0.is_ending.load(Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+
+    /// The message of an interrupted run whose work has returned.
+    pub(crate) fn message(&self) -> String {
+        format!("sharddb: interrupted{}", self.0.spared())
+    }
+}
+
+impl Cleanup {
+    /// States that the run has published its generation or written its output.
+    pub(crate) fn done(&self) {
+        *self.0.spared() = "";
+    }
+}
+
+impl State {
+    fn spared(&self) -> MutexGuard<'_, &'static str> {
+        self.spared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Cleanup {
@@ -90,15 +133,39 @@ impl State {
         let first = self.code.compare_exchange(0, exit.code(), Ordering::AcqRel, Ordering::Acquire).is_ok();
         self.cancel.store(true, Ordering::Release);
         if !first || self.cleanups.load(Ordering::Acquire) == 0 {
-            std::process::exit(i32::from(exit.code()));
+            self.is_ending.store(true, Ordering::Release);
+            end(exit);
         }
         std::thread::spawn(move || {
             // on its own thread, so that a second signal is handled meanwhile
             std::thread::sleep(GRACE);
-            std::process::exit(i32::from(exit.code()));
+            end(exit);
         });
     }
 }
+
+/// Ends the process, of which nothing is known: the work continues until then.
+///
+/// Another thread writes the line: standard error may be a full pipe, and the process ends in any case.
+#[cfg(unix)]
+fn end(exit: Exit) -> ! {
+    use std::io::Write;
+
+    let (said, wait) = std::sync::mpsc::channel::<()>();
+    let say = move || {
+        crate::progress::clear();
+        let _ = io::stderr().write_all(b"sharddb: interrupted\n");
+        drop(said);
+    };
+    if std::thread::Builder::new().spawn(say).is_ok() {
+        let _ = wait.recv_timeout(PATIENCE);
+    }
+    std::process::exit(i32::from(exit.code()))
+}
+
+/// The time that the last line may take.
+#[cfg(unix)]
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// The time that a run has to remove its files.
 #[cfg(unix)]

@@ -3,26 +3,40 @@
 //! Data goes to standard output, messages to standard error. A run ends with an [`Exit`] code.
 
 mod allow_empty;
-mod bar;
 mod bench;
 mod chunks;
 mod commands;
 mod context;
 mod database;
+mod date;
+mod duplicates;
 mod exit;
 mod failure;
+mod foreign;
+mod freed;
 mod generation;
 mod histogram;
+mod in_order;
 mod input;
+mod intake;
 mod interrupt;
 mod key;
+mod key_range;
+mod leases;
 mod limits;
+mod not_a_database;
+mod number;
+mod order;
 mod output;
 mod plan;
 mod plot;
+mod position;
 mod printable;
+mod progress;
 mod sharding;
 mod size;
+mod tip;
+mod viewer;
 
 use std::process::ExitCode;
 
@@ -36,6 +50,7 @@ use crate::interrupt::Interrupt;
 
 fn main() -> ExitCode {
     limits::raise_open_files();
+    progress::clear_on_panic();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return reject(&error),
@@ -55,7 +70,8 @@ fn reject(error: &clap::Error) -> ExitCode {
     // clap prints arguments verbatim between its own color codes, so the message is made from the escaped arguments
     let escaped = std::env::args_os().map(|arg| printable::line(arg.to_string_lossy()).to_string());
     match Cli::try_parse_from(escaped) {
-        Err(harmless) => {
+        Err(mut harmless) => {
+            tip::add(&mut harmless);
             let _ = harmless.print(); // there is no other place to report a failure
         }
         // the escaped arguments parse, which happens only if an argument is not UTF-8
@@ -67,10 +83,15 @@ fn reject(error: &clap::Error) -> ExitCode {
 fn run(cli: Cli) -> Result<Exit> {
     let interrupt = Interrupt::install().map_err(Failure::signals)?;
     let context = Context { quiet: cli.quiet, interrupt };
-    match cli.command.run(&context) {
+    let done = cli.command.run(&context);
+    context.interrupt.wait_for_end();
+    match done {
         Err(failure) => match context.interrupt.exit() {
             // the signal decides the exit code, whatever error it caused
-            Some(exit) => Ok(exit),
+            Some(exit) => {
+                context::warn(context.interrupt.message());
+                Ok(exit)
+            }
             None => Err(failure),
         },
         done => done,

@@ -5,6 +5,7 @@
 //! module decides which characters these are. Data (values, exported pairs, JSON) is not escaped.
 
 use std::fmt::{self, Display, Write};
+use std::path::Path;
 
 /// Escapes `text` for one line: line breaks are escaped too, so that it cannot forge another line.
 pub(crate) fn line<T: Display>(text: T) -> Printable<T> {
@@ -26,6 +27,16 @@ pub(crate) struct Printable<T> {
 impl<T: Display> Display for Printable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(Escape { to: f, layout: self.layout }, "{}", self.text)
+    }
+}
+
+/// A path as one word of a shell, for command lines in messages.
+pub(crate) fn word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:@%,".contains(&byte) || !byte.is_ascii();
+    match !text.is_empty() && text.bytes().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 

@@ -7,23 +7,23 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sharddb::ShardingSpec;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Place, Result};
 
 /// Reads a specification from the argument, or from the file that it names: the object itself, or a JSON object with a
 /// member "sharding".
 ///
-/// Errors: `Io` if the file cannot be read; `InvalidSpec`.
+/// Errors: `Io` if the file cannot be read; `Usage` for an invalid object, `Malformed` for an invalid file.
 pub(crate) fn read(argument: &str) -> Result<ShardingSpec> {
     if argument.trim_start().starts_with('{') {
-        return parse(argument);
+        return parse(argument).map_err(|error| Failure::usage(format!("--sharding: {error}")));
     }
     let path = Path::new(argument);
     let text = fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?;
-    parse(&text)
+    parse(&text).map_err(|error| Failure::malformed(argument, Place::Whole, error.to_string()))
 }
 
-fn parse(text: &str) -> Result<ShardingSpec> {
-    Ok(ShardingSpec::from_json(member(text).unwrap_or(text))?)
+fn parse(text: &str) -> sharddb::Result<ShardingSpec> {
+    ShardingSpec::from_json(member(text).unwrap_or(text))
 }
 
 /// The text of the member "sharding" of a JSON object; `None` if it has none.
@@ -64,7 +64,7 @@ mod tests {
     fn tells_a_missing_file_from_a_bad_specification() {
         assert!(matches!(read("there/is/no/such"), Err(Failure::Io { .. })));
         for text in ["{}", "{\"sharding\": 7}", "{\"sharding\": {}}", "{"] {
-            assert!(matches!(read(text), Err(Failure::Library(_))), "{text}");
+            assert!(matches!(read(text), Err(Failure::Usage(_))), "{text}");
         }
     }
 }

@@ -132,6 +132,10 @@ fn inputs(out: &Path) {
                  {\"value\": {\"a\": [1.0, null, \"}\"]}, \"key\": 0}\n";
     write(out, "inputs", "lines", &[&[0], lines.as_bytes()].concat());
     write(out, "inputs", "fields", b"\x01{\"id\": 5, \"name\": \"five\"}\n{\"name\": \"six\", \"id\": \"6\"}");
+    let changes = "{\"key\": \"7\", \"old\": null, \"new\": {\"value_b64\": \"aGVsbG8=\", \"prefix_b64\": \"cA==\"}}\n\
+                   {\"key\": 8, \"old\": {\"text\": \"x\\u00e9\"}, \"new\": {\"value\": {\"a\": [1.0, null]}}}\n\
+                   {\"new\": null, \"old\": {\"value\": 0}, \"key\": 0}\n";
+    write(out, "inputs", "changes", &[&[0xc0], changes.as_bytes()].concat());
     let bin = [record(&[1, 3], b"abc"), record(&[2, 0], b""), record(&[u64::MAX, 1], b"z")].concat();
     write(out, "inputs", "bin", &[&[2], &bin[..]].concat());
     let bin2 = [record(&[1, 2, 3], b"ppabc"), record(&[2, 0, 0], b"")].concat();

@@ -32,3 +32,15 @@ mod key;
 #[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/printable.rs"]
 mod printable;
+#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/histogram.rs"]
+mod histogram;
+#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/number.rs"]
+mod number;
+#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/progress/mod.rs"]
+mod progress;
+#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/size.rs"]
+mod size;

@@ -12,6 +12,10 @@ OLD = pair.random_pairs(31, 20, 100)
 VERBS = {
     "build": ["build", "{disk}/store", "--input", "{source}", "--memory", "{memory}", "-q"],
     "build of a new store": ["build", "{disk}/new", "--input", "{source}", "--memory", "{memory}", "-q"],
+    "update": ["update", "{disk}/store", "--input", "{source}", "--memory", "{memory}", "-q"],
+    "merge": ["merge", "{disk}/new", "{built}", "--memory", "{memory}", "-q"],
+    "reshard": ["reshard", "{built}", "{disk}/new", "--profile", "remote", "--memory", "{memory}", "-q"],
+    "copy": ["copy", "{built}", "{disk}/new", "--range", "..", "--memory", "{memory}", "-q"],
     "publish": ["publish", "{disk}/store", "--from", "{built}/current/"],
     "salvage": ["salvage", "{built}", "{disk}/new"],
     "export": ["export", "{built}", "--format", "bin", "--output", "{disk}/new"],
@@ -77,10 +81,11 @@ class Scene:
         """What is wrong on the disk after a subcommand."""
         store, new = disk / "store", disk / "new"
         failed = outcome.code != 0
-        if verb in ("build", "publish"):
+        if verb in ("build", "update", "publish"):
             left = {path.name for path in store.iterdir()} - {"current", "history", "lock", "gen-0000000001"}
             problems = [f"expected nothing left behind, found {sorted(left)}"] if failed and left else []
-            return problems + self.stage.wrong_in(store, OLD if failed else self.new)
+            new = {**OLD, **self.new} if verb == "update" else self.new
+            return problems + self.stage.wrong_in(store, OLD if failed else new)
         if failed:
             left = sorted(path.name for path in disk.iterdir() if path.name not in ("store", "ballast"))
             return [f"expected nothing left behind, found {left}"] if left else []

@@ -1,54 +1,61 @@
-//! A batch: pairs in memory in insertion order, encoded and checked as one unit.
+//! A batch: pairs in memory in insertion order, encoded and checksummed as one unit.
+//!
+//! Each pair is a *record*: its header, as encoded by `pair_header`, its prefix and its value.
 
 use std::path::Path;
 
 use crate::build::arena::Arena;
-use crate::build::record;
-use crate::build::shard_body::PairHeader;
+use crate::build::pair_header;
+use crate::build::shard_file::PairHeader;
 use crate::error::{Error, Result};
 use crate::format::checks;
 use crate::format::gzip::{GzipEncoder, max_encoded_len};
 use crate::format::spec::Encoding;
 use crate::plan::KeyStats;
 
-/// Memory per pair for sorting, in bytes: its slice and position (24) and the entry of its piece (16), later that entry and
-/// the one of the slice being sorted (24). A slice may contain all pairs.
+/// Memory per pair for sorting, in bytes.
+///
+/// Putting a batch into the order of slices takes a slice number, key and offset (24) and an `Entry` (16). Sorting a
+/// slice takes that `Entry` and a `SortEntry` (24). Only one slice is sorted at a time, but it may contain all pairs.
 const SORT_COST: usize = 40;
 
-/// Pairs stored one after another, each as header, prefix and value.
+/// Records stored one after another.
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// Batches are numbered in insertion order.
+    /// The number of the batch. Batches are numbered in insertion order.
     pub(crate) number: u64,
     bytes: Arena,
     /// Buffer for the header of the pair being added.
     header: Vec<u8>,
     pairs: usize,
-    /// Upper bound on the memory of the batch in bytes, including what sorting it takes.
+    /// The sum of the costs that were passed to `push`. If they are those of [`Batch::cost_of`], an upper bound on the
+    /// memory of the batch in bytes, including the memory for sorting it.
     cost: usize,
 }
 
-/// Summary of encoded pairs.
+/// Totals of encoded pairs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
-    pub(crate) prefixes: bool,
+pub(crate) struct Totals {
+    /// Whether any pair has a prefix.
+    pub(crate) has_prefixes: bool,
+    /// Bytes of all prefixes and stored values.
     pub(crate) stored_bytes: u64,
 }
 
-impl Seen {
-    pub(crate) fn see(&mut self, header: &PairHeader) {
-        self.prefixes |= header.prefix_len > 0;
+impl Totals {
+    pub(crate) fn add(&mut self, header: &PairHeader) {
+        self.has_prefixes |= header.prefix_len > 0;
         self.stored_bytes += header.prefix_len + header.stored_len;
     }
 
-    pub(crate) fn merge(&mut self, other: Seen) {
-        self.prefixes |= other.prefixes;
+    pub(crate) fn merge(&mut self, other: Totals) {
+        self.has_prefixes |= other.has_prefixes;
         self.stored_bytes += other.stored_bytes;
     }
 }
 
 impl Batch {
-    /// Creates an empty batch with room for pairs of this cost. Reuses `memory` if it is large enough.
+    /// Creates an empty batch with room for pairs of this total cost. Reuses `memory` if it is large enough.
     pub(crate) fn new(number: u64, mut memory: Arena, capacity: usize) -> Result<Batch> {
         memory.truncate(0);
         if memory.capacity() < capacity {
@@ -69,11 +76,11 @@ impl Batch {
     }
 
     /// The cost of a large pair, of which the batch holds only the header.
-    pub(crate) const LARGE_COST: usize = record::MAX_LEN + SORT_COST;
+    pub(crate) const LARGE_COST: usize = pair_header::MAX_LEN + SORT_COST;
 
-    /// Returns the cost of a pair of these lengths: its share of the batch's cost.
+    /// Returns an upper bound on the memory of a pair of these lengths, in bytes: its share of the batch's cost.
     pub(crate) fn cost_of(prefix_len: u64, value_len: u64, data_encoding: Encoding) -> u64 {
-        let own = (record::MAX_LEN as u64).saturating_add(prefix_len).saturating_add(value_len);
+        let own = (pair_header::MAX_LEN as u64).saturating_add(prefix_len).saturating_add(value_len);
         let encoded = match data_encoding {
             Encoding::Raw => 0,
             Encoding::Gzip => own.saturating_add(max_encoded_len(value_len) - value_len),
@@ -93,10 +100,11 @@ impl Batch {
         self.cost
     }
 
-    /// Adds a pair. `fill` must fill its buffer with prefix and value; the buffer is empty for a large pair.
+    /// Adds a pair and its cost. `fill` must fill its buffer with prefix and value; the buffer is empty for a large
+    /// pair.
     ///
-    /// Errors: those of `fill`; `Internal` if header and bytes do not fit into the memory. If `fill` panics, the batch contains a
-    /// pair of arbitrary bytes.
+    /// Errors: those of `fill`; `Internal` if header and bytes do not fit into the memory. If `fill` panics, the batch
+    /// contains a pair of arbitrary bytes.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -106,7 +114,7 @@ impl Batch {
     ) -> Result<()> {
         let before = self.bytes.len();
         self.header.clear();
-        record::write(header, &mut self.header);
+        pair_header::write(header, &mut self.header);
         let len = usize::try_from(header.inline_len()).unwrap_or(usize::MAX);
         let room = self.bytes.extend(self.header.len().saturating_add(len));
         let (head, rest) = room.and_then(|room| room.split_at_mut_checked(self.header.len())).ok_or_else(no_room)?;
@@ -120,61 +128,61 @@ impl Batch {
         Ok(())
     }
 
-    /// Encodes the values and computes their checks; returns the new batch and a summary. Adds each pair to `stats`.
-    pub(crate) fn encode(self, data_encoding: Encoding, stats: Option<&mut KeyStats>) -> Result<(Batch, Seen)> {
+    /// Encodes the values and sets the checksums; returns the new batch and its totals. Adds each pair to `stats`.
+    pub(crate) fn encode(self, data_encoding: Encoding, stats: Option<&mut KeyStats>) -> Result<(Batch, Totals)> {
         match data_encoding {
-            Encoding::Raw => self.check(stats),
+            Encoding::Raw => self.set_checksums(stats),
             Encoding::Gzip => self.compress(stats),
         }
     }
 
-    fn check(mut self, mut stats: Option<&mut KeyStats>) -> Result<(Batch, Seen)> {
-        let (mut seen, mut offset) = (Seen::default(), 0);
+    fn set_checksums(mut self, mut stats: Option<&mut KeyStats>) -> Result<(Batch, Totals)> {
+        let (mut totals, mut offset) = (Totals::default(), 0);
         while offset < self.bytes.len() {
             let mut pair = Pair::read(&self.bytes, offset)?;
-            if pair.header.large.is_none() {
-                pair.header.value_check = checks::of_value(pair.header.key, pair.value(&self.bytes));
-                pair.header.prefix_crc32 = checks::of_prefix(pair.prefix(&self.bytes));
+            if pair.header.is_inline() {
+                pair.header.value_check = checks::compute_value_check(pair.header.key, pair.value(&self.bytes));
+                pair.header.prefix_crc32 = checks::compute_prefix_check(pair.prefix(&self.bytes));
                 pair.rewrite_checksums(self.bytes.bytes_mut());
             }
-            seen.see(&pair.header);
+            totals.add(&pair.header);
             count(&mut stats, &pair.header);
             offset = pair.end;
         }
-        Ok((self, seen))
+        Ok((self, totals))
     }
 
-    fn compress(self, mut stats: Option<&mut KeyStats>) -> Result<(Batch, Seen)> {
-        let (mut seen, mut offset) = (Seen::default(), 0);
+    fn compress(self, mut stats: Option<&mut KeyStats>) -> Result<(Batch, Totals)> {
+        let (mut totals, mut offset) = (Totals::default(), 0);
         let mut encoder = GzipEncoder::new();
         let mut encoded = Batch::new(self.number, Arena::default(), self.cost)?;
         let mut value = Vec::new();
         while offset < self.bytes.len() {
             let pair = Pair::read(&self.bytes, offset)?;
-            let header = match pair.header.large {
-                Some(_) => {
+            let header = match pair.header.is_inline() {
+                false => {
                     encoded.push(&pair.header, Batch::LARGE_COST, |_| Ok(()))?;
                     pair.header
                 }
-                None => {
+                true => {
                     value.clear();
                     encoder.encode(pair.value(&self.bytes), &mut value);
                     encoded.push_encoded(&pair.header, pair.prefix(&self.bytes), &value)?
                 }
             };
-            seen.see(&header);
+            totals.add(&header);
             count(&mut stats, &header);
             offset = pair.end;
         }
-        Ok((encoded, seen))
+        Ok((encoded, totals))
     }
 
     /// Adds a pair whose value is already encoded; returns its header.
     fn push_encoded(&mut self, raw: &PairHeader, prefix: &[u8], value: &[u8]) -> Result<PairHeader> {
         let header = PairHeader {
             stored_len: value.len() as u64,
-            value_check: checks::of_value(raw.key, value),
-            prefix_crc32: checks::of_prefix(prefix),
+            value_check: checks::compute_value_check(raw.key, value),
+            prefix_crc32: checks::compute_prefix_check(prefix),
             ..*raw
         };
         let cost = Batch::cost_of(header.prefix_len, header.stored_len, Encoding::Raw);
@@ -185,13 +193,13 @@ impl Batch {
         Ok(header)
     }
 
-    /// Iterates over the key and the bytes of each pair, including its header, in insertion order.
+    /// Iterates over the key and the record of each pair, in insertion order.
     pub(crate) fn records(&self) -> Records<'_> {
         Records::of(&self.bytes)
     }
 }
 
-/// Iterates over pairs that are stored one after another.
+/// Iterates over records that are stored one after another, each with its key.
 pub(crate) struct Records<'a> {
     bytes: &'a [u8],
     offset: usize,
@@ -241,7 +249,7 @@ fn count(stats: &mut Option<&mut KeyStats>, header: &PairHeader) {
     }
 }
 
-/// The position of a pair in a batch.
+/// A record in a batch: its decoded header and the offsets of its parts.
 struct Pair {
     header: PairHeader,
     start: usize,
@@ -253,7 +261,7 @@ struct Pair {
 impl Pair {
     #[inline]
     fn read(bytes: &[u8], start: usize) -> Result<Pair> {
-        let (header, header_len) = record::read(bytes.get(start..).unwrap_or_default())?;
+        let (header, header_len) = pair_header::read(bytes.get(start..).unwrap_or_default())?;
         let to_usize = |len: u64| usize::try_from(len).unwrap_or(usize::MAX);
         let prefix_start = start + header_len;
         let end = prefix_start.saturating_add(to_usize(header.inline_len()));
@@ -275,6 +283,6 @@ impl Pair {
 
     fn rewrite_checksums(&self, bytes: &mut [u8]) {
         let header = bytes.get_mut(self.start..self.prefix_start).unwrap_or_default();
-        record::set_checksums(header, &self.header);
+        pair_header::set_checksums(header, &self.header);
     }
 }

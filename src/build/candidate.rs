@@ -169,18 +169,22 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// `Corrupt` or `TooLarge` if `current` or `history` was damaged in the meantime; `InvalidInput` if a foreign file is
-    /// in the way; `Locked` in a forked child; `Io`. The old generation stays current, and the candidate is removed. On a
-    /// disk that fails permanently the new generation may be current, complete.
+    /// `Corrupt` or `TooLarge` if `current` or `history` was damaged in the meantime; `InvalidInput` if a foreign file
+    /// has a name that publishing uses, or no number is left; `Locked` in a forked child; `Io`.
+    ///
+    /// After an error the old generation is current and the candidate is removed, with one exception: an error after
+    /// the candidate has its number is reverted, and reverting can fail. If a reader has leased the new generation
+    /// already, its directory remains, but it is not current. If the disk returns another error, the new generation
+    /// remains, complete, and `current` names the old generation or the new one.
     pub fn publish(self) -> Result<Published> {
         let Content { spec, keys, value_bytes, file_bytes, shards, dropped } = self.content;
-        let generation = disk::with_sync(self.durable, || self.generation.publish())?;
+        let generation = disk::with_syncs_if(self.durable, || self.generation.publish())?;
         Ok(Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped })
     }
 }
 
 fn opened(db: ShardDb) -> Result<ShardDb> {
-    db.snapshot().generation.touch_all()?;
+    db.snapshot().generation.open_all_shards()?;
     Ok(db)
 }
 

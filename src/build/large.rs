@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::build::shard_body::PairHeader;
+use crate::build::shard_file::{PairHeader, PieceSink};
 use crate::error::{Error, Result};
 use crate::format::checks;
 use crate::format::gzip::GzipEncoder;
@@ -32,9 +32,9 @@ pub(crate) struct LargeFileReader {
 }
 
 impl LargeFileWriter {
-    /// Creates the file in a loader's spill directory.
-    pub(crate) fn create(spill_dir: &Path) -> Result<LargeFileWriter> {
-        let path = spill_dir.join("0.large");
+    /// Creates the file in a spill directory, named by a number.
+    pub(crate) fn create(spill_dir: &Path, number: u64) -> Result<LargeFileWriter> {
+        let path = spill_dir.join(format!("{number}.large"));
         let file = create_new(&path)?;
         let cursor = Cursor::new(Sink::file(file.clone(), &path), 0, LARGE_BLOCK);
         Ok(LargeFileWriter { path, file, cursor })
@@ -87,11 +87,21 @@ impl LargeFileWriter {
 }
 
 impl LargeFileReader {
-    /// Copies the `len` bytes at `position`: the prefix and the stored value of a pair.
-    pub(crate) fn copy(&self, position: u64, len: u64, to: &mut Cursor) -> Result<()> {
+    fn pieces(&self, position: u64, len: u64, to: &mut PieceSink<'_>) -> Result<()> {
         let end = position.checked_add(len).ok_or_else(|| Error::internal("a large pair ends beyond 2^64"))?;
-        BlockReader::new(self.file.clone(), &self.path, position, end, LARGE_BLOCK).copy(len, to)
+        BlockReader::new(self.file.clone(), &self.path, position, end, LARGE_BLOCK).pieces(len, to)
     }
+}
+
+/// Passes on the prefix and the stored value of a large pair, which begin at `position`.
+pub(crate) fn pieces(
+    file: Option<&LargeFileReader>,
+    position: u64,
+    pair: &PairHeader,
+    to: &mut PieceSink<'_>,
+) -> Result<()> {
+    let no_file = || Error::internal("there is no file of large pairs for a large pair").at_key(pair.key);
+    file.ok_or_else(no_file)?.pieces(position, pair.prefix_len + pair.stored_len, to)
 }
 
 /// A reader that updates a checksum with the bytes that it reads.

@@ -3,26 +3,26 @@
 //! Sorting all pairs at once would miss the CPU cache at every step. The pairs of each batch are therefore first put
 //! into the order of their slices. The pairs of one slice, from all batches, are sorted when the slice is read.
 //!
-//! Before shards are written, each batch is split into several pieces, and each piece is freed after its last use. The
-//! kernel can then reuse that memory for the page cache of the written files; memory that was never used may be slow to
-//! obtain. A batch that is spilled is not moved, because its memory is reused for the next batch: only entries are put
-//! into order.
+//! Before shards are written, each batch is copied into several pieces, and each piece is freed after its last use. The
+//! kernel can then use the freed pages for the page cache of the written files, which may be faster than pages that no
+//! process has touched yet. A batch that is spilled is not copied, because its memory is reused for the next batch:
+//! only its entries are put into order.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::build::arena::Arena;
 use crate::build::batch::{Batch, Records};
-use crate::build::options::OnDuplicate;
+use crate::build::duplicates::Duplicates;
+use crate::build::large::{self, LargeFileReader};
 use crate::build::run::MAX_HEADER;
-use crate::build::shard_body::{PairBytes, PairHeader};
+use crate::build::shard_file::{PairBytes, PairHeader, PieceSink};
 use crate::build::shard_writer::duplicate_key;
 use crate::build::slices::{Slicing, Span};
-use crate::build::{Pairs, SortedPairs, record};
+use crate::build::{Pairs, SortedPairs, pair_header};
 use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
 use crate::prefetch;
-use crate::storage::Cursor;
 
 /// Prefetch distance in pairs. The bytes of sorted pairs are spread over all batches.
 const AHEAD: usize = 16;
@@ -30,14 +30,16 @@ const AHEAD: usize = 16;
 /// Number of prefetched cache lines per pair: the header and the beginning of the value.
 const AHEAD_LINES: usize = 3;
 
-/// Maximum number of pieces per batch, a power of two; also the maximum number of threads that write shards from memory. A
-/// piece usually still fills a huge page.
+/// Maximum number of pieces per batch, a power of two; also the maximum number of threads that write shards from
+/// memory. A piece usually still fills a huge page.
 const PIECES: usize = 16;
 
 /// Batches whose pairs are in the order of slices.
-pub(crate) struct MemoryPairs {
+pub(crate) struct MemoryPairs<'a> {
     spec: ShardingSpec,
-    on_duplicate: OnDuplicate,
+    duplicates: Duplicates,
+    /// The file with the bytes of large pairs; `None` if they are not copied.
+    large: Option<&'a LargeFileReader>,
     slicing: Slicing,
     headers_at_most: u64,
     slices_per_piece: usize,
@@ -55,7 +57,7 @@ pub(crate) struct SlicedBatch {
     pieces: Vec<Piece>,
 }
 
-/// The pairs of some adjacent slices of a batch; within a slice in insertion order.
+/// The pairs of a group of adjacent slices of a batch; within a slice in insertion order.
 struct Piece {
     bytes: Arena,
     /// Entries in the order of slices; `None` if the pairs themselves are in this order.
@@ -77,7 +79,7 @@ struct Entry {
 struct SortEntry {
     place: u64,
     key: u64,
-    /// The source as defined by [`Held`].
+    /// The piece that contains the pair, as assigned by [`Held`]; ascends with the batch.
     source: u32,
     /// Offset of the header in its piece. Fits into 32 bits, because a piece is no larger than a batch.
     offset: u32,
@@ -91,7 +93,7 @@ impl SlicedBatch {
         let mut records = Vec::with_capacity(batch.pairs());
         for record in batch.records() {
             let (key, bytes) = record?;
-            let slice = slicing.slice_of(spec.place(key));
+            let slice = slicing.slice_of(spec.packed_location(key));
             records.push((slice, bytes));
             *lens.get_mut(slice).ok_or_else(no_slice)? += bytes.len();
         }
@@ -104,19 +106,19 @@ impl SlicedBatch {
         Ok(SlicedBatch { number: batch.number, pairs: batch.pairs(), slices_per_piece, pieces })
     }
 
-    /// Creates entries of the pairs in the order of slices. The batch becomes a single piece without a copy.
+    /// Creates a single piece of the whole batch, without a copy, with entries in the order of slices.
     pub(crate) fn in_place(batch: Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
         let slicing = Slicing::of(spec);
         let (mut lens, mut offset) = (vec![0; slicing.count()], 0);
         let mut unordered = Vec::with_capacity(batch.pairs());
         for record in batch.records() {
             let (key, bytes) = record?;
-            let slice = slicing.slice_of(spec.place(key));
+            let slice = slicing.slice_of(spec.packed_location(key));
             unordered.push((slice, Entry { key, offset }));
             offset += bytes.len();
             *lens.get_mut(slice).ok_or_else(no_slice)? += 1;
         }
-        let mut ends = starts_of(&lens);
+        let mut ends = starts_of(&lens); // all slices are empty; each entry moves the end of its slice
         let mut entries = vec![Entry::default(); unordered.len()];
         for (slice, entry) in unordered {
             let end = ends.get_mut(slice).ok_or_else(no_slice)?;
@@ -193,11 +195,17 @@ impl Piece {
     }
 }
 
-impl MemoryPairs {
-    /// Combines batches, in insertion order. All must be sliced by this specification and into equally many pieces.
+impl<'a> MemoryPairs<'a> {
+    /// Combines batches, which must be given in insertion order, since it decides between duplicates. All must be
+    /// sliced by this specification and into equally many pieces.
     ///
-    /// Each piece can be read only once, because reading takes it.
-    pub(crate) fn new(batches: Vec<SlicedBatch>, spec: ShardingSpec, on_duplicate: OnDuplicate) -> MemoryPairs {
+    /// Each pair can be read only once, because reading takes its piece.
+    pub(crate) fn new(
+        batches: Vec<SlicedBatch>,
+        spec: ShardingSpec,
+        duplicates: Duplicates,
+        large: Option<&'a LargeFileReader>,
+    ) -> MemoryPairs<'a> {
         let slicing = Slicing::of(&spec);
         let pairs: usize = batches.iter().map(|batch| batch.pairs).sum();
         let slices_per_piece = batches.first().map_or(slicing.count(), |batch| batch.slices_per_piece);
@@ -208,7 +216,7 @@ impl MemoryPairs {
         }
         let pieces = pieces.into_iter().map(Mutex::new).collect();
         let headers_at_most = (pairs * MAX_HEADER) as u64;
-        MemoryPairs { spec, on_duplicate, slicing, headers_at_most, slices_per_piece, numbers, pieces }
+        MemoryPairs { spec, duplicates, large, slicing, headers_at_most, slices_per_piece, numbers, pieces }
     }
 
     /// Returns an upper bound on the bytes that the headers of all pairs take in a run.
@@ -229,17 +237,18 @@ impl MemoryPairs {
     /// Returns the number of the batch that a source belongs to.
     #[inline]
     fn number_of(&self, source: u32) -> Result<u64> {
-        let number = self.numbers.get(source as usize >> 1).copied();
+        let number = self.numbers.get(source as usize / PIECES).copied();
         number.ok_or_else(|| Error::internal("a pair belongs to a batch that does not exist"))
     }
 
-    fn take(&self, number: usize) -> Result<Vec<Piece>> {
-        let pieces = self.pieces.get(number).ok_or_else(no_slice)?;
+    /// Takes the pieces of one group of slices, from all batches.
+    fn take_pieces(&self, group: usize) -> Result<Vec<Piece>> {
+        let pieces = self.pieces.get(group).ok_or_else(no_slice)?;
         Ok(std::mem::take(&mut *pieces.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-impl Pairs for MemoryPairs {
+impl Pairs for MemoryPairs<'_> {
     fn max_span_bits(&self) -> u8 {
         self.slicing.bits.saturating_sub(u8::try_from(self.slices_per_piece.ilog2()).unwrap_or(u8::MAX))
     }
@@ -249,48 +258,56 @@ impl Pairs for MemoryPairs {
     }
 }
 
-/// The current pieces, plus the previous ones until `copy` catches up with `next`.
-///
-/// Headers are returned before the bytes of earlier pairs are copied. The two sets of pieces alternate in `pieces`, so
-/// the piece of the `n`-th batch is source `2n` or `2n + 1`. Two sets suffice: a caller reads at most one pair beyond the
-/// minishard that it has not copied yet, and a minishard is in one slice.
+/// The pieces of the groups of slices that were read and not copied yet.
 #[derive(Default)]
 struct Held {
-    pieces: [Vec<Piece>; 2],
-    /// Index of the current pieces, 0 or 1.
-    now: u32,
+    /// The pieces of each group, in the order of batches; none for a group that is not held.
+    groups: [Vec<Piece>; PIECES],
+    /// The group that is being read.
+    now: usize,
+    /// All groups before this one are freed.
+    first: usize,
 }
 
 impl Held {
-    fn enter(&mut self, pieces: Vec<Piece>) {
-        self.now ^= 1;
-        self.pieces[self.now as usize & 1] = pieces;
+    /// Returns the source of the pairs of a batch, by its index, in the current group.
+    fn source(&self, batch: usize) -> Result<u32> {
+        u32::try_from(batch * PIECES + self.now).map_err(|_| Error::internal("there are too many batches"))
     }
 
-    /// Frees the previous pieces if `source` is one of the current ones.
-    #[inline]
-    fn free_previous(&mut self, source: u32) {
-        let previous = &mut self.pieces[(self.now ^ 1) as usize & 1];
-        if source & 1 == self.now && !previous.is_empty() {
-            previous.clear();
+    fn enter(&mut self, group: usize, pieces: Vec<Piece>) {
+        self.now = group;
+        if let Some(held) = self.groups.get_mut(group) {
+            *held = pieces;
         }
     }
 
-    /// Iterates over the current pieces with their sources.
-    fn sources(&self) -> impl Iterator<Item = (u32, &Piece)> {
-        (self.now..).step_by(2).zip(&self.pieces[self.now as usize & 1])
+    /// Frees the groups before that of a source.
+    #[inline]
+    fn free_before(&mut self, source: u32) {
+        let group = source as usize % PIECES;
+        if group > self.first {
+            self.groups.iter_mut().take(group).skip(self.first).for_each(|pieces| *pieces = Vec::new());
+            self.first = group;
+        }
+    }
+
+    /// Returns the pieces of the current group.
+    fn current(&self) -> &[Piece] {
+        self.groups.get(self.now).map_or(&[], Vec::as_slice)
     }
 
     #[inline]
     fn piece(&self, source: u32) -> Result<&Piece> {
-        let piece = self.pieces[source as usize & 1].get(source as usize >> 1);
+        let group = self.groups.get(source as usize % PIECES);
+        let piece = group.and_then(|pieces| pieces.get(source as usize / PIECES));
         piece.ok_or_else(|| Error::internal("a pair belongs to a piece that was freed"))
     }
 }
 
 /// The pairs of one span, slice by slice.
 pub(crate) struct MemorySpan<'a> {
-    pairs: &'a MemoryPairs,
+    pairs: &'a MemoryPairs<'a>,
     /// The slices that are not read yet.
     slices: Range<usize>,
     held: Held,
@@ -303,7 +320,7 @@ pub(crate) struct MemorySpan<'a> {
 impl MemorySpan<'_> {
     /// Returns the memory of the remaining pieces for reuse.
     pub(crate) fn into_memory(self) -> impl Iterator<Item = Arena> {
-        self.held.pieces.into_iter().flatten().map(|piece| piece.bytes)
+        self.held.groups.into_iter().flatten().map(|piece| piece.bytes)
     }
 
     fn prefetch(&self, entry: &SortEntry) {
@@ -316,16 +333,16 @@ impl MemorySpan<'_> {
     fn next_slice(&mut self) -> Result<bool> {
         let Some(slice) = self.slices.next() else { return Ok(false) };
         let per_piece = self.pairs.slices_per_piece;
-        let (number, slice) = (slice / per_piece, slice % per_piece);
+        let (group, slice) = (slice / per_piece, slice % per_piece);
         if slice == 0 {
-            // a span begins with a piece; see `max_span_bits`
-            let pieces = self.pairs.take(number)?;
+            // every group is entered at its first slice, because a span consists of whole groups (`max_span_bits`)
+            let pieces = self.pairs.take_pieces(group)?;
             if pieces.iter().all(Piece::is_empty) {
                 self.slices.start += per_piece - 1;
                 self.sorted.clear();
                 return Ok(true);
             }
-            self.held.enter(pieces);
+            self.held.enter(group, pieces);
         }
         self.sort_slice(slice)?;
         self.next = 0;
@@ -337,31 +354,33 @@ impl MemorySpan<'_> {
     fn sort_slice(&mut self, slice: usize) -> Result<()> {
         let MemorySpan { pairs, sorted, .. } = self;
         sorted.clear();
-        for (source, piece) in self.held.sources() {
+        for (batch, piece) in self.held.current().iter().enumerate() {
+            let source = self.held.source(batch)?;
             piece.visit(slice, |Entry { key, offset }| {
                 let offset =
                     u32::try_from(offset).map_err(|_| Error::internal("a piece of a batch is larger than 4 GiB"))?;
-                sorted.push(SortEntry { place: pairs.spec.place(key), key, source, offset });
+                sorted.push(SortEntry { place: pairs.spec.packed_location(key), key, source, offset });
                 Ok(())
             })?;
         }
         sorted.sort_unstable();
         let before = sorted.len();
-        deduplicate(sorted, pairs.on_duplicate)?;
+        deduplicate(sorted, pairs.duplicates)?;
         self.dropped += (before - sorted.len()) as u64;
         Ok(())
     }
 }
 
-fn deduplicate(sorted: &mut Vec<SortEntry>, on_duplicate: OnDuplicate) -> Result<()> {
-    match on_duplicate {
-        OnDuplicate::Error => {
+fn deduplicate(sorted: &mut Vec<SortEntry>, duplicates: Duplicates) -> Result<()> {
+    match duplicates {
+        Duplicates::KeepAll => {}
+        Duplicates::Refuse => {
             if let Some([first, ..]) = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.key == b.key)) {
                 return Err(duplicate_key(first.key));
             }
         }
-        OnDuplicate::KeepFirst => sorted.dedup_by_key(|entry| entry.key),
-        OnDuplicate::KeepLast => sorted.dedup_by(|later, kept| {
+        Duplicates::KeepFirst => sorted.dedup_by_key(|entry| entry.key),
+        Duplicates::KeepLast => sorted.dedup_by(|later, kept| {
             let same = later.key == kept.key;
             if same {
                 *kept = *later;
@@ -386,9 +405,9 @@ impl SortedPairs for MemorySpan<'_> {
             }
             self.next += 1;
             let offset = entry.offset as usize;
-            let (header, len) = record::read(self.held.piece(entry.source)?.bytes_from(offset))?;
+            let (header, len) = pair_header::read(self.held.piece(entry.source)?.bytes_from(offset))?;
             let batch = self.pairs.number_of(entry.source)?;
-            let header = PairHeader { batch, source: entry.source, skip: (offset + len) as u64, ..header };
+            let header = PairHeader { batch, source: entry.source, locator: (offset + len) as u64, ..header };
             return Ok(Some((entry.place, header)));
         }
     }
@@ -399,11 +418,15 @@ impl SortedPairs for MemorySpan<'_> {
 }
 
 impl PairBytes for MemorySpan<'_> {
-    fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
-        let start = usize::try_from(pair.skip).unwrap_or(usize::MAX);
+    #[inline]
+    fn pieces(&mut self, pair: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
+        if let Some(position) = pair.large {
+            return large::pieces(self.pairs.large, position, pair, to);
+        }
+        let start = usize::try_from(pair.locator).unwrap_or(usize::MAX);
         let len = usize::try_from(pair.inline_len()).unwrap_or(usize::MAX);
-        self.held.free_previous(pair.source);
+        self.held.free_before(pair.source);
         let bytes = self.held.piece(pair.source)?.bytes_from(start).get(..len);
-        to.write(bytes.ok_or_else(|| Error::internal("a pair ends beyond its piece"))?)
+        to(bytes.ok_or_else(|| Error::internal("a pair ends beyond its piece"))?)
     }
 }

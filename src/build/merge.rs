@@ -1,65 +1,71 @@
-//! The merge: combines pairs of several runs in storage order, each key once.
+//! The merge: combines the pairs of several sources in storage order, each key once. A source is a run or a part of
+//! one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use crate::build::SortedPairs;
-use crate::build::options::OnDuplicate;
+use crate::build::duplicates::Duplicates;
+use crate::build::large::{self, LargeFileReader};
 use crate::build::run::RunReader;
-use crate::build::shard_body::{PairBytes, PairHeader};
+use crate::build::shard_file::{PairBytes, PairHeader, PieceSink};
 use crate::build::shard_writer::duplicate_key;
 use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
-use crate::storage::Cursor;
 
 /// A merge of several sources.
-pub(crate) struct Merge {
+pub(crate) struct Merge<'a> {
     spec: ShardingSpec,
-    on_duplicate: OnDuplicate,
-    runs: Vec<RunReader>,
-    /// The next pair of each run.
+    duplicates: Duplicates,
+    /// The file with the bytes of large pairs; `None` if they are not copied.
+    large: Option<&'a LargeFileReader>,
+    sources: Vec<RunReader>,
+    /// The next pair of each source.
     heads: BinaryHeap<Reverse<Head>>,
     dropped: u64,
 }
 
-/// The next pair of a run, ordered by place, key and batch number. A batch is in one run, so
-/// (place, key, batch) is unique if batches are numbered; if they are not, a repeated key is an error.
+/// The next pair of a source, ordered by place, key and batch number.
+///
+/// A run has each key once and contains all pairs of its batches, so (place, key, batch) is unique. If duplicates are
+/// errors, batches are not numbered and ties do not matter.
 struct Head {
     place: u64,
     header: PairHeader,
 }
 
-impl Merge {
+impl<'a> Merge<'a> {
     /// Merges sources, which may be given in any order.
     pub(crate) fn new(
         sources: impl Iterator<Item = RunReader>,
         spec: ShardingSpec,
-        on_duplicate: OnDuplicate,
-    ) -> Result<Merge> {
-        let mut merge = Merge { spec, on_duplicate, runs: Vec::new(), heads: BinaryHeap::new(), dropped: 0 };
+        duplicates: Duplicates,
+        large: Option<&'a LargeFileReader>,
+    ) -> Result<Merge<'a>> {
+        let mut merge = Merge { spec, duplicates, large, sources: Vec::new(), heads: BinaryHeap::new(), dropped: 0 };
         for (source, mut reader) in (0..).zip(sources) {
             if let Some(head) = merge.head(source, &mut reader)? {
                 merge.heads.push(Reverse(head));
             }
-            merge.runs.push(reader);
+            merge.sources.push(reader);
         }
         Ok(merge)
     }
 
     fn head(&self, source: u32, reader: &mut RunReader) -> Result<Option<Head>> {
         let Some(header) = reader.next()? else { return Ok(None) };
-        Ok(Some(Head { place: self.spec.place(header.key), header: PairHeader { source, ..header } }))
+        Ok(Some(Head { place: self.spec.packed_location(header.key), header: PairHeader { source, ..header } }))
     }
 
-    /// Removes the smallest pair and adds the next pair of its run to the heap.
+    /// Removes the smallest pair and adds the next pair of its source to the heap.
     fn pop(&mut self) -> Result<Option<Head>> {
         let Some(mut top) = self.heads.peek_mut() else { return Ok(None) };
         let source = top.0.header.source;
-        let next = self.runs.get_mut(source as usize).ok_or_else(no_source)?.next()?;
+        let next = self.sources.get_mut(source as usize).ok_or_else(no_source)?.next()?;
         Ok(Some(match next {
             Some(header) => {
-                let place = self.spec.place(header.key);
+                let place = self.spec.packed_location(header.key);
                 let next = Reverse(Head { place, header: PairHeader { source, ..header } });
                 std::mem::replace(&mut *top, next).0
             }
@@ -69,12 +75,12 @@ impl Merge {
 
     fn drop_pair(&mut self, header: &PairHeader) -> Result<()> {
         self.dropped += 1;
-        self.run(header)?.drop_pair(header);
+        self.source(header)?.drop_pair(header);
         Ok(())
     }
 
-    fn run(&mut self, header: &PairHeader) -> Result<&mut RunReader> {
-        self.runs.get_mut(header.source as usize).ok_or_else(no_source)
+    fn source(&mut self, header: &PairHeader) -> Result<&mut RunReader> {
+        self.sources.get_mut(header.source as usize).ok_or_else(no_source)
     }
 
     fn next_is(&self, head: &Head) -> bool {
@@ -83,20 +89,20 @@ impl Merge {
     }
 }
 
-impl SortedPairs for Merge {
+impl SortedPairs for Merge<'_> {
     fn next(&mut self) -> Result<Option<(u64, PairHeader)>> {
         let Some(mut head) = self.pop()? else { return Ok(None) };
-        while self.next_is(&head) {
+        while self.duplicates != Duplicates::KeepAll && self.next_is(&head) {
             let Some(later) = self.pop()? else { break };
-            let dropped = match self.on_duplicate {
-                OnDuplicate::Error => return Err(duplicate_key(head.header.key)),
-                OnDuplicate::KeepFirst => later,
-                OnDuplicate::KeepLast => std::mem::replace(&mut head, later),
+            let dropped = match self.duplicates {
+                Duplicates::Refuse => return Err(duplicate_key(head.header.key)),
+                Duplicates::KeepLast => std::mem::replace(&mut head, later),
+                Duplicates::KeepFirst | Duplicates::KeepAll => later,
             };
             self.drop_pair(&dropped.header)?;
         }
         let mut header = head.header;
-        self.run(&header)?.keep_pair(&mut header);
+        self.source(&header)?.keep_pair(&mut header);
         Ok(Some((head.place, header)))
     }
 
@@ -105,9 +111,13 @@ impl SortedPairs for Merge {
     }
 }
 
-impl PairBytes for Merge {
-    fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
-        self.run(pair)?.copy(pair, to)
+impl PairBytes for Merge<'_> {
+    #[inline]
+    fn pieces(&mut self, pair: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
+        match pair.large {
+            None => self.source(pair)?.pieces(pair, to),
+            Some(position) => large::pieces(self.large, position, pair, to),
+        }
     }
 }
 
@@ -151,7 +161,7 @@ mod tests {
     use crate::build::run::{MAX_HEADER, Run, run_path};
     use crate::error::ErrorKind;
     use crate::format::hash::HashFunction;
-    use crate::storage::Sink;
+    use crate::storage::{Cursor, Sink};
     use crate::store::testing::TempDir;
 
     /// A pair and the number of the batch that it was inserted in.
@@ -170,7 +180,7 @@ mod tests {
 
     impl Sorted {
         fn of(spec: ShardingSpec, mut pairs: Vec<Inserted>) -> Sorted {
-            pairs.sort_by_key(|(key, _, batch)| (spec.place(*key), *key, *batch));
+            pairs.sort_by_key(|(key, _, batch)| (spec.packed_location(*key), *key, *batch));
             Sorted { spec, pairs: pairs.into_iter(), value: Vec::new() }
         }
     }
@@ -181,7 +191,7 @@ mod tests {
             let stored_len = value.len() as u64;
             self.value = value;
             let header = PairHeader { batch, ..PairHeader::new(key, 0, stored_len) };
-            Ok(Some((self.spec.place(key), header)))
+            Ok(Some((self.spec.packed_location(key), header)))
         }
 
         fn dropped(&self) -> u64 {
@@ -190,8 +200,8 @@ mod tests {
     }
 
     impl PairBytes for Sorted {
-        fn copy(&mut self, _: &PairHeader, to: &mut Cursor) -> Result<()> {
-            to.write(&self.value)
+        fn pieces(&mut self, _: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
+            to(&self.value)
         }
     }
 
@@ -200,7 +210,7 @@ mod tests {
     }
 
     /// Merges one run per batch, since a run holds each key once; returns the pairs that survive, and how many do not.
-    fn merged(on_duplicate: OnDuplicate, inserted: &[Inserted]) -> Result<(Vec<Pair>, u64)> {
+    fn merged(duplicates: Duplicates, inserted: &[Inserted]) -> Result<(Vec<Pair>, u64)> {
         let directory = TempDir::new();
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 3, 4).unwrap();
         let mut runs = Vec::new();
@@ -208,11 +218,11 @@ mod tests {
             let pairs: Vec<_> = inserted.iter().filter(|(_, _, batch)| *batch == run).cloned().collect();
             let headers = (pairs.len() * MAX_HEADER) as u64;
             let mut sorted = Sorted::of(spec, pairs);
-            runs.push(Run::write(run_path(directory.path(), run), spec, on_duplicate, headers, &mut sorted)?);
+            runs.push(Run::write(run_path(directory.path(), run), spec, duplicates, headers, &mut sorted)?);
         }
         let open = runs.iter().map(Run::open).collect::<Result<Vec<_>>>()?;
         let sources = open.iter().map(|run| run.read(0..usize::MAX, 1 << 14));
-        let mut merge = Merge::new(sources, spec, on_duplicate)?;
+        let mut merge = Merge::new(sources, spec, duplicates, None)?;
         let (mut pairs, mut places) = (Vec::new(), Vec::new());
         while let Some((place, header)) = merge.next()? {
             let sink = Sink::Memory(Arc::default());
@@ -234,7 +244,7 @@ mod tests {
     #[test]
     fn one_pair_of_each_key_survives_as_in_a_map() {
         let inserted = inserted();
-        for (policy, keeps_first) in [(OnDuplicate::KeepFirst, true), (OnDuplicate::KeepLast, false)] {
+        for (policy, keeps_first) in [(Duplicates::KeepFirst, true), (Duplicates::KeepLast, false)] {
             let mut expected = BTreeMap::new();
             for (key, value, _) in &inserted {
                 if !keeps_first || !expected.contains_key(key) {
@@ -251,15 +261,15 @@ mod tests {
     #[test]
     fn a_duplicate_is_an_error_with_its_key() {
         let distinct: Vec<Inserted> = (0..500).map(|key| (key, value(key, key % 7), key % 7)).collect();
-        let (pairs, dropped) = merged(OnDuplicate::Error, &distinct).unwrap();
+        let (pairs, dropped) = merged(Duplicates::Refuse, &distinct).unwrap();
         assert_eq!((pairs.len(), dropped), (500, 0));
         let twice = [distinct, vec![(77, value(77, 7), 7)]].concat();
-        let error = merged(OnDuplicate::Error, &twice).unwrap_err();
+        let error = merged(Duplicates::Refuse, &twice).unwrap_err();
         assert_eq!((error.kind(), error.key()), (ErrorKind::DuplicateKey, Some(77)));
     }
 
     #[test]
     fn nothing_merges_to_nothing() {
-        assert_eq!(merged(OnDuplicate::KeepLast, &[]).unwrap(), (Vec::new(), 0));
+        assert_eq!(merged(Duplicates::KeepLast, &[]).unwrap(), (Vec::new(), 0));
     }
 }

@@ -1,16 +1,15 @@
 //! The writer of the minishard table, which runs after all shards of a generation are written.
 //!
-//! [`minishard_table`] describes the bytes.
+//! The module `format::minishard_table` describes the bytes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::build::shard_body::ShardSummary;
 use crate::byte_range::RelativeRange;
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::layout::MINISHARD_ALIGNMENT;
-use crate::format::manifest::{self, AuxiliaryRecord};
+use crate::format::manifest::{self, AuxiliaryRecord, ShardRecord};
 use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, MOST_MINISHARDS, PackingBuilder, Section};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
@@ -23,8 +22,14 @@ const FEWEST_MINISHARDS: u64 = 512;
 /// A generation with more minishards per key has no table, because most entries would describe empty minishards.
 const MOST_MINISHARDS_PER_KEY: u64 = 64;
 
-/// Writes and syncs the table for the shards of a directory. Returns `None` if a table is not worthwhile.
-pub(super) fn write(directory: &Path, spec: ShardingSpec, shards: &[ShardSummary]) -> Result<Option<AuxiliaryRecord>> {
+/// Writes and syncs the table of a generation, whose shards are in `shards_directory`. Returns `None` if a table is not
+/// worthwhile.
+pub(super) fn write(
+    directory: &Path,
+    shards_directory: &Path,
+    spec: ShardingSpec,
+    shards: &[ShardRecord],
+) -> Result<Option<AuxiliaryRecord>> {
     let minishards = u128::from(spec.minishards()) * shards.len() as u128;
     let keys = shards.iter().map(|shard| u128::from(shard.keys)).sum::<u128>();
     let pays = u128::from(FEWEST_MINISHARDS) <= minishards && minishards <= keys * u128::from(MOST_MINISHARDS_PER_KEY);
@@ -33,7 +38,7 @@ pub(super) fn write(directory: &Path, spec: ShardingSpec, shards: &[ShardSummary
     }
     let mut sections = Vec::new();
     for shard in shards {
-        let section = Entries::open(directory, spec, shard)?.section()?;
+        let section = Entries::open(shards_directory, spec, shard)?.section()?;
         sections.extend(section.map(|section| (shard, section)));
     }
     let mut offset = minishard_table::head_len(sections.len()) as u64;
@@ -47,7 +52,7 @@ pub(super) fn write(directory: &Path, spec: ShardingSpec, shards: &[ShardSummary
     let heads: Vec<Section> = sections.iter().map(|(_, section)| *section).collect();
     to.write(&minishard_table::encode_head(&heads))?;
     for (shard, section) in sections {
-        Entries::open(directory, spec, shard)?.write(section, &mut to)?;
+        Entries::open(shards_directory, spec, shard)?.write(section, &mut to)?;
     }
     let crc32 = to.finish()?.finalize();
     disk::sync_file(&file, &path).map_err(|error| Error::io("sync", &path, error))?;
@@ -59,20 +64,23 @@ struct Entries {
     file: File,
     path: PathBuf,
     spec: ShardingSpec,
-    shard: ShardSummary,
-    /// For each block, the start of the first minishard with keys after it; for the last block, the end of the file. All relative to the
-    /// end of the shard index.
+    shard: ShardRecord,
+    /// For each block, the start of the index of the first minishard with keys after it, or the end of the file if
+    /// there is none. Relative to the end of the shard index.
     ends: Vec<u64>,
 }
 
-/// A block of minishards: their starts, plus the start of the next one, and their lengths in the unit of the table.
+/// The entries of a block of minishards.
 struct EntriesOfBlock {
+    /// The starts of the minishard indexes, followed by the block's entry of [`Entries::ends`]. An empty minishard has
+    /// the start of the next one.
     starts: Vec<u64>,
+    /// The lengths of the minishard indexes in the unit of the table.
     lengths: Vec<u64>,
 }
 
 impl Entries {
-    fn open(directory: &Path, spec: ShardingSpec, shard: &ShardSummary) -> Result<Entries> {
+    fn open(directory: &Path, spec: ShardingSpec, shard: &ShardRecord) -> Result<Entries> {
         let path = directory.join(spec.shard_file_name(shard.number));
         let (file, len) = open_regular(&path)?;
         let mut entries = Entries { file, path, spec, shard: *shard, ends: Vec::new() };
@@ -88,7 +96,8 @@ impl Entries {
         Ok(entries)
     }
 
-    /// Reads a block, given the start of the first minishard after it.
+    /// Reads a block. `end` is its entry of `ends`: the start of the index of the first minishard with keys after it,
+    /// or the end of the file if there is none.
     fn block(&self, number: u64, end: u64) -> Result<EntriesOfBlock> {
         let block_bits = minishard_table::block_bits(self.spec.minishard_bits());
         let (first, count) = (MinishardNumber(number << block_bits), 1 << block_bits);

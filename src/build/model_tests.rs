@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::build::Budget;
+use crate::build::budget::Budget;
 use crate::build::options::MIN_MEMORY;
 use crate::build::run_pairs::FanIn;
 use crate::store::testing::TempDir;
@@ -55,7 +55,7 @@ fn the_order_of_insertion_survives_merges_of_many_levels() {
         let store = directory.join("store");
         let mut loader = case.options(case.settings[0]).create(&store).unwrap();
         let inserted = insert_all(case, &mut loader);
-        of_many_levels.fetch_add(u64::from(loader.runs.len() > 1 << 4), Ordering::Relaxed);
+        of_many_levels.fetch_add(u64::from(loader.spilled_runs() > 1 << 4), Ordering::Relaxed);
         check_published(case, inserted.and_then(|()| loader.finish()), &store).map(drop)
     };
     rounds(100, &Size { memory: MEMORY, thresholds: &thresholds(MEMORY), most_bytes: 1 << 20 }, check);
@@ -66,7 +66,7 @@ fn the_order_of_insertion_survives_merges_of_many_levels() {
 /// Returns the lengths at which the loader changes its behaviour, for one to four threads.
 fn thresholds(memory: u64) -> Vec<u64> {
     let budgets = (1..=4).map(|threads| Budget::new(memory, threads));
-    budgets.flat_map(|it| [it.batch, it.pair(), it.run(), it.batches]).map(|it| it as u64).collect()
+    budgets.flat_map(|it| [it.batch, it.max_pair(), it.max_run(), it.batches]).map(|it| it as u64).collect()
 }
 
 /// The fuzz target cannot access the budget, so `SMALL` repeats its thresholds.

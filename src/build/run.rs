@@ -1,15 +1,15 @@
 //! A run: a spill file of sorted pairs.
 //!
 //! ```text
-//! | headers           [batch number varint] record, ...      read sequentially
+//! | headers           [batch number varint] header, ...      read sequentially
 //! | hole              space reserved for headers and not used
-//! | values            prefix and stored value, ...           read sequentially
+//! | value region      prefix and stored value, ...           read sequentially
 //! | slice table       per slice: start of its headers u64le, start of its values u64le
 //! ```
 //!
-//! Headers carry the number of their batch unless duplicate keys are errors. It orders the pairs of one key by
-//! insertion, whichever runs they are in. A run is closed after it is written and opened again for reading, so the
-//! number of runs is not limited by file descriptors.
+//! A header is preceded by the number of its batch, which orders the pairs of one key by insertion, whichever runs they
+//! are in. If duplicate keys are errors, the number is omitted. Large pairs and deleted keys have only a header. A run is closed after
+//! it is written and opened again for reading, so the number of runs is not limited by file descriptors.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use crate::build::arena::Arena;
 use crate::build::batch::Batch;
-use crate::build::options::OnDuplicate;
-use crate::build::shard_body::{PairBytes, PairHeader};
+use crate::build::duplicates::Duplicates;
+use crate::build::shard_file::{PairBytes, PairHeader, PieceSink};
 use crate::build::slices::Slicing;
-use crate::build::{SortedPairs, record};
+use crate::build::{SortedPairs, pair_header};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
@@ -37,14 +37,14 @@ const MIN_READ: usize = 8 << 10;
 /// Maximum block size for reading headers, and for reading values. Larger blocks are no faster.
 const MAX_READ: usize = 2 << 20;
 
-/// The maximum length of a header in a run, in bytes.
-pub(crate) const MAX_HEADER: usize = record::MAX_LEN + record::MAX_VARINT;
+/// The maximum length of a header in a run with its batch number, in bytes.
+pub(crate) const MAX_HEADER: usize = pair_header::MAX_LEN + pair_header::MAX_VARINT;
 
 /// A written run. Its file is closed.
 pub(crate) struct Run {
     path: PathBuf,
     order: ShardingSpec,
-    /// Headers carry the number of their batch.
+    /// Whether the number of its batch precedes each header.
     numbered: bool,
     headers_end: u64,
     values_start: u64,
@@ -84,11 +84,11 @@ impl Run {
     pub(crate) fn write(
         path: PathBuf,
         order: ShardingSpec,
-        on_duplicate: OnDuplicate,
+        duplicates: Duplicates,
         headers_at_most: u64,
         from: &mut dyn SortedPairs,
     ) -> Result<Run> {
-        let mut writer = RunWriter::create(path, order, on_duplicate != OnDuplicate::Error, headers_at_most)?;
+        let mut writer = RunWriter::create(path, order, duplicates != Duplicates::Refuse, headers_at_most)?;
         while let Some((place, header)) = from.next()? {
             writer.write_pair(place, &header, from)?;
         }
@@ -108,8 +108,8 @@ impl Run {
         self.headers_end
     }
 
-    /// Returns the stored bytes of the pairs, without those of large pairs.
-    pub(crate) fn len(&self) -> u64 {
+    /// Returns the length of the value region: the bytes of all pairs, without their headers and without large pairs.
+    pub(crate) fn value_region_bytes(&self) -> u64 {
         self.values_end - self.values_start
     }
 
@@ -143,7 +143,7 @@ impl OpenRun<'_> {
         &self.run.order
     }
 
-    /// Returns a reader of some slices. Its blocks for headers and values take `block` bytes together.
+    /// Returns a reader of some slices. Its two blocks, for headers and for values, take about `block` bytes together.
     pub(crate) fn read(&self, slices: Range<usize>, block: usize) -> RunReader {
         let (start, end) = (self.slice_start(slices.start), self.slice_start(slices.end));
         let (headers, values) = (end.header - start.header, end.value - start.value);
@@ -155,7 +155,7 @@ impl OpenRun<'_> {
             headers: reader(start.header, end.header, header_block),
             values: reader(start.value, end.value, value_block),
             numbered: self.run.numbered,
-            dropped: 0,
+            dropped_bytes: 0,
         }
     }
 
@@ -166,26 +166,27 @@ impl OpenRun<'_> {
     }
 
     /// Reads all pairs into batches of at most `batch_len` bytes, or of one larger pair. Each batch contains pairs of
-    /// one batch number only.
+    /// one batch number only, and its cost does not include the memory for sorting.
     pub(crate) fn read_batches(&self, batch_len: usize) -> Result<Vec<Batch>> {
         let mut reader = self.read(0..self.slices.len(), 2 * MAX_READ);
         let mut full = Vec::new();
         let mut filling: Vec<Batch> = Vec::new(); // one per batch number; a run has pairs of a few batches
         while let Some(header) = reader.next()? {
-            let len = usize::try_from(header.inline_len()).unwrap_or(usize::MAX);
-            let cost = record::MAX_LEN.saturating_add(len);
+            let inline_len = usize::try_from(header.inline_len()).unwrap_or(usize::MAX);
+            // not `Batch::cost_of`, since `batch_len` limits only the memory of the records
+            let len = pair_header::MAX_LEN.saturating_add(inline_len);
             let at = filling.iter().position(|batch| batch.number == header.batch);
             let at = match at {
-                Some(at) if filling.get(at).is_some_and(|batch| batch.cost() + cost <= batch_len) => at,
+                Some(at) if filling.get(at).is_some_and(|batch| batch.cost() + len <= batch_len) => at,
                 other => {
                     full.extend(other.map(|at| filling.swap_remove(at)));
-                    filling.push(Batch::new(header.batch, Arena::default(), batch_len.max(cost))?);
+                    filling.push(Batch::new(header.batch, Arena::default(), batch_len.max(len))?);
                     filling.len() - 1
                 }
             };
             let batch =
                 filling.get_mut(at).ok_or_else(|| Error::internal("a batch that was just added is not there"))?;
-            batch.push(&header, cost, |to| {
+            batch.push(&header, len, |to| {
                 let read = reader.values.read_exact(to);
                 read.map_err(|error| Error::io("read", &self.run.path, error))
             })?;
@@ -223,9 +224,9 @@ impl RunWriter {
     fn write_pair(&mut self, place: u64, header: &PairHeader, from: &mut dyn PairBytes) -> Result<()> {
         self.enter_slices_to(self.slicing.slice_of(place));
         self.write_header(header)?;
-        match header.large {
-            Some(_) => Ok(()),
-            None => from.copy(header, &mut self.values),
+        match header.is_inline() {
+            true => from.copy(header, &mut self.values),
+            false => Ok(()),
         }
     }
 
@@ -241,9 +242,9 @@ impl RunWriter {
     fn write_header(&mut self, header: &PairHeader) -> Result<()> {
         self.header.clear();
         if self.numbered {
-            record::write_varint(header.batch, &mut self.header);
+            pair_header::write_varint(header.batch, &mut self.header);
         }
-        record::write(header, &mut self.header);
+        pair_header::write(header, &mut self.header);
         self.headers.write(&self.header)
     }
 
@@ -265,8 +266,8 @@ pub(crate) struct RunReader {
     headers: BlockReader,
     values: BlockReader,
     numbered: bool,
-    /// Bytes of the dropped pairs in the value region since the last kept pair that is stored there.
-    dropped: u64,
+    /// Bytes in the value region of the pairs that were dropped after the last kept pair with bytes there.
+    dropped_bytes: u64,
 }
 
 impl RunReader {
@@ -279,10 +280,10 @@ impl RunReader {
         }
         let before = bytes.len();
         let batch = match self.numbered {
-            true => record::read_varint(&mut bytes).ok_or_else(record::cut_short)?,
+            true => pair_header::read_varint(&mut bytes).ok_or_else(pair_header::cut_short)?,
             false => 0,
         };
-        let (header, len) = record::read(bytes)?;
+        let (header, len) = pair_header::read(bytes)?;
         let consumed = before - bytes.len() + len;
         self.headers.consume(consumed);
         Ok(Some(PairHeader { batch, ..header }))
@@ -290,23 +291,23 @@ impl RunReader {
 
     /// Drops a pair whose header was read.
     pub(crate) fn drop_pair(&mut self, header: &PairHeader) {
-        self.dropped += header.inline_len();
+        self.dropped_bytes += header.inline_len();
     }
 
     /// Keeps a pair whose header was read. Stores in the header the number of bytes to skip before the pair.
     pub(crate) fn keep_pair(&mut self, header: &mut PairHeader) {
-        if header.large.is_none() {
-            header.skip = std::mem::take(&mut self.dropped);
+        if header.is_inline() {
+            header.locator = std::mem::take(&mut self.dropped_bytes);
         }
     }
 
-    /// Copies the bytes of a kept pair.
+    /// Passes on the bytes of a kept pair.
     #[inline]
-    pub(crate) fn copy(&mut self, header: &PairHeader, to: &mut Cursor) -> Result<()> {
-        if header.skip > 0 {
-            self.values.skip(header.skip);
+    pub(crate) fn pieces(&mut self, header: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
+        if header.locator > 0 {
+            self.values.skip(header.locator);
         }
-        self.values.copy(header.inline_len(), to)
+        self.values.pieces(header.inline_len(), to)
     }
 }
 

@@ -1,13 +1,14 @@
 //! Pairs of runs in storage order: a merge of runs that are sorted by more bits than the specification selects.
 //!
-//! If no specification is given, a run is spilled before one is planned, so it is sorted by a guessed specification with
-//! some more bits. Such a run is a sequence of parts, where all pairs of a part have the same additional bits. Each part
-//! is in storage order and becomes a source of the merge.
+//! If the caller gives no specification, runs are spilled before the specification is planned. Such a run is sorted by
+//! a guess that selects more bits of the hash. It is a sequence of parts: in one part, the additional highest bits are
+//! equal, so that the other bits are in the storage order of the specification. Each part is a source of the merge.
 
 use std::ops::Range;
 
+use crate::build::duplicates::Duplicates;
+use crate::build::large::LargeFileReader;
 use crate::build::merge::Merge;
-use crate::build::options::OnDuplicate;
 use crate::build::run::{OpenRun, Run};
 use crate::build::slices::{Slicing, Span, place_bits};
 use crate::build::{Pairs, SortedPairs};
@@ -15,10 +16,10 @@ use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
 
-/// Minimum block size for reading a source of a merge.
+/// Minimum memory for reading a source of a merge, in bytes. Limits the number of sources.
 const MIN_BLOCK: usize = 24 << 10;
 
-/// Maximum memory for reading a source: a block of headers and one of values. More is no faster.
+/// Maximum memory for reading a source, in bytes: a block of headers and one of values. More is no faster.
 const MAX_BLOCK: usize = 4 << 20;
 
 /// Maximum number of runs that a merge has open.
@@ -29,7 +30,8 @@ pub(crate) struct RunPairs<'a> {
     /// Each run with the binary logarithm of its number of parts.
     runs: Vec<(OpenRun<'a>, u8)>,
     spec: ShardingSpec,
-    on_duplicate: OnDuplicate,
+    duplicates: Duplicates,
+    large: Option<&'a LargeFileReader>,
     /// Memory for reading one span, in bytes.
     memory: usize,
 }
@@ -53,14 +55,16 @@ impl FanIn {
         runs.len() <= self.runs && sources_of(runs, spec) <= self.sources
     }
 
-    /// Returns whether a group is large enough for an intermediate merge. It stops at half the sources, so that the next
-    /// run still fits, which usually has up to eight parts; more parts only make the blocks smaller.
+    /// Returns whether a group of runs is large enough for an intermediate merge, which replaces them by one run.
+    ///
+    /// A group is closed by the first run that takes it above half the sources. That run usually has at most eight
+    /// parts and so still fits; if it does not, only the read blocks get smaller.
     pub(crate) fn is_filled_by(self, runs: &[Run], spec: &ShardingSpec) -> bool {
         runs.len() >= self.runs || sources_of(runs, spec) > self.sources / 2
     }
 }
 
-/// Returns the number of merge sources of some runs. Runs must be of a compatible order, as after `sort_again`; others do not count.
+/// Returns the number of merge sources of some runs. Ignores runs of an incompatible order; `sort_again` leaves none.
 pub(crate) fn sources_of(runs: &[Run], spec: &ShardingSpec) -> usize {
     runs.iter().filter_map(|run| parts_of(run, spec)).sum()
 }
@@ -84,7 +88,8 @@ impl<'a> RunPairs<'a> {
     pub(crate) fn open(
         runs: &'a [Run],
         spec: ShardingSpec,
-        on_duplicate: OnDuplicate,
+        duplicates: Duplicates,
+        large: Option<&'a LargeFileReader>,
         memory: usize,
     ) -> Result<RunPairs<'a>> {
         let open = |run: &'a Run| {
@@ -93,7 +98,7 @@ impl<'a> RunPairs<'a> {
             Ok((run.open()?, part_bits))
         };
         let runs = runs.iter().map(open).collect::<Result<_>>()?;
-        Ok(RunPairs { runs, spec, on_duplicate, memory })
+        Ok(RunPairs { runs, spec, duplicates, large, memory })
     }
 
     /// Iterates over (run, bits that select a part, bits that select a slice of a part).
@@ -118,6 +123,6 @@ impl Pairs for RunPairs<'_> {
         let parts: Vec<(&OpenRun<'_>, Range<usize>)> = parts.collect();
         let block = (self.memory / parts.len().max(1)).min(MAX_BLOCK);
         let readers = parts.into_iter().map(|(run, slices)| run.read(slices, block));
-        Ok(Box::new(Merge::new(readers, self.spec, self.on_duplicate)?))
+        Ok(Box::new(Merge::new(readers, self.spec, self.duplicates, self.large)?))
     }
 }

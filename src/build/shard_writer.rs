@@ -1,19 +1,13 @@
-//! The writer of one shard file from sorted pairs.
+//! [`ShardWriter`]: the public interface for writing one shard from sorted pairs.
 //!
-//! ```text
-//! | shard index   2^minishard_bits x 16 bytes, written through its own cursor
-//! | minishard 0   raw index:   index | checks | values        gzip index:   values | index | checks
-//! | minishard 1   ...          each begins at a multiple of 8
-//! ```
-//!
-//! This module is the public interface: it checks the order, encodes values and collects one minishard at a time.
-//! `shard_body` places and writes the bytes.
+//! It checks the order, encodes values and collects one minishard at a time. `shard_file` assigns positions and writes
+//! the bytes. The bulk loader writes through `shard_file` directly, because its pairs are sorted and encoded already.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::build::shard_body::{PairHeader, ShardBody, ShardSummary, check_value_len};
+use crate::build::shard_file::{PairHeader, ShardFile, ShardSummary, check_value_len};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks;
@@ -47,7 +41,7 @@ use crate::storage::Sink;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 pub struct ShardWriter {
-    body: ShardBody,
+    file: ShardFile,
     encoder: GzipEncoder,
     /// The minishard whose pairs are being collected.
     minishard: MinishardNumber,
@@ -72,7 +66,7 @@ impl ShardWriter {
         layout: Layout,
     ) -> Result<ShardWriter> {
         check_number(&spec, number)?;
-        Ok(ShardWriter::new(ShardBody::create(path.as_ref(), spec, number, layout)?))
+        Ok(ShardWriter::new(ShardFile::create(path.as_ref(), spec, number, layout)?))
     }
 
     /// Begins a shard in memory, for [`finish_in_memory`](ShardWriter::finish_in_memory).
@@ -96,12 +90,12 @@ impl ShardWriter {
     /// ```
     pub fn in_memory(spec: ShardingSpec, number: ShardNumber, layout: Layout) -> Result<ShardWriter> {
         check_number(&spec, number)?;
-        Ok(ShardWriter::new(ShardBody::new(Sink::Memory(Arc::default()), spec, number, layout)))
+        Ok(ShardWriter::new(ShardFile::new(Sink::Memory(Arc::default()), spec, number, layout)))
     }
 
-    fn new(body: ShardBody) -> ShardWriter {
+    fn new(file: ShardFile) -> ShardWriter {
         ShardWriter {
-            body,
+            file,
             encoder: GzipEncoder::new(),
             minishard: MinishardNumber(0),
             pairs: Vec::new(),
@@ -126,9 +120,9 @@ impl ShardWriter {
     ///
     /// Those of [`insert`](ShardWriter::insert); `InvalidInput` for a prefix if the layout has no prefixes.
     pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        check_value_len(key, value.len() as u64, self.body.spec().data_encoding())?;
+        check_value_len(key, value.len() as u64, self.file.spec().data_encoding())?;
         let minishard = self.check_order(key)?;
-        if !prefix.is_empty() && !self.body.layout().prefixes {
+        if !prefix.is_empty() && !self.file.layout().prefixes {
             let message =
                 "expected no prefix, because the layout has none: create the writer with a layout with `prefixes`";
             return Err(Error::invalid_input(message).at_key(key));
@@ -139,23 +133,23 @@ impl ShardWriter {
         }
         self.bytes.extend_from_slice(prefix);
         let start = self.bytes.len();
-        match self.body.spec().data_encoding() {
+        match self.file.spec().data_encoding() {
             Encoding::Raw => self.bytes.extend_from_slice(value),
             Encoding::Gzip => self.encoder.encode(value, &mut self.bytes),
         }
         let stored = self.bytes.get(start..).unwrap_or_default();
         self.pairs.push(PairHeader {
-            value_check: checks::of_value(key, stored),
-            prefix_crc32: checks::of_prefix(prefix),
+            value_check: checks::compute_value_check(key, stored),
+            prefix_crc32: checks::compute_prefix_check(prefix),
             ..PairHeader::new(key, prefix.len() as u64, stored.len() as u64)
         });
         Ok(())
     }
 
     fn check_order(&self, key: u64) -> Result<MinishardNumber> {
-        let location = self.body.spec().route(key);
-        if location.shard != self.body.number() {
-            let (own, other) = (self.body.number().0, location.shard.0);
+        let location = self.file.spec().route(key);
+        if location.shard != self.file.number() {
+            let (own, other) = (self.file.number().0, location.shard.0);
             let message = format!("expected a key of shard {own:x}, found one of shard {other:x}");
             return Err(Error::new(ErrorKind::OutOfOrder, message).at_key(key));
         }
@@ -174,7 +168,7 @@ impl ShardWriter {
 
     fn flush_minishard(&mut self) -> Result<()> {
         if !self.pairs.is_empty() {
-            self.body.write_minishard(self.minishard, &self.pairs, &mut &self.bytes[..])?;
+            self.file.write_minishard(self.minishard, &self.pairs, &mut &self.bytes[..])?;
             self.pairs.clear();
             self.bytes.clear();
             self.minishard.0 += 1; // the next pair belongs to a later minishard
@@ -189,8 +183,8 @@ impl ShardWriter {
     /// `Io`, and `TooLarge` for a gzip minishard index that readers refuse by default. The file is removed then.
     pub fn finish(mut self) -> Result<ShardSummary> {
         self.flush_minishard()?;
-        let summary = self.body.finish()?;
-        self.body.sink().sync()?;
+        let summary = self.file.finish()?;
+        self.file.sink().sync()?;
         self.finished = true;
         Ok(summary)
     }
@@ -202,7 +196,7 @@ impl ShardWriter {
     ///
     /// Those of [`finish`](ShardWriter::finish).
     pub fn finish_in_memory(self) -> Result<(ShardSummary, Vec<u8>)> {
-        let sink = self.body.sink().clone();
+        let sink = self.file.sink().clone();
         Ok((self.finish()?, sink.take_memory()))
     }
 }
@@ -217,13 +211,13 @@ fn check_number(spec: &ShardingSpec, number: ShardNumber) -> Result<()> {
 
 impl fmt::Debug for ShardWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardWriter").field("path", &self.body.sink().path()).finish_non_exhaustive()
+        f.debug_struct("ShardWriter").field("path", &self.file.sink().path()).finish_non_exhaustive()
     }
 }
 
 impl Drop for ShardWriter {
     fn drop(&mut self) {
-        if let Sink::File(_, path) = self.body.sink()
+        if let Sink::File(_, path) = self.file.sink()
             && !self.finished
         {
             let _ = disk::remove_file(path);
@@ -246,10 +240,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::build::shard_body::PairBytes;
+    use crate::build::shard_file::PairBytes;
+    use crate::build::shard_file::PieceSink;
     use crate::format::hash::HashFunction;
     use crate::format::layout::ValueAlignment;
-    use crate::storage::Cursor;
 
     fn path(name: &str) -> std::path::PathBuf {
         std::env::temp_dir().join(format!("sharddb-writer-{}-{name}.shard", std::process::id()))
@@ -330,7 +324,7 @@ mod tests {
 
     /// A minishard written through cursors has the same bytes as one written from memory.
     #[test]
-    fn large_minishards_have_the_same_bytes() {
+    fn minishards_of_many_keys_have_the_same_bytes() {
         for encoding in [Encoding::Raw, Encoding::Gzip] {
             for (checks, prefixes) in [(false, false), (true, false), (true, true)] {
                 let layout = Layout { checks, prefixes, value_alignment: ValueAlignment::Eight };
@@ -342,34 +336,35 @@ mod tests {
                         key: 2 * i as u64,
                         prefix_len: prefix(i).len() as u64,
                         stored_len: values[i].len() as u64,
-                        value_check: checks::of_value(2 * i as u64, &values[i]),
+                        value_check: checks::compute_value_check(2 * i as u64, &values[i]),
                         prefix_crc32: crc32fast::hash(prefix(i)),
                         batch: 0,
+                        is_deleted: false,
                         large: None,
                         source: 0,
-                        skip: 0,
+                        locator: 0,
                     })
                     .collect();
                 let bytes: Vec<u8> = (0..values.len()).flat_map(|i| [prefix(i), &values[i]].concat()).collect();
-                let write = |large: bool| {
-                    let name = format!("large-{encoding:?}-{checks}-{prefixes}-{large}");
+                let write = |many_keys: bool| {
+                    let name = format!("many-{encoding:?}-{checks}-{prefixes}-{many_keys}");
                     let path = path(&name);
-                    let mut body = ShardBody::create(&path, spec, ShardNumber(0), layout).unwrap();
+                    let mut file = ShardFile::create(&path, spec, ShardNumber(0), layout).unwrap();
                     let mut source = &bytes[..];
                     let scratch = path.with_extension("scratch");
-                    match large {
+                    match many_keys {
                         true => {
-                            let mut rows = pairs.iter().copied().map(Ok);
-                            let count = pairs.len() as u64;
+                            let mut headers = pairs.iter().copied().map(Ok);
+                            let keys = pairs.len() as u64;
                             let minishard = MinishardNumber(0);
-                            body.write_large_minishard(minishard, count, &mut rows, &mut source, &scratch)
+                            file.write_minishard_of_many_keys(minishard, keys, &mut headers, &mut source, &scratch)
                         }
-                        false => body.write_minishard(MinishardNumber(0), &pairs, &mut source),
+                        false => file.write_minishard(MinishardNumber(0), &pairs, &mut source),
                     }
                     .unwrap();
                     let one_more = PairHeader { key: 1, prefix_len: 0, stored_len: 0, ..pairs[0] };
-                    body.write_minishard(MinishardNumber(1), &[one_more], &mut &b""[..]).unwrap();
-                    let summary = body.finish().unwrap();
+                    file.write_minishard(MinishardNumber(1), &[one_more], &mut &b""[..]).unwrap();
+                    let summary = file.finish().unwrap();
                     let bytes = fs::read(&path).unwrap();
                     assert_eq!(summary.crc32, crc32fast::hash(&bytes));
                     fs::remove_file(&path).unwrap();
@@ -404,23 +399,23 @@ mod tests {
     fn a_source_that_gives_too_few_bytes_is_an_internal_error() {
         struct Short;
         impl PairBytes for Short {
-            fn copy(&mut self, _: &PairHeader, to: &mut Cursor) -> Result<()> {
-                to.write(b"four")
+            fn pieces(&mut self, _: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
+                to(b"four")
             }
         }
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap();
         let header = |key| PairHeader::new(key, 0, 5);
-        for large in [false, true] {
-            let path = path(&format!("short-{large}"));
-            let mut body = ShardBody::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
+        for many_keys in [false, true] {
+            let path = path(&format!("short-{many_keys}"));
+            let mut file = ShardFile::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
             let pairs = [header(3), header(9)];
-            let error = match large {
+            let error = match many_keys {
                 true => {
-                    let mut rows = pairs.iter().copied().map(Ok);
+                    let mut headers = pairs.iter().copied().map(Ok);
                     let scratch = path.with_extension("scratch");
-                    body.write_large_minishard(MinishardNumber(0), 2, &mut rows, &mut Short, &scratch)
+                    file.write_minishard_of_many_keys(MinishardNumber(0), 2, &mut headers, &mut Short, &scratch)
                 }
-                false => body.write_minishard(MinishardNumber(0), &pairs, &mut Short),
+                false => file.write_minishard(MinishardNumber(0), &pairs, &mut Short),
             }
             .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Internal);

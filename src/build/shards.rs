@@ -8,12 +8,11 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::build::large::LargeFileReader;
 use crate::build::options::{BuildOptions, BuildProgress};
-use crate::build::shard_body::{PairBytes, PairHeader, ShardBody, ShardSummary};
+use crate::build::shard_file::{PairHeader, ShardFile, ShardSummary};
 use crate::build::slices::Span;
 use crate::build::workers::panicked;
-use crate::build::{Pairs, SortedPairs, record};
+use crate::build::{Pairs, SortedPairs, pair_header};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
@@ -21,21 +20,21 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, ShardNumber};
 use crate::storage::{BlockReader, Cursor, Sink, create_new};
 
-/// Memory per pair of a minishard that is collected in memory, in bytes: its header, position and index rows.
+/// Memory per pair of a minishard that is collected in memory, in bytes: its header, its position and its part of the
+/// index.
 const PAIR_COST: usize = 200;
 
-/// Block size of the file for the headers of a large minishard.
+/// Block size of the file for the headers of a minishard with too many pairs for memory.
 const HEADERS_BLOCK: usize = 256 << 10;
 
 /// The parameters for writing the shards of a generation.
 pub(crate) struct ShardsJob<'a> {
+    /// The directory of the shards.
     pub(crate) directory: &'a Path,
     pub(crate) spill_dir: &'a Path,
     pub(crate) spec: ShardingSpec,
     pub(crate) layout: Layout,
     pub(crate) options: &'a BuildOptions,
-    /// The bytes of large pairs.
-    pub(crate) large: Option<&'a LargeFileReader>,
     pub(crate) shard_indexes: ShardIndexLimit,
     pub(crate) threads: usize,
     /// Memory for the headers of minishards in all threads together, in bytes.
@@ -44,7 +43,7 @@ pub(crate) struct ShardsJob<'a> {
 
 /// The limit on the bytes of all shard indexes, which exceed the data if a specification has too many minishard bits.
 ///
-/// Most file systems store them as holes, but walks and copies to object storage process their full length.
+/// On most file systems empty entries are holes, but a copy to an object store contains all of them.
 pub(crate) struct ShardIndexLimit {
     written: AtomicU64,
     most: u64,
@@ -54,8 +53,9 @@ impl ShardIndexLimit {
     /// Shard indexes of up to this many bytes are always allowed.
     const ALWAYS_ALLOWED: u64 = 64 << 20;
 
-    /// Limits shard indexes to the bytes of the data, unless the options allow more.
-    pub(crate) fn allowed(options: &BuildOptions, stored_bytes: u64) -> ShardIndexLimit {
+    /// Creates a limit of the bytes of the data, or of 64 MiB if that is more; no limit if the options allow sparse
+    /// shards.
+    pub(crate) fn new(options: &BuildOptions, stored_bytes: u64) -> ShardIndexLimit {
         let most = if options.allow_sparse { u64::MAX } else { stored_bytes.max(Self::ALWAYS_ALLOWED) };
         ShardIndexLimit { written: AtomicU64::new(0), most }
     }
@@ -122,7 +122,7 @@ impl ShardsJob<'_> {
         while let Some(span) = next() {
             let of_span = catch_unwind(AssertUnwindSafe(|| self.write_span(span, pairs, syncer)));
             let of_span = of_span.unwrap_or_else(|panic| Err(panicked(&*panic)));
-            // after an error takes all other spans, so that the other threads end soon
+            // after an error, takes the remaining spans without writing them, so that the other threads end soon
             written.add(of_span.inspect_err(|_| while next().is_some() {})?);
         }
         Ok(written)
@@ -134,7 +134,7 @@ impl ShardsJob<'_> {
             job: self,
             scratch: self.spill_dir.join(format!("{:x}", span.number)),
             max_pairs: (self.memory / self.threads.max(1) / PAIR_COST).max(1),
-            pairs: Vec::new(),
+            headers: Vec::new(),
             current: None,
             syncer,
             written: Vec::new(),
@@ -151,33 +151,16 @@ impl Written {
     }
 }
 
-/// Copies the bytes of large pairs from their file and those of all other pairs from their source.
-struct WithLarge<'a> {
-    pairs: &'a mut dyn SortedPairs,
-    large: Option<&'a LargeFileReader>,
-}
-
-impl PairBytes for WithLarge<'_> {
-    fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
-        match (pair.large, self.large) {
-            (None, _) => self.pairs.copy(pair, to),
-            (Some(position), Some(large)) => large.copy(position, pair.prefix_len + pair.stored_len, to),
-            (Some(_), None) => {
-                Err(Error::internal("there is no file of large pairs for a large pair").at_key(pair.key))
-            }
-        }
-    }
-}
-
 /// Writes the shards of one span, one after another.
 struct SpanWriter<'a> {
     job: &'a ShardsJob<'a>,
-    /// Path of its temporary files, without the extension.
+    /// Path of the temporary files of this span, without the extension.
     scratch: PathBuf,
     /// Maximum number of pairs of a minishard that is collected in memory.
     max_pairs: usize,
-    pairs: Vec<PairHeader>,
-    current: Option<ShardBody>,
+    /// The headers of the minishard that is being collected.
+    headers: Vec<PairHeader>,
+    current: Option<ShardFile>,
     syncer: &'a Syncer,
     written: Vec<ShardSummary>,
 }
@@ -192,7 +175,9 @@ impl SpanWriter<'_> {
             let location = self.job.spec.location_of_hash(place);
             self.enter_shard(location.shard)?;
             match next {
-                Some((further, pair)) if further == place => next = self.write_large(location, place, pair, pairs)?,
+                Some((next_place, pair)) if next_place == place => {
+                    next = self.write_spilled_minishard(location, place, pair, pairs)?
+                }
                 _ => self.write_collected(location, pairs)?,
             }
         }
@@ -200,18 +185,20 @@ impl SpanWriter<'_> {
         Ok(self.written)
     }
 
-    /// Collects up to `max_pairs` pairs of a minishard; returns the pair after them.
+    /// Collects the headers of up to `max_pairs` pairs of a minishard; returns the pair after them.
     fn collect(
         &mut self,
         place: u64,
         first: PairHeader,
         pairs: &mut dyn SortedPairs,
     ) -> Result<Option<(u64, PairHeader)>> {
-        self.pairs.clear();
-        self.pairs.push(first);
+        self.headers.clear();
+        self.headers.push(first);
         loop {
             match pairs.next()? {
-                Some((further, pair)) if further == place && self.pairs.len() < self.max_pairs => self.pairs.push(pair),
+                Some((next_place, pair)) if next_place == place && self.headers.len() < self.max_pairs => {
+                    self.headers.push(pair)
+                }
                 other => return Ok(other),
             }
         }
@@ -219,43 +206,43 @@ impl SpanWriter<'_> {
 
     fn write_collected(&mut self, location: Location, pairs: &mut dyn SortedPairs) -> Result<()> {
         let shard = self.current.as_mut().ok_or_else(no_shard)?;
-        report(&self.job.options.progress, &self.pairs);
-        shard.write_minishard(location.minishard, &self.pairs, &mut WithLarge { pairs, large: self.job.large })
+        add_progress(&self.job.options.progress, &self.headers);
+        shard.write_minishard(location.minishard, &self.headers, pairs)
     }
 
-    /// Writes a minishard of too many pairs for memory. First writes all headers to a file to count them.
-    /// Returns the pair after the minishard.
-    fn write_large(
+    /// Writes a minishard that has too many pairs for memory: those collected, `pair`, and the rest of `pairs`. Spills
+    /// all headers to a file first, because their number must be known. Returns the pair after the minishard.
+    fn write_spilled_minishard(
         &mut self,
         location: Location,
         place: u64,
         pair: PairHeader,
         pairs: &mut dyn SortedPairs,
     ) -> Result<Option<(u64, PairHeader)>> {
-        let mut headers = HeaderFile::create(self.scratch.with_extension("headers"))?;
-        self.pairs.push(pair);
+        let mut spilled = HeaderFile::create(self.scratch.with_extension("headers"))?;
+        self.headers.push(pair);
         let next = loop {
-            for pair in self.pairs.drain(..) {
-                headers.push(&pair)?;
+            for header in self.headers.drain(..) {
+                spilled.push(&header)?;
             }
             self.job.options.check_cancel()?;
             match pairs.next()? {
-                Some((further, pair)) if further == place => self.pairs.push(pair),
+                Some((next_place, pair)) if next_place == place => self.headers.push(pair),
                 other => break other,
             }
         };
-        let count = headers.count;
+        let count = spilled.count;
         let progress = self.job.options.progress.clone();
-        let mut read = headers.read()?.inspect(|pair| pair.iter().for_each(|pair| report(&progress, &[*pair])));
+        let mut read = spilled.read()?.inspect(|pair| pair.iter().for_each(|pair| add_progress(&progress, &[*pair])));
         let shard = self.current.as_mut().ok_or_else(no_shard)?;
         let scratch = self.scratch.with_extension("rows");
-        let mut bytes = WithLarge { pairs, large: self.job.large };
-        shard.write_large_minishard(location.minishard, count, &mut read, &mut bytes, &scratch)?;
+        shard.write_minishard_of_many_keys(location.minishard, count, &mut read, pairs, &scratch)?;
         drop(read);
-        headers.remove()?;
+        spilled.remove()?;
         Ok(next)
     }
 
+    /// Begins a shard and finishes the previous one. Does nothing if the shard is the current one.
     fn enter_shard(&mut self, number: ShardNumber) -> Result<()> {
         if self.current.as_ref().is_some_and(|shard| shard.number() == number) {
             return Ok(());
@@ -264,7 +251,7 @@ impl SpanWriter<'_> {
         self.job.shard_indexes.add(&self.job.spec)?;
         let ShardsJob { directory, spec, layout, .. } = self.job;
         let path = directory.join(spec.shard_file_name(number));
-        self.current = Some(ShardBody::create(&path, *spec, number, *layout)?);
+        self.current = Some(ShardFile::create(&path, *spec, number, *layout)?);
         Ok(())
     }
 
@@ -280,11 +267,11 @@ fn no_shard() -> Error {
     Error::internal("a minishard is written before its shard was begun")
 }
 
-fn report(progress: &BuildProgress, pairs: &[PairHeader]) {
+fn add_progress(progress: &BuildProgress, pairs: &[PairHeader]) {
     progress.add(pairs.iter().map(|pair| pair.prefix_len + pair.stored_len).sum());
 }
 
-/// A temporary file with the headers of a large minishard.
+/// A temporary file with the headers of a minishard that has too many pairs for memory.
 struct HeaderFile {
     path: PathBuf,
     file: Arc<File>,
@@ -302,9 +289,9 @@ impl HeaderFile {
 
     fn push(&mut self, pair: &PairHeader) -> Result<()> {
         self.bytes.clear();
-        record::write(pair, &mut self.bytes);
-        record::write_varint(u64::from(pair.source), &mut self.bytes);
-        record::write_varint(pair.skip, &mut self.bytes);
+        pair_header::write(pair, &mut self.bytes);
+        pair_header::write_varint(u64::from(pair.source), &mut self.bytes);
+        pair_header::write_varint(pair.locator, &mut self.bytes);
         self.count += 1;
         self.cursor.write(&self.bytes)
     }
@@ -323,15 +310,15 @@ impl HeaderFile {
 }
 
 fn next_header(reader: &mut BlockReader) -> Result<Option<PairHeader>> {
-    let bytes = reader.fill_at_least(record::MAX_LEN + 2 * record::MAX_VARINT)?;
+    let bytes = reader.fill_at_least(pair_header::MAX_LEN + 2 * pair_header::MAX_VARINT)?;
     if bytes.is_empty() {
         return Ok(None);
     }
-    let (mut pair, len) = record::read(bytes)?;
+    let (mut pair, len) = pair_header::read(bytes)?;
     let mut rest = bytes.get(len..).unwrap_or_default();
-    let source = record::read_varint(&mut rest).and_then(|source| u32::try_from(source).ok());
-    pair.source = source.ok_or_else(record::cut_short)?;
-    pair.skip = record::read_varint(&mut rest).ok_or_else(record::cut_short)?;
+    let source = pair_header::read_varint(&mut rest).and_then(|source| u32::try_from(source).ok());
+    pair.source = source.ok_or_else(pair_header::cut_short)?;
+    pair.locator = pair_header::read_varint(&mut rest).ok_or_else(pair_header::cut_short)?;
     let consumed = bytes.len() - rest.len();
     reader.consume(consumed);
     Ok(Some(pair))
@@ -344,12 +331,12 @@ struct Syncer {
 }
 
 impl Syncer {
-    /// Maximum number of files that wait for their sync. They are open.
+    /// Maximum number of files that wait for their sync, each of which is open.
     const WAITING: usize = 16;
 
     fn start(durable: bool) -> Syncer {
         let (sinks, to_sync) = sync_channel::<Sink>(Self::WAITING);
-        let sync_all = move || disk::with_sync(durable, || to_sync.into_iter().try_for_each(|sink| sink.sync()));
+        let sync_all = move || disk::with_syncs_if(durable, || to_sync.into_iter().try_for_each(|sink| sink.sync()));
         Syncer { sinks, thread: std::thread::Builder::new().spawn(sync_all).ok() }
     }
 

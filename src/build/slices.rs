@@ -1,6 +1,6 @@
 //! Slices and spans: partitions of storage order by the highest bits of the place.
 //!
-//! A *place* is `ShardingSpec::place`: the shard number, then the minishard number.
+//! A *place* is a `ShardingSpec::packed_location`: the shard number in the high bits, the minishard number in the low ones.
 //! A *slice* is all places that agree in their highest bits, up to eight bits. It is the unit of sorting.
 //! A *span* is all places that agree in their highest n bits, where n is at most the number of slice bits and of shard
 //! bits. So it consists of whole slices and of whole shards. It is the unit of work of a thread.
@@ -8,8 +8,10 @@
 use std::ops::Range;
 
 use crate::format::spec::ShardingSpec;
+use crate::ids::ShardNumber;
 
-/// Maximum number of slice bits: enough for a slice of ten million pairs to be sorted in the CPU cache.
+/// Maximum number of slice bits. With ten million pairs in total, a slice has about 40,000, which are sorted in the CPU
+/// cache.
 const MAX_SLICE_BITS: u8 = 8;
 
 /// The partition of the places of a specification into slices.
@@ -58,6 +60,12 @@ impl Span {
         (0..1 << bits).map(move |number| Span { number, bits })
     }
 
+    /// Whether this span has the shard of a number below `2^shard_bits`. There must be no more spans than shards.
+    pub(crate) fn has_shard(self, shard: ShardNumber, shard_bits: u8) -> bool {
+        let number = shard.0.checked_shr(u32::from(shard_bits.saturating_sub(self.bits))).unwrap_or(0);
+        number == self.number as u64
+    }
+
     /// Returns the slices of this span, given `2^slice_bits` slices; there must be at least as many slices as spans.
     pub(crate) fn slices(self, slice_bits: u8) -> Range<usize> {
         let shift = slice_bits.saturating_sub(self.bits);
@@ -75,7 +83,7 @@ mod tests {
         for (minishard_bits, shard_bits) in [(0, 0), (3, 2), (9, 4), (20, 5), (32, 32), (0, 64)] {
             let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, shard_bits).unwrap();
             let slicing = Slicing::of(&spec);
-            let mut places: Vec<u64> = (0..5000).map(|key| spec.place(key)).collect();
+            let mut places: Vec<u64> = (0..5000).map(|key| spec.packed_location(key)).collect();
             places.sort_unstable();
             let slices: Vec<usize> = places.iter().map(|place| slicing.slice_of(*place)).collect();
             assert!(slices.is_sorted() && slices.iter().all(|slice| *slice < slicing.count()));

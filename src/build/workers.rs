@@ -1,4 +1,4 @@
-//! The worker threads, which encode, check and spill batches while the caller fills the next one.
+//! The worker threads, which encode, checksum and spill batches while the caller fills the next one.
 //!
 //! If the process cannot start all threads, fewer work; without any, the caller performs the tasks itself. Every task
 //! returns exactly one result, even if it panics, so no caller waits forever.
@@ -13,9 +13,10 @@ use std::thread::JoinHandle;
 
 use crate::build::SortedPairs;
 use crate::build::arena::Arena;
-use crate::build::batch::{Batch, Seen};
+use crate::build::batch::{Batch, Totals};
+use crate::build::duplicates::Duplicates;
 use crate::build::memory_pairs::{MemoryPairs, SlicedBatch};
-use crate::build::options::{BuildOptions, BuildProgress, OnDuplicate};
+use crate::build::options::{BuildOptions, BuildProgress};
 use crate::build::run::{Run, run_path};
 use crate::disk::owner::Owner;
 use crate::error::{Error, Result};
@@ -24,7 +25,7 @@ use crate::plan::KeyStats;
 
 /// A task for a worker thread.
 pub(crate) enum Task {
-    /// Encode and check the pairs of a batch.
+    /// Encode and checksum the pairs of a batch.
     Encode(Batch),
     /// Sort the pairs of batches and write them as a run.
     Spill { batches: Vec<Batch>, order: ShardingSpec },
@@ -38,8 +39,18 @@ pub(crate) enum Task {
 
 /// The result of a task.
 pub(crate) enum Done {
-    Encoded { batch: Batch, seen: Seen, cost_before: usize },
-    Spilled { run: Run, dropped: u64, memory: Vec<Arena>, cost_before: usize },
+    Encoded {
+        batch: Batch,
+        totals: Totals,
+        cost_before: usize,
+    },
+    /// The result of `Spill` and of `Resort`.
+    RunWritten {
+        run: Run,
+        dropped: u64,
+        memory: Vec<Arena>,
+        cost_before: usize,
+    },
     Sliced(SlicedBatch),
 }
 
@@ -66,13 +77,19 @@ struct Channels {
 
 impl Workers {
     /// Starts up to `threads` threads, or fewer if the process cannot start that many.
-    pub(crate) fn start(options: &BuildOptions, threads: usize, data_encoding: Encoding, spill_dir: &Path) -> Workers {
+    pub(crate) fn start(
+        options: &BuildOptions,
+        duplicates: Duplicates,
+        threads: usize,
+        data_encoding: Encoding,
+        spill_dir: &Path,
+    ) -> Workers {
         let (tasks, to_do) = channel();
         let (results, done) = channel();
         let to_do = Arc::new(Mutex::new(to_do));
         let own_stats = Arc::default();
         let worker = |stats: &Arc<Mutex<KeyStats>>| Worker {
-            on_duplicate: options.on_duplicate,
+            duplicates,
             data_encoding,
             spill_dir: spill_dir.to_path_buf(),
             progress: options.progress.clone(),
@@ -185,13 +202,12 @@ fn locked(stats: &Mutex<KeyStats>) -> std::sync::MutexGuard<'_, KeyStats> {
 /// Returns the error for a panic in a thread of the loader.
 #[cold]
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::internal(format!("a thread of the loader panicked: {}", text.unwrap_or("no message")))
+    Error::panicked("a thread of the loader", panic)
 }
 
 /// Performs tasks, on a worker thread or on the calling thread.
 struct Worker {
-    on_duplicate: OnDuplicate,
+    duplicates: Duplicates,
     data_encoding: Encoding,
     spill_dir: PathBuf,
     progress: Arc<BuildProgress>,
@@ -226,32 +242,32 @@ impl Worker {
     fn encode(&self, batch: Batch) -> Result<Done> {
         let cost_before = batch.cost();
         let mut stats = self.stats.as_ref().map(|stats| locked(stats));
-        let (batch, seen) = batch.encode(self.data_encoding, stats.as_deref_mut())?;
-        Ok(Done::Encoded { batch, seen, cost_before })
+        let (batch, totals) = batch.encode(self.data_encoding, stats.as_deref_mut())?;
+        Ok(Done::Encoded { batch, totals, cost_before })
     }
 
     fn spill(&self, batches: Vec<Batch>, order: ShardingSpec) -> Result<Done> {
         let number = batches.first().map_or(0, |batch| batch.number);
         let cost_before = batches.iter().map(Batch::cost).sum();
         let (run, dropped, memory) = self.write_run(run_path(&self.spill_dir, number), batches, order)?;
-        Ok(Done::Spilled { run, dropped, memory, cost_before })
+        Ok(Done::RunWritten { run, dropped, memory, cost_before })
     }
 
-    fn resort(&self, unsorted: Run, order: ShardingSpec, batch_len: usize) -> Result<Done> {
-        let path = unsorted.path().with_extension("sorted");
-        let batches = unsorted.open()?.read_batches(batch_len)?;
+    fn resort(&self, in_old_order: Run, order: ShardingSpec, batch_len: usize) -> Result<Done> {
+        let path = in_old_order.path().with_extension("sorted");
+        let batches = in_old_order.open()?.read_batches(batch_len)?;
         let (run, dropped, _) = self.write_run(path, batches, order)?;
-        unsorted.remove()?;
-        self.progress.add(run.len());
-        Ok(Done::Spilled { run, dropped, memory: Vec::new(), cost_before: 0 })
+        in_old_order.remove()?;
+        self.progress.add(run.value_region_bytes());
+        Ok(Done::RunWritten { run, dropped, memory: Vec::new(), cost_before: 0 })
     }
 
     /// Writes batches as a run. Returns the run, the number of dropped pairs and the memory of the batches.
     fn write_run(&self, path: PathBuf, batches: Vec<Batch>, order: ShardingSpec) -> Result<(Run, u64, Vec<Arena>)> {
         let sliced = batches.into_iter().map(|batch| SlicedBatch::in_place(batch, &order));
-        let pairs = MemoryPairs::new(sliced.collect::<Result<_>>()?, order, self.on_duplicate);
+        let pairs = MemoryPairs::new(sliced.collect::<Result<_>>()?, order, self.duplicates, None);
         let mut sorted = pairs.all();
-        let run = Run::write(path, order, self.on_duplicate, pairs.headers_at_most(), &mut sorted)?;
+        let run = Run::write(path, order, self.duplicates, pairs.headers_at_most(), &mut sorted)?;
         Ok((run, sorted.dropped(), sorted.into_memory().collect()))
     }
 }
@@ -262,7 +278,13 @@ mod tests {
     use crate::error::ErrorKind;
 
     fn workers(threads: usize) -> Workers {
-        Workers::start(&BuildOptions::default(), threads, Encoding::Raw, Path::new("no spill directory"))
+        Workers::start(
+            &BuildOptions::default(),
+            Duplicates::Refuse,
+            threads,
+            Encoding::Raw,
+            Path::new("no spill directory"),
+        )
     }
 
     /// Every task returns one result, with threads and without.

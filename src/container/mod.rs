@@ -89,6 +89,18 @@ pub trait Container: sealed::Sealed + Send + Sync {
     /// Those of [`Snapshot::verify`](crate::Snapshot::verify). Every other fault is a finding of the report.
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport>;
 
+    /// Like [`verify`](Container::verify), and calls `progress` with the steps done and in all.
+    ///
+    /// A step is a file, or of a store as for [`Snapshot::verify_with`](crate::Snapshot::verify_with). A container of
+    /// one file does not call it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`verify`](Container::verify).
+    fn verify_with(&self, level: VerifyLevel, _progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+        self.verify(level)
+    }
+
     /// Returns what a store must keep of the container besides its chunks so that it can be exported again: the name of a
     /// member of `info`, and its JSON text. `None` if nothing needs to be kept.
     fn preserved(&self) -> Option<(&'static str, String)> {

@@ -52,12 +52,16 @@ impl Container for Snapshot {
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
         Snapshot::verify(self, level)
     }
+
+    fn verify_with(&self, level: VerifyLevel, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+        Snapshot::verify_with(self, level, progress)
+    }
 }
 
 /// Returns the stored bytes of the value of `key`, here one gzip member.
 fn get_encoded(snapshot: &Snapshot, key: u64) -> Result<Option<Value<'_>>> {
     let Some(found) = snapshot.generation.find(key)? else { return Ok(None) };
-    found.reader().verified_bytes(&found.stored).map(|bytes| Some(Value::from_bytes(bytes)))
+    found.reader().verified_bytes(&found.key).map(|bytes| Some(Value::from_bytes(bytes)))
 }
 
 /// Returns the number of chunks along x, y and z if the shards are a scale of a precomputed volume.

@@ -42,6 +42,11 @@ enum Operation<'a> {
         from: &'a Path,
         to: &'a Path,
     },
+    /// Adds a second name for a file.
+    HardLink {
+        file: &'a Path,
+        link: &'a Path,
+    },
     #[cfg(unix)]
     Symlink {
         target: &'a Path,
@@ -129,9 +134,9 @@ thread_local! {
     static SKIPS_SYNC: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`. Unless `durable` is set, syncs on this thread do nothing meanwhile: for a build that need not survive a
-/// crash of the machine. Other threads do not inherit this.
-pub(crate) fn with_sync<T>(durable: bool, work: impl FnOnce() -> T) -> T {
+/// Runs `work`. If not `durable`, [`sync_file`] and [`sync_dir`] do nothing on this thread until it returns: for a
+/// build that need not survive a crash of the machine. Other threads do not inherit this.
+pub(crate) fn with_syncs_if<T>(durable: bool, work: impl FnOnce() -> T) -> T {
     /// Restores the state, also after a panic.
     struct Restore(bool);
     impl Drop for Restore {
@@ -162,6 +167,11 @@ pub(crate) fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
 /// Renames a file or a directory. Replaces a file at `to`.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     perform(Operation::Rename { from, to }, || fs::rename(from, to))
+}
+
+/// Adds a second name for a file. Fails if the name exists.
+pub(crate) fn hard_link(file: &Path, link: &Path) -> io::Result<()> {
+    perform(Operation::HardLink { file, link }, || fs::hard_link(file, link))
 }
 
 #[cfg(unix)]

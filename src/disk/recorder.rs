@@ -20,6 +20,7 @@ pub(crate) enum Step {
     SyncFile(PathBuf),
     SyncDir(PathBuf),
     Rename { from: PathBuf, to: PathBuf },
+    HardLink { file: PathBuf, link: PathBuf },
     Symlink { target: PathBuf, link: PathBuf },
     Remove(PathBuf),
 }
@@ -152,6 +153,7 @@ impl Operation<'_> {
             | Operation::RemoveDirAll(path)
             | Operation::Lock(path) => path,
             Operation::Rename { to, .. } => to,
+            Operation::HardLink { link, .. } => link,
             #[cfg(unix)]
             Operation::Symlink { link, .. } => link,
         }
@@ -159,7 +161,10 @@ impl Operation<'_> {
 
     fn takes_space(&self) -> bool {
         match self {
-            Operation::CreateDir(_) | Operation::CreateFile(_) | Operation::Write { .. } => true,
+            Operation::CreateDir(_)
+            | Operation::CreateFile(_)
+            | Operation::Write { .. }
+            | Operation::HardLink { .. } => true,
             #[cfg(unix)]
             Operation::Symlink { .. } => true,
             _ => false,
@@ -186,6 +191,7 @@ impl Operation<'_> {
             Operation::SyncFile(path) => vec![Step::SyncFile(of(path))],
             Operation::SyncDir(path) => vec![Step::SyncDir(of(path))],
             Operation::Rename { from, to } => vec![Step::Rename { from: of(from), to: of(to) }],
+            Operation::HardLink { file, link } => vec![Step::HardLink { file: of(file), link: of(link) }],
             #[cfg(unix)]
             Operation::Symlink { target, link } => vec![Step::Symlink { target: target.into(), link: of(link) }],
             Operation::RemoveFile(path) | Operation::RemoveDir(path) => vec![Step::Remove(of(path))],

@@ -5,7 +5,7 @@
 //! directory   synced names    + changes since the last sync of the directory, each kept or dropped
 //! ```
 //!
-//! A rename is one change, also between two directories. It is synced with the destination directory. A symbolic link
+//! A hard link is a second name of one file. A rename is one change, also between two directories. It is synced with the destination directory. A symbolic link
 //! is created atomically. POSIX and the common file systems guarantee this much; the model assumes no more.
 
 use std::collections::BTreeMap;
@@ -189,6 +189,10 @@ impl Disk {
             Step::CreateDir(path) => self.create(path, Node::Dir(Dir::default())),
             Step::CreateFile(path) => self.create(path, Node::File(File::default())),
             Step::Symlink { target, link } => self.create(link, Node::Link(target.clone())),
+            Step::HardLink { file, link } => {
+                let node = self.find(file);
+                self.name(link, Some(node));
+            }
             Step::Write { path, offset, bytes } => {
                 let change = self.changes;
                 let offset = usize::try_from(*offset).unwrap();

@@ -16,16 +16,18 @@ use std::sync::LazyLock;
 use crc32fast::Hasher;
 
 use crate::byte_range::ByteRange;
+use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::ids::Location;
 
 /// The length of a check in bytes.
 const CHECK_LEN: u64 = 4;
 
-/// The position of the checks of one minishard.
+/// The place of the checks of one minishard, relative to the start of the file or, on the fast path, of the body (the
+/// bytes after the shard index).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChecksPlace {
-    /// Offset of the end of the encoded index, in the file or in the body; the ranges of the checks have the same origin.
+    /// Offset of the end of the encoded index. The places of the checks are relative to the same start.
     pub(crate) index_end: u64,
     /// The number of keys.
     pub(crate) rows: u64,
@@ -41,18 +43,21 @@ impl ChecksPlace {
         }
     }
 
+    /// Returns the place of the check of the minishard index; `None` if it overflows.
     #[inline]
-    pub(crate) fn of_index(&self) -> Option<ByteRange> {
+    pub(crate) fn place_of_index(&self) -> Option<ByteRange> {
         self.at(0)
     }
 
+    /// Returns the place of the check of the value of a row; `None` if it overflows.
     #[inline]
-    pub(crate) fn of_value(&self, row: usize) -> Option<ByteRange> {
+    pub(crate) fn place_of_value(&self, row: usize) -> Option<ByteRange> {
         self.at(1 + row as u64)
     }
 
+    /// Returns the place of the check of the prefix of a row; `None` if it overflows.
     #[inline]
-    pub(crate) fn of_prefix(&self, row: usize) -> Option<ByteRange> {
+    pub(crate) fn place_of_prefix(&self, row: usize) -> Option<ByteRange> {
         self.at(1 + self.rows + row as u64)
     }
 
@@ -60,6 +65,20 @@ impl ChecksPlace {
     fn at(&self, number: u64) -> Option<ByteRange> {
         let start = self.index_end.checked_add(number.checked_mul(CHECK_LEN)?)?;
         Some(ByteRange { start, end: start.checked_add(CHECK_LEN)? })
+    }
+}
+
+/// Compares the stored check of some bytes, `stated`, with the check that was computed from them, `found`.
+///
+/// The bytes begin at offset `start`, and the stored check is at `place`. Errors: `Corrupt`, with both offsets.
+pub(crate) fn compare(what: &str, start: u64, place: ByteRange, stated: u32, found: u32) -> Result<()> {
+    match stated == found {
+        true => Ok(()),
+        false => {
+            let at = place.start;
+            let message = format!("expected a {what} with check {stated:08x}, stored at byte {at}, found {found:08x}");
+            Err(Error::corrupt(message).at_offset(start))
+        }
     }
 }
 
@@ -76,9 +95,9 @@ pub(crate) fn index_hasher(location: Location) -> Hasher {
     hasher
 }
 
-/// Returns the check of an encoded minishard index.
+/// Computes the check of an encoded minishard index.
 #[inline]
-pub(crate) fn of_index(location: Location, encoded: &[u8]) -> u32 {
+pub(crate) fn compute_index_check(location: Location, encoded: &[u8]) -> u32 {
     let mut hasher = index_hasher(location);
     hasher.update(encoded);
     hasher.finalize()
@@ -92,17 +111,22 @@ pub(crate) fn value_hasher(key: u64) -> Hasher {
     hasher
 }
 
-/// Returns the check of an encoded value.
+/// Computes the check of an encoded value.
 #[inline]
-pub(crate) fn of_value(key: u64, encoded: &[u8]) -> u32 {
+pub(crate) fn compute_value_check(key: u64, encoded: &[u8]) -> u32 {
     let mut hasher = value_hasher(key);
     hasher.update(encoded);
     hasher.finalize()
 }
 
-/// Returns the check of a prefix.
-pub(crate) fn of_prefix(prefix: &[u8]) -> u32 {
-    let mut hasher = EMPTY_HASHER.clone();
+/// Returns a hasher for the check of a prefix; the caller feeds it the prefix.
+pub(crate) fn prefix_hasher() -> Hasher {
+    EMPTY_HASHER.clone()
+}
+
+/// Computes the check of a prefix.
+pub(crate) fn compute_prefix_check(prefix: &[u8]) -> u32 {
+    let mut hasher = prefix_hasher();
     hasher.update(prefix);
     hasher.finalize()
 }
@@ -115,21 +139,27 @@ mod tests {
     /// Computed like: python3 -c "import zlib, struct; print(hex(zlib.crc32(struct.pack('<Q', 7) + b'value')))".
     #[test]
     fn golden_checksums() {
-        assert_eq!(of_value(7, b"value"), 0xa952_eff3);
+        assert_eq!(compute_value_check(7, b"value"), 0xa952_eff3);
         let location = Location { shard: ShardNumber(1), minishard: MinishardNumber(2) };
-        assert_eq!(of_index(location, b"index"), 0xf8d3_6342);
-        assert_eq!(of_prefix(b""), 0);
+        assert_eq!(compute_index_check(location, b"index"), 0xf8d3_6342);
+        assert_eq!(compute_prefix_check(b""), 0);
     }
 
     #[test]
     fn checks_follow_the_index_in_row_order() {
         let place = ChecksPlace { index_end: 100, rows: 3 };
-        let starts = [place.of_index(), place.of_value(0), place.of_value(2), place.of_prefix(0), place.of_prefix(2)];
+        let starts = [
+            place.place_of_index(),
+            place.place_of_value(0),
+            place.place_of_value(2),
+            place.place_of_prefix(0),
+            place.place_of_prefix(2),
+        ];
         assert_eq!(starts.map(|range| range.unwrap().start), [100, 104, 112, 116, 124]);
         let layout = Layout { checks: true, ..Layout::default() };
         assert_eq!(ChecksPlace::total_len(3, Layout { prefixes: true, ..layout }), 28);
         assert_eq!(ChecksPlace::total_len(3, layout), 16);
         assert_eq!(ChecksPlace::total_len(3, Layout::default()), 0);
-        assert!(ChecksPlace { index_end: u64::MAX - 3, rows: 1 }.of_index().is_none());
+        assert!(ChecksPlace { index_end: u64::MAX - 3, rows: 1 }.place_of_index().is_none());
     }
 }

@@ -1,9 +1,8 @@
 //! `info`: the JSON file of a data set, which contains the sharding specification.
 //!
 //! This module finds the specification (at the top level, or nested, addressed by a JSON pointer), derives the
-//! directory of the shards, and reads the native member "sharddb". All other members are foreign and kept unchanged.
+//! directory of the shards, and reads and writes the native member "sharddb". All other members are foreign and kept unchanged.
 
-use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::value::RawValue;
@@ -11,6 +10,7 @@ use serde_json::value::RawValue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 use crate::format::layout::{Layout, ValueAlignment};
+use crate::format::nested::NestedSharding;
 use crate::format::spec::ShardingSpec;
 
 /// The file name.
@@ -31,6 +31,8 @@ pub(crate) struct Info {
     pub(crate) spec: ShardingSpec,
     /// `None` for foreign data.
     pub(crate) layout: Option<Layout>,
+    /// The JSON pointer of the object that has "sharding"; empty for the top level.
+    pub(crate) pointer: String,
     /// The directory of the shards, relative to that of the `info`.
     pub(crate) shards: PathBuf,
 }
@@ -38,54 +40,57 @@ pub(crate) struct Info {
 impl Info {
     /// Reads the specification at `pointer`; without a pointer, the one at the top level, else the only nested one.
     ///
-    /// Errors: `InvalidSpec`, also if there are several nested ones and no pointer selects one.
+    /// Errors: `InvalidSpec`; `InvalidInput` if the pointer selects none, or there are several nested ones and no pointer.
     pub(crate) fn parse(bytes: &[u8], pointer: Option<&str>) -> Result<Info> {
         let root = json::parse(bytes)?;
-        match pointer {
+        let found = match pointer {
             Some(pointer) => match json::pointer(root, pointer)? {
-                Some(parent) => Info::of_parent(parent, pointer),
-                None => {
-                    let place = json::excerpt(pointer);
-                    Err(Error::invalid_spec(format!("expected a value at {place} of the info, found none")))
-                }
+                Some(parent) => Info::of_parent(parent, pointer)?,
+                None => None,
             },
-            None if has_sharding(root)? => Info::of_parent(root, ""),
-            None => Info::of_only_nested(root),
-        }
-    }
-
-    fn of_only_nested(root: &RawValue) -> Result<Info> {
-        let found = json::objects_with(root, "sharding", NAMED)?;
-        match found.first.as_slice() {
-            [] => Err(Error::invalid_spec("expected a member \"sharding\" in the info, found none")),
-            [only] => Info::of_parent(only.value, &only.pointer),
-            several => {
-                let pointers: Vec<_> = several.iter().map(|nested| json::excerpt(&nested.pointer)).collect();
-                let more = match found.count.saturating_sub(several.len() as u64) {
-                    0 => String::new(),
-                    more => format!(" or {more} more"),
-                };
-                let pointers = pointers.join(" or ");
-                Err(Error::invalid_spec(format!(
-                    "expected one member \"sharding\" in the info, found several: choose one by its JSON pointer, \
-                     {pointers}{more}"
+            None if json::members(root).is_none() => {
+                return Err(Error::invalid_spec("expected an info that is a JSON object"));
+            }
+            None => Info::of_parent(root, "")?,
+        };
+        match (found, pointer) {
+            (Some(info), _) => Ok(info),
+            (None, None) => Info::of_only_nested(root),
+            (None, Some(pointer)) => {
+                let place = json::excerpt(pointer);
+                let choices = choices(&json::objects_with(root, "sharding", NAMED)?);
+                Err(Error::invalid_input(format!(
+                    "expected an object with \"sharding\" at the JSON pointer {place} of the info, found none: {choices}"
                 )))
             }
         }
     }
 
-    fn of_parent(parent: &RawValue, pointer: &str) -> Result<Info> {
-        let members = json::members(parent).unwrap_or_default();
-        let Some(sharding) = json::member(&members, "sharding")? else {
-            let place = if pointer.is_empty() { Cow::Borrowed("the info") } else { json::excerpt(pointer) };
-            return Err(Error::invalid_spec(format!("expected a member \"sharding\" in {place}, found none")));
+    fn of_only_nested(root: &RawValue) -> Result<Info> {
+        let found = json::objects_with(root, "sharding", NAMED)?;
+        let only = match found.first.as_slice() {
+            [only] => Info::of_parent(only.value, &only.pointer)?,
+            _ => None,
         };
+        only.ok_or_else(|| match found.first.is_empty() {
+            true => Error::invalid_spec("expected a member \"sharding\" in the info, found none"),
+            false => Error::invalid_input(format!(
+                "expected one member \"sharding\" in the info, found several: {}",
+                choices(&found)
+            )),
+        })
+    }
+
+    /// Reads the description of a data set from the object that has "sharding"; `None` if it has none.
+    fn of_parent(parent: &RawValue, pointer: &str) -> Result<Option<Info>> {
+        let members = json::members(parent).unwrap_or_default();
+        let Some(sharding) = json::member(&members, "sharding")? else { return Ok(None) };
         let shards = match json::member(&members, "key")? {
             Some(key) if !pointer.is_empty() => subdirectory(key)?,
             _ => PathBuf::new(),
         };
         let layout = json::member(&members, "sharddb")?.map(layout).transpose()?;
-        Ok(Info { spec: ShardingSpec::from_value(sharding)?, layout, shards })
+        Ok(Some(Info { spec: ShardingSpec::from_value(sharding)?, layout, pointer: pointer.to_string(), shards }))
     }
 
     /// Checks whether [`compose`](Info::compose) accepts a text.
@@ -93,15 +98,73 @@ impl Info {
     /// Errors: `TooLarge`; `InvalidSpec` if it is not a JSON object; `InvalidInput` if it has "sharding" in nested
     /// objects only, because the composed text would still describe the shards of those, next to the new ones.
     pub(crate) fn check(given: &str) -> Result<()> {
-        if given.len() as u64 > MAX_GIVEN_BYTES {
-            let message = format!("expected an info of at most {MAX_GIVEN_BYTES} bytes, found {}", given.len());
-            return Err(Error::new(ErrorKind::TooLarge, message));
-        }
+        check_len(given)?;
         let members = given_members(given)?;
         match json::member(&members, "sharding")? {
             Some(_) => Ok(()),
             None => check_not_nested(given),
         }
+    }
+
+    /// Returns the place of the shards that [`compose_nested`](Info::compose_nested) describes in the object at
+    /// `pointer`: in the directory that the object's member "key" names.
+    ///
+    /// Errors: `TooLarge`; `InvalidSpec` if the text is not a JSON object, if a generation cannot have that directory, or
+    /// there is no "key"; `InvalidInput` if there is no object at the pointer, or the top level has "sharding" too,
+    /// because readers would look for the shards of that.
+    pub(crate) fn nested_in(given: &str, pointer: &str) -> Result<NestedSharding> {
+        check_len(given)?;
+        if json::member(&given_members(given)?, "sharding")?.is_some_and(|sharding| sharding.get() != "null") {
+            let message = "expected \"sharding\" at the JSON pointer only, found it at the top level of the info too";
+            return Err(Error::invalid_input(message));
+        }
+        let object = object_at(given, pointer)?;
+        let key = json::member(&object.members, "key")?.and_then(json::string).ok_or_else(|| {
+            let place = json::excerpt(pointer);
+            Error::invalid_spec(format!(
+                "expected the object at the JSON pointer {place} of the info to have a string \"key\", the directory of \
+                 its shards, found none"
+            ))
+        })?;
+        NestedSharding::new(pointer, &key)
+    }
+
+    /// Returns the specification of the object at `pointer`; `None` if it has none, or null.
+    ///
+    /// Errors: `InvalidSpec`; `InvalidInput` if there is no object at the pointer.
+    pub(crate) fn spec_at(given: &str, pointer: &str) -> Result<Option<ShardingSpec>> {
+        let sharding = json::member(&object_at(given, pointer)?.members, "sharding")?;
+        sharding.filter(|sharding| sharding.get() != "null").map(ShardingSpec::from_value).transpose()
+    }
+
+    /// Returns `given` with this specification and layout as the members "sharding" and "sharddb" of the object at
+    /// `pointer`. All other bytes are those of `given`.
+    pub(crate) fn compose_nested(given: &str, pointer: &str, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
+        let object = object_at(given, pointer)?;
+        let place_of = |value| {
+            json::range_in(given, value).ok_or_else(|| Error::internal("a member of the info is not in its text"))
+        };
+        let end = place_of(object.value)?.end.saturating_sub("}".len());
+        let mut separator = if object.members.is_empty() { "" } else { ", " };
+        let mut edits = Vec::new();
+        for (name, value) in [("sharding", spec.to_json()), ("sharddb", layout_json(layout))] {
+            match json::member(&object.members, name)? {
+                Some(replaced) => edits.push((place_of(replaced)?, value)),
+                None => {
+                    edits.push((end..end, format!("{separator}{}: {value}", json::quote(name))));
+                    separator = ", ";
+                }
+            }
+        }
+        edits.sort_by_key(|(place, _)| place.start); // stable: two insertions keep their order
+        let (mut text, mut copied) = (String::new(), 0);
+        for (place, new) in edits {
+            text.push_str(given.get(copied..place.start).unwrap_or_default());
+            text.push_str(&new);
+            copied = place.end;
+        }
+        text.push_str(given.get(copied..).unwrap_or_default());
+        Ok(text)
     }
 
     /// Returns the text of an `info` with this specification and layout, and the other members of `given` unchanged.
@@ -132,9 +195,41 @@ impl Info {
     }
 }
 
-fn has_sharding(root: &RawValue) -> Result<bool> {
-    let members = json::members(root).ok_or_else(|| Error::invalid_spec("expected an info that is a JSON object"))?;
-    Ok(json::member(&members, "sharding")?.is_some())
+/// What a user can do to select one of several nested specifications.
+fn choices(found: &json::NestedObjects<'_>) -> String {
+    if found.first.is_empty() {
+        return "there is none in the info".to_string();
+    }
+    let pointers: Vec<_> = found.first.iter().map(|nested| json::excerpt(&nested.pointer)).collect();
+    let more = match found.count.saturating_sub(found.first.len() as u64) {
+        0 => String::new(),
+        more => format!(" or {more} more"),
+    };
+    format!("choose one by its JSON pointer, {}{more}", pointers.join(" or "))
+}
+
+/// An object of an `info` from the caller.
+struct GivenObject<'a> {
+    value: &'a RawValue,
+    members: Vec<(String, &'a RawValue)>,
+}
+
+/// Errors: `InvalidSpec`; `InvalidInput` if there is no object at the pointer.
+fn object_at<'a>(given: &'a str, pointer: &str) -> Result<GivenObject<'a>> {
+    let value = json::pointer(json::parse(given.as_bytes())?, pointer)?;
+    let object = value.and_then(|value| Some(GivenObject { value, members: json::members(value)? }));
+    object.ok_or_else(|| {
+        let place = json::excerpt(pointer);
+        Error::invalid_input(format!("expected an object at the JSON pointer {place} of the info, found none"))
+    })
+}
+
+fn check_len(given: &str) -> Result<()> {
+    if given.len() as u64 > MAX_GIVEN_BYTES {
+        let message = format!("expected an info of at most {MAX_GIVEN_BYTES} bytes, found {}", given.len());
+        return Err(Error::new(ErrorKind::TooLarge, message));
+    }
+    Ok(())
 }
 
 fn given_members(given: &str) -> Result<Vec<(String, &RawValue)>> {
@@ -149,8 +244,9 @@ fn check_not_nested(given: &str) -> Result<()> {
     }
     let pointers: Vec<_> = found.first.iter().map(|nested| json::excerpt(&nested.pointer)).collect();
     Err(Error::invalid_input(format!(
-        "expected an info with \"sharding\" at the top level or without it, found it nested at {}: a volume of several \
-         data sets cannot be built; pass an info without these members",
+        "expected an info with \"sharding\" at the top level or without it, found it nested at {}, as in a \
+         volume: choose the object that describes the new shards (`sharding_at`, `--sharding-at`), or pass an info \
+         without these members",
         pointers.join(" and ")
     )))
 }
@@ -283,5 +379,70 @@ mod tests {
         assert_eq!((read.spec, read.layout), (spec, Some(layout)));
         let alone = Info::compose(None, &spec, &layout).unwrap();
         assert_eq!(Info::parse(alone.as_bytes(), None).unwrap().spec, spec);
+    }
+
+    #[test]
+    fn a_nested_specification_is_written_in_place_and_nothing_else_changes() {
+        let spec = ShardingSpec::new(HashFunction::Identity, 9, 3, 4).unwrap();
+        let layout = Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::One };
+        let new = format!("\"sharding\": {}", spec.to_json());
+        let native = "\"sharddb\": {\"checks\": true, \"prefixes\": false, \"value_alignment\": 1}";
+        let (before, after) = (" {\"n\" : 1e400,\n\t\"scales\":[ {\"key\":\"a\"}, ", " ], \"\\u0041\": \"}\"} \n");
+        let cases = [
+            ("{ \"key\":\"b\" }", format!("{{ \"key\":\"b\" , {new}, {native}}}")),
+            (
+                "{\"sharding\":null,\"key\":\"b\"}",
+                format!("{{\"sharding\":{},\"key\":\"b\", {native}}}", spec.to_json()),
+            ),
+            (
+                "{\"sharddb\": 7, \"key\" :\"b\", \"\\u0073harding\": {\"old\": [1]} }",
+                format!("{{{native}, \"key\" :\"b\", \"\\u0073harding\": {} }}", spec.to_json()),
+            ),
+        ];
+        for (scale, expected) in cases {
+            let given = format!("{before}{scale}{after}");
+            let nested = Info::nested_in(&given, "/scales/1").unwrap();
+            assert_eq!((nested.pointer.as_str(), nested.directory().as_path()), ("/scales/1", Path::new("b")));
+            let text = Info::compose_nested(&given, "/scales/1", &spec, &layout).unwrap();
+            assert_eq!(text, format!("{before}{expected}{after}"));
+            assert_eq!(Info::compose_nested(&text, "/scales/1", &spec, &layout).unwrap(), text, "idempotent");
+            let read = Info::parse(text.as_bytes(), Some("/scales/1")).unwrap();
+            assert_eq!((read.spec, read.layout, read.shards.as_path()), (spec, Some(layout), Path::new("b")));
+        }
+        let only = Info::compose_nested("{\"a\":{}}", "/a", &spec, &layout).unwrap();
+        assert_eq!(only, format!("{{\"a\":{{{new}, {native}}}}}"));
+    }
+
+    #[test]
+    fn a_nested_place_must_be_an_object_with_a_key_and_the_only_one() {
+        let cases = [
+            (r#"{"scales": []}"#, "/scales/0", "/scales/0"),
+            (r#"{"scales": [7]}"#, "/scales/0", "expected an object"),
+            (r#"{"scales": [{}]}"#, "/scales/0", "\"key\""),
+            (r#"{"scales": [{"key": 8}]}"#, "/scales/0", "\"key\""),
+            (r#"{"scales": [{"key": "../x"}]}"#, "/scales/0", "../x"),
+            (r#"{"scales": [{"key": "info"}]}"#, "/scales/0", "info"),
+            (r#"{"scales": [{"key": "a", "key": "b"}]}"#, "/scales/0", "more than once"),
+            (r#"{"scales": [{"key": "a"}], "scales": []}"#, "/scales/0", "more than once"),
+            (r#"{"scales": [{"key": "a"}]}"#, "scales/0", "JSON pointer"),
+            (r#"{"scales": [{"key": "a"}], "sharding": {}}"#, "/scales/0", "top level"),
+            ("[{\"key\": \"a\"}]", "/0", "JSON object"),
+            ("{", "/0", "JSON"),
+        ];
+        for (given, pointer, named) in cases {
+            let error = Info::nested_in(given, pointer).unwrap_err();
+            assert!(error.message().contains(named), "{given}: {error}");
+        }
+        assert!(Info::nested_in(r#"{"scales": [{"key": "a"}], "sharding": null}"#, "/scales/0").is_ok());
+    }
+
+    #[test]
+    fn the_specification_in_place_is_found_unless_it_is_null() {
+        let at = |text: &str| Info::spec_at(&text.replace("SHARDING", SHARDING), "/a");
+        assert!(at(r#"{"a": {"sharding": SHARDING}}"#).unwrap().is_some());
+        assert_eq!(at(r#"{"a": {"sharding": null}}"#).unwrap(), None);
+        assert_eq!(at(r#"{"a": {}}"#).unwrap(), None);
+        assert!(at(r#"{"a": {"sharding": {}}}"#).is_err());
+        assert!(at(r#"{"b": {}}"#).is_err());
     }
 }

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -88,6 +89,13 @@ pub(crate) fn pointer<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'
         value = next;
     }
     Ok(Some(value))
+}
+
+/// Returns the place of `value` in the text that it was parsed from; `None` if it is not from this text.
+pub(crate) fn range_in(text: &str, value: &RawValue) -> Option<Range<usize>> {
+    let start = value.get().as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    let range = start..start.checked_add(value.get().len())?;
+    text.get(range.clone()).filter(|found| *found == value.get()).map(|_| range)
 }
 
 /// An object below the top of a document.

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! {
-//! "format_version": 1,                     later major versions are refused
+//! "format_version": 1,                     2 with the member "nested"; later major versions are refused
 //! "writer": "sharddb 0.1.0",
 //! "gzip_backend": "zlib-rs",               equal pairs, options, writer and backend produce equal bytes
 //! "sharding": {"@type": ...},              equal to the one in `info`
+//! "nested": {"sharding_at": "/scales/0",   only if it is not at the top level of `info`: its JSON pointer,
+//!            "shards_in": "8_8_8"},        and the directory of the shards; on one line
 //! "info_crc32": 3421780262,                crc32 of the file `info`
 //! "checks": true,                          this and the next two: the layout
 //! "prefixes": false,
@@ -31,15 +33,22 @@
 //! it does not know. Version 0.1.0 wrote the member `"minishard_pages": [bytes, crc32]` instead, which is read as an
 //! entry of that name.
 //!
+//! Version 2 differs from version 1 by the member "nested", without which a reader would look for the shards in the wrong
+//! directory. It is required there, and ignored like every unknown member in version 1.
+//!
 //! All numbers are integers up to `2^64 - 1`. There is no date and no generation number, so that two builds of the same
 //! pairs are equal. Members that this version does not know are ignored.
+
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::info::Info;
 use crate::format::json;
 use crate::format::layout::{Layout, ValueAlignment};
+use crate::format::nested::NestedSharding;
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 
@@ -48,6 +57,9 @@ pub(crate) const FILE_NAME: &str = "manifest.json";
 
 /// The file name of the minishard table.
 pub(crate) const MINISHARDS: &str = "minishards";
+
+/// The file name of the key file.
+pub(crate) const KEYS: &str = "keys";
 
 /// The file name of the predecessor of the minishard table, written by version 0.1.0. No longer read.
 pub(crate) const MINISHARD_PAGES: &str = "minishard_pages";
@@ -61,8 +73,11 @@ const MOST_AUXILIARY: usize = 64;
 /// The compression library. Its output is part of the guarantee that equal pairs produce equal bytes.
 pub(crate) const GZIP_BACKEND: &str = "zlib-rs";
 
-/// The major version of the manifest that this build writes, and the latest one that it reads.
+/// The major version of a manifest without the member "nested".
 const FORMAT_VERSION: u64 = 1;
+
+/// The major version of a manifest with that member, and the latest one that this build reads.
+const FORMAT_VERSION_NESTED: u64 = 2;
 
 const WRITER: &str = concat!("sharddb ", env!("CARGO_PKG_VERSION"));
 
@@ -74,6 +89,8 @@ const CRC32: &str = "\"crc32\"";
 pub(crate) struct Manifest {
     /// A copy of the member "sharding" of `info`.
     pub(crate) sharding: ShardingSpec,
+    /// The place of "sharding" in `info` and of the shards; `None` for the top level and the generation's directory.
+    pub(crate) nested: Option<NestedSharding>,
     /// The crc32 of the file `info`.
     pub(crate) info_crc32: u32,
     pub(crate) layout: Layout,
@@ -118,8 +135,12 @@ impl Manifest {
 
     fn to_json_by(&self, writer: &str) -> String {
         let Layout { checks, prefixes, value_alignment } = self.layout;
+        let (version, nested) = match &self.nested {
+            None => (FORMAT_VERSION, String::new()),
+            Some(nested) => (FORMAT_VERSION_NESTED, format!("\"nested\": {},\n", nested.to_json())),
+        };
         let mut text = format!(
-            "{{\n\"format_version\": {FORMAT_VERSION},\n\"writer\": {},\n\"gzip_backend\": {},\n\"sharding\": {},\n\
+            "{{\n\"format_version\": {version},\n\"writer\": {},\n\"gzip_backend\": {},\n\"sharding\": {},\n{nested}\
              \"info_crc32\": {},\n\"checks\": {checks},\n\"prefixes\": {prefixes},\n\"value_alignment\": {},\n\
              \"keys\": {},\n\"value_bytes\": {},\n",
             json::quote(writer),
@@ -153,9 +174,14 @@ impl Manifest {
             return Err(Error::corrupt("expected the manifest to be a JSON object, found something else"));
         };
         let members = Members(members);
-        check_version(members.required("format_version")?)?;
+        let version = members.required("format_version")?;
+        check_version(version)?;
         let manifest = Manifest {
             sharding: ShardingSpec::from_value(members.required("sharding")?).map_err(corrupt)?,
+            nested: match version {
+                FORMAT_VERSION => None,
+                _ => Some(NestedSharding::from_value(members.required("nested")?).map_err(corrupt)?),
+            },
             info_crc32: members.required("info_crc32")?,
             layout: Layout {
                 checks: members.required("checks")?,
@@ -168,6 +194,7 @@ impl Manifest {
             shards: members.required::<Vec<Row>>("shards")?.into_iter().map(ShardRecord::from_row).collect(),
         };
         manifest.check_shards()?;
+        manifest.check_nested()?;
         Ok(manifest)
     }
 
@@ -189,6 +216,34 @@ impl Manifest {
         Ok(())
     }
 
+    /// Returns the directory of the shards, relative to that of the generation; empty if it is the same.
+    pub(crate) fn shards_directory(&self) -> PathBuf {
+        self.nested.as_ref().map(NestedSharding::directory).unwrap_or_default()
+    }
+
+    /// Returns the path of a shard of the generation in `directory`.
+    pub(crate) fn shard_path(&self, directory: &Path, number: ShardNumber) -> PathBuf {
+        directory.join(self.shards_directory()).join(self.sharding.shard_file_name(number))
+    }
+
+    /// Returns the JSON pointer of the object in `info` that has "sharding"; empty for the top level.
+    pub(crate) fn pointer(&self) -> &str {
+        self.nested.as_ref().map_or("", |nested| &nested.pointer)
+    }
+
+    /// Verifies the directory of the shards found in `info`. Errors: `Corrupt` if it differs from the manifest's.
+    pub(crate) fn check_directory(&self, found: &Info) -> Result<()> {
+        if found.shards != self.shards_directory() {
+            let (expected, found) = (self.shards_directory(), &found.shards);
+            return Err(Error::corrupt(format!(
+                "expected the directory of the shards that the manifest states, {}, found {} in the info",
+                expected.display(),
+                found.display()
+            )));
+        }
+        Ok(())
+    }
+
     /// Verifies the sharding specification found in `info`. Errors: `Corrupt` if it differs from the manifest's.
     pub(crate) fn check_sharding(&self, found: &ShardingSpec) -> Result<()> {
         if *found != self.sharding {
@@ -203,6 +258,19 @@ impl Manifest {
     /// Returns the record of an auxiliary file, if there is one of this name.
     pub(crate) fn auxiliary(&self, name: &str) -> Option<&AuxiliaryRecord> {
         self.auxiliary.iter().find(|record| record.name == name)
+    }
+
+    /// Errors: `Corrupt` if the directory of the shards has the name of an auxiliary file.
+    fn check_nested(&self) -> Result<()> {
+        let Some(nested) = &self.nested else { return Ok(()) };
+        match self.auxiliary.iter().find(|file| file.name.eq_ignore_ascii_case(nested.first_name())) {
+            Some(file) => Err(Error::corrupt(format!(
+                "expected another name for the auxiliary file {} in the manifest, found that of the directory of the \
+                 shards",
+                file.name
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn check_shards(&self) -> Result<()> {
@@ -327,12 +395,12 @@ fn check_crc32(bytes: &[u8]) -> Result<()> {
 
 fn check_version(found: u64) -> Result<()> {
     match found {
-        1..=FORMAT_VERSION => Ok(()),
+        1..=FORMAT_VERSION_NESTED => Ok(()),
         0 => Err(Error::corrupt("expected a \"format_version\" from 1, found 0")),
         later => Err(Error::new(
             ErrorKind::Unsupported,
             format!(
-                "this build reads manifests up to format version {FORMAT_VERSION}, found {later}: \
+                "this build reads manifests up to format version {FORMAT_VERSION_NESTED}, found {later}: \
                  use a later version of ShardDb"
             ),
         )),
@@ -405,6 +473,7 @@ mod tests {
         let sharding = ShardingSpec::new(HashFunction::Identity, 0, 1, 5).unwrap();
         Manifest {
             sharding: sharding.with_data_encoding(Encoding::Gzip),
+            nested: None,
             info_crc32: crc32fast::hash(b"123456789"),
             layout: Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::Sixteen },
             keys: 3,
@@ -432,6 +501,7 @@ mod tests {
     fn empty() -> Manifest {
         Manifest {
             sharding: ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap(),
+            nested: None,
             info_crc32: 0,
             layout: Layout::default(),
             keys: 0,
@@ -449,11 +519,50 @@ mod tests {
 
     #[test]
     fn golden_text_both_ways() {
-        let cases = [(golden(), GOLDEN.to_string()), (empty(), GOLDEN_EMPTY.to_string()), golden_with_auxiliary()];
-        for (manifest, text) in cases {
+        let cases = [(golden(), GOLDEN.to_string()), (empty(), GOLDEN_EMPTY.to_string())];
+        for (manifest, text) in cases.into_iter().chain([golden_with_auxiliary(), golden_nested()]) {
             assert_eq!(manifest.to_json_by("sharddb 0.1.0"), text);
             assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
             assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).unwrap(), manifest);
+        }
+    }
+
+    /// The text of [`golden`] with its shards in the directory of a scale; the member "nested" is written by hand.
+    fn golden_nested() -> (Manifest, String) {
+        let nested = NestedSharding::new("/scales/0", "8_8_8").unwrap();
+        let version = GOLDEN.replace("\"format_version\": 1", "\"format_version\": 2");
+        let member = "\"nested\": {\"sharding_at\": \"/scales/0\", \"shards_in\": \"8_8_8\"},\n\"info_crc32\"";
+        let text = resealed(&version.replace("\"info_crc32\"", member));
+        (Manifest { nested: Some(nested), ..golden() }, text)
+    }
+
+    #[test]
+    fn a_nested_place_is_required_in_version_2_and_ignored_in_version_1() {
+        let (manifest, text) = golden_nested();
+        assert_eq!(manifest.shard_path(Path::new("gen"), ShardNumber(28)), Path::new("gen/8_8_8/1c.shard"));
+        assert_eq!((manifest.pointer(), golden().pointer()), ("/scales/0", ""));
+        assert_eq!(golden().shard_path(Path::new("gen"), ShardNumber(0)), Path::new("gen/00.shard"));
+        let first = resealed(&text.replace("\"format_version\": 2", "\"format_version\": 1"));
+        assert_eq!(Manifest::parse(first.as_bytes()).unwrap(), golden(), "as every unknown member");
+        let cases = [
+            ("\"nested\": {", "\"nests\": {", "\"nested\""),
+            ("\"nested\": {", "\"nested\": 7, \"n\": {", "\"nested\""),
+            ("\"nested\": {", "\"nested\": {}, \"n\": {", "shards_in"),
+            ("\"8_8_8\"", "8", "shards_in"),
+            ("\"8_8_8\"", "\"../x\"", "../x"),
+            ("\"8_8_8\"", "\"/etc\"", "/etc"),
+            ("\"8_8_8\"", "\"lease\"", "lease"),
+            ("\"8_8_8\"", "\"spill/a\"", "spill"),
+            ("\"/scales/0\"", "\"\"", "JSON pointer"),
+            ("\"/scales/0\"", "\"scales/0\"", "JSON pointer"),
+            ("\"shards\": [", "\"auxiliary\": [[\"8_8_8\",1,2]], \"shards\": [", "8_8_8"),
+        ];
+        for (from, to, named) in cases {
+            let changed = resealed(&text.replacen(from, to, 1));
+            assert_ne!(changed, text, "{from}");
+            let error = Manifest::parse(changed.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{to}: {error}");
+            assert!(error.to_string().contains(named), "{to}: {error}");
         }
     }
 
@@ -527,8 +636,8 @@ mod tests {
         let text = resealed(&GOLDEN.replace("\"format_version\": 1", "\"format_version\": 29"));
         let error = Manifest::parse(text.as_bytes()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.message().contains("version 1, found 29"), "{error}");
-        let text = resealed(&GOLDEN.replace("\"keys\"", "\"format\"").replace("n\": 1", "n\": 2"));
+        assert!(error.message().contains("version 2, found 29"), "{error}");
+        let text = resealed(&GOLDEN.replace("\"keys\"", "\"format\"").replace("n\": 1", "n\": 3"));
         assert_eq!(
             Manifest::parse(text.as_bytes()).unwrap_err().kind(),
             ErrorKind::Unsupported,

@@ -1,4 +1,5 @@
-//! The minishard table: offset and length of every minishard index, in about two bytes per minishard.
+//! The minishard table: offset and length of every minishard index, in about two bytes per minishard. It is the file
+//! `minishards` of a generation.
 //!
 //! ```text
 //! minishards     integers are little endian
@@ -38,10 +39,10 @@ const CRC_LEN: usize = 4;
 /// The length of `first` and `end` of a block.
 const BLOCK_HEAD_LEN: usize = 16;
 
-/// Binary logarithm of the number of minishards per block. The shard index entries of a block fill one page.
+/// Binary logarithm of the number of minishards per block. The shard index entries of a block take 4 KiB: one page.
 pub(crate) const BLOCK_BITS: u32 = 8;
 
-/// Maximum number of bits per minishard, so that one unaligned read of 8 bytes covers them.
+/// Maximum number of bits per minishard, a limit of the format: wherever they begin in a byte, 8 bytes cover them.
 const MOST_BITS: u32 = 48;
 
 /// Maximum number of minishards of a shard with a section.
@@ -54,11 +55,12 @@ pub(crate) struct Packing {
     pub(crate) unit_bits: u32,
     pub(crate) deviation_bits: u32,
     pub(crate) length_bits: u32,
-    /// Largest distance of a minishard before the line, in units; makes all deviations non-negative.
+    /// The largest distance, in units, by which a minishard begins before its trend position. It is added to every
+    /// deviation, so that no deviation is negative.
     pub(crate) bias: u64,
 }
 
-/// The line through a block: the positions that minishards of equal length would have, in units.
+/// The trend of a block: the positions that minishards of equal length would have, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trend {
     pub(crate) first: u64,
@@ -74,7 +76,7 @@ pub(crate) struct IndexPlace {
 }
 
 impl Trend {
-    /// Returns the position of a minishard in a block of `2^block_bits` minishards.
+    /// Returns the trend position of a minishard in a block of `2^block_bits` minishards.
     #[inline]
     pub(crate) fn at(self, in_block: u64, block_bits: u32) -> u64 {
         self.first.wrapping_add(self.step.wrapping_mul(in_block) >> block_bits)
@@ -93,22 +95,22 @@ impl Packing {
         (1 << self.length_bits) - 1
     }
 
-    /// Packs the position and length of a minishard, given the position of the line; `None` if they do not fit.
-    pub(crate) fn pack(self, position: u64, length: u64, line: u64) -> Option<u64> {
-        let deviation = position.checked_add(self.bias)?.checked_sub(line)?;
+    /// Packs the position and length of a minishard, given its trend position; `None` if they do not fit.
+    pub(crate) fn pack(self, position: u64, length: u64, trend: u64) -> Option<u64> {
+        let deviation = position.checked_add(self.bias)?.checked_sub(trend)?;
         let fits = deviation < 1 << self.deviation_bits && length < self.unstated();
         fits.then_some(length | deviation << self.length_bits)
     }
 
-    /// Unpacks the bits of a minishard, given the position of the line; `None` if the table does not describe it.
+    /// Unpacks the bits of a minishard, given its trend position; `None` if the table does not describe it.
     #[inline]
-    pub(crate) fn unpack(self, bits: u64, line: u64) -> Option<IndexPlace> {
+    pub(crate) fn unpack(self, bits: u64, trend: u64) -> Option<IndexPlace> {
         let length = bits & self.unstated();
         if length == self.unstated() {
             return None;
         }
         let deviation = bits >> self.length_bits & ((1 << self.deviation_bits) - 1);
-        let position = line.wrapping_add(deviation).wrapping_sub(self.bias);
+        let position = trend.wrapping_add(deviation).wrapping_sub(self.bias);
         Some(IndexPlace { start: position << self.unit_bits, length })
     }
 }
@@ -242,7 +244,7 @@ impl BlockPlace {
 /// A stored block.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
-    pub(crate) line: Trend,
+    pub(crate) trend: Trend,
     packing: Packing,
     words: &'a [[u8; 8]],
 }
@@ -258,7 +260,7 @@ impl<'a> Block<'a> {
         let (end, words) = rest.split_first_chunk()?;
         let first = u64::from_le_bytes(*first);
         let step = u64::from_le_bytes(*end).checked_sub(first)?;
-        Some(Block { line: Trend { first, step }, packing, words: words.as_chunks().0 })
+        Some(Block { trend: Trend { first, step }, packing, words: words.as_chunks().0 })
     }
 
     /// Returns the packed bits of a minishard.
@@ -278,30 +280,30 @@ pub(crate) struct BlockToWrite<'a> {
 }
 
 impl BlockToWrite<'_> {
-    fn line(&self, unit_bits: u32) -> Trend {
+    fn trend(&self, unit_bits: u32) -> Trend {
         let unit = |start: Option<&u64>| start.map_or(0, |start| start.div_ceil(1 << unit_bits));
         let first = unit(self.starts.first());
         Trend { first, step: unit(self.starts.last()).saturating_sub(first) }
     }
 
-    /// Iterates over (position, length, position of the line) of each minishard.
+    /// Iterates over (position, length, trend position) of each minishard.
     fn minishards(&self, unit_bits: u32) -> impl Iterator<Item = (u64, u64, u64)> {
-        let (line, block_bits) = (self.line(unit_bits), self.lengths.len().max(1).ilog2());
+        let (trend, block_bits) = (self.trend(unit_bits), self.lengths.len().max(1).ilog2());
         let minishards = self.starts.iter().zip(self.lengths).zip(0..);
         minishards.map(move |((start, length), number)| {
-            (start.div_ceil(1 << unit_bits), *length, line.at(number, block_bits))
+            (start.div_ceil(1 << unit_bits), *length, trend.at(number, block_bits))
         })
     }
 
     /// Encodes the block; `None` if a minishard does not fit the packing.
     pub(crate) fn encode(&self, place: BlockPlace, packing: Packing) -> Option<Vec<u8>> {
-        let line = self.line(packing.unit_bits);
+        let trend = self.trend(packing.unit_bits);
         let mut bytes = Vec::new();
-        bytes.extend(line.first.to_le_bytes());
-        bytes.extend((line.first + line.step).to_le_bytes());
+        bytes.extend(trend.first.to_le_bytes());
+        bytes.extend((trend.first + trend.step).to_le_bytes());
         let (mut word, mut filled) = (0u128, 0);
-        for (position, length, line) in self.minishards(packing.unit_bits) {
-            word |= u128::from(packing.pack(position, length, line)?) << filled;
+        for (position, length, trend) in self.minishards(packing.unit_bits) {
+            word |= u128::from(packing.pack(position, length, trend)?) << filled;
             filled += packing.bits();
             if filled >= u64::BITS {
                 bytes.extend(low_word(word).to_le_bytes());
@@ -320,8 +322,8 @@ impl BlockToWrite<'_> {
 #[derive(Default)]
 pub(crate) struct PackingBuilder {
     unit_bits: u32,
-    before_line: u64,
-    after_line: u64,
+    before_trend: u64,
+    after_trend: u64,
     longest: u64,
     ascends: bool,
 }
@@ -333,9 +335,9 @@ impl PackingBuilder {
 
     pub(crate) fn add(&mut self, block: &BlockToWrite<'_>) {
         self.ascends &= block.starts.is_sorted();
-        for (position, length, line) in block.minishards(self.unit_bits) {
-            self.before_line = self.before_line.max(line.saturating_sub(position));
-            self.after_line = self.after_line.max(position.saturating_sub(line));
+        for (position, length, trend) in block.minishards(self.unit_bits) {
+            self.before_trend = self.before_trend.max(trend.saturating_sub(position));
+            self.after_trend = self.after_trend.max(position.saturating_sub(trend));
             self.longest = self.longest.max(length);
         }
     }
@@ -345,9 +347,9 @@ impl PackingBuilder {
         let bits = |most: u64| u64::BITS - most.leading_zeros();
         let packing = Packing {
             unit_bits: self.unit_bits,
-            deviation_bits: bits(self.before_line.checked_add(self.after_line)?),
+            deviation_bits: bits(self.before_trend.checked_add(self.after_trend)?),
             length_bits: bits(self.longest.checked_add(1)?), // plus one, because all ones is reserved
-            bias: self.before_line,
+            bias: self.before_trend,
         };
         (self.ascends && packing.bits() <= MOST_BITS).then_some(packing)
     }
@@ -399,7 +401,7 @@ mod tests {
 
         let block = Block::read(&block, PLACE, golden().packing).unwrap();
         for (number, (start, length)) in STARTS.into_iter().zip(LENGTHS).enumerate() {
-            let place = golden().packing.unpack(block.bits(number), block.line.at(number as u64, 2));
+            let place = golden().packing.unpack(block.bits(number), block.trend.at(number as u64, 2));
             assert_eq!(place, Some(IndexPlace { start, length }), "{number}");
         }
     }

@@ -48,8 +48,14 @@ impl ShardIndexEntry {
     /// Returns the stated range of the encoded minishard index; `None` for a minishard without keys.
     #[inline]
     pub(crate) fn minishard_index(&self) -> Option<RelativeRange> {
-        let range = RelativeRange { start: self.start.get(), end: self.end.get() };
+        let range = self.stated_range();
         (range.start != range.end).then_some(range)
+    }
+
+    /// Returns the stated range of the encoded minishard index; empty for a minishard without keys.
+    #[inline]
+    pub(crate) fn stated_range(&self) -> RelativeRange {
+        RelativeRange { start: self.start.get(), end: self.end.get() }
     }
 }
 

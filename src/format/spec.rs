@@ -155,7 +155,8 @@ impl ShardingSpec {
         self.location_of_hash(self.hash(key))
     }
 
-    /// Returns the location that a hash selects, or a place, which has the selected bits of a hash.
+    /// Returns the location that a hash selects, or a [packed location](Self::packed_location), which is the part of the
+    /// hash that selects it.
     #[inline]
     pub(crate) fn location_of_hash(&self, hash: u64) -> Location {
         // minishard_bits <= 32, so this shift is always in range
@@ -164,9 +165,10 @@ impl ShardingSpec {
         Location { shard: ShardNumber(shard), minishard: MinishardNumber(minishard) }
     }
 
-    /// Returns the position of a key in storage order: shard number in the high bits, minishard number in the low bits.
+    /// Returns the location of a key, packed into one number: the minishard number in the lowest `minishard_bits` bits,
+    /// and the shard number above it. Packed locations sort in storage order.
     #[inline]
-    pub(crate) fn place(&self, key: u64) -> u64 {
+    pub(crate) fn packed_location(&self, key: u64) -> u64 {
         self.hash(key) & low_bits(self.shard_bits + self.minishard_bits)
     }
 
@@ -350,7 +352,7 @@ mod tests {
         assert_eq!(place(spec(identity, 0, 32, 32), u64::MAX), (u64::from(u32::MAX), u64::from(u32::MAX)));
         assert_eq!(place(spec(identity, 64, 1, 1), u64::MAX), (0, 0));
         assert_eq!(place(spec(identity, 0, 0, 0), u64::MAX), (0, 0));
-        assert_eq!(spec(identity, 0, 0, 64).place(u64::MAX), u64::MAX);
+        assert_eq!(spec(identity, 0, 0, 64).packed_location(u64::MAX), u64::MAX);
         assert_eq!(spec(identity, 0, 32, 0).shard_index_len(), 1 << 36);
     }
 

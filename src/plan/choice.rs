@@ -98,10 +98,28 @@ impl Plan {
     ///
     /// Cost: sorts a sample of the keys. Independent of the number of pairs, about a millisecond.
     pub fn new(stats: &KeyStats, profile: Profile) -> Plan {
+        Plan::with_max_shard_bytes(stats, profile, u64::MAX)
+    }
+
+    /// Chooses a specification like [`new`](Plan::new), with a mean of at most `most` bytes per shard.
+    ///
+    /// Smaller shards make updates cheaper, since an update rewrites every shard with a change. With the identity hash
+    /// the largest shard may hold 1.25 times the mean. A shard holds at least one minishard of the profile's size.
+    ///
+    /// ```
+    /// use sharddb::Profile;
+    /// use sharddb::plan::{KeyStats, Plan};
+    ///
+    /// let mut stats = KeyStats::new();
+    /// (0..100_000).for_each(|number: u64| stats.insert(number.wrapping_mul(0x9e3779b97f4a7c15), 0, 100));
+    /// let plan = Plan::with_max_shard_bytes(&stats, Profile::Local, 1 << 20);
+    /// assert_eq!((plan.spec().minishard_bits(), plan.spec().shard_bits()), (10, 4)); // 16 shards of 825,000 bytes
+    /// ```
+    pub fn with_max_shard_bytes(stats: &KeyStats, profile: Profile, most: u64) -> Plan {
         let keys = KeyFacts::new(stats);
         let pair_bytes = u128::from(stats.value_bytes()) + u128::from(stats.prefix_bytes());
         let key_bytes = pair_bytes * u128::from(keys.distinct) / u128::from(stats.pairs().max(1));
-        Plan::choose(Totals::new(keys.distinct, key_bytes), Some(&keys), profile)
+        Plan::choose(Totals::new(keys.distinct, key_bytes), Some(&keys), profile, most)
     }
 
     /// Chooses a specification for pairs of which only the number of distinct keys and the bytes of all values are known.
@@ -110,7 +128,7 @@ impl Plan {
     ///
     /// Cost: O(1).
     pub fn for_counts(keys: u64, value_bytes: u64, profile: Profile) -> Plan {
-        Plan::choose(Totals::new(keys, value_bytes.into()), None, profile)
+        Plan::choose(Totals::new(keys, value_bytes.into()), None, profile, u64::MAX)
     }
 
     /// The specification.
@@ -140,11 +158,14 @@ impl Plan {
         self.stored_bytes
     }
 
-    fn choose(totals: Totals, keys: Option<&KeyFacts<'_>>, profile: Profile) -> Plan {
+    fn choose(totals: Totals, keys: Option<&KeyFacts<'_>>, profile: Profile, max_shard_bytes: u64) -> Plan {
+        let below = max_shard_bytes.saturating_add(1);
         let (spec, reason) = match profile {
-            Profile::Local => LOCAL.choose(totals, keys),
-            Profile::Remote => REMOTE.choose(totals, keys),
-            Profile::CloudVolume => (cloud_volume(totals.keys), PlanReason::ProfileRule),
+            Profile::Local => LOCAL.with_shards_below(below).choose(totals, keys),
+            Profile::Remote => REMOTE.with_shards_below(below).choose(totals, keys),
+            Profile::CloudVolume => {
+                (with_shards_below(below, cloud_volume(totals.keys), totals), PlanReason::ProfileRule)
+            }
         };
         let stored_bytes = u64::try_from(totals.stored_bytes).unwrap_or(u64::MAX);
         Plan { spec, profile, keys: totals.keys, stored_bytes, reason }
@@ -184,6 +205,11 @@ const REMOTE: Target =
     Target { keys_below: 1000, bytes_below: 71_000_000, prefers_small_shards: true, index_encoding: Encoding::Gzip };
 
 impl Target {
+    /// Returns a target whose shards are smaller, if they are not below this bound already.
+    fn with_shards_below(&self, bytes: u64) -> Target {
+        Target { bytes_below: self.bytes_below.min(bytes), ..*self }
+    }
+
     fn choose(&self, totals: Totals, keys: Option<&KeyFacts<'_>>) -> (ShardingSpec, PlanReason) {
         let (spec, reason) = match self.identity(totals, keys) {
             Ok((spec, skew)) => (spec, PlanReason::Dense { skew }),
@@ -268,6 +294,15 @@ fn cloud_volume(keys: u64) -> ShardingSpec {
     let shard_bits = shard_bits.saturating_sub(u32::from(half_is_enough));
     let spec = sharding(HashFunction::MurmurHash3X86_128, 0, minishard_bits, shard_bits);
     spec.with_minishard_index_encoding(Encoding::Gzip)
+}
+
+/// Takes bits from the minishards for the shards, until the mean of a shard is below a bound.
+fn with_shards_below(bytes: u64, spec: ShardingSpec, totals: Totals) -> ShardingSpec {
+    let (minishard_bits, shard_bits) = (u32::from(spec.minishard_bits()), u32::from(spec.shard_bits()));
+    let bits = minishard_bits + shard_bits;
+    let shard_bits = bits_for(totals.stored_bytes, bytes).clamp(shard_bits, bits);
+    let moved = sharding(spec.hash_function(), spec.preshift_bits(), bits - shard_bits, shard_bits);
+    moved.with_minishard_index_encoding(spec.minishard_index_encoding())
 }
 
 /// The smallest number of bits for which `amount`, halved by each, is below `bound`.

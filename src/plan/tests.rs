@@ -128,6 +128,29 @@ fn no_pairs_give_one_minishard() {
     }
 }
 
+/// Counts the shards that keys of 1,000 bytes and the index fill, by the hash of each key.
+#[test]
+fn shards_are_as_small_as_asked_for() {
+    for profile in Profile::ALL {
+        for keys in [(0..200_000).collect::<Vec<u64>>(), (0..200_000).map(murmur).collect()] {
+            let stats = stats(keys.iter().copied(), 1000);
+            let usual = Plan::new(&stats, profile);
+            assert_eq!(Plan::with_max_shard_bytes(&stats, profile, u64::MAX), usual);
+            for most in [100_000_000, 10_000_000, 1_000_000] {
+                let spec = Plan::with_max_shard_bytes(&stats, profile, most).spec();
+                let shards: std::collections::BTreeSet<_> = keys.iter().map(|key| spec.route(*key).shard).collect();
+                let mean = 200_000 * 1032 / shards.len() as u64;
+                assert!(mean <= most, "{profile:?}: {mean} bytes, {spec}");
+                assert!(shards.len() as u64 * most < 5 * 200_000 * 1032 || spec == usual.spec(), "{profile:?}: {spec}");
+                let total = |spec: ShardingSpec| spec.minishard_bits() + spec.shard_bits();
+                assert!(total(spec) >= total(usual.spec()), "minishards do not grow");
+            }
+            let least = Plan::with_max_shard_bytes(&stats, profile, 0).spec();
+            assert_eq!(least.minishard_bits(), 0);
+        }
+    }
+}
+
 #[test]
 fn encodings_are_those_of_the_profile() {
     for (profile, index) in Profile::ALL.into_iter().zip([Encoding::Raw, Encoding::Gzip, Encoding::Gzip]) {

@@ -1,17 +1,19 @@
 //! The database: a path, the generation that it serves now, and older ones that are still in use.
 //!
-//! How a generation is read is in `generation` and `shard`; how one is published is in `store`.
+//! How a generation is read is in `generation` and `shard`; how one is published is in `store`. `watch` refreshes a
+//! database on a thread.
 
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
+use crate::read::following::{DatabaseStats, Following};
 use crate::read::generation::{Generation, Leased};
 use crate::read::options::{GenerationOptions, OpenOptions};
 use crate::read::owned_value::OwnedValue;
@@ -55,25 +57,45 @@ struct Shared {
     opener: Opener,
     current: Arc<ArcSwap<Generation>>,
     /// Locked for the duration of a refresh, so that concurrent refreshes run one after the other.
+    refresh: Mutex<()>,
+    /// Locked for moments only.
     retired: Mutex<Retired>,
+    /// Locked for moments only.
+    following: Mutex<Following>,
 }
 
 /// How this database opens its generations.
 struct Opener {
     options: GenerationOptions,
-    cache_bytes: Arc<AtomicU64>,
+    /// The cache of all generations.
+    cache: Arc<MinishardCache>,
 }
 
 /// Generations and shards that are no longer served but may still be in use.
 ///
 /// A refresh moves the database's reference to a replaced generation here, and only
-/// [`release_unread`](Retired::release_unread) drops it. So a reader never drops the last reference, which would make
+/// [`release_unread`](ShardDb::release_unread) drops it. So a reader never drops the last reference, which would make
 /// it wait for the unmapping.
 #[derive(Default)]
 struct Retired {
     generations: Vec<Arc<Generation>>,
-    /// Shards of closed generations that an [`OwnedValue`] or another handle still refers to.
+    /// Shards of closed generations that another handle still refers to: an [`OwnedValue`], or a generation that has the
+    /// shard too. Each once.
     shards: Vec<Shard>,
+}
+
+/// What nobody refers to any longer, to be dropped where waiting for it does no harm.
+#[derive(Default)]
+struct Unread {
+    shards: Vec<Shard>,
+    /// The generations without their shards. Dropped last, because they have the leases.
+    generations: Vec<Generation>,
+}
+
+/// A refresh that found another generation: the one that was served, and the one that is.
+pub(super) struct Swap {
+    pub(super) old: Snapshot,
+    pub(super) new: Snapshot,
 }
 
 impl ShardDb {
@@ -87,6 +109,7 @@ impl ShardDb {
     /// - `NotFound` if the path is not a database
     /// - `Io`
     /// - `InvalidSpec` if `info` is not valid
+    /// - `InvalidInput` if `info` describes several data sets, and [`OpenOptions::pointer`] selects none of them
     /// - `Corrupt` if the manifest is damaged or does not match `info` or the shard files
     /// - `Unsupported` if a later version wrote the database
     /// - `TooLarge` if `info` or the manifest exceeds its size limit
@@ -132,20 +155,21 @@ impl ShardDb {
 
     pub(crate) fn open_with(path: &Path, options: GenerationOptions, cache_bytes: u64) -> Result<ShardDb> {
         let absolute = std::path::absolute(path).map_err(|error| Error::io("make the path absolute", path, error))?;
-        let opener = Opener { options, cache_bytes: Arc::new(AtomicU64::new(cache_bytes)) };
+        let opener = Opener { options, cache: Arc::new(MinishardCache::new(cache_bytes)) };
         let generation = opener.open(&absolute)?;
         Ok(ShardDb::new(path.to_path_buf(), absolute, opener, generation))
     }
 
     /// Creates a database that serves one generation and never changes.
     pub(crate) fn of_generation(generation: Generation) -> ShardDb {
-        let opener = Opener { options: generation.options().clone(), cache_bytes: Arc::default() };
+        let opener = Opener { options: generation.options().clone(), cache: generation.cache().clone() };
         ShardDb::new(PathBuf::new(), PathBuf::new(), opener, generation)
     }
 
     fn new(path: PathBuf, absolute: PathBuf, opener: Opener, generation: Generation) -> ShardDb {
         let current = Arc::new(ArcSwap::from_pointee(generation));
-        ShardDb { shared: Arc::new(Shared { path, absolute, opener, current, retired: Mutex::default() }) }
+        let (refresh, retired, following) = (Mutex::default(), Mutex::default(), Mutex::new(Following::new()));
+        ShardDb { shared: Arc::new(Shared { path, absolute, opener, current, refresh, retired, following }) }
     }
 
     /// Returns a snapshot, which pins the current generation.
@@ -189,9 +213,17 @@ impl ShardDb {
     /// another store now.
     ///
     /// The new generation is opened before the swap; with [`OpenOptions::check_shards`], all its shards are opened too.
-    /// On `Err` the old generation stays current. Readers never wait. Old generations are unmapped by this function,
-    /// not by readers: call it again after the last snapshot or value of an old generation is dropped, or drop the
-    /// database. A database opened from a bare directory, or from the directory of one generation, never changes.
+    /// On `Err` the old generation stays current. Readers never wait. A database opened from a bare directory, or from
+    /// the directory of one generation, never changes. [`watch`](ShardDb::watch) calls this function on a thread.
+    ///
+    /// Shards whose files both generations have, by hard links, are not opened again: the new generation takes their
+    /// maps or loaded bytes, and what was verified of them. This holds for mapped shards, and for loaded ones whose
+    /// CRC-32 matched, if both manifests have the same record and both generations the same specification. Errors of
+    /// such a shard name its file in the generation that was opened last, in snapshots of older ones too.
+    ///
+    /// Old generations are unmapped by this function, not by readers: after the last snapshot or value of an old
+    /// generation is dropped, the next call unmaps it on its thread. Without a later call, the maps stay until the
+    /// database is dropped. A snapshot or value that outlives the database is unmapped where it is dropped.
     ///
     /// Cost if nothing changed: reads one symbolic link and the metadata of the lease file or, without a lease, of the
     /// directory.
@@ -199,32 +231,84 @@ impl ShardDb {
     /// # Errors
     ///
     /// Those of [`open`](ShardDb::open) and of opening each shard, with the path in the generation that they refer to;
-    /// `GenerationGone` if `current` names a generation that does not exist. On `Err` the old generation stays current.
+    /// `GenerationGone` if `current` names a generation that does not exist; `InvalidInput` in the hook
+    /// [`before_swap`](crate::read::WatchOptions::before_swap) of a watch of this database, which is part of a refresh.
+    /// On `Err` the old generation stays current.
     pub fn refresh(&self) -> Result<Option<GenerationId>> {
-        let mut retired = self.retired();
-        retired.release_unread();
-        let served = self.shared.current.load_full();
-        if !served.follows() {
+        let swap = self.refresh_if(&|_| Ok(()))?;
+        let id = swap.and_then(|swap| swap.new.generation());
+        self.release_unread();
+        Ok(id)
+    }
+
+    /// Like [`refresh`](ShardDb::refresh). Opens a new generation, but serves it only if `accept` returns `Ok`. Leaves it
+    /// to the caller to call [`release_unread`](ShardDb::release_unread) after a swap.
+    pub(super) fn refresh_if(&self, accept: &dyn Fn(&Snapshot) -> Result<()>) -> Result<Option<Swap>> {
+        if self.following().is_refreshed_by_this_thread() {
+            let message = "expected a refresh outside of the hook `before_swap`, found one inside, which would wait for \
+                           itself";
+            return Err(Error::invalid_input(message).at_path(&self.shared.path));
+        }
+        let _refresh = self.shared.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        self.following().begin();
+        let result = catch_unwind(AssertUnwindSafe(|| self.find_and_swap(accept)))
+            .unwrap_or_else(|panic| Err(Error::panicked("a refresh, or its hook `before_swap`,", &*panic)));
+        self.following().end(&result);
+        result
+    }
+
+    fn find_and_swap(&self, accept: &dyn Fn(&Snapshot) -> Result<()>) -> Result<Option<Swap>> {
+        self.release_unread();
+        let served = self.snapshot();
+        if !served.generation.follows() {
             return Ok(None);
         }
         let path = resolved(&self.shared.absolute);
-        if store::read_current(&path)?.is_some_and(|id| served.is_still(id, &path)) {
+        if store::read_current(&path)?.is_some_and(|id| served.generation.is_still(id, &path)) {
             return Ok(None);
         }
         let leased = LeasedGeneration::acquire_current(&path)?;
-        let id = leased.id;
-        if served.is_still(id, &path) {
+        if served.generation.is_still(leased.id, &path) {
             return Ok(None); // rolled back in between
         }
-        drop(served); // so that `release_unread` below can close it
-        let new = self.shared.opener.open_leased(leased)?;
+        let new = self.shared.opener.open_leased(leased, Some(&served.generation))?;
         if self.shared.opener.options.check_shards {
-            new.touch_all()?;
+            new.open_all_shards()?;
         }
+        let new = Snapshot { generation: Arc::new(new) };
+        accept(&new)?;
+        new.generation.settle_shards();
         // `swap` gives a reader that is using the old generation a reference count (arc-swap settles its debts)
-        retired.generations.push(self.shared.current.swap(Arc::new(new)));
-        retired.release_unread();
-        Ok(Some(id))
+        let old = self.shared.current.swap(new.generation.clone());
+        self.retired().generations.push(old);
+        Ok(Some(Swap { old: served, new }))
+    }
+
+    /// Closes retired generations that are no longer in use, except shards that are still referenced. Unmaps on this
+    /// thread, without a lock.
+    pub(super) fn release_unread(&self) {
+        let unread = self.retired().take_unread();
+        drop(unread);
+    }
+
+    /// Whether there are retired generations that were in use at the last call of `release_unread`.
+    pub(super) fn has_retired(&self) -> bool {
+        !self.retired().generations.is_empty()
+    }
+
+    /// Whether a refresh may find another generation: the database was opened by the path of a store.
+    pub(super) fn follows(&self) -> bool {
+        self.shared.current.load().follows()
+    }
+
+    /// Returns the generation that `current` names now, if it can be read.
+    pub(super) fn named_generation(&self) -> Option<GenerationId> {
+        store::read_current(&resolved(&self.shared.absolute)).ok().flatten()
+    }
+
+    /// Records an error that [`stats`](ShardDb::stats) returns.
+    pub(super) fn note_error(&self, error: &Error) {
+        self.following().note_error(error);
     }
 
     /// Returns the number of open generations: the current one, and those that a snapshot or a [`Reader`] still held at
@@ -233,10 +317,18 @@ impl ShardDb {
         1 + self.retired().generations.len()
     }
 
-    /// Sets the capacity in bytes of the cache of decoded minishard indexes, for each open generation.
+    /// Returns the statistics of the current generation, and how the database follows its store: the age of the data,
+    /// the last error, the number of swaps. Never waits for a refresh.
+    ///
+    /// Cost: O(shards).
+    pub fn stats(&self) -> DatabaseStats {
+        let (snapshot, open_generations) = (self.snapshot(), self.open_generations());
+        self.following().stats(&snapshot, open_generations)
+    }
+
+    /// Sets the capacity in bytes of the cache of decoded minishard indexes, which all open generations share.
     pub fn set_cache_bytes(&self, bytes: u64) {
-        self.shared.opener.cache_bytes.store(bytes, Ordering::Relaxed);
-        self.shared.current.load().cache().shrink();
+        self.shared.opener.cache.set_capacity(bytes);
     }
 
     /// Returns the path that was opened.
@@ -246,6 +338,10 @@ impl ShardDb {
 
     fn retired(&self) -> MutexGuard<'_, Retired> {
         self.shared.retired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn following(&self) -> MutexGuard<'_, Following> {
+        self.shared.following.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -308,7 +404,7 @@ impl Opener {
         let given = path;
         let path = resolved(path);
         if store::has_current(&path)? {
-            return self.open_leased(LeasedGeneration::acquire_current(&path)?);
+            return self.open_leased(LeasedGeneration::acquire_current(&path)?, None);
         }
         if self.options.spec.is_none() {
             check_is_data_set(&path).map_err(|error| error.at_path(given))?;
@@ -316,30 +412,44 @@ impl Opener {
         // a generation that is opened by its own directory is leased too; a foreign directory has no lease file
         let lease = Lease::is_offered_by(&path).then(|| Lease::acquire(&path)).transpose()?;
         let id = id_in_store(&path)?;
-        self.open_directory(&path, lease.map(|lease| Leased { id, follows: false, lease }))
+        self.open_directory(&path, lease.map(|lease| Leased { id, follows: false, lease }), None)
     }
 
-    fn open_leased(&self, LeasedGeneration { id, path, lease }: LeasedGeneration) -> Result<Generation> {
-        self.open_directory(&path, Some(Leased { id: Some(id), follows: true, lease }))
+    /// Opens a generation of a store. Takes over shards of `previous` that it has too.
+    fn open_leased(&self, leased: LeasedGeneration, previous: Option<&Generation>) -> Result<Generation> {
+        let LeasedGeneration { id, path, lease } = leased;
+        self.open_directory(&path, Some(Leased { id: Some(id), follows: true, lease }), previous)
     }
 
-    fn open_directory(&self, directory: &Path, leased: Option<Leased>) -> Result<Generation> {
-        let cache = Arc::new(MinishardCache::new(self.cache_bytes.clone()));
-        Generation::open(directory, self.options.clone(), cache, leased)
+    fn open_directory(
+        &self,
+        directory: &Path,
+        leased: Option<Leased>,
+        previous: Option<&Generation>,
+    ) -> Result<Generation> {
+        Generation::open(directory, self.options.clone(), self.cache.clone(), leased, previous)
     }
 }
 
 impl Retired {
-    /// Closes generations that are no longer in use, except shards that are still referenced. Also drops shards of
-    /// earlier calls that are no longer referenced.
-    fn release_unread(&mut self) {
-        self.shards.retain(Shard::is_shared);
+    /// Takes the generations that are no longer in use, and the shards that nobody else refers to.
+    fn take_unread(&mut self) -> Unread {
+        let mut unread = Unread::default();
         for generation in std::mem::take(&mut self.generations) {
             match Arc::try_unwrap(generation) {
-                Ok(unread) => self.shards.extend(unread.close()),
+                Ok(generation) => {
+                    let (shards, rest) = generation.into_shards();
+                    self.shards.extend(shards);
+                    unread.generations.push(rest);
+                }
                 Err(read) => self.generations.push(read),
             }
         }
+        // generations that have the same shard would otherwise leave several handles, which refer to each other
+        self.shards.sort_unstable_by_key(Shard::address);
+        self.shards.dedup_by_key(|shard| shard.address());
+        (self.shards, unread.shards) = std::mem::take(&mut self.shards).into_iter().partition(Shard::is_shared);
+        unread
     }
 }
 

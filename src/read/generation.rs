@@ -7,21 +7,26 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
+
 use crate::error::{Error, Result};
 use crate::format::info::{self, Info};
+use crate::format::json;
+use crate::format::key_file::Tag;
 use crate::format::layout::Layout;
 use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::options::{GenerationOptions, OpenOptions};
 use crate::read::shard::{
-    FoundKey, KnownShard, MinishardCache, Shard, ShardFiles, ShardReader, TableFile, Value, ValueLocation, VerifyReads,
-    WholeShardVerified,
+    FoundKey, KnownShard, MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader, TableFile, TableSection, Value,
+    ValueLocation, VerifyReads, WholeShardVerified,
 };
+use crate::read::sorted_keys::key_file::KeyFile;
 use crate::storage::{StorageKind, explain_missing, read_whole, regular_len};
 use crate::store::{GenerationId, Lease};
 
-/// The lease that protects a generation from removal, with what the generation is in its store.
+/// The lease that protects a generation from removal, with the id of the generation and how it was opened.
 pub(crate) struct Leased {
     /// The id of the generation; `None` outside of a store.
     pub(crate) id: Option<GenerationId>,
@@ -34,27 +39,34 @@ pub(crate) struct Leased {
 pub(crate) struct Generation {
     directory: PathBuf,
     shards_directory: PathBuf,
+    /// The JSON pointer of the object in `info` that has "sharding"; empty for the top level.
+    pointer: String,
     spec: ShardingSpec,
     layout: Option<Layout>,
     manifest: Option<Manifest>,
     /// In ascending order of shard numbers.
     slots: Box<[ShardSlot]>,
     table: Option<Arc<TableFile>>,
+    key_file: Option<Arc<KeyFile>>,
     options: GenerationOptions,
     cache: Arc<MinishardCache>,
     leased: Option<Leased>,
 }
 
-/// A shard that has a file. It is opened at first use.
+/// A shard of the generation, opened at first use. The generation has the shards that the manifest lists or, without a
+/// manifest, those that had a file when the generation was opened.
 struct ShardSlot {
     number: ShardNumber,
     obsolete_pair: bool,
-    whole: Arc<WholeShardVerified>,
+    whole_verified: Arc<WholeShardVerified>,
     shard: OnceLock<Shard>,
 }
 
 impl Generation {
     /// Opens a directory. Shards are opened at first use, unless they are loaded or `read_ahead_index` is set.
+    ///
+    /// Open shards of `previous` whose files this generation has too are not opened again; see
+    /// [`take_shards`](Generation::take_shards).
     ///
     /// Cost: reads `info` and the manifest, or lists the directory if there is no manifest; with `check_shards` one
     /// system call per shard.
@@ -63,9 +75,10 @@ impl Generation {
         options: GenerationOptions,
         cache: Arc<MinishardCache>,
         leased: Option<Leased>,
+        previous: Option<&Generation>,
     ) -> Result<Generation> {
         let (info, manifest) = match options.spec {
-            Some(spec) => (Info { spec, layout: None, shards: PathBuf::new() }, None),
+            Some(spec) => (with_spec(directory, spec), None),
             None => {
                 let in_store = leased.as_ref().is_some_and(|leased| leased.follows);
                 read_info(directory, options.pointer.as_deref(), in_store)?
@@ -80,10 +93,14 @@ impl Generation {
             let stated = manifest.auxiliary(manifest::MINISHARDS)?;
             TableFile::open(directory, stated, manifest.shards.len(), options.storage)
         });
-        let generation = Generation {
+        let key_file = manifest.as_ref().and_then(|manifest| open_key_file(directory, manifest, options.storage));
+        let key_file = key_file.and_then(Result::ok); // without it, ordered reads use the indexes
+        let mut generation = Generation {
             directory: directory.to_path_buf(),
             table: table.map(Arc::new),
+            key_file: key_file.map(Arc::new),
             shards_directory,
+            pointer: info.pointer,
             spec: info.spec,
             // the manifest has a checksum, so its layout takes precedence
             layout: manifest.as_ref().map(|manifest| manifest.layout).or(info.layout),
@@ -96,29 +113,82 @@ impl Generation {
         if generation.options.check_shards {
             generation.check_shards()?;
         }
+        if let Some(previous) = previous {
+            generation.take_shards(previous);
+        }
         if matches!(generation.options.storage, StorageKind::Heap) || generation.options.read_ahead_index {
             // a shard that cannot be opened now returns its error when it is used
-            generation.slots.iter().for_each(|slot| drop(generation.touch(slot)));
+            generation.slots.iter().for_each(|slot| drop(generation.open_at_first_use(slot)));
         }
         Ok(generation)
+    }
+
+    /// Takes the open shards of `previous` whose files this generation has too, by hard links, with the same records in
+    /// the manifest: their maps or bytes, their minishard maps, and what is verified of them.
+    ///
+    /// Both generations then have one open shard. It keeps its path and its minishard table until
+    /// [`settle_shards`](Generation::settle_shards). Shards with positioned reads are not taken: they have no state that
+    /// is worth it. Nor are loaded shards whose CRC-32 did not match.
+    ///
+    /// Cost: one system call per open shard of `previous` that has the same record.
+    fn take_shards(&mut self, previous: &Generation) {
+        let Some(manifest) = self.manifest.as_ref().filter(|_| previous.spec == self.spec) else { return };
+        if previous.layout != self.layout {
+            return;
+        }
+        for slot in &mut self.slots {
+            let Some(old) = previous.slot(slot.number) else { continue };
+            let record = previous.manifest.as_ref().and_then(|manifest| manifest.shard(slot.number));
+            let path = self.shards_directory.join(self.spec.shard_file_name(slot.number));
+            if let Some(shard) = old.shard.get()
+                && record.is_some()
+                && record == manifest.shard(slot.number)
+                && shard.reader().can_move_to(&path)
+            {
+                slot.shard = OnceLock::from(shard.clone());
+                slot.whole_verified = old.whole_verified.clone();
+            }
+        }
+    }
+
+    /// Makes the shards that were taken from another generation use the paths and the minishard table of this one. From
+    /// then on, errors in snapshots of the other generation also name the files of this one.
+    pub(crate) fn settle_shards(&self) {
+        for slot in &self.slots {
+            let path = self.shards_directory.join(self.spec.shard_file_name(slot.number));
+            if let Some(shard) = slot.shard.get()
+                && !slot.obsolete_pair
+                && *shard.reader().files().path() != path
+            {
+                let crc32 = shard.reader().shard_index_crc32();
+                shard.reader().move_to(path, crc32.and_then(|crc32| self.table_section(slot.number, crc32)));
+            }
+        }
+    }
+
+    /// Returns the section of the minishard table for a shard; `None` if there is no table, or it has no such section.
+    fn table_section(&self, shard: ShardNumber, shard_index_crc32: u32) -> Option<TableSection> {
+        TableFile::section(self.table.as_ref()?, &self.spec, shard, shard_index_crc32)
     }
 
     /// Creates a generation of one shard in memory, without a directory.
     pub(crate) fn of_shard(spec: ShardingSpec, layout: Layout, bytes: Vec<u8>) -> Generation {
         let options = OpenOptions::new().generation(StorageKind::Heap);
-        let cache = Arc::new(MinishardCache::with_capacity(0));
+        let cache = Arc::new(MinishardCache::new(0));
         let number = ShardNumber(0);
-        let (files, stated) = (ShardFiles::from_bytes(bytes), KnownShard::default());
-        let reader = ShardReader::new(number, spec, Some(layout), files, options.read, cache.clone(), stated);
+        let (files, known) = (ShardFiles::from_bytes(bytes), KnownShard::default());
+        let reader = ShardReader::new(number, spec, Some(layout), files, options.read, cache.clone(), known);
         let slot = ShardSlot { shard: OnceLock::from(Shard::new(reader)), ..ShardSlot::new(number) };
         Generation {
             directory: PathBuf::new(),
             shards_directory: PathBuf::new(),
+            pointer: String::new(),
             spec,
             layout: Some(layout),
             manifest: None,
             slots: Box::new([slot]),
             table: None,
+            key_file: None,
             options,
             cache,
             leased: None,
@@ -148,15 +218,22 @@ impl Generation {
         cache: Arc<MinishardCache>,
         leased: Option<Leased>,
     ) -> Result<(Generation, Option<Manifest>)> {
-        let top = options.pointer.as_deref().is_none_or(str::is_empty);
-        let manifest = read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES)
-            .and_then(|text| Manifest::parse(&text));
-        let manifest = manifest.ok().filter(|_| top);
-        let here = |spec, layout| Info { spec, layout, shards: PathBuf::new() };
+        let manifest = read_manifest(directory).ok().filter(|manifest| match options.pointer.as_deref() {
+            Some(pointer) => pointer == manifest.pointer(),
+            None => true,
+        });
+        let here = |spec, layout, manifest: Option<&Manifest>| Info {
+            spec,
+            layout,
+            pointer: manifest.map(Manifest::pointer).unwrap_or_default().to_string(),
+            shards: manifest.map(Manifest::shards_directory).unwrap_or_default(),
+        };
         let info = match (options.spec, &manifest) {
-            (Some(spec), Some(manifest)) if spec == manifest.sharding => here(spec, Some(manifest.layout)),
-            (Some(spec), _) => here(spec, None),
-            (None, Some(manifest)) => here(manifest.sharding, Some(manifest.layout)),
+            (Some(spec), Some(manifest)) if spec == manifest.sharding => {
+                here(spec, Some(manifest.layout), Some(manifest))
+            }
+            (Some(spec), manifest) => here(spec, None, manifest.as_ref()),
+            (None, Some(manifest)) => here(manifest.sharding, Some(manifest.layout), Some(manifest)),
             (None, None) => {
                 let path = directory.join(info::FILE_NAME);
                 let info =
@@ -169,7 +246,9 @@ impl Generation {
             directory: directory.to_path_buf(),
             slots: list_shards(&shards_directory, &info.spec)?,
             table: None,
+            key_file: None,
             shards_directory,
+            pointer: info.pointer,
             spec: info.spec,
             layout: info.layout,
             manifest: None,
@@ -193,12 +272,26 @@ impl Generation {
         self.manifest.as_ref()
     }
 
+    /// Returns the key file, if the generation has one that could be opened.
+    pub(crate) fn key_file(&self) -> Option<&Arc<KeyFile>> {
+        self.key_file.as_ref()
+    }
+
+    /// Opens the key file as it is on disk now; `None` if the manifest states none.
+    pub(crate) fn open_key_file_apart(&self) -> Option<Result<KeyFile>> {
+        open_key_file(&self.directory, self.manifest.as_ref()?, StorageKind::Positioned)
+    }
+
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     pub(crate) fn shards_directory(&self) -> &Path {
         &self.shards_directory
+    }
+
+    pub(crate) fn pointer(&self) -> &str {
+        &self.pointer
     }
 
     pub(crate) fn id(&self) -> Option<GenerationId> {
@@ -222,7 +315,7 @@ impl Generation {
         self.leased.as_ref().map(|leased| &leased.lease)
     }
 
-    pub(crate) fn cache(&self) -> &MinishardCache {
+    pub(crate) fn cache(&self) -> &Arc<MinishardCache> {
         &self.cache
     }
 
@@ -230,9 +323,12 @@ impl Generation {
         &self.options
     }
 
-    /// Returns the shard and the minishard that a key hashes to; `None` if that shard has no file.
+    /// Returns the shard and the minishard that a key hashes to; `None` if the generation does not have that shard.
+    /// Opens the shard at its first use.
+    ///
+    /// Errors: those of opening the shard, with the key.
     #[inline]
-    pub(crate) fn route(&self, key: u64) -> Result<Option<(&Shard, MinishardNumber)>> {
+    pub(crate) fn shard_of_key(&self, key: u64) -> Result<Option<(&Shard, MinishardNumber)>> {
         let location = self.spec.route(key);
         match self.shard(location.shard) {
             Ok(Some(shard)) => Ok(Some((shard, location.minishard))),
@@ -244,27 +340,60 @@ impl Generation {
     /// Returns the value of a key. This is the hot path.
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Result<Option<Value<'_>>> {
-        let Some((shard, minishard)) = self.route(key)? else { return Ok(None) };
+        let Some((shard, minishard)) = self.shard_of_key(key)? else { return Ok(None) };
         shard.reader().get(minishard, key)
     }
 
     /// Returns whether a key exists.
     #[inline]
     pub(crate) fn contains(&self, key: u64) -> Result<bool> {
-        let Some((shard, minishard)) = self.route(key)? else { return Ok(false) };
+        let Some((shard, minishard)) = self.shard_of_key(key)? else { return Ok(false) };
         shard.reader().contains(minishard, key)
     }
 
     /// Finds the row of a key.
     pub(crate) fn find(&self, key: u64) -> Result<Option<Found<'_>>> {
-        let Some((shard, minishard)) = self.route(key)? else { return Ok(None) };
-        let stored = shard.reader().find(minishard, key)?;
-        Ok(stored.map(|stored| Found { shard, stored }))
+        let Some((shard, minishard)) = self.shard_of_key(key)? else { return Ok(None) };
+        let found = shard.reader().find(minishard, key)?;
+        Ok(found.map(|key| Found { shard, key }))
     }
 
-    /// Returns the numbers of all shards that have a file, in ascending order.
+    /// Returns the numbers of all shards of the generation, in ascending order: those that the manifest lists or,
+    /// without a manifest, those that had a file when the generation was opened.
     pub(crate) fn shard_numbers(&self) -> impl ExactSizeIterator<Item = ShardNumber> + '_ {
         self.slots.iter().map(|slot| slot.number)
+    }
+
+    /// Whether the generation has the shard of this number.
+    pub(crate) fn has_shard(&self, number: ShardNumber) -> bool {
+        self.slot(number).is_some()
+    }
+
+    /// Returns the path of the file from which a shard is read; `None` for a shard that is loaded or made in memory, and
+    /// for an obsolete pair of files.
+    pub(crate) fn shard_path(&self, number: ShardNumber) -> Option<PathBuf> {
+        let slot = self.slot(number).filter(|slot| !slot.obsolete_pair)?;
+        match self.options.storage {
+            StorageKind::Heap => None,
+            StorageKind::Mapped { .. } | StorageKind::Positioned => {
+                Some(self.shards_directory.join(self.spec.shard_file_name(slot.number)))
+            }
+        }
+    }
+
+    /// Returns the length of a shard's file with the data: that of the manifest or, without one, of the file now. 0 if
+    /// it is not known.
+    pub(crate) fn shard_len(&self, number: ShardNumber) -> u64 {
+        if let Some(record) = self.manifest.as_ref().and_then(|manifest| manifest.shard(number)) {
+            return record.bytes;
+        }
+        let Some(slot) = self.slot(number) else { return 0 };
+        if let Some(shard) = slot.shard.get() {
+            return shard.file_bytes();
+        }
+        let extension = if slot.obsolete_pair { "data" } else { "shard" };
+        let path = self.shards_directory.join(format!("{}.{extension}", self.spec.shard_file_stem(number)));
+        regular_len(&path).unwrap_or(0)
     }
 
     /// Returns the number of verified minishards in the open shards, which are not verified again.
@@ -273,19 +402,20 @@ impl Generation {
         open.map(|shard| shard.reader().verified_minishards()).sum()
     }
 
-    /// Returns the shard of this number, opening it at first use; `None` if it has no file.
+    /// Returns the shard of this number, opening it at first use; `None` if the generation does not have it.
     #[inline]
     pub(crate) fn shard(&self, number: ShardNumber) -> Result<Option<&Shard>> {
         match self.slot(number) {
             Some(slot) => match slot.shard.get() {
                 Some(shard) => Ok(Some(shard)),
-                None => self.touch(slot).map(Some),
+                None => self.open_at_first_use(slot).map(Some),
             },
             None => Ok(None),
         }
     }
 
-    /// Returns the slot of a shard. If all shards have a file, the number is the position; otherwise a binary search.
+    /// Returns the slot of a shard. Tries the shard number as the position first, which is right if the generation has
+    /// every shard; otherwise searches by binary search.
     #[inline]
     fn slot(&self, number: ShardNumber) -> Option<&ShardSlot> {
         let guess = usize::try_from(number.0).ok().and_then(|at| self.slots.get(at));
@@ -299,16 +429,17 @@ impl Generation {
         self.slots.binary_search_by_key(&number, |slot| slot.number).ok().and_then(|at| self.slots.get(at))
     }
 
+    /// Opens a shard for lookups. If threads do so concurrently, all get the one that was opened first.
     #[cold]
-    fn touch<'a>(&'a self, slot: &'a ShardSlot) -> Result<&'a Shard> {
+    fn open_at_first_use<'a>(&'a self, slot: &'a ShardSlot) -> Result<&'a Shard> {
         let shard = self.open_slot(slot, self.options.storage)?;
         Ok(slot.shard.get_or_init(|| shard))
     }
 
-    /// Returns a shard for one pass: the one that lookups use if it is open and in memory, else a separate one.
+    /// Returns a shard for one pass: the one that lookups use if it is open, and mapped or loaded; else a separate one.
     pub(crate) fn shard_for_pass(&self, number: ShardNumber) -> Result<Option<Shard>> {
         match self.slot(number).and_then(|slot| slot.shard.get()) {
-            Some(shard) if shard.reader().is_in_memory() => Ok(Some(shard.clone())),
+            Some(shard) if shard.reader().is_mapped_or_loaded() => Ok(Some(shard.clone())),
             _ => self.open_shard_apart(number),
         }
     }
@@ -324,7 +455,22 @@ impl Generation {
         }
     }
 
+    /// Opens a shard separately, to copy its pairs: with positioned reads that are verified, unless it is in memory.
+    pub(crate) fn open_shard_to_copy(&self, number: ShardNumber) -> Result<Option<Shard>> {
+        match (self.slot(number), self.options.storage) {
+            (Some(slot), StorageKind::Mapped { .. } | StorageKind::Positioned) => {
+                let read = ReadOptions { verify_reads: VerifyReads::Once, ..self.options.read };
+                self.open_slot_with(slot, StorageKind::Positioned, read).map(Some)
+            }
+            _ => self.open_shard_apart(number),
+        }
+    }
+
     fn open_slot(&self, slot: &ShardSlot, storage: StorageKind) -> Result<Shard> {
+        self.open_slot_with(slot, storage, self.options.read)
+    }
+
+    fn open_slot_with(&self, slot: &ShardSlot, storage: StorageKind, read: ReadOptions) -> Result<Shard> {
         let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(slot.number));
         let stem = self.spec.shard_file_stem(slot.number);
         let path = |extension: &str| self.shards_directory.join(format!("{stem}.{extension}"));
@@ -339,16 +485,14 @@ impl Generation {
             check_file_len(record, files.len(), &path("shard")).map_err(|error| error.at_shard(slot.number))?;
         }
         let shard_index_crc32 = record.map(|record: &ShardRecord| record.shard_index_crc32);
-        let stated = KnownShard {
+        let table = shard_index_crc32.and_then(|crc32| self.table_section(slot.number, crc32));
+        let known = KnownShard {
             shard_index_crc32,
-            table: self
-                .table
-                .as_ref()
-                .and_then(|table| TableFile::section(table, &self.spec, slot.number, shard_index_crc32?)),
-            whole: slot.whole.clone(),
+            table: ArcSwapOption::from_pointee(table),
+            whole_verified: slot.whole_verified.clone(),
         };
         let cache = self.cache.clone();
-        let reader = ShardReader::new(slot.number, self.spec, self.layout, files, self.options.read, cache, stated);
+        let reader = ShardReader::new(slot.number, self.spec, self.layout, files, read, cache, known);
         let shard = Shard::new(reader);
         if self.options.read_ahead_index {
             shard.reader().will_need_shard_index();
@@ -368,7 +512,7 @@ impl Generation {
         let (files, crc32) = ShardFiles::load(path)?;
         let has_checks = self.layout.is_some_and(|layout| layout.checks);
         if crc32 == record.crc32 {
-            slot.whole.set_verified();
+            slot.whole_verified.set_verified();
         } else if !has_checks && self.options.read.verify_reads != VerifyReads::Never {
             let expected = record.crc32;
             let message = format!("expected CRC-32 {expected:08x} as the manifest says, found {crc32:08x}");
@@ -378,26 +522,25 @@ impl Generation {
     }
 
     /// Opens every shard, so that a missing file or a wrong length is reported now.
-    pub(crate) fn touch_all(&self) -> Result<()> {
+    pub(crate) fn open_all_shards(&self) -> Result<()> {
         self.slots.iter().try_for_each(|slot| match slot.shard.get() {
             Some(_) => Ok(()),
-            None => self.touch(slot).map(|_| ()),
+            None => self.open_at_first_use(slot).map(|_| ()),
         })
     }
 
-    /// Closes the generation. Returns the shards that are still referenced, by an `OwnedValue` for example.
-    pub(crate) fn close(self) -> Vec<Shard> {
-        self.cache.clear(); // the remaining shards keep the cache alive, but no lookup uses it
-        self.slots.into_iter().filter_map(|slot| slot.shard.into_inner()).filter(Shard::is_shared).collect()
-        // the lease is released last, with the rest of `self`
+    /// Takes the generation apart: its open shards, and the rest, which ends its lease when it is dropped.
+    pub(crate) fn into_shards(mut self) -> (Vec<Shard>, Generation) {
+        let slots = std::mem::take(&mut self.slots);
+        (slots.into_iter().filter_map(|slot| slot.shard.into_inner()).collect(), self)
     }
 }
 
-/// A key that was found: its shard and its row.
+/// A key that was found: its shard, and its row in the shard.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) shard: &'a Shard,
-    pub(crate) stored: FoundKey,
+    pub(crate) key: FoundKey,
 }
 
 impl<'a> Found<'a> {
@@ -407,44 +550,85 @@ impl<'a> Found<'a> {
     }
 
     pub(crate) fn value_location(&self) -> Result<ValueLocation> {
-        self.reader().value_location(self.stored.minishard, self.stored.row)
+        self.reader().value_location(self.key.minishard, self.key.row)
     }
 }
 
 impl ShardSlot {
     fn new(number: ShardNumber) -> ShardSlot {
-        ShardSlot { number, obsolete_pair: false, whole: Arc::default(), shard: OnceLock::new() }
+        ShardSlot { number, obsolete_pair: false, whole_verified: Arc::default(), shard: OnceLock::new() }
     }
 }
 
-/// Reads `info` and, for a native generation, its manifest. Checks that the two agree.
+/// Reads `info` and, for a native generation, its manifest, which states where the shards are described. Checks that the
+/// two agree.
 fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<(Info, Option<Manifest>)> {
     let path = directory.join(info::FILE_NAME);
     let text = read_whole(&path, info::MAX_BYTES)?;
-    let info = Info::parse(&text, pointer).map_err(|error| error.at_path(&path))?;
+    let manifest = read_manifest(directory);
+    if let Ok(manifest) = &manifest
+        && manifest.nested.is_some()
+    {
+        check_pointer(manifest, pointer).map_err(|error| error.at_path(&path))?;
+    }
+    let stated = manifest.as_ref().ok().map(Manifest::pointer).filter(|stated| !stated.is_empty());
+    let info = Info::parse(&text, stated.or(pointer)).map_err(|error| error.at_path(&path))?;
     if info.layout.is_none() && Manifest::parse(&text).is_ok() {
         return Err(
             Error::corrupt("expected the info of a data set, found the manifest of a generation").at_path(&path)
         );
     }
-    let top = pointer.is_none_or(str::is_empty) && info.shards.as_os_str().is_empty();
-    if !top {
-        return Ok((info, None));
-    }
-    let manifest_path = directory.join(manifest::FILE_NAME);
-    let manifest = match read_whole(&manifest_path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)) {
+    let manifest = match manifest {
+        // the shards of another object of `info` than the one that the manifest is about
+        Ok(manifest) if pointer.is_some_and(|pointer| pointer != manifest.pointer()) => return Ok((info, None)),
         Ok(manifest) => manifest,
         // no manifest, or a foreign file of that name: this is not a generation of a store
-        Err(_) if !in_store && (info.layout.is_none() || manifest_path.symlink_metadata().is_err()) => {
-            return Ok((info, None));
-        }
-        Err(error) => return Err(error.at_path(&manifest_path)),
+        Err(_) if !in_store && is_without_manifest(directory, &info) => return Ok((info, None)),
+        Err(error) => return Err(error.at_path(&directory.join(manifest::FILE_NAME))),
     };
     manifest
         .check_info(&text)
+        .and_then(|()| manifest.check_directory(&info))
         .and_then(|()| manifest.check_sharding(&info.spec))
         .map_err(|error| error.at_path(&path))?;
     Ok((info, Some(manifest)))
+}
+
+/// Returns whether a directory whose manifest cannot be read is foreign, or a native one that lost its manifest.
+fn is_without_manifest(directory: &Path, info: &Info) -> bool {
+    info.layout.is_none() || directory.join(manifest::FILE_NAME).symlink_metadata().is_err()
+}
+
+fn read_manifest(directory: &Path) -> Result<Manifest> {
+    read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text))
+}
+
+/// Checks the pointer of the options against that of a manifest. Errors: `InvalidInput` if they differ.
+fn check_pointer(manifest: &Manifest, pointer: Option<&str>) -> Result<()> {
+    let stated = manifest.pointer();
+    match pointer.filter(|pointer| *pointer != stated) {
+        None => Ok(()),
+        Some(pointer) => Err(Error::invalid_input(format!(
+            "expected the JSON pointer of the shards of this generation, {}, found {:?}: leave it out",
+            json::excerpt(stated),
+            json::excerpt(pointer)
+        ))),
+    }
+}
+
+/// Returns the description of the shards in a directory by a specification of the caller. They are in the directory
+/// itself, or in that of its manifest.
+fn with_spec(directory: &Path, spec: ShardingSpec) -> Info {
+    let manifest = read_manifest(directory).ok();
+    let shards = manifest.map(|manifest| manifest.shards_directory()).unwrap_or_default();
+    Info { spec, layout: None, pointer: String::new(), shards }
+}
+
+/// Opens the key file that a manifest states; `None` if it states none.
+fn open_key_file(directory: &Path, manifest: &Manifest, storage: StorageKind) -> Option<Result<KeyFile>> {
+    let stated = manifest.auxiliary(manifest::KEYS)?;
+    let shards = manifest.shards.iter().map(|shard| (shard.number, shard.keys, shard.crc32));
+    Some(KeyFile::open(directory, stated, (manifest.keys, Tag::of_shards(shards)), storage))
 }
 
 fn check_file_len(record: &ShardRecord, found: u64, path: &Path) -> Result<()> {

@@ -58,20 +58,22 @@ impl OpenOptions {
     }
 
     /// Sets the JSON pointer (RFC 6901) to the object in `info` that has the member "sharding", such as `/scales/0`.
-    /// Default: the top-level object, or else the only nested object with that member.
+    /// Default: the one that the manifest of the generation states; without a manifest, the top-level object, or else the
+    /// only nested object with that member. Opening fails with `InvalidInput` if the manifest states another nested one.
     pub fn pointer(&mut self, pointer: &str) -> &mut OpenOptions {
         self.pointer = Some(pointer.to_string());
         self
     }
 
-    /// Sets the capacity in bytes of the cache of decoded minishard indexes. Default: 64 MiB.
+    /// Sets the capacity in bytes of the cache of decoded minishard indexes, which all open generations share.
+    /// Default: 64 MiB.
     pub fn cache_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
         self.cache_bytes = bytes;
         self
     }
 
-    /// Sets the cap in bytes on a decoded gzip value, and on a value or prefix that is not in memory. A larger one is
-    /// an error of kind `TooLarge`. Default: 1 GiB.
+    /// Sets the cap in bytes on a decoded gzip value, and on a value or prefix that is not mapped or loaded. A larger
+    /// one is an error of kind `TooLarge`. Default: 1 GiB.
     pub fn max_value_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
         self.read.max_value_bytes = bytes;
         self
@@ -84,7 +86,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets when reads verify checksums. Default: [`VerifyReads::Once`], when this process first uses the bytes.
+    /// Sets when reads verify checksums. Default: [`VerifyReads::Once`], at the first use of most bytes.
     pub fn verify_reads(&mut self, verify: VerifyReads) -> &mut OpenOptions {
         self.read.verify_reads = verify;
         self

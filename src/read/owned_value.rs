@@ -17,7 +17,7 @@ use crate::storage::{AlignedBytes, Bytes};
 /// bytes for a long time, copy them with `value.to_vec()`.
 ///
 /// Cost: increments the reference count of the shard, which all threads that read the shard share, and copies no bytes
-/// that are in memory. For short values a copy may be faster:
+/// that are mapped or loaded. For short values a copy may be faster:
 /// `cargo bench --bench owned_values` compares both.
 ///
 /// ```
@@ -42,7 +42,7 @@ impl Snapshot {
     ///
     /// Those of [`get`](Snapshot::get).
     pub fn get_owned(&self, key: u64) -> Result<Option<OwnedValue>> {
-        let Some((shard, minishard)) = self.generation.route(key)? else { return Ok(None) };
+        let Some((shard, minishard)) = self.generation.shard_of_key(key)? else { return Ok(None) };
         let value = shard.reader().get(minishard, key)?;
         Ok(value.map(|value| OwnedValue::new(shard, value)))
     }
@@ -54,7 +54,9 @@ impl Snapshot {
     /// few nanoseconds per key.
     pub fn get_many_owned(&self, keys: &[u64]) -> Vec<Result<Option<OwnedValue>>> {
         let owned = |(key, value): (&u64, Result<Option<Value<'_>>>)| {
-            let (Some(value), Some((shard, _))) = (value?, self.generation.route(*key)?) else { return Ok(None) };
+            let (Some(value), Some((shard, _))) = (value?, self.generation.shard_of_key(*key)?) else {
+                return Ok(None);
+            };
             Ok(Some(OwnedValue::new(shard, value)))
         };
         keys.iter().zip(self.get_many(keys)).map(owned).collect()
@@ -101,7 +103,7 @@ impl Deref for OwnedValue {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Owner::Shard { shard, range } => shard.reader().in_memory(*range).unwrap_or_default(),
+            Owner::Shard { shard, range } => shard.reader().mapped_or_loaded(*range).unwrap_or_default(),
             Owner::Bytes(bytes) => bytes,
         }
     }

@@ -18,9 +18,14 @@ use crate::store::{GenerationId, Lease};
 /// Cheap to clone, `Send + Sync + 'static`. All reads through a snapshot see the same generation, whatever is published
 /// meanwhile. Its maps and its disk space stay in use until the last clone is dropped.
 ///
-/// A lookup hashes the key, finds the shard, finds the minishard in the minishard table, finds the key in the minishard
-/// index, and returns the value. With raw encodings, a mapped file and minishards of at most 64 keys it copies nothing,
-/// and allocates nothing after the first use of a block of minishards.
+/// A lookup hashes the key, finds the shard, locates the minishard index, finds the key in it, and returns the value.
+/// With raw encodings and files that are mapped or loaded, it copies neither indexes nor values, except a minishard
+/// index of more than 64 keys whose keys do not ascend.
+///
+/// In such a data set, most lookups do not allocate. A lookup allocates at the first use of a shard, of a block (256
+/// minishards with consecutive numbers) or of a minishard of more than 64 keys, when it verifies the first value of more
+/// than 512 bytes of a shard, and whenever it reads the minishard table, as it does in every minishard of 255 keys or
+/// more.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) generation: Arc<Generation>,
@@ -30,13 +35,20 @@ impl Snapshot {
     /// Returns the value of a key; `Ok(None)` if the key is absent, and an empty value if it is stored with zero bytes.
     ///
     /// The value is borrowed from memory if it is stored raw in a mapped or loaded shard. It is owned if it is stored
-    /// as gzip or read by positioned reads. In a native data set with checks, damage is an error and never a wrong value,
-    /// unless [`VerifyReads::Never`](crate::VerifyReads::Never) is set; docs/trust.md has the details.
+    /// as gzip or read by positioned reads.
+    ///
+    /// In a native data set with checks, damage is an error instead of a wrong value, with two exceptions:
+    /// [`VerifyReads::Never`](crate::VerifyReads::Never) verifies nothing, and
+    /// [`VerifyReads::Once`](crate::VerifyReads::Once), the default, misses damage that appears after its verification.
+    /// docs/trust.md has the details.
     ///
     /// Cost for raw values in memory, after the first use: one memory latency, if the index has at most 8 keys and the
-    /// value ends within 640 bytes of its start, as usual in the `local` profile. The first use of a minishard verifies
-    /// its index and, if it spans at most 4 KiB, all its values; the first use of a shard without a minishard table
-    /// verifies its shard index. An open shard keeps 3 to 7 bytes per minishard that is in use, in blocks of 256.
+    /// value ends within about 640 bytes after the start of the minishard index, as usual in the `local` profile. The
+    /// first use of a minishard verifies its index and, if index and values together span at most 4 KiB, all its
+    /// values. The first lookup that needs the shard index verifies all of it; lookups need it only where the data set
+    /// has no minishard table, or where the table is damaged or does not describe a minishard.
+    ///
+    /// Memory: 3 to 7 bytes per minishard for each block of 256 minishards that is in use, rounded up to whole pages.
     ///
     /// # Errors
     ///
@@ -81,7 +93,7 @@ impl Snapshot {
     /// with checked prefixes, if the prefix has fewer.
     pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
         match self.generation.find(key)? {
-            Some(found) => found.reader().prefix(&found.stored, n).map(Some),
+            Some(found) => found.reader().prefix(&found.key, n).map(Some),
             None => Ok(None),
         }
     }
@@ -108,9 +120,10 @@ impl Snapshot {
         }
     }
 
-    /// Returns the shard of this number; `None` if it has no file.
+    /// Returns the shard of this number; `None` if the snapshot does not have it: the manifest does not list it or,
+    /// without a manifest, it had no file when the snapshot was opened.
     ///
-    /// If lookups have opened the shard and it is in memory, this is the same one. Otherwise the shard is opened
+    /// If lookups have opened the shard and it is mapped or loaded, this is the same one. Otherwise the shard is opened
     /// separately and closed with its last handle, unless the database is loaded into memory.
     ///
     /// # Errors
@@ -164,6 +177,12 @@ impl Snapshot {
         self.generation.shards_directory()
     }
 
+    /// Returns the JSON pointer (RFC 6901) of the object in `info` that describes the shards, such as `/scales/0` in a
+    /// volume; empty for the top level, and without an `info`.
+    pub fn sharding_at(&self) -> &str {
+        self.generation.pointer()
+    }
+
     /// Returns the current sizes, cache counters, number of maps and lease state.
     ///
     /// Cost: O(shards).
@@ -173,6 +192,7 @@ impl Snapshot {
             keys: self.len(),
             value_bytes: self.generation.manifest().map(|manifest| manifest.value_bytes),
             file_bytes: self.generation.manifest().map(|it| it.shards.iter().map(|shard| shard.bytes).sum()),
+            key_file_bytes: self.generation.key_file().map(|file| file.file_bytes()),
             verified_minishards: self.generation.verified_minishards(),
             cache: self.generation.cache().stats(),
             process_maps: live_maps(),
@@ -205,7 +225,7 @@ impl fmt::Debug for Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The number of shards that have a file.
+    /// The number of shards that the manifest lists or, without a manifest, that had a file at open.
     pub shards: usize,
     /// The number of keys, if there is a manifest.
     pub keys: Option<u64>,
@@ -213,8 +233,10 @@ pub struct Stats {
     pub value_bytes: Option<u64>,
     /// The bytes of all shard files, if there is a manifest.
     pub file_bytes: Option<u64>,
-    /// The number of verified minishards, which are not verified again. Counts those in shards that lookups have
-    /// opened, in memory, with [`VerifyReads::Once`](crate::VerifyReads::Once).
+    /// The bytes of the key file that ordered reads use; `None` if there is none, or it cannot be opened.
+    pub key_file_bytes: Option<u64>,
+    /// The number of minishards that lookups have verified and do not verify again, with
+    /// [`VerifyReads::Once`](crate::VerifyReads::Once): those with raw indexes, in mapped or loaded shards.
     pub verified_minishards: u64,
     /// The cache of minishard indexes.
     pub cache: CacheStats,

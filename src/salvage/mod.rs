@@ -16,6 +16,7 @@
 //! It accepts two errors of neuroglancer-scripts: zlib streams in place of gzip, and shards with empty minishards whose
 //! shard index entries are moved to the first slots.
 
+mod owner;
 mod search;
 mod shard;
 mod survey;
@@ -30,9 +31,10 @@ use crate::format::info::{self, Info};
 use crate::format::manifest::Manifest;
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
+use crate::plural::{Grouped, Plural};
 use crate::read::generation::{Generation, Leased};
 use crate::read::options::OpenOptions;
-use crate::read::shard::{MinishardCache, Pass};
+use crate::read::shard::{MinishardCache, Pass, ShardReader};
 use crate::salvage::shard::ShardSalvage;
 use crate::storage::{StorageKind, read_whole};
 use crate::store::{self, Lease, Store};
@@ -58,7 +60,7 @@ pub struct Salvage {
     generation: Generation,
     /// `None` without a valid manifest.
     manifest: Option<Manifest>,
-    /// The text of `info`, if its foreign members can be kept.
+    /// The text of `info`, if its foreign members can be kept in a store with the shards described in the same place.
     info: Option<String>,
 }
 
@@ -74,8 +76,10 @@ pub struct SalvageReport {
     pub losses: u64,
     /// The manifest's number of keys minus [`kept`](Self::kept), at least 0; `None` without a valid manifest.
     pub missing: Option<u64>,
-    /// Number of kept pairs whose minishard's shard index entry was in the wrong slot, so that lookups missed them.
+    /// Number of kept pairs that lookups missed, because the shard index entry of their minishard was in the wrong slot.
     pub wrong_slot: u64,
+    /// Number of kept pairs from a file that has the name of another shard.
+    pub wrong_file: u64,
     /// Number of kept pairs whose value or minishard index was stored as zlib in place of gzip.
     pub zlib: u64,
 }
@@ -116,14 +120,13 @@ impl Salvage {
         }
         let lease = Lease::is_offered_by(&directory).then(|| Lease::acquire(&directory)).transpose()?;
         let leased = lease.map(|lease| Leased { id: None, follows: false, lease });
-        let cache = Arc::new(MinishardCache::with_capacity(0)); // salvage reads indexes without the cache
+        let cache = Arc::new(MinishardCache::new(0)); // salvage reads indexes without the cache
         let options = options.generation(StorageKind::Positioned);
         let (generation, manifest) = Generation::open_damaged(&directory, options, cache, leased)?;
         let info = read_whole(&directory.join(info::FILE_NAME), info::MAX_BYTES)
             .ok()
             .and_then(|text| String::from_utf8(text).ok());
-        // if "sharding" is nested, the other members describe more than this data set
-        let info = info.filter(|text| Info::parse(text.as_bytes(), Some("")).is_ok() && Info::check(text).is_ok());
+        let info = info.filter(|text| describes_again(text, generation.pointer()));
         Ok(Salvage { generation, manifest, info })
     }
 
@@ -145,8 +148,9 @@ impl Salvage {
 
     /// Returns whether [`build_options`](Salvage::build_options) keeps the foreign members of `info`.
     ///
-    /// False if `info` is not readable, or if its member "sharding" is nested, as in a volume. The members describe the
-    /// volume then, and the new store is not a volume.
+    /// False if `info` is not readable, or if its member "sharding" is nested in an object whose "key" a generation cannot
+    /// have as the directory of its shards. If "sharding" is nested, as in a volume, the new store is such a volume too,
+    /// with the description of all its scales.
     pub fn keeps_info(&self) -> bool {
         self.info.is_some()
     }
@@ -162,7 +166,7 @@ impl Salvage {
             options.value_alignment(layout.value_alignment);
         }
         if let Some(info) = &self.info {
-            options.info(info);
+            options.info(info).sharding_at(self.generation.pointer());
         }
         options
     }
@@ -192,7 +196,9 @@ impl Salvage {
                 Ok(Some(shard)) => {
                     let _pass = Pass::new(&shard);
                     let keys = self.keys_of(number);
+                    let before = outcome.report;
                     ShardSalvage::new(&self.generation, shard.reader(), keys, loader, &mut outcome).run()?;
+                    outcome.check_count(before, keys, shard.reader());
                 }
                 Ok(None) => outcome.lose(FindingKind::MissingShard, self.missing_shard(number)),
                 Err(error) => outcome.lose(FindingKind::UnreadableShard, error.at_shard(number)),
@@ -234,6 +240,14 @@ impl Salvage {
     }
 }
 
+/// Returns whether a build can take an `info` over, with the sharding at the same JSON pointer.
+fn describes_again(info: &str, pointer: &str) -> bool {
+    match pointer.is_empty() {
+        true => Info::parse(info.as_bytes(), Some("")).is_ok() && Info::check(info).is_ok(),
+        false => Info::nested_in(info, pointer).is_ok(),
+    }
+}
+
 impl fmt::Debug for Salvage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Salvage").field("directory", &self.directory()).finish()
@@ -242,15 +256,22 @@ impl fmt::Debug for Salvage {
 
 impl fmt::Display for SalvageReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} pairs kept, {} losses", self.kept, self.losses)?;
+        write!(f, "{} kept, {}", Plural(self.kept, "pair"), Plural(self.losses, "loss"))?;
         if let Some(missing) = self.missing {
-            write!(f, ", {missing} of the manifest's keys missing")?;
+            write!(f, ", {} of the manifest's keys missing", Grouped(missing))?;
         }
         if self.wrong_slot > 0 {
-            write!(f, ", {} by entries in the wrong slot (as neuroglancer-scripts writes them)", self.wrong_slot)?;
+            write!(
+                f,
+                ", {} by entries in the wrong slot (as neuroglancer-scripts writes them)",
+                Grouped(self.wrong_slot)
+            )?;
+        }
+        if self.wrong_file > 0 {
+            write!(f, ", {} from files that have the name of another shard", Grouped(self.wrong_file))?;
         }
         if self.zlib > 0 {
-            write!(f, ", {} from zlib in place of gzip (as neuroglancer-scripts writes it)", self.zlib)?;
+            write!(f, ", {} from zlib in place of gzip (as neuroglancer-scripts writes it)", Grouped(self.zlib))?;
         }
         Ok(())
     }
@@ -263,7 +284,24 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// Reports a loss. An I/O error or an exceeded cap replaces the rule that was being checked.
+    /// Reports a loss if a shard has fewer pairs than the manifest states, and none of them was reported: whatever named
+    /// them is gone.
+    fn check_count(&mut self, before: SalvageReport, stated: Option<u64>, shard: &ShardReader) {
+        let (kept, is_reported) = (self.report.kept - before.kept, self.report.losses > before.losses);
+        // the manifest's number is that of the shard that the file is named after
+        let is_of_other_shard = self.report.wrong_file > before.wrong_file;
+        if let Some(stated) = stated.filter(|stated| kept < *stated && !is_reported && !is_of_other_shard) {
+            let message = format!(
+                "expected {} as the manifest says, found {}: nothing names the others",
+                Plural(stated, "key"),
+                Grouped(kept)
+            );
+            let error = Error::corrupt(message).at_shard(shard.number).at_path(&shard.files().path());
+            self.lose(FindingKind::WrongCount, error);
+        }
+    }
+
+    /// Reports a loss. For an I/O error or an exceeded cap, the kind is `UnreadableShard` or `OverCap` instead of `rule`.
     fn lose(&mut self, rule: FindingKind, error: Error) {
         let kind = match error.kind() {
             ErrorKind::Io => FindingKind::UnreadableShard,

@@ -116,7 +116,7 @@ fn gzip_index(shard: &ShardReader, bytes: &[u8], cap: u64, work: &mut u64) -> Op
     let decoded = gzip::decode(member, cap).ok()?;
     IndexView::view(&decoded).ok()?;
     let location = location(shard, &decoded)?;
-    is_check(checks::of_index(location, member), after).then_some((location.minishard, len))
+    is_check(checks::compute_index_check(location, member), after).then_some((location.minishard, len))
 }
 
 /// Returns the minishard to which the first id of a decoded index hashes, if it is in this shard.

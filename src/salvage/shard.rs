@@ -9,16 +9,18 @@ use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
 use crate::format::minishard_index::Row;
 use crate::format::spec::Encoding;
-use crate::ids::{Location, MinishardNumber};
+use crate::ids::{Location, MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{ShardReader, ValueBudget};
 use crate::salvage::Outcome;
+use crate::salvage::owner::Owner;
 use crate::salvage::survey::{ReadIndex, Survey, misplaced};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
 
 /// The walk over one shard.
 pub(super) struct ShardSalvage<'a, 'b> {
+    generation: &'a Generation,
     shard: &'a ShardReader,
     max_value_bytes: u64,
     max_index_bytes: u64,
@@ -32,7 +34,7 @@ pub(super) struct ShardSalvage<'a, 'b> {
 /// The current minishard.
 struct Minishard {
     /// The location to which its keys must hash: that of its slot, or in a compacted shard that of its keys.
-    place: Location,
+    location: Location,
     checks: ChecksPlace,
 }
 
@@ -48,7 +50,7 @@ type Broken = (FindingKind, Error);
 
 impl<'a, 'b> ShardSalvage<'a, 'b> {
     pub(super) fn new(
-        generation: &Generation,
+        generation: &'a Generation,
         shard: &'a ShardReader,
         keys: Option<u64>,
         loader: &'a mut BulkLoader,
@@ -57,7 +59,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         let caps = generation.options().read;
         let (max_value_bytes, max_index_bytes) = (caps.max_value_bytes, caps.max_index_bytes);
         let budget = ValueBudget::default();
-        ShardSalvage { shard, max_value_bytes, max_index_bytes, keys, loader, outcome, budget }
+        ShardSalvage { generation, shard, max_value_bytes, max_index_bytes, keys, loader, outcome, budget }
     }
 
     /// Salvages the shard.
@@ -65,31 +67,58 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     /// Errors: those of the loader.
     pub(super) fn run(mut self) -> Result<()> {
         let survey = Survey::of(self.shard, self.keys, self.max_index_bytes, self.outcome);
+        let owner = self.owner(&survey);
         for (number, range) in &survey.minishards {
+            let here = Location { shard: owner, minishard: *number };
             match ReadIndex::read(self.shard, *range, self.max_index_bytes) {
-                Ok(index) => self.minishard(&survey, *number, *range, &index)?,
-                Err(error) => self.lose(*number, FindingKind::BadMinishardIndex, error), // the survey could read it
+                Ok(index) => self.salvage_minishard(&survey, here, *range, &index)?,
+                Err(error) => self.lose(*number, FindingKind::BadMinishardIndex, error), // changed after the survey read it
             }
         }
         Ok(())
     }
 
-    fn minishard(
+    /// Returns the shard that the keys belong to: another one than the file's name says if all keys hash to that, and
+    /// either there are enough of them, or the file of that name has the keys of another shard too.
+    fn owner(&self, survey: &Survey) -> ShardNumber {
+        let named = self.shard.number;
+        let Some(owner) = survey.owner.shard().filter(|owner| *owner != named) else { return named };
+        if survey.owner.is_certain(self.shard.spec.hash_function()) {
+            return owner;
+        }
+        let other = self.generation.open_shard_apart(owner).ok().flatten();
+        match other.and_then(|other| Owner::of_file(&other)) {
+            Some(theirs) if theirs != owner => owner,
+            _ => named,
+        }
+    }
+
+    /// Salvages the pairs of a minishard whose index is at `range`, and whose keys should hash to `here`.
+    fn salvage_minishard(
         &mut self,
         survey: &Survey,
-        number: MinishardNumber,
+        here: Location,
         range: ByteRange,
         index: &ReadIndex<'_>,
     ) -> Result<()> {
-        let Ok(rows) = index.rows() else { return Ok(()) };
-        let here = Location { shard: self.shard.number, minishard: number };
-        let place = index.common_place(self.shard).filter(|_| survey.is_compacted).unwrap_or(here);
+        let number = here.minishard;
+        let rows = match index.rows() {
+            Ok(rows) => rows,
+            Err(error) => {
+                self.lose(number, FindingKind::BadMinishardIndex, error.at_offset(range.start));
+                return Ok(());
+            }
+        };
+        let location = index.common_location(self.shard).filter(|_| survey.is_compacted).unwrap_or(here);
         let checks = ChecksPlace { index_end: range.end, rows: rows.len() as u64 };
-        let minishard = Minishard { place, checks };
-        let is_sound = self.shard.verify_minishard_index(number, range, &index.encoded, checks.rows);
+        let minishard = Minishard { location, checks };
+        let verified = self.shard.compare_index_check(number, range, &index.encoded, checks.rows);
         let (mut ids, mut unproved) = (HashSet::new(), 0);
+        let mut gap_start = self.first_gap_start(checks);
         for row in rows.rows() {
-            match self.prove(survey, &minishard, row) {
+            let proved = self.prove(survey, &minishard, row, gap_start);
+            gap_start = self.shard.value_range(row).ok().map(|range| range.end);
+            match proved {
                 Ok(_) if !ids.insert(row.id) => {
                     let error = Error::corrupt("expected each id once, found a duplicate: the first pair is kept");
                     self.lose(number, FindingKind::DuplicateId, error.at_key(row.id));
@@ -97,15 +126,16 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
                 Ok(pair) => {
                     self.loader.insert_with_prefix(row.id, &pair.prefix, &pair.value)?;
                     self.outcome.report.kept += 1;
-                    self.outcome.report.wrong_slot += u64::from(place != here);
+                    self.outcome.report.wrong_slot += u64::from(location != here);
+                    self.outcome.report.wrong_file += u64::from(here.shard != self.shard.number);
                     self.outcome.report.zlib += u64::from(pair.is_zlib || index.is_zlib);
                 }
                 // the ids of an index that fails its check may be wrong, so the loss does not name them as keys
-                Err(_) if is_sound.is_err() => unproved += 1,
+                Err(_) if verified.is_err() => unproved += 1,
                 Err((kind, error)) => self.lose(number, kind, error.at_key(row.id)),
             }
         }
-        if let Err(error) = is_sound
+        if let Err(error) = verified
             && unproved > 0
         {
             let message = format!("{}; {unproved} of its {} rows could not be proved", error.message(), checks.rows);
@@ -114,31 +144,48 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         Ok(())
     }
 
-    /// Returns the pair of a row if it is proved right.
+    /// Returns the start of the gap before the first value, if the index alone determines it: with raw indexes, the end of
+    /// the checks.
+    fn first_gap_start(&self, checks: ChecksPlace) -> Option<u64> {
+        let checks_len = ChecksPlace::total_len(checks.rows, self.shard.layout.unwrap_or_default());
+        match self.shard.spec.minishard_index_encoding() {
+            Encoding::Raw => checks.index_end.checked_add(checks_len),
+            Encoding::Gzip => None,
+        }
+    }
+
+    /// Returns the pair of a row if it is proved right. `gap_start` is where the gap before its value begins, if its
+    /// minishard states that.
     ///
     /// Errors: the rule that it breaks.
-    fn prove(&mut self, survey: &Survey, minishard: &Minishard, row: Row) -> Result<Pair<'a>, Broken> {
+    fn prove(
+        &mut self,
+        survey: &Survey,
+        minishard: &Minishard,
+        row: Row,
+        gap_start: Option<u64>,
+    ) -> Result<Pair<'a>, Broken> {
         let range = self.shard.value_range(row).map_err(|error| (FindingKind::BadValueRange, error))?;
         self.shard.check_cap(range).map_err(|error| (FindingKind::OverCap, error))?;
         self.take_bytes(range)?;
         let encoded = self.shard.read(range).map_err(|error| (FindingKind::UnreadableShard, error))?;
         match self.shard.layout.is_some_and(|layout| layout.checks) {
             true => {
-                let verified = self.shard.verify_value(row, minishard.checks, &encoded);
+                let verified = self.shard.compare_value_check(row, minishard.checks, &encoded);
                 verified.map_err(|error| (FindingKind::ValueCheck, error))?;
             }
-            false => self.check_place(survey, minishard, row, range)?,
+            false => self.check_location(survey, minishard, row, range)?,
         }
         let (value, is_zlib) = self.decode(encoded).map_err(|error| (FindingKind::BadValue, error))?;
-        let prefix = self.prefix(survey, minishard, row, range)?;
+        let prefix = self.prefix(survey, minishard, row, range, gap_start)?;
         Ok(Pair { prefix, value, is_zlib })
     }
 
     /// Proves a pair of a shard without checks: its key hashes to the minishard, and its value overlaps no index.
-    fn check_place(&self, survey: &Survey, minishard: &Minishard, row: Row, range: ByteRange) -> Result<(), Broken> {
-        let place = self.shard.spec.route(row.id);
-        if place != minishard.place {
-            return Err((FindingKind::MisplacedKey, misplaced(place)));
+    fn check_location(&self, survey: &Survey, minishard: &Minishard, row: Row, range: ByteRange) -> Result<(), Broken> {
+        let location = self.shard.spec.route(row.id);
+        if location != minishard.location {
+            return Err((FindingKind::MisplacedKey, misplaced(location)));
         }
         if survey.indexes.overlap(range) {
             let message =
@@ -172,21 +219,28 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     }
 
     /// Returns the bytes before the value that no index names. Verifies them in a shard with checks.
+    ///
+    /// With checks, the gap begins where the minishard states: `survey.named` lacks the ranges of a minishard whose index
+    /// fails its check. Without checks, or if the minishard does not state it, the gap begins at the end of the previous
+    /// named range.
     fn prefix(
         &mut self,
         survey: &Survey,
         minishard: &Minishard,
         row: Row,
         range: ByteRange,
+        gap_start: Option<u64>,
     ) -> Result<Bytes<'a>, Broken> {
         if self.shard.layout.is_some_and(|layout| !layout.prefixes) {
             return Ok(Bytes::Borrowed(&[]));
         }
-        let gap = ByteRange { start: survey.named.gap_start(range), end: range.start };
+        let has_checks = self.shard.layout.is_some_and(|layout| layout.checks);
+        let stated = gap_start.filter(|start| has_checks && *start <= range.start);
+        let gap = ByteRange { start: stated.unwrap_or_else(|| survey.named.gap_start(range)), end: range.start };
         self.shard.check_cap(gap).map_err(|error| (FindingKind::OverCap, error))?;
         self.take_bytes(gap)?;
-        if self.shard.layout.is_some_and(|layout| layout.checks) {
-            let verified = self.shard.verify_prefix(row, minishard.checks, gap);
+        if has_checks {
+            let verified = self.shard.compare_prefix_check(row, minishard.checks, gap);
             verified.map_err(|error| (FindingKind::PrefixCheck, error))?;
         }
         self.shard.read(gap).map_err(|error| (FindingKind::UnreadableShard, error))

@@ -12,12 +12,13 @@ use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::{EntryBlocks, IndexBudget, NamedRanges, NamedRangesBuilder, ShardReader};
+use crate::salvage::owner::Owner;
 use crate::salvage::{Outcome, search};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
 
 /// A minishard whose shard index entry is valid, and the range of its index.
-type Named = (MinishardNumber, ByteRange);
+type NamedIndex = (MinishardNumber, ByteRange);
 
 /// A minishard index as stored, and decoded if it is a gzip or zlib stream.
 pub(super) struct ReadIndex<'a> {
@@ -37,11 +38,13 @@ pub(super) struct Survey {
     pub(super) named: NamedRanges,
     /// Whether shard index entries are moved to the first slots, as neuroglancer-scripts does.
     pub(super) is_compacted: bool,
+    /// The shard to which the keys hash.
+    pub(super) owner: Owner,
 }
 
 impl<'a> ReadIndex<'a> {
     pub(super) fn read(shard: &'a ShardReader, range: ByteRange, cap: u64) -> Result<ReadIndex<'a>> {
-        let encoded = shard.read_minishard_index(range)?;
+        let encoded = shard.read_encoded_index(range)?;
         let (decoded, is_zlib) = match shard.spec.minishard_index_encoding() {
             Encoding::Raw => (None, false),
             Encoding::Gzip if gzip::is_zlib(&encoded) => (Some(gzip::decode_zlib(&encoded, cap)?), true),
@@ -54,16 +57,16 @@ impl<'a> ReadIndex<'a> {
         IndexView::view(self.decoded.as_deref().unwrap_or(&self.encoded))
     }
 
-    /// Returns the location to which all ids hash, if it is the same.
-    pub(super) fn common_place(&self, shard: &ShardReader) -> Option<Location> {
-        let mut places = self.rows().ok()?.rows().map(|row| shard.spec.route(row.id));
-        let first = places.next()?;
-        places.all(|place| place == first).then_some(first)
+    /// Returns the location to which all ids hash; `None` if they hash to several.
+    pub(super) fn common_location(&self, shard: &ShardReader) -> Option<Location> {
+        let mut locations = self.rows().ok()?.rows().map(|row| shard.spec.route(row.id));
+        let first = locations.next()?;
+        locations.all(|location| location == first).then_some(first)
     }
 }
 
 impl Survey {
-    /// Reads all indexes of a shard, searches for lost ones, and reports those that are lost.
+    /// Reads all indexes of a shard, searches for lost ones, and reports those that are not found.
     ///
     /// `keys` is the number of keys that the manifest states, if it is known.
     pub(super) fn of(shard: &ShardReader, keys: Option<u64>, cap: u64, outcome: &mut Outcome<'_>) -> Survey {
@@ -77,18 +80,21 @@ impl Survey {
     }
 }
 
-/// A survey while it is made.
+/// A survey in progress.
 struct Surveyor<'a> {
     shard: &'a ShardReader,
     cap: u64,
     minishards: BTreeMap<MinishardNumber, ByteRange>,
     /// The minishards whose index matches its check, or all in a shard without checks.
     proved: BTreeSet<MinishardNumber>,
-    /// The number of keys in these.
+    /// The number of keys in the proved minishards.
     proved_keys: u64,
+    /// See [`Survey::indexes`].
     indexes: NamedRangesBuilder,
+    /// See [`Survey::named`].
     named: NamedRangesBuilder,
     slots: Slots,
+    owner: Owner,
     lost: Vec<(MinishardNumber, FindingKind, Error)>,
 }
 
@@ -103,12 +109,13 @@ impl<'a> Surveyor<'a> {
             indexes: shard.named_ranges(),
             named: shard.named_ranges(),
             slots: Slots::default(),
+            owner: Owner::default(),
             lost: Vec::new(),
         }
     }
 
     /// Returns the minishards with valid shard index entries.
-    fn entries(&mut self) -> Vec<Named> {
+    fn entries(&mut self) -> Vec<NamedIndex> {
         let (mut found, mut blocks) = (Vec::new(), EntryBlocks::default());
         loop {
             let (first, block) = match blocks.next(self.shard) {
@@ -121,7 +128,7 @@ impl<'a> Surveyor<'a> {
             };
             let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
             for (number, entry) in (first.0..).map(MinishardNumber).zip(entries) {
-                match self.shard.resolve_minishard_index(number, entry) {
+                match self.shard.resolve_entry(number, entry) {
                     Ok(Some(range)) => found.push((number, range)),
                     Ok(None) => {}
                     Err(error) => self.lost.push((number, FindingKind::BadShardIndexEntry, error)),
@@ -134,7 +141,7 @@ impl<'a> Surveyor<'a> {
     ///
     /// If several entries name one index, chooses the minishard that its keys hash to, or else the first. Reads short
     /// indexes first, up to twice the length of the file, since valid indexes share no bytes.
-    fn choose(&mut self, mut named: Vec<Named>) -> Vec<Named> {
+    fn choose(&mut self, mut named: Vec<NamedIndex>) -> Vec<NamedIndex> {
         named.sort_unstable_by_key(|(number, range)| (range.len(), range.start, *number));
         let (mut chosen, mut budget) = (Vec::new(), IndexBudget::default());
         for same in named.chunk_by(|(_, range), (_, next)| range == next) {
@@ -155,11 +162,11 @@ impl<'a> Surveyor<'a> {
         chosen
     }
 
-    /// Returns that one of several entries with one index whose minishard its keys hash to.
-    fn owner(&self, same: &[Named]) -> Option<Named> {
+    /// Returns, of several entries that name one index, the entry of the minishard that its keys hash to.
+    fn owner(&self, same: &[NamedIndex]) -> Option<NamedIndex> {
         let (_, range) = same.first()?;
-        let place = ReadIndex::read(self.shard, *range, self.cap).ok()?.common_place(self.shard)?;
-        same.iter().find(|(number, _)| *number == place.minishard && self.shard.number == place.shard).copied()
+        let location = ReadIndex::read(self.shard, *range, self.cap).ok()?.common_location(self.shard)?;
+        same.iter().find(|(number, _)| *number == location.minishard && self.shard.number == location.shard).copied()
     }
 
     fn lose_shared(&mut self, number: MinishardNumber, range: ByteRange, message: &str) {
@@ -180,10 +187,11 @@ impl<'a> Surveyor<'a> {
         if let Err(error) = self.named.reserve(count, shard.files().data_len()) {
             return self.lose(number, range, error);
         }
-        self.slots.enter(shard, number, index.common_place(shard));
-        self.indexes.push_value(range);
+        self.slots.enter(shard, number, index.common_location(shard));
+        self.owner.add(&shard.spec, rows);
+        self.indexes.push_value(range); // a plain range, without the checks after the index
         self.minishards.insert(number, range);
-        if shard.verify_minishard_index(number, range, &index.encoded, count).is_ok() {
+        if shard.compare_index_check(number, range, &index.encoded, count).is_ok() {
             self.proved.insert(number);
             self.proved_keys += count;
             self.named.push_index(range, count);
@@ -198,11 +206,11 @@ impl<'a> Surveyor<'a> {
 
     /// If keys are missing, searches the gaps between named ranges for lost minishards. Needs checks.
     fn search(&mut self, keys: Option<u64>) {
-        let complete = match keys {
+        let is_complete = match keys {
             Some(keys) => self.proved_keys >= keys,
             None => self.lost.is_empty() && self.proved.len() == self.minishards.len(),
         };
-        if complete || !self.shard.layout.is_some_and(|layout| layout.checks) {
+        if is_complete || !self.shard.layout.is_some_and(|layout| layout.checks) {
             return;
         }
         let named = self.named.clone().finish();
@@ -226,6 +234,7 @@ impl<'a> Surveyor<'a> {
             indexes: self.indexes.finish(),
             named: self.named.finish(),
             is_compacted: self.slots.are_compacted(),
+            owner: self.owner,
         }
     }
 }
@@ -237,19 +246,23 @@ impl<'a> Surveyor<'a> {
 #[derive(Default)]
 struct Slots {
     entered: u64,
+    /// The minishard that the keys of the last entered slot hash to.
     last: Option<u64>,
+    /// Whether keys are in the slot of another minishard.
     displaced: bool,
+    /// Whether a slot does not match the pattern.
     broken: bool,
 }
 
 impl Slots {
-    fn enter(&mut self, shard: &ShardReader, slot: MinishardNumber, place: Option<Location>) {
-        let place = place.filter(|place| place.shard == shard.number).map(|place| place.minishard.0);
-        match place {
-            Some(place) if slot.0 == self.entered && self.last < Some(place) => self.displaced |= place != slot.0,
+    /// Adds the next slot with the location of all its keys, if they have one.
+    fn enter(&mut self, shard: &ShardReader, slot: MinishardNumber, location: Option<Location>) {
+        let number = location.filter(|location| location.shard == shard.number).map(|location| location.minishard.0);
+        match number {
+            Some(number) if slot.0 == self.entered && self.last < Some(number) => self.displaced |= number != slot.0,
             _ => self.broken = true,
         }
-        self.last = place;
+        self.last = number;
         self.entered += 1;
     }
 
@@ -259,9 +272,9 @@ impl Slots {
 }
 
 /// Returns the error of a key that hashes to another location.
-pub(super) fn misplaced(place: Location) -> Error {
+pub(super) fn misplaced(location: Location) -> Error {
     Error::corrupt(format!(
         "expected a key whose hash leads to this minishard, found one of shard {:x}, minishard {}",
-        place.shard.0, place.minishard.0
+        location.shard.0, location.minishard.0
     ))
 }

@@ -62,15 +62,20 @@ impl BlockReader {
     }
 
     /// Copies `len` bytes to a cursor.
+    pub(crate) fn copy(&mut self, len: u64, to: &mut Cursor) -> Result<()> {
+        self.pieces(len, &mut |piece| to.write(piece))
+    }
+
+    /// Passes on the next `len` bytes, in pieces of at most a block.
     #[inline]
-    pub(crate) fn copy(&mut self, mut len: u64, to: &mut Cursor) -> Result<()> {
+    pub(crate) fn pieces(&mut self, mut len: u64, to: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         while len > 0 {
             let bytes = self.fill()?;
             if bytes.is_empty() {
                 return Err(Error::io("read", &self.path, io::ErrorKind::UnexpectedEof.into()));
             }
             let take = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
-            to.write(bytes.get(..take).unwrap_or_default())?;
+            to(bytes.get(..take).unwrap_or_default())?;
             self.consume(take);
             len -= take as u64;
         }

@@ -78,7 +78,7 @@ impl Cursor {
             }
             _ => {
                 self.flush()?;
-                self.skip(len, &zeros_sum(len));
+                self.skip(len, &crc32_of_zeros(len));
                 Ok(())
             }
         }
@@ -123,7 +123,7 @@ impl Cursor {
 }
 
 /// Returns the CRC-32 state of `len` zero bytes. Cost: O(log `len`), by doubling.
-pub(crate) fn zeros_sum(mut len: u64) -> Hasher {
+pub(crate) fn crc32_of_zeros(mut len: u64) -> Hasher {
     let mut crc = Hasher::new();
     let mut power = Hasher::new();
     power.update(&[0]);
@@ -149,10 +149,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_have_the_sum_of_zeros() {
+    fn the_crc32_of_zeros_is_that_of_zero_bytes() {
         for len in [0, 1, 2, 3, 1000, 70_001] {
             let zeros = vec![0; usize::try_from(len).unwrap()];
-            assert_eq!(zeros_sum(len).finalize(), crc32fast::hash(&zeros), "length {len}");
+            assert_eq!(crc32_of_zeros(len).finalize(), crc32fast::hash(&zeros), "length {len}");
         }
     }
 }

@@ -24,6 +24,11 @@ impl Holes {
         Holes { file, len }
     }
 
+    /// Creates the holes of `len` bytes without any: everything is data.
+    pub(crate) fn none(len: u64) -> Holes {
+        Holes { file: None, len }
+    }
+
     /// Returns the first offset at or after `offset` that is not known to be in a hole. After the last data, this is
     /// the length of the file.
     pub(crate) fn next_data(&self, offset: u64) -> u64 {

@@ -12,7 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::byte_range::ByteRange;
 use crate::storage::Access;
 
-/// Linux truncates a `MADV_WILLNEED` request to the read-ahead limit of the device. This is the default limit.
+/// Bytes per `MADV_WILLNEED` request. Linux truncates a request to the read-ahead limit of the device, which is this by
+/// default.
 #[cfg(unix)]
 const WILL_NEED_AT_ONCE: usize = 128 << 10;
 

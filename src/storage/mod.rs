@@ -8,20 +8,23 @@ mod cursor;
 mod descriptors;
 mod file;
 mod holes;
+mod identity;
 mod loaded;
 mod mmap;
 mod read_ahead;
 mod sink;
 
+use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 
 pub(crate) use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
-pub(crate) use cursor::{Cursor, WRITE_BLOCK, create_new, zeros_sum};
+pub(crate) use cursor::{Cursor, WRITE_BLOCK, crc32_of_zeros, create_new};
 pub(crate) use descriptors::open as open_descriptor;
 pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_exact_at, read_whole, regular_len};
 pub(crate) use holes::Holes;
+pub(crate) use identity::Identity;
 pub(crate) use loaded::{HugeBytes, Loaded};
 pub(crate) use mmap::{MapPermission, Mapping, live_maps};
 pub(crate) use sink::Sink;
@@ -79,6 +82,13 @@ impl Storage {
     /// Errors: `Io`; with [`StorageKind::Heap`] also `TooLarge`.
     pub(crate) fn open(path: &Path, kind: StorageKind) -> Result<Storage> {
         let (file, len) = open_regular(path)?;
+        Storage::of_file(file, len, path, kind)
+    }
+
+    /// Takes an open regular file of `len` bytes.
+    ///
+    /// Errors: with [`StorageKind::Heap`] `Io` and `TooLarge`.
+    pub(crate) fn of_file(file: File, len: u64, path: &Path, kind: StorageKind) -> Result<Storage> {
         match kind {
             StorageKind::Mapped { permission, max_maps, access } => {
                 match Mapping::new(&file, len, permission, max_maps, access) {
@@ -91,9 +101,8 @@ impl Storage {
         }
     }
 
-    /// Reads a regular file into memory. Also returns its CRC-32.
-    pub(crate) fn load(path: &Path) -> Result<(Storage, u32)> {
-        let (file, len) = open_regular(path)?;
+    /// Reads an open regular file of `len` bytes into memory. Also returns its CRC-32.
+    pub(crate) fn load(file: File, len: u64, path: &Path) -> Result<(Storage, u32)> {
         Loaded::read(file, len, path).map(|(loaded, crc32)| (loaded.into(), crc32))
     }
 
@@ -126,9 +135,10 @@ impl Storage {
         }
     }
 
-    /// Returns all bytes if they are mapped or on the heap. `None` for positioned reads.
+    /// Returns all bytes if the file is mapped or loaded. Mapped pages may have to be read from the disk when they are
+    /// used. `None` for positioned reads.
     #[inline]
-    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
+    pub(crate) fn mapped_or_loaded(&self) -> Option<&[u8]> {
         match self {
             Self::Mapped(mapping) => Some(mapping),
             Self::Heap(bytes) => Some(bytes),
@@ -152,13 +162,13 @@ impl Storage {
         }
     }
 
-    /// Returns the bytes of a range, borrowed if they are in memory. Bytes that have to be read are aligned to
-    /// `alignment`.
+    /// Returns the bytes of a range, borrowed if the file is mapped or loaded. Bytes that have to be read are aligned
+    /// to `alignment`.
     ///
     /// Errors: `Corrupt` if the range is outside the file; `Io`; `TooLarge` if the allocation fails.
     #[inline]
     pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
-        match self.in_memory() {
+        match self.mapped_or_loaded() {
             Some(bytes) => range.of(bytes).map(Bytes::Borrowed).ok_or_else(|| out_of_file(range, self.len())),
             None => self.read_file(range, alignment),
         }

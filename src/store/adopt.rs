@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::info;
+use crate::format::info::{self, Info};
 use crate::format::json;
 use crate::format::manifest::{self, AuxiliaryRecord, Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
@@ -42,8 +42,7 @@ impl Foreign {
         let path = directory.join(info::FILE_NAME);
         let info = read_whole(&path, info::MAX_BYTES)?;
         manifest.check_info(&info).map_err(|error| error.at_path(&path))?;
-        let sharding = sharding(&info).map_err(|error| error.at_path(&path))?;
-        manifest.check_sharding(&sharding).map_err(|error| error.at_path(&path))?;
+        check_sharding(&manifest, &info).map_err(|error| error.at_path(&path))?;
         let foreign = Foreign { directory, info, manifest, manifest_text, cancel };
         foreign.check_names()?;
         Ok(foreign)
@@ -51,10 +50,10 @@ impl Foreign {
 
     /// Copies the generation into the store and verifies it. Does not publish the copy.
     pub(super) fn copy(&self, store: &Path, lock: &SharedLock) -> Result<CompleteGeneration> {
-        let pending = PendingGeneration::begin(store, lock, None)?;
+        let pending = PendingGeneration::begin(store, lock, None)?.with_shards_in(self.manifest.nested.clone())?;
         for shard in &self.manifest.shards {
             let path = self.path_of(shard);
-            let to = pending.path().join(self.name_of(shard));
+            let to = pending.shards_path().join(self.name_of(shard));
             check(shard, fs::copy_new(&path, &to, &self.cancel)?, &path)?;
         }
         for file in &self.manifest.auxiliary {
@@ -73,7 +72,7 @@ impl Foreign {
     pub(super) fn publish_moved(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
         self.check_no_store()?;
         self.check_own_files()?;
-        publish::check_room(store, lock)?;
+        publish::check_publishable(store, lock)?;
         for shard in &self.manifest.shards {
             let path = self.path_of(shard);
             check(shard, fs::checksum(&path, &self.cancel)?, &path)?;
@@ -83,8 +82,8 @@ impl Foreign {
             check_auxiliary(file, fs::checksum(&path, &self.cancel)?, &path)?;
         }
         self.complete()?;
-        // a statement of its own, so that the turn ends before `copy` takes one
-        let published = publish::install(store, &mut *lock.turn()?, &self.directory);
+        // a statement of its own, so that the operation ends before `copy` begins another
+        let published = publish::install(store, &mut *lock.begin_operation()?, &self.directory);
         match published {
             Err(error) if fs::crosses_devices(&error) => self.copy(store, lock)?.publish(),
             published => published,
@@ -102,21 +101,25 @@ impl Foreign {
             fs::fsync_file(&path)?;
             fs::set_read_only(&path)?;
         }
+        fs::create_dir_all(&self.directory.join(self.manifest.shards_directory()))?; // if there are no shards
+        publish::sync_nested(&self.directory, &self.manifest)?;
         fs::fsync_dir(&self.directory)
     }
 
     /// Errors: `Corrupt` if a shard file that the manifest lists is missing, or the directory has another one.
     fn check_names(&self) -> Result<()> {
-        let names = fs::names(&self.directory)?;
+        let directory = self.directory.join(self.manifest.shards_directory());
+        let is_lost = self.manifest.shards.is_empty() && !fs::exists(&directory)?; // by a copy that omits empty ones
+        let names = if is_lost { Vec::new() } else { fs::names(&directory)? };
         let found: BTreeSet<_> = names.into_iter().filter(|name| name.ends_with(SHARD_EXTENSION)).collect();
         let expected: BTreeSet<_> = self.manifest.shards.iter().map(|shard| self.name_of(shard)).collect();
         if let Some(name) = expected.difference(&found).next() {
             let message = "expected a shard file that the manifest lists, found none";
-            return Err(Error::corrupt(message).at_path(&self.directory.join(name)));
+            return Err(Error::corrupt(message).at_path(&directory.join(name)));
         }
         if let Some(name) = found.difference(&expected).next() {
             let message = "expected only the shard files that the manifest lists, found another";
-            return Err(Error::corrupt(message).at_path(&self.directory.join(name)));
+            return Err(Error::corrupt(message).at_path(&directory.join(name)));
         }
         Ok(())
     }
@@ -137,9 +140,9 @@ impl Foreign {
     fn check_own_files(&self) -> Result<()> {
         let Some(path) = contents::foreign_in_generation(&self.directory)? else { return Ok(()) };
         let message = match fs::is_link(&path) {
-            true => "expected only regular files in the directory to move, found a link: adopt a copy instead",
+            true => "expected only regular files in the directory to move, found a link: copy the directory instead",
             false => {
-                "expected only the files of a generation in the directory to move, found another: adopt a copy instead"
+                "expected only the files of a generation in the directory to move, found another: copy the directory instead"
             }
         };
         Err(Error::invalid_input(message).at_path(&path))
@@ -157,16 +160,21 @@ impl Foreign {
     }
 
     fn path_of(&self, shard: &ShardRecord) -> PathBuf {
-        self.directory.join(self.name_of(shard))
+        self.manifest.shard_path(&self.directory, shard.number)
     }
 }
 
-/// Parses the member "sharding" at the root of an `info`.
-fn sharding(info: &[u8]) -> Result<ShardingSpec> {
+/// Checks the specification in an `info`, and the directory of the shards, against the manifest.
+fn check_sharding(manifest: &Manifest, info: &[u8]) -> Result<()> {
+    if manifest.nested.is_some() {
+        let found = Info::parse(info, Some(manifest.pointer()))?;
+        manifest.check_directory(&found)?;
+        return manifest.check_sharding(&found.spec);
+    }
     let Some(sharding) = json::pointer(json::parse(info)?, "/sharding")? else {
         return Err(Error::invalid_spec("expected a member \"sharding\" in info, found none"));
     };
-    ShardingSpec::from_value(sharding)
+    manifest.check_sharding(&ShardingSpec::from_value(sharding)?)
 }
 
 fn check(shard: &ShardRecord, found: Checksum, path: &Path) -> Result<()> {

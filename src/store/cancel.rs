@@ -1,25 +1,41 @@
-//! A flag with which another thread cancels a long operation.
+//! What a long operation shares with other threads: a flag that cancels it, and the number of bytes done.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The cancellation flag of an operation. The default is never set.
+/// The cancellation flag of an operation, and its progress. The default flag is never set.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cancel(Arc<AtomicBool>);
+pub(crate) struct Cancel {
+    flag: Arc<AtomicBool>,
+    bytes: Arc<AtomicU64>,
+}
 
 impl Cancel {
-    pub(super) fn with_flag(flag: Arc<AtomicBool>) -> Cancel {
-        Cancel(flag)
+    pub(crate) fn by(flag: &Arc<AtomicBool>) -> Cancel {
+        Cancel { flag: flag.clone(), ..Cancel::default() }
+    }
+
+    pub(super) fn set_flag(&mut self, flag: Arc<AtomicBool>) {
+        self.flag = flag;
+    }
+
+    pub(super) fn set_progress(&mut self, bytes: Arc<AtomicU64>) {
+        self.bytes = bytes;
+    }
+
+    /// Adds bytes that are done.
+    pub(super) fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Checks the flag.
     ///
     /// Errors: `Cancelled` once the flag is set.
     pub(super) fn check(&self) -> Result<()> {
-        match self.0.load(Ordering::Relaxed) {
-            true => Err(Error::new(ErrorKind::Cancelled, "the adoption was cancelled: nothing was published")),
+        match self.flag.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Cancelled, "the operation was cancelled: nothing was published")),
             false => Ok(()),
         }
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::Result;
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
+use crate::format::nested::{self, NestedSharding};
 use crate::storage::read_whole;
 use crate::store::fs;
 use crate::store::names::LEASE;
@@ -14,20 +15,68 @@ const SHARD_EXTENSION: &str = "shard";
 /// Maximum number of hexadecimal digits of a shard number.
 const SHARD_DIGITS: usize = 16;
 
-/// The extensions of the spill files that the loader makes (`run`, `workers`, `shards`, `large`): one that is missing here
-/// would be left behind by a writer that died.
-const SPILL_EXTENSIONS: [&str; 5] = ["run", "sorted", "headers", "rows", "large"];
+/// The extensions of all spill files, which the modules `build::{run, workers, shards, large, merged_pairs}` and
+/// `read::sorted_keys::temp_file` create. If an extension is missing here, the temporary directory of a dead writer with
+/// such a file is never removed.
+const SPILL_EXTENSIONS: [&str; 9] = ["run", "sorted", "headers", "rows", "large", "first", "merged", "raw", "keys"];
 
 /// Returns an entry of a directory that is not a file of a generation, if there is one.
 ///
-/// All files of a generation are regular files, so a directory or a link is foreign.
+/// All files of a generation are regular files, so a link is foreign, and so is a directory, except the one that the
+/// manifest states for the shards.
 ///
 /// Errors: `Io`, including when the path is not a directory.
 pub(super) fn foreign_in_generation(directory: &Path) -> Result<Option<PathBuf>> {
     let manifest = read_manifest(directory);
     let is_auxiliary = |name: &str| manifest.as_ref().is_some_and(|manifest| manifest.auxiliary(name).is_some());
     let is_known = |name: &str| is_generation_name(name) || is_auxiliary(name);
-    fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_known) || !fs::is_real_file(path))
+    let nested = manifest.as_ref().and_then(|manifest| manifest.nested.as_ref());
+    let names: Vec<&str> = nested.into_iter().flat_map(NestedSharding::names).collect();
+    let foreign = fs::find_entry(directory, |name, path| match (name.to_str(), names.first()) {
+        (Some(name), Some(first)) if name == *first => !fs::is_real_dir(path),
+        (name, _) => !name.is_some_and(is_known) || !fs::is_real_file(path),
+    })?;
+    match (foreign, names.split_first()) {
+        (None, Some((first, below))) => foreign_in_shards(&directory.join(first), below),
+        (foreign, _) => Ok(foreign),
+    }
+}
+
+/// Returns an entry that is not a shard in the directory `below` another one, or next to the directories on the way to it.
+fn foreign_in_shards(directory: &Path, below: &[&str]) -> Result<Option<PathBuf>> {
+    if !fs::exists(directory)? {
+        return Ok(None); // a copy of a generation without keys may lack it
+    }
+    let Some((first, below)) = below.split_first() else { return foreign_among_shards(directory) };
+    match fs::find_entry(directory, |name, path| name != *first || !fs::is_real_dir(path))? {
+        None => foreign_in_shards(&directory.join(first), below),
+        foreign => Ok(foreign),
+    }
+}
+
+fn foreign_among_shards(directory: &Path) -> Result<Option<PathBuf>> {
+    fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_shard_name) || !fs::is_real_file(path))
+}
+
+/// Returns whether a path is a directory for the shards of an unfinished generation, which has no manifest yet: one that
+/// holds only shards, or nothing but another such directory.
+pub(super) fn is_own_shards_directory(directory: &Path) -> bool {
+    let mut directory = directory.to_path_buf();
+    for _ in 0..nested::MOST_NAMES {
+        if !fs::is_real_dir(&directory) {
+            return false;
+        }
+        match foreign_among_shards(&directory) {
+            Ok(None) => return true,
+            Ok(Some(below)) if is_only_entry(&directory, &below) => directory = below,
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn is_only_entry(directory: &Path, entry: &Path) -> bool {
+    fs::find_entry(directory, |_, path| path != entry).is_ok_and(|other| other.is_none())
 }
 
 /// Reads the manifest of a complete generation, since it may list auxiliary files of a later version.
@@ -39,13 +88,19 @@ fn read_manifest(directory: &Path) -> Option<Manifest> {
     Manifest::parse(&read_whole(&path, manifest::MAX_BYTES).ok()?).ok()
 }
 
+/// Returns the entry of a complete generation that leads to its shards, if they have a directory of their own.
+pub(super) fn shards_entry(directory: &Path) -> Option<PathBuf> {
+    let manifest = fs::is_real_dir(directory).then(|| read_manifest(directory))??;
+    manifest.nested.map(|nested| directory.join(nested.first_name()))
+}
+
 /// Returns whether a path is a directory, and not a link to one, that holds only files of a generation.
-pub(super) fn is_native_generation(directory: &Path) -> bool {
+pub(super) fn is_own_generation(directory: &Path) -> bool {
     fs::is_real_dir(directory) && foreign_in_generation(directory).is_ok_and(|foreign| foreign.is_none())
 }
 
 /// Returns whether a path is a directory, and not a link to one, that holds only spill files.
-pub(super) fn is_native_spill(directory: &Path) -> bool {
+pub(super) fn is_own_spill(directory: &Path) -> bool {
     let foreign =
         || fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_spill_name) || !fs::is_real_file(path));
     fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
@@ -54,10 +109,15 @@ pub(super) fn is_native_spill(directory: &Path) -> bool {
 /// Returns whether a file of a generation, complete or not, may have this name. Ignores auxiliary files of later
 /// versions.
 pub(super) fn is_generation_name(name: &str) -> bool {
-    [info::FILE_NAME, LEASE, manifest::FILE_NAME, manifest::MINISHARDS, manifest::MINISHARD_PAGES].contains(&name)
-        || name.rsplit_once('.').is_some_and(|(stem, extension)| {
-            extension == SHARD_EXTENSION && stem.len() <= SHARD_DIGITS && is_lowercase_hex(stem)
-        })
+    [info::FILE_NAME, LEASE, manifest::FILE_NAME].contains(&name)
+        || [manifest::MINISHARDS, manifest::MINISHARD_PAGES, manifest::KEYS].contains(&name)
+        || is_shard_name(name)
+}
+
+fn is_shard_name(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(stem, extension)| {
+        extension == SHARD_EXTENSION && stem.len() <= SHARD_DIGITS && is_lowercase_hex(stem)
+    })
 }
 
 fn is_spill_name(name: &str) -> bool {
@@ -82,6 +142,7 @@ mod tests {
             "manifest.json",
             "minishards",
             "minishard_pages",
+            "keys",
             "0.shard",
             "1c.shard",
             "ffffffffffffffff.shard",
@@ -93,7 +154,7 @@ mod tests {
         {
             assert!(!is_generation_name(name), "{name}");
         }
-        for name in ["00000001.run", "00000001.sorted", "00000002.large", "1f.headers", "0.rows"] {
+        for name in ["00000001.run", "00000001.sorted", "00000002.large", "1f.headers", "0.rows", "1f00000000.keys"] {
             assert!(is_spill_name(name), "{name}");
         }
         for name in ["run", ".run", "x.run", "0.runs", "0.run.txt", "1F.rows", "notes.rows"] {

@@ -27,7 +27,8 @@ pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
 ///
 /// `current` names the old or the new generation at any time, also after a crash.
 ///
-/// Errors: `InvalidInput` if a foreign file has the temporary name; `Io`. Then it tries to restore `current`, without a sync: the caller syncs.
+/// Errors: `InvalidInput` if a foreign file has the temporary name; `Io`. If the sync fails, tries to restore the old
+/// `current`, without another sync.
 pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
     let before = read(store);
     replace(store, id)?;
@@ -40,7 +41,7 @@ pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
 
 fn replace(store: &Path, id: GenerationId) -> Result<()> {
     let temporary = store.join(scratch::TEMPORARY_LINK);
-    scratch::remove_native(&temporary)?; // a failed swap may have left it
+    scratch::remove_own(&temporary)?; // a failed swap may have left it
     fs::write_link(Path::new(&id.to_string()), &temporary)?;
     fs::rename(&temporary, &store.join(CURRENT))
 }

@@ -34,7 +34,7 @@ pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
     }
     let original = original_of(store, &path)?.ok_or_else(|| irreplaceable(&path, "another directory"))?;
     let doomed = store.join(scratch::name_for_deletion(&original.to_string()));
-    scratch::remove_native(&doomed)?;
+    scratch::remove_own(&doomed)?;
     fs::rename(&path, &doomed)?;
     if let Err(error) = current::swap(store, id) {
         _ = fs::rename(&doomed, &path);
@@ -46,7 +46,7 @@ pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
 /// Returns the generation of which a directory is a copy: it has the same manifest, and for each file of the copy one
 /// of the same name and length. Does not compare contents of other files.
 fn original_of(store: &Path, copy: &Path) -> Result<Option<GenerationId>> {
-    if !contents::is_native_generation(copy) || !fs::is_file(&copy.join(manifest::FILE_NAME)) {
+    if !contents::is_own_generation(copy) || !fs::is_file(&copy.join(manifest::FILE_NAME)) {
         return Ok(None);
     }
     for id in generations(store)?.into_iter().rev() {

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::disk::owner::Owner;
 use crate::disk::{self, Output};
 use crate::error::{Error, Result};
+pub(crate) use crate::storage::Identity;
 use crate::storage::open_descriptor;
 use crate::store::cancel::Cancel;
 
@@ -357,42 +358,20 @@ pub(super) fn try_lock_shared(file: File, path: &Path) -> Result<Option<LockedFi
     locked(disk::try_lock_shared(&file, path), file, path)
 }
 
-/// Identifies a file or directory among all that exist at the same time.
-#[cfg(unix)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-}
-
-#[cfg(unix)]
-impl Identity {
-    fn new(metadata: &fs::Metadata) -> Identity {
-        use std::os::unix::fs::MetadataExt;
-        Identity { device: metadata.dev(), inode: metadata.ino() }
-    }
-}
-
-/// Identifies a file or directory by its path with all links resolved, since std has no stable file ids here.
-#[cfg(not(unix))]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity(PathBuf);
-
 /// Returns the identity of the file or directory that a path leads to; `None` if there is none.
-#[cfg(unix)]
 pub(super) fn identity(path: &Path) -> Option<Identity> {
-    path.metadata().ok().map(|metadata| Identity::new(&metadata))
+    Identity::of_path(path)
 }
 
-#[cfg(not(unix))]
-pub(super) fn identity(path: &Path) -> Option<Identity> {
-    path.canonicalize().ok().map(Identity)
+/// Returns whether two paths lead to the same file.
+pub(crate) fn is_one_file(one: &Path, other: &Path) -> bool {
+    identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
 /// Returns whether `path` still names the open file, rather than one that replaced it.
 #[cfg(unix)]
 pub(super) fn is_same_file(file: &File, path: &Path) -> bool {
-    let opened = file.metadata().ok().map(|metadata| Identity::new(&metadata));
+    let opened = Identity::of_file(file, path);
     opened.is_some() && opened == identity(path)
 }
 
@@ -477,5 +456,6 @@ fn stream(from: &Path, mut write: impl FnMut(&[u8]) -> Result<()>, cancel: &Canc
         write(&chunk)?;
         hasher.update(&chunk);
         bytes += read as u64;
+        cancel.add(read as u64);
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::names::CURRENT;
-use crate::store::{current, fs, generations, history, is_complete, scratch};
+use crate::store::{current, fs, generations, history, intact, is_complete, scratch};
 
 /// The result of [`StoreWriter::gc`](crate::StoreWriter::gc).
 ///
@@ -53,7 +53,7 @@ impl PartialEq for GcFailure {
 
 impl Eq for GcFailure {}
 
-/// Removes all generations except the current one and the `keep` newest complete ones of the history.
+/// Removes all generations except the current one and the `keep` newest intact ones of the history.
 pub(super) fn gc(store: &Path, keep: usize) -> Result<GcReport> {
     let mut report = GcReport::default();
     for id in removable(store, keep)? {
@@ -66,7 +66,8 @@ pub(super) fn gc(store: &Path, keep: usize) -> Result<GcReport> {
     Ok(report)
 }
 
-fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
+/// Returns the generations that `gc` removes unless they are leased, ascending.
+pub(super) fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
     let mut ids = generations(store)?;
     if ids.is_empty() {
         return Ok(ids);
@@ -77,10 +78,21 @@ fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
                        roll back to a generation by its number, then run gc again";
         return Err(Error::corrupt(message).at_path(&store.join(CURRENT)));
     };
+    intact::check(store, current).map_err(|error| {
+        let message = format!(
+            "expected an intact current generation, found that its reads fail ({}): nothing was removed; roll back to \
+             an intact generation, or salvage this one",
+            error.message()
+        );
+        match error.path() {
+            Some(path) => Error::corrupt(message).at_path(path),
+            None => Error::corrupt(message),
+        }
+    })?;
     let complete: BTreeSet<_> = ids.iter().copied().filter(|&id| is_complete(store, id)).collect();
     let mut kept = BTreeSet::new();
     for id in history::read(store)?.into_iter().rev().filter(|id| complete.contains(id)) {
-        if kept.len() < keep {
+        if kept.len() < keep && intact::is_intact(store, id) {
             kept.insert(id);
         }
     }
@@ -99,12 +111,12 @@ pub(super) fn remove(store: &Path, id: GenerationId) -> Result<bool> {
     let (generation, doomed) = (store.join(&name), store.join(scratch::name_for_deletion(&name)));
     scratch::check_generation(&generation)?;
     let Some(claim) = Claim::acquire(&generation)? else { return Ok(false) };
-    scratch::remove_native(&doomed)?; // the rename must not replace a foreign file
+    scratch::remove_own(&doomed)?; // the rename must not replace a foreign file
     // Windows does not rename a directory while a file in it is open, so the claim is dropped before
     let claim = (!cfg!(windows)).then_some(claim);
     fs::rename(&generation, &doomed)?;
     fs::fsync_dir(store)?; // otherwise a crash could restore the name for a directory that has lost files
-    fs::remove(&doomed)?;
+    scratch::remove_doomed(&doomed)?;
     drop(claim);
     Ok(true)
 }

@@ -44,18 +44,20 @@ pub(super) fn append(store: &Path, id: GenerationId) -> Result<()> {
     let excess = entries.len().saturating_sub(MAX_HISTORY);
     let lines: String = entries.iter().skip(excess).map(|id| format!("{id}\n")).collect();
     let temporary = store.join(scratch::TEMPORARY_HISTORY);
-    scratch::remove_native(&temporary)?; // a failed append may have left it
+    scratch::remove_own(&temporary)?; // a failed append may have left it
     fs::replace(&store.join(HISTORY), &temporary, lines.as_bytes()).inspect_err(|_| _ = fs::remove(&temporary))
 }
 
-/// Whether a store has the file.
+/// Returns whether a store has the file.
 ///
 /// Errors: `Io`.
 pub(super) fn exists(store: &Path) -> Result<bool> {
     fs::exists(&store.join(HISTORY))
 }
 
-/// Removes the file, whose only lines are void: the first publication with one has failed.
+/// Removes the file. Called when the publication that created it has failed, so its last line is void. In a store of an
+/// earlier version it also has lines that are not void, but these are the entries that [`read`] returns without the
+/// file.
 ///
 /// Errors: `Io`.
 pub(super) fn remove(store: &Path) -> Result<()> {
@@ -68,7 +70,7 @@ pub(super) fn remove(store: &Path) -> Result<()> {
 /// `Io`.
 pub(super) fn check(store: &Path) -> Result<()> {
     lines(store)?;
-    scratch::check_native(&store.join(scratch::TEMPORARY_HISTORY))
+    scratch::check_own(&store.join(scratch::TEMPORARY_HISTORY))
 }
 
 fn entries(store: &Path, current: Option<GenerationId>) -> Result<Vec<GenerationId>> {
@@ -77,12 +79,12 @@ fn entries(store: &Path, current: Option<GenerationId>) -> Result<Vec<Generation
     let Some(current) = current else { return Ok(entries) };
     match entries.iter().position(|id| *id == current) {
         Some(at) => entries.truncate(at + 1),
-        None => entries.push(current), // an earlier version, which does not write this file, made it current
+        None => entries.push(current), // made current by an earlier version, which does not write this file
     }
     Ok(entries)
 }
 
-/// Reads the file; `None` if there is none.
+/// Reads the file; `None` if there is none or it is empty.
 fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
     let path = store.join(HISTORY);
     if !fs::exists(&path)? {
@@ -99,6 +101,9 @@ fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
         return Err(damaged("a file that is not a regular one"));
     }
     let bytes = read_whole(&path, (MAX_HISTORY * LINE_LEN) as u64)?;
+    if bytes.is_empty() {
+        return Ok(None); // says no more than no file
+    }
     let lines = bytes.chunks(LINE_LEN).enumerate();
     let parsed = lines.map(|(at, line)| parse(line).ok_or_else(|| damaged(&format!("other text in line {}", at + 1))));
     parsed.collect::<Result<_>>().map(Some)

@@ -17,7 +17,8 @@ use crate::store::generation_id::GenerationId;
 use crate::store::names::{CURRENT, LEASE};
 use crate::store::{current, no_current};
 
-/// Upper bound on retries when `current` changes between two steps of a reader. Races do not explain more.
+/// Upper bound on attempts to lease the current generation. One fails if `current` changes in between, by a race with a
+/// writer; if all fail, the cause is not a race.
 const MAX_ATTEMPTS: usize = 100;
 
 /// A reader's lease of a generation. Dropping it releases the lock.

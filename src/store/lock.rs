@@ -8,10 +8,11 @@ use crate::store::generation_id::GenerationId;
 use crate::store::lines::LINE_LEN;
 use crate::store::lock_file::{self, MAX_LEN};
 use crate::store::names::LOCK;
-use crate::store::place::Made;
+use crate::store::path_class::Made;
 use crate::store::scratch;
 
-/// Upper bound on retries when the file is replaced between opening and locking it. Races do not explain more.
+/// Maximum number of attempts to open and lock the file. One fails if the file is replaced in between, by a race with
+/// another writer; if all fail, the cause is not a race.
 const MAX_ATTEMPTS: usize = 100;
 
 /// The locked file `lock`. The lock is held until this is dropped or the process ends.
@@ -100,7 +101,7 @@ fn with_one_name(file: LockedFile, store: &Path, path: &Path) -> Result<LockedFi
         return Ok(file);
     }
     let temporary = store.join(scratch::TEMPORARY_LOCK);
-    scratch::remove_native(&temporary)?;
+    scratch::remove_own(&temporary)?;
     let copy = fs::create_like(&file, &temporary, &fs::read_head(&file, MAX_LEN, path)?)?;
     let Some(copy) = fs::try_lock(copy, &temporary)? else { return Err(locked(&temporary)) };
     fs::rename(&temporary, path)?;

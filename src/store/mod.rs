@@ -12,8 +12,8 @@
 //! [`Store`] reads the directory. [`StoreWriter`] holds the lock; it publishes, rolls back and removes generations.
 //! This module does not interpret the contents of shards.
 //!
-//! Nothing is changed before a directory is recognised as a store (`place`). A file is removed only if both its name
-//! and its contents are those that a writer of this program makes (`contents`, `scratch`).
+//! Nothing is changed before a directory is recognised as a store (`path_class`). A file is removed only if both its
+//! name and its contents are those that a writer of this program makes (`contents`, `scratch`).
 
 mod adopt;
 mod cancel;
@@ -24,15 +24,17 @@ pub(crate) mod fs;
 mod gc;
 mod generation_id;
 mod history;
+mod intact;
 #[cfg(test)]
 #[cfg(unix)]
 mod kill_tests;
 mod lease;
 mod lines;
+mod link;
 mod lock;
 mod lock_file;
 mod names;
-mod place;
+mod path_class;
 mod publish;
 mod scratch;
 #[cfg(test)]
@@ -42,23 +44,26 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{self, Manifest};
+use crate::storage::read_whole;
 
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::current::read as read_current;
+pub(crate) use self::fs::{Checksum, is_one_file};
 pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration};
+pub(crate) use self::link::Shared;
 pub(crate) use self::names::LEASE;
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
 
 use self::adopt::Foreign;
 use self::lock::Lock;
 use self::names::CURRENT;
-use self::place::Made;
+use self::path_class::Made;
 use self::publish::SharedLock;
 
 /// A directory of generations, one of which is current.
@@ -102,6 +107,27 @@ pub struct StoredGeneration {
     pub is_complete: bool,
     /// Whether `current` names it.
     pub is_current: bool,
+}
+
+/// The totals of a generation; see [`Store::totals`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let store = sharddb::Store::open("store")?;
+/// for id in store.history()? {
+///     println!("{id}: {} keys", store.totals(id)?.keys);
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GenerationTotals {
+    /// The number of keys.
+    pub keys: u64,
+    /// The stored bytes of all values.
+    pub value_bytes: u64,
+    /// The number of shards that have a file.
+    pub shards: u64,
 }
 
 impl Store {
@@ -150,7 +176,7 @@ impl Store {
     /// `NotFound` if nothing or an empty directory is there, `InvalidInput` if anything else is; `Io`.
     pub fn open(path: impl AsRef<Path>) -> Result<Store> {
         let path = fs::absolute(path.as_ref())?;
-        place::check_store(&path)?;
+        path_class::check_store(&path)?;
         Ok(Store { path, made: None })
     }
 
@@ -194,6 +220,34 @@ impl Store {
         history::read(&self.path)
     }
 
+    /// Returns the totals of a generation, as its manifest states them.
+    ///
+    /// Cost: reads the manifest, whose size depends on the number of shards.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no such generation, or it is not complete; `Corrupt`, `Unsupported` or `TooLarge` for a
+    /// manifest that cannot be read; `Io`.
+    pub fn totals(&self, id: GenerationId) -> Result<GenerationTotals> {
+        let path = self.generation_path(id).join(manifest::FILE_NAME);
+        if !is_complete(&self.path, id) {
+            return Err(Error::new(ErrorKind::NotFound, "expected a complete generation, found none").at_path(&path));
+        }
+        let text = read_whole(&path, manifest::MAX_BYTES)?;
+        let manifest = Manifest::parse(&text).map_err(|error| error.at_path(&path))?;
+        let shards = manifest.shards.len() as u64;
+        Ok(GenerationTotals { keys: manifest.keys, value_bytes: manifest.value_bytes, shards })
+    }
+
+    /// Returns the generations that [`gc`](StoreWriter::gc) would remove if no reader has them open, ascending.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if `history` is damaged, or if `current` names no existing generation; `Io`.
+    pub fn removable(&self, keep: usize) -> Result<Vec<GenerationId>> {
+        gc::removable(&self.path, keep)
+    }
+
     /// Locks the store for writing, without waiting, and removes the temporary files of writers that died.
     ///
     /// A temporary file is removed only if its name and its contents are those that a writer makes. Readers are not
@@ -213,7 +267,7 @@ impl Store {
     fn prepare(&self) -> Result<Made> {
         match self.made {
             Some(made) => Ok(made.and(Made::make(&self.path)?)),
-            None => place::check_store(&self.path).map(|()| Made::default()),
+            None => path_class::check_store(&self.path).map(|()| Made::default()),
         }
     }
 }
@@ -247,7 +301,14 @@ pub struct StoreWriter {
 impl StoreWriter {
     /// Sets a flag that cancels an adoption: once the flag is true, the adoption returns `Cancelled`. Default: none.
     pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut StoreWriter {
-        self.cancel = Cancel::with_flag(cancel);
+        self.cancel.set_flag(cancel);
+        self
+    }
+
+    /// Sets a counter to which an adoption adds the bytes that it has read, file by file and block by block. Default:
+    /// none.
+    pub fn progress(&mut self, bytes: Arc<AtomicU64>) -> &mut StoreWriter {
+        self.cancel.set_progress(bytes);
         self
     }
 
@@ -299,7 +360,7 @@ impl StoreWriter {
     /// Makes another generation current: `to`, or the previous one of the history. Returns its number.
     ///
     /// `to` may be older or newer than the current generation, and is appended to the [`history`](Store::history).
-    /// Without `to`, the newest complete generation before the current one in the history becomes current, and the
+    /// Without `to`, the newest intact generation before the current one in the history becomes current, and the
     /// entries after it no longer count: after publishing 1, 2 and 3, a rollback, and publishing 4, the generation
     /// before 4 is 2.
     ///
@@ -308,11 +369,11 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if there is no such generation or it is not complete, or if replacing `current` would lose data;
-    /// `NotFound` without `to` if no generation is current; `Corrupt` if `history` is damaged, or without `to` if
-    /// `current` is; `Locked` in a forked child; `Io`.
+    /// `NotFound` if there is no such generation, or without `to` if no generation is current; `InvalidInput` if it is
+    /// not complete, or if replacing `current` would lose data; `Corrupt` if `to` could not be opened, if `history` is
+    /// damaged, or without `to` if `current` is; `Locked` in a forked child; `Io`.
     pub fn rollback(&self, to: Option<GenerationId>) -> Result<GenerationId> {
-        let _turn = self.lock.turn()?;
+        let _operation = self.lock.begin_operation()?;
         let id = to.map_or_else(|| self.previous(), Ok)?;
         self.check_complete(id)?;
         current_copy::check(&self.path)?;
@@ -325,7 +386,12 @@ impl StoreWriter {
 
     fn check_complete(&self, id: GenerationId) -> Result<()> {
         if is_complete(&self.path, id) {
-            return Ok(());
+            return intact::check(&self.path, id);
+        }
+        if !fs::exists(&self.path.join(id.to_string()))? {
+            let message =
+                format!("expected a generation to roll back to, found no {id}: `sharddb generations` lists them");
+            return Err(Error::new(ErrorKind::NotFound, message).at_path(&self.path));
         }
         let message = format!("expected a complete generation to roll back to, found no {id}/manifest.json");
         Err(Error::invalid_input(message).at_path(&self.path))
@@ -335,10 +401,10 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if it is the current one, does not exist, or has a foreign file; `Locked` if a reader holds its
+    /// `NotFound` if it does not exist; `InvalidInput` if it is the current one or has a foreign file; `Locked` if a reader holds its
     /// lease, or in a forked child; `Corrupt` if `current` is damaged; `Io`.
     pub fn discard(&self, id: GenerationId) -> Result<()> {
-        let _turn = self.lock.turn()?;
+        let _operation = self.lock.begin_operation()?;
         let path = self.path.join(id.to_string());
         if current::read(&self.path)? == Some(id) {
             let message =
@@ -346,7 +412,8 @@ impl StoreWriter {
             return Err(Error::invalid_input(message).at_path(&path));
         }
         if !fs::exists(&path)? {
-            return Err(Error::invalid_input(format!("expected generation {id}, found none")).at_path(&path));
+            let message = format!("expected generation {id}, found none: `sharddb generations` lists them");
+            return Err(Error::new(ErrorKind::NotFound, message).at_path(&path));
         }
         match gc::remove(&self.path, id)? {
             true => Ok(()),
@@ -373,7 +440,7 @@ impl StoreWriter {
     /// `Corrupt` if `history` is damaged, or if `current` names no existing generation, since then it is unknown which
     /// one is in use; `Locked` in a forked child; `Io`.
     pub fn gc(&self, keep: usize) -> Result<GcReport> {
-        let _turn = self.lock.turn()?;
+        let _operation = self.lock.begin_operation()?;
         gc::gc(&self.path, keep)
     }
 
@@ -383,8 +450,8 @@ impl StoreWriter {
     fn previous(&self) -> Result<GenerationId> {
         let current = current::read(&self.path)?.ok_or_else(|| no_current(&self.path))?;
         let before = history::read(&self.path)?.into_iter().rev().filter(|id| *id != current);
-        before.into_iter().find(|id| is_complete(&self.path, *id)).ok_or_else(|| {
-            let message = format!("expected a complete generation that was current before {current}, found none");
+        before.into_iter().find(|id| intact::is_intact(&self.path, *id)).ok_or_else(|| {
+            let message = format!("expected an intact generation that was current before {current}, found none");
             Error::invalid_input(message).at_path(&self.path)
         })
     }

@@ -4,6 +4,7 @@
 //! ```text
 //! shards, auxiliary   written and synced by the caller
 //! info, lease         written, synced          all files made read-only
+//! directory of shards synced, if it is another one
 //! manifest.json       written last, synced     from here on the directory is a generation
 //! the directory       synced
 //! history             replaced
@@ -20,11 +21,12 @@ use crate::disk::owner::Owner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
+use crate::format::nested::NestedSharding;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
 use crate::store::names::LEASE;
-use crate::store::{current, fs, generations, history, scratch};
+use crate::store::{current, fs, generations, history, intact, scratch};
 
 /// The lock of a store, shared by its writer and that writer's unpublished generations.
 #[derive(Clone, Debug)]
@@ -39,10 +41,11 @@ impl SharedLock {
         SharedLock { owner: Owner::this_process(), store: store.to_path_buf(), lock: Arc::new(Mutex::new(lock)) }
     }
 
-    /// Returns the lock for one operation that changes the store. Operations of one writer exclude each other.
+    /// Waits until no other operation of this writer changes the store. Returns a guard of the lock, which ends the new
+    /// operation when it is dropped.
     ///
     /// Errors: `Locked` in a forked child, since the parent holds the lock.
-    pub(super) fn turn(&self) -> Result<MutexGuard<'_, Lock>> {
+    pub(super) fn begin_operation(&self) -> Result<MutexGuard<'_, Lock>> {
         if !self.is_own() {
             let message = "expected the process that locked the store, found a forked child of it: \
                            create a writer in the child after the parent has dropped its own";
@@ -65,23 +68,48 @@ pub(crate) struct PendingGeneration {
     store: PathBuf,
     lock: SharedLock,
     path: PathBuf,
+    /// The place of the shards, if they are in another directory than `path`, which is `shards_path`.
+    nested: Option<NestedSharding>,
+    shards_path: PathBuf,
     spill_dir: PathBuf,
 }
 
 impl PendingGeneration {
     pub(super) fn begin(store: &Path, lock: &SharedLock, temp_root: Option<&Path>) -> Result<PendingGeneration> {
-        check_room(store, lock)?; // fails before the load rather than after it
+        check_publishable(store, lock)?; // fails before the load rather than after it
         let path = scratch::create(store)?;
         let (store, lock) = (store.to_path_buf(), lock.clone());
-        let mut pending = PendingGeneration { store, lock, path, spill_dir: PathBuf::new() };
+        let shards_path = path.clone();
+        let mut pending = PendingGeneration { store, lock, path, nested: None, shards_path, spill_dir: PathBuf::new() };
         pending.spill_dir = scratch::create_spill(&pending.path, temp_root)?;
         Ok(pending)
     }
 
-    /// Returns the directory for the files that the manifest will list. When [`complete`](Self::complete) is called, it must hold
-    /// no others but the spill directory.
+    /// Creates the directory for the shards of a generation with a nested specification. Does nothing without one.
+    pub(crate) fn with_shards_in(mut self, nested: Option<NestedSharding>) -> Result<PendingGeneration> {
+        for name in nested.iter().flat_map(NestedSharding::names) {
+            self.shards_path.push(name);
+            fs::create_dir(&self.shards_path)?;
+        }
+        self.nested = nested;
+        Ok(self)
+    }
+
+    /// Returns the directory for the auxiliary files and, unless their place is nested, the shards. When
+    /// [`complete`](Self::complete) is called, it must contain only the files that the manifest lists, and the spill
+    /// directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the directory for the shards: [`path`](Self::path), or one below it if their place is nested.
+    pub(crate) fn shards_path(&self) -> &Path {
+        &self.shards_path
+    }
+
+    /// Returns the place of the shards if it is nested.
+    pub(crate) fn nested(&self) -> Option<&NestedSharding> {
+        self.nested.as_ref()
     }
 
     /// Returns the directory for spill files, empty at first. It is removed before the generation is published.
@@ -89,7 +117,8 @@ impl PendingGeneration {
         &self.spill_dir
     }
 
-    /// Completes the generation: adds `info`, `lease` and the manifest, and syncs the directory.
+    /// Completes the generation: removes the spill files, adds `info`, `lease` and the manifest, makes the files
+    /// read-only, and syncs the directory.
     ///
     /// The caller guarantees that the files that the manifest lists are written and synced, with the stated checksums.
     /// Their names and lengths are checked; their bytes are not read.
@@ -100,9 +129,10 @@ impl PendingGeneration {
         self.complete_with(info, manifest, manifest.to_json().as_bytes())
     }
 
-    /// Like [`complete`](Self::complete), with the manifest's text, which may have members that [`Manifest`] has not.
+    /// Like [`complete`](Self::complete), with the text of the manifest, which may have members that [`Manifest`]
+    /// lacks.
     pub(super) fn complete_with(self, info: &[u8], manifest: &Manifest, text: &[u8]) -> Result<CompleteGeneration> {
-        drop(self.lock.turn()?); // refuses a forked child
+        drop(self.lock.begin_operation()?); // fails in a forked child
         scratch::remove_spill(&self.path)?;
         manifest.check_info(info)?;
         check_len(text)?;
@@ -113,8 +143,9 @@ impl PendingGeneration {
             fs::set_read_only(&self.path.join(&file.name))?;
         }
         for shard in &manifest.shards {
-            fs::set_read_only(&self.path.join(manifest.sharding.shard_file_name(shard.number)))?;
+            fs::set_read_only(&manifest.shard_path(&self.path, shard.number))?;
         }
+        sync_nested(&self.path, manifest)?;
         fs::write_new(&self.path.join(manifest::FILE_NAME), text)?;
         fs::fsync_dir(&self.path)?;
         Ok(CompleteGeneration(self))
@@ -135,19 +166,19 @@ impl CompleteGeneration {
 
     /// Publishes the generation under the next number and makes it current.
     ///
-    /// Errors: `Locked` in a forked child, and those of [`install`]. After an error the old `current` is in place and the
-    /// generation is removed, with two exceptions: if `current` cannot be restored, it names the old generation or the new
-    /// one, which is complete; and if a reader leased the new one already, that stays, not current.
+    /// Errors: `Locked` in a forked child, and those of [`install`]. After an error the generation is removed, unless
+    /// [`install`] leaves it in the store.
     pub(crate) fn publish(self) -> Result<GenerationId> {
-        install(&self.0.store, &mut *self.0.lock.turn()?, &self.0.path)
+        install(&self.0.store, &mut *self.0.lock.begin_operation()?, &self.0.path)
     }
 }
 
 impl Drop for PendingGeneration {
-    /// Removes the files, if the generation is not published. Ignores errors, since the next writer tries again.
+    /// Removes the files, if the generation is not published. Ignores errors, since the next writer removes what
+    /// remains.
     fn drop(&mut self) {
         if self.lock.is_own() {
-            // nothing is at `path` if it was published, because `install` renamed the directory
+            // does nothing after `install`, which renamed the directory
             _ = scratch::remove(&self.path);
         }
     }
@@ -157,30 +188,37 @@ impl Drop for PendingGeneration {
 ///
 /// Errors: `Corrupt` if `current` or `history` is damaged; `InvalidInput` if no number is left, or a foreign file has a
 /// temporary name; `Locked` in a forked child; `Io`.
-pub(super) fn check_room(store: &Path, lock: &SharedLock) -> Result<()> {
+pub(super) fn check_publishable(store: &Path, lock: &SharedLock) -> Result<()> {
     current::read(store)?;
-    next_id(store, &*lock.turn()?)?;
+    next_id(store, &*lock.begin_operation()?)?;
     history::check(store)?;
-    scratch::check_native(&store.join(scratch::TEMPORARY_LINK))
+    scratch::check_own(&store.join(scratch::TEMPORARY_LINK))
 }
 
 /// Renames a complete, synced directory to the next generation and makes it current.
 ///
-/// Errors: `Corrupt` or `TooLarge` if `current` or `history` is damaged; `InvalidInput` if no number is left or a foreign
-/// file has a temporary name; `Io`. The directory has its old path then, unless the disk fails permanently or a reader has
-/// leased the generation already.
+/// Errors: `Corrupt` or `TooLarge` if `current` or `history` is damaged; `InvalidInput` if no number is left or a
+/// foreign file has a temporary name; `Io`.
+///
+/// After an error the old generation is current and the directory has its old path, with two exceptions, in which
+/// [`withdraw`] cannot rename the directory back:
+///
+/// - A reader has leased the new generation already: it remains in the store, but is not current.
+/// - Another `Io` error follows the first: the new generation remains in the store, complete, and `current` names the
+///   old generation or the new one.
 pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result<GenerationId> {
     let id = next_id(store, lock)?;
     let had_history = history::exists(store)?;
     let installed = install_as(id, store, lock, directory);
     if installed.is_err() && !had_history && current::read(store).is_ok_and(|current| current != Some(id)) {
-        _ = history::remove(store); // so that a store that was made for this build can be removed
+        // otherwise the lock could not remove a store that was created for this build, since it would not be empty
+        _ = history::remove(store);
     }
     installed.map(|()| id)
 }
 
 fn install_as(id: GenerationId, store: &Path, lock: &mut Lock, directory: &Path) -> Result<()> {
-    history::append(store, id)?; // before the number is taken, so that a full disk takes none
+    history::append(store, id)?; // first, because it may fail on a full disk, and `set_last` uses up the number
     lock.set_last(id)?;
     fs::rename(directory, &store.join(id.to_string()))?;
     make_current(store, id).inspect_err(|_| _ = withdraw(store, id, directory))
@@ -191,30 +229,31 @@ fn make_current(store: &Path, id: GenerationId) -> Result<()> {
     current::swap(store, id)
 }
 
-/// Renames a generation that could not be made current back to the directory it was built in.
+/// Renames a generation that could not be made current back to its old path, so that a later rollback does not find it.
 ///
-/// Its builder gets an error, so a later rollback must not find it.
+/// Leaves it in the store if a reader has leased it, or if `current` still names it because it could not be restored.
 fn withdraw(store: &Path, id: GenerationId, directory: &Path) -> Result<()> {
-    fs::fsync_dir(store)?; // makes the restored `current` durable before the name disappears that it replaced
+    // makes the restored `current` durable: otherwise it could name gen-N after a crash, when gen-N no longer exists
+    fs::fsync_dir(store)?;
     let generation = store.join(id.to_string());
     if current::read(store)? == Some(id) {
-        return Ok(()); // restoring `current` failed, so the generation stays
+        return Ok(()); // restoring `current` failed
     }
-    let Some(claim) = Claim::acquire(&generation)? else { return Ok(()) }; // a reader has leased it already
+    let Some(claim) = Claim::acquire(&generation)? else { return Ok(()) }; // a reader has leased it
     let claim = (!cfg!(windows)).then_some(claim); // Windows does not rename a directory with an open file in it
     fs::rename(&generation, directory)?;
     drop(claim);
     fs::fsync_dir(store)
 }
 
-/// Returns the number after the greatest of `lock`, the directories and `current`.
+/// Returns the number after the greatest one in `lock`, the names of directories and `current`.
 ///
 /// Errors: `InvalidInput` if no greater number has ten digits; `Corrupt` if `current` is damaged; `Io`.
 fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
     let taken = [lock.last()?, generations(store)?.pop(), current::read(store)?];
     let Some(last) = taken.into_iter().flatten().max() else { return GenerationId::new(1) };
     last.next().map_err(|_| {
-        let by = taken.into_iter().zip(["the file lock", "a directory of that name", "current"]);
+        let by = taken.into_iter().zip(["the file `lock`", "a directory of that name", "`current`"]);
         let by: Vec<_> = by.filter(|(id, _)| *id == Some(last)).map(|(_, by)| by).collect();
         let message = format!(
             "expected a free number for the next generation, found the last one, {last}, taken by {}: \
@@ -237,35 +276,42 @@ fn check_len(manifest: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Syncs the directories from that of the shards up to the generation's own, which the caller syncs.
+pub(super) fn sync_nested(generation: &Path, manifest: &Manifest) -> Result<()> {
+    let nested = manifest.shards_directory();
+    let below = nested.ancestors().filter(|path| !path.as_os_str().is_empty());
+    below.map(|path| generation.join(path)).try_for_each(|path| fs::fsync_dir(&path))
+}
+
 /// Checks that a directory has the files that the manifest lists, with their lengths, and no others.
 ///
 /// Errors: `Corrupt` if it has not; `Io`.
 fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
-    let mut found: BTreeSet<String> = fs::names(directory)?.into_iter().collect();
     for shard in &manifest.shards {
-        let name = manifest.sharding.shard_file_name(shard.number);
-        let path = directory.join(&name);
-        check_file_len(&path, shard.bytes).map_err(|error| error.at_shard(shard.number))?;
-        found.remove(&name);
+        let path = manifest.shard_path(directory, shard.number);
+        intact::check_len(&path, shard.bytes).map_err(|error| error.at_shard(shard.number))?;
     }
     for file in &manifest.auxiliary {
-        check_file_len(&directory.join(&file.name), file.bytes)?;
-        found.remove(&file.name);
+        intact::check_len(&directory.join(&file.name), file.bytes)?;
     }
-    match found.first() {
+    let mut directory = directory.to_path_buf();
+    let mut expected: BTreeSet<String> = manifest.auxiliary.iter().map(|file| file.name.clone()).collect();
+    for name in manifest.nested.iter().flat_map(NestedSharding::names) {
+        expected.insert(name.to_string());
+        check_names(&directory, &expected)?;
+        expected.clear();
+        directory.push(name);
+    }
+    expected.extend(manifest.shards.iter().map(|shard| manifest.sharding.shard_file_name(shard.number)));
+    check_names(&directory, &expected)
+}
+
+fn check_names(directory: &Path, expected: &BTreeSet<String>) -> Result<()> {
+    match fs::names(directory)?.into_iter().find(|name| !expected.contains(name)) {
         Some(name) => {
             let message = "expected only the files that the manifest lists, found another";
             Err(Error::corrupt(message).at_path(&directory.join(name)))
         }
         None => Ok(()),
     }
-}
-
-fn check_file_len(path: &Path, stated: u64) -> Result<()> {
-    let len = fs::file_len(path)?;
-    if len != stated {
-        let message = format!("expected a file of {stated} bytes as the manifest says, found {len}");
-        return Err(Error::corrupt(message).at_path(path));
-    }
-    Ok(())
 }

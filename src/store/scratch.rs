@@ -1,12 +1,14 @@
 //! Temporary files of a writer: unpublished generations, their spill files, and files before or after a rename.
 //!
 //! The holder of the store's lock may remove the temporary files of a dead writer, including spill files on another
-//! file system, to which the link `spill` in the directory `tmp-gen-*` leads. An entry is removed only if its name is
-//! exactly one that is made here and it holds only what a writer puts there; anything else may belong to the user.
+//! file system, to which the link `spill` in the directory `tmp-gen-*` leads. An entry is removed only if it is *own*:
+//! its name is exactly one that is made here, and it holds only what a writer puts there. Anything else may belong to
+//! the user.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::format::nested::is_shards_entry;
 use crate::store::contents::{self, is_lowercase_hex};
 use crate::store::generation_id::GenerationId;
 use crate::store::lines::{LINE_LEN, MAX_HISTORY, has_lines_only};
@@ -61,11 +63,11 @@ impl Temporary<'_> {
     }
 
     /// Returns whether the entry at `path` holds only what a writer puts there.
-    fn is_native(self, path: &Path) -> bool {
+    fn is_own(self, path: &Path) -> bool {
         match self {
-            Temporary::Pending { process } => is_native_pending(path, process),
-            Temporary::Doomed => fs::is_link(path) || contents::is_native_generation(path),
-            Temporary::Link => is_native_link(path),
+            Temporary::Pending { process } => is_own_pending(path, process),
+            Temporary::Doomed => fs::is_link(path) || contents::is_own_generation(path),
+            Temporary::Link => is_own_link(path),
             Temporary::Lock => is_file_of_lines(path, lock_file::MAX_LEN),
             Temporary::History => is_file_of_lines(path, (MAX_HISTORY * LINE_LEN) as u64),
         }
@@ -114,23 +116,35 @@ pub(super) fn remove(temporary: &Path) -> Result<()> {
     if fs::is_real_dir(temporary) {
         remove_spill(temporary)?; // not through a link, whose target may be foreign
     }
+    remove_doomed(temporary)
+}
+
+/// Removes a generation under its temporary name, a link, or any other temporary entry.
+///
+/// The directory of the shards goes first, and durably: it is own only as long as the manifest names it, so a crash must
+/// not leave it without the manifest.
+pub(super) fn remove_doomed(temporary: &Path) -> Result<()> {
+    if let Some(shards) = contents::shards_entry(temporary) {
+        fs::remove(&shards)?;
+        fs::fsync_dir(temporary)?;
+    }
     fs::remove(temporary)
 }
 
 /// Removes the entry at a temporary path. Does nothing if nothing is there.
 ///
 /// Errors: `InvalidInput` if a writer did not make it; `Io`.
-pub(super) fn remove_native(temporary: &Path) -> Result<()> {
-    check_native(temporary)?;
+pub(super) fn remove_own(temporary: &Path) -> Result<()> {
+    check_own(temporary)?;
     fs::remove(temporary)
 }
 
 /// Checks that a temporary path has nothing, or what a writer puts there.
 ///
 /// Errors: `InvalidInput` if it has anything else; `Io`.
-pub(super) fn check_native(temporary: &Path) -> Result<()> {
-    let native = || Temporary::from_name(temporary.file_name()?.to_str()?).map(|kind| kind.is_native(temporary));
-    if fs::exists(temporary)? && native() != Some(true) {
+pub(super) fn check_own(temporary: &Path) -> Result<()> {
+    let own = || Temporary::from_name(temporary.file_name()?.to_str()?).map(|kind| kind.is_own(temporary));
+    if fs::exists(temporary)? && own() != Some(true) {
         let message =
             "expected a temporary file of the store or nothing at this path, found a foreign file: move it away";
         return Err(Error::invalid_input(message).at_path(temporary));
@@ -172,7 +186,7 @@ pub(super) fn name_for_deletion(generation: &str) -> String {
 /// back must not fail because of it.
 pub(super) fn clear(store: &Path) -> Result<()> {
     let mut names = fs::names(store)?;
-    names.retain(|name| Temporary::from_name(name).is_some_and(|kind| kind.is_native(&store.join(name))));
+    names.retain(|name| Temporary::from_name(name).is_some_and(|kind| kind.is_own(&store.join(name))));
     // makes the rename of a deleted generation durable: a crash must not restore its name once files are gone
     if !names.is_empty() && fs::fsync_dir(store).is_ok() {
         names.iter().for_each(|name| _ = remove(&store.join(name)));
@@ -187,11 +201,16 @@ fn process_of(suffix: &str) -> Option<&str> {
     (is_id && is_lowercase_hex(nanos) && nanos.len() <= 32).then_some(process)
 }
 
-/// Returns whether a directory holds only files of a generation and `spill`, a spill directory or a link to one.
-fn is_native_pending(directory: &Path, process: &str) -> bool {
-    let foreign = || {
+/// Returns whether a directory holds only files of a generation, at most one directory for its shards, and `spill`, a
+/// spill directory or a link to one.
+fn is_own_pending(directory: &Path, process: &str) -> bool {
+    let mut has_shards = false;
+    let mut foreign = || {
         fs::find_entry(directory, |name, path| match name.to_str() {
-            Some(SPILL) => !is_native_spill(path, process),
+            Some(SPILL) => !is_own_spill(path, process),
+            Some(name) if is_shards_entry(name) && fs::is_real_dir(path) => {
+                std::mem::replace(&mut has_shards, true) || !contents::is_own_shards_directory(path)
+            }
             Some(name) => !contents::is_generation_name(name) || !fs::is_real_file(path),
             None => true,
         })
@@ -200,14 +219,13 @@ fn is_native_pending(directory: &Path, process: &str) -> bool {
 }
 
 /// Returns whether a path is a spill directory, or a link to one of the same process, which may be removed already.
-fn is_native_spill(spill: &Path, process: &str) -> bool {
+fn is_own_spill(spill: &Path, process: &str) -> bool {
     if fs::is_real_dir(spill) {
-        return contents::is_native_spill(spill);
+        return contents::is_own_spill(spill);
     }
     let Some(outer) = outer_spill(spill) else { return false };
     let of_process = || process_of(outer.file_name()?.to_str()?.strip_prefix(OUTER_SPILL_PREFIX)?);
-    of_process() == Some(process)
-        && (fs::exists(&outer).is_ok_and(|exists| !exists) || contents::is_native_spill(&outer))
+    of_process() == Some(process) && (fs::exists(&outer).is_ok_and(|exists| !exists) || contents::is_own_spill(&outer))
 }
 
 fn is_file_of_lines(path: &Path, max_len: u64) -> bool {
@@ -216,7 +234,7 @@ fn is_file_of_lines(path: &Path, max_len: u64) -> bool {
 }
 
 /// Returns whether a path is a link to a generation, or a text file with its name, which may be torn.
-fn is_native_link(link: &Path) -> bool {
+fn is_own_link(link: &Path) -> bool {
     let Ok(Some(target)) = fs::read_link(link) else { return false };
     let Some(target) = target.to_str() else { return false };
     let name = b"gen-0000000000";
@@ -289,7 +307,7 @@ mod tests {
         }
     }
 
-    /// An entry with a native name and foreign contents stays, completely.
+    /// An entry with the name of a temporary file and foreign contents stays, completely.
     #[test]
     fn leaves_what_no_writer_makes() {
         type Make = fn(&Path);

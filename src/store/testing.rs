@@ -79,8 +79,16 @@ impl Sample {
         }
         let info_crc32 = crc32fast::hash(&info);
         let layout = Layout::default();
-        let manifest =
-            Manifest { sharding, info_crc32, layout, keys: 4, value_bytes: 0, auxiliary: Vec::new(), shards: records };
+        let manifest = Manifest {
+            sharding,
+            nested: None,
+            info_crc32,
+            layout,
+            keys: 4,
+            value_bytes: 0,
+            auxiliary: Vec::new(),
+            shards: records,
+        };
         Sample { info, manifest, shards }
     }
 

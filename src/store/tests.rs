@@ -178,15 +178,54 @@ fn rolls_back_to_the_newest_complete_one_or_to_any() {
     assert_eq!(writer.rollback(Some(id(1))).unwrap(), id(1));
     assert_eq!([(); 2].map(|()| writer.rollback(None).unwrap()), [4, 2].map(id), "as they became current");
 
-    let refused = |to| {
+    let refused = |to, kind| {
         let error = writer.rollback(to).unwrap_err();
-        assert_eq!((error.kind(), store.current().unwrap()), (ErrorKind::InvalidInput, Some(id(2))));
+        assert_eq!((error.kind(), store.current().unwrap()), (kind, Some(id(2))));
         error.to_string()
     };
-    assert!(refused(None).contains("before gen-0000000002"));
-    assert!(refused(Some(id(3))).contains("gen-0000000003"));
-    assert!(refused(Some(id(9))).contains("gen-0000000009"));
+    assert!(refused(None, ErrorKind::InvalidInput).contains("before gen-0000000002"));
+    assert!(refused(Some(id(3)), ErrorKind::InvalidInput).contains("gen-0000000003"));
+    assert!(refused(Some(id(9)), ErrorKind::NotFound).contains("gen-0000000009"));
     assert_eq!(Sample::new(5).publish(&writer), id(5));
+}
+
+/// Damage that shows without reading the data: a manifest, `info`, the length of a shard, a shard that is gone.
+#[test]
+fn a_damaged_generation_is_not_rolled_back_to_nor_kept_in_place_of_an_intact_one() {
+    type Spoil = fn(&Path);
+    let spoils: [Spoil; 5] = [
+        |generation| fs::write(generation.join("manifest.json"), "{}").unwrap(),
+        |generation| fs::write(generation.join("info"), "{}").unwrap(),
+        |generation| fs::remove_file(generation.join("info")).unwrap(),
+        |generation| fs::write(generation.join("03.shard"), "short").unwrap(),
+        |generation| fs::remove_file(generation.join("1c.shard")).unwrap(),
+    ];
+    for (case, spoil) in spoils.into_iter().enumerate() {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 4);
+        let writer = store.writer().unwrap();
+        let spoil_number = |number: u64| {
+            let generation = directory.path().join(id(number).to_string());
+            for name in names(&generation) {
+                // published files are read-only
+                let bytes = fs::read(generation.join(&name)).unwrap();
+                fs::remove_file(generation.join(&name)).unwrap();
+                fs::write(generation.join(&name), bytes).unwrap();
+            }
+            spoil(&generation);
+        };
+        spoil_number(3);
+        assert_eq!(writer.gc(2).unwrap().removed, [1, 3].map(id), "case {case}: 2 and 4 are intact");
+        assert_eq!(Sample::new(5).publish(&writer), id(5));
+
+        spoil_number(5);
+        let error = writer.gc(1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "case {case}: {error}");
+        assert_eq!(numbers(&store), [2, 4, 5], "nothing is removed while the current one is damaged");
+        assert_eq!(writer.rollback(None).unwrap(), id(4));
+        assert!(writer.rollback(Some(id(5))).is_err(), "case {case}");
+        assert_eq!(store.current().unwrap(), Some(id(4)));
+    }
 }
 
 #[test]
@@ -467,6 +506,20 @@ fn a_cancelled_adoption_leaves_nothing() {
     assert_eq!(writer.adopt(built.path()).unwrap(), id(2));
 }
 
+#[test]
+fn an_adoption_counts_the_bytes_of_the_files_that_it_reads() {
+    let (directory, built) = (TempDir::new(), TempDir::new());
+    let store = store_of(directory.path(), 1);
+    Sample::new(2).write_all(built.path());
+    let files = built.names().into_iter().filter(|name| name.ends_with(".shard"));
+    let expected: u64 = files.map(|name| built.path().join(name).metadata().unwrap().len()).sum();
+    let read = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let mut writer = store.writer().unwrap();
+    writer.progress(Arc::clone(&read));
+    writer.adopt(built.path()).unwrap();
+    assert_eq!((expected > 0, read.load(std::sync::atomic::Ordering::Relaxed)), (true, expected));
+}
+
 /// A copy replaces a link by a regular file; a moved link would leave its target outside of the store.
 #[cfg(unix)]
 #[test]
@@ -598,8 +651,8 @@ fn the_last_number_is_found_out_before_loading() {
     type Take = fn(&Path);
     let cases: [(&str, Take); 3] = [
         ("a directory of that name", |store| fs::create_dir(store.join("gen-9999999999")).unwrap()),
-        ("the file lock", |store| fs::write(store.join("lock"), "gen-9999999999\n").unwrap()),
-        ("current", |store| {
+        ("the file `lock`", |store| fs::write(store.join("lock"), "gen-9999999999\n").unwrap()),
+        ("`current`", |store| {
             fs::remove_file(store.join("current")).unwrap();
             fs::write(store.join("current"), "gen-9999999999").unwrap();
         }),
@@ -779,7 +832,8 @@ fn discards_one_generation_that_is_not_current_and_not_read() {
     let refused = |number| writer.discard(id(number)).unwrap_err();
     assert_eq!(refused(2).kind(), ErrorKind::Locked, "it is read");
     assert!(refused(1).message().contains("roll back first"), "it is current");
-    assert!(refused(3).message().contains("found none"));
+    assert_eq!(refused(3).kind(), ErrorKind::NotFound);
+    assert_eq!(writer.rollback(Some(id(3))).unwrap_err().kind(), ErrorKind::NotFound);
     drop(leased);
     fs::write(directory.path().join("gen-0000000002/notes"), "mine").unwrap();
     assert_eq!(refused(2).kind(), ErrorKind::InvalidInput);
@@ -787,4 +841,22 @@ fn discards_one_generation_that_is_not_current_and_not_read() {
     writer.discard(id(2)).unwrap();
     assert_eq!(Sample::new(4).publish(&writer), id(4), "numbers never repeat");
     assert_eq!(store.history().unwrap(), [1, 4].map(id));
+}
+
+/// The totals are those of the manifest, and `removable` names what `gc` then removes.
+#[test]
+fn totals_and_removable_generations_are_known_before() {
+    let directory = TempDir::new();
+    let store = store_of(directory.path(), 3);
+    let (totals, manifest) = (store.totals(id(2)).unwrap(), Sample::new(2).manifest);
+    assert_eq!((totals.keys, totals.value_bytes), (manifest.keys, manifest.value_bytes));
+    assert_eq!(totals.shards, manifest.shards.len() as u64);
+    assert_eq!(store.totals(id(9)).unwrap_err().kind(), ErrorKind::NotFound);
+    fs::create_dir(directory.path().join("gen-0000000009")).unwrap();
+    assert_eq!(store.totals(id(9)).unwrap_err().kind(), ErrorKind::NotFound, "it is not complete");
+    for keep in [2, 0] {
+        let removable = store.removable(keep).unwrap();
+        assert_eq!(store.writer().unwrap().gc(keep).unwrap().removed, removable);
+    }
+    assert_eq!(store.removable(0).unwrap(), []);
 }

@@ -1,4 +1,4 @@
-//! After a crash of the machine during a build, an adoption, a rollback or a gc, the store opens to a complete
+//! After a crash of the machine during a build, an update, a merge, an adoption, a rollback or a gc, the store opens to a complete
 //! generation, the old or the new one; acknowledged generations survive; the next writer works. The same holds if the
 //! disk fails or is full.
 //!
@@ -11,18 +11,22 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::build::UpdateOptions;
 use crate::disk::{self, Disk, Fault, Loss, Tree, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::hash::HashFunction;
 use crate::format::spec::ShardingSpec;
 use crate::store::testing::TempDir;
 use crate::store::{GenerationId, Store};
-use crate::{BulkLoader, OnDuplicate, OpenOptions, VerifyLevel, VerifyReads};
+use crate::{BulkLoader, OnDuplicate, OpenOptions, Updater, VerifyLevel, VerifyReads};
 
 /// Length of a value that is too large for a batch and so goes to the file of large pairs.
 const BEYOND_A_BATCH: usize = 4 << 20;
 
 const KEYS: u64 = 60;
+
+/// An update of the label `n` has the label `n + UPDATED`.
+const UPDATED: u64 = 50;
 
 /// Memory for only some of the pairs, so that the others are spilled as several runs.
 const TOO_LITTLE: u64 = 8 << 10;
@@ -50,16 +54,16 @@ impl Scene {
         let built = Scene::empty();
         for (name, label) in [("to copy", 11), ("to move", 12)] {
             let id = built.build(label).unwrap();
-            let (from, to) = (built.path("store").join(id.to_string()), self.path(name));
-            disk::create_dir(&to).unwrap();
-            for entry in fs::read_dir(from).unwrap() {
-                let entry = entry.unwrap();
-                if entry.file_name() != "lease" {
-                    let path = to.join(entry.file_name());
-                    let file = disk::create_new(&path).unwrap();
-                    disk::write_all_at(&file, &path, 0, &fs::read(entry.path()).unwrap()).unwrap();
-                }
-            }
+            copy_unsynced(&built.path("store").join(id.to_string()), &self.path(name));
+        }
+    }
+
+    /// Creates two volumes that were built elsewhere, without syncs.
+    fn make_other_volumes(&self) {
+        let built = Scene::empty();
+        for (name, label) in [("volume to copy", 13), ("volume to move", 14)] {
+            let id = built.build_volume(label).unwrap();
+            copy_unsynced(&built.path("store").join(id.to_string()), &self.path(name));
         }
     }
 
@@ -80,6 +84,18 @@ impl Scene {
         self.build_by(label, false)
     }
 
+    /// Builds a generation whose shards are in two nested directories.
+    fn build_volume(&self, label: u64) -> Result<GenerationId> {
+        let mut options = BulkLoader::options();
+        options.spec(spec()).threads(1).sharding_at("/scales/0");
+        options.info(r#"{"scales": [{"key": "scales/s0"}, {"key": "s1"}]}"#);
+        let mut loader = options.create(self.path("store"))?;
+        for key in 0..KEYS {
+            loader.insert(key, value(label, key))?;
+        }
+        Ok(loader.finish()?.generation)
+    }
+
     fn build_by(&self, label: u64, spilling: bool) -> Result<GenerationId> {
         let mut options = BulkLoader::options();
         options.spec(spec()).threads(1).on_duplicate(OnDuplicate::KeepLast);
@@ -97,12 +113,30 @@ impl Scene {
     }
 }
 
+/// Copies a generation without its lease, and without syncs.
+fn copy_unsynced(from: &Path, to: &Path) {
+    disk::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let path = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_unsynced(&entry.path(), &path);
+        } else if entry.file_name() != "lease" {
+            let file = disk::create_new(&path).unwrap();
+            disk::write_all_at(&file, &path, 0, &fs::read(entry.path()).unwrap()).unwrap();
+        }
+    }
+}
+
 /// Four shards with enough minishards for a minishard table.
 fn spec() -> ShardingSpec {
     ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 9, 2).unwrap()
 }
 
+/// A label of [`UPDATED`] or more is that of an update of another label, which changed the shard of key 0 alone.
 fn value(label: u64, key: u64) -> Vec<u8> {
+    let is_updated = spec().route(key).shard == spec().route(0).shard;
+    let label = if label >= UPDATED && !is_updated { label - UPDATED } else { label };
     format!("{label}/{key}.").repeat(20).into_bytes()
 }
 
@@ -129,6 +163,38 @@ fn builds_from_memory(scene: &Scene) -> Result<u64> {
 
 fn builds_from_spills(scene: &Scene) -> Result<u64> {
     scene.build_by(4, true).map(|_| 4)
+}
+
+/// Changes one shard of the current generation; the other shards are links.
+fn updates(scene: &Scene) -> Result<u64> {
+    update(scene, UpdateOptions::new().threads(1))
+}
+
+/// The same, with changes that are spilled and later replaced.
+fn updates_from_spills(scene: &Scene) -> Result<u64> {
+    update(scene, UpdateOptions::new().threads(1).memory(TOO_LITTLE).temp_dir(scene.path("spills")))
+}
+
+fn update(scene: &Scene, options: &UpdateOptions) -> Result<u64> {
+    let label = label_of(&scene.path("store")) % UPDATED + UPDATED;
+    let mut updater = Updater::new(scene.path("store"), options)?;
+    updater.put(0, vec![0xee; BEYOND_A_BATCH])?; // replaced below
+    for key in (0..KEYS).filter(|key| spec().route(*key).shard == spec().route(0).shard) {
+        updater.delete(key)?;
+        updater.put(key, value(label, key))?;
+    }
+    let (_, report) = updater.finish()?;
+    assert_eq!((report.written_shards, report.linked_shards), (1, 3));
+    Ok(label)
+}
+
+/// Writes the current generation again.
+fn merges(scene: &Scene) -> Result<u64> {
+    let label = label_of(&scene.path("store"));
+    let input = OpenOptions::new().open_pread(scene.path("store"))?.snapshot();
+    let mut options = BulkLoader::options();
+    options.spec(spec()).threads(1).merge(scene.path("store"), &[input])?.publish()?;
+    Ok(label)
 }
 
 fn adopts_a_copy(scene: &Scene) -> Result<u64> {
@@ -162,8 +228,11 @@ fn collects(scene: &Scene) -> Result<u64> {
 }
 
 /// The changes of a store, in the order in which they are tested.
-const ACTS: [(&str, Act); 9] = [
+const ACTS: [(&str, Act); 12] = [
     ("a build from memory", builds_from_memory),
+    ("an update", updates),
+    ("a merge", merges),
+    ("an update from spills", updates_from_spills),
     ("a rollback", rolls_back),
     ("a rollback forward", rolls_forward),
     ("a build from spills", builds_from_spills),
@@ -173,6 +242,44 @@ const ACTS: [(&str, Act); 9] = [
     ("a rollback by one", rolls_back_by_one),
     ("a gc of what was the newest", collects),
 ];
+
+fn builds_a_volume(scene: &Scene) -> Result<u64> {
+    scene.build_volume(5).map(|_| 5)
+}
+
+fn adopts_a_copy_of_a_volume(scene: &Scene) -> Result<u64> {
+    scene.store().writer()?.adopt(scene.path("volume to copy")).map(|_| 13)
+}
+
+fn adopts_a_volume_by_moving(scene: &Scene) -> Result<u64> {
+    scene.store().writer()?.adopt_by_moving(scene.path("volume to move")).map(|_| 14)
+}
+
+/// The changes of a store by which volumes come and go.
+const ACTS_OF_VOLUMES: [(&str, Act); 4] = [
+    ("a build of a volume", builds_a_volume),
+    ("an adoption of a volume by copying", adopts_a_copy_of_a_volume),
+    ("an adoption of a volume by moving", adopts_a_volume_by_moving),
+    ("a gc of volumes", collects),
+];
+
+/// A crash while a volume is published, adopted or deleted, whose shards are in a directory of their own.
+#[test]
+fn any_crash_around_a_volume_leaves_the_old_generation_or_the_new() {
+    let scene = Scene::with_two_generations();
+    let mut crashes = Crashes::of(&scene);
+    scene.make_other_volumes();
+    crashes.try_all("what others wrote", Some(2), 2);
+    let mut before = 2;
+    for (name, act) in ACTS_OF_VOLUMES {
+        let after = act(&scene).unwrap();
+        crashes.try_all(name, Some(before), after);
+        crashes.last = crashes.last.max(scene.last_number());
+        before = after;
+    }
+    assert!(crashes.tried.len() > 150, "{} different states", crashes.tried.len());
+    println!("{} crashes, {} different states", crashes.count, crashes.tried.len());
+}
 
 #[test]
 fn any_crash_leaves_the_old_generation_or_the_new() {
@@ -321,7 +428,9 @@ fn a_full_disk_changes_nothing() {
     fail_everywhere(Fault::Full, |scene, reported, _| {
         if let Some(error) = reported {
             assert_eq!(label_of(&scene.path("store")), 2, "{error}");
-            assert!(error.path().is_some_and(|path| !path.starts_with(scene.path("to copy"))), "{error}");
+            let is_source =
+                |path: &Path| ["to copy", "volume to copy"].iter().any(|name| path.starts_with(scene.path(name)));
+            assert!(error.path().is_some_and(|path| !is_source(path)), "{error}");
         }
     });
 }
@@ -338,10 +447,11 @@ fn a_disk_that_breaks_leaves_the_old_generation_or_the_new() {
 /// Runs each act on a store with two generations, with a fault at each of its operations. Then checks `holds`, all
 /// generations and the next writer.
 fn fail_everywhere(fault: Fault, holds: impl Fn(&Scene, Option<&Error>, u64)) {
-    for (name, act) in ACTS {
+    for (name, act) in ACTS.into_iter().chain(ACTS_OF_VOLUMES.into_iter().take(3)) {
         let scene = || {
             let scene = Scene::with_two_generations();
             scene.make_others();
+            scene.make_other_volumes();
             scene
         };
         let after = act(&scene()).unwrap();

@@ -9,53 +9,86 @@ use crate::format::manifest::{self, AuxiliaryRecord, Manifest};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
-use crate::read::shard::ShardReader;
 use crate::storage::read_whole;
 use crate::store::fs::{self, Checksum};
 use crate::store::{Cancel, LEASE};
+use crate::verify::VerifyLevel;
 use crate::verify::finding::FindingKind;
 use crate::verify::report::VerifyReport;
 
-/// The names in a generation's directory, by kind.
+/// The files in the directory of a generation's shards, and in those above it up to that of `info` and the manifest, by
+/// kind. Empty for a database in memory, except for the length
+/// of its shard.
 #[derive(Default)]
 pub(super) struct Listing {
-    shards: BTreeMap<ShardNumber, ShardNames>,
+    shards: BTreeMap<ShardNumber, ShardFileLens>,
+    /// Files with the extension of a shard, but not the name of one.
     misnamed: Vec<PathBuf>,
+    /// All other files.
     others: Vec<PathBuf>,
 }
 
-/// The lengths of the files with a shard's name; 0 for an entry whose length cannot be read.
+/// The lengths of the files with a shard's name: `None` if there is no such file, 0 if its length cannot be read.
 #[derive(Clone, Copy, Default)]
-struct ShardNames {
+struct ShardFileLens {
     shard: Option<u64>,
     index: Option<u64>,
     data: Option<u64>,
 }
 
-/// The `.shard` file, or the `.data` file of the obsolete pair.
-pub(super) struct DataFile {
-    pub(super) path: PathBuf,
-    pub(super) len: u64,
-}
-
 impl Listing {
     pub(super) fn read(generation: &Generation) -> Result<Listing> {
         let directory = generation.shards_directory();
+        if directory.as_os_str().is_empty() {
+            return Listing::of_memory(generation);
+        }
         let fail = |error| Error::io("list", directory, error);
         let mut listing = Listing::default();
-        if !directory.exists() {
+        if !generation.directory().exists() {
             let message = "the generation was deleted while it was in use: refresh to follow the store";
-            return Err(Error::new(ErrorKind::GenerationGone, message).at_path(directory));
+            return Err(Error::new(ErrorKind::GenerationGone, message).at_path(generation.directory()));
         }
-        for entry in std::fs::read_dir(directory).map_err(fail)? {
-            listing.enter(generation.spec(), &entry.map_err(fail)?.path());
+        // if it is missing, so are its shards, which are findings; a generation without keys does not need it
+        if directory.exists() || generation.manifest().is_none() {
+            for entry in std::fs::read_dir(directory).map_err(fail)? {
+                listing.add(generation.spec(), &entry.map_err(fail)?.path());
+            }
+        }
+        if generation.manifest().is_some() {
+            listing.add_above(generation)?;
         }
         listing.misnamed.sort_unstable();
         listing.others.sort_unstable();
         Ok(listing)
     }
 
-    fn enter(&mut self, spec: &ShardingSpec, path: &Path) {
+    /// Returns the listing of a database in memory, which has no directory.
+    fn of_memory(generation: &Generation) -> Result<Listing> {
+        let mut listing = Listing::default();
+        for number in generation.shard_numbers() {
+            let len = generation.shard(number)?.map(|shard| shard.reader().files().len());
+            listing.shards.insert(number, ShardFileLens { shard: len, ..ShardFileLens::default() });
+        }
+        Ok(listing)
+    }
+
+    /// Adds the entries of the directories above that of the shards, except those that lead to it.
+    fn add_above(&mut self, generation: &Generation) -> Result<()> {
+        let mut inner = generation.shards_directory();
+        while let Some(directory) = inner.parent().filter(|_| inner != generation.directory()) {
+            if directory.exists() {
+                let fail = |error| Error::io("list", directory, error);
+                for entry in std::fs::read_dir(directory).map_err(fail)? {
+                    let path = entry.map_err(fail)?.path();
+                    self.others.extend((path != inner).then_some(path));
+                }
+            }
+            inner = directory;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, spec: &ShardingSpec, path: &Path) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let (stem, extension) = name.rsplit_once('.').unwrap_or_default();
         let len = || path.metadata().map_or(0, |metadata| metadata.len());
@@ -68,56 +101,54 @@ impl Listing {
         }
     }
 
-    /// Returns the total length of a shard's files.
+    /// Returns the length of a shard: of its `.shard` file, or else of both files of the obsolete pair.
     pub(super) fn shard_len(&self, number: ShardNumber) -> u64 {
-        let names = self.names(number);
-        names.shard.unwrap_or_else(|| names.index.unwrap_or(0) + names.data.unwrap_or(0))
+        let lens = self.lens(number);
+        lens.shard.unwrap_or_else(|| lens.index.unwrap_or(0).saturating_add(lens.data.unwrap_or(0)))
     }
 
-    /// Returns the file with the data of an open shard.
-    pub(super) fn data_file(&self, generation: &Generation, shard: &ShardReader) -> DataFile {
-        let is_pair = shard.files().is_pair();
-        match is_pair {
-            true => DataFile {
-                path: path(generation, shard.number, "data"),
-                len: self.names(shard.number).data.unwrap_or(0),
-            },
-            false => DataFile { path: path(generation, shard.number, "shard"), len: shard.files().len() },
-        }
+    /// Returns the bytes of a shard that a verification reads, for its progress. A shard of a manifest is read twice at
+    /// the level `Data`.
+    pub(super) fn bytes_to_verify(&self, generation: &Generation, number: ShardNumber, level: VerifyLevel) -> u64 {
+        let times = if level == VerifyLevel::Data && generation.manifest().is_some() { 2 } else { 1 };
+        times * self.shard_len(number)
     }
 
-    /// Returns the rule that is broken if opening a shard fails with this error.
+    /// Returns the kind of the finding about a shard that could not be opened because of `error`.
     pub(super) fn kind_of_open_error(
         &self,
         generation: &Generation,
         number: ShardNumber,
         error: &Error,
     ) -> FindingKind {
-        let names = self.names(number);
-        let stated = generation.manifest().and_then(|manifest| manifest.shard(number)).map(|record| record.bytes);
+        let lens = self.lens(number);
+        let stated_len = generation.manifest().and_then(|manifest| manifest.shard(number)).map(|record| record.bytes);
         match error.kind() {
             // opening a shard checks its length, and loading one also its CRC-32
-            ErrorKind::Corrupt if names.shard.is_some() && names.shard == stated => FindingKind::FileCrc,
+            ErrorKind::Corrupt if lens.shard.is_some() && lens.shard == stated_len => FindingKind::FileCrc,
             ErrorKind::Corrupt => FindingKind::WrongLength,
-            ErrorKind::Io if names.shard.is_none() && names.index.is_none() => FindingKind::MissingShard,
+            ErrorKind::Io if lens.shard.is_none() && lens.index.is_none() => FindingKind::MissingShard,
             _ => FindingKind::UnreadableShard,
         }
     }
 
-    fn names(&self, number: ShardNumber) -> ShardNames {
+    fn lens(&self, number: ShardNumber) -> ShardFileLens {
         self.shards.get(&number).copied().unwrap_or_default()
     }
 
-    /// Verifies names, and the contents of all files but the shards.
+    /// Verifies the names of all files, and the contents of all files except shards. A database in memory has none.
     pub(super) fn verify(&self, generation: &Generation, report: &mut VerifyReport) {
+        if generation.directory().as_os_str().is_empty() {
+            return;
+        }
         match generation.manifest() {
-            Some(manifest) => self.verify_native(generation, manifest, report),
+            Some(manifest) => self.verify_with_manifest(generation, manifest, report),
             None if generation.layout().is_some() => {
                 let message = "expected a manifest.json next to an info that ShardDb wrote, found none: changed or \
                                missing files may go unnoticed";
                 report.add(FindingKind::NoManifest, Error::corrupt(message).at_path(generation.directory()));
             }
-            None => {}
+            None => self.verify_shard_count(generation, report),
         }
         self.verify_shard_names(generation, report);
         for path in &self.misnamed {
@@ -131,8 +162,9 @@ impl Listing {
         }
     }
 
-    /// Verifies the files of a generation with a manifest, whose names are all known.
-    fn verify_native(&self, generation: &Generation, manifest: &Manifest, report: &mut VerifyReport) {
+    /// Verifies `info`, the manifest, the lease and the auxiliary files of a generation with a manifest, and reports all
+    /// other files except shards.
+    fn verify_with_manifest(&self, generation: &Generation, manifest: &Manifest, report: &mut VerifyReport) {
         verify_json(generation, manifest, report);
         verify_lease(generation, report);
         manifest.auxiliary.iter().for_each(|stated| verify_auxiliary(generation, stated, report));
@@ -140,7 +172,8 @@ impl Listing {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let is_known =
                 [info::FILE_NAME, manifest::FILE_NAME, LEASE].contains(&name) || manifest.auxiliary(name).is_some();
-            if !is_known {
+            // the same names in the directory of the shards, if that is another one, are those of foreign files
+            if !is_known || path.parent() != Some(generation.directory()) {
                 let message = "expected only info, manifest.json, lease, shards and the files that the manifest lists, \
                                found another file: it is not read";
                 report.add(FindingKind::UnknownFile, Error::corrupt(message).at_path(path));
@@ -148,11 +181,24 @@ impl Listing {
         }
     }
 
+    /// Reports how many shards of a foreign data set have a file, unless all do.
+    fn verify_shard_count(&self, generation: &Generation, report: &mut VerifyReport) {
+        let (present, last) = (self.shards.len() as u64, generation.spec().max_shard().0);
+        if present <= last {
+            let shards = u128::from(last) + 1;
+            let message = format!(
+                "expected a file for each of {shards} shards, found {present} of them: a shard without a file has no keys"
+            );
+            let error = Error::corrupt(message).at_path(generation.shards_directory());
+            report.add(FindingKind::AbsentShards, error);
+        }
+    }
+
     fn verify_shard_names(&self, generation: &Generation, report: &mut VerifyReport) {
         let known: Vec<ShardNumber> = generation.shard_numbers().collect(); // ascending
-        for (number, names) in &self.shards {
+        for (number, lens) in &self.shards {
             let is_known = known.binary_search(number).is_ok();
-            let Some((kind, extension, message)) = verify_names(names, is_known, generation.manifest().is_some())
+            let Some((kind, extension, message)) = finding_about(lens, is_known, generation.manifest().is_some())
             else {
                 continue;
             };
@@ -162,15 +208,16 @@ impl Listing {
     }
 }
 
-/// Returns the finding about the files with one shard's name, if there is one: kind, extension of the file, message.
-fn verify_names(
-    names: &ShardNames,
+/// Returns the finding about the files that have one shard's name, if there is one: its kind, the extension of the file, the
+/// message.
+fn finding_about(
+    lens: &ShardFileLens,
     is_known: bool,
     has_manifest: bool,
 ) -> Option<(FindingKind, &'static str, &'static str)> {
-    let pair_file = if names.index.is_some() { "index" } else { "data" };
-    let has_pair_file = names.index.is_some() || names.data.is_some();
-    let finding = match names.shard {
+    let pair_file = if lens.index.is_some() { "index" } else { "data" };
+    let has_pair_file = lens.index.is_some() || lens.data.is_some();
+    let finding = match lens.shard {
         Some(_) if !is_known && has_manifest => (
             FindingKind::UnlistedShard,
             "shard",
@@ -192,7 +239,7 @@ fn verify_names(
             pair_file,
             "expected .shard files, found one of the obsolete form: it is not read",
         ),
-        None if names.index.is_none() => (
+        None if lens.index.is_none() => (
             FindingKind::LoneDataFile,
             "data",
             "expected an .index file next to the .data file, found none: the .data file is not read",
@@ -200,26 +247,27 @@ fn verify_names(
         None => (
             FindingKind::ObsoletePair,
             "index",
-            "expected a .shard file, found the obsolete form of a shard, .index and .data: few readers support it",
+            "expected a .shard file, found the .index file of the obsolete pair .index and .data: few readers support it",
         ),
     };
     Some(finding)
 }
 
-/// Verifies `info` and the manifest as they are on disk, since they may have changed after they were opened.
-fn verify_json(generation: &Generation, held: &Manifest, report: &mut VerifyReport) {
+/// Verifies `info` and the manifest as they are on disk now, since they may have changed since the generation was
+/// opened.
+fn verify_json(generation: &Generation, opened: &Manifest, report: &mut VerifyReport) {
     let info = generation.directory().join(info::FILE_NAME);
-    if let Err(error) = read_whole(&info, info::MAX_BYTES).and_then(|text| held.check_info(&text)) {
+    if let Err(error) = read_whole(&info, info::MAX_BYTES).and_then(|text| opened.check_info(&text)) {
         report.add(FindingKind::InfoMismatch, error.at_path(&info));
     }
     let path = generation.directory().join(manifest::FILE_NAME);
-    let same = read_whole(&path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)).and_then(|now| {
-        match now == *held {
+    let unchanged = read_whole(&path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)).and_then(|now| {
+        match now == *opened {
             true => Ok(()),
             false => Err(Error::corrupt("expected the manifest that was opened, found a different one")),
         }
     });
-    if let Err(error) = same {
+    if let Err(error) = unchanged {
         report.add(FindingKind::ManifestMismatch, error.at_path(&path));
     }
 }
@@ -228,9 +276,12 @@ fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
     let path = generation.directory().join(LEASE);
     let message = match path.symlink_metadata() {
         Ok(metadata) if metadata.is_file() && metadata.len() == 0 => return,
-        Ok(_) => "expected `lease` to be an empty regular file, found that it is not",
+        Ok(_) => "expected `lease` to be an empty regular file, found another kind of file, or one that is not empty",
         // outside of a store there is no gc, so a lease is not needed
         Err(_) if generation.id().is_none() => return,
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return report.add(FindingKind::BadLease, Error::io("read the metadata", &path, error));
+        }
         Err(_) => {
             "expected the empty file `lease`, which readers lock, found none: gc may remove the generation while it is read"
         }

@@ -3,12 +3,15 @@
 //! ```text
 //! | shard index | index 0, checks | pad, value | pad, value | pad | index 1, checks | ...      raw indexes
 //! | shard index | pad, value | pad, value | index 0, checks | pad, value | ... | index 1, checks    gzip indexes
-//!             pad: to the value alignment; before a minishard (its index if raw, its first value if gzip) first to 8
 //! ```
 //!
-//! A native shard has these gaps and no others, except that with prefixes any bytes may precede a value, and that a zero
-//! byte separates two adjacent empty values. In a foreign
-//! shard, any gap may have data of the program that wrote it.
+//! - pad before a value: to the value alignment (gzip: before the first value of a minishard, to 8 and then to the value
+//!   alignment)
+//! - pad before a raw index: to 8
+//!
+//! A native shard has only these gaps, with two exceptions: in a data set with prefixes, any bytes may precede a value;
+//! and a zero byte separates two consecutive empty values. In a foreign shard, a gap may contain any data of the program
+//! that wrote it.
 
 use std::fmt;
 
@@ -23,24 +26,24 @@ use crate::read::shard::reserve_rows;
 #[derive(Default)]
 pub(super) struct Extents(Vec<Extent>);
 
-/// A byte range of a file, and what it holds.
+/// A byte range of a file, with the kind of its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) start: u64,
     pub(super) end: u64,
     key: u64,
     minishard: u32,
-    what: Named,
+    kind: ExtentKind,
 }
 
 // the documentation of `Snapshot::verify` states this size
 const _: () = assert!(size_of::<Extent>() == 32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum ExtentKind {
     ShardIndex,
     /// A minishard index with its checks.
-    Index,
+    MinishardIndex,
     Value,
 }
 
@@ -48,7 +51,7 @@ pub(super) enum Named {
 #[derive(Clone, Copy)]
 pub(super) struct Gap {
     pub(super) range: ByteRange,
-    /// The extent that ends where the gap begins.
+    /// The extent that ends where the gap begins. Extents are ordered by offset, so it may belong to any minishard.
     pub(super) previous: Extent,
     /// The extent that begins where the gap ends; `None` at the end of the file.
     pub(super) next: Option<Extent>,
@@ -60,6 +63,16 @@ impl Extents {
         reserve_rows(&mut self.0, rows.saturating_add(1), file_len)
     }
 
+    /// Adds those of the next minishards. Returns false, and adds nothing, if that are more than
+    /// [`reserve`](Self::reserve) allows.
+    pub(super) fn append(&mut self, mut more: Extents, file_len: u64) -> bool {
+        let fits = reserve_rows(&mut self.0, more.0.len() as u64, file_len).is_ok();
+        if fits {
+            self.0.append(&mut more.0);
+        }
+        fits
+    }
+
     /// Returns all extents, sorted by start, then end.
     pub(super) fn into_sorted(self) -> Vec<Extent> {
         let mut extents = self.0;
@@ -67,23 +80,24 @@ impl Extents {
         extents
     }
 
+    /// Adds a minishard index with its checks.
     pub(super) fn push_index(&mut self, minishard: MinishardNumber, range: ByteRange) {
-        self.0.push(Extent::new(Named::Index, minishard, 0, range));
+        self.0.push(Extent::new(ExtentKind::MinishardIndex, minishard, 0, range));
     }
 
     pub(super) fn push_value(&mut self, minishard: MinishardNumber, key: u64, range: ByteRange) {
-        self.0.push(Extent::new(Named::Value, minishard, key, range));
+        self.0.push(Extent::new(ExtentKind::Value, minishard, key, range));
     }
 }
 
 impl Extent {
-    pub(super) fn new(what: Named, minishard: MinishardNumber, key: u64, range: ByteRange) -> Extent {
+    pub(super) fn new(kind: ExtentKind, minishard: MinishardNumber, key: u64, range: ByteRange) -> Extent {
         let minishard = u32::try_from(minishard.0).unwrap_or(u32::MAX); // there are at most 2^32
-        Extent { start: range.start, end: range.end, key, minishard, what }
+        Extent { start: range.start, end: range.end, key, minishard, kind }
     }
 
     pub(super) fn is_value(&self) -> bool {
-        self.what == Named::Value
+        self.kind == ExtentKind::Value
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -91,7 +105,7 @@ impl Extent {
     }
 
     /// Adds the minishard, offset and key of this extent to an error.
-    pub(super) fn place(&self, error: Error) -> Error {
+    pub(super) fn at(&self, error: Error) -> Error {
         let error = error.at_minishard(MinishardNumber(self.minishard.into())).at_offset(self.start);
         if self.is_value() { error.at_key(self.key) } else { error }
     }
@@ -99,10 +113,10 @@ impl Extent {
 
 impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.what {
-            Named::ShardIndex => f.write_str("the shard index"),
-            Named::Index => write!(f, "the index of minishard {}", self.minishard),
-            Named::Value => write!(f, "key {}", self.key),
+        match self.kind {
+            ExtentKind::ShardIndex => f.write_str("the shard index"),
+            ExtentKind::MinishardIndex => write!(f, "the index of minishard {}", self.minishard),
+            ExtentKind::Value => write!(f, "key {}", self.key),
         }
     }
 }
@@ -117,16 +131,18 @@ impl Gap {
             Encoding::Gzip => next.is_value() && !self.previous.is_value(),
         };
         let start = if begins_minishard { start.next_multiple_of(MINISHARD_ALIGNMENT) } else { start };
+        // In a data set with prefixes, the padding that aligns a value precedes its prefix. The length of a prefix is
+        // not stored, so both count as the prefix. Its check, if there is one, covers both.
         if !next.is_value() || layout.prefixes {
             return start;
         }
-        // the writer separates two empty values by a byte, so that their ranges differ
+        // the writer separates two consecutive empty values by a byte, so that their ranges differ
         let both_empty = self.previous.is_value() && self.previous.is_empty() && next.is_empty();
         let start = start + u64::from(both_empty);
         start + layout.value_alignment.padding(start)
     }
 
-    /// Returns whether a prefix may follow the padding.
+    /// Returns whether a prefix may follow the padding: any bytes are then valid.
     pub(super) fn may_hold_prefix(&self, layout: Layout) -> bool {
         layout.prefixes && self.next.is_some_and(|next| next.is_value())
     }

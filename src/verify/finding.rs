@@ -94,6 +94,8 @@ finding_kinds! {
     /// An auxiliary file does not have the length and CRC-32 that the manifest states. Results are the same, but
     /// lookups may take longer.
     AuxiliaryFile, "auxiliary-file", Warning;
+    /// The key file is intact, but does not have exactly the keys of the shards: ordered reads return wrong results.
+    KeyFile, "key-file", Error;
     /// A shard that the manifest lists, or that existed at open, has no file.
     MissingShard, "missing-shard", Error;
     /// A file has the name of a shard that the manifest does not list, or that did not exist at open. It is not read.
@@ -102,6 +104,9 @@ finding_kinds! {
     UnreadableShard, "unreadable-shard", Error;
     /// A shard's file does not have the length that the manifest states.
     WrongLength, "wrong-length", Error;
+    /// A foreign data set has fewer shard files than its specification has shards. A shard without a file has no keys, so
+    /// a lost file is not an error.
+    AbsentShards, "absent-shards", Note;
     /// A shard has a `.shard` file and also an obsolete `.index` or `.data` file, which is not read.
     ShadowedPair, "shadowed-pair", Warning;
     /// A shard is stored as the obsolete pair of `.index` and `.data`, which few readers support.
@@ -114,7 +119,7 @@ finding_kinds! {
     UnknownFile, "unknown-file", Note;
     /// A shard's file ends before its shard index does.
     ShortShardIndex, "short-shard-index", Error;
-    /// The index of a shard of an array is truncated, does not decode, or does not match its checksum.
+    /// In a Zarr array: the index of a shard is truncated, does not decode, or does not match its checksum.
     BadShardIndex, "bad-shard-index", Error;
     /// A shard index entry has a start greater than its end, or a range that is not inside the file.
     BadShardIndexEntry, "bad-shard-index-entry", Error;
@@ -127,8 +132,9 @@ finding_kinds! {
     BadMinishardIndex, "bad-minishard-index", Error;
     /// A minishard index does not match its check.
     IndexCheck, "index-check", Error;
-    /// A minishard index or a value exceeds a cap of [`OpenOptions`](crate::OpenOptions), or values share more
-    /// bytes than are read, or a shard has more keys than are kept.
+    /// A minishard index or a value exceeds a cap of [`OpenOptions`](crate::OpenOptions); or the values of a shard
+    /// overlap and add up to more than 64 times the file length, and some were not read; or a shard has more keys and
+    /// minishards than its file length + 2^19, and some were not read.
     OverCap, "over-cap", Error;
     /// The ids of a minishard do not ascend.
     UnorderedIds, "unordered-ids", Warning;
@@ -136,6 +142,11 @@ finding_kinds! {
     DuplicateId, "duplicate-id", Error;
     /// A key is in a minishard to which its hash does not lead, so that lookups do not find it.
     MisplacedKey, "misplaced-key", Error;
+    /// All keys of a shard hash to one other shard: its file has the name of another shard.
+    MisplacedShard, "misplaced-shard", Error;
+    /// Many keys of a shard are where their hash does not lead, and match another hash or are most of its keys: the
+    /// specification is not the one that the shard was written with.
+    WrongSpecification, "wrong-specification", Error;
     /// All keys of a minishard hash to another one of the shard: its shard index entry is in the wrong slot.
     WrongSlot, "wrong-slot", Error;
     /// A value's range overflows or is not inside the file.
@@ -161,7 +172,8 @@ finding_kinds! {
     ValueCheck, "value-check", Error;
     /// A stored value does not decode.
     BadValue, "bad-value", Error;
-    /// The bytes before a value do not match their check.
+    /// The bytes before a value do not match their check, or were not verified because they follow a damaged index or
+    /// range, so that their start is unknown.
     PrefixCheck, "prefix-check", Error;
     /// Padding in a native shard is not zero.
     NonzeroPadding, "nonzero-padding", Warning;
@@ -189,8 +201,8 @@ impl fmt::Display for FindingKind {
 /// ```
 #[derive(Debug)]
 pub struct Finding {
-    kind: FindingKind,
-    error: Error,
+    pub(super) kind: FindingKind,
+    pub(super) error: Error,
 }
 
 impl Finding {
@@ -228,7 +240,7 @@ impl Finding {
         self.error.location()
     }
 
-    /// Returns message and place as an error, whose source is the operating system's error, if any.
+    /// Returns the message and the place as an error.
     pub fn error(&self) -> &Error {
         &self.error
     }

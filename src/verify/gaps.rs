@@ -4,8 +4,9 @@ use crate::byte_range::ByteRange;
 use crate::error::Error;
 use crate::format::layout::Layout;
 use crate::ids::MinishardNumber;
+use crate::plural::Plural;
 use crate::verify::VerifyLevel;
-use crate::verify::extents::{Extent, Gap, Named};
+use crate::verify::extents::{Extent, ExtentKind, Gap};
 use crate::verify::finding::FindingKind;
 use crate::verify::shard::ShardVerifier;
 
@@ -14,7 +15,7 @@ impl ShardVerifier<'_> {
     pub(super) fn verify_extents(&mut self) {
         let extents = std::mem::take(&mut self.extents).into_sorted();
         let index = ByteRange { start: 0, end: self.shard.base() };
-        let shard_index = Extent::new(Named::ShardIndex, MinishardNumber(0), 0, index);
+        let shard_index = Extent::new(ExtentKind::ShardIndex, MinishardNumber(0), 0, index);
         let (mut furthest, mut last) = (shard_index, shard_index);
         let mut unnamed = Unnamed::default();
         for extent in extents {
@@ -28,14 +29,15 @@ impl ShardVerifier<'_> {
         self.verify_gap(&furthest, None, &mut unnamed);
         if let Some(first) = unnamed.first {
             let message = format!(
-                "expected all bytes to be named, found {} in {} gaps that no index names",
-                unnamed.bytes, unnamed.gaps
+                "expected an index to name every byte, found {} in {} that no index names",
+                Plural(unnamed.bytes, "byte"),
+                Plural(unnamed.gaps, "gap")
             );
-            self.found(FindingKind::UnnamedBytes, Error::corrupt(message).at_offset(first));
+            self.report_finding(FindingKind::UnnamedBytes, Error::corrupt(message).at_offset(first));
         }
     }
 
-    /// Reports bytes of `extent` that an earlier one has too.
+    /// Reports bytes of `extent` that also belong to an earlier extent.
     ///
     /// `furthest` and `last` start at or before the start of `extent`. `furthest` has the greatest end of all earlier
     /// extents; `last` is the previous one.
@@ -49,16 +51,16 @@ impl ShardVerifier<'_> {
                 true => FindingKind::Overlap,
                 false => FindingKind::IndexOverlap,
             };
-            self.found(kind, extent.place(Error::corrupt(message)));
+            self.report_finding(kind, extent.at(Error::corrupt(message)));
         }
         if last.is_value() && last.is_empty() && extent.is_empty() && last.start == extent.start {
             let message = format!("expected an empty value at an offset of its own, found it at the offset of {last}");
-            self.found(FindingKind::SharedEmptyRange, extent.place(Error::corrupt(message)));
+            self.report_finding(FindingKind::SharedEmptyRange, extent.at(Error::corrupt(message)));
         }
     }
 
     fn verify_gap(&mut self, previous: &Extent, next: Option<Extent>, unnamed: &mut Unnamed) {
-        let end = next.map_or(self.data.len, |extent| extent.start);
+        let end = next.map_or(self.shard.files().data_len(), |extent| extent.start);
         if end <= previous.end || !self.knows_all_extents {
             return;
         }
@@ -73,27 +75,29 @@ impl ShardVerifier<'_> {
     fn verify_native_gap(&mut self, gap: Gap, layout: Layout) {
         let ByteRange { start, end } = gap.range;
         let padding_end = gap.padding_end(layout, self.shard.spec.minishard_index_encoding());
-        // shorter padding: a misaligned value has a finding of its own, a misaligned minishard does no harm
+        // padding that is too short (`padding_end > end`) is not reported here: a misaligned value is `MisalignedValue`,
+        // and a misaligned minishard does no harm
         if padding_end < end && !gap.may_hold_prefix(layout) {
             let message = format!("expected {} bytes of padding, found {}", padding_end - start, end - start);
             let error = Error::corrupt(message + " that no index names").at_offset(start);
-            return self.found(FindingKind::UnexpectedGap, error);
+            return self.report_finding(FindingKind::UnexpectedGap, error);
         }
         if self.reaches(VerifyLevel::Data) {
             self.verify_padding(ByteRange { start, end: padding_end.min(end) });
         }
     }
 
+    /// Verifies that all bytes of a range are zero.
     fn verify_padding(&mut self, range: ByteRange) {
-        self.has_read(range.len());
-        let nonzero = match self.body.read(range) {
+        self.count_read(range.len());
+        let nonzero = match self.body_window.read(range) {
             Ok(bytes) => bytes.iter().position(|byte| *byte != 0),
-            Err(error) => return self.found(FindingKind::NonzeroPadding, error),
+            Err(error) => return self.report_finding(FindingKind::NonzeroPadding, error),
         };
         if let Some(at) = nonzero {
             let error = Error::corrupt("expected padding of zero bytes, found a nonzero byte")
                 .at_offset(range.start + at as u64);
-            self.found(FindingKind::NonzeroPadding, error);
+            self.report_finding(FindingKind::NonzeroPadding, error);
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::{self, ChecksPlace};
 use crate::format::gzip;
-use crate::format::layout::ValueAlignment;
+use crate::format::layout::{MINISHARD_ALIGNMENT, ValueAlignment};
 use crate::format::minishard_index::{IndexView, Row};
 use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber};
@@ -15,163 +15,241 @@ use crate::verify::shard::ShardVerifier;
 impl ShardVerifier<'_> {
     /// Verifies the minishard whose encoded index is at `range`.
     pub(super) fn verify_minishard(&mut self, number: MinishardNumber, range: ByteRange) {
-        if let Err(error) = self.index_budget.take(self.shard.files().data_len(), number, range) {
-            return self.found_unknown(FindingKind::IndexOverlap, error.at_minishard(number));
+        if !self.charge_shared(|shared| shared.take_index(range.len())) {
+            return;
         }
-        self.has_read(range.len());
+        let gzip_gap_start = self.gzip_gap_start.take(); // remains `None` if this index cannot be read
+        if let Err(error) = self.index_budget.take(self.shard.files().data_len(), number, range) {
+            self.is_over_budget = true;
+            return self.report_with_lost_extents(FindingKind::IndexOverlap, error.at_minishard(number));
+        }
+        self.count_read(range.len());
         let shard = self.shard;
         let read = || {
-            let encoded = shard.read_minishard_index(range)?;
-            let decoded = shard.decode_minishard_index(&encoded)?;
+            let encoded = shard.read_encoded_index(range)?;
+            let decoded = shard.decode_index(&encoded)?;
             Ok((encoded, decoded))
         };
         let (encoded, decoded) = match read() {
             Ok(index) => index,
-            Err(error) => return self.found_bad_index(number, range, error),
+            Err(error) => return self.report_bad_index(number, range, error),
         };
         let index = match IndexView::view(decoded.as_deref().unwrap_or(&encoded)) {
             Ok(index) => index,
-            Err(error) => return self.found_bad_index(number, range, error),
+            Err(error) => return self.report_bad_index(number, range, error),
         };
         let rows = index.len() as u64;
+        if !self.charge_shared(|shared| shared.take_rows(rows)) {
+            return;
+        }
         let ids = match self.extents.reserve(rows, shard.files().data_len()).and_then(|()| ids(index)) {
             Ok(ids) => ids,
-            Err(error) => return self.found_bad_index(number, range, error),
+            Err(error) => {
+                self.is_over_budget = true;
+                return self.report_bad_index(number, range, error);
+            }
         };
         self.keys += rows;
         self.report.keys += rows;
-        if let Err(error) = shard.verify_minishard_index(number, range, &encoded, rows) {
-            self.found(FindingKind::IndexCheck, error.at_minishard(number)); // its rows help to locate the damage
+        if let Err(error) = shard.compare_index_check(number, range, &encoded, rows) {
+            // continues, because findings about the rows show what is damaged
+            self.report_finding(FindingKind::IndexCheck, error.at_minishard(number));
         }
-        let checks = ChecksPlace { index_end: range.end, rows };
-        self.extents.push_index(
-            number,
-            ByteRange {
-                start: range.start,
-                end: range.end + ChecksPlace::total_len(rows, self.shard.layout.unwrap_or_default()),
-            },
-        );
+        let checks_end = range.end + ChecksPlace::total_len(rows, shard.layout.unwrap_or_default());
+        self.extents.push_index(number, ByteRange { start: range.start, end: checks_end });
+        self.gzip_gap_start = Some(checks_end.next_multiple_of(MINISHARD_ALIGNMENT));
+        if self.sums_keys {
+            ids.iter().for_each(|key| self.report.key_sum.add(*key));
+        }
         self.verify_ids(number, ids);
-        index.rows().for_each(|row| self.verify_row(number, row, checks));
+        let checks = ChecksPlace { index_end: range.end, rows };
+        let mut gap_start = match shard.spec.minishard_index_encoding() {
+            Encoding::Raw => Some(checks_end),
+            Encoding::Gzip => gzip_gap_start,
+        };
+        for row in index.rows() {
+            gap_start = self.verify_row(number, row, checks, gap_start);
+        }
     }
 
-    fn found_bad_index(&mut self, number: MinishardNumber, range: ByteRange, error: Error) {
-        self.found_unknown(FindingKind::BadMinishardIndex, error.at_minishard(number).at_offset(range.start));
+    /// Reports that the rows of an index are not verified, because it cannot be read or has too many.
+    fn report_bad_index(&mut self, number: MinishardNumber, range: ByteRange, error: Error) {
+        self.report_with_lost_extents(
+            FindingKind::BadMinishardIndex,
+            error.at_minishard(number).at_offset(range.start),
+        );
     }
 
+    /// Verifies the locations, the order and the uniqueness of the ids of a minishard.
     fn verify_ids(&mut self, number: MinishardNumber, mut ids: Vec<u64>) {
-        self.verify_places(Location { shard: self.shard.number, minishard: number }, &ids);
+        self.verify_locations(Location { shard: self.shard.number, minishard: number }, &ids);
         let descent = ids.iter().zip(ids.iter().skip(1)).find(|(id, next)| id > next);
         if let Some((id, next)) = descent {
             let error = Error::corrupt(format!("expected ascending ids, found {next} after {id}"));
-            self.found(FindingKind::UnorderedIds, error.at_minishard(number).at_key(*next));
+            self.report_finding(FindingKind::UnorderedIds, error.at_minishard(number).at_key(*next));
             ids.sort_unstable();
         }
         for same in ids.chunk_by(|id, next| id == next) {
             if let [id, _, ..] = same {
-                let message = format!("expected each id once, found one {} times: lookups find the first", same.len());
-                self.found(FindingKind::DuplicateId, Error::corrupt(message).at_minishard(number).at_key(*id));
+                let message =
+                    format!("expected each id once, found this one {} times: lookups find the first", same.len());
+                self.report_finding(FindingKind::DuplicateId, Error::corrupt(message).at_minishard(number).at_key(*id));
             }
         }
     }
 
-    /// Verifies that every key is in the minishard to which its hash leads. Lookups do not find it elsewhere.
-    fn verify_places(&mut self, here: Location, ids: &[u64]) {
-        if let Some(other) = self.common_place(ids)
+    /// Verifies that every key is in the minishard to which its hash leads, the only one that lookups search.
+    fn verify_locations(&mut self, here: Location, ids: &[u64]) {
+        if let Some(other) = self.common_location(ids)
             && other.shard == here.shard
             && other != here
         {
-            return self.found_wrong_slot(here, other, ids);
+            // `ids` is not empty: `common_location` returned a location
+            let first = ids.first().copied().unwrap_or_default();
+            return self.misplaced.add_wrong_slot(here.minishard, other.minishard, first, ids.len() as u64);
         }
         for id in ids {
-            let place = self.shard.spec.route(*id);
-            if place != here {
-                let message = format!(
-                    "expected a key whose hash leads to this minishard, found one of shard {:x}, minishard {}: \
-                     lookups do not find it",
-                    place.shard.0, place.minishard.0
-                );
-                self.found(FindingKind::MisplacedKey, Error::corrupt(message).at_minishard(here.minishard).at_key(*id));
+            let location = self.shard.spec.route(*id);
+            if location != here {
+                self.misplaced.add(here.minishard, *id, location.shard);
             }
         }
     }
 
     /// Returns the location to which all ids hash; `None` if they hash to several.
-    fn common_place(&self, ids: &[u64]) -> Option<Location> {
-        let place = |id: &u64| self.shard.spec.route(*id);
-        let first = ids.first().map(place)?;
-        ids.iter().all(|id| place(id) == first).then_some(first)
+    fn common_location(&self, ids: &[u64]) -> Option<Location> {
+        let location = |id: &u64| self.shard.spec.route(*id);
+        let first = ids.first().map(location)?;
+        ids.iter().all(|id| location(id) == first).then_some(first)
     }
 
-    fn found_wrong_slot(&mut self, here: Location, other: Location, ids: &[u64]) {
-        let message = format!(
-            "expected keys of minishard {}, found that all {} keys hash to minishard {}: the shard index entry is \
-             in the wrong slot, a known bug of neuroglancer-scripts with empty minishards; lookups do not find the keys",
-            here.minishard.0,
-            ids.len(),
-            other.minishard.0
-        );
-        let first = ids.first().copied().unwrap_or_default(); // not empty, since it hashes to `other`
-        self.found(FindingKind::WrongSlot, Error::corrupt(message).at_minishard(here.minishard).at_key(first));
+    /// Reports the misplaced keys of the shard: their common cause, or each of them.
+    pub(super) fn report_misplaced(&mut self) {
+        let misplaced = std::mem::take(&mut self.misplaced);
+        let (spec, number) = (self.shard.spec, self.shard.number);
+        if let Some((kind, error)) = misplaced.cause(&spec, number, self.keys) {
+            return self.report_finding(kind, error);
+        }
+        for slot in &misplaced.wrong_slots {
+            let message = format!(
+                "expected keys of minishard {}, found that all {} keys hash to minishard {}: the shard index entry is in \
+                 the wrong slot, a known bug of neuroglancer-scripts with empty minishards; lookups do not find the keys",
+                slot.here.0, slot.keys, slot.other.0
+            );
+            self.report_finding(
+                FindingKind::WrongSlot,
+                Error::corrupt(message).at_minishard(slot.here).at_key(slot.first_id),
+            );
+        }
+        self.report.count_more(FindingKind::WrongSlot, misplaced.wrong_slot_count - misplaced.wrong_slots.len() as u64);
+        for (minishard, id) in &misplaced.first {
+            let location = spec.route(*id);
+            let message = format!(
+                "expected a key whose hash leads to this minishard, found one of shard {:x}, minishard {}: lookups do not \
+                 find it",
+                location.shard.0, location.minishard.0
+            );
+            self.report_finding(
+                FindingKind::MisplacedKey,
+                Error::corrupt(message).at_minishard(*minishard).at_key(*id),
+            );
+        }
+        self.report.count_more(FindingKind::MisplacedKey, misplaced.count - misplaced.first.len() as u64);
     }
 
-    fn verify_row(&mut self, number: MinishardNumber, row: Row, checks: ChecksPlace) {
+    /// Verifies a row and its value. `gap_start` is where the gap before the value begins, in a native shard; `None` if
+    /// damage makes that unknown.
+    ///
+    /// Returns the start of the next gap, which is the end of the value; `None` if the value has no valid range.
+    fn verify_row(
+        &mut self,
+        number: MinishardNumber,
+        row: Row,
+        checks: ChecksPlace,
+        gap_start: Option<u64>,
+    ) -> Option<u64> {
         let range = match self.shard.value_range(row) {
             Ok(range) => range,
-            Err(error) => return self.found_unknown(FindingKind::BadValueRange, error.at_minishard(number)),
+            Err(error) => {
+                self.report_with_lost_extents(FindingKind::BadValueRange, error.at_minishard(number));
+                return None;
+            }
         };
-        self.report.value_bytes = self.report.value_bytes.saturating_add(range.len()); // ranges that overlap may add up to more than any file
+        // values that overlap may add up to more than any file
+        self.report.value_bytes = self.report.value_bytes.saturating_add(range.len());
         self.extents.push_value(number, row.id, range);
         self.verify_alignment(number, row, range);
-        if self.reaches(VerifyLevel::Data) && self.may_read(row, range) {
-            self.verify_bytes(number, row, range, checks);
+        if self.reaches(VerifyLevel::Data) {
+            let gap = self.has_prefix_checks().then(|| prefix_gap(range, gap_start));
+            if self.charge_value_budget(range, &gap) {
+                self.verify_bytes(number, row, range, gap, checks);
+            }
         }
+        Some(range.end)
     }
 
-    /// Charges the budget for a value and its prefix. Returns whether they may be read; if not, counts the value as
-    /// unread.
-    fn may_read(&mut self, row: Row, range: ByteRange) -> bool {
-        let prefix = if self.has_prefix_checks() { self.shard.gap_before(row).map_or(0, ByteRange::len) } else { 0 };
-        let may = self.value_budget.take(self.shard.files().data_len(), range.len().saturating_add(prefix));
-        self.unread_values += u64::from(!may);
-        may
+    /// Charges `value_budget` for a value and the gap before it. Returns false, and counts the value as unread, if that
+    /// exceeds the budget.
+    fn charge_value_budget(&mut self, range: ByteRange, gap: &Option<Result<ByteRange>>) -> bool {
+        let gap_len = gap.as_ref().and_then(|gap| gap.as_ref().ok()).map_or(0, |gap| gap.len());
+        let bytes = range.len().saturating_add(gap_len);
+        let is_within = self.charge_shared(|shared| shared.take_value(bytes))
+            && self.value_budget.take(self.shard.files().data_len(), bytes);
+        self.unread_values += u64::from(!is_within);
+        self.is_over_budget |= !is_within;
+        is_within
     }
 
     fn has_prefix_checks(&self) -> bool {
         self.shard.layout.is_some_and(|layout| layout.checks && layout.prefixes)
     }
 
-    /// Verifies the bytes of a prefix, then of its value, in the order of their offsets.
-    fn verify_bytes(&mut self, number: MinishardNumber, row: Row, range: ByteRange, checks: ChecksPlace) {
-        if self.has_prefix_checks()
-            && let Err(error) = self.verify_prefix(row, checks)
+    /// Verifies the gap before a value, if it has a check, and then the value.
+    fn verify_bytes(
+        &mut self,
+        number: MinishardNumber,
+        row: Row,
+        range: ByteRange,
+        gap: Option<Result<ByteRange>>,
+        checks: ChecksPlace,
+    ) {
+        if let Some(gap) = gap
+            && let Err(error) = gap.and_then(|gap| self.verify_stored_prefix(row, gap, checks))
         {
-            self.found(FindingKind::PrefixCheck, error.at_minishard(number).at_key(row.id));
+            self.report_finding(FindingKind::PrefixCheck, error.at_minishard(number).at_key(row.id));
         }
-        if let Err((kind, error)) = self.verify_value(row, range, checks) {
-            self.found(kind, error.at_minishard(number).at_key(row.id).at_offset(range.start));
+        if let Err((kind, error)) = self.verify_stored_value(row, range, checks) {
+            self.report_finding(kind, error.at_minishard(number).at_key(row.id).at_offset(range.start));
         }
-        self.has_verified(range.len());
+        self.advance(range.len());
     }
 
     /// Verifies the check of the gap before a value.
-    fn verify_prefix(&mut self, row: Row, checks: ChecksPlace) -> Result<()> {
-        let gap = self.shard.gap_before(row)?;
-        self.has_read(gap.len());
-        self.has_verified(gap.len());
-        let found = checks::of_prefix(self.body.read(gap)?);
-        compare("prefix", self.checks.read_check(checks.of_prefix(row.number))?, found)
-            .map_err(|error| error.at_offset(gap.start))
+    fn verify_stored_prefix(&mut self, row: Row, gap: ByteRange, checks: ChecksPlace) -> Result<()> {
+        self.shard.check_cap(gap)?;
+        self.count_read(gap.len());
+        self.advance(gap.len());
+        let found = checks::compute_prefix_check(self.body_window.read(gap)?);
+        let (place, stated) = self.checks_window.read_check(checks.place_of_prefix(row.number))?;
+        checks::compare("prefix", gap.start, place, stated, found)
     }
 
     /// Verifies a value's check, in a shard with checks, then its encoding.
-    fn verify_value(&mut self, row: Row, range: ByteRange, checks: ChecksPlace) -> Result<(), (FindingKind, Error)> {
-        self.has_read(range.len());
-        let encoded = self.body.read(range).map_err(|error| (FindingKind::BadValue, error))?;
+    fn verify_stored_value(
+        &mut self,
+        row: Row,
+        range: ByteRange,
+        checks: ChecksPlace,
+    ) -> Result<(), (FindingKind, Error)> {
+        self.shard.check_cap(range).map_err(|error| (FindingKind::OverCap, error))?;
+        self.count_read(range.len());
+        let encoded = self.body_window.read(range).map_err(|error| (FindingKind::BadValue, error))?;
         if self.shard.layout.is_some_and(|layout| layout.checks) {
-            let stated = self.checks.read_check(checks.of_value(row.number));
+            let stated = self.checks_window.read_check(checks.place_of_value(row.number));
             stated
-                .and_then(|stated| compare("value", stated, checks::of_value(row.id, encoded)))
+                .and_then(|(place, stated)| {
+                    checks::compare("value", range.start, place, stated, checks::compute_value_check(row.id, encoded))
+                })
                 .map_err(|error| (FindingKind::ValueCheck, error))?;
         }
         match self.shard.spec.data_encoding() {
@@ -185,12 +263,30 @@ impl ShardVerifier<'_> {
     fn verify_alignment(&mut self, number: MinishardNumber, row: Row, range: ByteRange) {
         let alignment = self.shard.layout.map_or(ValueAlignment::One, |layout| layout.value_alignment);
         if alignment.padding(range.start) != 0 {
-            let message =
-                format!("expected the offset of a value to be a multiple of {}, found another", alignment.get());
+            let (alignment, start) = (alignment.get(), range.start);
+            let message = format!("expected the offset of a value to be a multiple of {alignment}, found {start}");
             let error = Error::corrupt(message).at_minishard(number).at_key(row.id).at_offset(range.start);
-            self.found(FindingKind::MisalignedValue, error);
+            self.report_finding(FindingKind::MisalignedValue, error);
         }
     }
+}
+
+/// Returns the gap from `start` to a value.
+///
+/// Errors: `Corrupt` if the start is unknown, or after the start of the value.
+fn prefix_gap(value: ByteRange, start: Option<u64>) -> Result<ByteRange> {
+    match start {
+        Some(start) if start <= value.start => Ok(ByteRange { start, end: value.start }),
+        Some(start) => Err(Error::corrupt(format!(
+            "expected a value after the index and the previous values, which end at byte {start}, found it at byte {}",
+            value.start
+        ))),
+        None => Err(Error::corrupt(
+            "expected a valid index and valid ranges before this prefix, found damage: the start of the prefix is unknown, \
+             so it was not verified",
+        )),
+    }
+    .map_err(|error| error.at_offset(value.start))
 }
 
 /// Returns the ids of an index in stored order. Errors: `TooLarge` if memory cannot be allocated.
@@ -202,11 +298,4 @@ fn ids(index: IndexView<'_>) -> Result<Vec<u64>> {
     ids.try_reserve_exact(index.len()).map_err(no_memory)?;
     ids.extend(index.rows().map(|row| row.id));
     Ok(ids)
-}
-
-fn compare(what: &str, stated: u32, found: u32) -> Result<()> {
-    match stated == found {
-        true => Ok(()),
-        false => Err(Error::corrupt(format!("expected a {what} with check {stated:08x}, found {found:08x}"))),
-    }
 }

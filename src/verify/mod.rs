@@ -3,9 +3,12 @@
 //! ```text
 //! level       what is verified                                                  modules
 //! structure   the directory, the shard indexes                                  directory, shard
-//! index       minishard indexes, the hash of every key, overlaps and gaps       minishard, extents, gaps
+//! index       minishard indexes, the hash of every key, overlaps and gaps       minishard, misplaced, extents, gaps
+//!             the key file                                                      key_file, key_sum
 //! data        values, checks, prefixes, padding, the CRC-32 of files            shard, minishard, gaps
 //! ```
+//!
+//! `parallel` does this on several threads.
 //!
 //! Every violation becomes a [`Finding`], and the walk continues after it. Nothing is repaired here; see
 //! [`salvage`](crate::salvage).
@@ -14,10 +17,17 @@ mod directory;
 mod extents;
 mod finding;
 mod gaps;
+mod key_file;
+mod key_sum;
 mod minishard;
+mod misplaced;
+mod parallel;
+mod range_state;
 mod report;
 mod shard;
 mod window;
+
+use std::num::NonZero;
 
 pub use finding::{Finding, FindingKind, Severity};
 pub use report::VerifyReport;
@@ -27,6 +37,7 @@ use crate::read::generation::Generation;
 use crate::read::shard::Pass;
 use crate::read::snapshot::Snapshot;
 use crate::verify::directory::Listing;
+use crate::verify::parallel::{no_slot, verify_shards};
 use crate::verify::shard::ShardVerifier;
 
 /// How much [`Snapshot::verify`] checks. Each level includes those before it.
@@ -40,21 +51,23 @@ use crate::verify::shard::ShardVerifier;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum VerifyLevel {
-    /// The presence and lengths of files, every entry of the shard indexes, and the CRC-32 of auxiliary files.
+    /// The presence and lengths of files, and every entry of the shard indexes. With a manifest also the manifest
+    /// itself, `lease`, and the CRC-32 of `info` and of auxiliary files.
     ///
-    /// Cost: opens every shard; reads the shard indexes (16 bytes per minishard) and the file `minishards` (about 2 bytes
-    /// per minishard).
+    /// Cost: opens every shard; reads the shard indexes (16 bytes per minishard) and the auxiliary files `minishards`
+    /// (about 2 bytes per minishard) and `keys`.
     Structure,
-    /// With a manifest the CRC-32 of every shard index; every minishard index and its stored CRC-32, that every key hashes
-    /// to its minishard, and every byte range.
+    /// Every minishard index and, in a data set with checks, its check; that every key hashes to its minishard; every
+    /// byte range. With a manifest also the CRC-32 of every shard index, and that the key file, if there is one, has
+    /// the keys of the shards.
     ///
     /// Cost: reads all indexes.
     Index,
     /// Values, and the checks, prefixes and padding of native shards. With a manifest also the CRC-32 of every shard file,
-    /// which covers every byte.
+    /// which covers all of its bytes.
     ///
-    /// Cost: with a manifest, reads every file once sequentially for its CRC-32; then reads its indexes and values, in
-    /// storage order.
+    /// Cost: reads the indexes and values of every shard, in storage order. With a manifest, before that also reads the
+    /// whole shard file sequentially.
     Data,
 }
 
@@ -74,20 +87,22 @@ impl Snapshot {
     ///
     /// In a generation with a manifest, [`VerifyLevel::Data`] finds every changed byte of every file. A foreign data
     /// set is verified against the format; data that ShardDb reads correctly but some other readers refuse is a warning
-    /// (the obsolete pair: a note). A snapshot that was [loaded](crate::ShardDb::load) verifies its copy in memory.
+    /// (the obsolete pair: a note). A snapshot that was [loaded](crate::ShardDb::load) verifies its copy of the shards
+    /// in memory, and the directory as it is on disk now. A database [from pairs](crate::ShardDb::from_pairs) has no
+    /// directory, and its one shard is verified.
     ///
-    /// Memory: one minishard index, and 32 bytes per key of one shard (48 with checked prefixes), with spare capacity; with
-    /// gzip or positioned reads also one value and some blocks.
+    /// Memory: one minishard index, and 32 bytes per key of one shard, with spare capacity; with gzip or positioned reads
+    /// also one value and some blocks.
     ///
-    /// Time and memory are linear in the length of the files, whatever their indexes state. Of a shard of L bytes, at most
-    /// 2 L bytes of minishard indexes are read (4 L with checked prefixes), at most 64 L bytes of values and prefixes, and at
-    /// most L + 2^19 keys are kept. Only shards whose ranges overlap, or with many empty values, exceed this; what is left
-    /// out is a finding. Holes of sparse files are skipped.
+    /// Time and memory are linear in the length of the files, whatever their indexes state. In a shard of L bytes,
+    /// verification reads at most 2 L bytes of minishard indexes and at most 64 L bytes of values and prefixes, and
+    /// keeps at most L + 2^19 keys and minishards. Only shards whose ranges overlap, or with many empty values, would
+    /// need more; the rest is then left out and reported as a finding. Holes of sparse files are skipped.
     ///
     /// # Errors
     ///
-    /// `Io` if the directory cannot be listed; `GenerationGone` if it is removed before a shard is opened. Anything else that is wrong,
-    /// including a file that cannot be read, is a finding.
+    /// `Io` if the directory cannot be listed; `GenerationGone` if the generation was removed, or is removed before all
+    /// shards are opened. Any other defect, including a file that cannot be read, is a finding.
     ///
     /// ```no_run
     /// # fn main() -> sharddb::Result<()> {
@@ -106,46 +121,105 @@ impl Snapshot {
 
     /// Like [`verify`](Snapshot::verify), and calls `progress` after every step with the bytes done and the total.
     ///
-    /// The bytes done never decrease, the total is constant, and at the end they are equal. A file that is read twice
-    /// counts twice.
+    /// The bytes done never decrease, the total is constant, and at the end they are equal. A shard that is read twice
+    /// counts twice, and other files do not count.
     ///
     /// # Errors
     ///
     /// Those of [`verify`](Snapshot::verify).
     pub fn verify_with(&self, level: VerifyLevel, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
-        verify(&self.generation, level, &mut progress)
+        verify(&self.generation, level, NonZero::<usize>::MIN, &mut progress)
+    }
+
+    /// Like [`verify_with`](Snapshot::verify_with), on up to `threads` threads. The report is the same, with the
+    /// findings in the same order. Large shards are divided by minishards, so one shard is enough for all threads.
+    ///
+    /// `progress` is called by the calling thread, which does no other work. If the process cannot start more threads,
+    /// fewer are used.
+    ///
+    /// Memory: that of [`verify`](Snapshot::verify) for each thread: 32 bytes per key of the shards that are verified at
+    /// the same time, which are one or two if they are large, and one minishard index, value and some blocks per thread.
+    /// The bounds for hostile shards hold twice: a shard whose ranges exceed them is verified again as a whole.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`verify`](Snapshot::verify).
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use sharddb::VerifyLevel;
+    ///
+    /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+    /// let threads = std::thread::available_parallelism()?;
+    /// let report = snapshot.verify_parallel(VerifyLevel::Data, threads, |done, total| eprintln!("{done} of {total}"))?;
+    /// assert!(report.is_clean());
+    /// # Ok(()) }
+    /// ```
+    pub fn verify_parallel(
+        &self,
+        level: VerifyLevel,
+        threads: NonZero<usize>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<VerifyReport> {
+        verify(&self.generation, level, threads, &mut progress)
     }
 }
 
-fn verify(generation: &Generation, level: VerifyLevel, callback: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+fn verify(
+    generation: &Generation,
+    level: VerifyLevel,
+    threads: NonZero<usize>,
+    callback: &mut dyn FnMut(u64, u64),
+) -> Result<VerifyReport> {
     let mut report = VerifyReport::new(level);
     let listing = Listing::read(generation)?;
     listing.verify(generation, &mut report);
-    let passes = if level == VerifyLevel::Data && generation.manifest().is_some() { 2 } else { 1 };
-    let lengths = generation.shard_numbers().map(|number| passes * listing.shard_len(number));
-    let mut progress = Progress { total: lengths.sum(), done: 0, until: 0, callback };
+    let total = generation.shard_numbers().map(|number| listing.bytes_to_verify(generation, number, level)).sum();
+    let parallel = match threads.get() {
+        1 => None,
+        _ => verify_shards(generation, &listing, threads, &mut report, &mut |done| callback(done, total)),
+    };
+    match parallel {
+        Some(result) => {
+            result?;
+            callback(total, total);
+        }
+        None => verify_in_order(generation, &listing, &mut report, Progress { total, done: 0, until: 0, callback })?,
+    }
+    verify_total_value_bytes(generation, &mut report);
+    key_file::verify(generation, &mut report);
+    Ok(report)
+}
+
+/// Verifies one shard after the other.
+fn verify_in_order(
+    generation: &Generation,
+    listing: &Listing,
+    report: &mut VerifyReport,
+    mut progress: Progress<'_>,
+) -> Result<()> {
     for number in generation.shard_numbers() {
-        progress.begin(passes * listing.shard_len(number));
-        // a handle of its own: reads the file as it is now, and leaves the read-ahead of lookups alone
+        progress.begin(listing.bytes_to_verify(generation, number, report.level));
+        // A handle apart from that of lookups reads the file as it is now, and does not change the read-ahead of
+        // lookups. A shard that is loaded or in memory has only one copy, which is verified.
         match generation.open_shard_apart(number) {
             Ok(Some(shard)) => {
                 let _pass = Pass::new(&shard);
-                let data = listing.data_file(generation, shard.reader());
                 let mut advance = |bytes| progress.advance(bytes);
-                ShardVerifier::new(generation, shard.reader(), data, &mut report, &mut advance).verify();
+                ShardVerifier::new(generation, shard.reader(), report, &mut advance).verify();
             }
-            Ok(None) => return Err(Error::internal("a listed shard has no file").at_shard(number)),
+            Ok(None) => return Err(no_slot(number)),
             Err(error) if error.kind() == ErrorKind::GenerationGone => return Err(error),
             Err(error) => report.add(listing.kind_of_open_error(generation, number, &error), error),
         }
         progress.finish();
     }
-    verify_value_bytes(generation, &mut report);
-    Ok(report)
+    Ok(())
 }
 
-/// Compares the total length of values with the manifest, if no error was found: a bad index would make the sum wrong.
-fn verify_value_bytes(generation: &Generation, report: &mut VerifyReport) {
+/// Compares the total length of values with the manifest, unless there are errors: a bad index would make the total
+/// wrong.
+fn verify_total_value_bytes(generation: &Generation, report: &mut VerifyReport) {
     let Some(manifest) = generation.manifest() else { return };
     if report.level >= VerifyLevel::Index && report.is_clean() && report.value_bytes != manifest.value_bytes {
         let (stated, found) = (manifest.value_bytes, report.value_bytes);

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use crate::error::Error;
+use crate::plural::Plural;
 use crate::verify::VerifyLevel;
 use crate::verify::finding::{Finding, FindingKind, Severity};
+use crate::verify::key_sum::KeySum;
 
 /// Maximum number of findings kept per severity. The limit is separate, so that many notes do not displace errors.
 const KEPT: u64 = 10_000;
@@ -29,15 +31,22 @@ pub struct VerifyReport {
     pub level: VerifyLevel,
     /// Number of shards that could be opened; in a [container](crate::container) of another format, of its files.
     pub shards: u64,
-    /// Number of minishards with keys; 0 in a format without minishards.
+    /// Number of minishards with keys, as stated by the shard indexes; 0 in a format without minishards.
     pub minishards: u64,
     /// Number of keys in all minishard indexes that could be read; in another format, of chunks. 0 at
     /// [`VerifyLevel::Structure`].
     pub keys: u64,
-    /// FoundKey bytes of the values of these keys; 0 at [`VerifyLevel::Structure`].
+    /// Stored (encoded) bytes of the values of these keys, without prefixes; 0 at [`VerifyLevel::Structure`].
     pub value_bytes: u64,
-    /// Bytes of shards that were verified, from memory or a disk. Bytes that are verified twice count twice.
+    /// Number of bytes of the shards that were verified, in files or in memory: indexes, values (or chunks), prefixes
+    /// and padding.
+    ///
+    /// A byte that is verified twice counts twice, for example in a shard whose CRC-32 is in the manifest. Checks count
+    /// only as bytes of such a shard. Holes of a sparse file do not count, except in a shard index whose CRC-32 is in
+    /// the manifest, and up to 64 KiB where a hole of the shard index is found, which several threads do more often.
     pub bytes_read: u64,
+    /// The sum of the keys in the shards, if there is a key file to compare it with.
+    pub(super) key_sum: KeySum,
     subject: Subject,
     findings: Vec<Finding>,
     notes: u64,
@@ -45,7 +54,7 @@ pub struct VerifyReport {
     errors: u64,
 }
 
-/// What was verified, which decides what the counts mean.
+/// What was verified, which defines the meaning of the counts.
 #[derive(Debug)]
 enum Subject {
     Shards,
@@ -68,6 +77,7 @@ impl VerifyReport {
         VerifyReport {
             level,
             subject,
+            key_sum: KeySum::default(),
             shards: 0,
             minishards: 0,
             keys: 0,
@@ -80,16 +90,48 @@ impl VerifyReport {
         }
     }
 
-    pub(crate) fn add(&mut self, kind: FindingKind, error: Error) {
-        let count = match kind.severity() {
+    /// Counts `more` findings of a kind that are not kept.
+    pub(crate) fn count_more(&mut self, kind: FindingKind, more: u64) {
+        *self.count_of(kind) += more;
+    }
+
+    fn count_of(&mut self, kind: FindingKind) -> &mut u64 {
+        match kind.severity() {
             Severity::Note => &mut self.notes,
             Severity::Warning => &mut self.warnings,
             Severity::Error => &mut self.errors,
-        };
+        }
+    }
+
+    /// Counts a finding, and keeps it unless 10,000 of its severity are kept already.
+    pub(crate) fn add(&mut self, kind: FindingKind, error: Error) {
+        let count = self.count_of(kind);
         *count += 1;
         if *count <= KEPT {
             self.findings.push(Finding::new(kind, error));
         }
+    }
+
+    /// Adds the counts and the findings of a report about what follows, as if this report had been continued.
+    pub(crate) fn absorb(&mut self, next: VerifyReport) {
+        self.shards += next.shards;
+        self.minishards += next.minishards;
+        self.keys += next.keys;
+        self.key_sum.merge(next.key_sum);
+        self.value_bytes = self.value_bytes.saturating_add(next.value_bytes);
+        self.bytes_read += next.bytes_read;
+        let [mut notes, mut warnings, mut errors] = [next.notes, next.warnings, next.errors];
+        for Finding { kind, error } in next.findings {
+            *match kind.severity() {
+                Severity::Note => &mut notes,
+                Severity::Warning => &mut warnings,
+                Severity::Error => &mut errors,
+            } -= 1;
+            self.add(kind, error);
+        }
+        self.notes += notes;
+        self.warnings += warnings;
+        self.errors += errors;
     }
 
     /// Returns the findings, in the order of the shards; the first 10,000 per severity.
@@ -125,17 +167,18 @@ impl VerifyReport {
 
 impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let VerifyReport { shards, minishards, keys, value_bytes, errors, warnings, notes, .. } = self;
+        let VerifyReport { shards, minishards, keys, value_bytes, errors, warnings, notes, .. } = *self;
         let with_keys = self.level > VerifyLevel::Structure;
+        let bytes = Plural(value_bytes, "byte");
         match self.subject {
-            Subject::Shards => write!(f, "{shards} shards, {minishards} minishards")?,
-            Subject::Files => write!(f, "{shards} files")?,
+            Subject::Shards => write!(f, "{}, {}", Plural(shards, "shard"), Plural(minishards, "minishard"))?,
+            Subject::Files => write!(f, "{}", Plural(shards, "file"))?,
         }
         match self.subject {
-            Subject::Shards if with_keys => write!(f, ", {keys} keys, {value_bytes} bytes of values")?,
-            Subject::Files if with_keys => write!(f, ", {keys} chunks, {value_bytes} bytes of chunks")?,
+            Subject::Shards if with_keys => write!(f, ", {}, {bytes} of values", Plural(keys, "key"))?,
+            Subject::Files if with_keys => write!(f, ", {}, {bytes} of chunks", Plural(keys, "chunk"))?,
             _ => {}
         }
-        write!(f, ": {errors} errors, {warnings} warnings, {notes} notes")
+        write!(f, ": {}, {}, {}", Plural(errors, "error"), Plural(warnings, "warning"), Plural(notes, "note"))
     }
 }

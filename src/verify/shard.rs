@@ -1,21 +1,24 @@
-//! Verifies one shard: its CRC-32, its shard index, and through that its minishards.
+//! Verifies one shard: its CRC-32, its shard index, and the minishards that the shard index names.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crc32fast::Hasher;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::manifest::ShardRecord;
+use crate::format::layout::MINISHARD_ALIGNMENT;
+use crate::format::manifest::{self, ShardRecord};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::MinishardNumber;
 use crate::read::generation::Generation;
 use crate::read::shard::{EntryBlocks, IndexBudget, ShardReader, ValueBudget};
-use crate::storage::{BlockReader, Holes, open_regular, zeros_sum};
+use crate::storage::{BlockReader, crc32_of_zeros, open_regular};
 use crate::verify::VerifyLevel;
-use crate::verify::directory::DataFile;
 use crate::verify::extents::Extents;
 use crate::verify::finding::FindingKind;
+use crate::verify::misplaced::Misplaced;
+use crate::verify::range_state::{RangeState, SharedBudget};
 use crate::verify::report::VerifyReport;
 use crate::verify::window::Window;
 
@@ -27,21 +30,34 @@ pub(super) struct ShardVerifier<'a> {
     pub(super) shard: &'a ShardReader,
     pub(super) max_value_bytes: u64,
     pub(super) report: &'a mut VerifyReport,
-    /// Reads values, prefixes and padding.
-    pub(super) body: Window<'a>,
-    /// Reads checks, which are apart from the values.
-    pub(super) checks: Window<'a>,
+    /// For values, prefixes and padding.
+    pub(super) body_window: Window<'a>,
+    /// For checks, which are not adjacent to the values: one window for both would move twice per value.
+    pub(super) checks_window: Window<'a>,
     pub(super) extents: Extents,
-    /// Whether every index was read and every range is inside the file. Only then are the gaps known.
+    /// Whether every index was read and every range in them is valid. Only then are the gaps known.
     pub(super) knows_all_extents: bool,
+    /// In a native shard with gzip indexes: where the gap before the first value of the next minishard begins, which is
+    /// the end of the previous minishard, rounded up. Native shards store minishards in ascending order. `None` if the
+    /// previous one could not be read. Not used for raw indexes, since the gap then begins after the checks of the same
+    /// minishard.
+    pub(super) gzip_gap_start: Option<u64>,
+    /// Number of keys in the minishard indexes that could be read.
     pub(super) keys: u64,
+    pub(super) misplaced: Misplaced,
     pub(super) index_budget: IndexBudget,
     pub(super) value_budget: ValueBudget,
-    /// Number of values that were not read because the budget was spent.
+    /// Number of values that were not read because `value_budget` did not allow it.
     pub(super) unread_values: u64,
-    pub(super) data: DataFile,
+    /// Whether the keys are compared with a key file.
+    pub(super) sums_keys: bool,
+    /// Whether something was not read because a budget did not allow it.
+    pub(super) is_over_budget: bool,
+    /// The budget of all ranges of the shard; `None` for a whole shard.
+    pub(super) shared_budget: Option<&'a SharedBudget>,
+    /// The record of this shard in the manifest; `None` without a manifest.
     record: Option<ShardRecord>,
-    /// Called with the number of bytes after each step.
+    /// Called with the number of bytes that were verified since the last call.
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -49,7 +65,6 @@ impl<'a> ShardVerifier<'a> {
     pub(super) fn new(
         generation: &Generation,
         shard: &'a ShardReader,
-        data: DataFile,
         report: &'a mut VerifyReport,
         progress: &'a mut dyn FnMut(u64),
     ) -> ShardVerifier<'a> {
@@ -57,29 +72,78 @@ impl<'a> ShardVerifier<'a> {
             shard,
             max_value_bytes: generation.options().read.max_value_bytes,
             report,
-            body: Window::new(shard, data.len),
-            checks: Window::new(shard, data.len),
+            body_window: Window::new(shard),
+            checks_window: Window::new(shard),
             extents: Extents::default(),
             knows_all_extents: true,
+            gzip_gap_start: Some(shard.base().next_multiple_of(MINISHARD_ALIGNMENT)),
             keys: 0,
+            misplaced: Misplaced::default(),
             index_budget: IndexBudget::default(),
             value_budget: ValueBudget::default(),
             unread_values: 0,
-            data,
+            sums_keys: generation.manifest().is_some_and(|manifest| manifest.auxiliary(manifest::KEYS).is_some()),
+            is_over_budget: false,
+            shared_budget: None,
             record: generation.manifest().and_then(|manifest| manifest.shard(shard.number)).copied(),
             progress,
         }
     }
 
     pub(super) fn verify(mut self) {
+        self.begin();
+        self.verify_entries(EntryBlocks::default());
+        self.end();
+    }
+
+    /// Verifies what does not depend on minishards: checksums of the file and of the shard index.
+    pub(super) fn begin(&mut self) {
         self.report.shards += 1;
         if let Some(record) = self.record {
             self.verify_checksums(&record);
         }
-        self.verify_shard_index();
+    }
+
+    /// Verifies a range of minishards. What depends on all of them is left to [`end`](Self::end).
+    ///
+    /// Ends early if all ranges together exceed `shared_budget`: the shard is then verified as a whole.
+    pub(super) fn verify_range(
+        mut self,
+        minishards: Range<MinishardNumber>,
+        shared_budget: &'a SharedBudget,
+    ) -> RangeState {
+        self.shared_budget = Some(shared_budget);
+        self.verify_entries(EntryBlocks::over(minishards));
+        RangeState {
+            extents: self.extents,
+            knows_all_extents: self.knows_all_extents,
+            keys: self.keys,
+            misplaced: self.misplaced,
+            index_budget: self.index_budget,
+            value_budget: self.value_budget,
+            is_over_budget: self.is_over_budget,
+        }
+    }
+
+    /// Adds what the verification of the next range found. Returns false if a budget is exceeded, so that a verification
+    /// of the whole shard would have other findings.
+    pub(super) fn absorb_range(&mut self, range: RangeState) -> bool {
+        let len = self.shard.files().data_len();
+        self.knows_all_extents &= range.knows_all_extents;
+        self.keys += range.keys;
+        self.misplaced.append(range.misplaced);
+        !range.is_over_budget
+            && self.index_budget.add(range.index_budget, len)
+            && self.value_budget.add(range.value_budget, len)
+            && self.extents.append(range.extents, len)
+    }
+
+    /// Verifies what depends on all minishards: misplaced keys, overlaps, gaps, counts.
+    pub(super) fn end(mut self) {
         if self.reaches(VerifyLevel::Index) {
+            self.report_misplaced();
             self.verify_extents();
-            self.verify_all_were_read();
+            self.report_unread_values();
             self.verify_key_count();
         }
     }
@@ -88,28 +152,47 @@ impl<'a> ShardVerifier<'a> {
         self.report.level >= level
     }
 
-    /// Reports a finding of this shard. An I/O error or an exceeded cap replaces the rule that was being checked.
-    pub(super) fn found(&mut self, rule: FindingKind, error: Error) {
+    /// Reports a finding about the file with the data, unless `error` has the path of another file already. For an I/O
+    /// error or an exceeded cap, the kind is `UnreadableShard` or `OverCap` instead of `rule`.
+    pub(super) fn report_finding(&mut self, rule: FindingKind, error: Error) {
         let kind = match error.kind() {
             ErrorKind::Io | ErrorKind::GenerationGone => FindingKind::UnreadableShard,
             ErrorKind::TooLarge => FindingKind::OverCap,
             _ => rule,
         };
-        self.report.add(kind, error.at_shard(self.shard.number).at_path(&self.data.path));
+        self.report.add(kind, error.at_shard(self.shard.number).at_path(&self.shard.files().path()));
     }
 
-    /// Like `found`, for an error after which some byte ranges are unknown.
-    pub(super) fn found_unknown(&mut self, rule: FindingKind, error: Error) {
+    /// Like `report_finding`, for the entry of a minishard, which is in the file with the shard index.
+    fn report_in_entry(&mut self, rule: FindingKind, number: MinishardNumber, error: Error) {
+        let path = self.shard.files().path();
+        let error = match self.shard.files().is_pair() {
+            true => error.at_path(&path.with_extension("index")),
+            false => error.at_path(&path),
+        };
+        self.report_finding(rule, error.at_minishard(number).at_offset(ShardIndexEntry::position(number).start));
+    }
+
+    /// Like `report_finding`, for an error after which some byte ranges are unknown.
+    pub(super) fn report_with_lost_extents(&mut self, rule: FindingKind, error: Error) {
         self.knows_all_extents = false;
-        self.found(rule, error);
+        self.report_finding(rule, error);
     }
 
-    pub(super) fn has_read(&mut self, bytes: u64) {
+    /// Charges the budget that all ranges of the shard share. Returns false if it is exceeded.
+    pub(super) fn charge_shared(&mut self, take: impl FnOnce(&SharedBudget) -> bool) -> bool {
+        self.is_over_budget |= !self.shared_budget.is_none_or(take);
+        self.shared_budget.is_none() || !self.is_over_budget
+    }
+
+    /// Adds to `bytes_read` of the report.
+    pub(super) fn count_read(&mut self, bytes: u64) {
         self.report.bytes_read += bytes;
     }
 
-    /// Reports progress for bytes of values. At the lower levels, progress is reported once per shard.
-    pub(super) fn has_verified(&mut self, bytes: u64) {
+    /// Reports progress by `bytes`. Called only at the level `Data`; at the lower levels, progress is reported once per
+    /// shard.
+    pub(super) fn advance(&mut self, bytes: u64) {
         (self.progress)(bytes);
     }
 
@@ -117,52 +200,55 @@ impl<'a> ShardVerifier<'a> {
     fn verify_checksums(&mut self, record: &ShardRecord) {
         if self.reaches(VerifyLevel::Data) {
             let found = self.file_crc32();
-            self.compare(FindingKind::FileCrc, "file", record.crc32, found);
+            self.compare_crc32(FindingKind::FileCrc, "file", record.crc32, found);
         }
-        if self.reaches(VerifyLevel::Index) && self.shard.files().len() >= self.shard.spec.shard_index_len() {
-            self.has_read(self.shard.spec.shard_index_len());
+        if self.reaches(VerifyLevel::Index) && self.shard.files().can_hold_shard_index(&self.shard.spec) {
+            self.count_read(self.shard.spec.shard_index_len());
             let found = self.shard.compute_shard_index_crc32();
-            self.compare(FindingKind::ShardIndexCrc, "shard index", record.shard_index_crc32, found);
+            self.compare_crc32(FindingKind::ShardIndexCrc, "shard index", record.shard_index_crc32, found);
         }
     }
 
-    fn compare(&mut self, kind: FindingKind, what: &str, stated: u32, found: Result<u32>) {
+    fn compare_crc32(&mut self, kind: FindingKind, what: &str, stated: u32, found: Result<u32>) {
         match found {
             Ok(found) if found == stated => {}
             Ok(found) => {
                 let message =
                     format!("expected the {what} to have CRC-32 {stated:08x} as the manifest says, found {found:08x}");
-                self.found(kind, Error::corrupt(message));
+                self.report_finding(kind, Error::corrupt(message));
             }
-            Err(error) => self.found(kind, error),
+            Err(error) => self.report_finding(kind, error),
         }
     }
 
-    /// Computes the CRC-32 of the file by reading it sequentially, except for holes.
+    /// Computes the CRC-32 of the file. Reads it sequentially and skips holes.
     ///
-    /// The second pass, over indexes and values, then finds much of the file in the page cache.
+    /// This is the first of two passes. The second, over indexes and values, finds the file in the page cache, unless
+    /// the file is larger than that.
     fn file_crc32(&mut self) -> Result<u32> {
-        let (len, mut crc32) = (self.shard.files().len(), Hasher::new());
-        let holes = Holes::of(&self.data.path, len);
+        let (len, mut crc32) = (self.shard.files().data_len(), Hasher::new()); // a shard of a manifest is one file
+        let holes = self.shard.files().holes();
         let mut start = 0;
         while start < len {
-            let data = holes.next_data(start).min(len);
-            crc32.combine(&zeros_sum(data - start));
-            (self.progress)(data - start);
-            let end = holes.next_hole(data).min(len);
-            self.add_data(ByteRange { start: data, end }, &mut crc32)?;
+            let data_start = holes.next_data(start).min(len);
+            crc32.combine(&crc32_of_zeros(data_start - start));
+            self.advance(data_start - start);
+            let end = holes.next_hole(data_start).min(len);
+            self.add_range(ByteRange { start: data_start, end }, &mut crc32)?;
             start = end;
         }
         Ok(crc32.finalize())
     }
 
-    fn add_data(&mut self, data: ByteRange, crc32: &mut Hasher) -> Result<()> {
-        if let Some(bytes) = self.shard.in_memory(data) {
+    /// Adds the bytes of a range without holes to the CRC-32.
+    fn add_range(&mut self, range: ByteRange, crc32: &mut Hasher) -> Result<()> {
+        if let Some(bytes) = self.shard.mapped_or_loaded(range) {
             bytes.chunks(FILE_BLOCK).for_each(|block| self.add_block(block, crc32));
             return Ok(());
         }
-        let (file, _) = open_regular(&self.data.path)?; // apart from the handle, whose read-ahead is for the walk
-        let mut blocks = BlockReader::new(Arc::new(file), &self.data.path, data.start, data.end, FILE_BLOCK);
+        let path = &*self.shard.files().path();
+        let (file, _) = open_regular(path)?; // not through the shard's handle, whose read-ahead is for the second pass
+        let mut blocks = BlockReader::new(Arc::new(file), path, range.start, range.end, FILE_BLOCK);
         loop {
             let block = blocks.fill()?;
             if block.is_empty() {
@@ -174,21 +260,22 @@ impl<'a> ShardVerifier<'a> {
         }
     }
 
+    /// Adds bytes to the CRC-32, to the count and to the progress.
     fn add_block(&mut self, block: &[u8], crc32: &mut Hasher) {
         crc32.update(block);
-        self.has_read(block.len() as u64);
-        (self.progress)(block.len() as u64);
+        self.count_read(block.len() as u64);
+        self.advance(block.len() as u64);
     }
 
-    fn verify_shard_index(&mut self) {
-        let mut blocks = EntryBlocks::default();
+    /// Verifies the entries of the shard index and, above the level `Structure`, the minishards that they name.
+    fn verify_entries(&mut self, mut blocks: EntryBlocks) {
         loop {
             let (first, block) = match blocks.next(self.shard) {
                 Ok(Some(block)) => block,
                 Ok(None) => return,
-                Err(error) => return self.found_unknown(FindingKind::ShortShardIndex, error),
+                Err(error) => return self.report_short_shard_index(blocks.position(), error),
             };
-            self.has_read(block.len() as u64);
+            self.count_read(block.len() as u64);
             let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
             for (number, entry) in (first.0..).map(MinishardNumber).zip(entries) {
                 self.verify_entry(number, entry);
@@ -197,7 +284,7 @@ impl<'a> ShardVerifier<'a> {
     }
 
     fn verify_entry(&mut self, number: MinishardNumber, entry: ShardIndexEntry) {
-        match self.shard.resolve_minishard_index(number, entry) {
+        match self.shard.resolve_entry(number, entry) {
             Ok(Some(index)) => {
                 self.report.minishards += 1;
                 if self.reaches(VerifyLevel::Index) {
@@ -205,33 +292,48 @@ impl<'a> ShardVerifier<'a> {
                 }
             }
             Ok(None) => self.verify_empty_entry(number, entry),
-            Err(error) => self.found_unknown(FindingKind::BadShardIndexEntry, error.at_minishard(number)),
+            Err(error) => {
+                (self.knows_all_extents, self.gzip_gap_start) = (false, None);
+                self.report_in_entry(FindingKind::BadShardIndexEntry, number, error);
+            }
         }
+    }
+
+    /// Reports that the entries from minishard `first` on cannot be read.
+    fn report_short_shard_index(&mut self, first: MinishardNumber, error: Error) {
+        self.knows_all_extents = false;
+        // drops the path of a `Corrupt` error, which for the obsolete pair is that of the data file, because
+        // `report_in_entry` does not replace a path
+        let error = match error.kind() {
+            ErrorKind::Corrupt => Error::corrupt(error.message()),
+            _ => error,
+        };
+        self.report_in_entry(FindingKind::ShortShardIndex, first, error);
     }
 
     /// Verifies the entry of an empty minishard. The format allows any range of length 0, but some readers refuse one
     /// outside of the file.
     fn verify_empty_entry(&mut self, number: MinishardNumber, entry: ShardIndexEntry) {
         let offset = entry.to_bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
-        if offset > self.data.len.saturating_sub(self.shard.base()) {
+        if offset > self.shard.body_len() {
             let message = format!(
                 "expected the entry of an empty minishard inside the file, found {offset}..{offset}: some readers refuse it"
             );
-            let error = Error::corrupt(message).at_minishard(number).at_offset(ShardIndexEntry::position(number).start);
-            self.found(FindingKind::OddEmptyEntry, error);
+            self.report_in_entry(FindingKind::OddEmptyEntry, number, Error::corrupt(message));
         }
     }
 
-    /// Reports values that were not read: values that share bytes may have many times the bytes of their file.
-    fn verify_all_were_read(&mut self) {
+    /// Reports values that were not read because the value budget was spent: overlapping values can add up to many times
+    /// the file length.
+    fn report_unread_values(&mut self) {
         if self.unread_values > 0 {
             let message = format!(
-                "expected at most {} bytes of values and prefixes in a shard of this length, found more, so that ranges \
-                 overlap: {} values were not verified",
+                "expected at most {} bytes of values and prefixes in a shard of this length, found more, because \
+                 ranges overlap: {} values were not verified",
                 ValueBudget::most(self.shard.files().data_len()),
                 self.unread_values
             );
-            self.found(FindingKind::OverCap, Error::corrupt(message));
+            self.report_finding(FindingKind::OverCap, Error::corrupt(message));
         }
     }
 
@@ -239,7 +341,7 @@ impl<'a> ShardVerifier<'a> {
         let Some(record) = self.record else { return };
         if self.knows_all_extents && self.keys != record.keys {
             let message = format!("expected {} keys as the manifest says, found {}", record.keys, self.keys);
-            self.found(FindingKind::WrongCount, Error::corrupt(message));
+            self.report_finding(FindingKind::WrongCount, Error::corrupt(message));
         }
     }
 }

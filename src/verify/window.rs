@@ -1,11 +1,11 @@
-//! A buffered view of a shard, so that adjacent ranges take one read.
+//! A buffered view of a shard, in which adjacent ranges take one read.
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::read::shard::ShardReader;
 use crate::storage::Bytes;
 
-/// Size in bytes of a read from a shard that is not in memory.
+/// Minimum size in bytes of a read from a shard that is neither mapped nor loaded, except at the end of the file.
 const WINDOW_BLOCK: u64 = 256 << 10;
 
 /// A buffered view of a shard, for reads at mostly ascending offsets.
@@ -13,45 +13,46 @@ pub(super) struct Window<'a> {
     shard: &'a ShardReader,
     /// The length of the file with the data.
     data_len: u64,
-    range: ByteRange,
+    block_range: ByteRange,
     block: Option<Bytes<'a>>,
 }
 
 impl<'a> Window<'a> {
-    pub(super) fn new(shard: &'a ShardReader, data_len: u64) -> Window<'a> {
-        Window { shard, data_len, range: ByteRange { start: 0, end: 0 }, block: None }
+    pub(super) fn new(shard: &'a ShardReader) -> Window<'a> {
+        Window { shard, data_len: shard.files().data_len(), block_range: ByteRange { start: 0, end: 0 }, block: None }
     }
 
     /// Returns the bytes of a range of the file: borrowed from memory, or else from the buffered block.
+    ///
+    /// Does not enforce a cap: the caller must limit the length of the range.
     pub(super) fn read(&mut self, range: ByteRange) -> Result<&[u8]> {
-        if let Some(bytes) = self.shard.in_memory(range) {
+        if let Some(bytes) = self.shard.mapped_or_loaded(range) {
             return Ok(bytes);
         }
-        if self.block.is_none() || range.start < self.range.start || range.end > self.range.end {
+        if self.block.is_none() || range.start < self.block_range.start || range.end > self.block_range.end {
             self.move_to(range)?;
         }
         let block = self.block.as_deref().unwrap_or_default();
-        let start = range.start - self.range.start;
+        let start = range.start - self.block_range.start;
         let in_block = ByteRange { start, end: start + range.len() };
         in_block.of(block).ok_or_else(|| Error::corrupt("expected a range inside the file, found the end of the file"))
     }
 
-    /// Returns the check at a range. Errors: `Corrupt` if the range is missing or not inside the file.
-    pub(super) fn read_check(&mut self, place: Option<ByteRange>) -> Result<u32> {
-        let place = place.filter(|place| place.end <= self.data_len);
-        let place = place
+    /// Returns a check and its range. Errors: `Corrupt` if the range is missing or not inside the file.
+    pub(super) fn read_check(&mut self, range: Option<ByteRange>) -> Result<(ByteRange, u32)> {
+        let range = range.filter(|range| range.end <= self.data_len);
+        let range = range
             .ok_or_else(|| Error::corrupt("expected checks after the minishard index, found the end of the file"))?;
-        Ok(self.read(place)?.first_chunk().map_or(0, |check| u32::from_le_bytes(*check)))
+        let check = self.read(range)?.first_chunk().map_or(0, |check| u32::from_le_bytes(*check));
+        Ok((range, check))
     }
 
+    /// Reads a block that begins with `range` and contains all of it.
     fn move_to(&mut self, range: ByteRange) -> Result<()> {
-        if range.len() > WINDOW_BLOCK {
-            self.shard.check_cap(range)?;
-        }
         let end = (range.start + WINDOW_BLOCK).min(self.data_len).max(range.end);
         self.block = None; // freed first, so that there is one block at a time
-        self.range = ByteRange { start: range.start, end };
-        self.block = Some(self.shard.read(self.range)?);
+        self.block_range = ByteRange { start: range.start, end };
+        self.block = Some(self.shard.read(self.block_range)?);
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod archives;
 pub(crate) mod children;
 pub(crate) mod generations;
 pub(crate) mod naive;
+pub(crate) mod verify_both;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
+use crate::common::verify_both::VerifyBoth;
 use crate::common::{Scratch, Storage};
 use crate::peak::peak_of;
 use sharddb::build::ShardWriter;
@@ -132,7 +133,7 @@ fn nested_minishard_indexes_are_read_to_twice_the_length_of_the_file() {
     for storage in Storage::ALL {
         let snapshot = snapshot(directory.path(), storage);
         assert!(snapshot.keys().filter(Result::is_ok).count() <= 2 * shard.len() / 24);
-        let report = snapshot.verify(VerifyLevel::Data).unwrap();
+        let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
         assert!(report.keys <= 2 * shard.len() as u64 / 24 && !report.is_clean());
     }
     let (report, ..) = salvage(directory.path());
@@ -151,7 +152,7 @@ fn a_damaged_entry_hides_no_other_minishard() {
     let body: Vec<u8> = (0..1 << BITS).flat_map(one).collect();
     let mut entries: Vec<u64> = (0..1 << BITS).flat_map(|at| [at * 29, at * 29 + 24]).collect();
     let sound = data_set(BITS, "raw", &[words(entries.clone()), body.clone()].concat());
-    let report = snapshot(sound.path(), Storage::Positioned).verify(VerifyLevel::Data).unwrap();
+    let report = snapshot(sound.path(), Storage::Positioned).verify_both(VerifyLevel::Data).unwrap();
     assert!(report.findings().is_empty(), "{:?}", report.findings());
     entries[0..2].copy_from_slice(&[8, 8 + body.len() as u64 / 24 * 24 - 24]);
     let directory = data_set(BITS, "raw", &[words(entries), body].concat());
@@ -159,7 +160,7 @@ fn a_damaged_entry_hides_no_other_minishard() {
         let keys: Vec<u64> = snapshot(directory.path(), storage).keys().flatten().collect();
         assert!((1..1 << BITS).all(|key| keys.contains(&key)), "{storage:?}: {keys:?}");
     }
-    let report = snapshot(directory.path(), Storage::Positioned).verify(VerifyLevel::Data).unwrap();
+    let report = snapshot(directory.path(), Storage::Positioned).verify_both(VerifyLevel::Data).unwrap();
     assert!(
         report.findings().iter().any(|finding| finding.kind() == FindingKind::IndexOverlap),
         "{:?}",
@@ -179,7 +180,7 @@ fn values_that_share_bytes_are_looked_at_64_times_the_length_of_the_file() {
     assert!(looked_at < ROWS as u64 / 8, "or nothing would be shown");
     for storage in Storage::ALL {
         let snapshot = snapshot(directory.path(), storage);
-        let report = snapshot.verify(VerifyLevel::Data).unwrap();
+        let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
         assert_eq!((report.keys, report.value_bytes), (ROWS as u64, ROWS as u64 * value));
         assert_eq!(report.bytes_read, 16 + value + looked_at * value, "{storage:?}");
         let over = report.findings().iter().find(|finding| finding.kind() == FindingKind::OverCap).unwrap();
@@ -231,7 +232,7 @@ fn holes_of_a_shard_index_are_skipped() {
         assert_eq!((snapshot.count().unwrap(), snapshot.range(..).count()), (3, 3));
         assert!(snapshot.iter().next().unwrap().unwrap().prefix().is_ok());
         for level in [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data] {
-            let report = snapshot.verify(level).unwrap();
+            let report = snapshot.verify_both(level).unwrap();
             assert!(report.is_clean(), "{storage:?}: {:?}", report.findings());
             assert_eq!(report.minishards, 3);
             // three blocks of data, and the reads of the holes next to them
@@ -260,12 +261,12 @@ fn an_info_of_many_nested_specifications_takes_memory_in_proportion() {
     let members = (0..5000).map(|at| format!("\"{at}\":{{\"sharding\":1}}")).collect::<Vec<_>>().join(",");
     let wide = format!("{{\"{}\":{{{members}}}}}", "a".repeat(100_000));
     let deep = format!("{}{}{}", format!("{{\"{}\":", "a".repeat(20_000)).repeat(100), "{}", "}".repeat(100));
-    for info in [wide, deep] {
+    for (info, kind) in [(wide, ErrorKind::InvalidInput), (deep, ErrorKind::InvalidSpec)] {
         let directory = Scratch::new();
         fs::write(directory.path().join("info"), &info).unwrap();
         let (opened, peak) = peak_of(|| ShardDb::open_pread(directory.path()).map(drop));
         let error = opened.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+        assert_eq!(error.kind(), kind, "{error}");
         assert!(peak <= MIB + 12 * info.len(), "{peak} bytes for an info of {}", info.len());
         assert!(error.message().len() < 8 << 10, "{} bytes of message", error.message().len());
     }

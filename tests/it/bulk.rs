@@ -220,7 +220,7 @@ fn duplicates_are_an_error_or_resolved_by_insertion_order() {
         assert!(error.key().is_some_and(|key| key < 40), "the error names the key");
         assert_eq!(directory_bytes(directory.path()).len(), 0, "nothing was published");
         for (policy, survivor) in [(OnDuplicate::KeepFirst, 0), (OnDuplicate::KeepLast, 3)] {
-            let published = build(directory.path(), options.clone().on_duplicate(policy), &pairs).unwrap();
+            let published = build(directory.path(), options.clone().on_duplicate(policy.clone()), &pairs).unwrap();
             assert_eq!((published.keys, published.dropped), (40, 120));
             let db = ShardDb::load(directory.path()).unwrap();
             for key in 0..40 {
@@ -244,7 +244,7 @@ fn large_duplicates_are_resolved_by_insertion_order() {
                 for memory in [LITTLE, 1 << 30] {
                     let directory = Scratch::new();
                     let mut options = options();
-                    options.memory(memory).threads(2).on_duplicate(policy);
+                    options.memory(memory).threads(2).on_duplicate(policy.clone());
                     if given {
                         options.spec(spec(1, 1));
                     }

@@ -47,6 +47,7 @@ struct Features {
     minishard_bits: u8,
     shard_bits: u8,
     keys: u64,
+    ordered: bool,
 }
 
 /// Two shards of two minishards, and ten keys.
@@ -58,16 +59,17 @@ const SMALL: Features = Features {
     minishard_bits: 1,
     shard_bits: 1,
     keys: 10,
+    ordered: false,
 };
 
 impl Store {
     fn new(features: Features) -> Store {
-        let Features { index, data, prefixes, alignment, minishard_bits, shard_bits, keys } = features;
+        let Features { index, data, prefixes, alignment, minishard_bits, shard_bits, keys, ordered } = features;
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, shard_bits).unwrap();
         let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
         let root = Scratch::new();
         let mut options = BulkLoader::options();
-        options.threads(1).memory(16 << 20).spec(spec).value_alignment(alignment);
+        options.threads(1).memory(16 << 20).spec(spec).value_alignment(alignment).ordered(ordered);
         let mut loader = options.create(root.path()).unwrap();
         let mut pairs = Pairs::new();
         for key in 0..keys {
@@ -447,26 +449,35 @@ fn every_byte_of_a_shard_with_a_minishard_table() {
 /// No answer depends on the minishard table: with any damage to it, every key is found and verification reports it.
 #[test]
 fn every_bit_and_length_of_the_minishard_table() {
-    const NAME: &str = "minishards";
-    let store = Store::new(Features { minishard_bits: 9, keys: 40, ..SMALL });
-    let sound = &store.files[NAME];
+    every_bit_and_length_of("minishards", &Store::new(Features { minishard_bits: 9, keys: 40, ..SMALL }));
+}
+
+/// Nor does one depend on the key file.
+#[test]
+fn every_bit_and_length_of_the_key_file() {
+    every_bit_and_length_of("keys", &Store::new(Features { keys: 40, ordered: true, ..SMALL }));
+}
+
+fn every_bit_and_length_of(name: &str, store: &Store) {
+    let sound = &store.files[name];
     let check = |damage: &dyn Fn() -> String| {
         store.check_damaged(damage);
         let db = store.open(Storage::Mapped, VerifyReads::Never).unwrap();
         for (key, (_, value)) in &store.pairs {
             assert_eq!(db.snapshot().get(*key).unwrap().unwrap(), value, "{key}, {}", damage());
         }
+        assert!(db.snapshot().key_range(..).map(Result::unwrap).eq(store.pairs.keys().copied()), "{}", damage());
     };
     for bit in 0..8 * sound.len() {
         let mut changed = sound.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        store.with(NAME, &changed, || check(&|| format!("bit {bit} of {NAME}")));
+        store.with(name, &changed, || check(&|| format!("bit {bit} of {name}")));
     }
     for len in (0..sound.len()).step_by(7) {
-        store.with(NAME, &sound[..len], || check(&|| format!("{NAME} cut to {len} bytes")));
+        store.with(name, &sound[..len], || check(&|| format!("{name} cut to {len} bytes")));
     }
-    fs::remove_file(store.generation.join(NAME)).unwrap();
-    check(&|| format!("without {NAME}"));
+    fs::remove_file(store.generation.join(name)).unwrap();
+    check(&|| format!("without {name}"));
 }
 
 /// A foreign shard has neither manifest nor checks, but truncated values are still missed: no answer is a wrong value

@@ -31,6 +31,7 @@ mod bulk;
 mod candidate;
 #[path = "../common/mod.rs"]
 mod common;
+mod diff;
 mod every_byte;
 #[cfg(unix)]
 mod hostile_store;
@@ -39,16 +40,22 @@ mod iter;
 mod oracle_corrupt;
 mod oracle_fuzz;
 mod oracle_public;
+mod ordered;
+mod parts;
 #[path = "../common/peak.rs"]
 mod peak;
 mod prefixes;
 mod reader_model;
 mod refresh;
+mod reuse;
 mod salvage;
+mod sequences;
 mod store_v1;
 mod synthesis;
 mod verify;
 mod verify_reads;
+mod volume;
+mod watch;
 #[cfg(feature = "zarr")]
 mod zarr;
 #[cfg(feature = "zarr")]

@@ -354,13 +354,13 @@ fn neuroglancer_data_set() {
 fn several_specifications_are_listed_and_none_is_guessed() {
     for storage in Storage::ALL {
         let error = storage.open(&OpenOptions::new(), &data("neuroglancer/ann")).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
         for pointer in ["/by_id", "/relationships/0", "/spatial/0", "/spatial/1"] {
             assert!(error.to_string().contains(pointer), "{error}");
         }
         let mut options = OpenOptions::new();
         let error = storage.open(options.pointer("/spatial/2"), &data("neuroglancer/ann")).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("/spatial/2"), "{error}");
     }
 }

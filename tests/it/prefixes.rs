@@ -1,5 +1,6 @@
 //! The prefix of a value is all bytes between it and the extent before it, and no byte of another value.
 
+use crate::common::verify_both::VerifyBoth;
 use crate::common::{Scratch, Storage};
 use sharddb::shard::Shard;
 use sharddb::spec::{Encoding, HashFunction, ShardNumber};
@@ -68,7 +69,7 @@ fn empty_values_among_others_keep_what_was_loaded_with_them() {
                     assert_eq!(found, prefix, "key {key} {storage:?}");
                     assert_eq!(snapshot.get(key).unwrap().unwrap(), value, "key {key} {storage:?}");
                 }
-                let report = snapshot.verify(VerifyLevel::Data).unwrap();
+                let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
                 assert_eq!(report.errors(), 0, "{:?}", report.findings());
             }
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::common::verify_both::VerifyBoth;
 use crate::common::{Scratch, Storage, data, directory_bytes, shuffled};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, GenerationId, OpenOptions, ShardingSpec, Store, VerifyLevel, VerifyReads};
@@ -85,7 +86,7 @@ fn opens_with_every_storage_and_every_pair_is_right() {
             let database = storage.open(OpenOptions::new().verify_reads(VerifyReads::Always), &place).unwrap();
             let snapshot = database.snapshot();
             assert_eq!((snapshot.len(), snapshot.count().unwrap()), (Some(185), 185));
-            let report = snapshot.verify(VerifyLevel::Data).unwrap();
+            let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
             assert!(report.is_clean(), "{directory} {storage:?}: {:?}", report.findings());
             for Pair { key, prefix, value } in &pairs {
                 assert_eq!(snapshot.get(*key).unwrap().unwrap(), value, "{directory} {storage:?}: key {key}");
@@ -157,7 +158,7 @@ fn opens_a_store_with_minishard_pages() {
             assert!(pairs.iter().all(|(key, value)| snapshot.get(*key).unwrap().unwrap() == *value));
             assert!(snapshot.get(7).unwrap().is_none());
             assert_eq!(snapshot.count().unwrap(), 1500);
-            assert!(snapshot.verify(VerifyLevel::Data).unwrap().is_clean());
+            assert!(snapshot.verify_both(VerifyLevel::Data).unwrap().is_clean());
         }
     }
     let scratch = Scratch::new();

@@ -6,6 +6,7 @@ use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use crate::common::verify_both::VerifyBoth;
 use crate::common::{self, Scratch, Storage, data, directory_bytes, expected, json, json_lines, name, sets, text};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::verify::{FindingKind, Severity, VerifyReport};
@@ -63,7 +64,7 @@ fn changeable_store(options: &BuildOptions, prefixes: bool) -> (Scratch, PathBuf
 }
 
 fn verify(directory: &Path, level: VerifyLevel) -> sharddb::Result<VerifyReport> {
-    ShardDb::open_pread(directory)?.snapshot().verify(level)
+    ShardDb::open_pread(directory)?.snapshot().verify_both(level)
 }
 
 fn kinds(report: &VerifyReport) -> BTreeSet<FindingKind> {
@@ -81,7 +82,7 @@ fn a_generation_of_ours_gives_no_finding_from_any_storage() {
         let store = small_store(&options, prefixes);
         for (storage, level) in Storage::ALL.into_iter().flat_map(|storage| LEVELS.map(|level| (storage, level))) {
             let snapshot = storage.open(&OpenOptions::new(), store.path()).unwrap().snapshot();
-            let report = snapshot.verify(level).unwrap();
+            let report = snapshot.verify_both(level).unwrap();
             assert_eq!(lines(&report), "", "{features}, {storage:?}, {level:?}");
             let places: BTreeSet<_> = (0..12).map(|key| snapshot.spec().route(key)).collect();
             assert_eq!((report.shards, report.minishards), (2, places.len() as u64), "{features}");
@@ -141,18 +142,39 @@ fn larger_shards_give_no_finding_from_any_storage() {
         loader.finish().unwrap();
         for storage in Storage::ALL {
             let snapshot = storage.open(&OpenOptions::new(), store.path()).unwrap().snapshot();
-            assert_eq!(lines(&snapshot.verify(VerifyLevel::Data).unwrap()), "", "{storage:?}, {index:?}");
+            assert_eq!(lines(&snapshot.verify_both(VerifyLevel::Data).unwrap()), "", "{storage:?}, {index:?}");
         }
     }
 }
 
 #[test]
 fn a_generation_that_was_deleted_is_an_error() {
-    let directory = ours();
-    let snapshot = ShardDb::open_pread(directory.path()).unwrap().snapshot();
-    fs::remove_dir_all(directory.path()).unwrap();
-    let error = snapshot.verify(VerifyLevel::Structure).unwrap_err();
-    assert_eq!((error.kind(), error.path()), (ErrorKind::GenerationGone, Some(directory.path())));
+    for storage in Storage::ALL {
+        let directory = ours();
+        let snapshot = storage.open(&OpenOptions::new(), directory.path()).unwrap().snapshot();
+        fs::remove_dir_all(directory.path()).unwrap();
+        let error = snapshot.verify_both(VerifyLevel::Structure).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::GenerationGone, Some(directory.path())), "{storage:?}");
+    }
+}
+
+/// A database from pairs has no directory whose files could be missing.
+#[test]
+fn a_database_from_pairs_gives_no_finding_and_counts_its_pairs() {
+    for count in [0, 1, 7, 1000] {
+        let pairs: Vec<_> = (0..count).map(|key| (key, key.to_string())).collect();
+        let value_bytes: usize = pairs.iter().map(|(_, value)| value.len()).sum();
+        let snapshot = ShardDb::from_pairs(pairs).unwrap().snapshot();
+        for level in LEVELS {
+            let mut steps = Vec::new();
+            let report = snapshot.verify_with(level, |done, total| steps.push((done, total))).unwrap();
+            assert_eq!(lines(&report), "", "{count} pairs, {level:?}");
+            let counted = if level == VerifyLevel::Structure { (1, 0, 0) } else { (1, count, value_bytes as u64) };
+            assert_eq!((report.shards, report.keys, report.value_bytes), counted, "{count} pairs, {level:?}");
+            let (done, total) = *steps.last().unwrap();
+            assert!(done == total && total > 0, "{count} pairs, {level:?}: {steps:?}");
+        }
+    }
 }
 
 /// Whether opening or verification finds more than notes.
@@ -320,10 +342,14 @@ fn ours() -> Scratch {
 
 /// Like `ours`, with `minishard_bits` minishard bits and these keys.
 fn ours_with(minishard_bits: u8, keys: &[u64]) -> Scratch {
+    ours_of(ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 1).unwrap(), keys)
+}
+
+/// Like `ours`, with this specification and these keys.
+fn ours_of(spec: ShardingSpec, keys: &[u64]) -> Scratch {
     let store = Scratch::new();
     let mut options = BulkLoader::options();
     options.threads(1).value_alignment(ValueAlignment::Eight);
-    let spec = ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 1).unwrap();
     let mut loader = options.spec(spec).create(store.path()).unwrap();
     for key in keys {
         loader.insert_with_prefix(*key, b"prefix", b"value").unwrap();
@@ -399,6 +425,26 @@ fn shard(rows: &[[u64; 3]], behind: &[u8]) -> Vec<u8> {
     [words(&[0, 24 * rows.len() as u64]), index(0, rows), behind.to_vec()].concat()
 }
 
+/// Makes every key of a key file of one block, of consecutive keys, larger by 1. Every checksum in the file matches.
+fn shift_keys(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let (block, directory, group, trailer) = (0, 15, 15 + 16, 15 + 16 + 16);
+    assert_eq!(bytes.len(), trailer + 24);
+    let first = u64::from_le_bytes(bytes[directory..directory + 8].try_into().unwrap()) + 1;
+    let place = [&bytes[trailer + 16..trailer + 20], &[0; 8]].concat(); // the tag, and the number of the block or group
+    let with_crc32 =
+        |bytes: &mut [u8], covered: Vec<u8>| bytes.copy_from_slice(&crc32fast::hash(&covered).to_le_bytes());
+    bytes[directory..directory + 8].copy_from_slice(&first.to_le_bytes());
+    bytes[group..group + 8].copy_from_slice(&first.to_le_bytes());
+    let covered = [&place[..], &first.to_le_bytes(), &bytes[block..block + 11]].concat();
+    with_crc32(&mut bytes[block + 11..directory], covered);
+    let covered = [&place[..], &bytes[directory..directory + 12]].concat();
+    with_crc32(&mut bytes[directory + 12..group], covered);
+    let covered = bytes[group..trailer + 20].to_vec();
+    with_crc32(&mut bytes[trailer + 20..], covered);
+    fs::write(path, bytes).unwrap();
+}
+
 /// A data set that breaks the rule of `kind`.
 fn case(kind: FindingKind) -> Case {
     use FindingKind as Kind;
@@ -418,6 +464,15 @@ fn case(kind: FindingKind) -> Case {
             flip(directory.path().join("minishards"), 5);
             Case::open(directory, Structure)
         }
+        Kind::KeyFile => {
+            let store = Scratch::new();
+            let mut loader = BulkLoader::options().ordered(true).create(store.path()).unwrap();
+            (10..30).for_each(|key| loader.insert(key, b"value").unwrap());
+            loader.finish().unwrap();
+            let directory = Scratch::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory());
+            shift_keys(&directory.path().join("keys"));
+            Case::open(directory, Index)
+        }
         Kind::MissingShard => Case::changed(Structure, remove("0.shard")),
         Kind::UnlistedShard => Case::changed(Structure, |directory| {
             fs::copy(directory.join("0.shard"), directory.join("1.shard")).unwrap();
@@ -433,6 +488,7 @@ fn case(kind: FindingKind) -> Case {
             let (index, data) = (one()[..16].to_vec(), one()[16..].to_vec());
             Case::foreign(Structure, (0, 0), &[("0.index", index), ("0.data", data)])
         }
+        Kind::AbsentShards => Case::foreign(Structure, (0, 1), &[("1.shard", words(&[0, 0]))]),
         Kind::LoneDataFile => Case::foreign(Structure, (0, 0), &[("0.data", vec![])]),
         Kind::MisnamedShard => Case::foreign(Structure, (0, 0), &[("00.shard", one())]),
         Kind::UnknownFile => Case::changed(Structure, |directory| fs::write(directory.join("notes.txt"), "").unwrap()),
@@ -451,6 +507,17 @@ fn case(kind: FindingKind) -> Case {
         Kind::UnorderedIds => Case::rows(Index, &[[7, 0, 1], [3, 1, 1]], b"xy"),
         Kind::DuplicateId => Case::rows(Index, &[[7, 0, 1], [3, 1, 1], [7, 2, 1]], b"xyz"),
         Kind::MisplacedKey => Case::foreign(Index, (0, 1), &[("0.shard", shard(&[[2, 0, 1], [3, 1, 1]], b"xy"))]),
+        // eight odd keys, which belong to shard 1
+        Kind::MisplacedShard => {
+            let rows: Vec<_> = (0..8).map(|key| [2 * key + 1, key, 1]).collect();
+            Case::foreign(Index, (0, 1), &[("0.shard", shard(&rows, b"abcdefgh")), ("1.shard", vec![0; 16])])
+        }
+        // eight of twelve keys belong to shard 1
+        Kind::WrongSpecification => {
+            let rows: Vec<_> =
+                [1, 3, 5, 7, 8, 9, 10, 12, 13, 15, 17, 19].into_iter().zip(0..).map(|(id, at)| [id, at, 1]).collect();
+            Case::foreign(Index, (0, 1), &[("0.shard", shard(&rows, b"abcdefghijkl")), ("1.shard", vec![0; 16])])
+        }
         // the two keys of minishard 0, in the entry of minishard 1
         Kind::WrongSlot => {
             let bytes = [words(&[0, 0, 0, 48]), index(0, &[[2, 0, 1], [4, 1, 1]]), b"xy".to_vec()].concat();
@@ -492,12 +559,12 @@ fn each_rule_has_a_case_that_shows_from_its_level_on_with_its_place() {
     for kind in FindingKind::ALL.iter().filter(|kind| **kind != FindingKind::BadShardIndex) {
         let Case { snapshot, level, directory: _kept } = case(*kind);
         for other in LEVELS {
-            let report = snapshot.verify(other).unwrap();
+            let report = snapshot.verify_both(other).unwrap();
             assert_eq!(kinds(&report).contains(kind), other >= level, "{kind} at {other:?}:\n{}", lines(&report));
             let errors = report.findings().iter().filter(|finding| finding.severity() == Severity::Error).count();
             assert_eq!((report.errors(), report.is_clean()), (errors as u64, errors == 0), "{kind}");
         }
-        let report = snapshot.verify(level).unwrap();
+        let report = snapshot.verify_both(level).unwrap();
         let finding = report.findings().iter().find(|finding| finding.kind() == *kind).unwrap();
         let line = finding.to_string();
         assert!(line.starts_with(kind.severity().as_str()) && line.ends_with(&format!(" [{kind}]")), "{line}");
@@ -522,7 +589,8 @@ fn the_kinds_have_names_of_their_own() {
 #[test]
 fn a_finding_says_shard_minishard_key_and_byte() {
     let bytes = [words(&[0, 0, 0, 48]), index(0, &[[1, 0, 2], [3, 1, 1]]), b"xy".to_vec()].concat();
-    let report = Case::foreign(VerifyLevel::Index, (1, 0), &[("0.shard", bytes)]).snapshot.verify(VerifyLevel::Index);
+    let report =
+        Case::foreign(VerifyLevel::Index, (1, 0), &[("0.shard", bytes)]).snapshot.verify_both(VerifyLevel::Index);
     let report = report.unwrap();
     let [finding] = report.findings() else { panic!("{}", lines(&report)) };
     assert_eq!((finding.kind(), finding.severity()), (FindingKind::Overlap, Severity::Warning));
@@ -548,7 +616,7 @@ fn what_neuroglancer_scripts_gets_wrong_is_recognised() {
     let shard_index = words(&[0, 48, 50, 74, 0, 0, 0, 0]);
     let bytes = [shard_index, one, b"xy".to_vec(), three, b"z".to_vec()].concat();
     let case = Case::foreign(VerifyLevel::Index, (2, 0), &[("0.shard", bytes)]);
-    let report = case.snapshot.verify(VerifyLevel::Data).unwrap();
+    let report = case.snapshot.verify_both(VerifyLevel::Data).unwrap();
     let told: Vec<_> = report.findings().iter().map(|finding| (finding.kind(), finding.location().minishard)).collect();
     let slot = |number| (FindingKind::WrongSlot, Some(sharddb::spec::MinishardNumber(number)));
     assert_eq!(told, [slot(0), slot(1)]);
@@ -570,8 +638,9 @@ fn the_walk_goes_on_behind_what_is_wrong() {
     let bad_entry_then_bad_range = [words(&[9, 8, 0, 24]), index(0, &[[3, 5, 0]])].concat();
     let misplaced = [words(&[0, 24, 0, 0]), index(0, &[[1, 0, 0]])].concat();
     let files = [("0.shard", vec![1]), ("1.shard", bad_entry_then_bad_range), ("2.shard", misplaced)];
-    let report = Case::foreign(VerifyLevel::Index, (1, 2), &files).snapshot.verify(VerifyLevel::Index).unwrap();
-    let told: Vec<_> = report.findings().iter().map(|it| (it.kind(), it.location().shard.unwrap().0)).collect();
+    let report = Case::foreign(VerifyLevel::Index, (1, 2), &files).snapshot.verify_both(VerifyLevel::Index).unwrap();
+    let shard_of = |it: &sharddb::verify::Finding| it.location().shard.map(|shard| (it.kind(), shard.0));
+    let told: Vec<_> = report.findings().iter().filter_map(shard_of).collect();
     let expected = [
         (FindingKind::ShortShardIndex, 0),
         (FindingKind::BadShardIndexEntry, 1),
@@ -581,19 +650,117 @@ fn the_walk_goes_on_behind_what_is_wrong() {
     assert_eq!(told, expected, "{}", lines(&report));
 }
 
+/// A generation with checked prefixes: keys 0, 8 in minishard 0 of shard 0, keys 1, 9 in minishard 1, keys 2, 10 in
+/// minishard 2, none in minishard 3.
+fn ours_in_minishards(index: Encoding) -> Scratch {
+    let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 1).unwrap().with_minishard_index_encoding(index);
+    ours_of(spec, &[0, 1, 2, 8, 9, 10])
+}
+
+/// The range of the index of a minishard in the bytes of `0.shard` of `ours_in_minishards`.
+fn index_range(bytes: &[u8], minishard: usize) -> std::ops::Range<usize> {
+    let word = |at: usize| usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap();
+    4 * 16 + word(16 * minishard)..4 * 16 + word(16 * minishard + 8)
+}
+
+fn kinds_and_keys(report: &VerifyReport) -> Vec<(FindingKind, Option<u64>)> {
+    report.findings().iter().map(|finding| (finding.kind(), finding.key())).collect()
+}
+
+/// The prefixes themselves are sound, and where they begin is known without the damaged bytes.
+#[test]
+fn a_damaged_check_of_an_index_is_no_finding_about_prefixes() {
+    for index in [Encoding::Raw, Encoding::Gzip] {
+        let directory = ours_in_minishards(index);
+        let shard = directory.path().join("0.shard");
+        let end = index_range(&fs::read(&shard).unwrap(), 1).end;
+        flip(shard, end); // the check follows the index
+        let report = verify(directory.path(), VerifyLevel::Data).unwrap();
+        let expected = [(FindingKind::FileCrc, None), (FindingKind::IndexCheck, None)];
+        assert_eq!(kinds_and_keys(&report), expected, "{index:?}:\n{}", lines(&report));
+    }
+}
+
+#[test]
+fn a_shard_index_with_another_crc_is_no_finding_about_prefixes() {
+    for index in [Encoding::Raw, Encoding::Gzip] {
+        let directory = ours_in_minishards(index);
+        let shard = directory.path().join("0.shard");
+        let mut bytes = fs::read(&shard).unwrap();
+        bytes[48..64].copy_from_slice(&words(&[1, 1])); // minishard 3 is empty, as before
+        fs::write(shard, bytes).unwrap();
+        let report = verify(directory.path(), VerifyLevel::Data).unwrap();
+        let expected = [(FindingKind::FileCrc, None), (FindingKind::ShardIndexCrc, None)];
+        assert_eq!(kinds_and_keys(&report), expected, "{index:?}:\n{}", lines(&report));
+    }
+}
+
+/// With gzip, the first prefix of a minishard begins at the end of the previous minishard, which a damaged index hides.
+#[test]
+fn a_gzip_index_that_does_not_decode_hides_one_prefix_of_the_next_minishard() {
+    let directory = ours_in_minishards(Encoding::Gzip);
+    let shard = directory.path().join("0.shard");
+    let range = index_range(&fs::read(&shard).unwrap(), 1);
+    flip(shard, range.end - 6); // in the CRC-32 of gzip
+    let report = verify(directory.path(), VerifyLevel::Data).unwrap();
+    let expected =
+        [(FindingKind::FileCrc, None), (FindingKind::BadMinishardIndex, None), (FindingKind::PrefixCheck, Some(2))];
+    assert_eq!(kinds_and_keys(&report), expected, "{}", lines(&report));
+    assert!(report.findings()[2].message().contains("it was not verified"), "{}", lines(&report));
+}
+
+/// What a read refuses, verification reports, whatever the length: here far less than a block of its reads.
+#[test]
+fn a_value_above_the_cap_is_found_by_the_storages_that_refuse_it() {
+    let directory = data_set((0, 0), "", &[("0.shard", shard(&[[7, 0, 100]], &[1; 100]))]);
+    for (cap, storage) in [99, 100].into_iter().flat_map(|cap| Storage::ALL.map(|storage| (cap, storage))) {
+        let snapshot = storage.open(OpenOptions::new().max_value_bytes(cap), directory.path()).unwrap().snapshot();
+        let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
+        // a raw value in memory is borrowed, so there is no cap
+        let is_over = cap == 99 && matches!(storage, Storage::Positioned);
+        assert_eq!(snapshot.get(7).map_err(|error| error.kind()).err(), is_over.then_some(ErrorKind::TooLarge));
+        let expected = if is_over { vec![(FindingKind::OverCap, Some(7))] } else { vec![] };
+        assert_eq!(kinds_and_keys(&report), expected, "{storage:?}, cap {cap}:\n{}", lines(&report));
+    }
+}
+
+/// An offset in a finding is one of the file that the finding names, also for the obsolete pair.
+#[test]
+fn a_finding_about_a_pair_names_the_file_with_its_offset() {
+    let cases = [
+        (vec![0; 10], FindingKind::ShortShardIndex, "0.index", 0),
+        (words(&[0, 24, 8, 0]), FindingKind::BadShardIndexEntry, "0.index", 16),
+        (words(&[0, 24, 99, 99]), FindingKind::OddEmptyEntry, "0.index", 16),
+        (words(&[1, 9, 0, 0]), FindingKind::BadMinishardIndex, "0.data", 1),
+    ];
+    for (index_file, kind, name, offset) in cases {
+        let data_file = [index(0, &[[2, 0, 1]]), b"x".to_vec()].concat();
+        let directory = data_set((1, 0), "", &[("0.index", index_file), ("0.data", data_file)]);
+        for storage in Storage::ALL {
+            let snapshot = storage.open(&OpenOptions::new(), directory.path()).unwrap().snapshot();
+            let report = snapshot.verify_both(VerifyLevel::Index).unwrap();
+            let finding = report.findings().iter().find(|finding| finding.kind() == kind);
+            let finding = finding.unwrap_or_else(|| panic!("{kind}, {storage:?}:\n{}", lines(&report)));
+            let found = (finding.path(), finding.location().offset);
+            assert_eq!(found, (Some(&*directory.path().join(name)), Some(offset)), "{finding}, {storage:?}");
+        }
+    }
+}
+
 #[test]
 fn findings_are_kept_up_to_a_limit_and_counted_beyond_it() {
-    let rows: Vec<[u64; 3]> = (0..25_000).map(|key| [2 * key + 1, key, 1]).collect();
+    // each odd key belongs to shard 1; they are not most of the keys, so no common cause explains them
+    let rows: Vec<[u64; 3]> = (0..50_001).map(|key| [key, key, 1]).collect();
     let misplaced = shard(&rows, &vec![0; rows.len()]);
     let case =
         Case::foreign(VerifyLevel::Index, (0, 1), &[("0.shard", misplaced), ("1.shard", vec![]), ("x.shard", vec![])]);
-    let report = case.snapshot.verify(VerifyLevel::Index).unwrap();
+    let report = case.snapshot.verify_both(VerifyLevel::Index).unwrap();
     assert_eq!((report.errors(), report.warnings(), report.notes()), (25_001, 0, 1));
     assert_eq!((report.findings().len(), report.dropped()), (10_001, 15_001));
     assert!(!report.is_clean());
     assert_eq!(
         report.to_string(),
-        "2 shards, 1 minishards, 25000 keys, 25000 bytes of values: 25001 errors, 0 warnings, 1 notes"
+        "2 shards, 1 minishard, 50,001 keys, 50,001 bytes of values: 25,001 errors, 0 warnings, 1 note"
     );
 }
 
@@ -621,7 +788,7 @@ fn what_others_wrote_has_no_errors() {
         for storage in Storage::ALL {
             let snapshot = storage.open(&OpenOptions::new(), &directory).unwrap().snapshot();
             for level in LEVELS {
-                let report = snapshot.verify(level).unwrap();
+                let report = snapshot.verify_both(level).unwrap();
                 assert!(report.is_clean(), "{}, {storage:?}, {level:?}:\n{}", name(&directory), lines(&report));
                 assert_eq!(report.keys, if level == VerifyLevel::Structure { 0 } else { keys as u64 });
             }
@@ -644,7 +811,7 @@ fn what_neuroglancer_draws_has_no_errors() {
     for (directory, pointer) in sets {
         let directory = data("neuroglancer").join(directory);
         let snapshot = OpenOptions::new().pointer(pointer).load(&directory).unwrap().snapshot();
-        let report = snapshot.verify(VerifyLevel::Data).unwrap();
+        let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
         assert!(report.is_clean() && report.keys > 0, "{directory:?} {pointer}:\n{}", lines(&report));
     }
 }
@@ -659,7 +826,7 @@ fn what_is_broken_is_told_from_what_is_odd() {
         let class = text(&json(&directory.join("probe.json"))["class"]).to_string();
         for storage in Storage::ALL {
             let Ok(db) = storage.open(&options, &directory) else { continue };
-            let report = db.snapshot().verify(VerifyLevel::Data).unwrap();
+            let report = db.snapshot().verify_both(VerifyLevel::Data).unwrap();
             let place = format!("{} ({class}), {storage:?}:\n{}", name(&directory), lines(&report));
             match (name(&directory), class.as_str()) {
                 // start == end is an empty minishard, whatever the offset
@@ -693,7 +860,7 @@ fn in_a_clean_mutant_every_read_works() {
         let (_, directory) = directories.iter().find(|(name, _)| name == base).unwrap();
         fs::copy(data("fuzz").join(file), directory.path().join("0.shard")).unwrap();
         let snapshot = ShardDb::load(directory.path()).unwrap().snapshot();
-        if !snapshot.verify(VerifyLevel::Data).unwrap().is_clean() {
+        if !snapshot.verify_both(VerifyLevel::Data).unwrap().is_clean() {
             continue;
         }
         clean += 1;
@@ -704,4 +871,82 @@ fn in_a_clean_mutant_every_read_works() {
         }
     }
     assert!(clean > 0 && clean < mutants.len(), "{clean} of {}", mutants.len());
+}
+
+/// Zeros of the file at the path of a loaded shard do not stand in for the bytes in memory.
+#[test]
+fn a_loaded_snapshot_verifies_its_copy_whatever_became_of_the_file() {
+    let store = Scratch::new();
+    let mut loader = BuildOptions::default().create(store.path()).unwrap();
+    loader.extend((0..1000u64).map(|key| (key, key.to_string()))).unwrap();
+    let generation = loader.finish().unwrap().generation;
+    let snapshot = ShardDb::load(store.path()).unwrap().snapshot();
+    let path = store.path().join(generation.to_string()).join("0.shard");
+    let len = path.metadata().unwrap().len();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::File::create(&path).unwrap().set_len(len).unwrap();
+    let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings());
+    assert!(!ShardDb::open_pread(store.path()).unwrap().snapshot().verify_both(VerifyLevel::Data).unwrap().is_clean());
+}
+
+/// A shard that is divided among threads, with damage everywhere: findings that depend on one minishard, and those that
+/// depend on all.
+#[test]
+fn several_threads_find_the_same_damage_in_one_shard() {
+    let mut random = common::xorshift(18);
+    for (at, (features, mut options, prefixes)) in features_of(6).into_iter().enumerate() {
+        let store = Scratch::new();
+        let mut loader = options.memory(16 << 20).create(store.path()).unwrap();
+        for key in 0..4000u64 {
+            let prefix = vec![b'p'; if prefixes { (key % 7) as usize } else { 0 }];
+            loader.insert_with_prefix(key, &prefix, &key.to_le_bytes().repeat((key % 5) as usize)).unwrap();
+        }
+        loader.finish().unwrap();
+        let good = ShardDb::open_pread(store.path()).unwrap().snapshot();
+        assert!(good.verify_both(VerifyLevel::Data).unwrap().is_clean());
+        for round in 0..12 {
+            let copy = Scratch::new();
+            for (name, mut bytes) in directory_bytes(good.directory()) {
+                if name.ends_with(".shard") {
+                    for _ in 0..1 << (round % 6) {
+                        let place = random() as usize % bytes.len();
+                        bytes[place] ^= 1 << (random() % 8);
+                    }
+                }
+                fs::write(copy.path().join(name), bytes).unwrap();
+            }
+            let storage = Storage::ALL[(at + round) % 3];
+            for level in LEVELS {
+                let db = storage.open(OpenOptions::new().check_shards(false), copy.path()).unwrap();
+                let report = db.snapshot().verify_both(level).unwrap();
+                assert!(level != VerifyLevel::Data || report.errors() + report.warnings() > 0, "{features}");
+            }
+        }
+    }
+}
+
+/// With many threads and shards the reports still arrive in order, and a panic of the caller's function ends the call.
+#[test]
+fn several_threads_and_many_shards() {
+    let store = Scratch::new();
+    let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 8).unwrap();
+    let mut loader = BulkLoader::options().spec(spec).memory(16 << 20).create(store.path()).unwrap();
+    (0..3000u64).for_each(|key| loader.insert(key, key.to_le_bytes().repeat(3)).unwrap());
+    loader.finish().unwrap();
+    let db = OpenOptions::new().check_shards(false).open_pread(store.path()).unwrap();
+    let snapshot = db.snapshot();
+    snapshot.verify_both(VerifyLevel::Data).unwrap();
+    let shards: Vec<_> = common::directory_bytes(snapshot.directory()).into_keys().collect();
+    for shard in shards.iter().filter(|name| name.ends_with(".shard")).step_by(3) {
+        fs::remove_file(snapshot.directory().join(shard)).unwrap();
+    }
+    assert!(snapshot.verify_both(VerifyLevel::Data).unwrap().errors() > 80);
+    let threads = std::num::NonZero::new(4).unwrap();
+    let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        snapshot.verify_parallel(VerifyLevel::Data, threads, |_, _| panic!("planted"))
+    }));
+    assert_eq!(stopped.unwrap_err().downcast_ref::<&str>(), Some(&"planted"));
+    fs::remove_dir_all(snapshot.directory()).unwrap();
+    assert_eq!(snapshot.verify_both(VerifyLevel::Data).unwrap_err().kind(), ErrorKind::GenerationGone);
 }

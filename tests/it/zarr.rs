@@ -75,7 +75,9 @@ fn sound_arrays_verify_clean_at_every_level() {
         let array = ZarrArray::open(&directory).unwrap();
         let present = number(&json(&directory.join("expected.json"))["n_present"]);
         for level in [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data] {
-            let report = array.verify(level).unwrap();
+            let mut steps = Vec::new();
+            let report = array.verify_with(level, &mut |done, total| steps.push((done, total))).unwrap();
+            assert_eq!(steps, (1..=report.shards).map(|done| (done, report.shards)).collect::<Vec<_>>());
             assert!(report.is_clean() && report.warnings() == 0, "{} {:?}", name(&directory), report.findings());
             assert_eq!(report.keys, if level == VerifyLevel::Structure { 0 } else { present }, "{}", name(&directory));
         }

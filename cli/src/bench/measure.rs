@@ -92,8 +92,9 @@ fn agree(keys: &[u64], readers: &mut [Box<dyn Reader + '_>], context: &Context) 
 
 #[cold]
 fn disagree(key: u64, expected: &str) -> Failure {
-    let message = format!("expected {expected}, found otherwise: were the files changed since the store was built?");
-    Failure::malformed(&format!("the value of key {key}"), Place::Whole, message)
+    Failure::Differ(format!(
+        "expected {expected} for key {key}, found otherwise: were the files changed since the store was built?"
+    ))
 }
 
 /// Keys that no source has. They are drawn between the present keys where there is room, else from all numbers.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::json;
+
 use crate::histogram::grouped;
 use crate::size::Size;
 
@@ -18,6 +20,23 @@ pub(crate) enum Cell {
 }
 
 impl Cell {
+    fn unit(self) -> Option<&'static str> {
+        match self {
+            Cell::Nothing => None,
+            Cell::Nanoseconds(_) => Some("ns"),
+            Cell::Bytes(_) => Some("bytes"),
+            Cell::Count(_) | Cell::Mean(_) => Some("count"),
+        }
+    }
+
+    fn to_json(self) -> serde_json::Value {
+        match self {
+            Cell::Nothing => serde_json::Value::Null,
+            Cell::Nanoseconds(number) | Cell::Mean(number) => json!(number),
+            Cell::Bytes(number) | Cell::Count(number) => json!(number),
+        }
+    }
+
     fn number(self) -> Option<f64> {
         match self {
             Cell::Nothing => None,
@@ -55,6 +74,15 @@ impl Table {
         if cells.iter().any(|cell| *cell != Cell::Nothing) {
             self.rows.push((name, cells));
         }
+    }
+
+    /// The columns, and the rows with their units and values.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let row = |(name, cells): &(&str, Vec<Cell>)| {
+            let unit = cells.iter().find_map(|cell| cell.unit());
+            json!({"name": name, "unit": unit, "values": cells.iter().map(|cell| cell.to_json()).collect::<Vec<_>>()})
+        };
+        json!({"columns": self.columns, "rows": self.rows.iter().map(row).collect::<Vec<_>>()})
     }
 
     fn lines(&self) -> Vec<Vec<String>> {

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use glob::Pattern;
+use serde_json::json;
 use sharddb::{BulkLoader, Published};
 
 use crate::bench::disk_usage::DiskUsage;
@@ -15,12 +17,14 @@ use crate::bench::random::{Random, Sample};
 use crate::bench::scratch::Scratch;
 use crate::bench::source::{Files, Source, Store};
 use crate::bench::table::{Cell, Table, time};
+use crate::commands::write_json;
 use crate::context::{self, Context};
 use crate::database::Opening;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 use crate::input::{Directory, Reading};
+use crate::number::{Count, plural};
 use crate::printable;
 
 /// Measure lookups on your own data: a store, or a directory with one file per key next to a store built from it
@@ -47,6 +51,9 @@ Files are read as 'sharddb build' reads them: 7, or 7.gz, which is decompressed;
 7.index, the value is 7.index. The space of a store is that of one generation. DB is only read. A
 store that was built from --input is removed afterwards, also after SIGINT.
 
+With --json, the members are \"keys\", \"looked_up\", \"machine\", \"cold\" and \"table\": its \"columns\", and
+\"rows\" with \"name\", \"unit\" (ns, bytes or count) and \"values\", one per column, null if not measured.
+
 Exit codes: 0 measured, 2 usage, or nothing to look up, 3 corrupt, or the two differ, 4 not found,
 no space and other I/O, including missing privileges for --cold machine.")]
 pub(crate) struct Args {
@@ -58,12 +65,18 @@ pub(crate) struct Args {
     /// A directory with one file per key, named by the key
     #[arg(long, value_name = "DIR")]
     input: Option<PathBuf>,
+    /// Skip the files of the directory whose names match this pattern of *, ? and [...]; may be repeated
+    #[arg(long, value_name = "GLOB", requires = "input")]
+    ignore: Vec<Pattern>,
     /// Where to put the store that is built from --input. Default: next to DIR, so that both are on the same disk
     #[arg(long, value_name = "DIR", requires = "input", conflicts_with = "path")]
     temp_dir: Option<PathBuf>,
     /// Upper bound on the number of keys to look up; fewer are looked up if they take long
-    #[arg(long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "100000", value_parser = parse_lookups)]
     lookups: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     /// What to drop from memory before cold lookups
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Cold::Files)]
     cold: Cold,
@@ -80,7 +93,7 @@ struct Built {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let _cleanup = context.interrupt.cleanup(); // until the temporary store is removed
-        let files = self.input.as_deref().map(|path| open_directory(path, context)).transpose()?.map(Files);
+        let files = self.input.as_deref().map(|path| self.open_directory(path, context)).transpose()?.map(Files);
         let built = match (&self.path, &files) {
             (None, Some(files)) => Some(self.build(&files.0, context)?),
             _ => None,
@@ -91,11 +104,21 @@ impl Args {
             files.iter().map(|files| files as &dyn Source).chain([&store as &dyn Source]).collect();
 
         let (keys, all) = self.choose_keys(&sources, files.as_ref(), &store, context)?;
-        context.say(format_args!("measuring {} keys", grouped(keys.present.len() as u64)));
+        context.say(format_args!("measuring {}", plural(keys.present.len() as u64, "key")));
         let mut figures = measure::warm(&sources, &keys, context)?;
         let cold = self.measure_cold(&sources, &keys, &mut figures, context)?;
         let usages = sources.iter().map(|source| source.disk_usage()).collect::<Result<Vec<_>>>()?;
 
+        if self.json {
+            write_json(&json!({
+                "keys": all,
+                "looked_up": keys.present.len(),
+                "machine": method(),
+                "cold": cold,
+                "table": table(&sources, &figures, &usages, built.as_ref()).to_json(),
+            }))?;
+            return Ok(Exit::Done);
+        }
         let mut out = context::stdout();
         let notes = [self.title(all, &keys, built.as_ref()), method(), format!("Cold: {cold}.")];
         let table = table(&sources, &figures, &usages, built.as_ref());
@@ -104,12 +127,19 @@ impl Args {
         Ok(Exit::Done)
     }
 
+    fn open_directory(&self, path: &Path, context: &Context) -> Result<Directory> {
+        context.say(format_args!("reading the names in {}", path.display()));
+        let mut reading = Reading::of_list(context);
+        reading.ignore.clone_from(&self.ignore);
+        Directory::open(path, &reading)
+    }
+
     fn build(&self, directory: &Directory, context: &Context) -> Result<Built> {
         let absolute = fs::canonicalize(directory.path());
         let absolute = absolute.map_err(|error| Failure::io("find", directory.path(), error))?;
         let beside = absolute.parent().unwrap_or(&absolute);
         let scratch = Scratch::create(self.temp_dir.as_deref().unwrap_or(beside))?;
-        context.say(format_args!("building a store of {} files", grouped(directory.keys().len() as u64)));
+        context.say(format_args!("building a store of {}", plural(directory.keys().len() as u64, "key")));
         let begun = Instant::now();
         let mut options = BulkLoader::options();
         let mut loader = options.cancel(context.interrupt.cancel().clone()).create(scratch.path())?;
@@ -165,20 +195,21 @@ impl Args {
     fn title(&self, all: u64, keys: &Keys, built: Option<&Built>) -> String {
         let place = self.input.as_ref().or(self.path.as_ref()).map(|path| printable::line(path.display()).to_string());
         let values = built.map_or_else(String::new, |built| {
-            format!(" with values of {} bytes on average", grouped(built.published.value_bytes / all.max(1)))
+            format!(" with values of {} on average", plural(built.published.value_bytes / all.max(1), "byte"))
         });
         format!(
-            "{}: {} keys{values}; {} of them looked up in random order, and as many absent keys.",
+            "{}: {}{values}; {} of them looked up in random order, and as many absent keys.",
             place.unwrap_or_default(),
-            grouped(all),
+            plural(all, "key"),
             grouped(keys.present.len() as u64)
         )
     }
 }
 
-fn open_directory(path: &Path, context: &Context) -> Result<Directory> {
-    context.say(format_args!("reading the names in {}", path.display()));
-    Directory::open(path, &Reading::of_list(context))
+fn parse_lookups(text: &str) -> Result<u32, String> {
+    let Count(number) = text.parse()?;
+    let lookups = u32::try_from(number).ok().filter(|lookups| *lookups > 0);
+    lookups.ok_or_else(|| format!("expected 1 to {} lookups, found {text}", grouped(u64::from(u32::MAX))))
 }
 
 /// The machine, and how times were measured.

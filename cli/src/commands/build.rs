@@ -1,7 +1,6 @@
 //! `build`: reads pairs and publishes them as a generation.
 
 use std::fs;
-use std::io::Read;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,54 +8,82 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use glob::Pattern;
+use serde_json::json;
 use sharddb::build::{BuildPhase, BuildProgress};
 use sharddb::spec::{Encoding, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, Profile, Published, ShardingSpec, Store};
 
 use crate::allow_empty::AllowEmpty;
-use crate::bar::{Bar, Status};
-use crate::commands::gc;
+use crate::commands::{gc, write_json};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::{Failure, Result};
-use crate::histogram::grouped;
-use crate::input::{Format, Input, InputProgress, Reading, Sink, Skipped};
+use crate::failure::{Failure, Place, Result};
+use crate::input::{self, Columns, Format, Input, InputProgress, Reading, Skipped};
+use crate::intake::{FirstSkeleton, Intake, Loading};
+use crate::number::plural;
 use crate::output::Sources;
-use crate::sharding;
-use crate::size::Size;
+use crate::plan::ValueTrial;
+use crate::progress::{Amount, Progress, Status, part};
+use crate::size::{Size, parse_memory};
+use crate::viewer::{self, Described, Kind, Values};
+use crate::{duplicates, foreign, sharding};
 
 /// Build a generation from pairs and publish it
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "sharddb build [OPTIONS] <STORE> --input <PATH>...",
+    after_help = "\
 Examples:
   sharddb build numbers --input numbers.ndjson
   sharddb build people --input people.jsonl --key-field id        the value is the whole line
-  sharddb build mesh --input meshes/ --info info --profile remote
+  sharddb build skeletons --input byfile/ --kind skeletons --profile remote
+  sharddb build mesh --input meshes/ --info info --kind multires-mesh --ignore '*.json'
+  sharddb build volume --input chunks/ --info volume.info --sharding-at /scales/0
   zcat dump.gz | sharddb build big --input - --format bin2 --memory 4GiB --temp-dir /scratch
 
-Inputs (the format follows from the name: a directory, .ndjson or .jsonl, .bin, .bin2):
+Inputs (the format follows from the name: a directory, .ndjson or .jsonl, .csv, .bin, .bin2; files
+ending in .gz and .zst are decompressed):
   dir     one file per key, named by the key: 7, or 7.gz, which is decompressed. If there are 7 and
           7.index, 7.index is the value and 7 is its prefix, like mesh fragments before a manifest.
-          info, dotfiles, *.spatial and *.labels* are skipped
+          info, dotfiles, *.spatial, *.labels* and what --ignore names are skipped
   ndjson  {\"key\": 7, \"value_b64\": \"...\"}, or \"text\": \"...\", or \"value\": any JSON, which is stored as
           written, without white space; optional \"prefix_b64\". A key is a number or a string, and
           exact up to 2^64-1
+  csv     a row with the names of the columns, then one row per key. --key-column and --value-column
+          choose columns; without --value-column, the value is a JSON object of the other columns
   bin     records of key, length, bytes; numbers are u64 little endian
   bin2    records of key, prefix length, length, prefix, bytes
+--format is for all inputs. FORMAT:PATH gives one input its own, such as csv:table.txt or
+ndjson.gz:-, where standard input is decompressed; a file of such a name is ./csv:table.txt.
 
 A malformed record is an error that names its place, and nothing is published. Readers see the old
 generation or the new one. The same pairs and options produce the same bytes.
 
 Inputs without a pair are an error if the store has pairs: a pipe whose writer failed looks like an
-empty input. --allow-empty publishes them anyway. STORE must not be inside an input. --info does not
-accept the info of a volume (its \"sharding\" is nested, for example at /scales/0).
+empty input. --allow-empty publishes them anyway. STORE must not be inside an input.
+
+The info of a volume describes its scales in nested objects. --sharding-at /scales/0 builds the
+first one: its shards are written to the directory that the scale's \"key\" names, and its
+\"sharding\" applies unless --sharding or --profile is given. Everything else in the info is kept,
+other scales too, and STORE/current is a volume for other programs. The keys of the pairs are those
+of the chunks (compressed Morton codes), and the values the encoded chunks.
+
+With --kind, an info that Neuroglancer and CloudVolume read is written, or the members of the --info
+are checked, and each value must have the length that it states.
+
+A SIZE has a unit: 64M, 1.5GiB, 3GB. K, M, G, T and P alone are binary like KiB; KB, MB and so on
+are decimal. With --json, the members are \"generation\", \"keys\", \"duplicates_dropped\",
+\"value_bytes\", \"shards\", \"file_bytes\", \"skipped_files\" and \"seconds\".
 
 Exit codes: 0 published, 2 usage, 3 malformed or corrupt, or no pairs where the store has some,
-4 not found, no space, or another writer is at work.")]
+4 not found, no space, or another writer is at work."
+)]
 pub(crate) struct Args {
     /// The store; created if there is none
     store: PathBuf,
-    /// The inputs; - is standard input
+    /// The inputs, as PATH or FORMAT:PATH; - is standard input
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     input: Vec<PathBuf>,
     #[command(flatten)]
@@ -64,13 +91,24 @@ pub(crate) struct Args {
     /// The sharding specification: a JSON object, or a file that contains it. Default: planned for the pairs
     #[arg(long, value_name = "FILE|JSON", conflicts_with = "profile")]
     sharding: Option<String>,
-    /// An info whose other members are kept. Its top-level member "sharding" applies unless --sharding or --profile is
-    /// given
+    /// An info whose other members are kept. Its top-level member "sharding" applies unless a specification, a profile
+    /// or a size of shards is given
     #[arg(long, value_name = "FILE")]
     info: Option<PathBuf>,
-    /// How the store will be read, for the plan: local, remote or cloudvolume. Default: local
-    #[arg(long, value_name = "PROFILE")]
+    /// Where the info describes the pairs: the JSON pointer of an object with a "key", such as a scale of a volume.
+    /// Default: the top level
+    #[arg(long, value_name = "POINTER", requires = "info", conflicts_with = "kind")]
+    sharding_at: Option<String>,
+    /// What the values are: checks them, and writes the members of info that viewers need or, with --info, checks those
+    #[arg(long, value_enum, value_name = "KIND")]
+    kind: Option<Kind>,
+    /// How the store will be read, for the plan. Default: local
+    #[arg(long, value_name = "PROFILE", value_parser = profiles())]
     profile: Option<Profile>,
+    /// For the plan: the mean size of a shard is at most this. An update rewrites every shard with a change, so smaller
+    /// shards make cheaper updates. Default: the profile's size
+    #[arg(long, value_name = "SIZE", conflicts_with = "sharding")]
+    max_shard_bytes: Option<Size>,
     /// Where to spill pairs that do not fit into memory. Default: the store
     #[arg(long, value_name = "DIR")]
     temp_dir: Option<PathBuf>,
@@ -89,14 +127,20 @@ pub(crate) struct Args {
     /// Write no checksums of indexes and values
     #[arg(long)]
     no_checks: bool,
-    /// Align values in their file to multiples of this number: 1, 8, 16, 64 or 4096
-    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_alignment)]
+    /// Align values in their file to multiples of this number
+    #[arg(long, value_name = "N", default_value = "1", value_parser = alignments())]
     value_alignment: ValueAlignment,
+    /// Write a key file: all keys sorted, for fast ranges under any hash
+    #[arg(long)]
+    ordered: bool,
     /// Then remove all generations except the N newest and those that are open for reading
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
     #[command(flatten)]
     allow_empty: AllowEmpty,
+    /// Print one JSON object: what was published
+    #[arg(long)]
+    json: bool,
     /// Build even if the shard indexes take more bytes than the data (and more than 64 MiB)
     #[arg(long)]
     force: bool,
@@ -106,37 +150,80 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 pub(crate) struct InputOptions {
     /// The format of the inputs. Default: follows from their names
-    #[arg(long, value_enum)]
-    format: Option<Format>,
-    /// For ndjson: use this member as the key and the whole line as the value
+    #[arg(long, value_name = "FORMAT", value_parser = encodings())]
+    format: Option<input::Encoded>,
+    /// For ndjson: use this member as the key and the whole line as the value; a.b is member b of the object a
     #[arg(long, value_name = "MEMBER")]
     key_field: Option<String>,
-    /// The memory to use; a line of ndjson may take a quarter of it. Default: a quarter of the available memory, at
-    /// least 256 MiB and at most 4 GiB; a line may then take 256 MiB
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<Size>,
+    /// Skip the files of input directories whose names match this pattern of *, ? and [...]; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    ignore: Vec<Pattern>,
+    /// For csv: the column of keys, by name or number from 1. Default: the one named key, or else the first
+    #[arg(long, value_name = "COLUMN")]
+    key_column: Option<String>,
+    /// For csv: the column of values. Default: the other columns, as a JSON object of strings
+    #[arg(long, value_name = "COLUMN")]
+    value_column: Option<String>,
+    /// For csv: the first row is a pair; the names of the columns are their numbers
+    #[arg(long)]
+    no_header: bool,
+    /// The memory to use, at least 16 MiB; a line of ndjson may take a quarter of it. Default: a quarter of the
+    /// available memory, at least 256 MiB and at most 4 GiB; a line may then take 256 MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    pub(crate) memory: Option<Size>,
 }
 
 /// The longest line of ndjson if --memory is not given. It is the same on every machine.
-const LONGEST_LINE: u64 = 256 << 20;
+pub(super) const LONGEST_LINE: u64 = 256 << 20;
 
 impl InputOptions {
     /// The inputs at these paths.
     ///
-    /// Errors: those of [`Input::resolve_all`]; `Usage` if a key field is given and an input is not ndjson.
+    /// Errors: those of [`Input::resolve_all`]; `Usage` if a key field is given and an input is not ndjson, or patterns
+    /// are given and no input is a directory.
     pub(crate) fn resolve(&self, paths: &[PathBuf]) -> Result<Vec<Input>> {
         let inputs = Input::resolve_all(paths, self.format)?;
         let lines = inputs.iter().all(|input| input.format() == Format::Ndjson);
         if self.key_field.is_some() && !lines {
             return Err(Failure::usage("--key-field names a member of ndjson, found an input of another format"));
         }
+        if !self.ignore.is_empty() && inputs.iter().all(|input| input.directory().is_none()) {
+            return Err(Failure::usage("--ignore skips files of directories, found no directory among the inputs"));
+        }
+        let has_rows = inputs.iter().any(|input| input.format() == Format::Csv);
+        if (self.key_column.is_some() || self.value_column.is_some() || self.no_header) && !has_rows {
+            return Err(Failure::usage(
+                "--key-column, --value-column and --no-header are for csv, found no input of this format",
+            ));
+        }
         Ok(inputs)
+    }
+
+    /// Refuses options of inputs where there are none.
+    ///
+    /// Errors: `Usage`.
+    pub(crate) fn refuse_without_inputs(&self) -> Result<()> {
+        let given = [
+            ("--format", self.format.is_some()),
+            ("--key-field", self.key_field.is_some()),
+            ("--ignore", !self.ignore.is_empty()),
+            ("--memory", self.memory.is_some()),
+        ];
+        given.iter().find(|(_, is_given)| *is_given).map_or(Ok(()), |(option, _)| {
+            Err(Failure::usage(format!("{option} is for inputs and has no effect without --input: leave it out")))
+        })
     }
 
     pub(crate) fn reading(&self, context: &Context) -> Reading {
         Reading {
             longest_line: self.memory.map_or(LONGEST_LINE, |memory| memory.0 / 4),
             key_field: self.key_field.clone(),
+            ignore: self.ignore.clone(),
+            columns: Columns {
+                key: self.key_column.clone(),
+                value: self.value_column.clone(),
+                no_header: self.no_header,
+            },
             progress: Arc::default(),
             cancel: Arc::clone(context.interrupt.cancel()),
         }
@@ -145,18 +232,34 @@ impl InputOptions {
 
 /// What to do with a duplicate key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Duplicates {
+pub(super) enum Duplicates {
     /// Publish nothing
     Error,
     /// Keep the first pair of a key
     First,
     /// Keep the last pair of a key
     Last,
+    /// Join the values of a key, in the order of the inputs
+    Concat,
+}
+
+impl Duplicates {
+    pub(super) fn policy(self) -> OnDuplicate {
+        match self {
+            Duplicates::Error => OnDuplicate::Error,
+            Duplicates::First => OnDuplicate::KeepFirst,
+            Duplicates::Last => OnDuplicate::KeepLast,
+            Duplicates::Concat => OnDuplicate::merge(|_, values, to| {
+                while values.copy_next(to)? {}
+                Ok(())
+            }),
+        }
+    }
 }
 
 /// An encoding of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Encoded {
+pub(super) enum Encoded {
     /// Uncompressed
     Raw,
     /// Compressed
@@ -177,53 +280,123 @@ impl Args {
         let begun = Instant::now();
         let inputs = self.inputs.resolve(&self.input)?;
         Sources::of(inputs.iter().filter_map(Input::directory)).refuse(&self.store)?;
-        let reading = self.inputs.reading(context);
-        let progress = Progress::new(&reading);
-        let mut options = self.options()?;
-        options.progress(Arc::clone(&progress.build)).cancel(Arc::clone(context.interrupt.cancel()));
+        let (info, values) = self.info(&inputs, context)?;
+        let cleanup = context.interrupt.publishing(); // until the loader has removed its temporary files
+        let mut intake = Intake { pairs: 0, values, trial: self.trial() };
+        let (published, skipped) = self
+            .publish(&inputs, info.as_deref(), &mut intake, context)
+            .map_err(|failure| duplicates::explain(failure, &inputs, &self.inputs.reading(context)))?;
+        cleanup.done();
 
-        let _cleanup = context.interrupt.cleanup(); // until the loader has removed its temporary files
-        let bar = if context.quiet { Bar::hidden() } else { progress.bar() };
-        let mut loader = options.create(&self.store)?;
-        let mut counted = Counted { loader: &mut loader, pairs: 0 };
-        let mut skipped = Skipped::default();
-        for input in &inputs {
-            skipped.files += input.read(&reading, &mut counted)?.files;
-        }
-        let pairs = counted.pairs;
-        progress.all_read();
-        let names = inputs.iter().map(Input::name).collect::<Vec<_>>().join(", ");
-        self.allow_empty.check(pairs, &names, &self.store)?;
-        let published = loader.finish()?;
-        drop(bar);
-
-        if pairs == 0 {
-            context.say(format_args!("found no pairs in {names}"));
+        if intake.pairs == 0 {
+            context.say(format_args!("found no pairs in {}", names(&inputs)));
         }
         context.say(summary(&published, begun));
-        if skipped.files > 0 {
-            context.say(format_args!("skipped {} files that contain no pair", grouped(skipped.files)));
+        if self.json {
+            write_json(&to_json(&published, &skipped, begun))?;
+        }
+        if skipped.files() > 0 {
+            context.say(format_args!("skipped {skipped}"));
+        }
+        if let Some(suggestion) = intake.trial.and_then(|trial| trial.suggestion()) {
+            context.say(suggestion);
         }
         self.collect(context)
     }
 
-    fn options(&self) -> Result<BuildOptions> {
+    /// Loads all pairs and publishes them.
+    fn publish(
+        &self,
+        inputs: &[Input],
+        info: Option<&str>,
+        intake: &mut Intake,
+        context: &Context,
+    ) -> Result<(Published, Skipped)> {
+        let reading = self.inputs.reading(context);
+        input::announce(inputs, &reading);
+        let stages = Stages::new(Arc::clone(&reading.progress));
+        let mut options = self.options(info)?;
+        options.progress(Arc::clone(&stages.build)).cancel(Arc::clone(context.interrupt.cancel()));
+        let _progress = stages.show(context.quiet);
+        let mut loader =
+            options.create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
+        let mut skipped = Skipped::default();
+        for input in inputs {
+            skipped.absorb(input.read(&reading, &mut Loading { loader: &mut loader, intake })?);
+        }
+        stages.all_read();
+        self.allow_empty.check(intake.pairs, &names(inputs), &self.store)?;
+        Ok((loader.finish()?, skipped))
+    }
+
+    /// The info to extend, and the form of all values if --kind states it.
+    fn info(&self, inputs: &[Input], context: &Context) -> Result<(Option<String>, Option<Values>)> {
+        let given = match &self.info {
+            Some(path) => Some(fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?),
+            None => None,
+        };
+        match (self.kind, given, &self.info) {
+            (None, given, _) => Ok((given, None)),
+            (Some(kind), Some(given), Some(path)) => {
+                let name = path.display().to_string();
+                let values = viewer::check(kind, &given);
+                let values = values.map_err(|message| Failure::malformed(&name, Place::Whole, message))?;
+                if let Some(words) = viewer::not_drawn(kind, &given) {
+                    context.say(format_args!("{name}: {words}"));
+                }
+                Ok((Some(given), Some(values)))
+            }
+            (Some(kind), ..) => {
+                let written = match kind {
+                    Kind::Skeletons => self.describe_skeletons(inputs, context)?,
+                    _ => viewer::write(kind, None).map_err(Failure::Refused)?,
+                };
+                context.say(format_args!("info: {}", written.words));
+                Ok((Some(written.info), Some(written.values)))
+            }
+        }
+    }
+
+    /// Describes skeletons by the first one that has a vertex.
+    fn describe_skeletons(&self, inputs: &[Input], context: &Context) -> Result<Described> {
+        if !inputs.iter().all(Input::is_rereadable) {
+            return Err(Failure::usage(
+                "--kind skeletons without --info first reads a skeleton to find its vertex attributes, and a pipe can be \
+                 read only once: give --info, or files",
+            ));
+        }
+        let mut first = FirstSkeleton(None);
+        for input in inputs {
+            match input.read(&self.inputs.reading(context), &mut first) {
+                Ok(_) => {}
+                Err(failure) => return first.0.ok_or(failure),
+            }
+        }
+        viewer::write(Kind::Skeletons, None).map_err(Failure::Refused)
+    }
+
+    /// A sample for a suggestion of gzip: for remote readers, if nothing says how values are stored.
+    fn trial(&self) -> Option<ValueTrial> {
+        let wanted = self.profile == Some(Profile::Remote) && self.data_encoding.is_none();
+        wanted.then(ValueTrial::new)
+    }
+
+    fn options(&self, info: Option<&str>) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
         options.allow_sparse(self.force);
-        options.on_duplicate(match self.on_duplicate {
-            Duplicates::Error => OnDuplicate::Error,
-            Duplicates::First => OnDuplicate::KeepFirst,
-            Duplicates::Last => OnDuplicate::KeepLast,
-        });
+        options.on_duplicate(self.on_duplicate.policy());
         if let Some(memory) = self.inputs.memory {
             options.memory(memory.0);
         }
-        options.checks(!self.no_checks).value_alignment(self.value_alignment);
+        options.checks(!self.no_checks).value_alignment(self.value_alignment).ordered(self.ordered);
         if let Some(threads) = self.threads {
             options.threads(threads.get());
         }
         if let Some(directory) = &self.temp_dir {
             options.temp_dir(directory);
+        }
+        if let Some(Size(bytes)) = self.max_shard_bytes {
+            options.max_shard_bytes(bytes);
         }
         if let Some(encoding) = self.data_encoding {
             options.data_encoding(encoding.into());
@@ -231,14 +404,13 @@ impl Args {
         if let Some(encoding) = self.index_encoding {
             options.minishard_index_encoding(encoding.into());
         }
-        let info = match &self.info {
-            Some(path) => Some(fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?),
-            None => None,
-        };
-        if let Some(info) = &info {
+        if let Some(info) = info {
             options.info(info);
         }
-        match (self.spec(info.as_deref())?, self.profile) {
+        if let Some(pointer) = &self.sharding_at {
+            options.sharding_at(pointer);
+        }
+        match (self.spec(info)?, self.profile) {
             (Some(spec), _) => options.spec(self.with_encodings(spec)),
             (None, Some(profile)) => options.profile(profile),
             (None, None) => &mut options,
@@ -246,13 +418,17 @@ impl Args {
         Ok(options)
     }
 
-    /// The given specification: from --sharding or from the info; `None` if it is to be planned.
+    /// The given specification: from --sharding or from the top level of the info; `None` if it is nested in the info, or
+    /// to be planned.
     fn spec(&self, info: Option<&str>) -> Result<Option<ShardingSpec>> {
         if let Some(argument) = &self.sharding {
             return sharding::read(argument).map(Some);
         }
+        let at_top = self.sharding_at.as_ref().is_none_or(String::is_empty); // the loader reads a nested one
         match info.and_then(sharding::member) {
-            Some(member) if self.profile.is_none() => Ok(Some(ShardingSpec::from_json(member)?)),
+            Some(member) if self.profile.is_none() && self.max_shard_bytes.is_none() && at_top => {
+                Ok(Some(ShardingSpec::from_json(member)?))
+            }
             _ => Ok(None),
         }
     }
@@ -266,93 +442,103 @@ impl Args {
 
     fn collect(&self, context: &Context) -> Result<Exit> {
         if let Some(keep) = self.keep {
-            return Ok(gc::say(context, &Store::open(&self.store)?.writer()?.gc(keep)?));
+            return Ok(gc::collect(context, &Store::open(&self.store)?, keep)?.say(context));
         }
         Ok(Exit::Done)
     }
 }
 
-fn summary(published: &Published, begun: Instant) -> String {
+/// The names of the inputs, for a message.
+pub(super) fn names(inputs: &[Input]) -> String {
+    inputs.iter().map(Input::name).collect::<Vec<_>>().join(", ")
+}
+
+fn to_json(published: &Published, skipped: &Skipped, begun: Instant) -> serde_json::Value {
+    json!({
+        "generation": published.generation.to_string(),
+        "keys": published.keys,
+        "duplicates_dropped": published.dropped,
+        "value_bytes": published.value_bytes,
+        "shards": published.shards,
+        "file_bytes": published.file_bytes,
+        "skipped_files": skipped.files(),
+        "seconds": begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// The line about what was published.
+pub(super) fn summary(published: &Published, begun: Instant) -> String {
     let dropped = match published.dropped {
         0 => String::new(),
-        dropped => format!(", {} duplicates dropped", grouped(dropped)),
+        dropped => format!(", {} dropped", plural(dropped, "duplicate")),
     };
     format!(
-        "published {}: {} keys{dropped}, {} of values in {} shards of {}, in {:.1} s",
+        "published {}: {}{dropped}, {} of values in {} of {}, in {:.1} s",
         published.generation,
-        grouped(published.keys),
+        plural(published.keys, "key"),
         Size(published.value_bytes),
-        grouped(published.shards),
+        plural(published.shards, "shard"),
         Size(published.file_bytes),
         begun.elapsed().as_secs_f64(),
     )
 }
 
-fn parse_alignment(text: &str) -> Result<ValueAlignment, String> {
-    let number: u64 = text.parse().map_err(|_| format!("expected 1, 8, 16, 64 or 4096, found \"{text}\""))?;
-    ValueAlignment::new(number).map_err(|error| error.to_string())
+/// The parser of --format, with its values for completions.
+fn encodings() -> impl TypedValueParser<Value = input::Encoded> {
+    PossibleValuesParser::new(input::Encoded::NAMES)
+        .try_map(|name| input::Encoded::named(&name).ok_or_else(|| format!("expected a format, found {name}")))
 }
 
-/// What the bar shows: the progress of the inputs, then that of the loader.
-struct Progress {
+/// The parser of --profile, with its values for completions.
+pub(super) fn profiles() -> impl TypedValueParser<Value = Profile> {
+    PossibleValuesParser::new(Profile::ALL.map(Profile::as_str)).try_map(|name| name.parse::<Profile>())
+}
+
+/// The parser of --value-alignment, with its values for completions.
+fn alignments() -> impl TypedValueParser<Value = ValueAlignment> {
+    let parse = |number: String| number.parse().map_err(|_| String::new());
+    PossibleValuesParser::new(["1", "8", "16", "64", "4096"]).try_map(move |number| {
+        parse(number).and_then(|number| ValueAlignment::new(number).map_err(|error| error.to_string()))
+    })
+}
+
+/// The stages of a build or an update: the inputs are read, then the loader sorts, writes and syncs.
+pub(super) struct Stages {
     input: Arc<InputProgress>,
-    build: Arc<BuildProgress>,
+    pub(super) build: Arc<BuildProgress>,
     all_read: Arc<AtomicBool>,
 }
 
-impl Progress {
-    fn new(reading: &Reading) -> Progress {
-        Progress { input: Arc::clone(&reading.progress), build: Arc::default(), all_read: Arc::default() }
+impl Stages {
+    pub(super) fn new(input: Arc<InputProgress>) -> Stages {
+        Stages { input, build: Arc::default(), all_read: Arc::default() }
     }
 
-    fn all_read(&self) {
+    pub(super) fn all_read(&self) {
         self.all_read.store(true, Ordering::Relaxed);
     }
 
-    fn bar(&self) -> Bar {
+    pub(super) fn show(&self, quiet: bool) -> Progress {
         let (input, build, all_read) = (Arc::clone(&self.input), Arc::clone(&self.build), Arc::clone(&self.all_read));
-        Bar::start(move || match all_read.load(Ordering::Relaxed) {
-            false => Status { phase: "read", bytes: input.bytes(), fraction: input.fraction() },
-            true => Status::of_bytes(name_of(build.phase()), build.done(), build.total()),
+        Progress::start(quiet, move || match all_read.load(Ordering::Relaxed) {
+            false => Status { phase: "read", number: 0, part: input.fraction(), amount: Amount::Bytes(input.bytes()) },
+            true => status_of(&build),
         })
     }
 }
 
-fn name_of(phase: BuildPhase) -> &'static str {
-    match phase {
-        BuildPhase::Insert => "read",
+/// The status of a loader that has all pairs.
+pub(super) fn status_of(build: &BuildProgress) -> Status {
+    let number = build.step(); // before the other values, which are of this step or of a later one
+    let phase = match build.phase() {
+        BuildPhase::Insert => return Status::of_phase("sort", number), // counts what was inserted, not what is sorted
         BuildPhase::Sort => "sort",
         BuildPhase::Merge => "merge",
         BuildPhase::Write => "write",
-        BuildPhase::Publish => "publish",
-        _ => "build",
-    }
-}
-
-/// A loader that counts the pairs it receives.
-struct Counted<'a> {
-    loader: &'a mut BulkLoader,
-    pairs: u64,
-}
-
-impl Sink for Counted<'_> {
-    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        self.pairs += 1;
-        Sink::insert(self.loader, key, prefix, value)
-    }
-
-    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        self.pairs += 1;
-        Sink::insert_reader(self.loader, key, prefix_len, value_len, reader)
-    }
-}
-
-impl Sink for BulkLoader {
-    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.insert_with_prefix(key, prefix, value)?)
-    }
-
-    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        Ok(BulkLoader::insert_reader(self, key, prefix_len, value_len, reader)?)
-    }
+        BuildPhase::Order => "order",
+        BuildPhase::Publish => return Status::of_phase("sync", number),
+        _ => return Status::of_phase("build", number),
+    };
+    let (done, total) = (build.done(), build.total());
+    Status { phase, number, part: part(done, total), amount: Amount::Bytes(done.min(total)) }
 }

@@ -1,15 +1,18 @@
 //! `contains`: whether a key is present.
 
+use sharddb::container::Container;
+
 use crate::database::Database;
 use crate::exit::Exit;
 use crate::failure::Result;
-use crate::key::Key;
+use crate::position::KeyOrPosition;
 
 /// Report by the exit code whether a key is present: 0 yes, 1 no
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   sharddb contains numbers 2 && echo present
+  sharddb contains volume --at 3,0,7 && echo present
 
 Reads indexes, never the value. An array or another container must be imported first: see
 sharddb import --help.
@@ -19,13 +22,15 @@ Exit codes: 0 present, 1 absent, 2 usage, or an array or container instead of a 
 pub(crate) struct Args {
     #[command(flatten)]
     database: Database,
-    /// Decimal or 0x hex
-    key: Key,
+    #[command(flatten)]
+    key: KeyOrPosition,
 }
 
 impl Args {
     pub(crate) fn run(&self) -> Result<Exit> {
-        let found = self.database.open()?.contains(self.key.0)?;
+        let snapshot = self.database.open()?;
+        let key = self.key.resolve(|| Container::key_space(&snapshot))?;
+        let found = snapshot.contains(key)?;
         Ok(if found { Exit::Done } else { Exit::Absent })
     }
 }

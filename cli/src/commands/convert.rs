@@ -6,11 +6,12 @@ use clap::Subcommand;
 use sharddb::container::bcolz::{BcolzArray, ToZarrOptions};
 use sharddb::container::zarr::{PrecomputedOptions, ZarrArray};
 
-use crate::commands::zarr::go_on;
+use crate::commands::zarr::with_progress;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
+use crate::number::{Count, plural};
 use crate::sharding;
 
 /// Convert a data set to another format
@@ -84,7 +85,7 @@ struct BcolzZarr {
     out: PathBuf,
     /// Number of chunks per shard. Default: as many as make 64 MiB when decoded
     #[arg(long, value_name = "N")]
-    shard_chunks: Option<u64>,
+    shard_chunks: Option<Count>,
 }
 
 impl Args {
@@ -110,9 +111,9 @@ impl ZarrPrecomputed {
             options.spec(sharding::read(argument)?);
         }
         let source = ZarrArray::open(&self.source)?;
-        let _cleanup = context.interrupt.cleanup();
-        let chunks = options.convert(&source, &self.out, |_, _| go_on(context))?;
-        context.say(format_args!("{} chunks in {}", grouped(chunks), self.out.display()));
+        let _cleanup = context.interrupt.writing();
+        let chunks = with_progress(context, "convert", |next| options.convert(&source, &self.out, next))?;
+        context.say(format_args!("{} in {}", plural(chunks, "chunk"), self.out.display()));
         Ok(Exit::Done)
     }
 }
@@ -120,14 +121,14 @@ impl ZarrPrecomputed {
 impl BcolzZarr {
     fn run(&self, context: &Context) -> Result<Exit> {
         let mut options = ToZarrOptions::new();
-        if let Some(chunks) = self.shard_chunks {
+        if let Some(Count(chunks)) = self.shard_chunks {
             options.shard_chunks(chunks);
         }
         let source = BcolzArray::open(&self.source)?;
-        let _cleanup = context.interrupt.cleanup();
-        let converted = options.convert(&source, &self.out, |_, _| go_on(context))?;
-        let (chunks, verbatim) = (grouped(converted.chunks), grouped(converted.verbatim));
-        context.say(format_args!("{chunks} chunks in {}, {verbatim} of them copied unchanged", self.out.display()));
+        let _cleanup = context.interrupt.writing();
+        let converted = with_progress(context, "convert", |next| options.convert(&source, &self.out, next))?;
+        let (chunks, verbatim) = (plural(converted.chunks, "chunk"), grouped(converted.verbatim));
+        context.say(format_args!("{chunks} in {}, {verbatim} of them copied unchanged", self.out.display()));
         Ok(Exit::Done)
     }
 }

@@ -17,11 +17,12 @@ Example:
   sharddb rollback numbers
   sharddb discard numbers gen-0000000003         the bad generation that was rolled back
 
-A generation that is open for reading is not removed (exit code 4).")]
+Exit codes: 0 removed, 2 no store, or the current generation, 3 a damaged current, 4 no such
+generation, one that is open for reading, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store
     store: PathBuf,
-    /// The generation: gen-0000000003, or just 3
+    /// The generation: gen-0000000003, gen-3 or 3
     #[arg(value_parser = parse_generation)]
     generation: GenerationId,
 }

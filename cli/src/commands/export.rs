@@ -1,25 +1,33 @@
 //! `export`: writes pairs in a format that `build` reads, or restores an imported array.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use sharddb::container::{Container, bcolz, zarr};
-use sharddb::shard::{Entry, Shard};
+use sharddb::read::{Range, RangeEntry};
+use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
 use sharddb::{ErrorKind, Snapshot, Value};
 
 use crate::chunks::{self, Chunks};
 use crate::commands::get_many;
-use crate::commands::zarr::go_on;
+use crate::commands::zarr::with_progress;
 use crate::context::{Context, Errors, warn};
 use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
-use crate::input::Format;
+use crate::in_order::{self, Event};
 use crate::input::KeyList;
-use crate::output::{self, Output, Sources};
+use crate::key::Key;
+use crate::number::plural;
+use crate::order::Order;
+use crate::output::{Form, Output, Sources, Values};
+use crate::printable::word;
+use crate::progress::{Counter, Progress, Unit};
 
 /// Write the pairs in a format that build reads
 #[derive(Debug, clap::Args)]
@@ -28,20 +36,26 @@ use crate::output::{self, Output, Sources};
 Examples:
   sharddb export numbers --format ndjson
   sharddb export numbers --format dir --output numbers.d
+  sharddb export numbers --format ndjson --as json --key 1 --key 2
   sharddb export numbers --format ndjson --keys some.txt
+  sharddb export numbers --format ndjson --range 100..200
   sharddb export numbers --format bin | ssh host sharddb build numbers --input - --format bin
   sharddb export volume.zarr --format dir --output chunks --decoded
   sharddb export trades --column price --format dir --output prices
   sharddb export store --format zarr --output volume.zarr            the array that was imported
 
-Pairs are written in storage order, with their prefixes: dir writes a prefix to file 7 and the value
-to 7.index; bin cannot store prefixes and fails. build of an export, with the same options and
---info, produces the same bytes.
+Pairs are written in storage order, or in that of their keys with --range, --sorted or --reverse,
+which looks each pair up and is slower on a cold disk. They keep their prefixes: dir writes a prefix
+to file 7 and the value to 7.index; bin cannot store prefixes and fails. build of an export, with
+the same options and --info, produces the same bytes.
 
 Every stored check is verified and every chunk of an array decoded, because a build of the export
 would compute new checks for damaged bytes. --no-verify skips that. A bad entry is left out and
-named on standard error, and the export continues; the exit code is then 3. With --keys the exit
-code is 1 if some keys are absent.
+named on standard error, and the export continues; the exit code is then 3. With --key or --keys the
+exit code is 1 if some keys are absent.
+
+--as text writes values that are UTF-8 as \"text\"; --as json also writes JSON as \"value\", unless it
+has white space between its parts, which build would drop. Other values stay \"value_b64\".
 
 A file at --output is replaced when everything is written, and keeps its mode; a symbolic link is
 followed. It must not be in DB.")]
@@ -55,8 +69,16 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "PATH|-", default_value = "-")]
     output: PathBuf,
     /// Only these keys: a file with one key per line, decimal or 0x hex; - is standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["range", "sorted", "reverse"])]
     keys: Option<PathBuf>,
+    /// Only this key, and those of --keys; may be repeated
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["range", "sorted", "reverse"])]
+    key: Vec<Key>,
+    #[command(flatten)]
+    order: Order,
+    /// For ndjson: how values are written. Default: base64
+    #[arg(long = "as", value_enum, value_name = "HOW")]
+    values: Option<Values>,
     /// Do not verify the stored checks, and do not decode the chunks of an array
     #[arg(long, conflicts_with = "verify_reads")]
     no_verify: bool,
@@ -83,36 +105,76 @@ enum Target {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        if self.values.is_some() && self.format != Target::Ndjson {
+            return Err(Failure::usage("--as is for --format ndjson, found another format"));
+        }
         let format = match self.format {
-            Target::Dir => Format::Dir,
-            Target::Ndjson => Format::Ndjson,
-            Target::Bin => Format::Bin,
-            Target::Bin2 => Format::Bin2,
+            Target::Dir => Form::Dir,
+            Target::Ndjson => Form::Ndjson(self.values.unwrap_or(Values::Base64)),
+            Target::Bin => Form::Bin,
+            Target::Bin2 => Form::Bin2,
             Target::Zarr | Target::Bcolz => return self.give_back(context),
         };
+        self.order.check()?;
         let opened = self.database.verifying(!self.no_verify).open()?;
+        match opened {
+            Opened::Sharded(_) => self.chunks.refuse_decoded()?,
+            Opened::Container(_) => self.order.refuse_container()?,
+        }
         self.sources(&opened).refuse(&self.output)?;
-        let wanted = match &self.keys {
-            Some(path) => Some(read_keys(KeyList::new(get_many::open_list(path, context)?))?),
-            None => None,
+        let wanted = self.wanted(context)?;
+        // until a partial output is removed or renamed; standard output has some of the pairs
+        let _cleanup = match self.output == Path::new("-") {
+            true => context.interrupt.cleanup(),
+            false => context.interrupt.writing(),
         };
-        let _cleanup = context.interrupt.cleanup(); // until a partial output is removed or renamed
-        let mut export = Export { context, output: output::open(&self.output, format)?, errors: Errors::new() };
+        let pairs = match &opened {
+            Opened::Sharded(snapshot) if self.order.is_given() => Some(self.order.pairs(snapshot, context)),
+            _ => None,
+        };
+        let output = Output::open(&self.output, format)?;
+        let (unit, all) = match &opened {
+            Opened::Sharded(snapshot) => (Unit::Items("keys"), snapshot.len().unwrap_or(0)),
+            Opened::Container(_) => (Unit::Items("chunks"), 0), // known when they are listed
+        };
+        let counter = Counter::new("export", unit);
+        let some = wanted.as_ref().map(|wanted| wanted.len() as u64).or(pairs.as_ref().map(Range::remaining));
+        counter.set_total(some.unwrap_or(all));
+        let shown = Arc::clone(&counter);
+        let progress = Progress::beside(&self.output, context.quiet, move || shown.status(0));
+        let mut export = Export { context, output, errors: Errors::new(), counter };
         match (&opened, wanted) {
             (Opened::Sharded(snapshot), Some(wanted)) => export.some(snapshot, wanted)?,
-            (Opened::Sharded(snapshot), None) => export.all(snapshot)?,
+            (Opened::Sharded(snapshot), None) => match pairs {
+                Some(pairs) => export.in_order(self.order.directed(pairs))?,
+                None => export.all(snapshot)?,
+            },
             (Opened::Container(container), Some(wanted)) => {
                 export.chunks(&|key| self.chunk(&**container, key), &mut wanted.into_iter().map(Ok))?;
             }
             (Opened::Container(container), None) => {
-                export.chunks(&|key| self.chunk(&**container, key), &mut container.keys())?;
+                let keys: Vec<_> = container.keys().collect();
+                export.counter.set_total(keys.len() as u64);
+                export.chunks(&|key| self.chunk(&**container, key), &mut keys.into_iter())?;
             }
         }
         export.output.finish()?;
-        if let (Opened::Sharded(_), Exit::Corrupt) = (&opened, export.errors.exit()) {
+        drop(progress);
+        if matches!(opened, Opened::Sharded(_)) && export.errors.has_damage() {
             self.suggest_salvage();
         }
         Ok(export.errors.exit())
+    }
+
+    /// The keys of --key and --keys; `None` without either.
+    fn wanted(&self, context: &Context) -> Result<Option<Vec<u64>>> {
+        let mut keys: Vec<u64> = self.key.iter().map(|key| key.0).collect();
+        match &self.keys {
+            Some(path) => keys.extend(read_keys(KeyList::new(get_many::open_list(path, context)?))?),
+            None if keys.is_empty() => return Ok(None),
+            None => {}
+        }
+        Ok(Some(keys))
     }
 
     fn sources(&self, opened: &Opened) -> Sources {
@@ -131,22 +193,23 @@ impl Args {
     }
 
     fn suggest_salvage(&self) {
-        let db = self.database.path().display();
+        let db = word(self.database.path());
         warn(format_args!("sharddb: {db} is partly damaged: sharddb salvage {db} OUT saves every provable pair"));
     }
 
     /// Restores the array that was imported into the store.
     fn give_back(&self, context: &Context) -> Result<Exit> {
-        if self.keys.is_some() || self.output == Path::new("-") {
-            return Err(Failure::usage("expected --output with a new directory, and no --keys, for an array"));
+        if self.keys.is_some() || !self.key.is_empty() || self.order.is_given() || self.output == Path::new("-") {
+            let message = "expected --output with a new directory, and no keys, range or order, for an array";
+            return Err(Failure::usage(message));
         }
         let snapshot = self.database.verifying(!self.no_verify).open_database()?;
         Sources::of([self.database.path(), snapshot.shards_directory()]).refuse(&self.output)?;
-        let _cleanup = context.interrupt.cleanup();
-        let written = match self.format {
-            Target::Bcolz => bcolz::export(&snapshot, &self.output, |_, _| go_on(context)),
-            _ => zarr::export(&snapshot, &self.output, |_, _| go_on(context)),
-        };
+        let _cleanup = context.interrupt.writing();
+        let written = with_progress(context, "export", |next| match self.format {
+            Target::Bcolz => bcolz::export(&snapshot, &self.output, next),
+            _ => zarr::export(&snapshot, &self.output, next),
+        });
         let chunks = match written {
             Ok(chunks) => chunks,
             Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -157,12 +220,15 @@ impl Args {
             }
             Err(error) => return Err(error.into()),
         };
-        context.say(format_args!("{} chunks in {}", grouped(chunks), self.output.display()));
+        context.say(format_args!("{} in {}", plural(chunks, "chunk"), self.output.display()));
         Ok(Exit::Done)
     }
 }
 
-fn read_keys(mut list: KeyList) -> Result<Vec<u64>> {
+/// Reads a list of keys to its end.
+///
+/// Errors: `Malformed` for a line that is not a key; those of the stream.
+pub(super) fn read_keys(mut list: KeyList) -> Result<Vec<u64>> {
     let mut keys = Vec::new();
     loop {
         let batch = list.next_batch()?;
@@ -177,27 +243,43 @@ fn read_keys(mut list: KeyList) -> Result<Vec<u64>> {
 
 struct Export<'a> {
     context: &'a Context,
-    output: Box<dyn Output>,
+    output: Output,
     errors: Errors,
+    /// Counts the pairs that are read.
+    counter: Arc<Counter>,
 }
 
 impl Export<'_> {
     fn all(&mut self, snapshot: &Snapshot) -> Result<()> {
-        // not `snapshot.iter()`, which would keep every shard open
-        for shard in snapshot.shards() {
-            match shard {
-                Ok(shard) => self.all_of_shard(&shard)?,
-                Err(error) => self.errors.tell(&error),
+        let (encoder, context, counter) = (self.output.encoder(), self.context, Arc::clone(&self.counter));
+        let encode = |entry: sharddb::Result<Entry<'_>>, block: &mut Vec<u8>| {
+            context.check_cancel()?;
+            counter.add(1);
+            let read = entry.and_then(|entry| Ok((entry, entry.prefix()?)));
+            match read.and_then(|(entry, prefix)| Ok((entry.key(), prefix, entry.value()?))) {
+                Ok((key, prefix, value)) => encoder.encode(key, &prefix, &value, block).map(|()| None),
+                Err(error) => Ok(Some(error)),
             }
-        }
-        Ok(())
+        };
+        in_order::encode_all(snapshot, in_order::all_cores(), &encode, &mut |event| match event {
+            Event::Block(block) => self.output.write_block(&block),
+            Event::Error(error) => {
+                self.errors.tell(&error);
+                Ok(())
+            }
+        })
     }
 
-    fn all_of_shard(&mut self, shard: &Shard) -> Result<()> {
-        for entry in shard.iter() {
+    /// Writes pairs in the order of their keys.
+    fn in_order(&mut self, pairs: impl Iterator<Item = sharddb::Result<RangeEntry>>) -> Result<()> {
+        for pair in pairs {
             self.context.check_cancel()?;
-            match entry {
-                Ok(entry) => self.write(&entry)?,
+            self.counter.add(1);
+            match pair {
+                Ok(pair) => {
+                    let both = pair.prefix().and_then(|prefix| pair.value().map(|value| (prefix, value)));
+                    self.write_both(pair.key(), both)?;
+                }
                 Err(error) => self.errors.tell(&error),
             }
         }
@@ -210,22 +292,23 @@ impl Export<'_> {
         get: &dyn Fn(u64) -> sharddb::Result<Option<Value<'a>>>,
         keys: &mut dyn Iterator<Item = sharddb::Result<u64>>,
     ) -> Result<()> {
-        let mut absent = 0;
+        let mut absent = Absent::default();
         for key in keys {
             self.context.check_cancel()?;
+            self.counter.add(1);
             match key.and_then(|key| Ok((key, get(key)?))) {
                 Ok((key, Some(chunk))) => self.output.write(key, &[], &chunk)?,
-                Ok((_, None)) => absent += 1,
+                Ok((key, None)) => absent.add(key),
                 Err(error) => self.errors.tell(&error),
             }
         }
-        self.note_absent(absent);
+        self.note_absent(&absent);
         Ok(())
     }
 
-    fn note_absent(&mut self, absent: usize) {
-        if absent > 0 {
-            warn(format_args!("sharddb: {absent} of the keys are absent"));
+    fn note_absent(&mut self, absent: &Absent) {
+        if absent.keys > 0 {
+            warn(format_args!("sharddb: {absent}"));
             self.errors.note(Exit::Absent);
         }
     }
@@ -236,24 +319,34 @@ impl Export<'_> {
         for key in wanted {
             by_shard.entry(snapshot.spec().route(key).shard).or_default().push(key);
         }
-        let mut absent = 0;
+        let mut absent = Absent::default();
         for (number, mut keys) in by_shard {
             keys.sort_unstable();
             keys.dedup();
-            absent += self.some_of_shard(snapshot, number, &keys)?;
+            self.some_of_shard(snapshot, number, &keys, &mut absent)?;
+            self.counter.add(keys.len() as u64);
         }
-        self.note_absent(absent);
+        self.note_absent(&absent);
         Ok(())
     }
 
-    /// Writes the pairs of `keys`, which are ascending, that the shard has; returns the number of absent ones.
-    fn some_of_shard(&mut self, snapshot: &Snapshot, number: ShardNumber, keys: &[u64]) -> Result<usize> {
+    /// Writes the pairs of `keys`, which are ascending, that the shard has, and adds the others to `absent`.
+    fn some_of_shard(
+        &mut self,
+        snapshot: &Snapshot,
+        number: ShardNumber,
+        keys: &[u64],
+        absent: &mut Absent,
+    ) -> Result<()> {
         let shard = match snapshot.shard(number) {
             Ok(Some(shard)) => shard,
-            Ok(None) => return Ok(keys.len()),
+            Ok(None) => {
+                keys.iter().for_each(|key| absent.add(*key));
+                return Ok(());
+            }
             Err(error) => {
                 self.errors.tell(&error);
-                return Ok(0);
+                return Ok(());
             }
         };
         let mut met = vec![false; keys.len()];
@@ -273,17 +366,53 @@ impl Export<'_> {
             *met = true;
             self.write(&entry)?;
         }
-        Ok(met.iter().filter(|met| !**met).count())
+        keys.iter().zip(met).filter(|(_, met)| !met).for_each(|(key, _)| absent.add(*key));
+        Ok(())
     }
 
     fn write(&mut self, entry: &Entry) -> Result<()> {
-        let both = entry.prefix().and_then(|prefix| entry.value().map(|value| (prefix, value)));
+        self.write_both(entry.key(), entry.prefix().and_then(|prefix| entry.value().map(|value| (prefix, value))))
+    }
+
+    /// Writes a pair of which prefix and value are read.
+    fn write_both(&mut self, key: u64, both: sharddb::Result<(Value<'_>, Value<'_>)>) -> Result<()> {
         match both {
-            Ok((prefix, value)) => self.output.write(entry.key(), &prefix, &value),
+            Ok((prefix, value)) => self.output.write(key, &prefix, &value),
             Err(error) => {
                 self.errors.tell(&error);
                 Ok(())
             }
+        }
+    }
+}
+
+/// The keys that are absent: their number, and the first ones for a message.
+#[derive(Default)]
+pub(super) struct Absent {
+    pub(super) keys: u64,
+    first: Vec<u64>,
+}
+
+impl Absent {
+    /// The number of keys in a message.
+    const NAMED: usize = 10;
+
+    pub(super) fn add(&mut self, key: u64) {
+        self.keys += 1;
+        if self.first.len() < Absent::NAMED {
+            self.first.push(key);
+        }
+    }
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first: Vec<_> = self.first.iter().map(u64::to_string).collect();
+        let verb = if self.keys == 1 { "is" } else { "are" };
+        write!(f, "{} of the keys {verb} absent: {}", grouped(self.keys), first.join(", "))?;
+        match self.keys - self.first.len() as u64 {
+            0 => Ok(()),
+            more => write!(f, " and {} more", grouped(more)),
         }
     }
 }

@@ -2,22 +2,35 @@
 
 use std::path::PathBuf;
 
+use serde::Serialize;
 use sharddb::store::GcReport;
+use sharddb::{GenerationId, Store};
 
-use crate::commands::open_store;
+use crate::commands::{open_store, write_json};
 use crate::context::{Context, warn};
 use crate::exit::Exit;
 use crate::failure::Result;
+use crate::freed::Files;
+use crate::leases::Leases;
+use crate::number::plural;
+use crate::progress::{Amount, Progress, Status};
+use crate::size::Size;
 
 /// Remove old generations that are not open for reading
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  sharddb gc numbers --dry-run                   what would be removed, and how much that frees
   sharddb gc numbers
   sharddb gc numbers --keep 3                    keeps two more, for a rollback
 
 The current generation is never removed, nor one that a process has open. If a generation cannot be
-removed, the others still are; it is named, and the exit code is 4.
+removed, the others still are; it is named, and the exit code is 4. What is freed is the size of the
+files without another name: those that a generation shares with one that stays are not counted.
+
+With --json, the members are \"dry_run\", \"removed\" (each with \"generation\" and \"bytes\"), \"in_use\"
+(names), \"failed\" (each with \"generation\" and \"error\") and \"freed_bytes\". With --dry-run, 'removed'
+is what would be removed.
 
 Exit codes: 0 done, 2 no store, 3 current names a generation that does not exist, 4 a generation
 could not be removed, not found, or another writer is at work.")]
@@ -27,21 +40,113 @@ pub(crate) struct Args {
     /// Number of newest generations to keep
     #[arg(long, value_name = "N", default_value_t = 1)]
     keep: usize,
+    /// Remove nothing, and say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was removed, or would be.
+#[derive(Debug, Serialize)]
+pub(crate) struct Collected {
+    dry_run: bool,
+    removed: Vec<Removed>,
+    in_use: Vec<String>,
+    failed: Vec<NotRemoved>,
+    freed_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Removed {
+    generation: String,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct NotRemoved {
+    generation: String,
+    error: String,
 }
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        Ok(say(context, &open_store(&self.store)?.writer()?.gc(self.keep)?))
+        let store = open_store(&self.store)?;
+        let collected = if self.dry_run { predict(&store, self.keep)? } else { collect(context, &store, self.keep)? };
+        if self.json {
+            write_json(&collected)?;
+        }
+        Ok(collected.say(context))
     }
 }
 
-/// Reports what was removed and what was not; returns the exit code.
-pub(crate) fn say(context: &Context, report: &GcReport) -> Exit {
-    report.removed.iter().for_each(|id| context.say(format_args!("removed {id}")));
-    report.in_use.iter().for_each(|id| context.say(format_args!("kept {id}: it is open for reading")));
-    report
-        .failed
-        .iter()
-        .for_each(|failed| warn(format_args!("sharddb: cannot remove {}: {}", failed.id, failed.error)));
-    if report.failed.is_empty() { Exit::Done } else { Exit::Io }
+/// Removes all but the newest generations.
+pub(crate) fn collect(context: &Context, store: &Store, keep: usize) -> Result<Collected> {
+    let (observed, before) = (Store::open(store.path())?, store.generations()?.len());
+    let writer = store.writer()?;
+    let files = files(store, &store.removable(keep)?);
+    let progress = Progress::start(context.quiet, move || {
+        let left = observed.generations().map_or(before, |left| left.len());
+        let amount = Amount::Items(before.saturating_sub(left) as u64, "generations");
+        Status { amount, ..Status::of_phase("remove", 0) }
+    });
+    let report = writer.gc(keep)?;
+    drop(progress);
+    Ok(Collected::of(&report, &files))
+}
+
+/// What [`collect`] would do now.
+fn predict(store: &Store, keep: usize) -> Result<Collected> {
+    let (removable, leases) = (store.removable(keep)?, Leases::read());
+    let is_held = |id: &GenerationId| leases.is_held(&store.generation_path(*id)) == Some(true);
+    let (in_use, removed) = removable.into_iter().partition::<Vec<_>, _>(is_held);
+    let files = files(store, &removed);
+    let mut report = GcReport::default();
+    (report.removed, report.in_use) = (removed, in_use);
+    Ok(Collected { dry_run: true, ..Collected::of(&report, &files) })
+}
+
+/// The files of generations.
+fn files(store: &Store, ids: &[GenerationId]) -> Files {
+    let mut files = Files::default();
+    ids.iter().for_each(|id| files.add(*id, &store.generation_path(*id)));
+    files
+}
+
+impl Collected {
+    fn of(report: &GcReport, files: &Files) -> Collected {
+        let removed = |id: &GenerationId| Removed { generation: id.to_string(), bytes: files.bytes_of(*id) };
+        let removed = report.removed.iter().map(removed).collect();
+        let failed = report.failed.iter();
+        let failed = failed.map(|it| NotRemoved { generation: it.id.to_string(), error: it.error.to_string() });
+        Collected {
+            dry_run: false,
+            freed_bytes: files.freed_by(&report.removed),
+            removed,
+            in_use: report.in_use.iter().map(GenerationId::to_string).collect(),
+            failed: failed.collect(),
+        }
+    }
+
+    /// Reports what was removed and what was not; returns the exit code.
+    pub(crate) fn say(&self, context: &Context) -> Exit {
+        let verb = if self.dry_run { "would remove" } else { "removed" };
+        for Removed { generation, bytes } in &self.removed {
+            context.say(format_args!("{verb} {generation}, {}", Size(*bytes)));
+        }
+        for id in &self.in_use {
+            context.say(format_args!("kept {id}: it is open for reading"));
+        }
+        for NotRemoved { generation, error } in &self.failed {
+            warn(format_args!("sharddb: cannot remove {generation}: {error}"));
+        }
+        let (number, freed) = (plural(self.removed.len() as u64, "generation"), Size(self.freed_bytes));
+        match self.dry_run {
+            _ if self.removed.is_empty() => context.say("nothing to remove"),
+            true => context.say(format_args!("would free {freed} of {number}")),
+            false => context.say(format_args!("freed {freed} of {number}")),
+        }
+        if self.failed.is_empty() { Exit::Done } else { Exit::Io }
+    }
 }

@@ -1,91 +1,127 @@
-//! `get`: writes the bytes of one value.
+//! `get`: writes the bytes of one value, or of several to files.
 
-use std::io::Write;
+use std::path::{Path, PathBuf};
 
-use sharddb::Snapshot;
-use sharddb::container::{Container, KeySpace};
+use sharddb::Value;
+use sharddb::container::Container;
 
 use crate::chunks::Chunks;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::key::Key;
+use crate::output::{Form, Output, Sources, Target};
+use crate::position::KeysOrPosition;
 
 /// Write the value of a key to standard output, and nothing else
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sharddb get numbers 2
-  sharddb get numbers 0x2 > value.bin
+  sharddb get numbers 0x2 --output value.bin
+  sharddb get numbers 1 2 3 --output values      values/1, values/2, values/3
   sharddb get mesh 720575940 --prefix 18324      the fragments before a mesh manifest
   sharddb get volume --at 3,0,7                  a chunk by its position in the grid
   sharddb get volume.zarr 42 --decoded           the elements of a chunk of an array
   sharddb get trades 0 --column price --decoded  the first rows of a column of a bcolz table
 
-Exit codes: 0 found (an empty value too), 1 absent.")]
+A file at --output is replaced when the value is complete, and keeps its mode. It must not be in DB.
+
+Exit codes: 0 found (an empty value too), 1 absent; with several keys, 1 if one of them is absent.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
-    /// Decimal or 0x hex
-    #[arg(required_unless_present = "at")]
-    key: Option<Key>,
-    /// The position of the key in the grid of chunks: x, y, z in a volume, otherwise the axes of the array
-    #[arg(long, value_name = "N,N,...", value_delimiter = ',', conflicts_with = "key")]
-    at: Option<Vec<u64>>,
+    #[command(flatten)]
+    wanted: KeysOrPosition,
     /// Write the N bytes directly before the value instead of the value
     #[arg(long, value_name = "N")]
     prefix: Option<u64>,
+    /// Write to this file, which is replaced when the value is complete; for several keys, a new directory with one
+    /// file per key, named by the key. - is standard output
+    #[arg(long, short, value_name = "PATH|-", default_value = "-")]
+    output: PathBuf,
     #[command(flatten)]
     chunks: Chunks,
-    /// For an absent chunk of an array, write its fill value
+    /// With --decoded: for an absent chunk of an array, write its fill value
     #[arg(long, requires = "decoded")]
     fill: bool,
 }
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        match self.database.open()? {
-            Opened::Sharded(snapshot) => self.run_on_database(&snapshot, context),
-            Opened::Container(container) => self.run_on_container(&*container, context),
+        let opened = self.database.open()?;
+        self.sources(&opened).refuse(&self.output)?;
+        let _cleanup = context.interrupt.cleanup(); // until a partial output is removed or renamed
+        match *self.keys(&opened)?.as_slice() {
+            [key] => self.write_value(&opened, key, context),
+            ref keys => self.write_directory(&opened, keys, context),
         }
     }
 
-    fn run_on_database(&self, snapshot: &Snapshot, context: &Context) -> Result<Exit> {
-        let key = self.key(|| Container::key_space(snapshot))?;
-        match self.prefix {
-            Some(n) => write(snapshot.get_prefix(key, n)?, key, context),
-            None => write(snapshot.get(key)?, key, context),
-        }
+    fn sources(&self, opened: &Opened) -> Sources {
+        let shards = match opened {
+            Opened::Sharded(snapshot) => Some(snapshot.shards_directory()),
+            Opened::Container(_) => None,
+        };
+        Sources::of(shards.into_iter().chain([self.database.path()]))
     }
 
-    fn run_on_container(&self, container: &dyn Container, context: &Context) -> Result<Exit> {
-        if self.prefix.is_some() {
-            return Err(Failure::usage("--prefix is for databases, found a container of another format"));
-        }
-        let key = self.key(|| container.key_space())?;
-        match container.get(key, self.chunks.form())? {
-            None if self.fill => write(container.fill_chunk(key)?, key, context),
-            value => write(value, key, context),
-        }
+    /// Writes the value of one key to the output; nothing if it is absent.
+    fn write_value(&self, opened: &Opened, key: u64, context: &Context) -> Result<Exit> {
+        let Some(value) = self.value(opened, key)? else { return Ok(absent(key, context)) };
+        let mut target = Target::open(&self.output)?;
+        target.write_all(&value)?;
+        target.finish()?;
+        Ok(Exit::Done)
     }
 
-    fn key(&self, space: impl FnOnce() -> KeySpace) -> Result<u64> {
-        match (&self.at, self.key) {
-            (Some(position), _) => Ok(space().key_at(position)?),
-            (None, Some(key)) => Ok(key.0),
-            (None, None) => Err(Failure::usage("expected a key, or a position with --at")),
+    /// Writes the values of several keys to a new directory.
+    fn write_directory(&self, opened: &Opened, keys: &[u64], context: &Context) -> Result<Exit> {
+        if self.output == Path::new("-") {
+            return Err(Failure::usage(
+                "expected --output DIR for several keys, found standard output, where nothing would separate the \
+                 values: sharddb get-many --values --key KEY --key KEY writes lines of JSON",
+            ));
         }
+        let mut output = Output::open(&self.output, Form::Dir)?;
+        let mut exit = Exit::Done;
+        for &key in keys {
+            context.check_cancel()?;
+            match self.value(opened, key)? {
+                Some(value) => output.write(key, &[], &value)?,
+                None => exit = absent(key, context),
+            }
+        }
+        output.finish()?;
+        Ok(exit)
+    }
+
+    fn value<'a>(&self, opened: &'a Opened, key: u64) -> Result<Option<Value<'a>>> {
+        if let Opened::Sharded(_) = opened {
+            self.chunks.refuse_decoded()?;
+        }
+        Ok(match (opened, self.prefix) {
+            (Opened::Sharded(snapshot), Some(n)) => snapshot.get_prefix(key, n)?,
+            (Opened::Sharded(snapshot), None) => snapshot.get(key)?,
+            (Opened::Container(_), Some(_)) => {
+                return Err(Failure::usage("--prefix is for databases, found a container of another format"));
+            }
+            (Opened::Container(container), None) => match container.get(key, self.chunks.form())? {
+                None if self.fill => container.fill_chunk(key)?,
+                value => value,
+            },
+        })
+    }
+
+    fn keys(&self, opened: &Opened) -> Result<Vec<u64>> {
+        self.wanted.resolve(|| match opened {
+            Opened::Sharded(snapshot) => Container::key_space(snapshot),
+            Opened::Container(container) => container.key_space(),
+        })
     }
 }
 
-fn write(value: Option<impl AsRef<[u8]>>, key: u64, context: &Context) -> Result<Exit> {
-    let Some(value) = value else {
-        context.say(format_args!("key {key} is absent"));
-        return Ok(Exit::Absent);
-    };
-    let mut out = context::stdout();
-    out.write_all(value.as_ref()).map_err(Failure::stdout)?;
-    context::flush(out)?;
-    Ok(Exit::Done)
+fn absent(key: u64, context: &Context) -> Exit {
+    context.say(format_args!("sharddb: key {key} is absent"));
+    Exit::Absent
 }

@@ -17,11 +17,14 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
 use crate::input::{BadLine, KeyList};
 use crate::input::{Reading, Stream};
+use crate::key::Key;
 
 /// Look up many keys: one line of JSON per key, in the order of the list
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("wanted").args(["key", "keys"]).required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
+  sharddb get-many numbers --key 1 --key 2 --values
   sharddb get-many numbers --keys keys.txt
   sharddb keys numbers | sharddb get-many numbers --keys - --values
   sharddb get-many trades --column price --keys chunks.txt
@@ -38,7 +41,10 @@ pub(crate) struct Args {
     database: AnyDatabase,
     /// The keys, one per line, decimal or 0x hex; - is standard input
     #[arg(long, value_name = "FILE|-")]
-    keys: PathBuf,
+    keys: Option<PathBuf>,
+    /// A key, before those of --keys; may be repeated
+    #[arg(long, value_name = "KEY")]
+    key: Vec<Key>,
     /// Add the values, in base64
     #[arg(long)]
     values: bool,
@@ -69,8 +75,15 @@ enum Answer {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let opened = self.database.open()?;
-        let mut list = KeyList::new(open_list(&self.keys, context)?);
+        if let Opened::Sharded(_) = opened {
+            self.chunks.refuse_decoded()?;
+        }
         let mut lines = Lines { args: self, errors: Errors::new(), out: context::stdout() };
+        let given: Vec<u64> = self.key.iter().map(|key| key.0).collect();
+        lines.of_keys(&opened, &given)?;
+        lines.out.flush().map_err(Failure::stdout)?;
+        let Some(path) = &self.keys else { return Ok(lines.errors.exit()) };
+        let mut list = KeyList::new(open_list(path, context)?);
         loop {
             let batch = list.next_batch()?;
             if batch.is_empty() {

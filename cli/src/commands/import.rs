@@ -1,44 +1,79 @@
-//! `import`: copies the chunks of another format into a store, unchanged.
+//! `import`: takes data that another program wrote into a store: a data set, an array or another container.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::builder::Resettable;
+use clap::{Arg, Id};
+use sharddb::build::BuildProgress;
 use sharddb::container::{Container, Form};
 use sharddb::spec::Encoding;
-use sharddb::{BulkLoader, Value};
+use sharddb::{BuildOptions, BulkLoader, ErrorKind, Profile, Published, Snapshot, Store, Value};
 
 use crate::allow_empty::AllowEmpty;
 use crate::chunks::get_verified;
-use crate::context::Context;
-use crate::database::{Column, Opened, Opening, by_reading};
+use crate::commands::build::{profiles, status_of};
+use crate::commands::gc;
+use crate::context::{Context, warn};
+use crate::database::{Column, Opened, Opening, by_reading, of_source};
 use crate::exit::Exit;
-use crate::failure::{Failure, Result};
-use crate::histogram::grouped;
+use crate::failure::{Failure, Place, Result};
+use crate::number::plural;
 use crate::output::Sources;
+use crate::progress::{Counter, Progress, Unit};
+use crate::size::{Size, parse_memory};
+use crate::{foreign, sharding};
 
-/// Build a generation from the chunks of an array or another container, byte for byte, and publish it
+/// Take a data set, an array or another container into a store, with its metadata, and publish it
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("storage", by_reading))]
+#[command(mut_arg("storage", by_reading), mut_arg("sharding", of_new_store), mut_arg("sharding_at", next_to_sharding))]
+#[command(mut_args(of_source))]
 #[command(after_help = "\
 Examples:
+  sharddb import precomputed/skeletons store
+  sharddb import precomputed/skeletons store --profile remote
+  sharddb import precomputed/volume store --sharding-at /scales/0
   sharddb import volume.zarr store
   sharddb export store --format zarr --output again.zarr
   sharddb import trades prices --column price    one column of a bcolz table
 
-The info of the store keeps the metadata of the source, so that export restores it with every byte
-of its chunks. Each chunk is decoded first, so a damaged one is an error. A chunk in a codec that is
+SOURCE is not changed. A store or generation is copied file by file, and the checksums of its
+manifest are verified. A data set that another program wrote is built again with its own
+specification: the same keys, values, prefixes and other members of info. With --sharding or
+--profile any source is built again with that specification.
+
+If \"sharding\" is nested in the info, as in a volume, the store is such a volume: its info is that of
+the source, other scales included, and the shards are in the directory of the scale. It has the
+chunks of that scale only.
+
+The chunks of an array are stored byte for byte, and the info keeps its metadata, so that export
+restores it. Each chunk is decoded first, so a damaged one is an error. A chunk in a codec that is
 not supported is copied without this check; with --no-verify, all are.
 
-Exit codes: 0 published, 2 usage, 3 a corrupt chunk, or no chunk where the store has some, 4 not
-found, no space, or another writer is at work.")]
+Exit codes: 0 published, 2 usage, 3 corrupt, or no keys where the store has some, 4 not found, no
+space, or another writer is at work.")]
 pub(crate) struct Args {
-    /// The array or another container
+    /// A store, one of its generations, any directory of shards with an info, an array or another container
     source: PathBuf,
     /// The store; created if there is none
     store: PathBuf,
-    /// Do not decode the chunks
-    #[arg(long)]
+    /// Do not verify stored checks, and do not decode chunks
+    #[arg(long, conflicts_with = "verify_reads")]
     no_verify: bool,
+    /// Choose a new specification for how the store will be read
+    #[arg(long, value_name = "PROFILE", value_parser = profiles(), conflicts_with = "sharding")]
+    profile: Option<Profile>,
+    /// The memory to use, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    memory: Option<Size>,
+    /// Where to spill pairs that do not fit into memory. Default: the store
+    #[arg(long, value_name = "DIR")]
+    temp_dir: Option<PathBuf>,
+    /// Then remove all generations except the N newest and those that are open for reading
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
     #[command(flatten)]
     allow_empty: AllowEmpty,
     #[command(flatten)]
@@ -47,37 +82,96 @@ pub(crate) struct Args {
     opening: Opening,
 }
 
+/// Makes `--sharding` the specification of the new store.
+fn of_new_store(sharding: Arg) -> Arg {
+    const HELP: &str = "The specification of the new store, and of a source without an info: a JSON object, or a file \
+                        that contains it. Default: that of a database, otherwise planned";
+    sharding.help(HELP).help_heading(None::<&str>)
+}
+
+/// Allows `--sharding-at`, which is about the source, next to `--sharding`.
+fn next_to_sharding(sharding_at: Arg) -> Arg {
+    sharding_at.conflicts_with(Resettable::<Id>::Reset)
+}
+
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let Opened::Container(source) = self.opening.open_any(&self.source, &self.column)? else {
-            return Err(Failure::usage(format!(
-                "expected an array or another container, found the database {}: use publish, or export and build",
-                self.source.display()
-            )));
-        };
+        let mut opening = self.opening.clone();
+        let sharding = opening.sharding_of_new_store(&self.source);
+        opening.refuse_without_effect(&self.source)?;
+        if self.no_verify {
+            opening.never_verify();
+        }
+        let source = opening.open_any(&self.source, &self.column)?;
         Sources::of([&self.source]).refuse(&self.store)?;
+        let cleanup = context.interrupt.publishing();
+        let is_rebuilt = sharding.is_some() || self.profile.is_some();
+        let new = self.options(sharding.as_deref(), context)?;
+        match &source {
+            Opened::Container(container) => self.copy_chunks(&**container, new, context)?,
+            Opened::Sharded(snapshot) => {
+                let taken = match is_native(snapshot) && !is_rebuilt {
+                    true => self.copy_files(snapshot, context),
+                    false => self.build_again(snapshot, new, is_rebuilt, context),
+                };
+                match taken {
+                    Err(failure) if is_damage(&failure) => return Ok(self.suggest_salvage(failure)),
+                    taken => taken?,
+                }
+            }
+        }
+        cleanup.done();
+        match self.keep {
+            Some(keep) => Ok(gc::collect(context, &Store::open(&self.store)?, keep)?.say(context)),
+            None => Ok(Exit::Done),
+        }
+    }
+
+    /// The options of the new store that the command line states.
+    fn options(&self, sharding: Option<&str>, context: &Context) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
-        options.data_encoding(Encoding::Raw).cancel(Arc::clone(context.interrupt.cancel()));
+        options.cancel(Arc::clone(context.interrupt.cancel()));
+        if let Some(memory) = self.memory {
+            options.memory(memory.0);
+        }
+        if let Some(directory) = &self.temp_dir {
+            options.temp_dir(directory);
+        }
+        if let Some(profile) = self.profile {
+            options.profile(profile);
+        }
+        if let Some(argument) = sharding {
+            options.spec(sharding::read(argument)?);
+        }
+        Ok(options)
+    }
+
+    fn copy_chunks(&self, source: &dyn Container, mut options: BuildOptions, context: &Context) -> Result<()> {
+        options.data_encoding(Encoding::Raw);
         if let Some((member, metadata)) = source.preserved() {
             // the null is for metadata with a member "sharding": the loader refuses an info that has only a nested one
             options.info(format!("{{\"{member}\": {metadata}, \"sharding\": null}}"));
         }
-        let _cleanup = context.interrupt.cleanup();
-        let mut loader = options.create(&self.store)?;
+        let stages = Stages::new(Unit::Items("chunks"));
+        options.progress(Arc::clone(&stages.build));
+        let progress = stages.show(context.quiet);
+        let mut loader = self.create(&options)?;
         let mut chunks = 0;
-        for key in source.keys() {
+        let keys = source.keys().collect::<sharddb::Result<Vec<u64>>>()?;
+        stages.read.set_total(keys.len() as u64);
+        for key in keys {
             context.check_cancel()?;
-            let key = key?;
-            if let Some(encoded) = self.chunk(&*source, key)? {
+            stages.read.add(1);
+            if let Some(encoded) = self.chunk(source, key)? {
                 loader.insert(key, &encoded)?;
                 chunks += 1;
             }
         }
-        self.allow_empty.check(chunks, &self.source.display().to_string(), &self.store)?;
-        let published = loader.finish()?;
-        let (keys, generation) = (grouped(published.keys), published.generation);
-        context.say(format_args!("{keys} chunks in {}, {generation}", self.store.display()));
-        Ok(Exit::Done)
+        stages.all_read();
+        let published = self.publish(loader, chunks)?;
+        drop(progress);
+        self.say(&published, "chunk", context);
+        Ok(())
     }
 
     fn chunk<'a>(&self, source: &'a dyn Container, key: u64) -> sharddb::Result<Option<Value<'a>>> {
@@ -85,5 +179,172 @@ impl Args {
             true => source.get(key, Form::Encoded),
             false => get_verified(source, key, Form::Encoded),
         }
+    }
+
+    fn suggest_salvage(&self, failure: Failure) -> Exit {
+        let source = self.source.display();
+        let failure = match failure {
+            Failure::Library(error) if error.kind() == ErrorKind::DuplicateKey => {
+                let key = error.key().map_or_else(String::new, |key| format!("key {key}"));
+                let message = format!("expected each key of the source once, found {key} again");
+                Failure::malformed(&source.to_string(), Place::Whole, message)
+            }
+            other => other,
+        };
+        warn(format_args!("sharddb: {failure}"));
+        warn(format_args!("sharddb: nothing was published; sharddb salvage {source} OUT saves every provable pair"));
+        failure.exit()
+    }
+
+    /// Publishes a copy of a generation that ShardDb wrote.
+    fn copy_files(&self, source: &Snapshot, context: &Context) -> Result<()> {
+        let without_effect = [
+            (self.no_verify, "--no-verify"),
+            (self.memory.is_some(), "--memory"),
+            (self.temp_dir.is_some(), "--temp-dir"),
+        ];
+        if let Some((_, option)) = without_effect.iter().find(|(given, _)| *given) {
+            return Err(Failure::usage(format!(
+                "{option} has no effect on a copy of a generation, whose files are verified and copied: leave it out, or \
+                 rebuild with --sharding or --profile"
+            )));
+        }
+        let mut writer =
+            Store::create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?.writer()?;
+        writer.cancel(Arc::clone(context.interrupt.cancel()));
+        let counter = Counter::new("copy", Unit::Bytes);
+        counter.set_total(source.stats().file_bytes.unwrap_or(0));
+        writer.progress(Arc::clone(counter.done()));
+        let progress = Progress::count(context.quiet, &counter);
+        let copy = writer.adopt_unpublished(source.directory())?;
+        drop(progress);
+        self.allow_empty.check(copy.keys(), &self.source.display().to_string(), &self.store)?;
+        self.say(&copy.publish()?, "key", context);
+        Ok(())
+    }
+
+    /// Builds a store of the pairs of a database.
+    fn build_again(
+        &self,
+        source: &Snapshot,
+        mut options: BuildOptions,
+        is_rebuilt: bool,
+        context: &Context,
+    ) -> Result<()> {
+        keep_info(source, &mut options, context)?;
+        options.value_alignment(source.layout().map_or_else(Default::default, |layout| layout.value_alignment));
+        match is_rebuilt {
+            true => options.data_encoding(source.spec().data_encoding()),
+            false => options.spec(*source.spec()).allow_sparse(true),
+        };
+        let stages = Stages::new(Unit::Items("keys"));
+        stages.read.set_total(source.len().unwrap_or(0));
+        options.progress(Arc::clone(&stages.build));
+        let progress = stages.show(context.quiet);
+        let mut loader = self.create(&options)?;
+        let mut keys = 0;
+        for shard in source.shards() {
+            for entry in shard?.iter() {
+                context.check_cancel()?;
+                let entry = entry?;
+                if entry.location() != source.spec().route(entry.key()) {
+                    return Err(misplaced(entry.key(), &self.source));
+                }
+                loader.insert_with_prefix(entry.key(), &entry.prefix()?, &entry.value()?)?;
+                stages.read.add(1);
+                keys += 1;
+            }
+        }
+        stages.all_read();
+        let published = self.publish(loader, keys)?;
+        drop(progress);
+        self.say(&published, "key", context);
+        Ok(())
+    }
+
+    fn create(&self, options: &BuildOptions) -> Result<BulkLoader> {
+        options.create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))
+    }
+
+    fn publish(&self, loader: BulkLoader, pairs: u64) -> Result<Published> {
+        self.allow_empty.check(pairs, &self.source.display().to_string(), &self.store)?;
+        Ok(loader.finish()?)
+    }
+
+    fn say(&self, published: &Published, what: &str, context: &Context) {
+        let (keys, store, generation) = (plural(published.keys, what), self.store.display(), published.generation);
+        context.say(format_args!("{keys} in {store}, {generation}"));
+    }
+}
+
+/// A key that no lookup in the source finds.
+pub(super) fn misplaced(key: u64, source: &Path) -> Failure {
+    let message = format!("expected each key in the minishard that it hashes to, found key {key} in another");
+    Failure::malformed(&source.display().to_string(), Place::Whole, message)
+}
+
+/// Whether a failure is one of the source's data.
+pub(super) fn is_damage(failure: &Failure) -> bool {
+    match failure {
+        Failure::Library(error) => matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::DuplicateKey),
+        failure => matches!(failure, Failure::Malformed(_)),
+    }
+}
+
+/// Whether ShardDb wrote the generation, so that its manifest proves a copy.
+fn is_native(source: &Snapshot) -> bool {
+    source.directory().join("manifest.json").is_file()
+}
+
+/// Makes the info of a source that of the new store.
+///
+/// Errors: `Io`.
+pub(super) fn keep_info(source: &Snapshot, options: &mut BuildOptions, context: &Context) -> Result<()> {
+    match info_of(source)? {
+        Some(info) if source.shards_directory() != source.directory() => {
+            options.info(info).sharding_at(source.sharding_at());
+        }
+        // the null is for the member "sharding" within: the loader refuses an info that has only a nested one
+        Some(info) if !source.sharding_at().is_empty() => {
+            context.say("the info of the source describes more than this data: it is kept as the member \"imported\"");
+            options.info(format!("{{\"imported\": {}, \"sharding\": null}}", info.trim()));
+        }
+        Some(info) => drop(options.info(info)),
+        None => {}
+    }
+    Ok(())
+}
+
+/// The text of the source's info; `None` if it has none.
+fn info_of(source: &Snapshot) -> Result<Option<String>> {
+    let path = source.directory().join("info");
+    match path.exists() {
+        true => fs::read_to_string(&path).map(Some).map_err(|error| Failure::io("read", &path, error)),
+        false => Ok(None),
+    }
+}
+
+/// The stages of an import or a copy: the pairs are read, then the loader sorts, writes and syncs.
+pub(super) struct Stages {
+    pub(super) read: Arc<Counter>,
+    pub(super) build: Arc<BuildProgress>,
+    all_read: Arc<AtomicBool>,
+}
+
+impl Stages {
+    pub(super) fn new(unit: Unit) -> Stages {
+        Stages { read: Counter::new("read", unit), build: Arc::default(), all_read: Arc::default() }
+    }
+
+    pub(super) fn all_read(&self) {
+        self.all_read.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn show(&self, quiet: bool) -> Progress {
+        let (read, build, all_read) = (Arc::clone(&self.read), Arc::clone(&self.build), Arc::clone(&self.all_read));
+        Progress::start(quiet, move || match all_read.load(Ordering::Relaxed) {
+            false => read.status(0),
+            true => status_of(&build),
+        })
     }
 }

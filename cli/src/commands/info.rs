@@ -1,7 +1,7 @@
 //! `info`: describes a database and how its keys and bytes are distributed.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sharddb::Snapshot;
@@ -15,6 +15,7 @@ use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::{Histogram, grouped};
+use crate::number::plural;
 use crate::output::{Sources, Target};
 use crate::plot::Plot;
 use crate::printable;
@@ -29,8 +30,13 @@ Examples:
   sharddb info numbers --json | jq .keys
   sharddb info numbers --plot numbers.svg
 
+The count axis of a plot is logarithmic and starts below 1, so that a bar of one is visible.
+
 Reads all indexes and no values. The overhead is everything in the files beyond the stored values:
 indexes, checks, prefixes, padding.
+
+The place is the JSON pointer of the object in the info that describes the shards, if it is not the
+top level, as in a volume. With --json it is the member \"sharding_at\".
 
 An array or another container is described by its metadata, a bcolz table by its columns, and with
 --column NAME by that column. A column is also an array of its own, for example trades/price.")]
@@ -40,7 +46,7 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Draw the histograms to this file, which must not be in DB; - is standard output
+    /// Draw the histograms to this SVG file, which must not be in DB; - is standard output
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
@@ -60,10 +66,14 @@ impl Args {
     fn run_on_container(&self, container: &dyn Container) -> Result<Exit> {
         self.check_no_plot()?;
         let description = container.describe();
-        let members: serde_json::Map<String, Value> = serde_json::from_str(&description).unwrap_or_default();
+        let mut members: serde_json::Map<String, Value> = serde_json::from_str(&description).unwrap_or_default();
+        if self.json {
+            members.insert("path".to_string(), absolute(&self.database.opened_path()).into());
+        }
         let mut out = context::stdout();
         if self.json {
-            writeln!(out, "{description}").map_err(Failure::stdout)?;
+            let sorted = serde_json::to_string(&members).map_err(|error| Failure::stdout(error.into()))?;
+            writeln!(out, "{sorted}").map_err(Failure::stdout)?;
         } else {
             for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
@@ -79,7 +89,7 @@ impl Args {
     fn run_on_table(&self, table: &BcolzTable) -> Result<Exit> {
         self.check_no_plot()?;
         let mut out = context::stdout();
-        let text = if self.json { table_json(table).to_string() } else { table_text(table) };
+        let text = if self.json { table_json(table, self.database.path()).to_string() } else { table_text(table) };
         writeln!(out, "{text}").map_err(Failure::stdout)?;
         context::flush(out)?;
         Ok(Exit::Done)
@@ -94,21 +104,39 @@ impl Args {
 
     fn run_on_database(&self, snapshot: &Snapshot, context: &Context) -> Result<Exit> {
         if let Some(path) = &self.plot {
+            if self.json && path == Path::new("-") {
+                return Err(Failure::usage(
+                    "--plot - and --json both write to standard output: name a file for one of them",
+                ));
+            }
             Sources::of([self.database.path(), snapshot.shards_directory()]).refuse(path)?;
+            check_extension(path)?;
         }
         let mut errors = Errors::new();
         let survey = Survey::take(snapshot, &mut errors);
         if let Some(path) = &self.plot {
-            let _cleanup = context.interrupt.cleanup();
+            let cleanup = context.interrupt.writing();
+            let plot = survey.plot(&self.title(snapshot)).svg();
+            let svg = plot.ok_or_else(|| Failure::Internal("cannot draw the plot".to_string()))?;
             let mut target = Target::open(path)?;
-            target.write_all(survey.plot().svg().as_bytes())?;
+            target.write_all(svg.as_bytes())?;
             target.finish()?;
+            cleanup.done();
         }
         let mut out = context::stdout();
         let text = if self.json { self.json(snapshot, &survey).to_string() } else { self.text(snapshot, &survey) };
         writeln!(out, "{text}").map_err(Failure::stdout)?;
         context::flush(out)?;
         Ok(errors.exit())
+    }
+
+    /// The name of the store, and the generation if there is one.
+    fn title(&self, snapshot: &Snapshot) -> String {
+        let path = self.database.path();
+        let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let named = if path.file_name().is_some() { path } else { &full }; // `.` has no name
+        let name = named.file_name().unwrap_or(named.as_os_str()).display();
+        snapshot.generation().map_or_else(|| name.to_string(), |id| format!("{name}, {id}"))
     }
 
     fn json(&self, snapshot: &Snapshot, survey: &Survey) -> Value {
@@ -124,27 +152,35 @@ impl Args {
             let bucket = |it: crate::histogram::Bucket| json!({"from": it.from, "to": it.to, "count": it.count});
             histogram.buckets().into_iter().map(bucket).collect()
         };
-        json!({
-            "path": self.database.path().display().to_string(),
+        let mut described = json!({
+            "path": absolute(self.database.path()),
             "generation": snapshot.generation().map(|id| id.to_string()),
             "sharding": serde_json::from_str::<Value>(&spec.to_json()).unwrap_or_default(),
             "layout": layout,
-            "keys": survey.keys,
-            "value_bytes": survey.value_bytes,
+            "keys": survey.known(survey.keys),
+            "value_bytes": survey.known(survey.value_bytes),
             "file_bytes": survey.file_bytes,
-            "overhead_bytes_per_key": survey.overhead(),
+            "overhead_bytes_per_key": survey.known(survey.overhead()).flatten(),
             "shards": survey.shards,
+            "key_file_bytes": snapshot.stats().key_file_bytes,
             "minishards": survey.minishards,
-            "empty_minishards": survey.minishards - survey.filled,
+            "empty_minishards": survey.known(survey.minishards - survey.filled),
             "minishard_fill": buckets(&survey.fill),
             "value_size": buckets(&survey.value_size),
-        })
+        });
+        if !snapshot.sharding_at().is_empty() {
+            described["sharding_at"] = snapshot.sharding_at().into();
+        }
+        described
     }
 
     fn text(&self, snapshot: &Snapshot, survey: &Survey) -> String {
         let place = printable::line(self.database.path().display());
         let from = snapshot.generation().map_or(format!("{place}"), |id| format!("{place}, {id}"));
-        let overhead = survey.overhead().map_or("-".to_string(), |bytes| format!("{bytes:.1} B per key"));
+        let overhead = survey.known(survey.overhead()).flatten();
+        let overhead = overhead.map_or("-".to_string(), |bytes| format!("{bytes:.1} B per key"));
+        let unknown = if survey.is_partial { ", and those that cannot be read" } else { "" };
+        let empty = survey.known(survey.minishards - survey.filled).map_or("unknown".to_string(), grouped);
         let layout = snapshot.layout().map_or("foreign".to_string(), |layout| {
             let (checks, prefixes) =
                 (if layout.checks { "checks" } else { "no checks" }, if layout.prefixes { ", prefixes" } else { "" });
@@ -154,16 +190,26 @@ impl Args {
             format!("database   {from}"),
             format!("sharding   {}", snapshot.spec()),
             format!("layout     {layout}"),
-            format!("keys       {}", grouped(survey.keys)),
-            format!("values     {} ({} bytes as stored)", Size(survey.value_bytes), grouped(survey.value_bytes)),
-            format!("files      {} in {} shards", Size(survey.file_bytes), grouped(survey.shards)),
-            format!("overhead   {overhead}"),
+            format!("keys       {}{unknown}", grouped(survey.keys)),
             format!(
-                "minishards {}, {} of them empty",
-                grouped(survey.minishards),
-                grouped(survey.minishards - survey.filled)
+                "values     {} ({} as stored){unknown}",
+                Size(survey.value_bytes),
+                plural(survey.value_bytes, "byte")
             ),
+            format!("files      {} in {}", Size(survey.file_bytes), plural(survey.shards, "shard")),
+            format!("overhead   {overhead}"),
+            format!("minishards {}, {empty} of them empty", grouped(survey.minishards)),
         ];
+        if !snapshot.sharding_at().is_empty() {
+            let shards = snapshot.shards_directory();
+            let shards = shards.strip_prefix(snapshot.directory()).unwrap_or(shards).display();
+            let place = printable::line(format_args!("{}, shards in {shards}", snapshot.sharding_at())).to_string();
+            lines.insert(2, format!("place      {place}"));
+        }
+        if let Some(bytes) = snapshot.stats().key_file_bytes {
+            let bits = 8.0 * bytes as f64 / survey.keys.max(1) as f64;
+            lines.push(format!("ordered    by a key file of {}, {bits:.1} bits per key", Size(bytes)));
+        }
         lines.push("\nkeys per minishard     minishards".to_string());
         lines.extend(survey.fill.lines(|keys| keys));
         lines.push("\nstored value           keys".to_string());
@@ -172,7 +218,20 @@ impl Args {
     }
 }
 
-fn table_json(table: &BcolzTable) -> Value {
+/// Refuses a name that promises another format. A name without an extension, such as that of a FIFO, is accepted.
+///
+/// Errors: `Usage`.
+fn check_extension(path: &Path) -> Result<()> {
+    match path.extension() {
+        Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
+            let (extension, path) = (extension.display(), path.display());
+            Err(Failure::usage(format!("--plot writes SVG: expected a name with .svg, found .{extension} ({path})")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn table_json(table: &BcolzTable, path: &Path) -> Value {
     let column = |(name, column): (&str, &BcolzArray)| {
         json!({
             "name": name,
@@ -184,12 +243,18 @@ fn table_json(table: &BcolzTable) -> Value {
         })
     };
     json!({
+        "path": absolute(path),
         "format": "bcolz",
         "kind": "table",
         "layout": table.layout().as_str(),
         "rows": table.rows(),
         "columns": table.columns().map(column).collect::<Vec<_>>(),
     })
+}
+
+/// The absolute path, as text.
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string()
 }
 
 fn table_text(table: &BcolzTable) -> String {
@@ -224,6 +289,8 @@ struct Survey {
     fill: Histogram,
     value_size: Histogram,
     current: Option<(MinishardNumber, u64)>,
+    /// Whether a shard or a minishard could not be read, so that the counts are too low.
+    is_partial: bool,
 }
 
 impl Survey {
@@ -238,13 +305,14 @@ impl Survey {
             fill: Histogram::new(),
             value_size: Histogram::new(),
             current: None,
+            is_partial: false,
         };
         for shard in snapshot.shards() {
             survey.shards += 1;
             survey.minishards = survey.minishards.saturating_add(snapshot.spec().minishards());
             match shard {
                 Ok(shard) => survey.shard(&shard, errors),
-                Err(error) => errors.tell(&error),
+                Err(error) => survey.miss(&error, errors),
             }
         }
         survey.fill.add_times(0, survey.minishards - survey.filled);
@@ -257,10 +325,21 @@ impl Survey {
         for entry in shard.iter() {
             match entry {
                 Ok(entry) => self.entry(&entry),
-                Err(error) => errors.tell(&error),
+                Err(error) => self.miss(&error, errors),
             }
         }
         self.end_minishard();
+    }
+
+    /// Reports what could not be read.
+    fn miss(&mut self, error: &sharddb::Error, errors: &mut Errors) {
+        self.is_partial = true;
+        errors.tell(error);
+    }
+
+    /// A count as it is known: `None` if a part of the database could not be read.
+    fn known<T>(&self, count: T) -> Option<T> {
+        (!self.is_partial).then_some(count)
     }
 
     fn entry(&mut self, entry: &Entry) {
@@ -290,10 +369,10 @@ impl Survey {
         (self.keys > 0).then(overhead)
     }
 
-    fn plot(&self) -> Plot {
-        let mut plot = Plot::new();
-        plot.add("minishards by number of keys", &self.fill, |keys| keys);
-        plot.add("keys by size of the stored value", &self.value_size, Size);
+    fn plot(&self, title: &str) -> Plot {
+        let mut plot = Plot::new(title);
+        plot.add("keys per minishard", "minishards", &self.fill, grouped);
+        plot.add("stored size of the value", "keys", &self.value_size, Size);
         plot
     }
 }

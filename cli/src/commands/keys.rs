@@ -5,36 +5,59 @@ use std::io::Write;
 use sharddb::Snapshot;
 use sharddb::spec::ShardNumber;
 
-use crate::context::{self, Errors};
+use crate::context::{self, Context, Errors};
 use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::order::Order;
 
-/// Print all keys, decimal, one per line, in storage order
+/// Print keys, decimal, one per line: all in storage order, or those of a range in order
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb keys numbers
-  sharddb keys numbers --shard 1f | wc -l
+  sharddb keys numbers --count
+  sharddb keys numbers --shard 1f
+  sharddb keys numbers --range 100..200          ascending
+  sharddb keys numbers --sorted --reverse
   sharddb keys volume.zarr                       the numbers of the chunks that are present
   sharddb keys trades --column price             the chunks of a column of a bcolz table
 
-A bad minishard is named on standard error, and the listing continues; the exit code is then 3.")]
+In order, keys are printed when all are sorted. A store that was built with --ordered has them
+sorted; otherwise all indexes are read, or with the identity hash those that can hold the range.
+
+A bad minishard is named on standard error, and the listing continues; the exit code is then 3. With
+--range --count it is the only output.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
     /// Only the keys of this shard, given by the number in its file name
-    #[arg(long, value_name = "HEX", value_parser = parse_shard)]
+    #[arg(long, value_name = "HEX", value_parser = parse_shard, conflicts_with_all = ["range", "sorted", "reverse"])]
     shard: Option<ShardNumber>,
+    /// Print only the number of keys
+    #[arg(long)]
+    count: bool,
+    #[command(flatten)]
+    order: Order,
 }
 
 type Keys<'a> = Box<dyn Iterator<Item = sharddb::Result<u64>> + 'a>;
 
 impl Args {
-    pub(crate) fn run(&self) -> Result<Exit> {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        self.order.check()?;
         let opened = self.database.open()?;
+        if let Opened::Container(_) = opened {
+            self.order.refuse_container()?;
+        }
         let keys: Keys<'_> = match (&opened, self.shard) {
+            (Opened::Sharded(snapshot), None) if self.order.is_given() && self.count => {
+                return print_count(self.order.count(snapshot)?);
+            }
+            (Opened::Sharded(snapshot), None) if self.order.is_given() => {
+                self.order.directed(self.order.keys(snapshot, context))
+            }
             (Opened::Sharded(snapshot), Some(number)) => keys_of_shard(snapshot, number)?,
             (Opened::Sharded(snapshot), None) => Box::new(snapshot.keys()),
             (Opened::Container(container), None) => container.keys(),
@@ -44,15 +67,27 @@ impl Args {
         };
         let mut errors = Errors::new();
         let mut out = context::stdout();
+        let mut count: u64 = 0;
         for key in keys {
             match key {
+                Ok(_) if self.count => count += 1,
                 Ok(key) => writeln!(out, "{key}").map_err(Failure::stdout)?,
                 Err(error) => errors.tell(&error),
             }
         }
+        if self.count {
+            writeln!(out, "{count}").map_err(Failure::stdout)?;
+        }
         context::flush(out)?;
         Ok(errors.exit())
     }
+}
+
+fn print_count(count: u64) -> Result<Exit> {
+    let mut out = context::stdout();
+    writeln!(out, "{count}").map_err(Failure::stdout)?;
+    context::flush(out)?;
+    Ok(Exit::Done)
 }
 
 fn keys_of_shard(snapshot: &Snapshot, number: ShardNumber) -> Result<Keys<'static>> {

@@ -3,12 +3,13 @@
 use std::io::Write;
 
 use serde::Serialize;
+use sharddb::container::Container;
 
 use crate::context;
 use crate::database::Database;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::key::Key;
+use crate::position::KeyOrPosition;
 
 /// Print as JSON where a key belongs and, if it is present, where its value is
 #[derive(Debug, clap::Args)]
@@ -25,8 +26,8 @@ Exit codes: 0 found, 1 absent, 2 usage, or an array or container instead of a da
 pub(crate) struct Args {
     #[command(flatten)]
     database: Database,
-    /// Decimal or 0x hex
-    key: Key,
+    #[command(flatten)]
+    key: KeyOrPosition,
 }
 
 #[derive(Serialize)]
@@ -49,7 +50,8 @@ struct Stored {
 impl Args {
     pub(crate) fn run(&self) -> Result<Exit> {
         let snapshot = self.database.open()?;
-        let (key, spec) = (self.key.0, snapshot.spec());
+        let key = self.key.resolve(|| Container::key_space(&snapshot))?;
+        let spec = snapshot.spec();
         let place = spec.route(key);
         let found = snapshot.locate(key)?;
         let file = match &found {

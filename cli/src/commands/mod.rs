@@ -1,10 +1,14 @@
 //! The subcommands. Each has one file with its arguments and its code.
 
+mod apply;
 mod bench;
 mod build;
 mod completions;
 mod contains;
 mod convert;
+mod copy;
+mod delete;
+mod diff;
 mod discard;
 mod export;
 mod gc;
@@ -15,19 +19,26 @@ mod import;
 mod info;
 mod keys;
 mod locate;
+mod man;
+mod merge;
+mod new_store;
 mod plan;
 mod publish;
+mod put;
+mod reshard;
 mod rollback;
 mod salvage;
+mod update;
 mod verify;
 mod zarr;
 
+use std::io::Write;
 use std::path::Path;
 
 use clap::{Parser, Subcommand};
 use sharddb::Store;
 
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 
@@ -55,13 +66,16 @@ DB is a store that build made, one of its generations, or any directory of shard
 arrays, bloscpack files and, with --column, bcolz tables; for the other subcommands, import builds a
 store from them. KEY is decimal or 0x hex.
 
-Exit codes: 0 done or found, 1 absent, 2 usage, 3 corrupt, unsupported or malformed (or findings of
-verify), 4 not found, no space, locked and other I/O, 70 a bug in sharddb, 130 and 143 after SIGINT
-and SIGTERM.";
+Exit codes: 0 done, found or equal, 1 absent or different, 2 usage, 3 corrupt, unsupported or
+malformed (or findings of verify), 4 not found, no space, locked and other I/O, 70 a bug in sharddb,
+130 and 143 after SIGINT and SIGTERM.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Build(build::Args),
+    Update(update::Args),
+    Put(put::Args),
+    Delete(delete::Args),
     Get(get::Args),
     GetMany(get_many::Args),
     Contains(contains::Args),
@@ -69,10 +83,15 @@ pub(crate) enum Command {
     Keys(keys::Args),
     Export(export::Args),
     Import(import::Args),
+    Merge(merge::Args),
+    Reshard(reshard::Args),
+    Copy(copy::Args),
     Convert(convert::Args),
     Zarr(zarr::Args),
     Info(info::Args),
     Verify(verify::Args),
+    Diff(diff::Args),
+    Apply(apply::Args),
     Plan(plan::Args),
     Publish(publish::Args),
     Rollback(rollback::Args),
@@ -82,23 +101,32 @@ pub(crate) enum Command {
     Gc(gc::Args),
     Bench(bench::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 impl Command {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         match self {
             Command::Build(args) => args.run(context),
+            Command::Update(args) => args.run(context),
+            Command::Put(args) => args.run(context),
+            Command::Delete(args) => args.run(context),
             Command::Get(args) => args.run(context),
             Command::GetMany(args) => args.run(context),
             Command::Contains(args) => args.run(),
             Command::Locate(args) => args.run(),
-            Command::Keys(args) => args.run(),
+            Command::Keys(args) => args.run(context),
             Command::Export(args) => args.run(context),
             Command::Import(args) => args.run(context),
+            Command::Merge(args) => args.run(context),
+            Command::Reshard(args) => args.run(context),
+            Command::Copy(args) => args.run(context),
             Command::Convert(args) => args.run(context),
             Command::Zarr(args) => args.run(context),
             Command::Info(args) => args.run(context),
             Command::Verify(args) => args.run(context),
+            Command::Diff(args) => args.run(context),
+            Command::Apply(args) => args.run(context),
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
             Command::Rollback(args) => args.run(context),
@@ -108,8 +136,17 @@ impl Command {
             Command::Gc(args) => args.run(context),
             Command::Bench(args) => args.run(context),
             Command::Completions(args) => args.run(),
+            Command::Man(args) => args.run(context),
         }
     }
+}
+
+/// Writes one line of JSON to standard output.
+fn write_json(value: &impl serde::Serialize) -> Result<()> {
+    let mut out = context::stdout();
+    serde_json::to_writer(&mut out, value).map_err(|error| Failure::stdout(error.into()))?;
+    out.write_all(b"\n").map_err(Failure::stdout)?;
+    context::flush(out)
 }
 
 /// Opens a store, which must exist.

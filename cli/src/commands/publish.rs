@@ -1,14 +1,19 @@
 //! `publish`: makes a generation that was built elsewhere the current one of a store.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::json;
 use sharddb::Store;
 
+use crate::commands::write_json;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::foreign;
 use crate::output::Sources;
+use crate::progress::{Counter, Progress, Unit};
 
 /// Publish a generation that was built elsewhere
 #[derive(Debug, clap::Args)]
@@ -22,6 +27,9 @@ The manifest and the size and checksum of every file are verified before anythin
 see the old generation or the new one, never a mixture. A signal during the copy leaves the store
 unchanged.
 
+Data that another program wrote, or a whole store, is taken by sharddb import.
+With --json, the members are \"generation\", \"keys\", \"value_bytes\" and \"shards\".
+
 Exit codes: 0 published, 2 no generation that ShardDb wrote, 3 corrupt, 4 not found, no space, or
 another writer is at work.")]
 pub(crate) struct Args {
@@ -33,17 +41,76 @@ pub(crate) struct Args {
     /// Move the directory into the store instead of copying it
     #[arg(long = "move")]
     moving: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         self.from.metadata().map_err(|error| Failure::io("open", &self.from, error))?;
+        self.check_source()?;
         Sources::of([&self.from]).refuse(&self.store)?;
-        let _cleanup = context.interrupt.cleanup();
-        let mut writer = Store::create(&self.store)?.writer()?;
+        let cleanup = context.interrupt.publishing();
+        let store = Store::create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
+        let mut writer = store.writer()?;
         writer.cancel(Arc::clone(context.interrupt.cancel()));
+        let counter = Counter::new(if self.moving { "check" } else { "copy" }, Unit::Bytes);
+        counter.set_total(bytes_in(&self.from));
+        writer.progress(Arc::clone(counter.done()));
+        let progress = Progress::count(context.quiet, &counter);
         let id = if self.moving { writer.adopt_by_moving(&self.from) } else { writer.adopt(&self.from) }?;
+        cleanup.done();
+        drop(progress);
+        if self.json {
+            let totals = store.totals(id)?;
+            write_json(&json!({
+                "generation": id.to_string(),
+                "keys": totals.keys,
+                "value_bytes": totals.value_bytes,
+                "shards": totals.shards,
+            }))?;
+        }
         context.say(format_args!("published {id}"));
         Ok(Exit::Done)
     }
+
+    /// Errors: `Usage` if ShardDb did not write the directory, or it is a store.
+    fn check_source(&self) -> Result<()> {
+        if self.from.join("manifest.json").is_file() {
+            return Ok(());
+        }
+        let from = self.from.display();
+        let import = foreign::import(&self.from, &self.store);
+        let expected = format!("expected a generation that ShardDb wrote, with a manifest.json, found none in {from}");
+        Err(Failure::usage(match () {
+            () if Store::is_at(&self.from) => {
+                format!("expected a generation, found the store {from}: use --from {from}/current, or {import}")
+            }
+            () if foreign::is_data(&self.from) => {
+                format!("{expected}: for data that another program wrote, use {import}")
+            }
+            () => expected,
+        }))
+    }
+}
+
+/// The bytes of the files that a publication reads: all but `info`, the manifest and the lease. The shards of a volume are
+/// in a directory below. 0 if unknown.
+fn bytes_in(directory: &Path) -> u64 {
+    let others = ["info", "manifest.json", "lease"].map(|name| directory.join(name));
+    bytes_below(directory, &others, MOST_LEVELS)
+}
+
+/// The most directories on the way to the shards, and their files.
+const MOST_LEVELS: usize = 17;
+
+fn bytes_below(directory: &Path, others: &[PathBuf], levels: usize) -> u64 {
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    let paths = entries.flatten().map(|entry| entry.path()).filter(|path| !others.contains(path));
+    let bytes = |path: PathBuf| match fs::symlink_metadata(&path) {
+        Ok(metadata) if metadata.is_dir() && levels > 0 => bytes_below(&path, others, levels - 1),
+        _ => fs::metadata(&path).ok().filter(fs::Metadata::is_file).map_or(0, |file| file.len()),
+    };
+    paths.map(bytes).sum()
 }

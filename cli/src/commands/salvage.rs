@@ -3,17 +3,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+use sharddb::build::BuildProgress;
 use sharddb::verify::Finding;
 use sharddb::{OpenOptions, Salvage, Store};
 
+use crate::commands::build::status_of;
 use crate::context::{Context, warn};
+use crate::database::{advise, is_container};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::number::plural;
 use crate::output::{Sources, Target};
+use crate::progress::{self, Amount, Progress, Status};
 use crate::sharding;
-use crate::size::Size;
+use crate::size::{Size, parse_memory};
 
 /// Write a new store with all pairs of a damaged one that can still be proved correct
 #[derive(Debug, clap::Args)]
@@ -31,9 +37,9 @@ key hashes to its minishard, and its bytes are inside the file and overlap no in
 values must decode. Known deviations of neuroglancer-scripts are accepted and reported: zlib instead
 of gzip, entries in the wrong slots.
 
-OUT is a store with the specification of DB. If \"sharding\" is at the top level of the info, the
-other members are kept. The info of a volume, with \"sharding\" at /scales/0 for example, is not kept,
-and a message says so: it describes the volume, which OUT is not.
+OUT is a store with the specification of DB, and the other members of the info are kept. If
+\"sharding\" is nested, for example at /scales/0, OUT is such a volume too, with the chunks of that
+scale. If the info cannot be read, a message says that it is not kept.
 
 Each loss is one line of JSON. A line without a key stands for a whole minishard or shard:
   {\"shard\":1,\"minishard\":7,\"key\":\"4\",\"reason\":\"value-check\",\"message\":\"...\",\"file\":\"...\",\"offset\":8}
@@ -62,8 +68,8 @@ pub(crate) struct Args {
     /// Upper bound on the length of a value
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_value: Size,
-    /// The memory to use. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
-    #[arg(long, value_name = "SIZE")]
+    /// The memory to use, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<Size>,
 }
 
@@ -82,7 +88,7 @@ struct Lost<'a> {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         self.check_out()?;
-        let salvage = Salvage::open_with(&self.damaged, &self.opening()?)?;
+        let salvage = self.open()?;
         let sources = Sources::of([&self.damaged, salvage.directory(), salvage.shards_directory()]);
         sources.refuse(&self.out)?;
         sources.refuse(&self.lost)?;
@@ -90,26 +96,47 @@ impl Args {
         if !salvage.keeps_info() && salvage.directory().join("info").exists() {
             self.warn_of_info(&salvage);
         }
-        let _cleanup = context.interrupt.cleanup(); // until the loader has removed its temporary files
+        let cleanup = context.interrupt.publishing(); // until the loader has removed its temporary files
         let mut lines = Target::open(&self.lost)?;
         let mut options = salvage.build_options();
         options.cancel(Arc::clone(context.interrupt.cancel()));
         if let Some(memory) = self.memory {
             options.memory(memory.0);
         }
+        let (build, all_read) = (Arc::<BuildProgress>::default(), Arc::<AtomicBool>::default());
+        options.progress(Arc::clone(&build));
+        let proved = Arc::clone(&all_read);
+        let shown = Progress::start(context.quiet, move || match proved.load(Ordering::Relaxed) {
+            false => Status { amount: Amount::Bytes(build.done()), ..Status::of_phase("salvage", 0) },
+            true => status_of(&build),
+        });
         let mut loader = options.create(&self.out)?;
         let mut told = Ok(());
         let report = salvage.write(&mut loader, |lost| {
             if told.is_ok() {
-                told = Lost::of(lost).to_line().and_then(|line| lines.write_all(&line));
+                told = Lost::of(lost).to_line().and_then(|line| progress::apart(&self.lost, || lines.write_all(&line)));
             }
         })?;
-        unless_unread(told.and_then(|()| lines.sync()))?;
+        unless_unread(told.and_then(|()| progress::apart(&self.lost, || lines.sync())))?;
+        all_read.store(true, Ordering::Relaxed);
         let published = loader.finish()?;
+        cleanup.done();
+        drop(shown);
         unless_unread(lines.finish())?;
         context.say(report);
-        context.say(format_args!("published {} of {} keys", published.generation, published.keys));
+        context.say(format_args!("published {} of {}", published.generation, plural(published.keys, "key")));
         Ok(if report.losses == 0 { Exit::Done } else { Exit::Corrupt })
+    }
+
+    fn open(&self) -> Result<Salvage> {
+        if is_container(&self.damaged) {
+            let db = self.damaged.display();
+            return Err(Failure::usage(format!(
+                "expected a database, found a container of another format: sharddb verify {db} names its damaged \
+                 chunks, and sharddb export {db} writes the others"
+            )));
+        }
+        Salvage::open_with(&self.damaged, &self.opening()?).map_err(|error| advise(&self.damaged, error))
     }
 
     /// Accepts a store without a generation, which is what a killed run leaves.
@@ -135,8 +162,8 @@ impl Args {
     fn warn_of_info(&self, salvage: &Salvage) {
         let info = salvage.directory().join("info");
         warn(format_args!(
-            "sharddb: only the sharding of {} is kept in {}: the info describes a volume (its \"sharding\" is \
-             nested) or cannot be read",
+            "sharddb: only the sharding of {} is kept in {}: the info cannot be read, or does not describe shards in a \
+             place that a store can have",
             info.display(),
             self.out.display()
         ));

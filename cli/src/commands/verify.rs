@@ -1,20 +1,20 @@
 //! `verify`: checks a data set against the rules of its format.
 
 use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::ValueEnum;
 use serde::Serialize;
 use sharddb::verify::{Finding, VerifyReport};
 use sharddb::{Snapshot, VerifyLevel};
 
-use crate::bar::{Bar, Status};
 use crate::context::{self, Context};
 use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::in_order;
+use crate::number::plural;
 use crate::printable;
+use crate::progress::{Counter, Progress, Status, Unit};
 
 /// Check a database against every rule of the format and against its manifest
 #[derive(Debug, clap::Args)]
@@ -119,7 +119,7 @@ impl Args {
         }
         context::flush(out)?;
         if report.dropped() > 0 {
-            context.say(format_args!("{} more findings are counted, but not listed", report.dropped()));
+            context.say(format_args!("{} more counted, but not listed", plural(report.dropped(), "finding")));
         }
         context.say(&report);
         // warnings are legal in foreign data, but not in a store that ShardDb wrote
@@ -130,6 +130,7 @@ impl Args {
     fn verify(&self, context: &Context) -> Result<Verified> {
         let of_container = |report| Verified { report, is_container: true, is_ours: false };
         if let Some(table) = self.database.open_table()? {
+            let _progress = Progress::start(context.quiet, || Status::of_phase("verify", 0));
             return Ok(of_container(table.verify(self.level.into())?));
         }
         match self.database.open()? {
@@ -137,14 +138,20 @@ impl Args {
                 let (report, is_ours) = (self.verify_database(&snapshot, context)?, snapshot.layout().is_some());
                 Ok(Verified { report, is_container: false, is_ours })
             }
-            Opened::Container(container) => Ok(of_container(container.verify(self.level.into())?)),
+            Opened::Container(container) => {
+                let counter = Counter::new("verify", Unit::Items("files"));
+                let _progress = Progress::count(context.quiet, &counter);
+                let report = container.verify_with(self.level.into(), &mut |done, total| counter.set(done, total))?;
+                Ok(of_container(report))
+            }
         }
     }
 
     fn verify_database(&self, snapshot: &Snapshot, context: &Context) -> Result<VerifyReport> {
-        let progress = Arc::new(Progress::default());
-        let _bar = if context.quiet { Bar::hidden() } else { progress.bar() };
-        Ok(snapshot.verify_with(self.level.into(), |done, total| progress.set(done, total))?)
+        let counter = Counter::new("verify", Unit::Steps); // a file that is read twice counts twice
+        let _progress = Progress::count(context.quiet, &counter);
+        let progress = |done, total| counter.set(done, total);
+        Ok(snapshot.verify_parallel(self.level.into(), in_order::all_cores(), progress)?)
     }
 }
 
@@ -187,27 +194,5 @@ impl Found<'_> {
             key: finding.key().map(|key| key.to_string()),
             offset: location.offset,
         }
-    }
-}
-
-/// The progress of verification, in bytes.
-#[derive(Default)]
-struct Progress {
-    done: AtomicU64,
-    total: AtomicU64,
-}
-
-impl Progress {
-    fn set(&self, done: u64, total: u64) {
-        self.done.store(done, Ordering::Relaxed);
-        self.total.store(total, Ordering::Relaxed);
-    }
-
-    fn bar(self: &Arc<Progress>) -> Bar {
-        let progress = Arc::clone(self);
-        Bar::start(move || {
-            let (done, total) = (progress.done.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed));
-            Status::of_bytes("verify", done, total)
-        })
     }
 }

@@ -10,7 +10,8 @@ use sharddb::container::zarr::{IndexLocation, ZarrArray, ZarrMetadata, copy, rec
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::histogram::grouped;
+use crate::number::plural;
+use crate::progress::{Counter, Progress, Unit};
 
 /// Move the chunks of a Zarr v3 array into shards, other shards, or files of their own
 #[derive(Debug, clap::Args)]
@@ -38,10 +39,29 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// From one file per chunk to many chunks per shard
+    #[command(after_help = "\
+Example:
+  sharddb zarr pack one-file-per-chunk.zarr packed.zarr --shard-shape 64,512,512
+
+Exit codes: 0 done, 2 usage, or OUT exists already, 3 a corrupt chunk or a codec that is not
+supported, 4 not found, no space and other I/O.")]
     Pack(Packing),
     /// From shards to other shards
+    #[command(after_help = "\
+Examples:
+  sharddb zarr reshard packed.zarr repacked.zarr --shard-shape 256,256,256 --index-location start
+  sharddb zarr reshard slices.zarr cubes.zarr --chunk-shape 64,64,64 --shard-shape 512,512,512
+
+Exit codes: 0 done, 2 usage, or OUT exists already, 3 a corrupt chunk or a codec that is not
+supported, 4 not found, no space and other I/O.")]
     Reshard(Packing),
     /// From shards to one file per chunk
+    #[command(after_help = "\
+Example:
+  sharddb zarr unpack packed.zarr one-file-per-chunk.zarr
+
+Exit codes: 0 done, 2 usage, or OUT exists already, 3 a corrupt chunk or a codec that is not
+supported, 4 not found, no space and other I/O.")]
     Unpack(Places),
 }
 
@@ -129,27 +149,34 @@ impl Places {
     }
 
     fn copy(&self, context: &Context, source: &ZarrArray, metadata: &ZarrMetadata) -> Result<Exit> {
-        let _cleanup = context.interrupt.cleanup();
-        let chunks = copy(source, &self.out, metadata, |_, _| go_on(context))?;
+        let _cleanup = context.interrupt.writing();
+        let chunks = with_progress(context, "copy", |next| copy(source, &self.out, metadata, next))?;
         Ok(self.say_done(context, chunks))
     }
 
     fn rechunk(&self, context: &Context, source: &ZarrArray, metadata: &ZarrMetadata) -> Result<Exit> {
-        let _cleanup = context.interrupt.cleanup();
-        let chunks = rechunk(source, &self.out, metadata, |_, _| go_on(context))?;
+        let _cleanup = context.interrupt.writing();
+        let chunks = with_progress(context, "encode", |next| rechunk(source, &self.out, metadata, next))?;
         Ok(self.say_done(context, chunks))
     }
 
     fn say_done(&self, context: &Context, chunks: u64) -> Exit {
-        context.say(format_args!("{} chunks in {}", grouped(chunks), self.out.display()));
+        context.say(format_args!("{} in {}", plural(chunks, "chunk"), self.out.display()));
         Exit::Done
     }
 }
 
-/// Breaks after a signal; called between two chunks of a conversion.
-pub(super) fn go_on(context: &Context) -> ControlFlow<()> {
-    match context.check_cancel() {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(_) => ControlFlow::Break(()),
-    }
+/// Shows the progress of a conversion, which calls its argument with the chunks done and in all. The argument breaks
+/// after a signal.
+pub(super) fn with_progress<T>(
+    context: &Context,
+    phase: &'static str,
+    convert: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> sharddb::Result<T>,
+) -> sharddb::Result<T> {
+    let counter = Counter::new(phase, Unit::Items("chunks"));
+    let _progress = Progress::count(context.quiet, &counter);
+    convert(&mut |done, total| {
+        counter.set(done, total);
+        if context.interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
 }

@@ -71,14 +71,14 @@ fn read_record(stream: &mut Stream, head: Head, body: &mut Vec<u8>, sink: &mut d
     }
     // the prefix is not longer than the body, so `min` never applies
     let (prefix, value) = body.split_at(usize::try_from(head.prefix_len).unwrap_or(0).min(body.len()));
-    sink.insert(head.key, prefix, value)
+    sink.insert(head.key, prefix, value).map_err(|failure| failure.at(stream.name(), Place::Byte(head.at)))
 }
 
 fn stream_record(stream: &mut Stream, head: Head, len: u64, sink: &mut dyn Sink) -> Result<()> {
     let mut exact = Exact::new(&mut *stream, len);
     let inserted = sink.insert_reader(head.key, head.prefix_len, head.value_len, &mut exact);
     match exact.outcome() {
-        Outcome::Fine => inserted,
+        Outcome::Fine => inserted.map_err(|failure| failure.at(stream.name(), Place::Byte(head.at))),
         Outcome::Short(left) => Err(truncated(stream, head, len, len - left)),
         Outcome::Failed(error) => Err(stream.failure(error)),
     }

@@ -4,7 +4,7 @@
 //! 7                 the value of key 7
 //! 7.gz              the value of key 7, compressed
 //! 7 + 7.index       prefix (mesh fragments) in 7, and value (their manifest) in 7.index
-//! info, .*, *.spatial, *.labels*    no pairs: skipped and counted
+//! info, .*, *.spatial, *.labels*, what --ignore names    no pairs: skipped and counted
 //! ```
 //!
 //! Names take 8 bytes of memory per file. Keys are read in ascending order, so the order does not depend on the file
@@ -57,7 +57,7 @@ impl Directory {
             let bytes = read_pair(&self.path, key, &self.names, sink)?;
             reading.progress.add_done(1, bytes);
         }
-        Ok(Skipped { files: self.names.skipped })
+        Ok(self.names.skipped.clone())
     }
 
     /// The path of the file with the value of a key. It may not exist.
@@ -122,7 +122,7 @@ struct Names {
     gzip: Vec<u64>,
     /// Keys with a file `7.index`; a subset of `keys`.
     index: Vec<u64>,
-    skipped: u64,
+    skipped: Skipped,
 }
 
 impl Names {
@@ -131,17 +131,21 @@ impl Names {
         let mut names = Names::default();
         for entry in fs::read_dir(path).map_err(failure)? {
             reading.check_cancel()?;
-            names.add(&entry.map_err(failure)?)?;
+            names.add(&entry.map_err(failure)?, reading)?;
         }
         names.sort_and_check(path)?;
         Ok(names)
     }
 
-    fn add(&mut self, entry: &DirEntry) -> Result<()> {
+    fn add(&mut self, entry: &DirEntry, reading: &Reading) -> Result<()> {
         let name = entry.file_name();
+        if reading.ignores(&name.to_string_lossy()) {
+            self.skipped.add(&entry.path());
+            return Ok(());
+        }
         let Some(name) = name.to_str().and_then(Name::parse) else {
-            let message =
-                "expected a file named by its key (7, 7.gz or 7.index, in canonical decimal), found another name";
+            let message = "expected a file named by its key (7, 7.gz or 7.index, in canonical decimal), found another \
+                           name: --ignore GLOB skips files";
             return Err(malformed(&entry.path(), message));
         };
         if name != Name::Skipped && !is_file(entry)? {
@@ -154,7 +158,7 @@ impl Names {
                 self.gzip.push(key);
             }
             Name::Index(key) => self.index.push(key),
-            Name::Skipped => self.skipped += 1,
+            Name::Skipped => self.skipped.add(&entry.path()),
         }
         Ok(())
     }
@@ -199,24 +203,24 @@ fn read_pair(dir: &Path, key: u64, names: &Names, sink: &mut dyn Sink) -> Result
 
 fn insert(key: u64, prefix: Piece, value: Piece, sink: &mut dyn Sink) -> Result<u64> {
     let (prefix_len, value_len) = (prefix.len(), value.len());
-    if let (Body::Held(prefix), Body::Held(value)) = (&prefix.body, &value.body) {
-        sink.insert(key, prefix, value)?;
+    if let (Body::Held(prefix), Body::Held(held)) = (&prefix.body, &value.body) {
+        sink.insert(key, prefix, held).map_err(|failure| at(&value.path, failure))?;
         return Ok(prefix_len + value_len);
     }
     let (prefix_path, value_path) = (prefix.path, value.path);
     let mut prefix = Exact::new(prefix.body.into_reader(), prefix_len);
     let mut value = Exact::new(value.body.into_reader(), value_len);
     let inserted = sink.insert_reader(key, prefix_len, value_len, &mut (&mut prefix).chain(&mut value));
-    for (outcome, path) in [(prefix.outcome(), prefix_path), (value.outcome(), value_path)] {
+    for (outcome, path) in [(prefix.outcome(), &prefix_path), (value.outcome(), &value_path)] {
         match outcome {
             Outcome::Fine => {}
             Outcome::Short(_) => {
-                return Err(malformed(&path, "expected an unchanged file, found it shorter than when it was opened"));
+                return Err(malformed(path, "expected an unchanged file, found it shorter than when it was opened"));
             }
-            Outcome::Failed(error) => return Err(unreadable(&path, error)),
+            Outcome::Failed(error) => return Err(unreadable(path, error)),
         }
     }
-    inserted?;
+    inserted.map_err(|failure| at(&value_path, failure))?;
     Ok(prefix_len.saturating_add(value_len))
 }
 
@@ -301,6 +305,11 @@ fn unreadable(path: &Path, error: io::Error) -> Failure {
     }
 }
 
+/// Adds the file of a value to the refusal of a sink.
+fn at(value: &Path, failure: Failure) -> Failure {
+    failure.at(&value.display().to_string(), Place::Whole)
+}
+
 fn malformed(path: &Path, message: &str) -> Failure {
     Failure::malformed(&path.display().to_string(), Place::Whole, message)
 }
@@ -364,7 +373,7 @@ mod tests {
             pair(10, b"", b"ten"),
             pair(u64::MAX, b"", b"last"),
         ];
-        assert_eq!(read_all(&dir).unwrap(), (expected.to_vec(), Skipped { files: 0 }));
+        assert_eq!(read_all(&dir).unwrap(), (expected.to_vec(), Skipped::default()));
     }
 
     #[test]
@@ -382,7 +391,7 @@ mod tests {
 
     #[test]
     fn an_empty_directory_is_an_empty_input() {
-        assert_eq!(read_all(&dir_of(&[])).unwrap(), (vec![], Skipped { files: 0 }));
+        assert_eq!(read_all(&dir_of(&[])).unwrap(), (vec![], Skipped::default()));
     }
 
     #[test]
@@ -396,7 +405,8 @@ mod tests {
             ("1", b"x"),
         ]);
         fs::create_dir(dir.path().join(".git")).unwrap();
-        assert_eq!(read_all(&dir).unwrap(), (vec![pair(1, b"", b"x")], Skipped { files: 6 }));
+        let (pairs, skipped) = read_all(&dir).unwrap();
+        assert_eq!((pairs, skipped.files()), (vec![pair(1, b"", b"x")], 6));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::{BufRead, Read};
 
 use crate::failure::{Malformed, Place, Result};
+use crate::input::mark;
 use crate::input::stream::Stream;
 use crate::key::Key;
 
@@ -74,6 +75,9 @@ impl KeyList {
         }
         let text = String::from_utf8_lossy(&self.buffer);
         let text = text.trim();
+        if let Some(mark) = mark::describe(&self.buffer).filter(|_| self.line == 1) {
+            return Ok(Some(Err(self.bad_line(format!("expected a key, found {mark}")))));
+        }
         let parse = || text.parse::<Key>().map(|key| key.0).map_err(|message| self.bad_line(message));
         Ok((!text.is_empty()).then(parse))
     }

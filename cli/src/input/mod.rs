@@ -4,13 +4,18 @@
 //! than memory. A malformed record is an error that names its place.
 
 mod binary;
-mod compact;
+pub(crate) mod compact;
+mod compression;
+mod csv;
 mod dir;
 mod exact;
 mod key_list;
-mod ndjson;
+mod mark;
+pub(crate) mod ndjson;
+pub(crate) mod patch;
 mod pipe;
 mod progress;
+mod skipped;
 mod stream;
 
 use std::ffi::OsStr;
@@ -20,14 +25,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::ValueEnum;
+use glob::Pattern;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
+pub(crate) use compression::Compression;
 pub(crate) use dir::Directory;
 pub(crate) use key_list::{BadLine, KeyList};
 pub(crate) use progress::InputProgress;
+pub(crate) use skipped::Skipped;
 pub(crate) use stream::Stream;
 
 /// Records with more bytes than this are streamed instead of held in memory.
@@ -43,7 +50,7 @@ pub(crate) trait Sink {
 }
 
 /// The formats of pairs in files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// One file per key, named by the key
     Dir,
@@ -53,9 +60,13 @@ pub(crate) enum Format {
     Bin,
     /// Key, prefix length, length (u64 little endian), prefix, bytes
     Bin2,
+    /// One row per key, under a row with the names of the columns
+    Csv,
 }
 
 impl Format {
+    const ALL: [Format; 5] = [Format::Dir, Format::Ndjson, Format::Bin, Format::Bin2, Format::Csv];
+
     /// The name on the command line.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -63,6 +74,7 @@ impl Format {
             Format::Ndjson => "ndjson",
             Format::Bin => "bin",
             Format::Bin2 => "bin2",
+            Format::Csv => "csv",
         }
     }
 
@@ -72,9 +84,60 @@ impl Format {
             "ndjson" | "jsonl" => Some(Format::Ndjson),
             "bin" => Some(Format::Bin),
             "bin2" => Some(Format::Bin2),
+            "csv" => Some(Format::Csv),
             _ => None,
         }
     }
+}
+
+/// A format of pairs, and how the file or stream is compressed: `ndjson`, `bin.zst`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    pub(crate) format: Format,
+    pub(crate) compression: Compression,
+}
+
+impl Encoded {
+    /// Every format, and every compression of those that are streams, by name.
+    pub(crate) const NAMES: [&str; 13] = [
+        "dir",
+        "ndjson",
+        "ndjson.gz",
+        "ndjson.zst",
+        "bin",
+        "bin.gz",
+        "bin.zst",
+        "bin2",
+        "bin2.gz",
+        "bin2.zst",
+        "csv",
+        "csv.gz",
+        "csv.zst",
+    ];
+
+    /// The format of one of [`NAMES`](Encoded::NAMES).
+    pub(crate) fn named(name: &str) -> Option<Encoded> {
+        Encoded::NAMES.iter().find(|known| **known == name)?;
+        let (format, extension) = name.split_once('.').unwrap_or((name, ""));
+        let compression = match extension {
+            "gz" => Compression::Gzip,
+            "zst" => Compression::Zstd,
+            _ => Compression::None,
+        };
+        let format = Format::ALL.into_iter().find(|known| known.as_str() == format)?;
+        Some(Encoded { format, compression })
+    }
+}
+
+/// The columns of a CSV file, by name or by number from 1.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns {
+    /// The column of keys. Default: the one named "key", or else the first.
+    pub(crate) key: Option<String>,
+    /// The column of values. Default: all others, as a JSON object.
+    pub(crate) value: Option<String>,
+    /// The first row is data, and the columns have numbers only.
+    pub(crate) no_header: bool,
 }
 
 /// Settings and state that all readers share.
@@ -83,6 +146,10 @@ pub(crate) struct Reading {
     pub(crate) longest_line: u64,
     /// The member of a line that is the key; the entire line is then the value. `None` for records with a value member.
     pub(crate) key_field: Option<String>,
+    /// Files of directories to skip, by their names.
+    pub(crate) ignore: Vec<Pattern>,
+    /// The columns of CSV.
+    pub(crate) columns: Columns,
     /// How far the inputs are read.
     pub(crate) progress: Arc<InputProgress>,
     /// The cancel flag.
@@ -93,7 +160,19 @@ impl Reading {
     /// Settings for a list of keys, which reports no progress.
     pub(crate) fn of_list(context: &Context) -> Reading {
         let cancel = Arc::clone(context.interrupt.cancel());
-        Reading { longest_line: 0, key_field: None, progress: Arc::default(), cancel }
+        Reading {
+            longest_line: 0,
+            key_field: None,
+            ignore: Vec::new(),
+            columns: Columns::default(),
+            progress: Arc::default(),
+            cancel,
+        }
+    }
+
+    /// Whether a file of a directory is to be skipped.
+    pub(crate) fn ignores(&self, name: &str) -> bool {
+        self.ignore.iter().any(|pattern| pattern.matches(name))
     }
 
     /// Returns an error once the cancel flag is set.
@@ -107,15 +186,15 @@ impl Reading {
 #[cfg(test)]
 impl Reading {
     pub(crate) fn for_tests() -> Reading {
-        Reading { longest_line: 64 << 20, key_field: None, progress: Arc::default(), cancel: Arc::default() }
+        Reading {
+            longest_line: 64 << 20,
+            key_field: None,
+            ignore: Vec::new(),
+            columns: Columns::default(),
+            progress: Arc::default(),
+            cancel: Arc::default(),
+        }
     }
-}
-
-/// Counts of what was skipped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Skipped {
-    /// Files of a directory that contain no pair: `info`, dotfiles, spatial indexes, labels.
-    pub(crate) files: u64,
 }
 
 /// One input: a path or standard input, and its format.
@@ -124,6 +203,7 @@ pub(crate) struct Input {
     /// `None` = standard input.
     path: Option<PathBuf>,
     format: Format,
+    compression: Compression,
 }
 
 impl Input {
@@ -131,28 +211,43 @@ impl Input {
     ///
     /// Errors: `Usage` if the format is neither given nor implied by a name, or does not fit the input; `Io` if a path
     /// does not exist.
-    pub(crate) fn resolve_all(paths: &[PathBuf], format: Option<Format>) -> Result<Vec<Input>> {
-        if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
+    pub(crate) fn resolve_all(paths: &[PathBuf], encoded: Option<Encoded>) -> Result<Vec<Input>> {
+        let inputs: Vec<_> = paths.iter().map(|path| Input::resolve_prefixed(path, encoded)).collect::<Result<_>>()?;
+        if inputs.iter().filter(|input| input.path.is_none()).count() > 1 {
             return Err(Failure::usage("expected standard input (-) once, found it more than once"));
         }
-        paths.iter().map(|path| Input::resolve(path, format)).collect()
+        Ok(inputs)
     }
 
-    fn resolve(path: &Path, format: Option<Format>) -> Result<Input> {
+    /// Resolves `bin2:PATH`, or a path without a format.
+    fn resolve_prefixed(path: &Path, encoded: Option<Encoded>) -> Result<Input> {
+        let prefixed = path.to_str().and_then(|text| text.split_once(':'));
+        match prefixed.and_then(|(name, path)| Some((Encoded::named(name)?, path))) {
+            Some((_, "")) => Err(Failure::usage(format!("expected a path after the format, found {}", path.display()))),
+            Some((encoded, path)) => Input::resolve(Path::new(path), Some(encoded)),
+            None => Input::resolve(path, encoded),
+        }
+    }
+
+    fn resolve(path: &Path, encoded: Option<Encoded>) -> Result<Input> {
         if is_stdin(path) {
-            return match format {
-                Some(Format::Dir) => Err(Failure::usage("standard input cannot be a directory: give its path")),
-                Some(format) => Ok(Input { path: None, format }),
-                None => {
-                    Err(Failure::usage("the format of standard input is not known: add --format ndjson, bin or bin2"))
+            return match encoded {
+                Some(Encoded { format: Format::Dir, .. }) => {
+                    Err(Failure::usage("standard input cannot be a directory: give its path"))
                 }
+                Some(Encoded { format, compression }) => Ok(Input { path: None, format, compression }),
+                None => Err(Failure::usage(
+                    "the format of standard input is not known: add --format ndjson, csv, bin or bin2, with .gz or \
+                     .zst if it is compressed",
+                )),
             };
         }
         let metadata = fs::metadata(path).map_err(|error| Failure::io("open", path, error))?;
-        let found = if metadata.is_dir() { Some(Format::Dir) } else { Format::of_name(path) };
-        let Some(format) = format.or(found) else {
+        let (named, plain) = Compression::of_name(path);
+        let found = if metadata.is_dir() { Some(Format::Dir) } else { Format::of_name(plain) };
+        let Some(format) = encoded.map(|encoded| encoded.format).or(found) else {
             let message = format!(
-                "the format of {} does not follow from its name: add --format ndjson, bin or bin2",
+                "the format of {} does not follow from its name: add --format ndjson, csv, bin or bin2",
                 path.display()
             );
             return Err(Failure::usage(message));
@@ -172,7 +267,9 @@ impl Input {
             }
             (false, _) => {}
         }
-        Ok(Input { path: Some(path.to_path_buf()), format })
+        let stated = encoded.map_or(Compression::None, |encoded| encoded.compression);
+        let compression = if stated == Compression::None { named } else { stated };
+        Ok(Input { path: Some(path.to_path_buf()), format, compression })
     }
 
     /// The name for messages: the path as the user wrote it.
@@ -180,14 +277,51 @@ impl Input {
         self.path.as_ref().map_or_else(|| "standard input".to_string(), |path| path.display().to_string())
     }
 
+    /// Whether it is standard input.
+    pub(crate) fn is_stdin(&self) -> bool {
+        self.path.is_none()
+    }
+
     /// Its path if it is a directory.
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.path.as_deref().filter(|_| self.format == Format::Dir)
     }
 
+    /// Whether the input can be read a second time: a directory or a regular file.
+    pub(crate) fn is_rereadable(&self) -> bool {
+        self.path.as_ref().and_then(|path| path.metadata().ok()).is_some_and(|found| found.is_file() || found.is_dir())
+    }
+
     /// The format of the input.
     pub(crate) fn format(&self) -> Format {
         self.format
+    }
+
+    /// The steps of reading it, in the unit of [`InputProgress`]; `None` if unknown.
+    fn steps(&self) -> Option<u64> {
+        let path = self.path.as_ref()?;
+        match self.format {
+            Format::Dir => None, // listed when it is read
+            _ => path.metadata().ok().filter(fs::Metadata::is_file).map(|metadata| metadata.len()),
+        }
+    }
+
+    /// The changes at a path or, for `-`, on standard input. A name that ends in .gz or .zst is that of a compressed file.
+    ///
+    /// Errors: those of [`resolve_all`](Input::resolve_all).
+    pub(crate) fn of_patch(path: &Path) -> Result<Input> {
+        Input::resolve_prefixed(path, Some(Encoded { format: Format::Ndjson, compression: Compression::None }))
+    }
+
+    /// Opens the file or standard input, decompressed.
+    ///
+    /// Errors: `Io`, also for a directory.
+    pub(crate) fn open(&self, reading: &Reading) -> Result<Stream> {
+        let stream = match &self.path {
+            Some(path) => Stream::open(path, reading)?,
+            None => Stream::stdin(reading)?,
+        };
+        Ok(stream.decompressed(self.compression))
     }
 
     /// Passes every pair to `sink`.
@@ -197,17 +331,23 @@ impl Input {
         if let (Format::Dir, Some(path)) = (self.format, &self.path) {
             return dir::read(path, reading, sink);
         }
-        let mut stream = match &self.path {
-            Some(path) => Stream::open(path, reading)?,
-            None => Stream::stdin(reading)?,
-        };
+        let mut stream = self.open(reading)?;
         match (self.format, &reading.key_field) {
             (Format::Bin, _) => binary::read_bin(&mut stream, sink)?,
             (Format::Bin2, _) => binary::read_bin2(&mut stream, sink)?,
+            (Format::Csv, _) => csv::read(&mut stream, reading.longest_line, &reading.columns, sink)?,
             (_, None) => ndjson::read(&mut stream, reading.longest_line, &ndjson::Record, sink)?,
             (_, Some(field)) => ndjson::read(&mut stream, reading.longest_line, &ndjson::KeyField(field), sink)?,
         }
         Ok(Skipped::default())
+    }
+}
+
+/// Announces the steps of several inputs, so that the part that is done never shrinks when another one begins. A single
+/// input announces itself.
+pub(crate) fn announce(inputs: &[Input], reading: &Reading) {
+    if inputs.len() > 1 {
+        reading.progress.announce(inputs.iter().map(Input::steps).sum());
     }
 }
 
@@ -230,6 +370,7 @@ mod tests {
             ("dir.x/a.b.jsonl", Some(Format::Ndjson)),
             ("a.bin", Some(Format::Bin)),
             ("a.bin2", Some(Format::Bin2)),
+            ("a.csv", Some(Format::Csv)),
             ("a.json", None),
             ("a", None),
             (".bin", None),
@@ -240,7 +381,19 @@ mod tests {
     }
 
     fn resolve(paths: &[&Path], format: Option<Format>) -> Result<Vec<Input>> {
-        Input::resolve_all(&paths.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>(), format)
+        let encoded = format.map(|format| Encoded { format, compression: Compression::None });
+        Input::resolve_all(&paths.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>(), encoded)
+    }
+
+    #[test]
+    fn every_name_has_its_format() {
+        for name in Encoded::NAMES {
+            let Encoded { format, compression } = Encoded::named(name).unwrap();
+            assert_eq!(format!("{}{}", format.as_str(), compression.extension()), name);
+        }
+        for name in ["", "bin.", "dir.gz", "bin.xz", "BIN", "bin.gz.gz", "C"] {
+            assert_eq!(Encoded::named(name), None, "{name}");
+        }
     }
 
     #[test]

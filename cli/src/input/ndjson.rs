@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::failure::{Failure, Place, Result};
 use crate::input::compact::compact;
-use crate::input::{Sink, Stream};
+use crate::input::{Sink, Stream, mark};
 use crate::key;
 
 /// The way a line is read as a pair.
@@ -29,24 +29,37 @@ pub(crate) struct Pair<'a> {
     value: &'a [u8],
 }
 
-/// Reads all lines and passes their pairs to `sink`. Skips blank lines; the last line needs no line end.
+/// Reads all lines and passes their pairs to `sink`.
 ///
 /// Errors: `Malformed` with the line number; `Io`; those of the sink.
 pub(crate) fn read(stream: &mut Stream, longest: u64, format: &dyn Line, sink: &mut dyn Sink) -> Result<()> {
+    read_lines(stream, longest, &mut |line| {
+        let mut inserted = Ok(());
+        let parsed = format.pair(line, &mut |pair| inserted = sink.insert(pair.key, pair.prefix, pair.value));
+        parsed.map_err(Failure::Refused).and(inserted)
+    })
+}
+
+/// Reads all lines and passes them to `take`, without their line ends. Skips blank lines; the last line needs no line
+/// end.
+///
+/// Errors: `Malformed` with the line number, also if `take` refuses a line; `Io`; other errors of `take`.
+pub(super) fn read_lines(stream: &mut Stream, longest: u64, take: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
     let mut buffer = Vec::new();
     let mut number = 0;
     while read_line(stream, longest, number + 1, &mut buffer)? {
         number += 1;
         let malformed = |message: String| Failure::malformed(stream.name(), Place::Line(number), message);
+        if let Some(mark) = mark::describe(&buffer).filter(|_| number == 1) {
+            return Err(malformed(format!("expected a JSON object, found {mark}")));
+        }
         let line = std::str::from_utf8(without_end(&buffer)).map_err(|error| {
             malformed(format!("expected JSON in UTF-8, found other bytes in column {}", error.valid_up_to() + 1))
         })?;
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let mut inserted = Ok(());
-        format.pair(line, &mut |pair| inserted = sink.insert(pair.key, pair.prefix, pair.value)).map_err(malformed)?;
-        inserted?;
+        take(line).map_err(|failure| failure.at(stream.name(), Place::Line(number)))?;
     }
     Ok(())
 }
@@ -92,22 +105,41 @@ struct Members<'a> {
 /// A string, borrowed unless it has escapes.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(super) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Deserializes a member that is present. A `null` is a value here, not an absent member.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-impl Line for Record {
-    fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String> {
-        let members: Members<'_> = parse(line)?;
-        let key = key_of(members.key)?;
-        let prefix = match members.prefix_b64 {
+/// The members of a record that state its prefix and value.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ValueMembers<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    value_b64: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    text: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    value: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    prefix_b64: Option<Text<'a>>,
+}
+
+/// A prefix and a value.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Bytes<'a> {
+    pub(crate) prefix: Vec<u8>,
+    pub(crate) value: Cow<'a, [u8]>,
+}
+
+impl<'a> ValueMembers<'a> {
+    pub(super) fn bytes(self) -> Result<Bytes<'a>, String> {
+        let prefix = match self.prefix_b64 {
             Some(text) => decode("prefix_b64", &text)?,
             None => Vec::new(),
         };
-        let value = match (members.value_b64, members.text, members.value) {
+        let value = match (self.value_b64, self.text, self.value) {
             (Some(text), None, None) => Cow::Owned(decode("value_b64", &text)?),
             (None, Some(text), None) => match text.0 {
                 Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -119,6 +151,15 @@ impl Line for Record {
             }
             _ => return Err("expected one of \"value_b64\", \"text\" and \"value\", found more than one".to_string()),
         };
+        Ok(Bytes { prefix, value })
+    }
+}
+
+impl Line for Record {
+    fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String> {
+        let Members { key, value_b64, text, value, prefix_b64 } = parse(line).map_err(with_tip)?;
+        let key = key_of(key)?;
+        let Bytes { prefix, value } = ValueMembers { value_b64, text, value, prefix_b64 }.bytes()?;
         take(Pair { key, prefix: &prefix, value: &value });
         Ok(())
     }
@@ -130,8 +171,10 @@ pub(crate) struct KeyField<'a>(pub(crate) &'a str);
 impl Line for KeyField<'_> {
     fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String> {
         let mut deserializer = serde_json::Deserializer::from_str(line);
-        let found = deserializer.deserialize_map(FindMember(self.0)).map_err(|error| explain(&error))?;
+        let members = deserializer.deserialize_map(FindMembers(self.0)).map_err(|error| explain(&error))?;
         deserializer.end().map_err(|error| explain(&error))?;
+        let mut found = Vec::new();
+        members.into_iter().try_for_each(|member| find_within(member, &mut found))?;
         match *found.as_slice() {
             [] => Err(format!("expected the member \"{}\" of --key-field, found none", self.0)),
             [key] => {
@@ -143,11 +186,32 @@ impl Line for KeyField<'_> {
     }
 }
 
-/// Finds the values of all members with one name.
-struct FindMember<'a>(&'a str);
+/// Finds the members that a name, or a path of names with points between them, leads to.
+struct FindMembers<'a>(&'a str);
 
-impl<'de> Visitor<'de> for FindMember<'_> {
-    type Value = Vec<&'de RawValue>;
+/// A member that is wanted, or that may contain the wanted one.
+struct Member<'a, 'de> {
+    value: &'de RawValue,
+    /// The rest of the path; empty for the wanted member.
+    rest: &'a str,
+}
+
+/// Adds the wanted members in `member`, or the member itself. A member of the path that is no object has none.
+fn find_within<'de>(member: Member<'_, 'de>, found: &mut Vec<&'de RawValue>) -> Result<(), String> {
+    if member.rest.is_empty() {
+        found.push(member.value);
+        return Ok(());
+    }
+    if !member.value.get().starts_with('{') {
+        return Ok(());
+    }
+    let mut deserializer = serde_json::Deserializer::from_str(member.value.get());
+    let members = deserializer.deserialize_map(FindMembers(member.rest)).map_err(|error| explain(&error))?;
+    members.into_iter().try_for_each(|member| find_within(member, found))
+}
+
+impl<'a, 'de> Visitor<'de> for FindMembers<'a> {
+    type Value = Vec<Member<'a, 'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -156,17 +220,19 @@ impl<'de> Visitor<'de> for FindMember<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = Vec::new();
         while let Some(Text(name)) = map.next_key()? {
-            if name == self.0 {
-                found.push(map.next_value()?);
-            } else {
-                map.next_value::<IgnoredAny>()?;
+            match self.0.strip_prefix(&*name) {
+                Some("") => found.push(Member { value: map.next_value()?, rest: "" }),
+                Some(rest) if rest.len() > 1 && rest.starts_with('.') => {
+                    found.push(Member { value: map.next_value()?, rest: rest.get(1..).unwrap_or_default() });
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(found)
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, String> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, String> {
     if !line.trim_ascii_start().starts_with('{') {
         return Err("expected a JSON object, found something else".to_string()); // serde would also accept an array
     }
@@ -177,11 +243,20 @@ fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, String> {
 fn explain(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    format!("expected a record: {} in column {}", message.strip_suffix(&place).unwrap_or(&message), error.column())
+    let message = message.strip_suffix(&place).unwrap_or(&message);
+    format!("expected a record: {message} in column {}", error.column())
+}
+
+/// Adds to a message about an unknown member how to read lines that have others.
+fn with_tip(message: String) -> String {
+    match message.contains("unknown field") {
+        true => message + ": --key-field NAME takes the key from any member, and the whole line as the value",
+        false => message,
+    }
 }
 
 /// Parses a key: canonical decimal digits, as a number or as a string.
-fn key_of(value: &RawValue) -> Result<u64, String> {
+pub(super) fn key_of(value: &RawValue) -> Result<u64, String> {
     let text = value.get();
     let digits: Cow<'_, str> = match serde_json::from_str(text) {
         Ok(Text(string)) => string,

@@ -5,9 +5,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Place, Result};
+use crate::input::compression::{Compression, Damaged};
 use crate::input::pipe::{self, Pipe};
 use crate::input::{InputProgress, Reading};
+use crate::number::plural;
 
 const BUFFER: usize = 64 << 10;
 
@@ -34,6 +36,15 @@ impl Stream {
         let path = path.to_path_buf();
         let pipe = Pipe::new(move || File::open(path), Arc::clone(&reading.cancel)).map_err(Failure::thread)?;
         Ok(Stream::new(name, Box::new(pipe), None, reading))
+    }
+
+    /// The same stream, decompressed.
+    pub(crate) fn decompressed(self, compression: Compression) -> Stream {
+        if compression == Compression::None {
+            return self;
+        }
+        let reader = BufReader::with_capacity(BUFFER, compression.decompress(self.reader.into_inner()));
+        Stream { name: self.name, reader, offset: 0, len: None }
     }
 
     /// Standard input.
@@ -72,6 +83,10 @@ impl Stream {
     pub(crate) fn failure(&self, source: io::Error) -> Failure {
         if pipe::is_cancelled(&source) {
             return Failure::Cancelled;
+        }
+        if let Some(damaged) = Damaged::of(&source) {
+            let message = format!("{damaged}, after {}", plural(self.offset, "decompressed byte"));
+            return Failure::malformed(&self.name, Place::Whole, message);
         }
         Failure::Io { what: format!("read {}", self.name), source }
     }

@@ -1,12 +1,11 @@
-//! `dir`: one file per key, or two if it has a prefix: `7` with the prefix and `7.index` with the value.
+//! `dir`: a directory with a file per key, or two if it has a prefix.
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::failure::{Failure, Result};
 use crate::output::partial::Partial;
-use crate::output::{Output, failure};
 
 /// A directory that gets its name when it is complete.
 pub(crate) struct Dir {
@@ -31,22 +30,13 @@ impl Dir {
         Ok(Dir { partial: Partial::directory(target)? })
     }
 
-    fn file(&self, name: String, bytes: &[u8]) -> Result<()> {
-        let path: PathBuf = self.partial.path().join(name);
-        fs::write(&path, bytes).map_err(|error| failure(&path, error))
-    }
-}
-
-impl Output for Dir {
-    fn write(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        if prefix.is_empty() {
-            return self.file(key.to_string(), value);
-        }
-        self.file(key.to_string(), prefix)?;
-        self.file(format!("{key}.index"), value)
+    /// The directory to which files are written until then.
+    pub(crate) fn path(&self) -> &Path {
+        self.partial.path()
     }
 
-    fn finish(self: Box<Self>) -> Result<()> {
+    /// Syncs the files and gives the directory its name.
+    pub(crate) fn finish(self) -> Result<()> {
         let path = self.partial.path();
         sync_files(path).map_err(|error| Failure::io("sync", path, error))?;
         self.partial.keep()

@@ -1,10 +1,10 @@
 //! Outputs: files that are replaced when they are complete, and the formats of `export`. `build` reads them back as the
 //! same pairs.
 
-mod binary;
 mod dir;
-mod ndjson;
+mod encoder;
 mod partial;
+mod patch;
 mod sources;
 
 use std::fs::File;
@@ -12,33 +12,88 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
-use crate::input::Format;
+use crate::output::dir::Dir;
+pub(crate) use crate::output::encoder::{Encoder, Values};
 use crate::output::partial::Partial;
+pub(crate) use crate::output::patch::Patch;
 pub(crate) use crate::output::sources::Sources;
 
 const BUFFER: usize = 256 << 10;
 
-/// A writer of pairs.
-pub(crate) trait Output {
+/// An output of pairs in one of the formats.
+pub(crate) struct Output {
+    encoder: Encoder,
+    sink: Sink,
+    /// The pair that is being written.
+    block: Vec<u8>,
+}
+
+enum Sink {
+    Target(Target),
+    Dir(Dir),
+}
+
+impl Output {
+    /// Opens an output: a path, or standard output for `-`.
+    ///
+    /// Errors: `Usage` for a directory on standard output, or one that exists and is not empty; `Io`.
+    pub(crate) fn open(path: &Path, form: Form) -> Result<Output> {
+        let stream = |encoder| Target::open(path).map(|target| (encoder, Sink::Target(target)));
+        let (encoder, sink) = match form {
+            Form::Dir => {
+                let dir = Dir::create(path)?;
+                (Encoder::Dir(dir.path().to_path_buf()), Sink::Dir(dir))
+            }
+            Form::Ndjson(values) => stream(Encoder::Ndjson(values))?,
+            Form::Bin => stream(Encoder::Bin)?,
+            Form::Bin2 => stream(Encoder::Bin2)?,
+        };
+        Ok(Output { encoder, sink, block: Vec::new() })
+    }
+
+    /// The encoder, for other threads.
+    pub(crate) fn encoder(&self) -> Encoder {
+        self.encoder.clone()
+    }
+
     /// Writes a pair.
     ///
     /// Errors: `Usage` if the format cannot store a prefix; `Io`; `BrokenPipe`.
-    fn write(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()>;
+    pub(crate) fn write(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
+        let mut block = std::mem::take(&mut self.block);
+        block.clear();
+        self.encoder.encode(key, prefix, value, &mut block)?;
+        self.write_block(&block)?;
+        self.block = block;
+        Ok(())
+    }
+
+    /// Writes encoded pairs.
+    ///
+    /// Errors: `Io`; `BrokenPipe`.
+    pub(crate) fn write_block(&mut self, block: &[u8]) -> Result<()> {
+        match &mut self.sink {
+            Sink::Target(target) => target.write_all(block),
+            Sink::Dir(_) => Ok(()), // the encoder has written the files
+        }
+    }
 
     /// Completes the output and renames it to its path. An output that is dropped before is removed.
-    fn finish(self: Box<Self>) -> Result<()>;
+    pub(crate) fn finish(self) -> Result<()> {
+        match self.sink {
+            Sink::Target(target) => target.finish(),
+            Sink::Dir(dir) => dir.finish(),
+        }
+    }
 }
 
-/// Opens an output: a path, or standard output for `-`.
-///
-/// Errors: `Usage` for a directory on standard output, or one that exists and is not empty; `Io`.
-pub(crate) fn open(path: &Path, format: Format) -> Result<Box<dyn Output>> {
-    Ok(match format {
-        Format::Dir => Box::new(dir::Dir::create(path)?),
-        Format::Ndjson => Box::new(ndjson::Ndjson::new(Target::open(path)?)),
-        Format::Bin => Box::new(binary::Bin::new(Target::open(path)?)),
-        Format::Bin2 => Box::new(binary::Bin2::new(Target::open(path)?)),
-    })
+/// The format of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Dir,
+    Ndjson(Values),
+    Bin,
+    Bin2,
 }
 
 /// A file being written, or standard output.
@@ -133,21 +188,32 @@ mod tests {
 
     use super::*;
     use crate::input::testing::{Pair, Pairs, pair};
-    use crate::input::{Input, Reading};
+    use crate::input::{Compression, Encoded, Format, Input, Reading};
 
     const ALL: [Format; 4] = [Format::Dir, Format::Ndjson, Format::Bin, Format::Bin2];
 
     fn write(path: &Path, format: Format, pairs: &[Pair]) -> Result<()> {
-        let mut output = open(path, format)?;
+        let mut output = Output::open(path, form(format))?;
         for Pair { key, prefix, value } in pairs {
             output.write(*key, prefix, value)?;
         }
         output.finish()
     }
 
+    fn form(format: Format) -> Form {
+        match format {
+            Format::Dir => Form::Dir,
+            Format::Ndjson => Form::Ndjson(Values::Base64),
+            Format::Bin => Form::Bin,
+            Format::Bin2 => Form::Bin2,
+            Format::Csv => panic!("csv is not written"),
+        }
+    }
+
     fn read(path: &Path, format: Format) -> Vec<Pair> {
         let mut pairs = Pairs::default();
-        let inputs = Input::resolve_all(&[path.to_path_buf()], Some(format)).unwrap();
+        let encoded = Encoded { format, compression: Compression::None };
+        let inputs = Input::resolve_all(&[path.to_path_buf()], Some(encoded)).unwrap();
         inputs[0].read(&Reading::for_tests(), &mut pairs).unwrap();
         pairs.0
     }
@@ -226,7 +292,7 @@ mod tests {
         write(&target, Format::Dir, &[pair(1, b"", b"x")]).unwrap();
         assert!(matches!(write(&target, Format::Dir, &[]), Err(Failure::Usage(_))));
         assert_eq!(fs::read(target.join("1")).unwrap(), b"x");
-        assert!(matches!(open(Path::new("-"), Format::Dir), Err(Failure::Usage(_))));
+        assert!(matches!(Output::open(Path::new("-"), Form::Dir), Err(Failure::Usage(_))));
     }
 
     #[test]
@@ -234,7 +300,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("a.bin");
         fs::write(&target, b"before").unwrap();
-        let mut output = open(&target, Format::Bin).unwrap();
+        let mut output = Output::open(&target, Form::Bin).unwrap();
         output.write(1, b"", b"x").unwrap();
         drop(output);
         assert_eq!(fs::read(&target).unwrap(), b"before");

@@ -9,6 +9,7 @@ use sharddb::spec::{Encoding, HashFunction};
 use super::evidence::Evidence;
 use super::pair_stats::PairStats;
 use super::prediction::Prediction;
+use crate::number::plural;
 
 /// A plan, with predictions for its specification and for one minishard bit less and more.
 ///
@@ -110,7 +111,7 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.planned.spec)?;
         writeln!(f, "{}", sentence(&self.plan))?;
-        writeln!(f, "{} keys, {} bytes of values\n", self.plan.keys(), self.value_bytes)?;
+        writeln!(f, "{}, {} of values\n", plural(self.plan.keys(), "key"), plural(self.value_bytes, "byte"))?;
         let columns = [
             ("plan", Some(&self.planned)),
             ("1 bit less", self.fewer_bits.as_ref()),

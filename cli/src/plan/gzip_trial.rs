@@ -1,4 +1,4 @@
-//! The length of a gzip minishard index, by compressing one that is made from sampled keys.
+//! The length of gzip data by trial: of a minishard index that is made from sampled keys, and of a value.
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 use sharddb::ShardingSpec;
@@ -9,7 +9,7 @@ use super::occupancy::round;
 use super::pair_stats::PairStats;
 
 /// A gzip frame (18 bytes) is this much longer than the zlib frame (6 bytes) of the trial.
-const LONGER_FRAME: f64 = 12.0;
+const LONGER_FRAME: u32 = 12;
 
 /// Upper bound on the rows of a trial. More rows hardly change the bytes per row.
 const MAX_ROWS: usize = 4096;
@@ -19,8 +19,13 @@ pub(super) fn index_bytes_per_key(evidence: &Evidence<'_>, pairs: &PairStats, sp
     let rows = usize::try_from(round(keys)).unwrap_or(usize::MAX);
     let ids = evidence.ids_of_a_minishard(spec, rows.min(MAX_ROWS));
     let index = index(&ids, &value_lengths(pairs, ids.len()));
-    let frame = if rows <= MAX_ROWS { LONGER_FRAME } else { 0.0 };
+    let frame = if rows <= MAX_ROWS { f64::from(LONGER_FRAME) } else { 0.0 };
     (compressed_len(&index) as f64 + frame) / ids.len().max(1) as f64
+}
+
+/// The length of a value as gzip.
+pub(super) fn gzip_len(value: &[u8]) -> u64 {
+    compressed_len(value) + u64::from(LONGER_FRAME)
 }
 
 /// The length of the zlib stream; that of `bytes` if compression fails.

@@ -7,7 +7,8 @@
 //! occupancy        how full minishards or shards are
 //! key_run          the occupancy of consecutive keys
 //! evidence         the occupancy of any keys, from their statistics
-//! gzip_trial       the length of a gzip minishard index
+//! gzip_trial       the length of a gzip minishard index, or of a gzip value
+//! value_trial      whether sampled values shrink under gzip
 //! prediction       figures of a store, for one specification
 //! explanation      the plan and its predictions, as text and as JSON
 //! ```
@@ -21,9 +22,11 @@ mod occupancy;
 mod pair_stats;
 mod poisson;
 mod prediction;
+mod value_trial;
 
 pub(crate) use explanation::Explanation;
 pub(crate) use pair_stats::PairStats;
+pub(crate) use value_trial::ValueTrial;
 
 #[cfg(test)]
 mod tests;

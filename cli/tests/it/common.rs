@@ -126,6 +126,22 @@ fn collect(root: &Path, directory: &Path, files: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
+/// The generations of a store, one per line, with the one that is current.
+#[track_caller]
+pub(crate) fn generations(store: &str) -> String {
+    let run = sharddb(["generations", store, "--json"]).expect(0);
+    let listed: Vec<serde_json::Value> = serde_json::from_str(run.text()).unwrap();
+    let line = |it: &serde_json::Value| {
+        let name = it["generation"].as_str().unwrap();
+        match it["state"].as_str().unwrap() {
+            "current" => format!("{name}  current\n"),
+            "incomplete" => format!("{name}  incomplete\n"),
+            _ => format!("{name}\n"),
+        }
+    };
+    listed.iter().map(line).collect()
+}
+
 pub(crate) const SHARDING: &str = r#"{"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0, "minishard_bits": 1, "shard_bits": 1}"#;
 
 /// A foreign data set: keys 0, 4, 8 in minishard 0 and 5 in minishard 1 of shard 0; shard 1 is empty. The value of 4

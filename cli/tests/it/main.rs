@@ -9,6 +9,7 @@ mod common;
 mod corrupt;
 #[cfg(unix)]
 mod limits;
+mod living;
 #[cfg(unix)]
 mod outputs;
 mod places;
@@ -17,5 +18,7 @@ mod read;
 mod salvage;
 mod store;
 mod terminal;
+mod transcripts;
 mod verify;
+mod volume;
 mod zarr;

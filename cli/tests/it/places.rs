@@ -91,7 +91,7 @@ fn what_fails_leaves_no_directory() {
         &["build", &store, "--input", &bad][..],
         &["publish", &store, "--from", &flipped],
         &["import", &array, &store],
-        &["salvage", &place.text("bad.zarr"), &store],
+        &["salvage", &bad, &store],
     ] {
         let run = sharddb(args);
         assert!(matches!(run.code, Some(3 | 4)), "{args:?}: {run:?}");

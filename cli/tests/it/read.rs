@@ -235,7 +235,8 @@ fn verbs_that_walk_through_everything_read_by_default() {
 fn an_export_maps_no_shard_by_default() {
     let place = Place::new();
     let store = place.text("store");
-    place.write("in/7", vec![b'x'; 1 << 20]); // more than a pipe buffers
+    // more than the export reads ahead of a full pipe
+    (0..100).for_each(|key| drop(place.write(&format!("in/{key}"), vec![b'x'; 1 << 20])));
     sharddb(["build", &store, "--input", &place.text("in")]).expect(0);
     for (more, mapped) in [(&[][..], false), (&["--storage", "mmap"], true)] {
         let mut child = command([&["export", &store, "--format", "bin"], more].concat()).spawn().unwrap();
@@ -292,7 +293,7 @@ fn a_directory_without_an_info_takes_a_specification() {
     for sharding in [SHARDING, &file, &info] {
         assert_eq!(sharddb(["get", &db, "0", "--sharding", sharding]).expect(0).text(), "abc");
     }
-    sharddb(["get", &db, "0", "--sharding", "{}"]).expect_error(3, &["@type"]);
+    sharddb(["get", &db, "0", "--sharding", "{}"]).expect_error(2, &["--sharding", "@type"]);
     sharddb(["get", &db, "0", "--sharding", "no/such/file"]).expect_error(4, &["no/such/file"]);
     assert!(fs::exists(shard).unwrap());
 }
@@ -304,10 +305,10 @@ fn a_nested_data_set_is_named_by_a_pointer() {
     place.write("volume/info", format!("{{\"scales\": [{}, {}]}}", scale("s0"), scale("s1")));
     place.write("volume/s1/0.shard", foreign_shard());
     let db = place.text("volume");
-    sharddb(["get", &db, "0"]).expect_error(3, &["/scales/0", "/scales/1"]);
+    sharddb(["get", &db, "0"]).expect_error(2, &["/scales/0", "/scales/1", "--sharding-at"]);
     assert_eq!(sharddb(["get", &db, "0", "--sharding-at", "/scales/1"]).expect(0).text(), "abc");
     sharddb(["get", &db, "0", "--sharding-at", "/scales/0"]).expect_error(4, &["s0"]); // no such directory
-    sharddb(["get", &db, "0", "--sharding-at", "/scales/2"]).expect_error(3, &["/scales/2"]);
+    sharddb(["get", &db, "0", "--sharding-at", "/scales/2"]).expect_error(2, &["/scales/2", "--sharding-at"]);
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn one_changed_byte_loses_one_pair() {
     assert_eq!((&lost["shard"], &lost["reason"]), (&json!(0), &json!("value-check")));
     assert!(lost["minishard"].is_u64() && lost["file"].as_str().unwrap().ends_with("0.shard"), "{lost}");
     let key = lost["key"].as_str().unwrap();
-    assert!(run.stderr.contains("299 pairs kept, 1 losses, 1 of the manifest's keys missing"), "{}", run.stderr);
+    assert!(run.stderr.contains("299 pairs kept, 1 loss, 1 of the manifest's keys missing"), "{}", run.stderr);
 
     sharddb(["verify", &out]).expect(0);
     sharddb(["get", &out, key]).expect(1);
@@ -100,16 +100,28 @@ fn an_interrupted_salvage_can_be_repeated() {
 }
 
 #[test]
-fn a_volume_loses_its_info_and_this_is_said() {
+fn an_info_that_a_store_cannot_have_is_lost_and_this_is_said() {
     let place = Place::new();
     foreign(&place);
-    let info =
-        format!("{{\"type\": \"image\", \"scales\": [{{\"key\": \"s0\", \"sharding\": {}}}]}}", common::SHARDING);
-    place.write("volume/info", info);
+    // the key of the nested object is the directory of the shards, which cannot have this name in a generation
+    let nested =
+        |key: &str| format!("{{\"type\": \"image\", \"scales\": [{{{key}\"sharding\": {}}}]}}", common::SHARDING);
+    for (name, key, shards) in [("none", "", ""), ("reserved", "\"key\": \"lease\", ", "lease/")] {
+        place.write(&format!("{name}/info"), nested(key));
+        place.write(&format!("{name}/{shards}0.shard"), common::foreign_shard());
+        let run = sharddb(["salvage", &place.text(name), &place.text(&format!("{name}-out"))]).expect(0);
+        let info = format!("{name}/info");
+        assert!(run.stderr.contains("only the sharding of ") && run.stderr.contains(&info), "{}", run.stderr);
+    }
+    // the info of a volume is kept, without a message
+    place.write("volume/info", nested("\"key\": \"s0\", "));
     place.write("volume/s0/0.shard", common::foreign_shard());
     let run = sharddb(["salvage", &place.text("volume"), &place.text("out")]).expect(0);
-    assert!(run.stderr.contains("only the sharding of ") && run.stderr.contains("volume/info"), "{}", run.stderr);
-    // an info with its sharding at the top level is kept, without a message
+    assert!(!run.stderr.contains("info"), "{}", run.stderr);
+    assert!(
+        fs::read_to_string(place.path("out/current/info")).unwrap().starts_with("{\"type\": \"image\", \"scales\": [")
+    );
+    // so is one with its sharding at the top level
     let run = sharddb(["salvage", &place.text("foreign"), &place.text("kept")]).expect(0);
     assert!(!run.stderr.contains("info"), "{}", run.stderr);
     assert!(fs::read_to_string(place.path("kept/current/info")).unwrap().contains("\"@type\": \"x\""));

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{self, Place, command, sharddb};
+use crate::common::{self, Place, command, generations, sharddb};
 
 /// A store with this many generations; in each, key 1 has its number as the value.
 fn store_of(place: &Place, generations: u32) -> String {
@@ -26,10 +26,13 @@ fn current(store: &str) -> String {
 fn generations_are_listed() {
     let place = Place::new();
     let store = store_of(&place, 2);
-    assert_eq!(sharddb(["generations", &store]).expect(0).text(), "gen-0000000001\ngen-0000000002  current\n");
+    assert_eq!(generations(&store), "gen-0000000001\ngen-0000000002  current\n");
     fs::create_dir(place.path("store/gen-0000000003")).unwrap();
     let listed = sharddb(["generations", &store]).expect(0);
-    assert_eq!(listed.text().lines().last(), Some("gen-0000000003  incomplete"));
+    assert_eq!(
+        listed.text().lines().last(),
+        Some("gen-0000000003  -                     - keys        0 B  incomplete")
+    );
 }
 
 #[test]
@@ -45,7 +48,7 @@ fn rollback_goes_back_and_forward() {
     sharddb(["rollback", &store]).expect_error(2, &["before gen-0000000002"]);
     sharddb(["rollback", &store, "3"]).expect(0);
     assert_eq!(current(&store), "3");
-    sharddb(["rollback", &store, "4"]).expect_error(2, &["gen-0000000004"]);
+    sharddb(["rollback", &store, "4"]).expect_error(4, &["gen-0000000004"]);
     sharddb(["rollback", &store, "newest"]).expect(2);
     assert_eq!(current(&store), "3");
 }
@@ -57,8 +60,8 @@ fn a_bad_generation_is_discarded() {
     sharddb(["discard", &store, "3"]).expect_error(2, &["gen-0000000003", "roll back first"]);
     sharddb(["rollback", &store]).expect(0);
     sharddb(["discard", &store, "3"]).expect_error(0, &["removed gen-0000000003"]);
-    assert_eq!(sharddb(["generations", &store]).expect(0).text(), "gen-0000000001\ngen-0000000002  current\n");
-    sharddb(["discard", &store, "gen-0000000003"]).expect_error(2, &["found none"]);
+    assert_eq!(generations(&store), "gen-0000000001\ngen-0000000002  current\n");
+    sharddb(["discard", &store, "gen-0000000003"]).expect_error(4, &["found none"]);
 }
 
 #[test]
@@ -72,7 +75,17 @@ fn gc_removes_what_nobody_reads() {
     let (mut stdin, mut lines) = (reader.stdin.take().unwrap(), BufReader::new(reader.stdout.take().unwrap()).lines());
     writeln!(stdin, "1").unwrap();
     lines.next().unwrap().unwrap(); // it has generation 4 open
+    if cfg!(target_os = "linux") {
+        let listed = sharddb(["generations", &store]).expect(0);
+        assert!(listed.text().lines().last().unwrap().ends_with("current, in use"), "{}", listed.text());
+    }
     sharddb(["rollback", &store, "2"]).expect(0);
+    if cfg!(target_os = "linux") {
+        let run = sharddb(["gc", &store, "--dry-run"]).expect(0);
+        for line in ["would remove gen-0000000003", "kept gen-0000000004: it is open"] {
+            assert!(run.stderr.contains(line), "{}", run.stderr);
+        }
+    }
     let run = sharddb(["gc", &store]).expect(0);
     assert!(run.stderr.contains("removed gen-0000000003"), "{}", run.stderr);
     assert!(place.path("store/gen-0000000004").exists(), "read, and the newest");
@@ -81,7 +94,7 @@ fn gc_removes_what_nobody_reads() {
     reader.wait().unwrap();
     sharddb(["rollback", &store, "4"]).expect(0);
     sharddb(["gc", &store]).expect_error(0, &["removed gen-0000000002"]);
-    assert_eq!(sharddb(["generations", &store]).expect(0).text(), "gen-0000000004  current\n");
+    assert_eq!(generations(&store), "gen-0000000004  current\n");
 }
 
 #[test]
@@ -235,7 +248,7 @@ fn a_store_without_a_generation_is_as_good_as_none() {
             _ => sharddb(["salvage", &place.text("store"), &path]),
         }
         .expect(0);
-        assert_eq!(sharddb(["generations", &path]).expect(0).text(), "gen-0000000001  current\n", "{verb}");
+        assert_eq!(generations(&path), "gen-0000000001  current\n", "{verb}");
     }
     sharddb(["salvage", &place.text("store"), &place.text("build")]).expect_error(2, &["expected a new store"]);
 }

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as an input of `build`, in each format of a single file: pairs, or an error with its place; in the
-//! binary formats exactly the pairs that a naive parser finds.
+//! Arbitrary bytes as an input of `build`, in each format of a single file, plain or compressed, or as the changes of
+//! `apply`: pairs, or an error with its place; in the plain binary formats exactly the pairs that a naive parser finds.
 
 use std::fs;
 use std::io::Read;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use crate::failure::{self, Failure};
-use crate::input::{Format, Input, Reading, Sink};
+use crate::input::{Columns, Compression, Encoded, Format, Input, Reading, Sink, patch};
 use crate::scratch;
 
 /// Key, prefix, value.
@@ -58,18 +58,52 @@ fn naive(mut bytes: &[u8], has_prefixes: bool) -> Option<Vec<Pair>> {
     Some(pairs)
 }
 
+/// Reads the input as changes: each has a pair, and at most one comes from a line.
+fn changes(reading: &Reading, bytes: &[u8]) {
+    let input = Input::of_patch(path()).expect("there is such a file");
+    let mut stream = input.open(reading).expect("a file opens");
+    let mut edits = 0;
+    let read = patch::read(&mut stream, reading.longest_line, &mut |edit| {
+        assert!(edit.old.is_some() || edit.new.is_some());
+        edits += 1;
+        Ok(())
+    });
+    if let Err(error) = read {
+        assert!(matches!(error, Failure::Malformed(_)), "{error}");
+        assert!(error.to_string().contains("input"), "a malformed input says which: {error}");
+    }
+    assert!(edits <= bytes.split(|byte| *byte == b'\n').count());
+}
+
 /// Runs the target on an input.
 pub fn run(input: &[u8]) {
     let Some((how, bytes)) = input.split_first() else { return };
     let (format, key_field) = match how % 4 {
+        _ if *how >= 0x80 => (Format::Csv, None),
         0 => (Format::Ndjson, None),
         1 => (Format::Ndjson, Some("id".to_string())),
         2 => (Format::Bin, None),
         _ => (Format::Bin2, None),
     };
+    let compression = match how >> 2 & 3 {
+        1 => Compression::Gzip,
+        2 => Compression::Zstd,
+        _ => Compression::None,
+    };
     fs::write(path(), bytes).unwrap();
-    let reading = Reading { longest_line: 1 << 10, key_field, progress: Arc::default(), cancel: Arc::default() };
-    let inputs = Input::resolve_all(&[path().clone()], Some(format)).expect("there is such a file");
+    let reading = Reading {
+        longest_line: 1 << 10,
+        key_field,
+        ignore: Vec::new(),
+        columns: Columns::default(),
+        progress: Arc::default(),
+        cancel: Arc::default(),
+    };
+    let encoded = Encoded { format, compression };
+    if *how >= 0xc0 {
+        return changes(&reading, bytes);
+    }
+    let inputs = Input::resolve_all(&[path().clone()], Some(encoded)).expect("there is such a file");
     let mut pairs = Pairs::default();
     let read = inputs[0].read(&reading, &mut pairs);
     if let Err(error) = &read {
@@ -77,11 +111,12 @@ pub fn run(input: &[u8]) {
         assert!(error.to_string().contains("input"), "a malformed input says which: {error}");
     }
     match format {
+        _ if compression != Compression::None => {} // decompressed, it may be anything
         Format::Bin | Format::Bin2 => {
             let expected = naive(bytes, format == Format::Bin2);
             assert_eq!(read.is_ok(), expected.is_some());
             assert!(expected.is_none_or(|expected| expected == pairs.0));
         }
-        _ => assert!(pairs.0.len() <= bytes.split(|byte| *byte == b'\n').count()),
+        _ => assert!(pairs.0.len() <= bytes.split(|byte| b"\n\r".contains(byte)).count()),
     }
 }

@@ -63,8 +63,12 @@ impl Container for BcolzArray {
     }
 
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
+        self.verify_with(level, &mut |_, _| {})
+    }
+
+    fn verify_with(&self, level: VerifyLevel, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
         let mut report = VerifyReport::of_files(level);
-        self.verify_into(&mut report);
+        self.verify_into(&mut report, progress);
         Ok(report)
     }
 

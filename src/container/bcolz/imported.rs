@@ -43,8 +43,9 @@ pub fn export(
     if target.symlink_metadata().is_ok() {
         return Err(Error::invalid_input("expected nothing here yet, found something").at_path(target));
     }
+    let imported = imported(&info).map_err(|error| error.at_path(&info))?;
     let mut source = Export { snapshot, nchunks: nchunks(snapshot)?, progress: &mut progress };
-    match imported(&info).map_err(|error| error.at_path(&info))? {
+    match imported {
         Imported::Array(members) => source.write_array(&MetaFile::from_members(info, members), target)?,
         Imported::File(members) => source.write_file(&MetaFile::from_members(info, members), target)?,
     }

@@ -121,7 +121,7 @@ impl BcolzTable {
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
         let (mut report, rows) = (VerifyReport::of_files(level), self.rows());
         for (name, column) in self.columns() {
-            column.verify_into(&mut report);
+            column.verify_into(&mut report, &mut |_, _| {});
             if column.rows() != rows {
                 let message = format!(
                     "expected {rows} rows in every column, found {} in \"{name}\": truncating the table to {rows} rows \

@@ -29,21 +29,26 @@ impl BcolzArray {
         }
     }
 
-    pub(super) fn verify_into(&self, report: &mut VerifyReport) {
+    pub(super) fn verify_into(&self, report: &mut VerifyReport, progress: &mut dyn FnMut(u64, u64)) {
         self.verify_files(report);
         match &self.chunks {
             Chunks::Shipped(files) => {
-                for key in files.numbers().take_while(|key| *key < self.nchunks()) {
+                let keys = || files.numbers().take_while(|key| *key < self.nchunks());
+                let total = keys().count() as u64;
+                for (done, key) in (1..).zip(keys()) {
                     match self.find(key) {
                         Ok(Some(place)) => place.file.verify(key, self.options.max_chunk_bytes, report),
                         Ok(None) => {}
                         Err(error) => report.add(FindingKind::UnreadableShard, error),
                     }
+                    progress(done, total);
                 }
             }
             Chunks::Superchunks(superchunks) => {
-                for part in superchunks.parts() {
+                let total = superchunks.parts().len() as u64;
+                for (done, part) in (1..).zip(superchunks.parts()) {
                     part.file.verify(part.first_key, self.options.max_chunk_bytes, report);
+                    progress(done, total);
                 }
             }
         }

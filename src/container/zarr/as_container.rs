@@ -64,7 +64,11 @@ impl Container for ZarrArray {
     }
 
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        verify(self, level)
+        verify(self, level, &mut |_, _| {})
+    }
+
+    fn verify_with(&self, level: VerifyLevel, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+        verify(self, level, progress)
     }
 
     fn preserved(&self) -> Option<(&'static str, String)> {

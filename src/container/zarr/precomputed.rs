@@ -62,7 +62,7 @@ impl PrecomputedOptions {
         self
     }
 
-    /// Sets whether the elements are segment ids instead of intensities. Default: false.
+    /// Sets whether the elements are segment ids instead of intensities, which excludes floats. Default: false.
     pub fn segmentation(&mut self, segmentation: bool) -> &mut PrecomputedOptions {
         self.segmentation = segmentation;
         self
@@ -87,7 +87,7 @@ impl PrecomputedOptions {
     /// # Errors
     ///
     /// `InvalidInput` for axes that do not fit the array, or if `target` exists; `Unsupported` for a data type that
-    /// volumes do not have, or channels in several chunks; `Cancelled`; `Io`; the error of the first chunk that cannot
+    /// volumes or segment ids do not have, or channels in several chunks; `Cancelled`; `Io`; the error of the first chunk that cannot
     /// be read.
     pub fn convert(
         &self,
@@ -175,6 +175,10 @@ impl<'a> Volume<'a> {
         if !DATA_TYPES.contains(&metadata.data_type().as_str()) {
             let (known, found) = (DATA_TYPES.join(", "), metadata.data_type());
             let message = format!("expected a data type that volumes have ({known}), found {found}");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if options.segmentation && metadata.data_type().as_str().starts_with("float") {
+            let message = format!("expected integers, the numbers of segments, found {}", metadata.data_type());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let xyz = ['x', 'y', 'z'].map(axis);

@@ -7,19 +7,27 @@ use crate::container::zarr::shard::ShardFile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
-pub(super) fn verify(array: &ZarrArray, level: VerifyLevel) -> Result<VerifyReport> {
+pub(super) fn verify(
+    array: &ZarrArray,
+    level: VerifyLevel,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<VerifyReport> {
     let mut report = VerifyReport::of_files(level);
-    for number in array.shard_numbers()? {
+    let numbers = array.shard_numbers()?;
+    let total = numbers.len() as u64;
+    for (done, number) in (1..).zip(numbers) {
         match array.open_shard(number) {
             Ok(Some(shard)) => {
                 report.shards += 1;
                 if level > VerifyLevel::Structure {
-                    ZarrShardVerifier { array, number, shard: &shard, report: &mut report, named: Vec::new() }.verify();
+                    ZarrShardVerifier { array, number, shard: &shard, report: &mut report, chunks: Vec::new() }
+                        .verify();
                 }
             }
             Ok(None) => {} // removed after it was listed
             Err(error) => report.add(kind_of_open_error(&error), error),
         }
+        progress(done, total);
     }
     Ok(report)
 }
@@ -37,36 +45,36 @@ struct ZarrShardVerifier<'a> {
     number: u64,
     shard: &'a ShardFile,
     report: &'a mut VerifyReport,
-    /// The ranges of chunks, each with the number of its entry.
-    named: Vec<(ByteRange, u64)>,
+    /// The ranges of the present chunks, each with the number of its entry.
+    chunks: Vec<(ByteRange, u64)>,
 }
 
 impl ZarrShardVerifier<'_> {
     fn verify(mut self) {
-        let mut next = 0;
+        let mut entry_number = 0;
         loop {
-            let entries = match self.shard.entries(next) {
+            let entries = match self.shard.entries(entry_number) {
                 Ok(entries) if entries.is_empty() => break,
                 Ok(entries) => entries,
                 Err(error) => return self.add(FindingKind::UnreadableShard, None, error),
             };
             for entry in entries {
-                let key = self.array.metadata().grid.key(ChunkPlace { shard: self.number, entry: next });
+                let key = self.key(entry_number);
                 match self.shard.chunk_of(entry) {
-                    Ok(Some(range)) => self.chunk(range, next, key),
+                    Ok(Some(range)) => self.verify_chunk(range, entry_number, key),
                     Ok(None) => {}
                     Err(error) => self.add(FindingKind::BadShardIndexEntry, key, error),
                 }
-                next += 1;
+                entry_number += 1;
             }
         }
         self.report.bytes_read += self.shard.index_range().map_or(0, ByteRange::len);
-        self.extents();
+        self.verify_ranges();
     }
 
-    /// Checks a present chunk. A chunk outside the array has no key but is checked as well.
-    fn chunk(&mut self, range: ByteRange, entry: u64, key: Option<u64>) {
-        self.named.push((range, entry));
+    /// Verifies a present chunk. A chunk outside the array has no key but is verified as well.
+    fn verify_chunk(&mut self, range: ByteRange, entry: u64, key: Option<u64>) {
+        self.chunks.push((range, entry));
         self.report.keys += u64::from(key.is_some());
         self.report.value_bytes = self.report.value_bytes.saturating_add(range.len());
         if self.report.level < VerifyLevel::Data {
@@ -84,29 +92,33 @@ impl ZarrShardVerifier<'_> {
         }
     }
 
-    /// Checks how ranges overlap: chunks may share all of their bytes, and leave gaps.
-    fn extents(&mut self) {
-        let named = std::mem::take(&mut self.named);
+    /// Verifies that no chunk overlaps the index or a part of another chunk, and reports gaps. Two chunks may share all of
+    /// their bytes.
+    fn verify_ranges(&mut self) {
+        let chunks = std::mem::take(&mut self.chunks);
         let index = self.shard.index_range();
-        for (range, entry) in &named {
-            if index.is_some_and(|index| range.start < index.end && index.start < range.end) {
+        for (range, entry) in &chunks {
+            if index.is_some_and(|index| overlap(*range, index)) {
                 let message = "expected chunks outside the shard index, found one that overlaps it";
                 self.add(FindingKind::Overlap, self.key(*entry), Error::corrupt(message).at_offset(range.start));
             }
         }
-        let mut ranges: Vec<_> = named.iter().map(|(range, entry)| (range.start, range.end, *entry)).collect();
-        ranges.extend(index.map(|index| (index.start, index.end, u64::MAX)));
-        ranges.sort_unstable();
-        ranges.dedup_by_key(|(start, end, _)| (*start, *end));
+        let mut ranges: Vec<(ByteRange, Option<u64>)> =
+            chunks.into_iter().map(|(range, entry)| (range, Some(entry))).collect();
+        ranges.extend(index.map(|index| (index, None)));
+        ranges.sort_unstable_by_key(|(range, entry)| (range.start, range.end, *entry));
+        ranges.dedup_by_key(|(range, _)| *range);
         let (mut end, mut unnamed) = (0, 0);
-        for (start, range_end, entry) in ranges {
-            let is_chunk = entry != u64::MAX;
-            if start < end && is_chunk && !index.is_some_and(|index| start < index.end && index.start < range_end) {
+        for (range, entry) in ranges {
+            if range.start < end
+                && let Some(entry) = entry
+                && !index.is_some_and(|index| overlap(range, index))
+            {
                 let message = "expected chunks that share all of their bytes or none, found two that overlap in part";
-                self.add(FindingKind::Overlap, self.key(entry), Error::corrupt(message).at_offset(start));
+                self.add(FindingKind::Overlap, self.key(entry), Error::corrupt(message).at_offset(range.start));
             }
-            unnamed += start.saturating_sub(end);
-            end = end.max(range_end);
+            unnamed += range.start.saturating_sub(end);
+            end = end.max(range.end);
         }
         unnamed += self.shard.len().saturating_sub(end);
         if unnamed > 0 {
@@ -115,6 +127,7 @@ impl ZarrShardVerifier<'_> {
         }
     }
 
+    /// Returns the key of the chunk of an entry; `None` if the chunk is outside the array.
     fn key(&self, entry: u64) -> Option<u64> {
         self.array.metadata().grid.key(ChunkPlace { shard: self.number, entry })
     }
@@ -129,4 +142,9 @@ impl ZarrShardVerifier<'_> {
             },
         );
     }
+}
+
+/// Returns whether two ranges share a byte, or an empty one is within the other.
+fn overlap(a: ByteRange, b: ByteRange) -> bool {
+    a.start < b.end && b.start < a.end
 }

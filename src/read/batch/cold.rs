@@ -43,9 +43,10 @@ impl Snapshot {
         prefetch_pages(&wanted, Wanted::rest_of_value, ShardReader::will_need_data);
     }
 
-    /// Routes a key to its shard and minishard; `None` if its shard has no file or cannot be opened.
+    /// Returns a key with its shard and minishard; `None` if the snapshot does not have the shard, or it cannot be
+    /// opened.
     fn wanted(&self, key: u64) -> Option<Wanted<'_>> {
-        let (shard, minishard) = self.generation.route(key).ok()??;
+        let (shard, minishard) = self.generation.shard_of_key(key).ok()??;
         Some(Wanted { shard: shard.reader(), minishard, key })
     }
 }
@@ -65,14 +66,14 @@ impl Wanted<'_> {
     }
 
     fn index(&self) -> Option<ByteRange> {
-        self.shard.minishard_index_range(self.minishard).ok()?
+        self.shard.locate_index(self.minishard).ok()?
     }
 
     /// Returns the range of the value, without the bytes on pages of the index.
     fn rest_of_value(&self) -> Option<ByteRange> {
         let index = pages_of(self.index()?);
-        let stored = self.shard.find(self.minishard, self.key).ok()??;
-        let value = self.shard.value_range(stored.row).ok()?;
+        let found = self.shard.find(self.minishard, self.key).ok()??;
+        let value = self.shard.value_range(found.row).ok()?;
         let start = if (index.start..index.end).contains(&value.start) { index.end } else { value.start };
         (start < value.end).then_some(ByteRange { start, end: value.end })
     }

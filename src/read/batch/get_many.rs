@@ -1,13 +1,13 @@
 //! Batch lookups on one thread, staged so that cache misses overlap.
 //!
 //! A group of keys goes through the fast path one step at a time. Each step prefetches the bytes of the next step for
-//! all keys of the group: first the entries of the minishard table, then the minishards, then the values.
+//! all keys of the group: first the entries of the minishard map, then the minishards, then the values.
 
 use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
 use crate::prefetch;
-use crate::read::shard::{MappedMinishard, Probe, Value, ValueLocation, prefetch_index};
+use crate::read::shard::{FastMinishard, Probe, Value, ValueLocation, prefetch_index};
 use crate::read::snapshot::Snapshot;
 
 /// Keys per group: about the number of outstanding cache misses of a core.
@@ -146,10 +146,11 @@ impl Snapshot {
 
     /// Finds the minishards of a group of keys on the fast path, and prefetches their indexes.
     #[inline]
-    fn stage_minishards(&self, group: &[u64]) -> [Probe<MappedMinishard<'_>>; GROUP] {
+    fn stage_minishards(&self, group: &[u64]) -> [Probe<FastMinishard<'_>>; GROUP] {
         let mut routes = [None; GROUP];
         for (key, staged) in group.iter().zip(&mut routes) {
-            *staged = self.generation.route(*key).ok().flatten().map(|(shard, minishard)| (shard.reader(), minishard));
+            *staged =
+                self.generation.shard_of_key(*key).ok().flatten().map(|(shard, minishard)| (shard.reader(), minishard));
             if let Some((shard, minishard)) = staged {
                 shard.prefetch_known(*minishard);
             }
@@ -157,7 +158,7 @@ impl Snapshot {
         let mut minishards = [Probe::Undecided; GROUP];
         for (route, staged) in routes.iter().zip(&mut minishards) {
             let Some((shard, minishard)) = route else { continue };
-            *staged = shard.mapped_minishard(*minishard, prefetch_index);
+            *staged = shard.fast_minishard(*minishard, prefetch_index);
         }
         minishards
     }
@@ -165,7 +166,7 @@ impl Snapshot {
     /// Looks a key up on the general path.
     #[cold]
     fn lookup(&self, key: u64) -> Result<Option<Value<'_>>> {
-        match self.generation.route(key)? {
+        match self.generation.shard_of_key(key)? {
             Some((shard, minishard)) => shard.reader().lookup(minishard, key),
             None => Ok(None),
         }

@@ -3,9 +3,9 @@
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use crate::error::Result;
+use crate::read::on_threads::on_threads;
 use crate::read::shard::Value;
 use crate::read::snapshot::Snapshot;
 
@@ -46,7 +46,8 @@ impl Snapshot {
     ) -> ControlFlow<B> {
         let blocks = Blocks::new(keys.chunks(KEYS_PER_BLOCK).enumerate());
         let first_break = Mutex::new(None);
-        on_threads(threads, keys, || {
+        let blocks_of_keys = NonZero::new(keys.len().div_ceil(KEYS_PER_BLOCK)).unwrap_or(NonZero::<usize>::MIN);
+        on_threads(threads.min(blocks_of_keys), || {
             while let Some((number, keys)) = blocks.next() {
                 if let ControlFlow::Break(broken) =
                     self.get_many_with(keys, |at, value| f(number * KEYS_PER_BLOCK + at, value))
@@ -61,19 +62,6 @@ impl Snapshot {
             None => ControlFlow::Continue(()),
         }
     }
-}
-
-/// Runs `work` on this thread and on others, at most one thread per block of keys.
-fn on_threads(threads: NonZero<usize>, keys: &[u64], work: impl Fn() + Sync) {
-    let threads = threads.get().min(keys.len().div_ceil(KEYS_PER_BLOCK));
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            if thread::Builder::new().spawn_scoped(scope, &work).is_err() {
-                break; // the threads that are running do all the work
-            }
-        }
-        work();
-    });
 }
 
 /// A queue of blocks that several threads take from.

@@ -1,41 +1,40 @@
-//! Upper bounds on the bytes that a walk over a shard reads.
+//! Upper bounds on the bytes and rows that a walk over a shard reads.
 //!
-//! Nothing in the format prevents a damaged or hostile shard from naming the same bytes many times: 2^m entries may
-//! name one minishard index, and all its rows one value. The bounds are proportional to the length of the file, so that
-//! time and memory are linear in it.
+//! A damaged or hostile shard may name the same bytes many times: all entries of the shard index may name one minishard
+//! index, and all its rows one value. The bounds are proportional to the length of the file, and so are the time and
+//! the memory of a walk.
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::MinishardNumber;
 
-/// The bytes of minishard indexes that are read at most, as a multiple of the file length. Valid indexes do not
-/// overlap, so together they fit into the file. The factor of 2 ensures that one damaged entry that names the whole
-/// file does not prevent the others from being read.
-const MOST_INDEXES: u64 = 2;
+/// Upper bound on the bytes of minishard indexes that a walk reads, as a multiple of the file length. Valid indexes do
+/// not overlap, so all together are at most one file length. The second one leaves room for a damaged entry that names
+/// the whole file: the other indexes are still read.
+const INDEX_BYTES_FACTOR: u64 = 2;
 
-/// The bytes of values that are read at most, as a multiple of the file length. Values may legally share bytes, so that
-/// a few stored values serve many keys.
-const MOST_VALUES: u64 = 64;
+/// Upper bound on the bytes of values that a walk reads, as a multiple of the file length. It is above 1 because the
+/// format allows several keys to share one stored value.
+const VALUE_BYTES_FACTOR: u64 = 64;
 
-/// The rows that are kept in memory at most, in addition to one per byte of the file: rows of empty values, for
-/// example.
+/// Upper bound on the rows that a walk keeps in memory, in addition to one row per byte of the file.
 const MOST_ROWS: u64 = 1 << 19;
 
 /// Counts the bytes of minishard indexes that a walk has read.
 #[derive(Default)]
 pub(crate) struct IndexBudget {
     spent: u64,
-    /// The index that ends last.
+    /// The charged index that ends last, for the message of an error.
     furthest: Option<(MinishardNumber, ByteRange)>,
 }
 
 impl IndexBudget {
     /// Charges the bytes of the index at `range`.
     ///
-    /// Errors: `Corrupt` if the budget is exceeded, which means that indexes overlap. Then nothing is charged.
+    /// Errors: `Corrupt` if that exceeds the budget, which only indexes that overlap do. Then nothing is charged.
     pub(crate) fn take(&mut self, file_len: u64, number: MinishardNumber, range: ByteRange) -> Result<()> {
         let spent = self.spent.saturating_add(range.len());
-        if spent > file_len.saturating_mul(MOST_INDEXES) {
+        if spent > Self::most(file_len) {
             return Err(self.overlapping(file_len, range));
         }
         self.spent = spent;
@@ -43,6 +42,22 @@ impl IndexBudget {
             self.furthest = Some((number, range));
         }
         Ok(())
+    }
+
+    /// Charges what the walk over the next minishards was charged. Returns false, and charges nothing, if that exceeds
+    /// the budget.
+    pub(crate) fn add(&mut self, next: IndexBudget, file_len: u64) -> bool {
+        let spent = self.spent.saturating_add(next.spent);
+        let fits = spent <= Self::most(file_len);
+        if fits {
+            *self = IndexBudget { spent, furthest: next.furthest.or(self.furthest) };
+        }
+        fits
+    }
+
+    /// Returns the budget in bytes.
+    pub(crate) fn most(file_len: u64) -> u64 {
+        file_len.saturating_mul(INDEX_BYTES_FACTOR)
     }
 
     #[cold]
@@ -66,24 +81,35 @@ impl ValueBudget {
     /// Charges `bytes`. Returns false, and charges nothing, if that exceeds the budget.
     pub(crate) fn take(&mut self, file_len: u64, bytes: u64) -> bool {
         let spent = self.0.saturating_add(bytes);
-        let may = spent <= Self::most(file_len);
-        if may {
+        let fits = spent <= Self::most(file_len);
+        if fits {
             self.0 = spent;
         }
-        may
+        fits
+    }
+
+    /// Charges what the walk over the next minishards was charged. Returns false, and charges nothing, if that exceeds
+    /// the budget.
+    pub(crate) fn add(&mut self, next: ValueBudget, file_len: u64) -> bool {
+        self.take(file_len, next.0)
     }
 
     /// Returns the budget in bytes.
     pub(crate) fn most(file_len: u64) -> u64 {
-        file_len.saturating_mul(MOST_VALUES)
+        file_len.saturating_mul(VALUE_BYTES_FACTOR)
     }
 }
 
-/// Reserves memory for `more` rows in a vector that keeps all rows of a shard.
+/// Returns the upper bound on the rows of a shard that are kept in memory.
+pub(crate) fn most_rows(file_len: u64) -> u64 {
+    file_len.saturating_add(MOST_ROWS)
+}
+
+/// Reserves memory for `more` rows in a vector of all rows of a shard.
 ///
 /// Errors: `TooLarge` if the shard has more than `file_len + 2^19` rows, or the allocation fails.
 pub(crate) fn reserve_rows<T>(rows: &mut Vec<T>, more: u64, file_len: u64) -> Result<()> {
-    let most = file_len.saturating_add(MOST_ROWS);
+    let most = most_rows(file_len);
     let all = (rows.len() as u64).saturating_add(more);
     if all > most {
         let message =

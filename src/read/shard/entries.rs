@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::iter::FusedIterator;
+use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::format::minishard_index::{IndexView, Row};
-use crate::ids::Location;
+use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::handle::Shard;
 use crate::read::shard::keys::Pass;
 use crate::read::shard::rows::Rows;
@@ -31,8 +32,10 @@ pub struct ShardEntries<'a> {
     body: Option<&'a [u8]>,
     /// Whether all bytes so far are verified, as far as the mode requires.
     is_verified: bool,
+    /// Whether these are all minishards of the shard.
+    is_whole: bool,
     rows: Rows,
-    /// The index of the current minishard, if it is in memory.
+    /// The index of the current minishard, if it is raw, and mapped or loaded.
     index: IndexView<'a>,
     _pass: Pass<'a>,
 }
@@ -43,36 +46,49 @@ impl<'a> ShardEntries<'a> {
             shard,
             body: None,
             is_verified: true,
-            rows: Rows::comparing(VerifyScope::IndexAndSmallValues),
+            is_whole: true,
+            rows: Rows::verifying(VerifyScope::IndexAndValuesIfSmall),
             index: IndexView::default(),
             _pass: Pass::new(shard),
         }
     }
 
+    /// Creates an iterator over a range of minishards.
+    pub(crate) fn over(shard: &'a Shard, minishards: Range<MinishardNumber>) -> ShardEntries<'a> {
+        let is_whole = minishards.start.0 == 0 && minishards.end.0 >= shard.reader().spec.minishards();
+        let rows = Rows::over(minishards).with_scope(VerifyScope::IndexAndValuesIfSmall);
+        ShardEntries { rows, is_whole, ..ShardEntries::new(shard) }
+    }
+
+    /// Whether all bytes so far are verified, as far as the mode requires.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.is_verified
+    }
+
     /// Returns the next key with its value.
     #[inline]
     pub(crate) fn next_pair(&mut self) -> Option<Result<(u64, Value<'a>)>> {
-        let stored = match self.next_stored()? {
-            Ok(stored) => stored,
+        let found = match self.next_found()? {
+            Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
-        match self.in_place(&stored) {
-            Some(value) => Some(Ok((stored.row.id, Value::borrowed_from(value)))),
-            None => Some(self.read(&stored).map(|value| (stored.row.id, value))),
+        match self.in_place(&found) {
+            Some(value) => Some(Ok((found.row.id, Value::borrowed_from(value)))),
+            None => Some(self.read(&found).map(|value| (found.row.id, value))),
         }
     }
 
-    fn read(&mut self, stored: &FoundKey) -> Result<Value<'a>> {
-        self.shard.reader().value(stored).inspect_err(|_| self.is_verified = false)
+    fn read(&mut self, found: &FoundKey) -> Result<Value<'a>> {
+        self.shard.reader().value(found).inspect_err(|_| self.is_verified = false)
     }
 
     #[inline]
-    fn in_place(&self, stored: &FoundKey) -> Option<&'a [u8]> {
-        stored.row.value.of(self.body?)
+    fn in_place(&self, found: &FoundKey) -> Option<&'a [u8]> {
+        found.row.value.of(self.body?)
     }
 
     #[inline]
-    fn next_stored(&mut self) -> Option<Result<FoundKey>> {
+    fn next_found(&mut self) -> Option<Result<FoundKey>> {
         let row = match self.rows.state.next(self.index) {
             Some(row) => row,
             None => match self.next_elsewhere()? {
@@ -80,10 +96,10 @@ impl<'a> ShardEntries<'a> {
                 Err(error) => return Some(Err(error)),
             },
         };
-        Some(Ok(self.rows.current?.stored(row)))
+        Some(Ok(self.rows.current?.found(row)))
     }
 
-    /// Returns the next row after the end of `index`: of an index that is not in memory, or of the next minishard.
+    /// Returns the next row after the end of `index`: of an index that was decoded or read, or of the next minishard.
     fn next_elsewhere(&mut self) -> Option<Result<Row>> {
         let reader = self.shard.reader();
         loop {
@@ -96,13 +112,13 @@ impl<'a> ShardEntries<'a> {
             match self.rows.next_minishard(reader) {
                 Ok(Some(minishard)) => {
                     self.index = self.rows.in_place(reader);
-                    self.body = reader.raw_body().filter(|_| minishard.verified.has_all());
+                    self.body = reader.raw_body().filter(|_| minishard.trusted.has_all());
                     if let Some(row) = self.rows.state.next(self.index) {
                         return Some(Ok(row));
                     }
                 }
                 Ok(None) => {
-                    if self.is_verified {
+                    if self.is_verified && self.is_whole {
                         reader.note_whole_verified();
                     }
                     return None;
@@ -121,18 +137,18 @@ impl<'a> Iterator for ShardEntries<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Entry<'a>>> {
-        let stored = match self.next_stored()? {
-            Ok(stored) => stored,
+        let found = match self.next_found()? {
+            Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
-        let in_place = self.in_place(&stored);
+        let in_place = self.in_place(&found);
         if in_place.is_none() {
             self.is_verified = false; // the caller may never read the value, and then it is not verified
-            if let Err(error) = self.shard.reader().check_range(&stored) {
+            if let Err(error) = self.shard.reader().check_range(&found) {
                 return Some(Err(error));
             }
         }
-        Some(Ok(Entry { shard: self.shard, stored, in_place }))
+        Some(Ok(Entry { shard: self.shard, found, in_place }))
     }
 }
 
@@ -157,8 +173,8 @@ impl<'a> IntoIterator for &'a Shard {
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     shard: &'a Shard,
-    stored: FoundKey,
-    /// The value, if it is raw, in memory and verified.
+    found: FoundKey,
+    /// The value, if it is raw, mapped or loaded, and trusted.
     in_place: Option<&'a [u8]>,
 }
 
@@ -166,19 +182,19 @@ impl<'a> Entry<'a> {
     /// Returns the key.
     #[inline]
     pub fn key(&self) -> u64 {
-        self.stored.row.id
+        self.found.row.id
     }
 
     /// Returns the shard and the minishard in which the pair is stored. In a damaged file, the key may hash to another
     /// place.
     pub fn location(&self) -> Location {
-        Location { shard: self.shard.number(), minishard: self.stored.minishard }
+        Location { shard: self.shard.number(), minishard: self.found.minishard }
     }
 
     /// Returns the stored length in bytes, which is that of the encoded value.
     #[inline]
     pub fn stored_len(&self) -> u64 {
-        let value = self.stored.row.value;
+        let value = self.found.row.value;
         value.end.wrapping_sub(value.start)
     }
 
@@ -192,7 +208,7 @@ impl<'a> Entry<'a> {
         match self.in_place {
             Some(value) => Ok(Value::borrowed_from(value)),
             // a copy: an entry whose address is never taken can stay in registers
-            None => self.shard.reader().value(&{ self.stored }),
+            None => self.shard.reader().value(&{ self.found }),
         }
     }
 
@@ -202,20 +218,22 @@ impl<'a> Entry<'a> {
     ///
     /// Those of [`value`](Entry::value).
     pub fn encoded_value(&self) -> Result<Value<'a>> {
-        let encoded = self.shard.reader().verified_bytes(&self.stored);
+        let encoded = self.shard.reader().verified_bytes(&self.found);
         encoded.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
     /// Returns the bytes between the value and the previous range that an index names: its prefix, including padding.
     ///
-    /// Empty, without a read, if the layout of the data set has no prefixes. Cost for foreign data sets: the first call
-    /// per shard reads all its indexes and keeps 16 bytes per key.
+    /// Empty, without a read, if the layout of the data set has no prefixes. Empty too if a native shard has only zero
+    /// bytes there, fewer than the alignment of values: they are padding, or a prefix with the same bytes.
+    ///
+    /// Cost for foreign data sets: the first call per shard reads all its indexes and keeps 16 bytes per key.
     ///
     /// # Errors
     ///
     /// Those of [`value`](Entry::value).
     pub fn prefix(&self) -> Result<Value<'a>> {
-        let prefix = self.shard.reader().whole_prefix(&self.stored);
+        let prefix = self.shard.reader().whole_prefix(&self.found);
         prefix.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
@@ -225,13 +243,13 @@ impl<'a> Entry<'a> {
     ///
     /// `Corrupt` if the value is not within the file.
     pub fn value_location(&self) -> Result<ValueLocation> {
-        self.shard.reader().value_location(self.stored.minishard, self.stored.row)
+        self.shard.reader().value_location(self.found.minishard, self.found.row)
     }
 
     /// Adds the place of this entry to an error.
     #[cold]
     fn at(&self, error: Error) -> Error {
-        self.shard.reader().at(self.stored.minishard, error).at_key(self.stored.row.id)
+        self.shard.reader().at(self.found.minishard, error).at_key(self.found.row.id)
     }
 }
 

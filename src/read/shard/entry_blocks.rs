@@ -3,25 +3,42 @@
 //! A shard index has one entry for each of up to 2^32 minishards. If most of them are empty, the file is sparse, and
 //! its holes are skipped. An entry in a hole is (0, 0), the entry of an empty minishard.
 
+use std::ops::Range;
+
 use crate::error::Result;
 use crate::format::shard_index::ENTRY_LEN;
 use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
 use crate::storage::{Bytes, Holes};
 
-/// A walk over a shard index. It is not an iterator, so that it borrows the shard for one step at a time.
+/// A walk over the entries of a shard index, or over those of a range of minishards. It is not an iterator, so that it
+/// borrows the shard for one step at a time.
 ///
-/// Cost: reads all bytes outside of holes, and one block of each hole.
-#[derive(Default)]
+/// Cost: reads all bytes of these entries outside of holes, and one block of each hole.
 pub(crate) struct EntryBlocks {
     next: u64,
+    /// The walk ends before this minishard, or after the last one of the shard.
+    end: u64,
     /// Whether the last block was all zeros, and so possibly in a hole.
     after_zeros: bool,
     holes: Option<Holes>,
     is_over: bool,
 }
 
+impl Default for EntryBlocks {
+    /// Creates a walk over all entries.
+    fn default() -> EntryBlocks {
+        EntryBlocks::over(MinishardNumber(0)..MinishardNumber(u64::MAX))
+    }
+}
+
 impl EntryBlocks {
+    /// Creates a walk over the entries of a range of minishards. The range may end after the last minishard.
+    pub(crate) fn over(minishards: Range<MinishardNumber>) -> EntryBlocks {
+        let Range { start, end } = minishards;
+        EntryBlocks { next: start.0, end: end.0, after_zeros: false, holes: None, is_over: false }
+    }
+
     /// Returns the next block of entries, at least one, with the minishard of the first entry.
     ///
     /// Errors: `Corrupt` if the file ends within the shard index; `Io`. An error ends the walk.
@@ -29,11 +46,12 @@ impl EntryBlocks {
         if self.after_zeros {
             self.skip_hole(shard);
         }
-        if self.is_over || self.next >= shard.spec.minishards() {
+        let end = self.end.min(shard.spec.minishards());
+        if self.is_over || self.next >= end {
             return Ok(None);
         }
         let first = MinishardNumber(self.next);
-        let block = shard.shard_index_block(first).inspect_err(|_| self.is_over = true)?;
+        let block = shard.shard_index_block(first..MinishardNumber(end)).inspect_err(|_| self.is_over = true)?;
         self.next += block.len() as u64 / ENTRY_LEN;
         self.after_zeros = block.iter().all(|byte| *byte == 0);
         Ok(Some((first, block)))
@@ -57,7 +75,7 @@ impl EntryBlocks {
     #[cold]
     fn skip_hole(&mut self, shard: &ShardReader) {
         if self.next < shard.spec.minishards() {
-            let holes = self.holes.get_or_insert_with(|| shard.files().shard_index_holes());
+            let holes = self.holes.get_or_insert_with(|| shard.files().holes());
             // rounds down to the entry that contains the offset: an entry may begin in a hole and end in data
             self.next = holes.next_data(self.next * ENTRY_LEN) / ENTRY_LEN;
         }
@@ -75,7 +93,34 @@ mod tests {
     use crate::read::shard::files::ShardFiles;
     use crate::read::shard::index_cache::MinishardCache;
     use crate::read::shard::reader::{KnownShard, ReadOptions};
+    use crate::read::shard::rows::Rows;
     use crate::storage::StorageKind;
+
+    fn reader(spec: ShardingSpec, files: ShardFiles) -> ShardReader {
+        let cache = MinishardCache::new(0).into();
+        ShardReader::new(ShardNumber(0), spec, None, files, ReadOptions::default(), cache, KnownShard::default())
+    }
+
+    /// The file at the path of a loaded shard may be another one by now.
+    #[test]
+    fn holes_of_the_file_do_not_replace_loaded_bytes() {
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 16, 0).unwrap();
+        let path = std::env::temp_dir().join(format!("sharddb-loaded-holes-{}.shard", std::process::id()));
+        let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), Layout::default()).unwrap();
+        writer.insert(60_000, b"value").unwrap();
+        let (_, bytes) = writer.finish_in_memory().unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        let (files, _) = ShardFiles::load(&path).unwrap();
+        std::fs::File::create(&path).unwrap().set_len(bytes.len() as u64).unwrap();
+        let shard = reader(spec, files);
+        assert_eq!(shard.compute_shard_index_crc32().unwrap(), crc32fast::hash(&bytes[..16 << 16]));
+        let (mut rows, mut found) = (Rows::default(), Vec::new());
+        while let Some(minishard) = rows.next_minishard(&shard).unwrap() {
+            found.push(minishard.number.0);
+        }
+        assert_eq!(found, [60_000]);
+        std::fs::remove_file(&path).unwrap();
+    }
 
     /// A shard index of 64 MiB with three entries, with or without holes, depending on the file system.
     #[test]
@@ -88,9 +133,7 @@ mod tests {
         keys.iter().for_each(|key| writer.insert(*key, b"value").unwrap());
         writer.finish().unwrap();
         let files = ShardFiles::open(&path, StorageKind::Positioned).unwrap();
-        let cache = MinishardCache::with_capacity(0).into();
-        let shard =
-            ShardReader::new(ShardNumber(0), spec, None, files, ReadOptions::default(), cache, KnownShard::default());
+        let shard = reader(spec, files);
 
         let (mut blocks, mut found, mut read) = (EntryBlocks::default(), Vec::new(), 0);
         while let Some((first, block)) = blocks.next(&shard).unwrap() {

@@ -37,6 +37,11 @@ impl Shard {
         Shard(Arc::new(reader))
     }
 
+    /// Returns the address of the shard: the same for all its handles.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// Whether there is another handle to this shard.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
@@ -52,7 +57,7 @@ impl Shard {
     /// This call reads nothing. If the bytes are not a valid shard, lookups return errors.
     pub fn from_bytes(spec: ShardingSpec, number: ShardNumber, bytes: Vec<u8>) -> Shard {
         let files = ShardFiles::from_bytes(bytes);
-        let cache = Arc::new(MinishardCache::with_capacity(64 << 20));
+        let cache = Arc::new(MinishardCache::new(64 << 20));
         Shard(Arc::new(ShardReader::new(
             number,
             spec,
@@ -95,8 +100,8 @@ impl Shard {
     ///
     /// Those of [`Snapshot::locate`](crate::Snapshot::locate).
     pub fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
-        let Some(stored) = self.find(key)? else { return Ok(None) };
-        self.0.value_location(stored.minishard, stored.row).map(Some)
+        let Some(found) = self.find(key)? else { return Ok(None) };
+        self.0.value_location(found.minishard, found.row).map(Some)
     }
 
     /// Returns the `n` bytes directly before the stored value of a key; `None` if the key is absent. They are never
@@ -106,8 +111,8 @@ impl Shard {
     ///
     /// Those of [`Snapshot::get_prefix`](crate::Snapshot::get_prefix).
     pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
-        let Some(stored) = self.find(key)? else { return Ok(None) };
-        self.0.prefix(&stored, n).map(Some)
+        let Some(found) = self.find(key)? else { return Ok(None) };
+        self.0.prefix(&found, n).map(Some)
     }
 
     /// Returns the minishard that a key hashes to; `None` if it is in another shard.
@@ -132,6 +137,6 @@ impl Shard {
 
 impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shard").field("number", &self.0.number).field("path", &self.0.files().path).finish()
+        f.debug_struct("Shard").field("number", &self.0.number).field("path", &self.0.files().path()).finish()
     }
 }

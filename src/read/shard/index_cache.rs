@@ -1,9 +1,11 @@
 //! A cache, bounded in bytes, of minishard indexes that cannot be searched efficiently in place.
 //!
-//! It contains decoded indexes (gzip, unordered, or not in memory) and checkpoints of large raw indexes. The cache is a
-//! set-associative table of slots. A hit takes no lock and writes nothing that other threads write: it loads the few
-//! slots of its location through `arc-swap`, and counts itself per thread. An insertion takes a lock, and evicts
-//! entries by the clock algorithm.
+//! It contains sorted copies of indexes (those that are gzip, are read by positioned reads, or have more than 64 keys
+//! that do not ascend) and checkpoints of other raw indexes of more than 64 keys.
+//!
+//! The cache is a set-associative table of slots. A hit loads the few slots of its key through `arc-swap`, without
+//! a lock. It writes to memory that other threads use only if the entry is not marked as recently used yet. Its counter
+//! is striped over the threads. An insertion takes a lock, and evicts entries by the clock algorithm.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,10 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
-use crate::format::minishard_index::{Checkpoints, DecodedIndex};
-use crate::ids::Location;
+use crate::byte_range::ByteRange;
+use crate::format::minishard_index::{Checkpoints, SortedIndex};
+use crate::ids::MinishardNumber;
 
-/// The number of slots of a location.
+/// The number of slots of a key.
 const WAYS: usize = 4;
 
 /// The initial number of slots. The table grows when a new entry finds no free slot.
@@ -26,19 +29,27 @@ const MAX_SLOTS_PER_ENTRY: usize = 16;
 /// The bytes of an entry in addition to its arrays: allocation headers, slots, and its position in the clock queue.
 const ENTRY_OVERHEAD: usize = 256;
 
-/// The cached form of a minishard index.
+/// The cached form of a minishard index, with the range in the file of the encoded index from which it was made.
+///
+/// The checks begin at the end of the range.
 pub(crate) enum CachedIndex {
-    Checkpoints(Checkpoints),
-    /// With the end of the encoded index in the file, where the checks begin.
-    Decoded(DecodedIndex, u64),
+    Checkpoints(Checkpoints, ByteRange),
+    Sorted(SortedIndex, ByteRange),
 }
 
 impl CachedIndex {
+    /// Returns the range of the encoded index in the file.
+    pub(crate) fn range(&self) -> ByteRange {
+        match self {
+            Self::Checkpoints(_, range) | Self::Sorted(_, range) => *range,
+        }
+    }
+
     fn size(&self) -> usize {
         ENTRY_OVERHEAD
             + match self {
-                Self::Checkpoints(checkpoints) => checkpoints.size(),
-                Self::Decoded(index, _) => index.size(),
+                Self::Checkpoints(checkpoints, _) => checkpoints.size(),
+                Self::Sorted(index, _) => index.size(),
             }
     }
 }
@@ -47,29 +58,41 @@ impl CachedIndex {
 pub(crate) struct Cached(Guard<Option<Arc<Entry>>>);
 
 impl Cached {
-    /// Returns the index. Never `None`: a handle is only created from an entry.
+    /// Returns the index. Always `Some`, because handles are created only from entries.
     #[inline]
     pub(crate) fn index(&self) -> Option<&CachedIndex> {
         self.0.as_ref().map(|entry| &entry.index)
     }
 }
 
-/// A cache for all shards of a generation.
+/// The key of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheKey {
+    /// The open shard, numbered by [`MinishardCache::add_shard`]. Generations differ in the shards of a number, and have
+    /// one cache.
+    pub(crate) shard: u64,
+    pub(crate) minishard: MinishardNumber,
+}
+
+/// A cache for all shards of a database: those of the current generation, and those of older ones that are still in
+/// use. Entries of closed shards are evicted like others that are not used.
 pub(crate) struct MinishardCache {
     /// Replaced when it grows. Concurrent lookups may still use the old table, whose entries stay valid.
     slots: ArcSwap<Slots>,
     writer: Mutex<Writer>,
-    /// In bytes. Shared by the generations of a database, so that it can be changed while the database is open.
-    capacity: Arc<AtomicU64>,
+    /// In bytes.
+    capacity: AtomicU64,
+    /// The number of shards that were added.
+    shards: AtomicU64,
     hits: Counter,
     misses: Counter,
 }
 
-/// The slots of a location are adjacent.
+/// The slots of a key are adjacent.
 type Slots = Box<[ArcSwapOption<Entry>]>;
 
 struct Entry {
-    location: Location,
+    key: CacheKey,
     index: CachedIndex,
     recently_used: AtomicBool,
 }
@@ -77,8 +100,8 @@ struct Entry {
 /// The state of insertion and eviction.
 #[derive(Default)]
 struct Writer {
-    /// The occupied slots, in the order in which the clock hand visits them.
-    hand: VecDeque<usize>,
+    /// The queue of the clock algorithm: the numbers of the occupied slots, in the order in which eviction visits them.
+    clock: VecDeque<usize>,
     /// The bytes of all entries.
     bytes: usize,
 }
@@ -98,35 +121,37 @@ pub struct CacheStats {
 }
 
 impl MinishardCache {
-    pub(crate) fn new(capacity: Arc<AtomicU64>) -> MinishardCache {
+    /// Creates a cache of this capacity in bytes.
+    pub(crate) fn new(capacity: u64) -> MinishardCache {
         MinishardCache {
             slots: ArcSwap::default(),
             writer: Mutex::default(),
-            capacity,
+            capacity: AtomicU64::new(capacity),
+            shards: AtomicU64::new(0),
             hits: Counter::default(),
             misses: Counter::default(),
         }
     }
 
-    /// Creates a cache with a fixed capacity.
-    pub(crate) fn with_capacity(bytes: u64) -> MinishardCache {
-        MinishardCache::new(Arc::new(AtomicU64::new(bytes)))
+    /// Returns a number for an open shard.
+    pub(crate) fn add_shard(&self) -> u64 {
+        self.shards.fetch_add(1, Ordering::Relaxed)
     }
 
     #[inline]
-    pub(crate) fn get(&self, location: Location) -> Option<Cached> {
-        let found = self.find(location);
+    pub(crate) fn get(&self, key: CacheKey) -> Option<Cached> {
+        let found = self.find(key);
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.add_one();
         found
     }
 
     #[inline]
-    fn find(&self, location: Location) -> Option<Cached> {
+    fn find(&self, key: CacheKey) -> Option<Cached> {
         let slots = self.slots.load();
-        ways(slots.len(), location).find_map(|slot| {
+        ways(slots.len(), key).find_map(|slot| {
             let entry = slots.get(slot)?.load();
-            let kept = entry.as_ref().filter(|entry| entry.location == location)?;
+            let kept = entry.as_ref().filter(|entry| entry.key == key)?;
             // written only when it changes: a cache line that is only read stays shared among the cores
             if !kept.recently_used.load(Ordering::Relaxed) {
                 kept.recently_used.store(true, Ordering::Relaxed);
@@ -136,14 +161,14 @@ impl MinishardCache {
     }
 
     /// Inserts an index, unless it alone exceeds the capacity. Returns a handle to it in any case.
-    pub(crate) fn insert(&self, location: Location, index: CachedIndex) -> Cached {
+    pub(crate) fn insert(&self, key: CacheKey, index: CachedIndex) -> Cached {
         let size = index.size();
-        let entry = Arc::new(Entry { location, index, recently_used: AtomicBool::new(false) });
+        let entry = Arc::new(Entry { key, index, recently_used: AtomicBool::new(false) });
         let capacity = self.capacity();
         if size <= capacity {
             let mut writer = self.writer();
             writer.evict(&self.slots.load(), capacity - size); // before the insertion, so that the new entry stays
-            while writer.should_grow(&self.slots.load(), location) {
+            while writer.should_grow(&self.slots.load(), key) {
                 self.slots.store(writer.grown(&self.slots.load()));
             }
             writer.place(&self.slots.load(), entry.clone());
@@ -151,14 +176,10 @@ impl MinishardCache {
         Cached(Guard::from_inner(Some(entry)))
     }
 
-    /// Evicts entries down to the capacity, after the capacity was lowered.
-    pub(crate) fn shrink(&self) {
+    /// Changes the capacity, and evicts entries down to it.
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        self.capacity.store(bytes, Ordering::Relaxed);
         self.evict(self.capacity());
-    }
-
-    /// Evicts all entries.
-    pub(crate) fn clear(&self) {
-        self.evict(0);
     }
 
     pub(crate) fn stats(&self) -> CacheStats {
@@ -185,48 +206,48 @@ impl MinishardCache {
 }
 
 impl Writer {
-    /// Whether all slots of a location are occupied by other locations, and the table is below its maximum size.
-    fn should_grow(&self, slots: &Slots, location: Location) -> bool {
-        let taken = |slot: &ArcSwapOption<Entry>| slot.load().as_ref().is_some_and(|it| it.location != location);
-        slots.len() <= self.hand.len() * MAX_SLOTS_PER_ENTRY
-            && ways(slots.len(), location).all(|slot| slots.get(slot).is_none_or(taken))
+    /// Whether all slots of a key are occupied by other keys, and the table is below its maximum size.
+    fn should_grow(&self, slots: &Slots, key: CacheKey) -> bool {
+        let taken = |slot: &ArcSwapOption<Entry>| slot.load().as_ref().is_some_and(|it| it.key != key);
+        slots.len() <= self.clock.len() * MAX_SLOTS_PER_ENTRY
+            && ways(slots.len(), key).all(|slot| slots.get(slot).is_none_or(taken))
     }
 
     /// Creates a table with twice the slots and the same entries.
     fn grown(&mut self, slots: &Slots) -> Arc<Slots> {
         let more = (0..FIRST_SLOTS.max(slots.len() * 2)).map(|_| ArcSwapOption::empty()).collect();
         let entries: Vec<_> =
-            self.hand.drain(..).filter_map(|slot| slots.get(slot)).filter_map(|slot| slot.load_full()).collect();
+            self.clock.drain(..).filter_map(|slot| slots.get(slot)).filter_map(|slot| slot.load_full()).collect();
         self.bytes = 0;
         entries.into_iter().for_each(|entry| self.place(&more, entry));
         Arc::new(more)
     }
 
-    /// Stores an entry in one of its slots: that of the same location, else a free one, else one that was not used
+    /// Stores an entry in one of its slots: that of the same key, else a free one, else one that was not used
     /// recently.
     fn place(&mut self, slots: &Slots, entry: Arc<Entry>) {
         let rank = |slot: &usize| match slots.get(*slot).map(|slot| slot.load()).as_deref() {
-            Some(Some(other)) if other.location == entry.location => 0,
+            Some(Some(other)) if other.key == entry.key => 0,
             None | Some(None) => 1,
             Some(Some(other)) => 2 + u8::from(other.recently_used.load(Ordering::Relaxed)),
         };
-        let place = ways(slots.len(), entry.location).min_by_key(rank);
+        let place = ways(slots.len(), entry.key).min_by_key(rank);
         let Some((number, slot)) = place.and_then(|number| Some((number, slots.get(number)?))) else { return };
         self.bytes += entry.index.size();
         match slot.swap(Some(entry)) {
             Some(other) => self.bytes -= other.index.size(),
-            None => self.hand.push_back(number),
+            None => self.clock.push_back(number),
         }
     }
 
-    /// Evicts entries that were not used since the clock hand last visited them, until at most `keep` bytes are left.
+    /// Evicts entries until at most `keep` bytes are left. Spares an entry that was used since the last visit to it.
     fn evict(&mut self, slots: &Slots, keep: usize) {
         while self.bytes > keep
-            && let Some(number) = self.hand.pop_front()
+            && let Some(number) = self.clock.pop_front()
         {
             let Some(slot) = slots.get(number) else { continue };
             match &*slot.load() {
-                Some(entry) if entry.recently_used.swap(false, Ordering::Relaxed) => self.hand.push_back(number),
+                Some(entry) if entry.recently_used.swap(false, Ordering::Relaxed) => self.clock.push_back(number),
                 Some(entry) => {
                     self.bytes -= entry.index.size();
                     slot.store(None);
@@ -237,11 +258,11 @@ impl Writer {
     }
 }
 
-/// Returns the slots of a location in a table of `slots` slots.
+/// Returns the slots of a key in a table of `slots` slots.
 #[inline]
-fn ways(slots: usize, location: Location) -> std::ops::Range<usize> {
+fn ways(slots: usize, key: CacheKey) -> std::ops::Range<usize> {
     // two arbitrary odd constants; the upper half of the product depends on all lower bits
-    let mixed = location.shard.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ location.minishard.0;
+    let mixed = key.shard.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.minishard.0;
     let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
     let sets = (slots / WAYS).max(1) as u64; // a power of two
     let first = usize::try_from(mixed & (sets - 1)).unwrap_or(0) * WAYS;
@@ -284,61 +305,61 @@ impl Counter {
 mod tests {
     use super::*;
     use crate::format::minishard_index::IndexView;
-    use crate::ids::{MinishardNumber, ShardNumber};
 
     fn index() -> CachedIndex {
-        CachedIndex::Decoded(DecodedIndex::new(IndexView::view(&[0; 24 * 10]).unwrap()), 0)
+        index_at(0)
     }
 
-    fn location(minishard: u64) -> Location {
-        Location { shard: ShardNumber(0), minishard: MinishardNumber(minishard) }
+    fn index_at(start: u64) -> CachedIndex {
+        let index = SortedIndex::new(IndexView::view(&[0; 24 * 10]).unwrap());
+        CachedIndex::Sorted(index, ByteRange { start, end: start + 240 })
+    }
+
+    fn key(minishard: u64) -> CacheKey {
+        CacheKey { shard: 0, minishard: MinishardNumber(minishard) }
     }
 
     #[test]
     fn stays_within_its_capacity_and_counts() {
-        let capacity = Arc::new(AtomicU64::new(32 << 10));
-        let cache = MinishardCache::new(capacity.clone());
+        let cache = MinishardCache::new(32 << 10);
         for minishard in 0..1000 {
-            assert!(cache.get(location(minishard)).is_none());
-            cache.insert(location(minishard), index());
-            assert!(cache.get(location(minishard)).is_some());
+            assert!(cache.get(key(minishard)).is_none());
+            cache.insert(key(minishard), index());
+            assert!(cache.get(key(minishard)).is_some());
             assert!(cache.stats().bytes <= 32 << 10);
         }
         let stats = cache.stats();
         assert_eq!((stats.hits, stats.misses), (1000, 1000));
         assert!(stats.bytes > 31 << 10, "it holds about as much as it may");
-        capacity.store(0, Ordering::Relaxed);
-        cache.shrink();
+        cache.set_capacity(0);
         assert_eq!(cache.stats().bytes, 0);
-        cache.insert(location(0), index());
+        cache.insert(key(0), index());
         assert_eq!(cache.stats().bytes, 0, "what alone exceeds it is not kept");
     }
 
     #[test]
     fn the_same_minishard_twice_is_counted_once() {
-        let cache = MinishardCache::with_capacity(1 << 20);
-        cache.insert(location(1), index());
+        let cache = MinishardCache::new(1 << 20);
+        cache.insert(key(1), index());
         let bytes = cache.stats().bytes;
-        cache.insert(location(1), index());
+        cache.insert(key(1), index());
         assert_eq!(cache.stats().bytes, bytes);
     }
 
-    /// Threads that look up and insert entries that others evict get the entry of their location, and the cache stays
+    /// Threads that look up and insert entries that others evict get the entry of their key, and the cache stays
     /// within its capacity.
     #[test]
     fn many_threads_on_a_small_cache() {
         const GETS: u64 = 20_000;
-        let (cache, capacity) = (MinishardCache::with_capacity(16 << 10), 16 << 10);
+        let (cache, capacity) = (MinishardCache::new(16 << 10), 16 << 10);
         let run = |seed: u64| {
             let mut state = seed;
             for _ in 0..GETS {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let number = (state >> 33) % 100; // the cache has room for about 30
-                let cached = cache.get(location(number)).unwrap_or_else(|| {
-                    let CachedIndex::Decoded(index, _) = index() else { unreachable!() };
-                    cache.insert(location(number), CachedIndex::Decoded(index, number))
-                });
-                assert!(matches!(cached.index(), Some(CachedIndex::Decoded(_, end)) if *end == number));
+                let found = cache.get(key(number));
+                let cached = found.unwrap_or_else(|| cache.insert(key(number), index_at(number)));
+                assert!(cached.index().is_some_and(|index| index.range().start == number));
                 assert!(cache.stats().bytes <= capacity);
             }
         };

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::iter::FusedIterator;
+use std::ops::Range;
 
 use crate::error::Result;
+use crate::ids::MinishardNumber;
 use crate::read::shard::handle::Shard;
 use crate::read::shard::rows::Rows;
 
@@ -58,6 +60,12 @@ impl ShardKeys {
         shard.reader().begin_pass();
         ShardKeys { shard, rows: Rows::default() }
     }
+
+    /// Creates an iterator over a range of minishards.
+    pub(crate) fn over(shard: Shard, minishards: Range<MinishardNumber>) -> ShardKeys {
+        shard.reader().begin_pass();
+        ShardKeys { shard, rows: Rows::over(minishards) }
+    }
 }
 
 impl Drop for ShardKeys {
@@ -76,7 +84,7 @@ impl Iterator for ShardKeys {
             if let Some(row) = self.rows.next_row(reader)
                 && let Some(minishard) = self.rows.current
             {
-                return Some(reader.check_range(&minishard.stored(row)).map(|()| row.id));
+                return Some(reader.check_range(&minishard.found(row)).map(|()| row.id));
             }
             match self.rows.next_minishard(reader) {
                 Ok(Some(_)) => self.rows.prefetch(reader),

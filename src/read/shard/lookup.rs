@@ -1,8 +1,9 @@
 //! The general path of lookups: for all shards and storages, and for all errors.
 //!
 //! ```text
-//! minishard  -> range of its index     by the minishard table in memory (filled block by block), or the shard index
-//!            -> index                  in place, or read, decoded and cached; verified at first use
+//! minishard  -> range of its index     from the minishard map (filled block by block), the minishard table, or the
+//!                                      shard index
+//!            -> index                  in place, or read, decoded and cached; verified unless it is trusted
 //!            -> row                    found in the index
 //!            -> value                  read, verified and decoded: stored_value.rs
 //! ```
@@ -11,13 +12,13 @@ use crate::byte_range::{ByteRange, RelativeRange};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
-use crate::format::minishard_index::{Checkpoints, DecodedIndex, IndexView, SCAN_LIMIT, SearchableIndex};
+use crate::format::minishard_index::{Checkpoints, IndexView, SCAN_LIMIT, SearchableIndex, SortedIndex};
 use crate::format::minishard_table::BLOCK_BITS;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::Encoding;
-use crate::ids::{Location, MinishardNumber};
-use crate::read::shard::index_cache::{Cached, CachedIndex};
-use crate::read::shard::minishards::KnownMinishard;
+use crate::ids::MinishardNumber;
+use crate::read::shard::index_cache::{CacheKey, Cached, CachedIndex};
+use crate::read::shard::minishard_map::KnownMinishard;
 use crate::read::shard::probe::Probe;
 use crate::read::shard::reader::{ShardReader, to_usize};
 use crate::read::shard::stored_value::FoundKey;
@@ -31,10 +32,12 @@ const PAGE: u64 = 4096;
 /// Mask of the bits of a minishard number that select the minishard within its block.
 const IN_BLOCK: u64 = (1 << BLOCK_BITS) - 1;
 
-/// A searchable minishard index. The minishard has keys.
-pub(super) struct Minishard<'a> {
-    /// The index in place; empty if `cached` is a sorted copy. Above `SCAN_LIMIT` keys, `cached` is always there.
+/// A minishard index that can be searched. The minishard has keys.
+pub(super) struct LocatedIndex<'a> {
+    /// The index in place. Empty if the index is encoded, or is read by positioned reads. Not searched if `cached` is a
+    /// sorted copy.
     raw: IndexView<'a>,
+    /// Always `Some` if `raw` is empty, or has more than `SCAN_LIMIT` keys.
     cached: Option<Cached>,
     /// The end of the encoded index in the file.
     index_end: u64,
@@ -65,7 +68,7 @@ impl ShardReader {
     #[inline(never)]
     pub(crate) fn lookup(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
         match self.find(number, key)? {
-            Some(stored) => self.value(&stored).map(Some),
+            Some(found) => self.value(&found).map(Some),
             None => Ok(None),
         }
     }
@@ -74,130 +77,175 @@ impl ShardReader {
     ///
     /// Errors: `Corrupt`, also if the key is not found in an index with invalid ranges; `Io`, `TooLarge`.
     pub(crate) fn find(&self, number: MinishardNumber, key: u64) -> Result<Option<FoundKey>> {
-        let minishard = self.minishard(number).map_err(|error| self.at(number, error).at_key(key))?;
-        let Some(minishard) = minishard else { return Ok(None) };
-        let index = minishard.index();
+        let located = self.index_of(number).map_err(|error| self.at(number, error).at_key(key))?;
+        let Some(located) = located else { return Ok(None) };
+        let index = located.searchable();
         match index.find(key) {
             Some(row) => {
-                let checks = ChecksPlace { index_end: minishard.index_end, rows: index.len() as u64 };
+                let checks = ChecksPlace { index_end: located.index_end, rows: index.len() as u64 };
                 Ok(Some(FoundKey { minishard: number, row, checks }))
             }
-            None if index.can_tell_absence() => Ok(None),
+            None if index.miss_proves_absence() => Ok(None),
             None => Err(self.unproved_absence(number, key)),
         }
     }
 
+    /// Calls `f` with each key of a minishard, in no particular order. Finds and verifies the index like a lookup.
+    ///
+    /// Errors: those of [`find`](Self::find) about the index.
+    pub(crate) fn visit_minishard(&self, number: MinishardNumber, mut f: impl FnMut(&FoundKey)) -> Result<()> {
+        let Some(located) = self.index_of(number).map_err(|error| self.at(number, error))? else { return Ok(()) };
+        let index = located.searchable();
+        let checks = ChecksPlace { index_end: located.index_end, rows: index.len() as u64 };
+        index.for_each(|row| f(&FoundKey { minishard: number, row, checks }));
+        Ok(())
+    }
+
     #[cold]
     fn unproved_absence(&self, number: MinishardNumber, key: u64) -> Error {
-        let message = "minishard index is corrupt: expected the range of each value to begin before it ends, below 2^63, \
-                       found one that does not, so that the key may be missing because of the damage; run `sharddb verify`";
+        let message = "minishard index is corrupt: expected value ranges with start <= end < 2^63, found one that is \
+                       not: the key may be missing because of this damage; run `sharddb verify`";
         self.at(number, Error::corrupt(message).at_key(key))
     }
 
     /// Returns the index of a minishard; `None` if the minishard has no keys.
-    pub(super) fn minishard(&self, number: MinishardNumber) -> Result<Option<Minishard<'_>>> {
+    pub(super) fn index_of(&self, number: MinishardNumber) -> Result<Option<LocatedIndex<'_>>> {
         let in_place = self.has_index_in_place();
-        if !in_place && let Some(cached) = self.cached_minishard(number) {
+        if !in_place && let Some(cached) = self.cached_index(number) {
             return Ok(Some(cached));
         }
-        // a range outside the file is final: the checksum of a table block covers the shard index
-        let range = self.minishard_index_range(number)?;
-        match self.minishard_at(number, range) {
-            Err(error) if error.kind() == ErrorKind::Corrupt && self.stated.table.is_some() => {
-                self.minishard_by_shard_index(number, range, error)
+        let stated = self.stated_index_range(number)?;
+        match self.index_at(number, stated) {
+            Err(error) if error.kind() == ErrorKind::Corrupt && self.known.table.load().is_some() => {
+                self.index_by_shard_index(number, stated, error)
             }
-            minishard => minishard,
+            located => located,
         }
     }
 
-    /// Falls back to the shard index after the range that the minishard table states failed with `error`.
+    /// Falls back to the shard index after the index at the range `by_table`, which the minishard table states, failed
+    /// with `error`: the range is outside the file, or the index there is damaged or another one.
+    ///
+    /// This is for a table that is wrong although its checksums match. If the shard index states another range, the
+    /// index there is used. The minishard map keeps the range of the table, so the index is not marked as trusted. Each
+    /// lookup in this minishard falls back again, unless it finds a copy of the index in the cache.
     #[cold]
-    fn minishard_by_shard_index(
+    fn index_by_shard_index(
         &self,
         number: MinishardNumber,
-        by_table: Option<ByteRange>,
+        by_table: RelativeRange,
         error: Error,
-    ) -> Result<Option<Minishard<'_>>> {
-        let range = self.entry_range_of_index(number)?;
-        if range == by_table { Err(error) } else { self.minishard_at(number, range) }
+    ) -> Result<Option<LocatedIndex<'_>>> {
+        let stated = self.index_range_from_entry(number)?;
+        if stated == by_table { Err(error) } else { self.index_at(number, stated) }
     }
 
-    fn minishard_at(&self, number: MinishardNumber, index: Option<ByteRange>) -> Result<Option<Minishard<'_>>> {
-        let Some(range) = index else { return Ok(None) };
+    /// Returns the index at a stated range; `None` if the range is empty, because the minishard has no keys.
+    fn index_at(&self, number: MinishardNumber, stated: RelativeRange) -> Result<Option<LocatedIndex<'_>>> {
+        let Some(range) = self.resolve_index(number, stated)? else { return Ok(None) };
         match self.has_index_in_place() {
-            true => self.minishard_in_place(number, range),
-            false => self.read_minishard(number, range),
+            true => self.index_in_place(number, range),
+            false => self.read_index(number, range),
         }
         .map(Some)
     }
 
-    /// Returns a raw minishard index that is in memory. Verifies it at its first use.
-    fn minishard_in_place(&self, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'_>> {
-        let encoded = self.in_memory(range).unwrap_or_default();
+    /// Returns a raw minishard index that is mapped or loaded. Verifies it as the mode requires.
+    fn index_in_place(&self, number: MinishardNumber, range: ByteRange) -> Result<LocatedIndex<'_>> {
+        let encoded = self.mapped_or_loaded(range).unwrap_or_default();
         let index = IndexView::view(encoded).map_err(|error| error.at_offset(range.start))?;
-        let kept = (index.len() > SCAN_LIMIT).then(|| self.cache.get(self.location(number))).flatten();
-        // a cached entry was made of a verified index
+        let kept = (index.len() > SCAN_LIMIT).then(|| self.cache.get(self.cache_key(number))).flatten();
+        // The entry is of another range if the minishard table is wrong: it was made from the shard index's range.
+        let kept = kept.filter(|kept| kept.index().is_some_and(|kept| kept.range() == range));
+        // A cached entry was made from a verified index, so only `Always` verifies the index again.
         if kept.is_none() || !self.verification.remembers() {
-            self.verify_used_index(number, range, encoded, index.len() as u64, VerifyScope::IndexAndSmallValues)?;
+            let (rows, scope) = (index.len() as u64, VerifyScope::IndexAndValuesIfSmall);
+            let trusted = self.verify_used_index(number, range, encoded, rows, scope)?;
+            if trusted.has_all() {
+                // If a walk verified the whole shard after the block of the map was filled, the map has no mark yet.
+                self.mark_trusted(number, ChecksPlace { index_end: range.end, rows }, trusted);
+            }
         }
-        let make = || self.large_index_in_place(number, index, range.end);
+        let make = || self.cache_large_index(number, index, range);
         let cached = kept.or_else(|| (index.len() > SCAN_LIMIT).then(make));
-        Ok(Minishard { raw: index, cached, index_end: range.end })
+        Ok(LocatedIndex { raw: index, cached, index_end: range.end })
     }
 
     /// Caches checkpoints of a large raw index, or a sorted copy if its ids do not ascend.
-    fn large_index_in_place(&self, number: MinishardNumber, index: IndexView<'_>, index_end: u64) -> Cached {
+    fn cache_large_index(&self, number: MinishardNumber, index: IndexView<'_>, range: ByteRange) -> Cached {
         let new = match Checkpoints::new(index) {
-            Some(checkpoints) => CachedIndex::Checkpoints(checkpoints),
-            None => CachedIndex::Decoded(DecodedIndex::new(index), index_end),
+            Some(checkpoints) => CachedIndex::Checkpoints(checkpoints, range),
+            None => CachedIndex::Sorted(SortedIndex::new(index), range),
         };
-        self.cache.insert(self.location(number), new)
+        self.cache.insert(self.cache_key(number), new)
     }
 
-    /// Returns a decoded index from the cache.
-    fn cached_minishard(&self, number: MinishardNumber) -> Option<Minishard<'static>> {
-        let cached = self.cache.get(self.location(number))?;
-        let Some(CachedIndex::Decoded(_, index_end)) = cached.index() else { return None };
-        Some(Minishard { raw: IndexView::default(), index_end: *index_end, cached: Some(cached) })
+    /// Returns the sorted copy of an index that cannot be searched in place, if it is cached.
+    fn cached_index(&self, number: MinishardNumber) -> Option<LocatedIndex<'static>> {
+        let cached = self.cache.get(self.cache_key(number))?;
+        let Some(CachedIndex::Sorted(_, range)) = cached.index() else { return None };
+        Some(LocatedIndex { raw: IndexView::default(), index_end: range.end, cached: Some(cached) })
     }
 
-    /// Reads, verifies and decodes a minishard index, and caches it.
-    fn read_minishard(&self, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'static>> {
-        let encoded = self.read_minishard_index(range)?;
-        let decoded = self.decode_minishard_index(&encoded)?;
+    /// Reads, verifies and decodes a minishard index, and caches a sorted copy.
+    fn read_index(&self, number: MinishardNumber, range: ByteRange) -> Result<LocatedIndex<'static>> {
+        let encoded = self.read_encoded_index(range)?;
+        let decoded = self.decode_index(&encoded)?;
         let view =
             IndexView::view(decoded.as_deref().unwrap_or(&encoded)).map_err(|error| error.at_offset(range.start))?;
         self.verify_used_index(number, range, &encoded, view.len() as u64, VerifyScope::Index)?;
-        let cached = self.cache.insert(self.location(number), CachedIndex::Decoded(DecodedIndex::new(view), range.end));
-        Ok(Minishard { raw: IndexView::default(), index_end: range.end, cached: Some(cached) })
+        let cached = self.cache.insert(self.cache_key(number), CachedIndex::Sorted(SortedIndex::new(view), range));
+        Ok(LocatedIndex { raw: IndexView::default(), index_end: range.end, cached: Some(cached) })
     }
 
-    /// Returns the range of the encoded minishard index in the file; `None` if the minishard has no keys.
-    pub(crate) fn minishard_index_range(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
-        if !self.minishards.is_settled(number) && !self.fill_from_table(number) {
+    /// Returns the range in the file of the encoded index of a minishard; `None` if the minishard has no keys.
+    ///
+    /// Like [`stated_index_range`](Self::stated_index_range), also fills the minishard map and prefetches.
+    ///
+    /// Errors: `Corrupt` if the range is not within the file, or if the shard index is damaged; `Io`.
+    pub(crate) fn locate_index(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
+        self.resolve_index(number, self.stated_index_range(number)?)
+    }
+
+    /// Returns the range that the minishard table or the shard index states for the encoded index of a minishard; empty
+    /// if the minishard has no keys.
+    ///
+    /// Also fills the minishard's block of the minishard map, if it is not filled yet, and asks the kernel to prefetch
+    /// the minishard before its first use.
+    ///
+    /// Errors: `Corrupt` if the shard index is damaged; `Io`.
+    fn stated_index_range(&self, number: MinishardNumber) -> Result<RelativeRange> {
+        if self.minishard_map.can_fill(number) && !self.fill_from_table(number) {
             self.fill_from_shard_index(number)?;
         }
-        if let Some(known) = self.minishards.get(number) {
-            if !known.verified.has_index() {
-                self.prefetch_minishard(number, known);
+        if let Some(known) = self.minishard_map.get(number) {
+            // Prefetched before the first use only, which is known in the mode `Once`: then the index becomes trusted.
+            // With `Always` it never does, and every lookup would make a system call. With `Never`, and in foreign
+            // shards, it is trusted from the start.
+            if self.verification.remembers() && !known.trusted.has_index() {
+                self.will_need_minishard(number, known);
             }
-            return self.resolve_index(number, known.index());
+            return Ok(known.index());
         }
-        // not kept in memory: gzip, 255 keys or more, or no room; reads and verifies a block of the table's file per call
-        let block = self.stated.table.as_ref().and_then(|table| table.block(number.0 >> BLOCK_BITS));
+        // Each lookup reads the table block or the shard index entry again if the minishard is not in the map:
+        // - indexes are gzip, the shard has more than `MOST_MINISHARDS`, or the file ends within the shard index
+        // - the minishard has 255 keys or more, or is too far from the start of its group
+        // - the table has a block for it, but does not describe it
+        // - its range is invalid: reversed, or not a number of whole rows
+        let block = self.table_block(number);
         match block.and_then(|block| *block.get(to_usize(number.0 & IN_BLOCK))?) {
-            Some(index) => self.resolve_index(number, index),
-            None => self.entry_range_of_index(number),
+            Some(stated) => Ok(stated),
+            None => self.index_range_from_entry(number),
         }
     }
 
-    /// Fills the block of a minishard from the file `minishards`. Returns whether the file has the block, intact.
+    /// Fills the block of a minishard from the minishard table. Returns false if the table does not have the block, or
+    /// the block is damaged.
     #[cold]
     fn fill_from_table(&self, number: MinishardNumber) -> bool {
         let block = number.0 >> BLOCK_BITS;
-        let indexes = self.stated.table.as_ref().and_then(|table| table.block(block));
-        indexes.is_some_and(|indexes| {
-            self.minishards.fill(block, &indexes, self.verification.exempt_parts(&self.stated.whole));
+        self.table_block(number).is_some_and(|indexes| {
+            self.minishard_map.fill(block, &indexes, self.verification.exempt_parts(&self.known.whole_verified));
             true
         })
     }
@@ -210,22 +258,44 @@ impl ShardReader {
         let first = ShardIndexEntry::position(MinishardNumber(block << BLOCK_BITS)).start;
         let end = ShardIndexEntry::position(MinishardNumber((block + 1) << BLOCK_BITS)).start;
         let range = ByteRange { start: first, end: end.min(self.spec.shard_index_len()) };
-        let bytes = self.files().index_file.read(range, 1)?;
+        let bytes = self.files().main_file.read(range, 1)?;
         let entries = bytes.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
-        let empty = RelativeRange { start: 0, end: 0 };
-        let indexes: Vec<_> = entries.map(|entry| Some(entry.minishard_index().unwrap_or(empty))).collect();
-        self.minishards.fill(block, &indexes, self.verification.exempt_parts(&self.stated.whole));
+        let indexes: Vec<_> = entries.map(|entry| Some(entry.stated_range())).collect();
+        self.minishard_map.fill(block, &indexes, self.verification.exempt_parts(&self.known.whole_verified));
         Ok(())
     }
 
-    /// Asks the kernel to prefetch the pages of a minishard that is not verified yet, up to the next index, if they are
-    /// several. Page faults would read them one after the other.
-    fn prefetch_minishard(&self, number: MinishardNumber, known: KnownMinishard) {
-        /// Larger minishards are not prefetched: page faults read the values that are used.
+    /// Fills the minishard map, until `goes_on` returns false or the shard index cannot be read, which lookups report.
+    pub(crate) fn fill_minishard_map(&self, goes_on: &dyn Fn() -> bool) {
+        let blocks = self.spec.minishards().div_ceil(1 << BLOCK_BITS);
+        for number in (0..blocks).map(|block| MinishardNumber(block << BLOCK_BITS)) {
+            if !goes_on() {
+                return;
+            }
+            let has_room = self.minishard_map.can_fill(number); // false also if the block is filled
+            if has_room && !self.fill_from_table(number) && self.fill_from_shard_index(number).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Returns what the minishard table states about the block of a minishard; `None` if there is no table, or if the
+    /// block cannot be read or is damaged.
+    fn table_block(&self, number: MinishardNumber) -> Option<Vec<Option<RelativeRange>>> {
+        self.known.table.load().as_ref()?.block(number.0 >> BLOCK_BITS)
+    }
+
+    /// Asks the kernel to prefetch the pages of a minishard if it has more than one: page faults would read them one
+    /// after the other.
+    ///
+    /// The minishard is assumed to end where the index of the next one begins. If the next one has no keys, or is not in
+    /// the map, only the pages of the index are prefetched.
+    fn will_need_minishard(&self, number: MinishardNumber, known: KnownMinishard) {
+        /// Longer minishards, in bytes, are not prefetched: page faults read only the values that are used.
         const MOST: u64 = 64 << 10;
         let Storage::Mapped(_) = self.files().data() else { return };
         let RelativeRange { start, end } = known.index();
-        let next = self.minishards.get(MinishardNumber(number.0 + 1)).filter(|next| next.rows > 0);
+        let next = self.minishard_map.get(MinishardNumber(number.0 + 1)).filter(|next| next.rows > 0);
         let start = self.base().saturating_add(start);
         let end = self.base().saturating_add(next.map_or(end, |next| next.start));
         if end.saturating_sub(start) <= MOST && start / PAGE < end.saturating_sub(1) / PAGE {
@@ -234,32 +304,29 @@ impl ShardReader {
     }
 
     /// Returns the range of the shard index entry that a lookup in this minishard will read. `None` if the minishard
-    /// table states the position, so that no entry is read.
+    /// map or the minishard table has the position, so that no entry is read.
     pub(crate) fn wanted_entry(&self, number: MinishardNumber) -> Option<ByteRange> {
-        if !self.minishards.is_settled(number) {
+        if self.minishard_map.can_fill(number) {
             self.fill_from_table(number);
         }
-        let block = || self.stated.table.as_ref()?.block(number.0 >> BLOCK_BITS);
-        let is_known = self.minishards.get(number).is_some() || block().is_some();
+        let is_known = self.minishard_map.get(number).is_some() || self.table_block(number).is_some();
         (!is_known).then(|| ShardIndexEntry::position(number))
     }
 
-    /// Returns the range of the encoded minishard index that its shard index entry states.
-    fn entry_range_of_index(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
+    /// Returns the range that the shard index entry of a minishard states for its encoded index; empty if the minishard
+    /// has no keys. Verifies the shard index at its first use.
+    fn index_range_from_entry(&self, number: MinishardNumber) -> Result<RelativeRange> {
         self.verify_shard_index()?;
-        let entry = self.files().index_file.read(ShardIndexEntry::position(number), 1)?;
+        let entry = self.files().main_file.read(ShardIndexEntry::position(number), 1)?;
         match ShardIndexEntry::read(&entry) {
-            Some(entry) => self.resolve_minishard_index(number, entry),
+            Some(entry) => Ok(entry.stated_range()),
             None => Err(Error::corrupt("expected a shard index entry of 16 bytes, found fewer")),
         }
     }
 
+    /// Converts the range that a shard index entry states to one of the file; `None` for a minishard without keys.
     #[inline]
-    pub(crate) fn resolve_minishard_index(
-        &self,
-        number: MinishardNumber,
-        entry: ShardIndexEntry,
-    ) -> Result<Option<ByteRange>> {
+    pub(crate) fn resolve_entry(&self, number: MinishardNumber, entry: ShardIndexEntry) -> Result<Option<ByteRange>> {
         match entry.minishard_index() {
             Some(stated) => self.resolve_index(number, stated),
             None => Ok(None),
@@ -288,11 +355,11 @@ impl ShardReader {
 
     /// Reads the encoded minishard index.
     ///
-    /// Errors: `TooLarge` if it is not in memory and exceeds the cap; `Io`.
-    pub(crate) fn read_minishard_index(&self, range: ByteRange) -> Result<Bytes<'_>> {
+    /// Errors: `TooLarge` if it has to be read into memory and exceeds the cap; `Io`.
+    pub(crate) fn read_encoded_index(&self, range: ByteRange) -> Result<Bytes<'_>> {
         let data = self.files().data();
         let cap = self.options.max_index_bytes;
-        if data.in_memory().is_none() && range.len() > cap {
+        if data.mapped_or_loaded().is_none() && range.len() > cap {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!(
@@ -305,7 +372,7 @@ impl ShardReader {
     }
 
     /// Decodes a minishard index; `None` if it is raw.
-    pub(crate) fn decode_minishard_index(&self, encoded: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn decode_index(&self, encoded: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.spec.minishard_index_encoding() {
             Encoding::Raw => Ok(None),
             Encoding::Gzip => gzip::decode(encoded, self.options.max_index_bytes).map(Some),
@@ -313,17 +380,17 @@ impl ShardReader {
     }
 
     #[inline]
-    fn location(&self, minishard: MinishardNumber) -> Location {
-        Location { shard: self.number, minishard }
+    fn cache_key(&self, minishard: MinishardNumber) -> CacheKey {
+        CacheKey { shard: self.cache_shard, minishard }
     }
 }
 
-impl Minishard<'_> {
+impl LocatedIndex<'_> {
     #[inline]
-    pub(super) fn index(&self) -> SearchableIndex<'_> {
+    pub(super) fn searchable(&self) -> SearchableIndex<'_> {
         match self.cached.as_ref().and_then(Cached::index) {
-            Some(CachedIndex::Checkpoints(checkpoints)) => SearchableIndex::Checkpointed(self.raw, checkpoints),
-            Some(CachedIndex::Decoded(decoded, _)) => SearchableIndex::Decoded(decoded),
+            Some(CachedIndex::Checkpoints(checkpoints, _)) => SearchableIndex::Checkpointed(self.raw, checkpoints),
+            Some(CachedIndex::Sorted(sorted, _)) => SearchableIndex::Sorted(sorted),
             None => SearchableIndex::Scanned(self.raw),
         }
     }
@@ -335,28 +402,43 @@ mod tests {
     use crate::build::ShardWriter;
     use crate::format::hash::HashFunction;
     use crate::format::layout::Layout;
+    use crate::format::manifest::{self, AuxiliaryRecord};
+    use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, PackingBuilder, Section};
     use crate::format::spec::ShardingSpec;
     use crate::ids::ShardNumber;
     use crate::read::shard::files::ShardFiles;
     use crate::read::shard::index_cache::MinishardCache;
     use crate::read::shard::reader::{KnownShard, ReadOptions};
+    use crate::read::shard::table_file::TableFile;
     use crate::read::shard::verification::VerifyReads;
+    use crate::storage::StorageKind;
 
     /// A shard of four minishards: keys 4i in minishard 0 and 4i + 1 in minishard 1, for i < n; the others are empty.
     /// The value of a key is the bytes of the key.
     fn shard(n: u64, encoding: Encoding, verify_reads: VerifyReads, damage: impl FnOnce(&mut Vec<u8>)) -> ShardReader {
+        let (spec, mut bytes) = written(n, encoding);
+        damage(&mut bytes);
+        open(spec, bytes, verify_reads, KnownShard::default())
+    }
+
+    fn written(n: u64, encoding: Encoding) -> (ShardingSpec, Vec<u8>) {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 0).unwrap().with_minishard_index_encoding(encoding);
-        let layout = Layout { checks: true, ..Layout::default() };
-        let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), layout).unwrap();
+        let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), layout()).unwrap();
         for minishard in 0..2 {
             (0..n).for_each(|row| writer.insert(4 * row + minishard, (4 * row + minishard).to_le_bytes()).unwrap());
         }
-        let (_, mut bytes) = writer.finish_in_memory().unwrap();
-        damage(&mut bytes);
+        (spec, writer.finish_in_memory().unwrap().1)
+    }
+
+    fn layout() -> Layout {
+        Layout { checks: true, ..Layout::default() }
+    }
+
+    fn open(spec: ShardingSpec, bytes: Vec<u8>, verify_reads: VerifyReads, known: KnownShard) -> ShardReader {
         let options = ReadOptions { verify_reads, ..ReadOptions::default() };
-        let cache = MinishardCache::with_capacity(1 << 20).into();
+        let cache = MinishardCache::new(1 << 20).into();
         let files = ShardFiles::from_bytes(bytes);
-        ShardReader::new(ShardNumber(0), spec, Some(layout), files, options, cache, KnownShard::default())
+        ShardReader::new(ShardNumber(0), spec, Some(layout()), files, options, cache, known)
     }
 
     fn whole(n: u64, encoding: Encoding, verify_reads: VerifyReads) -> ShardReader {
@@ -370,7 +452,7 @@ mod tests {
             Probe::Found(value) if value == key.to_le_bytes() => "found",
             Probe::Found(_) => "wrong",
             Probe::Absent => "absent",
-            Probe::Undecided => "unusual",
+            Probe::Undecided => "undecided",
         }
     }
 
@@ -399,10 +481,10 @@ mod tests {
     #[test]
     fn the_fast_path_takes_what_is_known_and_verified() {
         let shard = whole(5, Encoding::Raw, VerifyReads::Once);
-        assert_eq!(probed(&shard, 4), "unusual", "its block is not filled");
+        assert_eq!(probed(&shard, 4), "undecided", "its block is not filled");
         assert_eq!(shard.get(MINISHARD, 4).unwrap().unwrap(), 4u64.to_le_bytes());
         assert_eq!((probed(&shard, 4), probed(&shard, 44)), ("found", "absent"), "verified now");
-        assert_eq!(probed(&shard, 5), "unusual", "known, and not verified");
+        assert_eq!(probed(&shard, 5), "undecided", "known, and not verified");
         assert_eq!(probed(&shard, 6), "absent", "an empty minishard has nothing to verify");
 
         let shard = whole(5, Encoding::Raw, VerifyReads::Never);
@@ -411,8 +493,93 @@ mod tests {
 
         for slow in [whole(5, Encoding::Raw, VerifyReads::Always), whole(5, Encoding::Gzip, VerifyReads::Never)] {
             slow.get(MINISHARD, 4).unwrap();
-            assert_eq!(probed(&slow, 4), "unusual");
+            assert_eq!(probed(&slow, 4), "undecided");
         }
+    }
+
+    /// What a wrong minishard table states for minishard 0.
+    #[derive(Clone, Copy)]
+    enum WrongIndex {
+        /// The index of minishard 1.
+        OfAnother,
+        /// A range outside the file.
+        OutsideTheFile,
+    }
+
+    /// Opens a shard of `written` with a minishard table that is wrong and whose checksums match.
+    fn with_wrong_table(n: u64, encoding: Encoding, verify_reads: VerifyReads, wrong: WrongIndex) -> ShardReader {
+        let (spec, bytes) = written(n, encoding);
+        let entry = |minishard: usize| ShardIndexEntry::read(&bytes[16 * minishard..]).unwrap().minishard_index();
+        let index = entry(1).unwrap();
+        let first = match wrong {
+            WrongIndex::OfAnother => index,
+            WrongIndex::OutsideTheFile => RelativeRange { start: 0, end: 24 * (bytes.len() as u64) },
+        };
+        let place = BlockPlace { shard: ShardNumber(0), number: 0, shard_index_crc32: crc32fast::hash(&bytes[..64]) };
+        let end = bytes.len() as u64;
+        let length = |index: RelativeRange| (index.end - index.start) / minishard_table::length_unit(encoding);
+        let block = BlockToWrite {
+            starts: &[first.start, index.start, end, end, end],
+            lengths: &[length(first), length(index), 0, 0],
+        };
+        let mut packing = PackingBuilder::new(0);
+        packing.add(&block);
+        let packing = packing.finish().unwrap();
+        let offset = minishard_table::head_len(1) as u64;
+        let mut table = minishard_table::encode_head(&[Section { shard: ShardNumber(0), offset, packing }]);
+        table.extend(block.encode(place, packing).unwrap());
+
+        let directory = std::env::temp_dir().join(format!("sharddb-wrong-table-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join(manifest::MINISHARDS), &table).unwrap();
+        let record = AuxiliaryRecord { name: String::new(), bytes: table.len() as u64, crc32: 0 };
+        let table = TableFile::open(&directory, &record, 1, StorageKind::Positioned).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        let shard_index_crc32 = Some(place.shard_index_crc32);
+        let table = TableFile::section(&table.into(), &spec, ShardNumber(0), place.shard_index_crc32);
+        open(
+            spec,
+            bytes,
+            verify_reads,
+            KnownShard { shard_index_crc32, table: table.map(std::sync::Arc::new).into(), ..KnownShard::default() },
+        )
+    }
+
+    /// The index that the shard index states is used, and it does not make the other one trusted.
+    #[test]
+    fn a_wrong_table_whose_checksums_match_changes_no_result() {
+        for wrong in [WrongIndex::OfAnother, WrongIndex::OutsideTheFile] {
+            for encoding in [Encoding::Raw, Encoding::Gzip] {
+                for mode in [VerifyReads::Once, VerifyReads::Always] {
+                    for n in [1, 5, 65, 300] {
+                        let shard = with_wrong_table(n, encoding, mode, wrong);
+                        check_all(&shard, n);
+                        check_all(&shard, n);
+                    }
+                }
+            }
+        }
+    }
+
+    /// `Never` verifies no index, so only a range outside the file shows that the table is wrong.
+    #[test]
+    fn a_table_range_outside_the_file_changes_no_result_without_verification() {
+        for encoding in [Encoding::Raw, Encoding::Gzip] {
+            for n in [1, 5, 65, 300] {
+                check_all(&with_wrong_table(n, encoding, VerifyReads::Never, WrongIndex::OutsideTheFile), n);
+            }
+        }
+    }
+
+    /// A block may be filled before a walk through another handle verifies the whole shard.
+    #[test]
+    fn lookups_in_a_verified_shard_take_the_fast_path() {
+        let shard = whole(5, Encoding::Raw, VerifyReads::Once);
+        shard.get(MinishardNumber(1), 5).unwrap();
+        shard.note_whole_verified();
+        assert_eq!(probed(&shard, 4), "undecided", "known, and not trusted");
+        shard.get(MINISHARD, 4).unwrap();
+        assert_eq!(probed(&shard, 4), "found");
     }
 
     #[test]

@@ -1,49 +1,55 @@
 //! One shard: maps a key to its value. `generation` maps a key to its shard.
 //!
 //! ```text
+//! module         what it has                  its parts
+//!
 //! handle         the handle of applications   reader, files, value
-//! mapped         the fast path                minishards, probe
+//! fast_path      the fast path                minishard_map, probe
 //! lookup         the general path             table_file, index_cache, stored_value, prefix, named_ranges
 //! verify         verification of checksums    verification
 //! entries, keys  walks                        rows, entry_blocks, budget
+//! stored_pair    copies of pairs as stored
 //! ```
 
 mod budget;
 mod entries;
 mod entry_blocks;
+mod fast_path;
 mod files;
 mod handle;
 mod index_cache;
 mod keys;
 mod lookup;
-mod mapped;
-mod minishards;
+mod minishard_map;
 mod named_ranges;
 mod prefix;
 mod probe;
 mod reader;
 mod rows;
+mod stored_pair;
 mod stored_value;
 mod table_file;
 mod value;
 mod verification;
 mod verify;
 
-pub(crate) use budget::{IndexBudget, ValueBudget, reserve_rows};
+pub(crate) use budget::{IndexBudget, ValueBudget, most_rows, reserve_rows};
 pub use entries::{Entry, ShardEntries};
 pub(crate) use entry_blocks::EntryBlocks;
+pub(crate) use fast_path::{FastMinishard, prefetch_index};
 pub(crate) use files::ShardFiles;
 pub use handle::Shard;
 pub use index_cache::CacheStats;
 pub(crate) use index_cache::MinishardCache;
 pub(crate) use keys::Pass;
 pub use keys::ShardKeys;
-pub(crate) use mapped::{MappedMinishard, prefetch_index};
 pub(crate) use named_ranges::{NamedRanges, NamedRangesBuilder};
 pub(crate) use probe::Probe;
 pub(crate) use reader::{KnownShard, ReadOptions, ShardReader};
+pub(crate) use rows::Rows;
+pub(crate) use stored_pair::StoredPair;
 pub(crate) use stored_value::FoundKey;
-pub(crate) use table_file::TableFile;
+pub(crate) use table_file::{TableFile, TableSection};
 pub use value::{Value, ValueLocation};
 pub use verification::VerifyReads;
-pub(crate) use verification::WholeShardVerified;
+pub(crate) use verification::{VerifyScope, WholeShardVerified};

@@ -2,8 +2,8 @@
 //!
 //! A gap directly before a value is its prefix (the fragments of a multi-resolution mesh, for example), padding, or of
 //! unknown use. Code that copies values to another shard also copies the gap. Values may share bytes or be empty.
-//! Non-empty values that begin at the same offset share the gap before it. An empty value there precedes them, with the
-//! same gap. A value that begins within another one has no gap.
+//! Non-empty values that begin at one offset have the same gap: the one that ends at that offset. If empty values begin
+//! there too, the gap is theirs, and the non-empty values have none. A value that begins within another one has no gap.
 
 use crate::byte_range::ByteRange;
 use crate::error::Result;
@@ -19,8 +19,8 @@ pub(crate) struct NamedRanges(Box<[(u64, u64)]>);
 #[derive(Clone)]
 pub(crate) struct NamedRangesBuilder {
     layout: Layout,
-    /// Whether minishards begin with values: the native gzip layout aligns them after the checks of the previous
-    /// minishard.
+    /// Whether each minishard begins at an aligned offset after the checks of the previous one: in a native data set with
+    /// gzip indexes, where the values of a minishard precede its index.
     aligns_minishards: bool,
     ranges: Vec<(u64, u64)>,
 }
@@ -88,5 +88,33 @@ impl NamedRanges {
         let before = self.0.partition_point(is_before);
         let gap = before.checked_sub(1).and_then(|at| self.0.get(at)).map_or(value.start, |(_, reach)| *reach);
         gap.min(value.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranges 0..10 (the shard index), 10..20 and the given ones, in a foreign shard.
+    fn gap_start(values: &[(u64, u64)], of: (u64, u64)) -> u64 {
+        let mut builder = NamedRangesBuilder::new(None, Encoding::Raw, 10);
+        for (start, end) in [(10, 20)].iter().chain(values) {
+            builder.push_value(ByteRange { start: *start, end: *end });
+        }
+        builder.finish().gap_start(ByteRange { start: of.0, end: of.1 })
+    }
+
+    #[test]
+    fn values_at_one_offset() {
+        let two = [(30, 35), (30, 40)];
+        assert_eq!(two.map(|value| gap_start(&two, value)), [20, 20], "two values share the gap before them");
+        let with_empty = [(30, 30), (30, 30), (30, 40)];
+        assert_eq!(
+            with_empty.map(|value| gap_start(&with_empty, value)),
+            [20, 20, 30],
+            "the gap is of the empty values"
+        );
+        let nested = [(25, 40), (30, 35)];
+        assert_eq!(nested.map(|value| gap_start(&nested, value)), [20, 30], "no gap within another value");
     }
 }

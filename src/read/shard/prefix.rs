@@ -14,13 +14,13 @@ use crate::storage::Bytes;
 
 impl ShardReader {
     /// Returns the `n` bytes before the value of a stored key.
-    pub(crate) fn prefix(&self, stored: &FoundKey, n: u64) -> Result<Value<'_>> {
-        let prefix = self.prefix_of(stored, n);
-        prefix.map_err(|error| self.at(stored.minishard, error).at_key(stored.row.id))
+    pub(crate) fn prefix(&self, found: &FoundKey, n: u64) -> Result<Value<'_>> {
+        let prefix = self.prefix_of(found, n);
+        prefix.map_err(|error| self.at(found.minishard, error).at_key(found.row.id))
     }
 
-    fn prefix_of(&self, stored: &FoundKey, n: u64) -> Result<Value<'_>> {
-        let end = self.value_range(stored.row)?.start;
+    fn prefix_of(&self, found: &FoundKey, n: u64) -> Result<Value<'_>> {
+        let end = self.value_range(found.row)?.start;
         let before = end - self.base();
         if n > before {
             let message = format!(
@@ -30,39 +30,55 @@ impl ShardReader {
         }
         let prefix = ByteRange { start: end - n, end };
         if self.verifies_prefixes() {
-            let gap = self.native_gap(stored)?;
+            let gap = self.native_gap(found)?;
             if prefix.start < gap.start {
                 let message = format!("expected a prefix of at most {} bytes, found {n}", gap.len());
                 return Err(Error::invalid_input(message));
             }
-            self.verify_prefix(stored.row, stored.checks, gap)?;
+            self.compare_prefix_check(found.row, found.checks, gap)?;
         }
         self.read_at_most_cap(prefix, 1).map(Value::from_bytes)
     }
 
-    /// Returns all bytes of the gap before a value: its prefix, or padding, or both. Empty if the layout has no
-    /// prefixes.
-    pub(crate) fn whole_prefix(&self, stored: &FoundKey) -> Result<Bytes<'_>> {
+    /// Returns all bytes of the gap before a value: its prefix, with the padding before it. Empty if the layout has no
+    /// prefixes, or if the gap is padding alone.
+    pub(crate) fn whole_prefix(&self, found: &FoundKey) -> Result<Bytes<'_>> {
         let gap = match self.layout {
             Some(layout) if !layout.prefixes => return Ok(Bytes::Borrowed(&[])),
-            Some(_) => self.native_gap(stored)?,
-            None => self.gap_before(stored.row)?,
+            Some(_) => self.native_gap(found)?,
+            None => self.gap_before(found.row)?,
         };
         if self.verifies_prefixes() {
-            self.verify_prefix(stored.row, stored.checks, gap)?;
+            self.compare_prefix_check(found.row, found.checks, gap)?;
         }
-        self.read_at_most_cap(gap, 1)
+        match self.is_padding(found.row, gap)? {
+            true => Ok(Bytes::Borrowed(&[])),
+            false => self.read_at_most_cap(gap, 1),
+        }
+    }
+
+    /// Returns whether the gap before a value of a native shard is the padding of a pair without a prefix: zero bytes,
+    /// fewer than the alignment of values, or the one byte that separates an empty value from an empty value before it.
+    ///
+    /// Also true for a prefix with the same bytes.
+    pub(super) fn is_padding(&self, row: Row, gap: ByteRange) -> Result<bool> {
+        let Some(layout) = self.layout else { return Ok(false) };
+        let separates = gap.len() == 1 && row.value.start == row.value.end;
+        if gap.len() == 0 || gap.len() >= layout.value_alignment.get() && !separates {
+            return Ok(false);
+        }
+        Ok(self.read_at_most_cap(gap, 1)?.iter().all(|byte| *byte == 0))
     }
 
     /// Returns the gap before a value in a native shard. It begins at the end of the previous value of the minishard
     /// or, for the first value after a raw index, at the end of the checks of the index.
-    fn native_gap(&self, stored: &FoundKey) -> Result<ByteRange> {
-        let FoundKey { row, checks: ChecksPlace { index_end, rows }, .. } = *stored;
+    pub(super) fn native_gap(&self, found: &FoundKey) -> Result<ByteRange> {
+        let FoundKey { row, checks: ChecksPlace { index_end, rows }, .. } = *found;
         let layout = self.layout.unwrap_or_default();
         let start = match (row.number, self.spec.minishard_index_encoding()) {
             (0, Encoding::Raw) => index_end.checked_add(ChecksPlace::total_len(rows, layout)),
             (0, Encoding::Gzip) => return self.gap_before(row), // the previous bytes are of another minishard
-            _ => self.value_before(stored)?,
+            _ => self.value_before(found)?,
         };
         let end = self.value_range(row)?.start;
         match start.filter(|start| *start <= end) {
@@ -74,9 +90,9 @@ impl ShardReader {
     }
 
     /// Returns the end of the value of the previous row.
-    fn value_before(&self, stored: &FoundKey) -> Result<Option<u64>> {
-        let minishard = self.minishard(stored.minishard)?;
-        let before = minishard.and_then(|minishard| minishard.index().row(stored.row.number.checked_sub(1)?));
+    fn value_before(&self, found: &FoundKey) -> Result<Option<u64>> {
+        let located = self.index_of(found.minishard)?;
+        let before = located.and_then(|located| located.searchable().row(found.row.number.checked_sub(1)?));
         before.map(|row| self.value_range(row).map(|value| value.end)).transpose()
     }
 

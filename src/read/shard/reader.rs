@@ -1,6 +1,10 @@
-//! The state of an open shard: its files, its options, and the tables that lookups fill.
+//! The state of an open shard: its files, its options, and what lookups remember about it.
 
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwapOption;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
@@ -12,7 +16,7 @@ use crate::ids::{MinishardNumber, ShardNumber};
 
 use crate::read::shard::files::ShardFiles;
 use crate::read::shard::index_cache::MinishardCache;
-use crate::read::shard::minishards::Minishards;
+use crate::read::shard::minishard_map::MinishardMap;
 use crate::read::shard::named_ranges::{NamedRanges, NamedRangesBuilder};
 use crate::read::shard::table_file::TableSection;
 use crate::read::shard::verification::{Verification, VerifyReads, WholeShardVerified};
@@ -39,16 +43,16 @@ impl Default for ReadOptions {
     }
 }
 
-/// What is known about a shard from outside its file: stated by the manifest and the minishard table, and whether a walk
-/// verified all of it.
+/// What is known about a shard from outside its file: what the manifest and the minishard table state, and whether a
+/// walk or the CRC-32 of the whole file has verified all of it.
 #[derive(Default)]
 pub(crate) struct KnownShard {
     pub(crate) shard_index_crc32: Option<u32>,
-    pub(crate) table: Option<TableSection>,
-    pub(crate) whole: Arc<WholeShardVerified>,
+    pub(crate) table: ArcSwapOption<TableSection>,
+    pub(crate) whole_verified: Arc<WholeShardVerified>,
 }
 
-/// An open shard. Its methods are in several files: [`mapped`](super::mapped) has the fast path, and
+/// An open shard. Its methods are in several files: [`fast_path`](super::fast_path) has the fast path, and
 /// [`lookup`](super::lookup) the general path.
 pub(crate) struct ShardReader {
     pub(crate) number: ShardNumber,
@@ -56,16 +60,19 @@ pub(crate) struct ShardReader {
     /// `None` for a foreign shard.
     pub(crate) layout: Option<Layout>,
     files: ShardFiles,
-    /// The offset to which relative offsets refer, in the file with the data.
+    /// The offset in the file with the data to which relative ranges refer: the end of the shard index, or 0 in the
+    /// `.data` file of the obsolete pair.
     base: u64,
     pub(super) options: ReadOptions,
-    /// Whether lookups may take the fast path: the shard is raw, in one file, and in memory.
-    is_raw_in_memory: bool,
-    pub(super) minishards: Minishards,
+    /// Whether lookups may take the fast path: indexes and values are raw, in one file that is mapped or loaded.
+    has_fast_path: bool,
+    pub(super) minishard_map: MinishardMap,
     pub(super) verification: Verification,
-    pub(super) stated: KnownShard,
+    pub(super) known: KnownShard,
     pub(super) cache: Arc<MinishardCache>,
-    /// Contains `None` if there are too many ranges to keep.
+    /// The number of this shard in the cache.
+    pub(super) cache_shard: u64,
+    /// Filled by the first read of a prefix that needs it; then `None` if there are too many ranges to keep.
     pub(super) named_ranges: OnceLock<Option<NamedRanges>>,
 }
 
@@ -77,28 +84,29 @@ impl ShardReader {
         files: ShardFiles,
         options: ReadOptions,
         cache: Arc<MinishardCache>,
-        stated: KnownShard,
+        known: KnownShard,
     ) -> ShardReader {
         let base = if files.is_pair() { 0 } else { spec.shard_index_len() };
         let has_checks = layout.is_some_and(|layout| layout.checks);
         let verification = Verification::new(if has_checks { options.verify_reads } else { VerifyReads::Never });
         let has_raw_indexes = spec.minishard_index_encoding() == Encoding::Raw;
         let is_raw = has_raw_indexes && spec.data_encoding() == Encoding::Raw;
-        let is_raw_in_memory = is_raw && !files.is_pair() && files.data().in_memory().is_some();
+        let has_fast_path = is_raw && !files.is_pair() && files.data().mapped_or_loaded().is_some();
         ShardReader {
             number,
             spec,
             layout,
-            is_raw_in_memory,
-            minishards: match has_raw_indexes && files.has_shard_index(&spec) {
-                true => Minishards::new(&spec, files.data_len().saturating_sub(base)),
-                false => Minishards::none(),
+            has_fast_path,
+            minishard_map: match has_raw_indexes && files.can_hold_shard_index(&spec) {
+                true => MinishardMap::new(&spec, files.data_len().saturating_sub(base)),
+                false => MinishardMap::none(),
             },
             files,
             base,
             options,
             verification,
-            stated,
+            known,
+            cache_shard: cache.add_shard(),
             cache,
             named_ranges: OnceLock::new(),
         }
@@ -108,38 +116,56 @@ impl ShardReader {
         &self.files
     }
 
-    /// Returns the offset to which relative offsets refer, in the file with the data.
+    /// Returns the offset in the file with the data to which relative ranges refer.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
-    /// Returns the bytes after the shard index of a raw shard in memory; `None` if lookups may not take the fast path.
+    /// Returns the bytes after the shard index of a raw shard that is mapped or loaded; `None` if lookups may not take
+    /// the fast path.
     #[inline]
     pub(crate) fn raw_body(&self) -> Option<&[u8]> {
-        match self.is_raw_in_memory {
-            true => self.files.index_file.in_memory()?.get(to_usize(self.base)..),
+        match self.has_fast_path {
+            true => self.files.main_file.mapped_or_loaded()?.get(to_usize(self.base)..),
             false => None,
         }
     }
 
-    /// Returns the number of bytes after the shard index.
+    /// Returns the length of the body: the bytes after the shard index, or the `.data` file of the obsolete pair.
     pub(crate) fn body_len(&self) -> u64 {
         self.files.data_len().saturating_sub(self.base)
     }
 
-    /// Whether minishard indexes are searched in place, without a copy.
+    /// Whether minishard indexes are raw, and mapped or loaded.
     pub(crate) fn has_index_in_place(&self) -> bool {
-        self.files.data().in_memory().is_some() && self.spec.minishard_index_encoding() == Encoding::Raw
+        self.files.data().mapped_or_loaded().is_some() && self.spec.minishard_index_encoding() == Encoding::Raw
     }
 
-    /// Whether values are borrowed, without a copy.
+    /// Whether values are raw, and mapped or loaded, so that they are borrowed without a copy.
     pub(crate) fn has_values_in_place(&self) -> bool {
-        self.files.data().in_memory().is_some() && self.spec.data_encoding() == Encoding::Raw
+        self.files.data().mapped_or_loaded().is_some() && self.spec.data_encoding() == Encoding::Raw
     }
 
-    /// Returns the CRC-32 of the shard index that the manifest states.
+    /// Whether a later generation may take this open shard if it has the shard file at `path`: its bytes are mapped, or
+    /// loaded and verified, and it is that file.
+    pub(crate) fn can_move_to(&self, path: &Path) -> bool {
+        let is_kept = match self.files.main_file {
+            Storage::Mapped(_) => true,
+            Storage::Heap(_) | Storage::Huge(_) => self.known.whole_verified.is_verified(),
+            Storage::File(_) => false,
+        };
+        is_kept && self.files.is_file_at(path)
+    }
+
+    /// Uses the path and the minishard table of another generation that has this shard file.
+    pub(crate) fn move_to(&self, path: PathBuf, table: Option<TableSection>) {
+        self.files.set_path(path);
+        self.known.table.store(table.map(Arc::new));
+    }
+
+    /// Returns the CRC-32 of the shard index that the manifest states; `None` without a manifest.
     pub(crate) fn shard_index_crc32(&self) -> Option<u32> {
-        self.stated.shard_index_crc32
+        self.known.shard_index_crc32
     }
 
     /// Reads bytes of the file with the data, without alignment, cap or verification.
@@ -147,38 +173,41 @@ impl ShardReader {
         self.files.data().read(range, 1)
     }
 
-    /// Returns the bytes of a range of the file with the data, if the file is in memory.
-    pub(crate) fn in_memory(&self, range: ByteRange) -> Option<&[u8]> {
-        self.files.data().in_memory().and_then(|bytes| range.of(bytes))
+    /// Returns the bytes of a range of the file with the data, if the file is mapped or loaded.
+    pub(crate) fn mapped_or_loaded(&self, range: ByteRange) -> Option<&[u8]> {
+        self.files.data().mapped_or_loaded().and_then(|bytes| range.of(bytes))
     }
 
     /// Returns the range in the file of bytes that are borrowed from it.
     pub(crate) fn range_of(&self, bytes: &[u8]) -> Option<ByteRange> {
-        let file = self.files.data().in_memory()?;
+        let file = self.files.data().mapped_or_loaded()?;
         let start = u64::try_from(bytes.as_ptr().addr().checked_sub(file.as_ptr().addr())?).ok()?;
         Some(ByteRange { start, end: start + bytes.len() as u64 })
     }
 
-    /// Whether all files are in memory, mapped or loaded.
-    pub(crate) fn is_in_memory(&self) -> bool {
-        self.files.all().all(|storage| storage.in_memory().is_some())
+    /// Whether all files are mapped or loaded.
+    pub(crate) fn is_mapped_or_loaded(&self) -> bool {
+        self.files.all().all(|storage| storage.mapped_or_loaded().is_some())
     }
 
-    /// Reads up to 64 KiB of the shard index, from the entry of minishard `first`. Empty at its end.
+    /// Reads up to 64 KiB of the shard index: entries of `minishards`, from the first one. At least one entry, unless
+    /// there is no such minishard.
     ///
     /// Errors: `Corrupt` if the file ends within the shard index; `Io`.
-    pub(crate) fn shard_index_block(&self, first: MinishardNumber) -> Result<Bytes<'_>> {
+    pub(crate) fn shard_index_block(&self, minishards: Range<MinishardNumber>) -> Result<Bytes<'_>> {
+        let Range { start: first, end } = minishards;
         let start = ShardIndexEntry::position(first).start;
-        let end = (start + SHARD_INDEX_BLOCK).min(self.spec.shard_index_len()).min(self.files.index_file.len());
-        if end < self.spec.shard_index_len() && end.saturating_sub(start) < 16 {
+        let wanted = ShardIndexEntry::position(MinishardNumber(end.0.min(self.spec.minishards()))).start;
+        let end = (start + SHARD_INDEX_BLOCK).min(wanted).min(self.files.main_file.len());
+        if end < wanted && end.saturating_sub(start) < 16 {
             let message = format!(
                 "expected a shard index of {} bytes, found a file of {}",
                 self.spec.shard_index_len(),
-                self.files.index_file.len()
+                self.files.main_file.len()
             );
             return Err(self.at(first, Error::corrupt(message).at_offset(start)));
         }
-        self.files.index_file.read(ByteRange { start, end: end.max(start) }, 1).map_err(|error| self.at(first, error))
+        self.files.main_file.read(ByteRange { start, end: end.max(start) }, 1).map_err(|error| self.at(first, error))
     }
 
     /// Creates a builder of the ranges that indexes name, with the shard index as the first range.
@@ -203,15 +232,15 @@ impl ShardReader {
 
     /// Asks the kernel to prefetch the shard index, unless there is a minishard table.
     pub(crate) fn will_need_shard_index(&self) {
-        if self.stated.table.is_some() {
+        if self.known.table.load().is_some() {
             return;
         }
-        self.files.index_file.will_need(ByteRange { start: 0, end: self.spec.shard_index_len() });
+        self.files.main_file.will_need(ByteRange { start: 0, end: self.spec.shard_index_len() });
     }
 
     /// Asks the kernel to prefetch pages of the file with the shard index.
     pub(crate) fn will_need_entries(&self, range: ByteRange) {
-        self.files.index_file.will_need(range);
+        self.files.main_file.will_need(range);
     }
 
     /// Asks the kernel to prefetch pages of the file with the data.
@@ -228,7 +257,8 @@ impl ShardReader {
     #[cold]
     pub(crate) fn at(&self, minishard: MinishardNumber, error: Error) -> Error {
         let error = error.at_shard(self.number).at_minishard(minishard);
-        if self.files.path.as_os_str().is_empty() { error } else { error.at_path(&self.files.path) }
+        let path = self.files.path();
+        if path.as_os_str().is_empty() { error } else { error.at_path(&path) }
     }
 }
 

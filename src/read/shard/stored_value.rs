@@ -11,7 +11,7 @@ use crate::read::shard::reader::ShardReader;
 use crate::read::shard::value::{Value, ValueLocation};
 use crate::storage::{AlignedBytes, Bytes};
 
-/// A stored key: its minishard, its row, and the position of its checksum.
+/// A key that was found: its minishard, its row, and the position of its checksum.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundKey {
     pub(crate) minishard: MinishardNumber,
@@ -21,18 +21,18 @@ pub(crate) struct FoundKey {
 
 impl ShardReader {
     /// Returns the decoded value of a stored key.
-    pub(crate) fn value(&self, stored: &FoundKey) -> Result<Value<'_>> {
-        let decoded = self.verified_bytes(stored).and_then(|encoded| match self.spec.data_encoding() {
+    pub(crate) fn value(&self, found: &FoundKey) -> Result<Value<'_>> {
+        let decoded = self.verified_bytes(found).and_then(|encoded| match self.spec.data_encoding() {
             Encoding::Raw => Ok(Value::from_bytes(encoded)),
             Encoding::Gzip => self.decode_value(&encoded),
         });
-        decoded.map_err(|error| self.at(stored.minishard, error).at_key(stored.row.id))
+        decoded.map_err(|error| self.at(found.minishard, error).at_key(found.row.id))
     }
 
     /// Returns the stored bytes of a value, verified as the mode requires.
-    pub(crate) fn verified_bytes(&self, stored: &FoundKey) -> Result<Bytes<'_>> {
-        let encoded = self.unverified_bytes(stored.row)?;
-        self.verify_used_value(stored.minishard, stored.row, stored.checks, &encoded)?;
+    pub(crate) fn verified_bytes(&self, found: &FoundKey) -> Result<Bytes<'_>> {
+        let encoded = self.unverified_bytes(found.row)?;
+        self.verify_used_value(found.minishard, found.row, found.checks, &encoded)?;
         Ok(encoded)
     }
 
@@ -61,10 +61,10 @@ impl ShardReader {
     ///
     /// Errors: `Corrupt` if it is not.
     #[inline]
-    pub(crate) fn check_range(&self, stored: &FoundKey) -> Result<()> {
-        match self.value_range(stored.row) {
+    pub(crate) fn check_range(&self, found: &FoundKey) -> Result<()> {
+        match self.value_range(found.row) {
             Ok(_) => Ok(()),
-            Err(error) => Err(self.at(stored.minishard, error)),
+            Err(error) => Err(self.at(found.minishard, error)),
         }
     }
 
@@ -78,7 +78,7 @@ impl ShardReader {
     /// Returns the file and the range of a row's value.
     pub(crate) fn value_location(&self, number: MinishardNumber, row: Row) -> Result<ValueLocation> {
         let range = self.value_range(row).map_err(|error| self.at(number, error).at_key(row.id))?;
-        Ok(ValueLocation::new(self.files().path.clone(), range))
+        Ok(ValueLocation::new(self.files().path().to_path_buf(), range))
     }
 
     /// Reads a value or a prefix. Enforces the cap before it allocates: the length comes from an index, which is
@@ -96,7 +96,7 @@ impl ShardReader {
             Encoding::Raw => self.options.max_value_bytes,
             Encoding::Gzip => gzip::max_stored_len(self.options.max_value_bytes),
         };
-        if range.len() > cap && self.files().data().in_memory().is_none() {
+        if range.len() > cap && self.files().data().mapped_or_loaded().is_none() {
             let found = range.len();
             let message = format!(
                 "expected at most {cap} bytes of a value or prefix, found {found}: raise the cap `max_value_bytes`"

@@ -1,5 +1,5 @@
-//! Reads the file `minishards` of a generation. Its bytes are described in
-//! [`minishard_table`](crate::format::minishard_table).
+//! Reads the minishard table of a generation: the file `minishards`, whose bytes
+//! [`minishard_table`](crate::format::minishard_table) describes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub(crate) struct TableSection {
 impl TableFile {
     /// Opens the file with the storage of the shards and prefetches its beginning.
     ///
-    /// `None` if the file cannot be read, does not match the manifest, or has more than `most_sections` sections (one
-    /// per shard of the manifest): lookups then use the shard indexes and return the same results. Also `None` for
-    /// shards that are loaded, whose shard indexes are in memory.
+    /// `None` if the file cannot be read, does not have the length that the manifest states, has an invalid head, or has
+    /// more than `most_sections` sections (one per shard of the manifest): lookups then use the shard indexes and return
+    /// the same results. Also `None` for loaded shards, whose shard indexes need no read.
     pub(crate) fn open(
         directory: &Path,
         stated: &AuxiliaryRecord,
@@ -93,8 +93,8 @@ impl TableSection {
         let packing = self.section.packing;
         let block = Block::read(&bytes, place, packing)?;
         let index_of = |in_block: usize| {
-            let line = block.line.at(in_block as u64, self.block_bits);
-            let IndexPlace { start, length } = packing.unpack(block.bits(in_block), line)?;
+            let trend = block.trend.at(in_block as u64, self.block_bits);
+            let IndexPlace { start, length } = packing.unpack(block.bits(in_block), trend)?;
             Some(RelativeRange { start, end: start.wrapping_add(length.wrapping_mul(self.length_unit)) })
         };
         Some((0..1 << self.block_bits).map(index_of).collect())

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::byte_range::RelativeRange;
-use crate::read::shard::minishards::{Verified, zeros};
+use crate::read::shard::minishard_map::{Trusted, zeros};
 
 /// When reads verify bytes against the stored checksums.
 ///
@@ -22,19 +22,28 @@ use crate::read::shard::minishards::{Verified, zeros};
 pub enum VerifyReads {
     /// Never verifies. Damage in raw bytes is detected only if it breaks a rule of the format.
     Never,
-    /// Verifies each byte when this process first uses it.
+    /// Verifies most bytes that are mapped or loaded only once per open shard, at their first use, and all other bytes
+    /// at every use.
     ///
-    /// For bytes in memory, the result is remembered: two bits per minishard, and one bit per 512 bytes of larger
-    /// values. Verified at each read are: values of at most 512 bytes in minishards of more than 4 KiB, decoded values,
-    /// and positioned reads. A mapped page that is verified, evicted, and then read back with damage is not detected.
+    /// Verified once: raw minishard indexes, all raw values of a minishard whose raw index and values together span at
+    /// most 4 KiB, and raw values of more than 512 bytes. Damage that appears later is not detected, in a mapped page
+    /// that is evicted and read from the disk again, for example. A [refresh](crate::ShardDb::refresh) keeps a shard open,
+    /// with what is verified, if the new generation has it as a hard link. Memory: two bits per minishard and, if values of more
+    /// than 512 bytes are read, one bit per 512 bytes of the shard.
+    ///
+    /// Verified at every use: other raw values of at most 512 bytes, gzip values, prefixes, and what positioned reads
+    /// return. As with [`Always`](Self::Always), the shard index and indexes in the cache are exceptions.
     #[default]
     Once,
-    /// Verifies at every read of the file. Decoded indexes in the cache, and a shard index, are verified once.
+    /// Verifies bytes at every use. There are two exceptions: the shard index is verified at its first use per open
+    /// shard, and the copy of a minishard index in the cache was verified before it was inserted.
     Always,
 }
 
-/// Values longer than this are marked by the bit `start / LARGE_VALUE`. Two of them share a bit only if their ranges
-/// overlap, which the writer never makes, and which the check of the index proves.
+/// A large value has more bytes than this. Bit number `start / LARGE_VALUE` of its shard states whether it is verified.
+///
+/// Two large values share a bit only if they begin in the same `LARGE_VALUE` bytes, so that their ranges overlap. The
+/// writer does not make such ranges, and the check of the minishard index proves that they are those of the writer.
 pub(super) const LARGE_VALUE: u64 = 512;
 
 /// How much of a minishard is verified at its first use.
@@ -43,16 +52,17 @@ pub(crate) enum VerifyScope {
     /// Only the index. Values are not read.
     #[default]
     Index,
-    /// The index and, if the minishard is small, its values.
-    IndexAndSmallValues,
+    /// The index and, if the minishard is small (index and values together span at most 4 KiB), its values.
+    IndexAndValuesIfSmall,
 }
 
 /// The verification state of one shard.
 pub(crate) struct Verification {
-    /// `Never` if the shard has no checks.
+    /// The mode; `Never` if the shard has no checks.
     reads: VerifyReads,
+    /// Set when the shard index is verified.
     pub(super) shard_index: OnceLock<()>,
-    /// One bit per `LARGE_VALUE` bytes after the shard index.
+    /// One bit per `LARGE_VALUE` bytes after the shard index. Allocated when the first large value is verified.
     large_values: OnceLock<Box<[AtomicU64]>>,
 }
 
@@ -71,24 +81,29 @@ impl Verification {
         self.reads == VerifyReads::Once
     }
 
-    /// Returns the parts of every minishard that need no verification, because of the mode or of a walk over the shard.
-    pub(crate) fn exempt_parts(&self, whole: &WholeShardVerified) -> Verified {
+    /// Returns the parts that need no verification in any minishard of the shard: all of them if the mode is `Never`,
+    /// or if it is `Once` and the whole shard is verified.
+    ///
+    /// A whole shard is verified at the ranges that its shard index states, and lookups use those of the minishard
+    /// table. Both are the same: the checksum of a table block covers the CRC-32 of the shard index.
+    pub(crate) fn exempt_parts(&self, whole: &WholeShardVerified) -> Trusted {
         match self.reads {
-            VerifyReads::Never => Verified::ALL,
-            VerifyReads::Once if whole.is_verified() => Verified::ALL,
-            VerifyReads::Once | VerifyReads::Always => Verified::NOTHING,
+            VerifyReads::Never => Trusted::ALL,
+            VerifyReads::Once if whole.is_verified() => Trusted::ALL,
+            VerifyReads::Once | VerifyReads::Always => Trusted::NOTHING,
         }
     }
 
-    /// Whether a value of more than `LARGE_VALUE` bytes is verified already.
+    /// Whether a large value is marked as verified.
     #[inline]
-    pub(super) fn has_large_value(&self, value: RelativeRange) -> bool {
+    pub(super) fn is_large_value_verified(&self, value: RelativeRange) -> bool {
         let (word, bit) = large_value_bit(value);
         let words = self.large_values.get().map_or(&[][..], |words| words);
         words.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    pub(super) fn mark_large_value(&self, value: RelativeRange, body_len: u64) {
+    /// Marks a large value as verified, in a shard with `body_len` bytes after its shard index.
+    pub(super) fn mark_large_value_verified(&self, value: RelativeRange, body_len: u64) {
         let words = self.large_values.get_or_init(|| zeros(body_len.div_ceil(LARGE_VALUE * u64::from(u64::BITS))));
         let (word, bit) = large_value_bit(value);
         if let Some(word) = words.get(word) {
@@ -102,7 +117,8 @@ fn large_value_bit(value: RelativeRange) -> (usize, u64) {
     (usize::try_from(number / 64).unwrap_or(usize::MAX), 1 << (number % 64))
 }
 
-/// Whether a whole shard is verified. All readers of the shard share it, so that a second walk verifies nothing.
+/// Whether a whole shard is verified: by a walk, or by the CRC-32 of the file when it was loaded. All readers of the
+/// shard share it, so that a second walk verifies nothing.
 #[derive(Default)]
 pub(crate) struct WholeShardVerified(AtomicBool);
 

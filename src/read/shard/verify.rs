@@ -1,4 +1,7 @@
-//! Verifies bytes that are read against their checksums.
+//! Verifies the bytes that reads use against their checksums.
+//!
+//! The functions `verify_*` verify as the mode requires, and skip what is trusted. The functions `compare_*_check` only
+//! compare one check, whatever the mode.
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
@@ -7,83 +10,100 @@ use crate::format::minishard_index::{IndexView, Row};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::entry_blocks::EntryBlocks;
-use crate::read::shard::minishards::Verified;
+use crate::read::shard::minishard_map::{KnownMinishard, Trusted};
 use crate::read::shard::reader::ShardReader;
 use crate::read::shard::verification::{LARGE_VALUE, VerifyScope};
-use crate::storage::zeros_sum;
+use crate::storage::crc32_of_zeros;
 
-/// A minishard of at most this many bytes is verified with all its values at its first use.
-const WHOLE_MINISHARD: u64 = 4096;
+/// A minishard is small if its index and its values together span at most this many bytes. All its values are verified
+/// at its first use.
+const SMALL_MINISHARD: u64 = 4096;
 
 impl ShardReader {
-    /// Whether a value of a minishard whose values are not all verified is known to be right: one of more than 512 bytes if
-    /// it is marked as verified, a shorter one if it matches its checksum now. False is no error: the general path decides.
+    /// Returns whether the value is verified: whether a large value is marked as verified, or a shorter one matches its
+    /// check now. If not, the general path verifies the value, or reports the damage.
     #[inline]
     pub(crate) fn try_verify_value(&self, body: &[u8], row: Row, checks: ChecksPlace, value: &[u8]) -> bool {
         if value.len() as u64 > LARGE_VALUE {
-            return self.verification.has_large_value(row.value);
+            return self.verification.is_large_value_verified(row.value);
         }
-        let stated = checks.of_value(row.number).and_then(|place| place.of(body));
-        stated.is_some_and(|stated| stated == checks::of_value(row.id, value).to_le_bytes())
+        let stated = checks.place_of_value(row.number).and_then(|place| place.of(body));
+        stated.is_some_and(|stated| stated == checks::compute_value_check(row.id, value).to_le_bytes())
     }
 
-    /// Returns the number of verified minishards, which are not verified again.
+    /// Returns the number of minishards in the minishard map that lookups have marked as trusted.
     pub(crate) fn verified_minishards(&self) -> u64 {
-        self.minishards.verified()
+        self.minishard_map.marked()
     }
 
-    /// Returns the parts of a minishard that need no verification.
-    pub(crate) fn verified(&self, number: MinishardNumber) -> Verified {
-        match self.verification.exempt_parts(&self.stated.whole) {
-            Verified::NOTHING => self.minishards.get(number).map_or(Verified::NOTHING, |known| known.verified),
+    /// Returns the parts of a minishard that need no verification, if its index is directly before `checks`.
+    fn trusted_parts(&self, number: MinishardNumber, checks: ChecksPlace) -> Trusted {
+        match self.verification.exempt_parts(&self.known.whole_verified) {
+            Trusted::NOTHING => self.known_at(number, checks).map_or(Trusted::NOTHING, |known| known.trusted),
             all => all,
         }
     }
 
-    /// Verifies an index before its use, unless it is verified already. With `VerifyScope::IndexAndSmallValues`, also
-    /// verifies the values of a small minishard in memory. Returns the parts that this use may trust.
+    /// Marks parts of a minishard as trusted in the minishard map. Does nothing unless the map has the index that is
+    /// directly before `checks`.
+    pub(crate) fn mark_trusted(&self, number: MinishardNumber, checks: ChecksPlace, trusted: Trusted) {
+        if self.known_at(number, checks).is_some_and(|known| known.trusted != trusted) {
+            self.minishard_map.mark(number, trusted);
+        }
+    }
+
+    /// Returns what the minishard map has of a minishard; `None` unless it has the index that is directly before
+    /// `checks`. It has another one if it was filled from a minishard table that disagrees with the shard index.
+    fn known_at(&self, number: MinishardNumber, checks: ChecksPlace) -> Option<KnownMinishard> {
+        let known = self.minishard_map.get(number)?;
+        let end = self.base().checked_add(known.index().end)?;
+        (end == checks.index_end && known.rows == checks.rows).then_some(known)
+    }
+
+    /// Verifies an index before its use, unless it is trusted. With `VerifyScope::IndexAndValuesIfSmall`, also verifies
+    /// the values of a small minishard that is mapped or loaded. Returns the parts that this use may trust.
     ///
-    /// Errors: `Corrupt` for a damaged index. A damaged value is not an error here, but when it is read.
+    /// Errors: `Corrupt` for a damaged index. A damaged value is no error here: reads of that value return one.
     pub(crate) fn verify_used_index(
         &self,
         number: MinishardNumber,
         range: ByteRange,
         encoded: &[u8],
         rows: u64,
-        compare: VerifyScope,
-    ) -> Result<Verified> {
-        let verified = self.verified(number);
-        if verified.has_all() || verified.has_index() && compare == VerifyScope::Index {
-            return Ok(verified);
+        scope: VerifyScope,
+    ) -> Result<Trusted> {
+        let checks = ChecksPlace { index_end: range.end, rows };
+        let trusted = self.trusted_parts(number, checks);
+        if trusted.has_all() || trusted.has_index() && scope == VerifyScope::Index {
+            return Ok(trusted);
         }
-        if !verified.has_index() {
-            self.verify_minishard_index(number, range, encoded, rows)?;
+        if !trusted.has_index() {
+            self.compare_index_check(number, range, encoded, rows)?;
         }
         if !self.verification.remembers() || !self.has_index_in_place() {
-            return Ok(Verified::INDEX);
+            return Ok(Trusted::INDEX);
         }
-        let all = compare == VerifyScope::IndexAndSmallValues
+        let all = scope == VerifyScope::IndexAndValuesIfSmall
             && self.has_values_in_place()
-            && self.verify_small_values(range, encoded);
-        let verified = if all { Verified::ALL } else { Verified::INDEX };
-        self.minishards.mark(number, verified);
-        Ok(verified)
+            && self.verify_values_if_small(range, encoded);
+        let trusted = if all { Trusted::ALL } else { Trusted::INDEX };
+        self.mark_trusted(number, checks, trusted);
+        Ok(trusted)
     }
 
-    /// Verifies all values if index and values end within 4 KiB of the start of the index. False if they do not, or one is
-    /// damaged.
-    fn verify_small_values(&self, range: ByteRange, encoded: &[u8]) -> bool {
+    /// Verifies all values of a minishard if it is small. Returns false if it is not, or if a value is damaged.
+    fn verify_values_if_small(&self, range: ByteRange, encoded: &[u8]) -> bool {
         let Ok(index) = IndexView::view(encoded) else { return false };
         let checks = ChecksPlace { index_end: range.end, rows: index.len() as u64 };
-        range.len() <= WHOLE_MINISHARD
+        range.len() <= SMALL_MINISHARD
             && index.rows().all(|row| {
-                let value = self.value_range(row).ok().filter(|value| value.end <= range.start + WHOLE_MINISHARD);
-                let bytes = value.and_then(|value| self.in_memory(value));
-                bytes.is_some_and(|bytes| self.verify_value(row, checks, bytes).is_ok())
+                let value = self.value_range(row).ok().filter(|value| value.end <= range.start + SMALL_MINISHARD);
+                let bytes = value.and_then(|value| self.mapped_or_loaded(value));
+                bytes.is_some_and(|bytes| self.compare_value_check(row, checks, bytes).is_ok())
             })
     }
 
-    /// Verifies a stored value before its use, unless it is verified already.
+    /// Verifies a stored value before its use, unless it is trusted or marked as verified.
     pub(crate) fn verify_used_value(
         &self,
         number: MinishardNumber,
@@ -93,30 +113,35 @@ impl ShardReader {
     ) -> Result<()> {
         let in_place = self.has_values_in_place();
         let is_large = encoded.len() as u64 > LARGE_VALUE;
-        if in_place && (self.verified(number).has_all() || is_large && self.verification.has_large_value(row.value))
+        if in_place
+            && (self.trusted_parts(number, checks).has_all()
+                || is_large && self.verification.is_large_value_verified(row.value))
             || !self.verification.is_on()
         {
             return Ok(());
         }
-        self.verify_value(row, checks, encoded)?;
+        self.compare_value_check(row, checks, encoded)?;
         if in_place && is_large && self.verification.remembers() {
-            self.verification.mark_large_value(row.value, self.body_len());
+            self.verification.mark_large_value_verified(row.value, self.body_len());
         }
         Ok(())
     }
 
-    /// Marks the whole shard as verified, if the mode remembers verified bytes and all of them are in memory.
+    /// Marks the whole shard as verified, if the mode remembers verified bytes and all of them are mapped or loaded.
     pub(crate) fn note_whole_verified(&self) {
         if self.verification.remembers() && self.has_index_in_place() && self.has_values_in_place() {
-            self.stated.whole.set_verified();
+            self.known.whole_verified.set_verified();
         }
     }
 
-    /// Verifies the whole shard index at its first use, in `Always` too; later damage is left to the checks of the minishard
-    /// indexes. Cost: reads all of it but its holes.
+    /// Verifies the whole shard index at its first use. Later calls do nothing, even with `VerifyReads::Always`: the check
+    /// of the minishard index finds an entry that is damaged later, unless the damage makes the entry empty.
+    ///
+    /// Does nothing if the manifest does not state the CRC-32 of the shard index, if the mode is `Never`, or if the
+    /// whole shard is verified. Cost: reads all of the shard index, except for holes.
     pub(crate) fn verify_shard_index(&self) -> Result<()> {
-        let is_wanted = self.verification.exempt_parts(&self.stated.whole) == Verified::NOTHING;
-        let Some(stated) = self.shard_index_crc32().filter(|_| is_wanted) else { return Ok(()) };
+        let is_needed = self.verification.exempt_parts(&self.known.whole_verified) == Trusted::NOTHING;
+        let Some(stated) = self.shard_index_crc32().filter(|_| is_needed) else { return Ok(()) };
         if self.verification.shard_index.get().is_some() {
             return Ok(());
         }
@@ -129,22 +154,27 @@ impl ShardReader {
         Ok(())
     }
 
+    /// Like [`verify_shard_index`](Self::verify_shard_index), with the place of the shard in the error.
+    pub(crate) fn verify_shard_index_in_place(&self) -> Result<()> {
+        self.verify_shard_index().map_err(|error| error.at_shard(self.number).at_path(&self.files().path()))
+    }
+
     /// Computes the CRC-32 of the shard index. Cost: reads the shard index without its holes.
     pub(crate) fn compute_shard_index_crc32(&self) -> Result<u32> {
         let (mut hasher, mut end) = (crc32fast::Hasher::new(), 0);
         let mut blocks = EntryBlocks::default();
         while let Some((first, block)) = blocks.next(self)? {
             let start = ShardIndexEntry::position(first).start;
-            hasher.combine(&zeros_sum(start - end));
+            hasher.combine(&crc32_of_zeros(start - end));
             hasher.update(&block);
             end = start + block.len() as u64;
         }
-        hasher.combine(&zeros_sum(self.spec.shard_index_len().saturating_sub(end)));
+        hasher.combine(&crc32_of_zeros(self.spec.shard_index_len().saturating_sub(end)));
         Ok(hasher.finalize())
     }
 
-    /// Verifies an encoded minishard index against its checksum.
-    pub(crate) fn verify_minishard_index(
+    /// Compares the check of an encoded minishard index. Does nothing without checks.
+    pub(crate) fn compare_index_check(
         &self,
         number: MinishardNumber,
         range: ByteRange,
@@ -153,21 +183,36 @@ impl ShardReader {
     ) -> Result<()> {
         let checks = ChecksPlace { index_end: range.end, rows };
         let location = Location { shard: self.number, minishard: number };
-        self.verify(checks.of_index(), "minishard index", || checks::of_index(location, encoded))
+        self.compare_check(checks.place_of_index(), "minishard index", range.start, || {
+            checks::compute_index_check(location, encoded)
+        })
     }
 
-    /// Verifies a stored value against its checksum.
-    pub(crate) fn verify_value(&self, row: Row, checks: ChecksPlace, encoded: &[u8]) -> Result<()> {
-        self.verify(checks.of_value(row.number), "value", || checks::of_value(row.id, encoded))
+    /// Compares the check of a stored value. Does nothing without checks.
+    pub(crate) fn compare_value_check(&self, row: Row, checks: ChecksPlace, encoded: &[u8]) -> Result<()> {
+        let start = self.base().wrapping_add(row.value.start); // does not wrap: the value was read
+        self.compare_check(checks.place_of_value(row.number), "value", start, || {
+            checks::compute_value_check(row.id, encoded)
+        })
     }
 
-    /// Verifies the whole prefix of a value against its checksum.
-    pub(crate) fn verify_prefix(&self, row: Row, checks: ChecksPlace, gap: ByteRange) -> Result<()> {
+    /// Reads the prefix of a value, which is all bytes of `gap`, and compares its check. Does nothing without checks,
+    /// except for the read.
+    pub(crate) fn compare_prefix_check(&self, row: Row, checks: ChecksPlace, gap: ByteRange) -> Result<()> {
         let prefix = self.read_at_most_cap(gap, 1)?;
-        self.verify(checks.of_prefix(row.number), "prefix", || checks::of_prefix(&prefix))
+        self.compare_check(checks.place_of_prefix(row.number), "prefix", gap.start, || {
+            checks::compute_prefix_check(&prefix)
+        })
     }
 
-    fn verify(&self, place: Option<ByteRange>, what: &str, found: impl FnOnce() -> u32) -> Result<()> {
+    /// Compares the check at `place` with `found`, that of the bytes at offset `start`. Does nothing without checks.
+    fn compare_check(
+        &self,
+        place: Option<ByteRange>,
+        what: &str,
+        start: u64,
+        found: impl FnOnce() -> u32,
+    ) -> Result<()> {
         if !self.layout.is_some_and(|layout| layout.checks) {
             return Ok(());
         }
@@ -176,12 +221,7 @@ impl ShardReader {
         })?;
         let stored = self.read(place)?;
         let stated = stored.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        let found = found();
-        if stated != found {
-            let message = format!("expected a {what} with checksum {stated:08x}, found {found:08x}");
-            return Err(Error::corrupt(message).at_offset(place.start));
-        }
-        Ok(())
+        checks::compare(what, start, place, stated, found())
     }
 
     /// Whether prefixes have checksums and reads verify them.

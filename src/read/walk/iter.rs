@@ -1,12 +1,16 @@
 //! Walks over a generation in storage order. The walk through one shard is in `shard::entries` and `shard::rows`.
 
+use std::fmt;
 use std::iter::FusedIterator;
 use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
 use crate::ids::ShardNumber;
+use crate::read::generation::Generation;
 use crate::read::shard::{Entry, Shard, ShardEntries, ShardKeys, Value};
 use crate::read::snapshot::Snapshot;
+use crate::read::walk::piece::{OpenPiece, Piece};
+use crate::read::walk::{into_result, try_pair};
 
 impl Snapshot {
     /// Iterates over all pairs in storage order: shard by shard, minishard by minishard, row by row.
@@ -22,15 +26,14 @@ impl Snapshot {
     /// Cost: sequential reads, with little overhead for mapped raw values. Holes of a sparse shard index are skipped if
     /// the file system reports them.
     pub fn iter(&self) -> Iter<'_> {
-        let numbers: Vec<_> = self.generation.shard_numbers().collect();
-        Iter { snapshot: self, numbers: numbers.into_iter(), entries: None }
+        Iter::new(&self.generation, self.pieces())
     }
 
     /// Calls `f` with every key and its value, in the order of [`iter`](Snapshot::iter), until `f` breaks.
     ///
     /// This is the fastest walk over all pairs, and works with more shards than a process can map: a shard that lookups
-    /// have in memory is read there, and any other is opened for the scan and closed after it. A bad entry, value,
-    /// minishard or shard is one `Err` with its place.
+    /// have mapped or loaded is read there, and any other is opened for the scan and closed after it. A bad entry,
+    /// value, minishard or shard is one `Err` with its place.
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
@@ -87,24 +90,22 @@ impl Snapshot {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_for_each<E: From<Error>>(&self, mut f: impl FnMut(u64, Value<'_>) -> Result<(), E>) -> Result<(), E> {
-        let outcome = self.scan(|pair| match pair.map_err(E::from).and_then(|(key, value)| f(key, value)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
-        });
-        match outcome {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(error) => Err(error),
-        }
+        into_result(self.scan(|pair| try_pair(&mut f, pair)))
     }
 
     /// Iterates over all keys in storage order, in the order of [`iter`](Snapshot::iter).
     ///
     /// A bad entry, minishard or shard is one `Err` with its place. Cost: reads all indexes and no values.
     pub fn keys(&self) -> Keys {
-        Keys { shards: self.shards(), keys: None }
+        Keys::new(self.clone(), self.pieces())
     }
 
-    /// Iterates over the shards that have a file, in ascending order, each as returned by [`shard`](Snapshot::shard).
+    /// Returns all shards, as pieces.
+    fn pieces(&self) -> Vec<Piece> {
+        self.generation.shard_numbers().map(Piece::whole).collect()
+    }
+
+    /// Iterates over the shards, in ascending order, each as returned by [`shard`](Snapshot::shard).
     ///
     /// A shard that cannot be opened is one `Err`.
     pub fn shards(&self) -> Shards {
@@ -133,20 +134,23 @@ impl<'a> IntoIterator for &'a Snapshot {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
 pub struct Iter<'a> {
-    snapshot: &'a Snapshot,
-    numbers: std::vec::IntoIter<ShardNumber>,
+    generation: &'a Generation,
+    pieces: std::vec::IntoIter<Piece>,
     entries: Option<ShardEntries<'a>>,
 }
 
-impl Iter<'_> {
+impl<'a> Iter<'a> {
+    pub(super) fn new(generation: &'a Generation, pieces: Vec<Piece>) -> Iter<'a> {
+        Iter { generation, pieces: pieces.into_iter(), entries: None }
+    }
+
     #[inline(never)]
-    fn next_shard(&mut self) -> Option<Result<()>> {
+    fn next_piece(&mut self) -> Option<Result<()>> {
         self.entries = None;
-        let number = self.numbers.next()?;
-        let shard = self.snapshot.generation.shard(number);
-        Some(shard.map(|shard| self.entries = shard.map(Shard::iter)))
+        let generation = self.generation;
+        let opened = self.pieces.find_map(|piece| piece.open_for_lookups(generation))?;
+        Some(opened.map(|(shard, minishards)| self.entries = Some(ShardEntries::over(shard, minishards))))
     }
 }
 
@@ -159,7 +163,7 @@ impl<'a> Iterator for Iter<'a> {
             if let Some(entry) = self.entries.as_mut().and_then(Iterator::next) {
                 return Some(entry);
             }
-            if let Err(error) = self.next_shard()? {
+            if let Err(error) = self.next_piece()? {
                 return Some(Err(error));
             }
         }
@@ -168,7 +172,13 @@ impl<'a> Iterator for Iter<'a> {
 
 impl FusedIterator for Iter<'_> {}
 
-/// An iterator over the shards of a generation that have a file; see [`Snapshot::shards`].
+impl fmt::Debug for Iter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+/// An iterator over the shards of a generation; see [`Snapshot::shards`].
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
@@ -192,7 +202,9 @@ impl Iterator for Shards {
         let number = self.numbers.next()?;
         let shard = self.snapshot.shard(number);
         Some(
-            shard.and_then(|shard| shard.ok_or_else(|| Error::internal("a listed shard has no file").at_shard(number))),
+            shard.and_then(|shard| {
+                shard.ok_or_else(|| Error::internal("a listed shard was not found").at_shard(number))
+            }),
         )
     }
 
@@ -211,10 +223,17 @@ impl FusedIterator for Shards {}
 /// let keys = snapshot.keys().collect::<sharddb::Result<Vec<u64>>>()?;
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
 pub struct Keys {
-    shards: Shards,
-    keys: Option<ShardKeys>,
+    snapshot: Snapshot,
+    pieces: std::vec::IntoIter<Piece>,
+    /// The keys of the current piece, and the piece, which is kept open.
+    keys: Option<(ShardKeys, OpenPiece)>,
+}
+
+impl Keys {
+    pub(super) fn new(snapshot: Snapshot, pieces: Vec<Piece>) -> Keys {
+        Keys { snapshot, pieces: pieces.into_iter(), keys: None }
+    }
 }
 
 impl Iterator for Keys {
@@ -223,12 +242,13 @@ impl Iterator for Keys {
     #[inline]
     fn next(&mut self) -> Option<Result<u64>> {
         loop {
-            if let Some(key) = self.keys.as_mut().and_then(Iterator::next) {
+            if let Some(key) = self.keys.as_mut().and_then(|(keys, _)| keys.next()) {
                 return Some(key);
             }
             self.keys = None; // drops the previous shard before the next one is opened
-            match self.shards.next()? {
-                Ok(shard) => self.keys = Some(ShardKeys::new(shard)),
+            let generation = &self.snapshot.generation;
+            match self.pieces.find_map(|piece| piece.open(generation))? {
+                Ok(open) => self.keys = Some((ShardKeys::over(open.shard().clone(), open.minishards()), open)),
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -236,3 +256,9 @@ impl Iterator for Keys {
 }
 
 impl FusedIterator for Keys {}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("snapshot", &self.snapshot).finish_non_exhaustive()
+    }
+}

@@ -1,7 +1,34 @@
-//! Walks over all keys of a snapshot: in storage order, and in key order.
+//! Walks over all keys of a snapshot in storage order, also on several threads.
 
 mod iter;
-mod range;
+mod parallel;
+mod part;
+mod piece;
+
+use std::ops::ControlFlow;
 
 pub use iter::{Iter, Keys, Shards};
-pub use range::{Range, RangeEntry};
+pub use part::Part;
+
+use crate::error::{Error, Result};
+use crate::read::shard::Value;
+
+/// Passes a pair to `f`; breaks if the read or `f` failed.
+#[inline]
+fn try_pair<E: From<Error>>(
+    f: &mut impl FnMut(u64, Value<'_>) -> Result<(), E>,
+    pair: Result<(u64, Value<'_>)>,
+) -> ControlFlow<E> {
+    match pair.map_err(E::from).and_then(|(key, value)| f(key, value)) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+/// Returns what a scan with [`try_pair`] has come to.
+fn into_result<E>(outcome: ControlFlow<E>) -> Result<(), E> {
+    match outcome {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}

@@ -1,0 +1,180 @@
+//! `copy`: makes a store of some of the pairs of a database.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::ArgGroup;
+use sharddb::shard::Entry;
+use sharddb::spec::ShardNumber;
+use sharddb::{BulkLoader, Snapshot};
+
+use crate::commands::export::{Absent, read_keys};
+use crate::commands::get_many;
+use crate::commands::import::{Stages, keep_info, misplaced};
+use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
+use crate::context::{Context, warn};
+use crate::exit::Exit;
+use crate::failure::Result;
+use crate::foreign;
+use crate::input::KeyList;
+use crate::key::Key;
+use crate::key_range::KeyRange;
+use crate::progress::Unit;
+
+/// Make a store of some of the pairs of a database
+#[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("wanted").args(["keys", "key", "range"]).required(true).multiple(true)))]
+#[command(after_help = "\
+Examples:
+  sharddb copy skeletons some --keys segments.txt
+  sharddb copy numbers few --key 1 --key 0x2
+  sharddb copy numbers low --range ..1000
+  sharddb copy precomputed/skeletons part --range 100..=200 --profile remote
+
+DB is not changed. Pairs keep their prefixes, and the info its other members. A specification is
+planned for the pairs that are copied, unless --sharding states one.
+
+Keys of --keys and --key that are absent are counted, and the first ones are named; the others are
+copied and published, and the exit code is 1.
+
+With --json, the members are \"generation\", \"keys\", \"duplicates_dropped\", \"value_bytes\", \"shards\",
+\"file_bytes\" and \"seconds\".
+
+Exit codes: 0 published, 1 published and a key was absent, 2 usage, 3 corrupt, or no pairs where OUT
+has some, 4 not found, no space, or another writer is at work.")]
+pub(crate) struct Args {
+    /// A store, one of its generations, or any directory of shards
+    db: PathBuf,
+    /// The store; created if there is none
+    out: PathBuf,
+    /// The keys to copy: a file with one key per line, decimal or 0x hex; - is standard input
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+    /// Copy this key, and those of --keys; may be repeated
+    #[arg(long, value_name = "KEY")]
+    key: Vec<Key>,
+    /// Copy the keys of this range: A..B ends before B, A..=B with it; A.. and ..B are open. Keys are decimal or 0x hex
+    #[arg(long, value_name = "A..B", conflicts_with_all = ["keys", "key"])]
+    range: Option<KeyRange>,
+    #[command(flatten)]
+    new: NewStore,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let begun = Instant::now();
+        let source = self.new.opening.open(&self.db)?;
+        refuse_inside(&self.out, &self.db, &source)?;
+        let wanted = self.wanted(context)?;
+        let mut options = self.new.options(context)?;
+        keep_info(&source, &mut options, context)?;
+        options.value_alignment(source.layout().map_or_else(Default::default, |layout| layout.value_alignment));
+        if !self.new.has_data_encoding() && self.new.opening.spec()?.is_none() {
+            options.data_encoding(source.spec().data_encoding());
+        }
+        if source.is_ordered() {
+            options.ordered(true);
+        }
+        let cleanup = context.interrupt.publishing();
+        let stages = Stages::new(Unit::Items("keys"));
+        options.progress(Arc::clone(&stages.build));
+        let progress = stages.show(context.quiet);
+        let loader = options.create(&self.out).map_err(|error| foreign::not_a_store(error.into(), &self.out))?;
+        let mut copy = Copy { context, source: &source, path: &self.db, loader, stages, absent: Absent::default() };
+        let copied = match wanted {
+            Wanted::Keys(keys) => copy.keys(keys),
+            Wanted::Range(range) => copy.range(range),
+        };
+        let Copy { loader, stages, absent, .. } = copy;
+        stages.all_read();
+        let db = self.db.display().to_string();
+        let published = copied.and_then(|()| self.new.publish(loader.finish_unpublished()?, &db, &self.out));
+        drop(progress);
+        let published = published.map_err(|failure| suggest_salvage(failure, &self.db))?;
+        cleanup.done();
+        drop(source); // so that --keep can remove its generation
+        let done = self.new.conclude(&published, begun, &self.out, context)?;
+        if absent.keys > 0 {
+            warn(format_args!("sharddb: {absent}"));
+        }
+        Ok(if absent.keys > 0 { done.max(Exit::Absent) } else { done })
+    }
+
+    fn wanted(&self, context: &Context) -> Result<Wanted> {
+        if let Some(range) = self.range {
+            return Ok(Wanted::Range(range));
+        }
+        let mut keys: Vec<u64> = self.key.iter().map(|key| key.0).collect();
+        if let Some(path) = &self.keys {
+            keys.extend(read_keys(KeyList::new(get_many::open_list(path, context)?))?);
+        }
+        Ok(Wanted::Keys(keys))
+    }
+}
+
+/// The keys to copy.
+enum Wanted {
+    Keys(Vec<u64>),
+    Range(KeyRange),
+}
+
+/// A loader and the database whose pairs it gets.
+struct Copy<'a> {
+    context: &'a Context,
+    source: &'a Snapshot,
+    path: &'a Path,
+    loader: BulkLoader,
+    /// Counts the keys that are copied.
+    stages: Stages,
+    absent: Absent,
+}
+
+impl Copy<'_> {
+    /// Copies the pairs whose keys are in a range. Reads all indexes.
+    fn range(&mut self, range: KeyRange) -> Result<()> {
+        self.stages.read.set_total(self.source.len().unwrap_or(0));
+        for shard in self.source.shards() {
+            for entry in shard?.iter() {
+                self.context.check_cancel()?;
+                self.stages.read.add(1);
+                let entry = entry?;
+                if range.contains(entry.key()) {
+                    self.pair(&entry)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the pairs of some keys. Reads the indexes of their shards.
+    fn keys(&mut self, wanted: Vec<u64>) -> Result<()> {
+        let mut by_shard: BTreeMap<ShardNumber, BTreeSet<u64>> = BTreeMap::new();
+        for key in wanted {
+            by_shard.entry(self.source.spec().route(key).shard).or_default().insert(key);
+        }
+        self.stages.read.set_total(by_shard.values().map(|keys| keys.len() as u64).sum());
+        for (number, mut keys) in by_shard {
+            if let Some(shard) = self.source.shard(number)? {
+                for entry in shard.iter() {
+                    self.context.check_cancel()?;
+                    let entry = entry?;
+                    if keys.remove(&entry.key()) {
+                        self.pair(&entry)?;
+                        self.stages.read.add(1);
+                    }
+                }
+            }
+            keys.into_iter().for_each(|key| self.absent.add(key));
+        }
+        Ok(())
+    }
+
+    fn pair(&mut self, entry: &Entry) -> Result<()> {
+        if entry.location() != self.source.spec().route(entry.key()) {
+            return Err(misplaced(entry.key(), self.path));
+        }
+        Ok(self.loader.insert_with_prefix(entry.key(), &entry.prefix()?, &entry.value()?)?)
+    }
+}

@@ -1,0 +1,296 @@
+//! `diff`: prints the keys that were added, removed or changed between two databases.
+
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use serde_json::json;
+use sharddb::diff::{Change, ChangeKind, Diff, DiffTotals};
+use sharddb::{ErrorKind, GenerationId, Snapshot, Store};
+
+use crate::commands::{open_store, write_json};
+use crate::context::{Context, Errors};
+use crate::database::{Opening, by_reading, of_old_and_new};
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+use crate::generation::parse_generation;
+use crate::number::plural;
+use crate::output::{Patch, Sources, Target, Values};
+use crate::progress::{Counter, Progress, Unit};
+
+/// Print the keys that were added, removed or changed between two databases or generations
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("storage", by_reading), mut_args(of_old_and_new))]
+#[command(after_help = "\
+Examples:
+  sharddb diff numbers                           what the last build or update changed
+  + 4
+  - 2
+  ~ 3
+  sharddb diff numbers --from 3 --to 5           between two generations of a store
+  sharddb diff precomputed/skeletons store       between any two databases
+  sharddb diff old new --count
+  sharddb diff old new --format ndjson > changes.ndjson; sharddb apply store changes.ndjson
+
+The lines of keys begin with + for an added key, - for a removed and ~ for a changed one. ndjson has
+a line for each key, with its pair before and after, null where it is absent:
+  {\"key\":\"3\",\"old\":{\"value_b64\":\"dGhyZWU=\"},\"new\":{\"value_b64\":\"VEhSRUU=\"}}
+
+A pair is changed if its value or its prefix is another one, however it is stored: encodings,
+specifications and layouts do not matter. Of a foreign data set, the bytes before a value that no
+index names are its prefix, except zeros.
+
+Not everything is read. Shards that are hard links to one file, or that have the same record in both
+manifests, are equal. So are two values with the same encoding, stored length and check: of 2^32
+changed values, one has the old check. With --bytes only hard links are equal without reading.
+
+Lines are in storage order if both specifications agree in hash and bits. Otherwise the added and
+changed keys come first, in the order of NEW, and then the removed ones, in the order of OLD.
+
+Damage is named on standard error, and its keys are left out; the comparison goes on, and the exit
+code is then 3. With --json, the members are \"added\", \"removed\", \"changed\", \"unchanged\" (without
+the keys of equal foreign shards), \"equal_shards\" (not read) and \"errors\".
+
+Exit codes: 0 equal, 1 different, 2 usage, 3 corrupt, 4 not found and other I/O.")]
+pub(crate) struct Args {
+    /// The database before: a store, one of its generations, or any directory of shards. Without NEW, a store, whose
+    /// generations are compared
+    #[arg(value_name = "OLD")]
+    old: PathBuf,
+    /// The database after
+    #[arg(value_name = "NEW", conflicts_with_all = ["from", "to"])]
+    new: Option<PathBuf>,
+    /// The generation before: gen-0000000003, gen-3 or 3. Default: the one that was current before that of --to
+    #[arg(long, value_name = "GENERATION", value_parser = parse_generation)]
+    from: Option<GenerationId>,
+    /// The generation after. Default: the current one
+    #[arg(long, value_name = "GENERATION", value_parser = parse_generation)]
+    to: Option<GenerationId>,
+    /// What to print for each key
+    #[arg(long, value_enum, default_value_t = Format::Keys)]
+    format: Format,
+    /// For ndjson: how values are written. Default: base64
+    #[arg(long = "as", value_enum, value_name = "HOW")]
+    values: Option<Values>,
+    /// A file for the lines; - is standard output
+    #[arg(long, short, value_name = "PATH|-", default_value = "-")]
+    output: PathBuf,
+    /// Print only the numbers of keys
+    #[arg(long, conflicts_with_all = ["format", "json", "output"])]
+    count: bool,
+    /// Print only one JSON object, with the numbers of keys
+    #[arg(long, conflicts_with_all = ["format", "output"])]
+    json: bool,
+    /// Compare the bytes of values whose checks are equal
+    #[arg(long)]
+    bytes: bool,
+    /// Number of threads. Default: one per processor
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    opening: Opening,
+}
+
+/// What is printed for each key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A sign and the key
+    Keys,
+    /// The key, with its pair before and after, as apply reads it
+    Ndjson,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        if self.values.is_some() && self.format != Format::Ndjson {
+            return Err(Failure::usage("--as is for --format ndjson, found another format"));
+        }
+        let (old, new) = self.open()?;
+        Sources::of([old.shards_directory(), new.shards_directory()]).refuse(&self.output)?;
+        // until a partial output is removed or renamed; standard output has some of the lines
+        let _cleanup = match self.output == Path::new("-") {
+            true => context.interrupt.cleanup(),
+            false => context.interrupt.writing(),
+        };
+        let mut lines = match (self.count || self.json, self.format) {
+            (true, _) => Lines::None,
+            (false, Format::Keys) => Lines::Keys(Target::open(&self.output)?),
+            (false, Format::Ndjson) => {
+                Lines::Patch(Patch::new(Target::open(&self.output)?, self.values.unwrap_or(Values::Base64)))
+            }
+        };
+        let mut errors = Errors::new();
+        let totals = self.compare(&old, &new, &mut lines, &mut errors, context)?;
+        lines.finish()?;
+        match (self.json, self.count) {
+            (true, _) => write_json(&to_json(&totals))?,
+            (_, true) => print_counts(&totals)?,
+            _ => {}
+        }
+        context.say(summary(&totals));
+        if totals.differ() {
+            errors.note(Exit::DIFFERENT);
+        }
+        Ok(errors.exit())
+    }
+
+    /// Opens both databases: those that are named, or two generations of one store.
+    fn open(&self) -> Result<(Snapshot, Snapshot)> {
+        let open = |path: &Path| self.opening.open_one_of_several(path);
+        if let Some(new) = &self.new {
+            return Ok((open(&self.old)?, open(new)?));
+        }
+        let store = open_store(&self.old).map_err(want_new)?;
+        let (from, to) = self.generations(&store)?;
+        let of_store = |id| {
+            let path = store.generation_path(id);
+            let missing = || format!("expected a generation of {}, found no {id}", self.old.display());
+            if path.is_dir() { open(&path) } else { Err(Failure::NotADatabase(missing())) }
+        };
+        Ok((of_store(from)?, of_store(to)?))
+    }
+
+    /// The generations to compare.
+    ///
+    /// Errors: `Usage` if one is not given and does not follow from the history.
+    fn generations(&self, store: &Store) -> Result<(GenerationId, GenerationId)> {
+        let history = store.history()?;
+        let to = self.to.or_else(|| history.last().copied()).ok_or_else(|| {
+            let store = self.old.display();
+            Failure::usage(format!("expected a second database after {store}, or a store with generations, found none"))
+        })?;
+        let at = history.iter().position(|id| *id == to);
+        let before = at.and_then(|at| history.get(at.checked_sub(1)?)).copied();
+        let from = self.from.or(before).ok_or_else(|| {
+            Failure::usage(format!("expected a generation that was current before {to}, found none: give --from"))
+        })?;
+        Ok((from, to))
+    }
+
+    fn compare(
+        &self,
+        old: &Snapshot,
+        new: &Snapshot,
+        lines: &mut Lines,
+        errors: &mut Errors,
+        context: &Context,
+    ) -> Result<DiffTotals> {
+        let counter = Counter::new("compare", Unit::Items("keys"));
+        counter.set_total(old.len().zip(new.len()).map_or(0, |(old, new)| old.saturating_add(new)));
+        let shown = Arc::clone(&counter);
+        let _progress = Progress::beside(&self.output, context.quiet, move || shown.status(0));
+        let mut diff = Diff::between(old, new);
+        diff.bytes(self.bytes).progress(Arc::clone(counter.done())).cancel(Arc::clone(context.interrupt.cancel()));
+        if let Some(threads) = self.threads {
+            diff.threads(threads);
+        }
+        let compared = diff.run(|change| {
+            let written = match change {
+                Ok(change) => lines.write(&change, errors),
+                Err(error) if error.kind() == ErrorKind::Cancelled => Err(error.into()),
+                Err(error) => {
+                    errors.tell(&error);
+                    Ok(())
+                }
+            };
+            written.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        });
+        match compared {
+            ControlFlow::Continue(totals) => Ok(totals),
+            ControlFlow::Break(failure) => Err(failure),
+        }
+    }
+}
+
+/// Adds to the refusal of OLD as a store that NEW is missing. Any other failure stays as it is.
+fn want_new(failure: Failure) -> Failure {
+    match failure {
+        Failure::Library(error) if error.kind() == ErrorKind::InvalidInput => {
+            Failure::usage(format!("{error}; to compare it with another database, give NEW"))
+        }
+        other => other,
+    }
+}
+
+/// Where the lines of changes go.
+enum Lines {
+    None,
+    Keys(Target),
+    Patch(Patch),
+}
+
+impl Lines {
+    /// Writes the line of a change. A value that cannot be read is reported, and its line left out.
+    fn write(&mut self, change: &Change, errors: &mut Errors) -> Result<()> {
+        match self {
+            Lines::None => Ok(()),
+            Lines::Keys(target) => {
+                let sign = match change.kind() {
+                    ChangeKind::Added => '+',
+                    ChangeKind::Removed => '-',
+                    ChangeKind::Changed => '~',
+                };
+                target.write_all(format!("{sign} {}\n", change.key()).as_bytes())
+            }
+            Lines::Patch(patch) => {
+                let read = || {
+                    let old = change.old_prefix()?.zip(change.old_value()?);
+                    Ok((old, change.new_prefix()?.zip(change.new_value()?)))
+                };
+                match read() {
+                    Ok((old, new)) => {
+                        let old = old.as_ref().map(|(prefix, value)| (&**prefix, &**value));
+                        patch.write(change.key(), old, new.as_ref().map(|(prefix, value)| (&**prefix, &**value)))
+                    }
+                    Err(error) => {
+                        errors.tell(&error);
+                        Ok(())
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Lines::None => Ok(()),
+            Lines::Keys(target) => target.finish(),
+            Lines::Patch(patch) => patch.finish(),
+        }
+    }
+}
+
+fn print_counts(totals: &DiffTotals) -> Result<()> {
+    let DiffTotals { added, removed, changed, unchanged, .. } = *totals;
+    let mut target = Target::open(Path::new("-"))?;
+    let lines = format!("added {added}\nremoved {removed}\nchanged {changed}\nunchanged {unchanged}\n");
+    target.write_all(lines.as_bytes())?;
+    target.finish()
+}
+
+fn to_json(totals: &DiffTotals) -> serde_json::Value {
+    json!({
+        "added": totals.added,
+        "removed": totals.removed,
+        "changed": totals.changed,
+        "unchanged": totals.unchanged,
+        "equal_shards": totals.equal_shards,
+        "errors": totals.errors,
+    })
+}
+
+fn summary(totals: &DiffTotals) -> String {
+    let DiffTotals { added, removed, changed, unchanged, equal_shards, errors, .. } = *totals;
+    let counts = format!("{} added, {removed} removed, {changed} changed, {unchanged} unchanged", plural(added, "key"));
+    let equal = match equal_shards {
+        0 => String::new(),
+        shards => format!("; {} equal without reading", plural(shards, "shard")),
+    };
+    let errors = match errors {
+        0 => String::new(),
+        errors => format!("; {}", plural(errors, "error")),
+    };
+    counts + &equal + &errors
+}

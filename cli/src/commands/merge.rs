@@ -1,0 +1,123 @@
+//! `merge`: makes one store of several databases.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+use sharddb::{BuildOptions, Error, ErrorKind, Snapshot};
+
+use crate::commands::build::Duplicates;
+use crate::commands::import::keep_info;
+use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+
+/// Make one store of several databases and publish it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sharddb merge all worker-1 worker-2 worker-3
+  sharddb merge all worker-* --on-duplicate concat --memory 1GiB --temp-dir /scratch
+  sharddb merge numbers numbers more --on-duplicate last         adds the pairs of more to numbers
+  sharddb merge skeletons part1 part2 --profile remote --data-encoding gzip
+
+IN is any DB: a store, one of its generations, or a directory of shards with an info, whose
+specifications may differ. It is not changed; OUT may be one of them, since its generation is kept.
+
+A key in several inputs is an error, unless --on-duplicate states which of its pairs to keep, in the
+order of the inputs; concat joins its values, in this order too. Pairs with prefixes cannot be
+joined.
+
+Without --sharding a specification is planned for all pairs. Inputs that ShardDb wrote with the
+hash, the preshift and at least the bits of the new specification are merged as they are read;
+others are sorted first, within --memory. Values are decoded only if their encoding changes.
+
+With --json, the members are \"generation\", \"keys\", \"duplicates_dropped\", \"value_bytes\", \"shards\",
+\"file_bytes\" and \"seconds\".
+
+Exit codes: 0 published, 2 usage, 3 corrupt, a key in several inputs, or no keys where OUT has some,
+4 not found, no space, or another writer is at work.")]
+pub(crate) struct Args {
+    /// The store; created if there is none
+    out: PathBuf,
+    /// The databases
+    #[arg(value_name = "IN", required = true)]
+    inputs: Vec<PathBuf>,
+    /// What to do with a key that several inputs have
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Duplicates::Error)]
+    on_duplicate: Duplicates,
+    /// An info whose members are kept, except for "sharding". Default: that of the first input
+    #[arg(long, value_name = "FILE")]
+    info: Option<PathBuf>,
+    #[command(flatten)]
+    new: NewStore,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let begun = Instant::now();
+        let sources: Vec<Snapshot> =
+            self.inputs.iter().map(|input| self.new.opening.open(input)).collect::<Result<_>>()?;
+        for (path, source) in self.inputs.iter().zip(&sources) {
+            refuse_inside(&self.out, path, source)?;
+        }
+        let mut options = self.new.options(context)?;
+        options.on_duplicate(self.on_duplicate.policy());
+        self.keep_info(&sources, &mut options, context)?;
+        let cleanup = context.interrupt.publishing();
+        let names: Vec<_> = self.inputs.iter().map(|input| input.display().to_string()).collect();
+        let merged = self.new.merge(&self.out, options, &sources, &names.join(", "), context);
+        let published = merged.map_err(|failure| self.explain(failure, &sources))?;
+        cleanup.done();
+        drop(sources); // so that --keep can remove the generation of an input
+        self.new.conclude(&published, begun, &self.out, context)
+    }
+
+    /// Makes the given info that of the new store, or that of the first input.
+    fn keep_info(&self, sources: &[Snapshot], options: &mut BuildOptions, context: &Context) -> Result<()> {
+        if let Some(path) = &self.info {
+            options.info(fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?);
+            return Ok(());
+        }
+        let Some(first) = sources.first() else { return Ok(()) };
+        keep_info(first, options, context)?;
+        let kept = described(first);
+        let other = self.inputs.iter().zip(sources).find(|(_, source)| described(source) != kept);
+        if let (Some((other, _)), Some(first)) = (other, self.inputs.first()) {
+            let (first, other) = (first.display(), other.display());
+            context.say(format_args!("the info of {first} is kept, and {other} has another: --info FILE states one"));
+        }
+        Ok(())
+    }
+
+    /// Explains a failed merge if a key is in several inputs, or an input is damaged: which inputs, and what to do.
+    fn explain(&self, failure: Failure, sources: &[Snapshot]) -> Failure {
+        let key = match &failure {
+            Failure::Library(error) if error.kind() == ErrorKind::DuplicateKey => Error::key(error),
+            _ => None,
+        };
+        let Some(key) = key else { return suggest_salvage(failure, Path::new("IN")) };
+        let having = self.inputs.iter().zip(sources).filter(|(_, source)| source.contains(key).unwrap_or(false));
+        let having: Vec<&Path> = having.map(|(path, _)| &**path).collect();
+        match having[..] {
+            [first, second, ..] => Failure::Duplicate(format!(
+                "expected each key in one input, found key {key} in {} and {}: nothing was published; --on-duplicate \
+                 first or --on-duplicate last keeps one of the pairs, --on-duplicate concat joins their values",
+                first.display(),
+                second.display()
+            )),
+            _ => suggest_salvage(failure, having.first().copied().unwrap_or(Path::new("IN"))), // it has the key twice
+        }
+    }
+}
+
+/// The members of the info of a source that describe the data set and not its files; `None` if it has none.
+fn described(source: &Snapshot) -> Option<Map<String, Value>> {
+    let info = fs::read(source.directory().join("info")).ok()?;
+    let mut members: Map<String, Value> = serde_json::from_slice(&info).ok()?;
+    members.remove("sharding");
+    members.remove("sharddb");
+    Some(members)
+}

@@ -1,0 +1,213 @@
+//! What `merge`, `reshard` and `copy` share: the options of a store that is made of databases, and its publication.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::json;
+use sharddb::build::{BuildPhase, BuildProgress, Candidate};
+use sharddb::{BuildOptions, BulkLoader, Profile, Published, Snapshot, Store};
+
+use crate::allow_empty::AllowEmpty;
+use crate::commands::build::{Encoded, profiles, status_of, summary};
+use crate::commands::import::is_damage;
+use crate::commands::{gc, write_json};
+use crate::context::Context;
+use crate::database::SourceOpening;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+use crate::foreign;
+use crate::output::Sources;
+use crate::printable::word;
+use crate::progress::{Amount, Progress, Status, part};
+use crate::size::{Size, parse_memory};
+
+/// The options of a store that is made of databases.
+#[derive(Debug, clap::Args)]
+pub(super) struct NewStore {
+    #[command(flatten)]
+    pub(super) opening: SourceOpening,
+    /// Plan a specification for how the store will be read
+    #[arg(long, value_name = "PROFILE", value_parser = profiles(), conflicts_with = "sharding")]
+    profile: Option<Profile>,
+    /// Plan a specification with shards of at most this mean size, for a store that will be updated
+    #[arg(long, value_name = "SIZE", conflicts_with = "sharding")]
+    max_shard_bytes: Option<Size>,
+    /// How values are stored. Default: as in the source
+    #[arg(long, value_enum, value_name = "HOW")]
+    data_encoding: Option<Encoded>,
+    /// How minishard indexes are stored. Default: as the specification or the profile says
+    #[arg(long, value_enum, value_name = "HOW")]
+    index_encoding: Option<Encoded>,
+    /// Write a key file: all keys sorted, for fast ranges under any hash. Default: if all sources have one
+    #[arg(long)]
+    ordered: bool,
+    /// The memory to use, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    memory: Option<Size>,
+    /// Where to spill pairs that do not fit into memory. Default: the store
+    #[arg(long, value_name = "DIR")]
+    temp_dir: Option<PathBuf>,
+    /// Number of threads. Default: one per processor
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// Then remove all generations except the N newest and those that are open for reading
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+    #[command(flatten)]
+    pub(super) allow_empty: AllowEmpty,
+    /// Print one JSON object: what was published
+    #[arg(long)]
+    json: bool,
+}
+
+impl NewStore {
+    /// Whether the specification is to be planned for a profile or a size of shards.
+    pub(super) fn is_planned(&self) -> bool {
+        self.profile.is_some() || self.max_shard_bytes.is_some()
+    }
+
+    /// Whether an encoding is stated.
+    pub(super) fn has_encoding(&self) -> bool {
+        self.data_encoding.is_some() || self.index_encoding.is_some()
+    }
+
+    /// Whether the encoding of values is stated.
+    pub(super) fn has_data_encoding(&self) -> bool {
+        self.data_encoding.is_some()
+    }
+
+    /// The options of the build that the command line states.
+    ///
+    /// Errors: those of reading a specification.
+    pub(super) fn options(&self, context: &Context) -> Result<BuildOptions> {
+        let mut options = BulkLoader::options();
+        options.cancel(Arc::clone(context.interrupt.cancel())).ordered(self.ordered);
+        if let Some(Size(bytes)) = self.memory {
+            options.memory(bytes);
+        }
+        if let Some(directory) = &self.temp_dir {
+            options.temp_dir(directory);
+        }
+        if let Some(threads) = self.threads {
+            options.threads(threads.get());
+        }
+        if let Some(profile) = self.profile {
+            options.profile(profile);
+        }
+        if let Some(Size(bytes)) = self.max_shard_bytes {
+            options.max_shard_bytes(bytes);
+        }
+        if let Some(encoding) = self.data_encoding {
+            options.data_encoding(encoding.into());
+        }
+        if let Some(encoding) = self.index_encoding {
+            options.minishard_index_encoding(encoding.into());
+        }
+        if let Some(spec) = self.opening.spec()? {
+            self.fix_spec(&mut options, spec);
+        }
+        Ok(options)
+    }
+
+    /// Makes a specification that of the new store, with the encodings that the command line states.
+    pub(super) fn fix_spec(&self, options: &mut BuildOptions, spec: sharddb::ShardingSpec) {
+        let data = self.data_encoding.map_or(spec.data_encoding(), Into::into);
+        let index = self.index_encoding.map_or(spec.minishard_index_encoding(), Into::into);
+        options.spec(spec.with_data_encoding(data).with_minishard_index_encoding(index));
+    }
+
+    /// Makes a generation of the pairs of databases and publishes it. `names` are the databases in a message.
+    pub(super) fn merge(
+        &self,
+        out: &Path,
+        mut options: BuildOptions,
+        sources: &[Snapshot],
+        names: &str,
+        context: &Context,
+    ) -> Result<Published> {
+        let build = Arc::<BuildProgress>::default();
+        options.progress(Arc::clone(&build));
+        let bytes = sources.iter().filter_map(|source| source.stats().file_bytes).sum();
+        let progress = Progress::start(context.quiet, move || status_of_merge(&build, bytes));
+        let candidate = options.merge(out, sources).map_err(|error| foreign::not_a_store(error.into(), out))?;
+        let published = self.publish(candidate, names, out)?;
+        drop(progress);
+        Ok(published)
+    }
+
+    /// Publishes a candidate, unless it is empty and must not be.
+    pub(super) fn publish(&self, candidate: Candidate, names: &str, out: &Path) -> Result<Published> {
+        self.allow_empty.check(candidate.keys(), names, out)?;
+        Ok(candidate.publish()?)
+    }
+
+    /// Reports what was published, and removes old generations if the command line says so.
+    pub(super) fn conclude(
+        &self,
+        published: &Published,
+        begun: Instant,
+        out: &Path,
+        context: &Context,
+    ) -> Result<Exit> {
+        context.say(summary(published, begun));
+        if self.json {
+            write_json(&json!({
+                "generation": published.generation.to_string(),
+                "keys": published.keys,
+                "duplicates_dropped": published.dropped,
+                "value_bytes": published.value_bytes,
+                "shards": published.shards,
+                "file_bytes": published.file_bytes,
+                "seconds": begun.elapsed().as_secs_f64(),
+            }))?;
+        }
+        collect(self.keep, out, context)
+    }
+}
+
+/// Removes old generations if `keep` states how many to keep.
+pub(super) fn collect(keep: Option<usize>, store: &Path, context: &Context) -> Result<Exit> {
+    match keep {
+        Some(keep) => Ok(gc::collect(context, &Store::open(store)?, keep)?.say(context)),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// Refuses a store inside of a source. The store itself may be one: its generation is not changed.
+///
+/// Errors: `Usage`.
+pub(super) fn refuse_inside(out: &Path, path: &Path, source: &Snapshot) -> Result<()> {
+    let is_out = match (out.canonicalize(), path.canonicalize()) {
+        (Ok(out), Ok(path)) => out == path && Store::is_at(&out),
+        _ => false,
+    };
+    let whole = (!is_out).then_some(path);
+    Sources::of(whole.into_iter().chain([source.directory(), source.shards_directory()])).refuse(out)
+}
+
+/// Adds to damage of a source the command that saves what can be proved. Any other failure stays as it is.
+pub(super) fn suggest_salvage(failure: Failure, source: &Path) -> Failure {
+    match is_damage(&failure) {
+        true => {
+            let source = word(source);
+            Failure::Damaged(format!(
+                "{failure}; nothing was published, and sharddb salvage {source} OUT saves every provable pair"
+            ))
+        }
+        false => failure,
+    }
+}
+
+/// The status of a merge, whose sources have `bytes`, or an unknown number if it is 0.
+fn status_of_merge(build: &BuildProgress, bytes: u64) -> Status {
+    let number = build.step(); // before the other values, which are of this step or of a later one
+    match (build.phase(), build.done()) {
+        (BuildPhase::Insert, 0) => Status::of_phase("read", number),
+        (BuildPhase::Insert, done) => {
+            Status { phase: "read", number, part: part(done, bytes), amount: Amount::Bytes(done) }
+        }
+        _ => status_of(build),
+    }
+}

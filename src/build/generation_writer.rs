@@ -1,0 +1,127 @@
+//! Writes the files of a generation from pairs in storage order: shards, minishard table, `info`, manifest.
+
+use crate::build::key_file::{self, WrittenShards};
+use crate::build::merged_pairs::MergedPairs;
+use crate::build::options::{BuildOptions, BuildPhase, OnDuplicate};
+use crate::build::shard_file::ShardSummary;
+use crate::build::shards::{ShardIndexLimit, ShardsJob, Written};
+use crate::build::sorter::Sorted;
+use crate::build::{Candidate, Pairs, minishard_table};
+use crate::error::Result;
+use crate::format::layout::Layout;
+use crate::format::manifest::{AuxiliaryRecord, Manifest, ShardRecord};
+use crate::format::spec::ShardingSpec;
+use crate::store::PendingGeneration;
+
+/// A generation that is being written.
+pub(crate) struct GenerationWriter<'a> {
+    pub(crate) options: &'a BuildOptions,
+    pub(crate) pending: PendingGeneration,
+    pub(crate) spec: ShardingSpec,
+    pub(crate) layout: Layout,
+}
+
+/// The shards of a generation and their totals.
+#[derive(Default)]
+pub(crate) struct Contents {
+    /// The shards in ascending order.
+    pub(crate) shards: Vec<ShardRecord>,
+    pub(crate) value_bytes: u64,
+    /// The number of pairs that were dropped because of a duplicate key.
+    pub(crate) dropped: u64,
+}
+
+impl GenerationWriter<'_> {
+    /// Writes and syncs the shards of all pairs, combined by the merge function if the options have one.
+    ///
+    /// `stored_bytes` is the number of their bytes; `memory` is that for the headers of minishards, in bytes.
+    pub(crate) fn write_shards(
+        &self,
+        pairs: &dyn Pairs,
+        stored_bytes: u64,
+        threads: usize,
+        memory: usize,
+    ) -> Result<Written> {
+        self.options.progress.begin(BuildPhase::Write, stored_bytes);
+        let job = ShardsJob {
+            directory: self.pending.shards_path(),
+            spill_dir: self.pending.spill_dir(),
+            spec: self.spec,
+            layout: self.layout,
+            options: self.options,
+            shard_indexes: ShardIndexLimit::new(self.options, stored_bytes),
+            threads,
+            memory,
+        };
+        match &self.options.on_duplicate {
+            OnDuplicate::Merge(function) => job.write(&MergedPairs {
+                pairs,
+                function,
+                data_encoding: self.spec.data_encoding(),
+                spill_dir: self.pending.spill_dir(),
+            }),
+            _ => job.write(pairs),
+        }
+    }
+
+    /// Writes all files of the generation from sorted pairs.
+    pub(crate) fn write_sorted(self, mut sorted: Sorted) -> Result<Candidate> {
+        let (stored_bytes, memory) = (sorted.totals.stored_bytes, sorted.memory_of_minishards());
+        let written = {
+            let (pairs, threads) = sorted.open()?;
+            self.write_shards(&*pairs, stored_bytes, threads, memory)?
+        };
+        let contents = Contents::of(&written, sorted.dropped);
+        drop(sorted); // closes the spill files before their directory is removed
+        self.complete(contents)
+    }
+
+    /// Completes the generation, whose shards are written and synced.
+    pub(crate) fn complete(self, contents: Contents) -> Result<Candidate> {
+        let Contents { shards, value_bytes, dropped } = contents;
+        let keys = self.options.ordered.then(|| self.write_key_file(&shards)).transpose()?;
+        self.options.progress.begin(BuildPhase::Publish, 0);
+        let info = self.options.compose_info(&self.spec, &self.layout)?;
+        let table = minishard_table::write(self.pending.path(), self.pending.shards_path(), self.spec, &shards)?;
+        let manifest = Manifest {
+            sharding: self.spec,
+            nested: self.pending.nested().cloned(),
+            info_crc32: crc32fast::hash(info.as_bytes()),
+            layout: self.layout,
+            keys: shards.iter().map(|shard| shard.keys).sum(),
+            value_bytes,
+            auxiliary: table.into_iter().chain(keys).collect(),
+            shards,
+        };
+        let generation = self.pending.complete(info.as_bytes(), &manifest)?;
+        Ok(Candidate::new(generation, &manifest, dropped, self.options.durable))
+    }
+
+    fn write_key_file(&self, shards: &[ShardRecord]) -> Result<AuxiliaryRecord> {
+        let written = WrittenShards {
+            directory: self.pending.path(),
+            shards_directory: self.pending.shards_path(),
+            spec: self.spec,
+            layout: self.layout,
+            shards,
+        };
+        key_file::write(&written, self.pending.spill_dir(), self.options)
+    }
+}
+
+impl Contents {
+    /// Returns the contents of a generation of which all shards were written.
+    pub(crate) fn of(written: &Written, dropped_before: u64) -> Contents {
+        Contents {
+            shards: written.shards.iter().map(record_of).collect(),
+            value_bytes: written.shards.iter().map(|shard| shard.value_bytes).sum(),
+            dropped: dropped_before + written.dropped,
+        }
+    }
+}
+
+/// Returns the record of a written shard in the manifest.
+fn record_of(shard: &ShardSummary) -> ShardRecord {
+    let ShardSummary { number, bytes, keys, crc32, shard_index_crc32, .. } = *shard;
+    ShardRecord { number, bytes, keys, crc32, shard_index_crc32 }
+}

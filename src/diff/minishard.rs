@@ -1,0 +1,99 @@
+//! The rows of one minishard that lookups find, in ascending order of keys.
+
+use crate::byte_range::ByteRange;
+use crate::diff::stored::{Pair, no_checks};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::checks::ChecksPlace;
+use crate::format::minishard_index::{IndexView, Row};
+use crate::ids::{Location, MinishardNumber};
+use crate::read::shard::{FoundKey, Shard, ShardReader, VerifyScope};
+use crate::storage::Bytes;
+
+/// The index of one minishard, with the checks that follow it.
+pub(super) struct Minishard<'a> {
+    shard: &'a Shard,
+    number: MinishardNumber,
+    place: ChecksPlace,
+    /// `None` without checks.
+    checks: Option<Bytes<'a>>,
+    /// By ascending key, each once.
+    rows: Vec<Row>,
+}
+
+impl<'a> Minishard<'a> {
+    /// Reads and verifies the index at `range`.
+    ///
+    /// Leaves out what lookups do not find: keys of other minishards, and all but the first row of a key.
+    ///
+    /// Errors: `Corrupt`, also if a range of the index is impossible: then no lookup proves that a key is absent.
+    pub(super) fn read(shard: &'a Shard, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'a>> {
+        Minishard::read_unplaced(shard, number, range).map_err(|error| shard.reader().at(number, error))
+    }
+
+    fn read_unplaced(shard: &'a Shard, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'a>> {
+        let reader = shard.reader();
+        let encoded = reader.read_encoded_index(range)?;
+        let decoded = reader.decode_index(&encoded)?;
+        let index = IndexView::view(decoded.as_deref().unwrap_or(&encoded));
+        let index = index.map_err(|error| error.at_offset(range.start))?;
+        let place = ChecksPlace { index_end: range.end, rows: index.len() as u64 };
+        reader.verify_used_index(number, range, &encoded, place.rows, VerifyScope::Index)?;
+        Ok(Minishard { shard, number, place, checks: read_checks(reader, place)?, rows: rows(reader, number, index)? })
+    }
+
+    /// Returns the number of keys.
+    pub(super) fn len(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
+    /// Iterates over the pairs, by ascending key.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = Pair<'_>> {
+        self.rows.iter().map(|row| Pair {
+            shard: self.shard,
+            found: FoundKey { minishard: self.number, row: *row, checks: self.place },
+            checks: self.checks.as_deref(),
+        })
+    }
+}
+
+/// Returns the rows that lookups find, by ascending key.
+fn rows(reader: &ShardReader, number: MinishardNumber, index: IndexView<'_>) -> Result<Vec<Row>> {
+    let here = Location { shard: reader.number, minishard: number };
+    let mut rows = Vec::new();
+    rows.try_reserve_exact(index.len()).map_err(|_| no_memory(index.len()))?;
+    let mut is_ascending = true;
+    for row in index.rows() {
+        if !row.value.is_possible() {
+            return Err(impossible(row));
+        }
+        if reader.spec.route(row.id) == here {
+            is_ascending &= rows.last().is_none_or(|last: &Row| last.id < row.id);
+            rows.push(row);
+        }
+    }
+    if !is_ascending {
+        rows.sort_by_key(|row| row.id); // stable: the first row of a key stays first
+        rows.dedup_by_key(|row| row.id);
+    }
+    Ok(rows)
+}
+
+/// Reads all checks of a minishard; `None` without checks.
+fn read_checks(reader: &ShardReader, place: ChecksPlace) -> Result<Option<Bytes<'_>>> {
+    let Some(layout) = reader.layout.filter(|layout| layout.checks) else { return Ok(None) };
+    let end = place.index_end.checked_add(ChecksPlace::total_len(place.rows, layout));
+    let end = end.filter(|end| *end <= reader.files().data_len()).ok_or_else(no_checks)?;
+    reader.read(ByteRange { start: place.index_end, end }).map(Some)
+}
+
+#[cold]
+fn no_memory(rows: usize) -> Error {
+    Error::new(ErrorKind::TooLarge, format!("cannot allocate memory for the {rows} rows of a minishard"))
+}
+
+#[cold]
+fn impossible(row: Row) -> Error {
+    let (start, end) = (row.value.start, row.value.end);
+    let message = format!("expected value ranges with start <= end < 2^63, found {start}..{end}: run `sharddb verify`");
+    Error::corrupt(message).at_key(row.id)
+}

@@ -1,0 +1,340 @@
+//! Differences between two databases: keys that were added, removed or changed.
+//!
+//! ```text
+//! module      what it has
+//!
+//! change      one difference, with the values before and after
+//! stored      one pair where it is stored, and whether two of them are equal
+//! minishard   the rows of one minishard that lookups find
+//! item        what is found: changes, equal shards, damage
+//! units       the minishards of both databases, in order, in units of work
+//! compare     compares the minishards of a unit
+//! looked_up   the database in which the keys of the other one are looked up
+//! in_order    threads whose results arrive in the order of the units
+//! holds       whether a database still has the pairs before a change
+//! ```
+//!
+//! If both specifications place every key in the same minishard, the databases are walked together, minishard by
+//! minishard. Otherwise each is walked once, with lookups in the other.
+
+mod change;
+mod compare;
+mod holds;
+mod in_order;
+mod item;
+mod looked_up;
+mod minishard;
+mod stored;
+mod units;
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::diff::compare::Comparison;
+use crate::diff::item::{BadPlace, Item, Side};
+use crate::diff::looked_up::LookedUp;
+use crate::diff::units::{Unit, Units};
+use crate::error::{Error, ErrorKind, ErrorLocation, Result};
+use crate::format::spec::ShardingSpec;
+use crate::ids::{MinishardNumber, ShardNumber};
+use crate::read::snapshot::Snapshot;
+
+pub use change::{Change, ChangeKind};
+
+/// The upper bound on damaged places that are remembered, so that each is reported once.
+const MOST_REMEMBERED: usize = 1 << 16;
+
+/// The comparison of two databases: which keys were added, removed or changed from the old one to the new one.
+///
+/// A key is in a database if [`Snapshot::get`] finds it: of a key that is stored twice, the pair that `get` returns
+/// counts, and a key that is stored in the wrong minishard does not count. A pair is changed if its value or its
+/// [prefix](Snapshot::get_prefix) is another one. In a foreign data set, all bytes before a value that no index names
+/// are its prefix. Zero bytes at the beginning of a prefix are ignored where they may be padding: in foreign data sets,
+/// with a value alignment, and before an empty value.
+///
+/// # What is read
+///
+/// - A shard that is the same file in both databases (a hard link), or that has the same record in both manifests
+///   (length, number of keys, CRC-32) under the same specification and layout, is equal. It is not opened.
+/// - Two values with the same encoding, the same stored length and the same stored check are equal, and are not read.
+///   Two different values have the same check with a probability of 2^-32.
+///   [`bytes`](Diff::bytes) compares the bytes instead, of such values and of shards with the same record.
+/// - All other values are read: different encodings, and data sets without checks, are decoded.
+///
+/// Values that are not read are not verified: run [`Snapshot::verify`] for that.
+///
+/// # Order
+///
+/// If the specifications have the same hash, preshift, minishard bits and shard bits, changes are in storage order: by
+/// shard, minishard and ascending key. Otherwise the added and the changed keys come first, in this order of the new
+/// database, and then the removed keys, in this order of the old one. The number of threads does not matter.
+///
+/// # Cost
+///
+/// Time: with equal bits, one pass over the indexes of both databases. Otherwise, one pass over the indexes of each, and
+/// a lookup in the other for each key.
+///
+/// Memory, per thread: the indexes of one minishard of each database, and two values. In addition, 16 bytes per key of
+/// the foreign shards that are being compared, to find prefixes; with different bits, 16 bytes per key of a foreign old
+/// database.
+///
+/// ```
+/// # let directory = std::env::temp_dir().join(format!("sharddb-diff-doc-{}", std::process::id()));
+/// # let (before, after) = (directory.join("before"), directory.join("after"));
+/// # std::fs::create_dir_all(&directory).unwrap();
+/// # for (store, pairs) in [(&before, [(7, "seven"), (8, "eight")]), (&after, [(7, "SEVEN"), (9, "nine")])] {
+/// #     let mut loader = sharddb::BulkLoader::create_default(store)?;
+/// #     pairs.iter().try_for_each(|(key, value)| loader.insert(*key, value))?;
+/// #     loader.finish()?;
+/// # }
+/// use std::ops::ControlFlow;
+/// use sharddb::diff::{ChangeKind, Diff};
+///
+/// let old = sharddb::ShardDb::open_pread(&before)?.snapshot();
+/// let new = sharddb::ShardDb::open_pread(&after)?.snapshot();
+/// let mut changed = Vec::new();
+/// let outcome = Diff::between(&old, &new).run(|change| match change {
+///     Ok(change) => {
+///         if change.kind() == ChangeKind::Changed {
+///             changed.push(change.key());
+///         }
+///         ControlFlow::Continue(())
+///     }
+///     Err(error) => ControlFlow::Break(error),
+/// });
+/// let ControlFlow::Continue(totals) = outcome else { panic!("damage") };
+/// assert_eq!(changed, [7]);
+/// assert_eq!((totals.added, totals.removed, totals.changed), (1, 1, 1));
+/// # std::fs::remove_dir_all(&directory).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Diff {
+    old: Snapshot,
+    new: Snapshot,
+    bytes: bool,
+    threads: Option<NonZero<usize>>,
+    progress: Arc<AtomicU64>,
+    cancel: Arc<AtomicBool>,
+}
+
+/// The result of a comparison; see [`Diff::run`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiffTotals {
+    /// The number of keys that only the new database has.
+    pub added: u64,
+    /// The number of keys that only the old database has.
+    pub removed: u64,
+    /// The number of keys with another value or prefix.
+    pub changed: u64,
+    /// The number of keys with the same value and prefix. Includes the keys of equal shards, except those of foreign
+    /// data sets, whose number is not known without reading.
+    pub unchanged: u64,
+    /// The number of shards that are equal and were not opened.
+    pub equal_shards: u64,
+    /// The number of errors. The keys that they concern are in none of the other numbers.
+    pub errors: u64,
+}
+
+impl DiffTotals {
+    /// Returns whether the databases are proved to be equal: no change, and no error.
+    pub fn is_equal(&self) -> bool {
+        !self.differ() && self.errors == 0
+    }
+
+    /// Returns whether there is a change.
+    pub fn differ(&self) -> bool {
+        self.added > 0 || self.removed > 0 || self.changed > 0
+    }
+}
+
+impl Diff {
+    /// Creates a comparison of two databases. Reads nothing.
+    pub fn between(old: &Snapshot, new: &Snapshot) -> Diff {
+        Diff {
+            old: old.clone(),
+            new: new.clone(),
+            bytes: false,
+            threads: None,
+            progress: Arc::default(),
+            cancel: Arc::default(),
+        }
+    }
+
+    /// Sets whether bytes are compared where equal checks would suffice. Default: false.
+    ///
+    /// Only shards that are the same file in both databases are equal without reading then.
+    pub fn bytes(&mut self, bytes: bool) -> &mut Diff {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Sets the number of threads that compare. Default: one per processor. With fewer threads than requested, it works
+    /// with those.
+    pub fn threads(&mut self, threads: NonZero<usize>) -> &mut Diff {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Sets a counter of the keys that are compared: those of both databases together.
+    pub fn progress(&mut self, keys: Arc<AtomicU64>) -> &mut Diff {
+        self.progress = keys;
+        self
+    }
+
+    /// Sets a flag that ends the comparison with an error of kind `Cancelled` once it is true.
+    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut Diff {
+        self.cancel = cancel;
+        self
+    }
+
+    /// Calls `f` with every change, in the [order](Diff#order) of the comparison, until `f` breaks.
+    ///
+    /// Damage is an `Err` with its place, and the comparison continues after it. It is never counted as equal: a bad
+    /// value is one `Err`, with its key; a bad minishard or shard is one `Err`, and none of its keys is a change.
+    pub fn run<B>(&self, mut f: impl FnMut(Result<Change>) -> ControlFlow<B>) -> ControlFlow<B, DiffTotals> {
+        let mut run = Run { diff: self, totals: DiffTotals::default(), reported: BTreeSet::new() };
+        if have_equal_places(self.old.spec(), self.new.spec()) {
+            run.walk(&Comparison::Merge { bytes: self.bytes }, &mut f)?;
+        } else {
+            run.check_old_shards(&mut f)?;
+            run.walk(&Comparison::LookUpOld { old: run.looked_up(Side::Old), bytes: self.bytes }, &mut f)?;
+            run.walk(&Comparison::LookUpNew { new: run.looked_up(Side::New) }, &mut f)?;
+        }
+        if self.cancel.load(Ordering::Relaxed) {
+            run.totals.errors += 1;
+            f(Err(Error::new(ErrorKind::Cancelled, "the comparison was cancelled")))?;
+        }
+        ControlFlow::Continue(run.totals)
+    }
+
+    /// Counts the changes.
+    ///
+    /// # Errors
+    ///
+    /// The first error of [`run`](Diff::run).
+    pub fn count(&self) -> Result<DiffTotals> {
+        let outcome = self.run(|change| match change {
+            Ok(_) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        });
+        match outcome {
+            ControlFlow::Continue(totals) => Ok(totals),
+            ControlFlow::Break(error) => Err(error),
+        }
+    }
+
+    fn thread_count(&self) -> usize {
+        let default = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        self.threads.unwrap_or_else(default).get()
+    }
+}
+
+/// Whether two specifications place every key in the same shard and minishard. Their encodings may differ.
+fn have_equal_places(old: &ShardingSpec, new: &ShardingSpec) -> bool {
+    let places =
+        |spec: &ShardingSpec| (spec.hash_function(), spec.preshift_bits(), spec.minishard_bits(), spec.shard_bits());
+    places(old) == places(new)
+}
+
+/// A comparison under way: the totals so far.
+struct Run<'a> {
+    diff: &'a Diff,
+    totals: DiffTotals,
+    /// The damaged places that lookups have reported.
+    reported: BTreeSet<ReportedPlace>,
+}
+
+/// A damaged shard or minishard of one database.
+type ReportedPlace = (Side, ShardNumber, Option<MinishardNumber>);
+
+impl<'a> Run<'a> {
+    /// Walks through the databases, or through one of them, and passes what is found to `f`.
+    fn walk<B>(
+        &mut self,
+        comparison: &Comparison<'_>,
+        f: &mut impl FnMut(Result<Change>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let Diff { old, new, bytes, progress, cancel, .. } = self.diff;
+        let mut units = Units::new(&old.generation, &new.generation, comparison.walked(), *bytes);
+        let next = || if cancel.load(Ordering::Relaxed) { None } else { units.next() };
+        let unchanged = AtomicU64::new(0);
+        let compare = |unit: Unit, emit: &mut dyn FnMut(Item) -> ControlFlow<()>| {
+            let compared = comparison.compare(unit, emit);
+            progress.fetch_add(compared.keys, Ordering::Relaxed);
+            unchanged.fetch_add(compared.unchanged, Ordering::Relaxed);
+        };
+        let outcome = in_order::run(self.diff.thread_count(), next, compare, |item| self.take(item, f));
+        self.totals.unchanged += unchanged.into_inner();
+        outcome
+    }
+
+    /// Opens the shards of the old database and verifies their shard indexes, so that a bad one is reported once, and not
+    /// by every lookup. Those of the new database are verified by the walk through it.
+    fn check_old_shards<B>(&mut self, f: &mut impl FnMut(Result<Change>) -> ControlFlow<B>) -> ControlFlow<B> {
+        let old = self.looked_up(Side::Old);
+        for number in self.diff.old.generation.shard_numbers() {
+            let verified = match old.shard(number) {
+                Ok(shard) => shard.map_or(Ok(()), |shard| shard.reader().verify_shard_index_in_place()),
+                Err(error) => Err(error.at_shard(number)),
+            };
+            if let Err(error) = verified {
+                self.take(Item::BadPlace(BadPlace { side: Side::Old, error }), f)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns a database for lookups, without the shards that were reported as a whole.
+    fn looked_up(&self, side: Side) -> LookedUp<'a> {
+        let snapshot = match side {
+            Side::Old => &self.diff.old,
+            Side::New => &self.diff.new,
+        };
+        let whole = self.reported.iter().filter(|(of, _, minishard)| *of == side && minishard.is_none());
+        let bad_shards = whole.map(|(_, shard, _)| *shard).collect();
+        LookedUp::new(side, &snapshot.generation, bad_shards)
+    }
+
+    fn take<B>(&mut self, item: Item, f: &mut impl FnMut(Result<Change>) -> ControlFlow<B>) -> ControlFlow<B> {
+        let totals = &mut self.totals;
+        match item {
+            Item::Change(change) => {
+                match change.kind() {
+                    ChangeKind::Added => totals.added += 1,
+                    ChangeKind::Removed => totals.removed += 1,
+                    ChangeKind::Changed => totals.changed += 1,
+                }
+                f(Ok(change))
+            }
+            Item::EqualShard { keys } => {
+                totals.equal_shards += 1;
+                totals.unchanged += keys;
+                self.diff.progress.fetch_add(2 * keys, Ordering::Relaxed);
+                ControlFlow::Continue(())
+            }
+            Item::BadPair(error) => {
+                totals.errors += 1;
+                f(Err(error))
+            }
+            Item::BadPlace(BadPlace { side, error }) => match self.is_new(side, error.location()) {
+                true => self.take(Item::BadPair(error), f),
+                false => ControlFlow::Continue(()),
+            },
+        }
+    }
+
+    /// Whether the damage of a shard or minishard was not reported yet. Every key that is looked up there meets it.
+    fn is_new(&mut self, side: Side, at: ErrorLocation) -> bool {
+        let Some(shard) = at.shard else { return true };
+        let place = (side, shard, at.minishard);
+        match self.reported.len() < MOST_REMEMBERED {
+            true => self.reported.insert(place),
+            false => !self.reported.contains(&place),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! One pair where it is stored, and whether two of them are equal.
+
+use crate::byte_range::ByteRange;
+use crate::error::{Error, Result};
+use crate::format::spec::Encoding;
+use crate::read::shard::{FoundKey, Shard, ShardReader, Value};
+use crate::storage::Bytes;
+
+/// A pair of a shard. Nothing of it is read yet, except its row of the index.
+#[derive(Clone)]
+pub(super) struct Stored {
+    shard: Shard,
+    found: FoundKey,
+}
+
+impl Stored {
+    pub(super) fn new(shard: Shard, found: FoundKey) -> Stored {
+        Stored { shard, found }
+    }
+
+    pub(super) fn key(&self) -> u64 {
+        self.found.row.id
+    }
+
+    /// Returns the decoded value.
+    pub(super) fn value(&self) -> Result<Value<'_>> {
+        self.pair().value()
+    }
+
+    /// Returns the bytes before the value that are its prefix. Empty if they are only padding.
+    pub(super) fn prefix(&self) -> Result<Value<'_>> {
+        let pair = self.pair();
+        let prefix = pair.prefix()?;
+        let is_padding = pair.may_be_padded() && without_padding(&prefix).is_empty();
+        Ok(if is_padding { Value::from(&[][..]) } else { Value::from_bytes(prefix) })
+    }
+
+    pub(super) fn pair(&self) -> Pair<'_> {
+        Pair { shard: &self.shard, found: self.found, checks: None }
+    }
+}
+
+impl From<&Pair<'_>> for Stored {
+    fn from(pair: &Pair<'_>) -> Stored {
+        Stored { shard: pair.shard.clone(), found: pair.found }
+    }
+}
+
+/// A pair of an open shard.
+#[derive(Clone, Copy)]
+pub(super) struct Pair<'a> {
+    pub(super) shard: &'a Shard,
+    pub(super) found: FoundKey,
+    /// All checks of the minishard, if they were read together.
+    pub(super) checks: Option<&'a [u8]>,
+}
+
+impl<'a> Pair<'a> {
+    pub(super) fn key(&self) -> u64 {
+        self.found.row.id
+    }
+
+    fn reader(&self) -> &'a ShardReader {
+        self.shard.reader()
+    }
+
+    /// Returns the range of the value in the file.
+    ///
+    /// Errors: `Corrupt` if it is not within the file.
+    pub(super) fn range(&self) -> Result<ByteRange> {
+        self.reader().value_range(self.found.row).map_err(|error| self.at(error))
+    }
+
+    fn value(&self) -> Result<Value<'a>> {
+        self.reader().value(&self.found)
+    }
+
+    /// Returns the stored bytes of the value, verified as the mode of the database requires.
+    fn encoded(&self) -> Result<Bytes<'a>> {
+        self.reader().verified_bytes(&self.found).map_err(|error| self.at(error))
+    }
+
+    fn prefix(&self) -> Result<Bytes<'a>> {
+        self.reader().whole_prefix(&self.found).map_err(|error| self.at(error))
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.reader().spec.data_encoding()
+    }
+
+    /// Returns the stored check of the value; `None` without checks.
+    fn value_check(&self) -> Result<Option<u32>> {
+        match self.reader().layout {
+            Some(layout) if layout.checks => {
+                self.check(self.found.checks.place_of_value(self.found.row.number)).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the stored check of the prefix, or that of an empty prefix in a layout without prefixes; `None` without
+    /// checks.
+    fn prefix_check(&self) -> Result<Option<u32>> {
+        match self.reader().layout {
+            Some(layout) if layout.checks && layout.prefixes => {
+                self.check(self.found.checks.place_of_prefix(self.found.row.number)).map(Some)
+            }
+            Some(layout) if layout.checks => Ok(Some(EMPTY_PREFIX_CHECK)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the check at a place.
+    fn check(&self, place: Option<ByteRange>) -> Result<u32> {
+        let place = place.ok_or_else(|| self.at(no_checks()))?;
+        let read;
+        let bytes = match self.checks {
+            Some(checks) => {
+                let start = place.start.wrapping_sub(self.found.checks.index_end); // the checks follow the index
+                ByteRange { start, end: start.saturating_add(place.len()) }.of(checks)
+            }
+            None if place.end <= self.reader().files().data_len() => {
+                read = self.reader().read(place).map_err(|error| self.at(error))?;
+                Some(&*read)
+            }
+            None => None,
+        };
+        let check = bytes.and_then(|bytes| bytes.first_chunk()).ok_or_else(|| self.at(no_checks()))?;
+        Ok(u32::from_le_bytes(*check))
+    }
+
+    /// Whether the layout has no prefixes, so that every prefix is empty.
+    fn has_no_prefix(&self) -> bool {
+        self.reader().layout.is_some_and(|layout| !layout.prefixes)
+    }
+
+    /// Whether zero bytes before the value may be padding: to the value alignment, between two empty values, or of
+    /// unknown use.
+    fn may_be_padded(&self) -> bool {
+        let value = self.found.row.value;
+        value.start == value.end || self.reader().layout.is_none_or(|layout| layout.value_alignment.get() > 1)
+    }
+
+    /// Adds the place of this pair to an error.
+    #[cold]
+    fn at(&self, error: Error) -> Error {
+        self.reader().at(self.found.minishard, error).at_key(self.found.row.id)
+    }
+}
+
+#[cold]
+pub(super) fn no_checks() -> Error {
+    Error::corrupt("expected checks after the minishard index, found the end of the file")
+}
+
+/// The CRC-32 of no bytes.
+const EMPTY_PREFIX_CHECK: u32 = 0;
+
+/// Whether two pairs of the same key have the same value and prefix.
+///
+/// Reads no value if the stored lengths and checks are equal, unless `bytes`. Errors: damage of either pair.
+pub(super) fn are_equal(old: &Pair<'_>, new: &Pair<'_>, bytes: bool) -> Result<bool> {
+    Ok(have_equal_values(old, new, bytes)? && have_equal_prefixes(old, new, bytes)?)
+}
+
+/// Whether a pair has this prefix and value. Zero bytes at the beginning of the prefix are ignored.
+///
+/// Errors: damage of the pair.
+pub(super) fn is_pair(pair: &Pair<'_>, prefix: &[u8], value: &[u8]) -> Result<bool> {
+    Ok(*pair.value()? == *value && without_padding(&pair.prefix()?) == without_padding(prefix))
+}
+
+fn have_equal_values(old: &Pair<'_>, new: &Pair<'_>, bytes: bool) -> Result<bool> {
+    let is_same_len = old.range()?.len() == new.range()?.len();
+    match (old.encoding(), new.encoding()) {
+        (Encoding::Raw, Encoding::Raw) if !is_same_len => Ok(false),
+        (same, other) if same == other && is_same_len && !bytes && have_equal_checks(old, new)? => Ok(true),
+        (Encoding::Raw, Encoding::Raw) => Ok(*old.encoded()? == *new.encoded()?),
+        (Encoding::Gzip, Encoding::Gzip) if is_same_len && *old.encoded()? == *new.encoded()? => {
+            old.value().map(|_| true) // decoded, because equal bytes may be equally damaged
+        }
+        _ => Ok(*old.value()? == *new.value()?),
+    }
+}
+
+fn have_equal_checks(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
+    let check = old.value_check()?;
+    Ok(check.is_some() && check == new.value_check()?)
+}
+
+fn have_equal_prefixes(old: &Pair<'_>, new: &Pair<'_>, bytes: bool) -> Result<bool> {
+    if old.has_no_prefix() && new.has_no_prefix() {
+        return Ok(true);
+    }
+    if !bytes {
+        let check = old.prefix_check()?;
+        if check.is_some() && check == new.prefix_check()? {
+            return Ok(true);
+        }
+    }
+    let (old_prefix, new_prefix) = (old.prefix()?, new.prefix()?);
+    match old.may_be_padded() || new.may_be_padded() {
+        true => Ok(without_padding(&old_prefix) == without_padding(&new_prefix)),
+        false => Ok(*old_prefix == *new_prefix),
+    }
+}
+
+/// Returns a prefix without the zero bytes at its beginning.
+fn without_padding(prefix: &[u8]) -> &[u8] {
+    let zeros = prefix.iter().take_while(|byte| **byte == 0).count();
+    prefix.get(zeros..).unwrap_or_default()
+}

@@ -1,0 +1,319 @@
+//! The minishards of two databases, in storage order, in units of work.
+
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use crate::byte_range::ByteRange;
+use crate::diff::item::{BadPlace, Item, Side};
+use crate::error::Result;
+use crate::format::shard_index::ShardIndexEntry;
+use crate::ids::{MinishardNumber, ShardNumber};
+use crate::read::generation::Generation;
+use crate::read::shard::{EntryBlocks, IndexBudget, Shard, ShardReader};
+use crate::store::is_one_file;
+
+/// A unit has at most this many minishards,
+const MOST_MINISHARDS: usize = 512;
+
+/// and ends with the minishard whose index makes it longer than this, in bytes.
+const MOST_INDEX_BYTES: u64 = 256 << 10;
+
+/// The databases whose minishards are walked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walked {
+    Both,
+    Only(Side),
+}
+
+/// Minishards of one shard that are compared together.
+pub(super) struct Unit {
+    pub(super) shards: Arc<Shards>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// A step of a unit.
+pub(super) enum Step {
+    /// Compare the minishards with this number.
+    Minishards(MinishardPair),
+    /// Pass this on.
+    Pass(Item),
+}
+
+/// The places of the indexes of two minishards; `None` for a minishard without keys.
+#[derive(Clone, Copy)]
+pub(super) struct MinishardPair {
+    pub(super) number: MinishardNumber,
+    pub(super) old: Option<ByteRange>,
+    pub(super) new: Option<ByteRange>,
+}
+
+/// The shards of both databases with the same number; `None` for a shard that a database does not have, or that is not
+/// walked through. Their files are read ahead until the value is dropped.
+pub(super) struct Shards {
+    pub(super) old: Option<Shard>,
+    pub(super) new: Option<Shard>,
+}
+
+impl Shards {
+    fn begin(old: Option<Shard>, new: Option<Shard>) -> Shards {
+        let shards = Shards { old, new };
+        shards.readers().for_each(ShardReader::begin_pass);
+        shards
+    }
+
+    fn readers(&self) -> impl Iterator<Item = &ShardReader> {
+        self.old.iter().chain(&self.new).map(Shard::reader)
+    }
+}
+
+impl Drop for Shards {
+    fn drop(&mut self) {
+        self.readers().for_each(ShardReader::end_pass);
+    }
+}
+
+/// The units of a walk, in order. Reads the shard indexes.
+pub(super) struct Units<'a> {
+    old: &'a Generation,
+    new: &'a Generation,
+    walked: Walked,
+    bytes: bool,
+    numbers: std::vec::IntoIter<ShardNumber>,
+    shard: Option<ShardWalk>,
+}
+
+impl<'a> Units<'a> {
+    pub(super) fn new(old: &'a Generation, new: &'a Generation, walked: Walked, bytes: bool) -> Units<'a> {
+        let has = |side| walked == Walked::Both || walked == Walked::Only(side);
+        let of_old = old.shard_numbers().filter(|_| has(Side::Old));
+        let of_new = new.shard_numbers().filter(|_| has(Side::New));
+        let mut numbers: Vec<_> = of_old.chain(of_new).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Units { old, new, walked, bytes, numbers: numbers.into_iter(), shard: None }
+    }
+
+    /// Returns the next unit.
+    pub(super) fn next(&mut self) -> Option<Unit> {
+        loop {
+            match &mut self.shard {
+                Some(walk) => match walk.next_unit() {
+                    Some(unit) => return Some(unit),
+                    None => self.shard = None,
+                },
+                None => {
+                    let number = self.numbers.next()?;
+                    match self.begin(number) {
+                        Ok(walk) => self.shard = Some(walk),
+                        Err(items) => return Some(Unit::of_items(items)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins the walk through the shards of a number. If they are equal, or one cannot be opened, returns the items to
+    /// pass on instead.
+    fn begin(&self, number: ShardNumber) -> Result<ShardWalk, Vec<Item>> {
+        if self.walked == Walked::Both
+            && let Some(keys) = self.equal_shard(number)
+        {
+            return Err(vec![Item::EqualShard { keys }]);
+        }
+        let open = |side, generation: &Generation| match self.walked {
+            Walked::Only(only) if only != side => Ok(None),
+            _ => generation.shard_for_pass(number).map_err(|error| error.at_shard(number)).map_err(BadPlace::of(side)),
+        };
+        match (open(Side::Old, self.old), open(Side::New, self.new)) {
+            (Ok(old), Ok(new)) => Ok(ShardWalk::begin(Shards::begin(old, new))),
+            (old, new) => Err(old.err().into_iter().chain(new.err()).map(Item::BadPlace).collect()),
+        }
+    }
+
+    /// Returns the number of keys of a shard that is equal in both databases, as a manifest states it, or else 0;
+    /// `None` if it has to be compared.
+    fn equal_shard(&self, number: ShardNumber) -> Option<u64> {
+        let (old, new) = (self.old, self.new);
+        if old.spec() != new.spec() || old.layout() != new.layout() || !old.has_shard(number) || !new.has_shard(number)
+        {
+            return None;
+        }
+        let record = |generation: &Generation| generation.manifest()?.shard(number).copied();
+        let (old_record, new_record) = (record(old), record(new));
+        let is_equal = match (old_record, new_record) {
+            (Some(old_record), Some(new_record)) => {
+                old_record == new_record && (!self.bytes || self.is_one_file(number))
+            }
+            _ => self.is_one_file(number),
+        };
+        is_equal.then(|| old_record.or(new_record).map_or(0, |record| record.keys))
+    }
+
+    fn is_one_file(&self, number: ShardNumber) -> bool {
+        let (old, new) = (self.old.shard_path(number), self.new.shard_path(number));
+        matches!((old, new), (Some(old), Some(new)) if is_one_file(&old, &new))
+    }
+}
+
+impl Unit {
+    fn of_items(items: Vec<Item>) -> Unit {
+        let shards = Arc::new(Shards { old: None, new: None });
+        Unit { shards, steps: items.into_iter().map(Step::Pass).collect() }
+    }
+}
+
+/// A walk through the shards of one number.
+struct ShardWalk {
+    shards: Arc<Shards>,
+    old: Peekable<Minishards>,
+    new: Peekable<Minishards>,
+}
+
+impl ShardWalk {
+    fn begin(shards: Shards) -> ShardWalk {
+        let minishards = |side, shard: &Option<Shard>| Minishards::of(side, shard.clone()).peekable();
+        let (old, new) = (minishards(Side::Old, &shards.old), minishards(Side::New, &shards.new));
+        ShardWalk { shards: Arc::new(shards), old, new }
+    }
+
+    /// Returns the next unit; `None` at the end of the shards.
+    fn next_unit(&mut self) -> Option<Unit> {
+        let (mut steps, mut index_bytes) = (Vec::new(), 0);
+        while steps.len() < MOST_MINISHARDS && index_bytes < MOST_INDEX_BYTES {
+            let Some(pair) = self.next_pair(&mut steps) else { break };
+            let lens = pair.old.iter().chain(&pair.new).map(|range| range.len());
+            index_bytes = lens.fold(index_bytes, u64::saturating_add);
+            steps.push(Step::Minishards(pair));
+        }
+        (!steps.is_empty()).then(|| Unit { shards: Arc::clone(&self.shards), steps })
+    }
+
+    /// Returns the next pair of minishards. Adds bad ones to `steps`, and leaves out their counterparts, whose keys
+    /// cannot be compared. A shard index that cannot be read ends the walk.
+    fn next_pair(&mut self, steps: &mut Vec<Step>) -> Option<MinishardPair> {
+        loop {
+            let number = match (self.old.peek(), self.new.peek()) {
+                (None, None) => return None,
+                (Some(old), Some(new)) => old.number().min(new.number()),
+                (Some(one), None) | (None, Some(one)) => one.number(),
+            };
+            let old = self.old.next_if(|next| next.number() == number);
+            let new = self.new.next_if(|next| next.number() == number);
+            let (mut ranges, mut is_bad) = ([None, None], false);
+            for (range, next) in ranges.iter_mut().zip([old, new]) {
+                match next {
+                    None => {}
+                    Some(Next::Minishard(_, at)) => *range = Some(at),
+                    Some(Next::Bad(_, bad)) => {
+                        is_bad = true;
+                        steps.push(Step::Pass(Item::BadPlace(bad)));
+                    }
+                    Some(Next::Broken(_, bad)) => {
+                        steps.push(Step::Pass(Item::BadPlace(bad)));
+                        self.end();
+                        return None;
+                    }
+                }
+            }
+            let [old, new] = ranges;
+            if !is_bad {
+                return Some(MinishardPair { number, old, new });
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.old = Minishards::of(Side::Old, None).peekable();
+        self.new = Minishards::of(Side::New, None).peekable();
+    }
+}
+
+/// The next minishard of a shard.
+enum Next {
+    /// A minishard with keys, and the place of its index.
+    Minishard(MinishardNumber, ByteRange),
+    /// A minishard whose index is not where it should be.
+    Bad(MinishardNumber, BadPlace),
+    /// The shard index cannot be read from this minishard on.
+    Broken(MinishardNumber, BadPlace),
+}
+
+impl Next {
+    fn number(&self) -> MinishardNumber {
+        match self {
+            Next::Minishard(number, _) | Next::Bad(number, _) | Next::Broken(number, _) => *number,
+        }
+    }
+}
+
+/// The minishards of a shard that have keys, in ascending order.
+struct Minishards {
+    side: Side,
+    shard: Option<Shard>,
+    blocks: EntryBlocks,
+    block: std::vec::IntoIter<(MinishardNumber, ShardIndexEntry)>,
+    budget: IndexBudget,
+}
+
+impl Minishards {
+    fn of(side: Side, shard: Option<Shard>) -> Minishards {
+        Minishards {
+            side,
+            shard,
+            blocks: EntryBlocks::default(),
+            block: Vec::new().into_iter(),
+            budget: IndexBudget::default(),
+        }
+    }
+
+    /// Moves to the next block of entries. Returns whether there is one.
+    fn next_block(&mut self) -> Result<bool> {
+        let Some(reader) = self.shard.as_ref().map(Shard::reader).filter(|_| !self.blocks.is_over()) else {
+            return Ok(false);
+        };
+        // a damaged shard index may hide minishards that have keys, so none of its entries are used
+        reader.verify_shard_index_in_place()?;
+        let Some((first, block)) = self.blocks.next(reader)? else { return Ok(false) };
+        let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
+        let numbers = (first.0..).map(MinishardNumber);
+        let with_keys = numbers.zip(entries).filter(|(_, entry)| entry.minishard_index().is_some());
+        self.block = with_keys.collect::<Vec<_>>().into_iter();
+        Ok(true)
+    }
+
+    /// Returns the minishard of an entry; `None` if it has no keys.
+    fn resolve(&mut self, number: MinishardNumber, entry: ShardIndexEntry) -> Option<Next> {
+        let reader = self.shard.as_ref()?.reader();
+        let resolved = reader.resolve_entry(number, entry).and_then(|range| match range {
+            Some(range) => self.budget.take(reader.files().data_len(), number, range).map(|()| Some(range)),
+            None => Ok(None),
+        });
+        match resolved {
+            Ok(range) => Some(Next::Minishard(number, range?)),
+            Err(error) => Some(Next::Bad(number, BadPlace { side: self.side, error: reader.at(number, error) })),
+        }
+    }
+}
+
+impl Iterator for Minishards {
+    type Item = Next;
+
+    fn next(&mut self) -> Option<Next> {
+        loop {
+            if let Some((number, entry)) = self.block.next() {
+                match self.resolve(number, entry) {
+                    Some(next) => return Some(next),
+                    None => continue,
+                }
+            }
+            match self.next_block() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => {
+                    self.blocks.end();
+                    return Some(Next::Broken(self.blocks.position(), BadPlace { side: self.side, error }));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Options of ranges that have to sort keys.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::ordered::scan::KeySink;
+use crate::read::sorted_keys::sorter::{KeySorter, SortBudget};
+
+/// Default memory in bytes: 128 million keys.
+const DEFAULT_MEMORY: u64 = 1 << 30;
+
+/// How ranges of keys are sorted: with how much memory, on how many threads. [`Snapshot::range`] uses the defaults.
+///
+/// A database with a [key file](crate::BuildOptions::ordered) has sorted keys, and uses none of these options.
+///
+/// ```
+/// # let store = std::env::temp_dir().join(format!("sharddb-range-options-doc-{}", std::process::id()));
+/// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+/// # for key in [30, 10, 20] { loader.insert(key, b"value")?; }
+/// # loader.finish()?;
+/// use sharddb::read::RangeOptions;
+///
+/// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+/// let keys = RangeOptions::new().memory(64 << 20).threads(2).keys(&snapshot, 15..);
+/// assert_eq!(keys.collect::<sharddb::Result<Vec<u64>>>()?, [20, 30]);
+/// # std::fs::remove_dir_all(&store).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RangeOptions {
+    memory: u64,
+    threads: usize,
+    temp_dir: Option<PathBuf>,
+    progress: Arc<AtomicU64>,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Default for RangeOptions {
+    fn default() -> RangeOptions {
+        RangeOptions {
+            memory: DEFAULT_MEMORY,
+            threads: thread::available_parallelism().map_or(1, usize::from),
+            temp_dir: None,
+            progress: Arc::default(),
+            cancel: Arc::default(),
+        }
+    }
+}
+
+impl RangeOptions {
+    /// Returns the default options.
+    pub fn new() -> RangeOptions {
+        RangeOptions::default()
+    }
+
+    /// Sets the memory for the keys of a range, in bytes. Default: 1 GiB. Fewer than 4 KiB count as 4 KiB.
+    ///
+    /// Each key takes 8 bytes, and up to 16 while their number grows, within this limit. Above it, sorted keys are spilled
+    /// to the temporary directory, in 16 bytes per key or fewer. A thread takes up to 1 MiB besides, and the largest
+    /// minishard index.
+    pub fn memory(&mut self, bytes: u64) -> &mut RangeOptions {
+        self.memory = bytes;
+        self
+    }
+
+    /// Sets the number of threads that read indexes and sort, the caller's included; at least 1. Default: one per core.
+    pub fn threads(&mut self, threads: usize) -> &mut RangeOptions {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Sets the directory for spilled keys. Default: that of [`std::env::temp_dir`].
+    ///
+    /// The files have no name while they are in use, and are gone with the range or the process.
+    pub fn temp_dir(&mut self, directory: impl Into<PathBuf>) -> &mut RangeOptions {
+        self.temp_dir = Some(directory.into());
+        self
+    }
+
+    /// Sets a counter that a range increases by the keys that it reads from indexes. Default: none.
+    pub fn progress(&mut self, keys: Arc<AtomicU64>) -> &mut RangeOptions {
+        self.progress = keys;
+        self
+    }
+
+    /// Sets a flag that cancels reading the indexes. Default: none.
+    ///
+    /// Soon after the flag becomes true, the only item of the range is an error of kind `Cancelled`.
+    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut RangeOptions {
+        self.cancel = cancel;
+        self
+    }
+
+    pub(super) fn thread_count(&self) -> usize {
+        self.threads
+    }
+
+    pub(super) fn budget(&self) -> SortBudget<'_> {
+        SortBudget { memory: self.memory, threads: self.threads, temp_dir: self.temp_dir.as_deref() }
+    }
+
+    /// Counts the keys of a batch. Errors: `Cancelled`.
+    pub(super) fn count(&self, read: u64) -> Result<()> {
+        self.progress.fetch_add(read, Ordering::Relaxed);
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Cancelled, "reading the keys of a range was cancelled")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Sorts the keys that a scan finds.
+pub(super) struct SortSink<'a> {
+    pub(super) sorter: KeySorter<'a>,
+    pub(super) options: &'a RangeOptions,
+}
+
+impl KeySink for SortSink<'_> {
+    fn add(&self, keys: &[u64], read: u64) -> Result<()> {
+        self.options.count(read)?;
+        self.sorter.add(keys)
+    }
+}

@@ -1,0 +1,294 @@
+//! Finds the keys of a range in the minishard indexes, on several threads.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::error::{Error, Result};
+use crate::format::spec::ShardingSpec;
+use crate::ids::{Location, MinishardNumber, ShardNumber};
+use crate::read::generation::Generation;
+use crate::read::ordered::candidates::Candidates;
+use crate::read::shard::{FoundKey, Pass, Rows, Shard, ShardReader};
+use crate::read::sorted_keys::bounds::KeyBounds;
+
+/// Candidates up to this number are read like lookups do: one by one, through the minishard table and the cache.
+/// Otherwise shard indexes are read in blocks.
+const FEW_MINISHARDS: u64 = 4096;
+
+/// A database with fewer keys is scanned on one thread, because starting others takes longer.
+const FEW_KEYS: u64 = 100_000;
+
+/// Units of work per thread. Threads that take many small units end at about the same time.
+const UNITS_PER_THREAD: usize = 8;
+
+/// Keys that a thread reads before it passes on those that are in the range.
+const BATCH: usize = 16 << 10;
+
+/// Errors that a scan keeps. A damaged file may have one per row.
+const MOST_ERRORS: usize = 1000;
+
+/// The shards to scan.
+pub(crate) struct ScanShards<'a> {
+    pub(crate) spec: ShardingSpec,
+    /// In ascending order.
+    pub(crate) numbers: Vec<ShardNumber>,
+    /// Opens a shard for a pass. Called several times for the same shard.
+    pub(crate) open: &'a (dyn Fn(ShardNumber) -> Result<Option<Shard>> + Sync),
+}
+
+/// Takes the keys that a scan finds.
+pub(crate) trait KeySink: Sync {
+    /// Takes keys of the range, in any order, each once. `read` is the number of keys that the scan has read for them.
+    ///
+    /// An error ends the scan.
+    fn add(&self, keys: &[u64], read: u64) -> Result<()>;
+}
+
+/// Passes the keys of a range to `sink`, and returns the errors of bad entries, minishards and shards, in storage order.
+///
+/// A key that is stored twice in its minishard is passed once, and a key that is stored in the wrong minishard is left
+/// out, because lookups do not find it.
+///
+/// Errors: those of `sink`.
+pub(crate) fn scan_generation(
+    generation: &Generation,
+    bounds: KeyBounds,
+    threads: usize,
+    sink: &dyn KeySink,
+) -> Result<Vec<Error>> {
+    let candidates = Candidates::new(*generation.spec(), bounds);
+    if candidates.count() <= FEW_MINISHARDS {
+        return visit(generation, &candidates, bounds, sink);
+    }
+    let is_small = generation.manifest().is_some_and(|manifest| manifest.keys < FEW_KEYS);
+    let shards = ScanShards {
+        spec: *generation.spec(),
+        numbers: generation.shard_numbers().collect(),
+        open: &|number| generation.shard_for_pass(number),
+    };
+    scan(&shards, bounds, if is_small { 1 } else { threads }, sink)
+}
+
+/// Reads a few minishards like lookups do.
+fn visit(
+    generation: &Generation,
+    candidates: &Candidates,
+    bounds: KeyBounds,
+    sink: &dyn KeySink,
+) -> Result<Vec<Error>> {
+    let (mut batch, mut errors) = (Batch::new(bounds, sink), Errors::default());
+    for location in candidates.locations() {
+        let shard = match generation.shard(location.shard) {
+            Ok(Some(shard)) => shard.reader(),
+            Ok(None) => continue,
+            Err(error) => {
+                errors.add_of_shard(location.shard, error);
+                continue;
+            }
+        };
+        let visited = shard.visit_minishard(location.minishard, |found| batch.add(shard, location, found, &mut errors));
+        if let Err(error) = visited {
+            errors.add(0, error);
+        }
+        batch.end_minishard()?;
+    }
+    batch.flush()?;
+    Ok(errors.in_order())
+}
+
+/// Like [`scan_generation`], over the given shards, always in blocks.
+pub(crate) fn scan(
+    shards: &ScanShards<'_>,
+    bounds: KeyBounds,
+    threads: usize,
+    sink: &dyn KeySink,
+) -> Result<Vec<Error>> {
+    let units = units(shards, &Candidates::new(shards.spec, bounds), threads);
+    let threads = threads.min(units.len());
+    let queue = Mutex::new(Some(units.into_iter().enumerate()));
+    let (errors, failed) = (Mutex::new(Errors::default()), Mutex::new(None));
+    let work = || {
+        loop {
+            let next = lock(&queue).as_mut().and_then(Iterator::next);
+            let Some((number, unit)) = next else { return };
+            let mut found = Errors::default();
+            let scanned = scan_unit(shards, &unit, bounds, sink, &mut found);
+            lock(&errors).append(number, found);
+            if let Err(error) = scanned {
+                *lock(&queue) = None;
+                lock(&failed).get_or_insert(error);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break; // the threads that are running do all the work
+            }
+        }
+        work();
+    });
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(errors.into_inner().unwrap_or_else(PoisonError::into_inner).in_order()),
+    }
+}
+
+/// A range of minishards of a shard.
+struct Unit {
+    shard: ShardNumber,
+    minishards: Range<MinishardNumber>,
+}
+
+/// Divides the candidates into enough units for the threads.
+fn units(shards: &ScanShards<'_>, candidates: &Candidates, threads: usize) -> Vec<Unit> {
+    let wanted = if threads > 1 { threads.saturating_mul(UNITS_PER_THREAD) } else { 1 };
+    let parts = wanted.div_ceil(shards.numbers.len().max(1)) as u64;
+    let mut units = Vec::new();
+    for shard in &shards.numbers {
+        for all in candidates.of_shard(*shard) {
+            let (start, end) = (all.start.0, all.end.0);
+            let len = end.saturating_sub(start).div_ceil(parts).max(1);
+            let mut next = start;
+            while next < end {
+                let minishards = MinishardNumber(next)..MinishardNumber(end.min(next + len));
+                next = minishards.end.0;
+                units.push(Unit { shard: *shard, minishards });
+            }
+        }
+    }
+    units
+}
+
+fn scan_unit(
+    shards: &ScanShards<'_>,
+    unit: &Unit,
+    bounds: KeyBounds,
+    sink: &dyn KeySink,
+    errors: &mut Errors,
+) -> Result<()> {
+    let shard = match (shards.open)(unit.shard) {
+        Ok(Some(shard)) => shard,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            errors.add_of_shard(unit.shard, error);
+            return Ok(());
+        }
+    };
+    let (_pass, reader) = (Pass::new(&shard), shard.reader());
+    let (mut rows, mut batch) = (Rows::over(unit.minishards.clone()), Batch::new(bounds, sink));
+    loop {
+        match rows.next_minishard(reader) {
+            Ok(Some(minishard)) => {
+                rows.prefetch(reader);
+                let location = Location { shard: unit.shard, minishard: minishard.number };
+                rows.for_each_row(reader, |found| batch.add(reader, location, found, errors));
+                batch.end_minishard()?;
+            }
+            Ok(None) => return batch.flush(),
+            // the shard index is damaged or too short
+            Err(error) if rows.is_over() => errors.add_of_shard(unit.shard, error),
+            Err(error) => errors.add(0, error),
+        }
+    }
+}
+
+/// Collects the keys of some minishards until there are enough to pass on.
+struct Batch<'a> {
+    bounds: KeyBounds,
+    sink: &'a dyn KeySink,
+    keys: Vec<u64>,
+    /// The position in `keys` of the first key of the current minishard.
+    minishard: usize,
+    read: u64,
+}
+
+impl<'a> Batch<'a> {
+    fn new(bounds: KeyBounds, sink: &'a dyn KeySink) -> Batch<'a> {
+        Batch { bounds, sink, keys: Vec::new(), minishard: 0, read: 0 }
+    }
+
+    /// Adds a key of the current minishard, which is at `here`, if it is in the range and in the right place.
+    #[inline]
+    fn add(&mut self, shard: &ShardReader, here: Location, found: &FoundKey, errors: &mut Errors) {
+        let key = found.row.id;
+        self.read += 1;
+        match shard.check_range(found) {
+            Ok(()) if self.bounds.contains(key) && shard.spec.route(key) == here => self.keys.push(key),
+            Ok(()) => {}
+            Err(error) => errors.add(0, error),
+        }
+    }
+
+    /// Ends the current minishard: removes keys that it has twice. Those of a native shard ascend.
+    fn end_minishard(&mut self) -> Result<()> {
+        let of_minishard = self.keys.get_mut(self.minishard..).unwrap_or_default();
+        if !of_minishard.is_sorted_by(|one, next| one < next) {
+            let mut again = self.keys.split_off(self.minishard);
+            again.sort_unstable();
+            again.dedup();
+            self.keys.append(&mut again);
+        }
+        self.minishard = self.keys.len();
+        if self.read >= BATCH as u64 { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.sink.add(&self.keys, self.read)?;
+        self.keys.clear();
+        (self.minishard, self.read) = (0, 0);
+        Ok(())
+    }
+}
+
+/// The errors of a scan, with the number of their unit.
+#[derive(Default)]
+struct Errors {
+    kept: Vec<(usize, Error)>,
+    more: usize,
+    /// The shards that cannot be read at all, with the error, which each of their units meets.
+    of_shards: BTreeMap<ShardNumber, (usize, Error)>,
+}
+
+impl Errors {
+    #[cold]
+    fn add(&mut self, unit: usize, error: Error) {
+        if self.kept.len() < MOST_ERRORS {
+            self.kept.push((unit, error));
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Adds an error of a whole shard, unless the shard has one.
+    #[cold]
+    fn add_of_shard(&mut self, shard: ShardNumber, error: Error) {
+        self.of_shards.entry(shard).or_insert((0, error));
+    }
+
+    fn append(&mut self, unit: usize, other: Errors) {
+        other.kept.into_iter().for_each(|(_, error)| self.add(unit, error));
+        self.more += other.more;
+        for (shard, (_, error)) in other.of_shards {
+            self.of_shards.entry(shard).or_insert((unit, error));
+        }
+    }
+
+    fn in_order(mut self) -> Vec<Error> {
+        std::mem::take(&mut self.of_shards).into_values().for_each(|(unit, error)| self.add(unit, error));
+        self.kept.sort_by_key(|(unit, _)| *unit); // stable
+        let mut errors: Vec<Error> = self.kept.into_iter().map(|(_, error)| error).collect();
+        if self.more > 0 {
+            let message = format!("expected no damage, found {} more damaged entries: run `sharddb verify`", self.more);
+            errors.push(Error::corrupt(message));
+        }
+        errors
+    }
+}
+
+/// Locks a mutex and ignores poisoning: the state is valid after a panic at any point.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

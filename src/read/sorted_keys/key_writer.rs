@@ -1,0 +1,89 @@
+//! Writes a key file front to back. The module `format::key_file` describes the bytes.
+
+use crate::error::{Error, Result};
+use crate::format::key_file::{self, BLOCK_KEYS, DirectoryBuilder, GROUP_BLOCKS, Group, Shape, Tag, Tail};
+use crate::storage::Cursor;
+
+/// A key file being written. Memory: one block, and 16 bytes per 262,144 keys.
+pub(crate) struct KeyFileWriter {
+    to: Cursor,
+    tag: Tag,
+    keys: u64,
+    block: Vec<u64>,
+    blocks: u64,
+    directory: DirectoryBuilder,
+    groups: Vec<Group>,
+}
+
+impl KeyFileWriter {
+    /// Creates a writer to an empty file.
+    pub(crate) fn new(to: Cursor, tag: Tag) -> KeyFileWriter {
+        KeyFileWriter {
+            to,
+            tag,
+            keys: 0,
+            block: Vec::new(),
+            blocks: 0,
+            directory: DirectoryBuilder::default(),
+            groups: Vec::new(),
+        }
+    }
+
+    /// Adds a key, which is larger than all before.
+    ///
+    /// Errors: `Io`; `Internal` if the key is not larger than the previous one.
+    pub(crate) fn push(&mut self, key: u64) -> Result<()> {
+        if self.block.len() as u64 == BLOCK_KEYS {
+            let last = self.block.last().copied().unwrap_or_default();
+            self.check_ascends(last, key)?;
+            self.end_block()?;
+        } else if let Some(last) = self.block.last() {
+            self.check_ascends(*last, key)?;
+        }
+        self.block.push(key);
+        self.keys += 1;
+        Ok(())
+    }
+
+    fn check_ascends(&self, last: u64, key: u64) -> Result<()> {
+        match last < key {
+            true => Ok(()),
+            false => {
+                Err(Error::internal(format!("expected ascending keys for the key file, found {key} after {last}")))
+            }
+        }
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        let Some(first_key) = self.block.first().copied() else { return Ok(()) };
+        let bytes = key_file::encode_block(self.tag, self.blocks, &self.block);
+        self.to.write(&bytes)?;
+        self.directory.push(first_key, bytes.len())?;
+        self.block.clear();
+        self.blocks += 1;
+        if self.directory.len() == GROUP_BLOCKS { self.end_group() } else { Ok(()) }
+    }
+
+    fn end_group(&mut self) -> Result<()> {
+        if let Some((first_key, bytes)) = self.directory.take(self.tag, self.groups.len() as u64) {
+            self.groups.push(Group { first_key, directory: self.to.position() });
+            self.to.write(&bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the end of the file. Returns its length and its CRC-32.
+    pub(crate) fn finish(mut self) -> Result<(u64, u32)> {
+        self.end_block()?;
+        self.end_group()?;
+        let tail = Tail { shape: Shape { keys: self.keys }, tag: self.tag, groups: self.groups.into() };
+        self.to.write(&tail.to_bytes())?;
+        let crc32 = self.to.finish()?.finalize();
+        Ok((self.to.position(), crc32))
+    }
+
+    /// Returns the number of keys so far.
+    pub(crate) fn keys(&self) -> u64 {
+        self.keys
+    }
+}

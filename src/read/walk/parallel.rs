@@ -1,0 +1,74 @@
+//! A walk over all pairs on several threads. Idle threads take the next part.
+
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::Result;
+use crate::read::on_threads::{Stop, on_threads};
+use crate::read::shard::Value;
+use crate::read::snapshot::Snapshot;
+
+/// Parts per thread: enough that threads end at about the same time although parts differ in cost.
+const PARTS_PER_THREAD: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(31);
+
+impl Snapshot {
+    /// Calls `f` with every key and its value, on up to `threads` threads, until `f` breaks.
+    ///
+    /// Like [`scan`](Snapshot::scan), each pair and each error once, but in no particular order. Within a shard the work
+    /// is divided by minishards, so this uses all threads even if there is one shard. If `f` breaks, the other threads
+    /// stop before their next pair, and the first break is returned. If `f` panics, so does this call, after all threads
+    /// have ended. The calling thread is one of the threads. If the process cannot start more threads, fewer are used.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-scan-parallel-doc-{}", std::process::id()));
+    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # loader.insert(7, b"seven")?;
+    /// # loader.finish()?;
+    /// use std::ops::ControlFlow;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+    /// let total = AtomicUsize::new(0);
+    /// let first_error = snapshot.scan_parallel(std::thread::available_parallelism()?, |pair| match pair {
+    ///     Ok((_key, value)) => {
+    ///         total.fetch_add(value.len(), Ordering::Relaxed);
+    ///         ControlFlow::Continue(())
+    ///     }
+    ///     Err(error) => ControlFlow::Break(error),
+    /// });
+    /// assert!(first_error.is_continue() && total.into_inner() == 5);
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn scan_parallel<B: Send>(
+        &self,
+        threads: NonZero<usize>,
+        f: impl Fn(Result<(u64, Value<'_>)>) -> ControlFlow<B> + Sync,
+    ) -> ControlFlow<B> {
+        let parts = self.split(threads.saturating_mul(PARTS_PER_THREAD));
+        let threads = NonZero::new(parts.len()).map_or(NonZero::<usize>::MIN, |parts| parts.min(threads));
+        let (parts, stop, first_break) = (Mutex::new(parts.into_iter()), Stop::default(), Mutex::new(None));
+        on_threads(threads, || {
+            let _guard = stop.on_panic();
+            let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while !stop.is_set()
+                && let Some(part) = next()
+            {
+                let outcome = part.scan(|pair| match stop.is_set() {
+                    true => ControlFlow::Break(None),
+                    false => f(pair).map_break(Some),
+                });
+                if let ControlFlow::Break(broken) = outcome {
+                    stop.set();
+                    let mut first = first_break.lock().unwrap_or_else(PoisonError::into_inner);
+                    *first = first.take().or(broken);
+                }
+            }
+        });
+        match first_break.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(broken) => ControlFlow::Break(broken),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Parts of a snapshot: walks that together return what a walk over the snapshot returns.
+
+use std::fmt;
+use std::num::NonZero;
+use std::ops::{ControlFlow, Range};
+
+use crate::error::{Error, Result};
+use crate::ids::{MinishardNumber, ShardNumber};
+use crate::read::generation::Generation;
+use crate::read::shard::{Entry, ShardEntries, Value};
+use crate::read::snapshot::Snapshot;
+use crate::read::walk::iter::{Iter, Keys};
+use crate::read::walk::piece::{DividedShard, Piece};
+use crate::read::walk::{into_result, try_pair};
+
+/// Upper bound on the number of parts.
+const MOST_PARTS: usize = 1 << 16;
+
+impl Snapshot {
+    /// Splits the snapshot into up to `n` parts of about the same size, for walks on several threads or machines.
+    ///
+    /// The parts are disjoint and cover everything: one after the other, they return what [`iter`](Snapshot::iter)
+    /// returns, in its order. They consist of whole shards and of ranges of the minishards of a shard, by the lengths of
+    /// the shard files. There are fewer parts than `n` if there are fewer minishards, and at most 65,536.
+    /// [`scan_parallel`](Snapshot::scan_parallel) does this for threads of one process.
+    ///
+    /// Cost: O(shards + n); without a manifest also one system call per shard. Reads no data.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-split-doc-{}", std::process::id()));
+    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # for key in 0..1000u64 { loader.insert(key, b"seven")?; }
+    /// # loader.finish()?;
+    /// use std::num::NonZero;
+    /// use std::thread;
+    ///
+    /// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+    /// let parts = snapshot.split(NonZero::new(4).unwrap());
+    /// let counts = thread::scope(|scope| {
+    ///     let threads: Vec<_> = parts.iter().map(|part| scope.spawn(|| part.keys().count())).collect();
+    ///     threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+    /// });
+    /// assert_eq!(counts, 1000);
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn split(&self, n: NonZero<usize>) -> Vec<Part> {
+        let parts = pieces_of_parts(&self.generation, n.get().min(MOST_PARTS));
+        parts.into_iter().map(|pieces| Part { snapshot: self.clone(), pieces }).collect()
+    }
+}
+
+/// A part of a snapshot; see [`Snapshot::split`].
+///
+/// `Send + Sync`. It pins the generation, like the snapshot. A shard that is divided among parts stays open from the
+/// first walk over one of them until all of them are dropped.
+///
+/// An error that hides a whole shard, such as that of a missing file, is returned by one of the shard's parts only: the
+/// first that meets it. So a program must not ignore the errors of one part and rely on another one. Each part reads at
+/// most twice the length of each of its shards in minishard indexes; see [`Snapshot::iter`].
+///
+/// ```no_run
+/// use std::num::NonZero;
+/// # fn main() -> sharddb::Result<()> {
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// for part in snapshot.split(NonZero::<usize>::MIN) {
+///     part.try_for_each(|key, value| {
+///         println!("{key} has {} bytes", value.len());
+///         Ok::<(), sharddb::Error>(())
+///     })?;
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Part {
+    snapshot: Snapshot,
+    pieces: Vec<Piece>,
+}
+
+impl Part {
+    /// Iterates over the pairs of this part in storage order, like [`Snapshot::iter`].
+    pub fn iter(&self) -> Iter<'_> {
+        Iter::new(&self.snapshot.generation, self.pieces.clone())
+    }
+
+    /// Calls `f` with every key of this part and its value, until `f` breaks, like [`Snapshot::scan`].
+    pub fn scan<B>(&self, mut f: impl FnMut(Result<(u64, Value<'_>)>) -> ControlFlow<B>) -> ControlFlow<B> {
+        for piece in &self.pieces {
+            match piece.open(&self.snapshot.generation) {
+                Some(Ok(open)) => {
+                    let mut entries = ShardEntries::over(open.shard(), open.minishards());
+                    while let Some(pair) = entries.next_pair() {
+                        f(pair)?;
+                    }
+                    if entries.is_verified() {
+                        piece.note_verified(open.shard());
+                    }
+                }
+                Some(Err(error)) => f(Err(error))?,
+                None => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Calls `f` with every entry of this part, until `f` breaks. Like [`scan`](Part::scan), for prefixes, stored bytes
+    /// and values that are read on request.
+    pub fn scan_entries<B>(&self, mut f: impl FnMut(Result<Entry<'_>>) -> ControlFlow<B>) -> ControlFlow<B> {
+        for piece in &self.pieces {
+            match piece.open(&self.snapshot.generation) {
+                Some(Ok(open)) => ShardEntries::over(open.shard(), open.minishards()).try_for_each(&mut f)?,
+                Some(Err(error)) => f(Err(error))?,
+                None => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Calls `f` with every key of this part and its value, until a read or `f` fails, like
+    /// [`Snapshot::try_for_each`].
+    ///
+    /// # Errors
+    ///
+    /// The error of the first bad entry, value, minishard or shard, or the first error of `f`.
+    pub fn try_for_each<E: From<Error>>(&self, mut f: impl FnMut(u64, Value<'_>) -> Result<(), E>) -> Result<(), E> {
+        into_result(self.scan(|pair| try_pair(&mut f, pair)))
+    }
+
+    /// Iterates over the keys of this part in storage order, like [`Snapshot::keys`].
+    pub fn keys(&self) -> Keys {
+        Keys::new(self.snapshot.clone(), self.pieces.clone())
+    }
+}
+
+impl<'a> IntoIterator for &'a Part {
+    type Item = <Iter<'a> as Iterator>::Item;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").field("snapshot", &self.snapshot).field("pieces", &self.pieces.len()).finish()
+    }
+}
+
+/// Returns the pieces of up to `n` parts, each with at least one.
+///
+/// Minishards have a weight: an equal share of the length of their shard file, or of 1 if it is empty or not known. A
+/// part ends with the minishard that reaches its share of the total.
+fn pieces_of_parts(generation: &Generation, n: usize) -> Vec<Vec<Piece>> {
+    let weights: Vec<_> =
+        generation.shard_numbers().map(|number| (number, u128::from(generation.shard_len(number).max(1)))).collect();
+    let total: u128 = weights.iter().map(|(_, weight)| weight).sum();
+    let shares = Shares { n: n as u128, total, minishards: generation.spec().minishards().into() };
+    let (mut parts, mut part, mut before) = (Vec::new(), Vec::new(), 0);
+    for (number, weight) in weights {
+        for (piece, ends_part) in shares.pieces(number, before, weight) {
+            part.push(piece);
+            if ends_part {
+                parts.push(std::mem::take(&mut part));
+            }
+        }
+        before += weight;
+    }
+    parts.extend((!part.is_empty()).then_some(part));
+    parts
+}
+
+/// How the weight of all shards is divided.
+struct Shares {
+    /// The number of parts.
+    n: u128,
+    /// The weight of all shards.
+    total: u128,
+    /// The minishards of each shard.
+    minishards: u128,
+}
+
+impl Shares {
+    /// Returns the pieces of a shard of this weight after shards of the weight `before`, each with whether it is the
+    /// last one of its part.
+    fn pieces(&self, shard: ShardNumber, before: u128, weight: u128) -> Vec<(Piece, bool)> {
+        let ranges = self.ranges(before, weight);
+        if let [(_, ends_part)] = ranges.as_slice() {
+            return vec![(Piece::whole(shard), *ends_part)];
+        }
+        let divided = DividedShard::new(ranges.len());
+        let piece = |(at, (range, ends_part))| (Piece::of(shard, &divided, at, range), ends_part);
+        ranges.into_iter().enumerate().map(piece).collect()
+    }
+
+    /// Returns the ranges of minishards of such a shard.
+    fn ranges(&self, before: u128, weight: u128) -> Vec<(Range<MinishardNumber>, bool)> {
+        let Shares { n, total, minishards } = *self;
+        let number = |minishard: u128| MinishardNumber(u64::try_from(minishard).unwrap_or(u64::MAX));
+        let (mut ranges, mut start) = (Vec::new(), 0);
+        // the parts that end within this shard
+        for part in before * n / total + 1..=(before + weight) * n / total {
+            let reached = (total * part / n).saturating_sub(before).min(weight);
+            let end = (reached * minishards).div_ceil(weight);
+            if end > start {
+                ranges.push((number(start)..number(end), true));
+                start = end;
+            }
+        }
+        if start < minishards {
+            ranges.push((number(start)..number(minishards), false));
+        }
+        ranges
+    }
+}

@@ -1,0 +1,53 @@
+//! Hard links to shard files of another generation, which never change.
+
+use std::io;
+use std::path::Path;
+
+use crate::disk;
+use crate::error::{Error, Result};
+use crate::store::cancel::Cancel;
+use crate::store::fs::{self, Checksum};
+use crate::store::publish::PendingGeneration;
+
+/// How a generation got a file of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shared {
+    Linked,
+    Copied,
+}
+
+impl PendingGeneration {
+    /// Adds a shard file of another generation: as a hard link, or as a synced copy where the file cannot be linked
+    /// (another file system, one without links, a file of another user, too many links).
+    ///
+    /// Only the length of a linked file is checked. The checksum of a copy is compared.
+    ///
+    /// Errors: `Corrupt` if the file is not what its manifest states; `Cancelled`; `Io`.
+    pub(crate) fn share(&self, from: &Path, stated: Checksum, cancel: &Cancel) -> Result<Shared> {
+        let name = from.file_name().ok_or_else(|| Error::internal("a shard file has no name").at_path(from))?;
+        let to = self.shards_path().join(name);
+        let bytes = fs::file_len(from)?;
+        if bytes != stated.bytes {
+            let message = format!("expected a file of {} bytes as the manifest says, found {bytes}", stated.bytes);
+            return Err(Error::corrupt(message).at_path(from));
+        }
+        // a link to a symbolic link would name the symbolic link itself
+        let linked =
+            if fs::is_real_file(from) { disk::hard_link(from, &to) } else { Err(io::ErrorKind::Unsupported.into()) };
+        match linked {
+            Ok(()) => Ok(Shared::Linked),
+            Err(error) if needs_copy(&error) => {
+                let found = fs::copy_new(from, &to, cancel)?;
+                stated.check(found).map_err(|error| error.at_path(from))?;
+                Ok(Shared::Copied)
+            }
+            Err(error) => Err(Error::io("link", from, error)),
+        }
+    }
+}
+
+/// Whether a file that could not be linked may be copied: EXDEV, EPERM, EMLINK, ENOTSUP and ENOSYS.
+fn needs_copy(error: &io::Error) -> bool {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+    matches!(error.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)
+}

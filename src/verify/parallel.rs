@@ -1,0 +1,372 @@
+//! Verification on several threads. The report is that of one thread: the same findings in the same order.
+//!
+//! ```text
+//! a shard     its checksums; its minishards, in up to a few ranges per thread      any thread, in the order of the shards
+//!             what needs all ranges: misplaced keys, overlaps, gaps, counts        the thread that ends the last job
+//! all shards  reports, in the order of the shards; progress                        the calling thread
+//! ```
+//!
+//! A range has budgets of its own. If those of all ranges together exceed the budgets of the shard, which only ranges
+//! that overlap do, the shard is verified again as a whole, so that the findings do not depend on the division.
+
+use std::collections::VecDeque;
+use std::num::NonZero;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::spec::Encoding;
+use crate::ids::{MinishardNumber, ShardNumber};
+use crate::read::generation::Generation;
+use crate::read::shard::{Pass, Shard};
+use crate::verify::VerifyLevel;
+use crate::verify::directory::Listing;
+use crate::verify::range_state::RangeState;
+use crate::verify::range_state::SharedBudget;
+use crate::verify::report::VerifyReport;
+use crate::verify::shard::ShardVerifier;
+
+/// Lower bound on the bytes of a shard file per range.
+const BYTES_PER_RANGE: u64 = 4 << 10;
+
+/// Upper bound on the ranges of a shard, per thread.
+const RANGES_PER_THREAD: u64 = 4;
+
+/// Upper bound on the shards that are begun and not yet in the report, per thread. It bounds the findings in memory.
+const SHARDS_PER_THREAD: usize = 4;
+
+/// The time between two calls of the progress function.
+const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+
+/// Verifies all shards on `threads` other threads, and adds their reports to `report`. `progress` gets the bytes done.
+/// Returns `None`, without doing anything, if no thread can be started.
+///
+/// Errors: `GenerationGone`; `Internal` after a panic.
+pub(super) fn verify_shards(
+    generation: &Generation,
+    listing: &Listing,
+    threads: NonZero<usize>,
+    report: &mut VerifyReport,
+    progress: &mut dyn FnMut(u64),
+) -> Option<Result<()>> {
+    let team = Team::new(generation, listing, threads, report.level);
+    thread::scope(|scope| {
+        let mut started = 0;
+        for _ in 0..threads.get() {
+            match thread::Builder::new().spawn_scoped(scope, || team.work()) {
+                Ok(_) => started += 1,
+                Err(_) => break, // the threads that are running do all the work
+            }
+        }
+        if started == 0 {
+            return None;
+        }
+        let _end = End(&team); // also if `progress` panics: the threads would wait for ever
+        Some(team.collect(report, progress))
+    })
+}
+
+/// Ends the threads when it is dropped.
+struct End<'a, 'b>(&'a Team<'b>);
+
+impl Drop for End<'_, '_> {
+    fn drop(&mut self) {
+        self.0.queue().stop = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// What the threads share.
+struct Team<'a> {
+    generation: &'a Generation,
+    listing: &'a Listing,
+    threads: NonZero<usize>,
+    level: VerifyLevel,
+    queue: Mutex<Queue>,
+    /// Notified when a shard is verified, is in the report, or when the work ends.
+    changed: Condvar,
+    /// Bytes of progress, of all shards.
+    done: AtomicU64,
+}
+
+struct Queue {
+    /// The shards that are not begun.
+    numbers: std::vec::IntoIter<ShardNumber>,
+    /// The shard whose jobs are being taken.
+    current: Option<Arc<ShardWork>>,
+    /// The shards that are begun and not in the report, in order.
+    begun: VecDeque<Arc<ShardWork>>,
+    stop: bool,
+}
+
+/// The work on one shard.
+struct ShardWork {
+    shard: Option<Shard>,
+    /// The ranges of minishards; empty if the shard is verified as a whole.
+    ranges: Vec<Range<MinishardNumber>>,
+    next_job: AtomicU64,
+    state: Mutex<State>,
+    budget: SharedBudget,
+    /// Bytes of progress that are counted, at most `total`.
+    counted: AtomicU64,
+    total: u64,
+}
+
+struct State {
+    /// The outcome of each job, in order.
+    outcomes: Vec<Option<Outcome>>,
+    left: usize,
+    /// The report of the shard.
+    report: Option<Result<VerifyReport>>,
+}
+
+/// What a job found.
+struct Outcome {
+    report: VerifyReport,
+    range: Option<RangeState>,
+}
+
+impl<'a> Team<'a> {
+    fn new(generation: &'a Generation, listing: &'a Listing, threads: NonZero<usize>, level: VerifyLevel) -> Team<'a> {
+        let numbers = generation.shard_numbers().collect::<Vec<_>>().into_iter();
+        let queue = Queue { numbers, current: None, begun: VecDeque::new(), stop: false };
+        Team {
+            generation,
+            listing,
+            threads,
+            level,
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+            done: AtomicU64::new(0),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the reports of all shards to `report`, in order.
+    fn collect(&self, report: &mut VerifyReport, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut shown = 0;
+        loop {
+            let done = self.done.load(Ordering::Relaxed);
+            if done != shown {
+                progress(done);
+                shown = done;
+            }
+            let queue = self.queue();
+            let Some(first) = queue.begun.front() else {
+                if queue.numbers.len() == 0 {
+                    return Ok(());
+                }
+                drop(self.changed.wait_timeout(queue, PROGRESS_EVERY));
+                continue;
+            };
+            let finished = first.state().report.take();
+            match finished {
+                Some(of_shard) => {
+                    let mut queue = queue;
+                    queue.begun.pop_front();
+                    drop(queue);
+                    self.changed.notify_all();
+                    report.absorb(of_shard?);
+                }
+                None => drop(self.changed.wait_timeout(queue, PROGRESS_EVERY)),
+            }
+        }
+    }
+
+    /// Does jobs until there are none.
+    fn work(&self) {
+        while let Some((work, job)) = self.next_job() {
+            let done = catch_unwind(AssertUnwindSafe(|| self.perform(&work, job)));
+            if let Err(panic) = done {
+                work.state().report = Some(Err(Error::panicked("a thread of the verification", &*panic)));
+            }
+            drop(self.queue()); // so that the calling thread is not between its look at the shard and its wait
+            self.changed.notify_all();
+        }
+    }
+
+    fn next_job(&self) -> Option<(Arc<ShardWork>, usize)> {
+        let mut queue = self.queue();
+        loop {
+            if queue.stop {
+                return None;
+            }
+            if let Some(work) = &queue.current {
+                if let Some(job) = work.take_job() {
+                    return Some((work.clone(), job));
+                }
+                queue.current = None;
+            }
+            if queue.begun.len() >= self.threads.get().saturating_mul(SHARDS_PER_THREAD) {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let number = queue.numbers.next()?;
+            let work = Arc::new(self.open(number));
+            queue.begun.push_back(work.clone());
+            queue.current = Some(work);
+        }
+    }
+
+    /// Opens a shard and divides it.
+    fn open(&self, number: ShardNumber) -> ShardWork {
+        let total = self.listing.bytes_to_verify(self.generation, number, self.level);
+        let (shard, ranges, report) = match self.generation.open_shard_apart(number) {
+            Ok(Some(shard)) => {
+                let ranges = self.ranges_of(&shard);
+                (Some(shard), ranges, None)
+            }
+            Ok(None) => (None, Vec::new(), Some(Err(no_slot(number)))),
+            Err(error) if error.kind() == ErrorKind::GenerationGone => (None, Vec::new(), Some(Err(error))),
+            Err(error) => {
+                let mut report = VerifyReport::new(self.level);
+                report.add(self.listing.kind_of_open_error(self.generation, number, &error), error);
+                (None, Vec::new(), Some(Ok(report)))
+            }
+        };
+        let jobs = if shard.is_none() { 0 } else { 1 + ranges.len() };
+        let data_len = shard.as_ref().map_or(0, |shard| shard.reader().files().data_len());
+        let work = ShardWork {
+            shard,
+            ranges,
+            next_job: AtomicU64::new(0),
+            budget: SharedBudget::new(data_len),
+            state: Mutex::new(State { outcomes: (0..jobs).map(|_| None).collect(), left: jobs, report }),
+            counted: AtomicU64::new(0),
+            total,
+        };
+        if jobs == 0 {
+            self.advance(&work, total);
+        }
+        work
+    }
+
+    /// Returns the ranges of minishards into which a shard is divided; empty if it is not.
+    ///
+    /// A shard with gzip indexes and prefixes is not divided: the prefix of the first value of a minishard begins where
+    /// the minishard before ends.
+    fn ranges_of(&self, shard: &Shard) -> Vec<Range<MinishardNumber>> {
+        let reader = shard.reader();
+        let needs_order = reader.spec.minishard_index_encoding() == Encoding::Gzip
+            && reader.layout.is_some_and(|layout| layout.prefixes);
+        let is_divisible =
+            self.level >= VerifyLevel::Index && !needs_order && reader.files().can_hold_shard_index(&reader.spec);
+        let minishards = reader.spec.minishards();
+        let most = RANGES_PER_THREAD.saturating_mul(self.threads.get() as u64);
+        let ranges = (shard.file_bytes() / BYTES_PER_RANGE).min(most).min(minishards);
+        if !is_divisible || ranges < 2 {
+            return Vec::new();
+        }
+        let bound = |at: u64| {
+            let minishard = u128::from(minishards) * u128::from(at) / u128::from(ranges);
+            MinishardNumber(u64::try_from(minishard).unwrap_or(u64::MAX))
+        };
+        (0..ranges).map(|at| bound(at)..bound(at + 1)).collect()
+    }
+
+    /// Does one job of a shard, and after the last one the rest.
+    fn perform(&self, work: &ShardWork, job: usize) {
+        let Some(shard) = &work.shard else { return };
+        // with positioned reads a handle reads ahead for one walk
+        let own = match shard.reader().is_mapped_or_loaded() || work.ranges.is_empty() {
+            true => None,
+            false => self.generation.open_shard_apart(shard.number()).ok().flatten(),
+        };
+        let shard = own.as_ref().unwrap_or(shard);
+        let _pass = Pass::new(shard);
+        let outcome = match work.ranges.get(job.wrapping_sub(1)) {
+            None if work.ranges.is_empty() => Outcome { report: self.verify_whole(work, shard), range: None },
+            None => self.verify_checksums(work, shard),
+            Some(range) => self.verify_range(work, shard, range.clone()),
+        };
+        let finished = {
+            let mut state = work.state();
+            if let Some(place) = state.outcomes.get_mut(job) {
+                *place = Some(outcome);
+            }
+            state.left -= 1;
+            if state.left > 0 {
+                return;
+            }
+            std::mem::take(&mut state.outcomes)
+        };
+        let report = match work.ranges.is_empty() {
+            true => finished.into_iter().flatten().next().map(|outcome| outcome.report),
+            false => Some(self.finish(work, shard, finished.into_iter().flatten().collect())),
+        };
+        let report = report.ok_or_else(|| Error::internal("a shard was verified without a report"));
+        work.state().report = Some(report);
+        self.advance(work, work.total);
+    }
+
+    fn verify_whole(&self, work: &ShardWork, shard: &Shard) -> VerifyReport {
+        let mut report = VerifyReport::new(self.level);
+        let mut advance = |bytes| self.advance(work, bytes);
+        ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut advance).verify();
+        report
+    }
+
+    fn verify_checksums(&self, work: &ShardWork, shard: &Shard) -> Outcome {
+        let mut report = VerifyReport::new(self.level);
+        let mut advance = |bytes| self.advance(work, bytes);
+        ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut advance).begin();
+        Outcome { report, range: None }
+    }
+
+    fn verify_range(&self, work: &ShardWork, shard: &Shard, minishards: Range<MinishardNumber>) -> Outcome {
+        let mut report = VerifyReport::new(self.level);
+        let mut advance = |bytes| self.advance(work, bytes);
+        let verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut advance);
+        let range = verifier.verify_range(minishards, &work.budget);
+        Outcome { report, range: Some(range) }
+    }
+
+    /// Combines the outcomes of a divided shard, and verifies what needs all of them.
+    fn finish(&self, work: &ShardWork, shard: &Shard, outcomes: Vec<Outcome>) -> VerifyReport {
+        let mut report = VerifyReport::new(self.level);
+        let mut ranges = Vec::new();
+        for outcome in outcomes {
+            report.absorb(outcome.report);
+            ranges.extend(outcome.range);
+        }
+        let mut advance = |_| {}; // what is read for the gaps is counted by the values
+        let mut verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut advance);
+        if ranges.into_iter().all(|range| verifier.absorb_range(range)) {
+            verifier.end();
+            return report;
+        }
+        drop(verifier);
+        self.verify_whole(work, shard)
+    }
+
+    /// Counts progress of a shard, up to its total.
+    fn advance(&self, work: &ShardWork, bytes: u64) {
+        let add = |counted: u64| Some(counted.saturating_add(bytes).min(work.total));
+        let before = work.counted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or(work.total);
+        self.done.fetch_add(bytes.min(work.total - before), Ordering::Relaxed);
+    }
+}
+
+impl ShardWork {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_job(&self) -> Option<usize> {
+        let jobs = if self.shard.is_none() { 0 } else { 1 + self.ranges.len() };
+        let job = usize::try_from(self.next_job.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
+        (job < jobs).then_some(job)
+    }
+}
+
+/// The error for a shard that the generation lists and does not have.
+pub(super) fn no_slot(number: ShardNumber) -> Error {
+    Error::internal("a shard number of the generation has no slot").at_shard(number)
+}
