@@ -208,7 +208,7 @@ impl BuildOptions {
 
     /// Sets whether shard indexes may take more bytes than the data. Default: false.
     ///
-    /// They do if the specification has too many minishard bits. Unless this is allowed, [`finish`](BulkLoader::finish)
+    /// They do if the specification has too many minishard bits. Unless this is allowed, [`finish`](crate::BulkLoader::finish)
     /// fails with `InvalidSpec` if shard indexes take more bytes than the data and more than 64 MiB.
     pub fn allow_sparse(&mut self, allow: bool) -> &mut BuildOptions {
         self.allow_sparse = allow;

@@ -12,7 +12,7 @@ use crate::read::sorted_keys::sorter::{KeySorter, SortBudget};
 /// Default memory in bytes: 128 million keys.
 const DEFAULT_MEMORY: u64 = 1 << 30;
 
-/// How ranges of keys are sorted: with how much memory, on how many threads. [`Snapshot::range`] uses the defaults.
+/// How ranges of keys are sorted: with how much memory, on how many threads. [`Snapshot::range`](crate::Snapshot::range) uses the defaults.
 ///
 /// A database with a [key file](crate::BuildOptions::ordered) has sorted keys, and uses none of these options.
 ///

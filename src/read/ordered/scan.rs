@@ -10,7 +10,7 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::ordered::candidates::Candidates;
-use crate::read::shard::{FoundKey, Pass, Rows, Shard, ShardReader};
+use crate::read::shard::{FoundKey, IndexBudget, Pass, Rows, Shard, ShardReader};
 use crate::read::sorted_keys::bounds::KeyBounds;
 
 /// Candidates up to this number are read like lookups do: one by one, through the minishard table and the cache.
@@ -71,7 +71,7 @@ pub(crate) fn scan_generation(
     scan(&shards, bounds, if is_small { 1 } else { threads }, sink)
 }
 
-/// Reads a few minishards like lookups do.
+/// Reads a few minishards like lookups do. Like a walk, reads at most twice the length of a shard in minishard indexes.
 fn visit(
     generation: &Generation,
     candidates: &Candidates,
@@ -79,7 +79,11 @@ fn visit(
     sink: &dyn KeySink,
 ) -> Result<Vec<Error>> {
     let (mut batch, mut errors) = (Batch::new(bounds, sink), Errors::default());
+    let (mut charged, mut budget) = (None, IndexBudget::default());
     for location in candidates.locations() {
+        if charged.replace(location.shard) != Some(location.shard) {
+            budget = IndexBudget::default();
+        }
         let shard = match generation.shard(location.shard) {
             Ok(Some(shard)) => shard.reader(),
             Ok(None) => continue,
@@ -88,7 +92,8 @@ fn visit(
                 continue;
             }
         };
-        let visited = shard.visit_minishard(location.minishard, |found| batch.add(shard, location, found, &mut errors));
+        let add = |found: &FoundKey| batch.add(shard, location, found, &mut errors);
+        let visited = shard.visit_minishard(location.minishard, &mut budget, add);
         if let Err(error) = visited {
             errors.add(0, error);
         }

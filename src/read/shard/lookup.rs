@@ -17,6 +17,7 @@ use crate::format::minishard_table::BLOCK_BITS;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::Encoding;
 use crate::ids::MinishardNumber;
+use crate::read::shard::budget::IndexBudget;
 use crate::read::shard::index_cache::{CacheKey, Cached, CachedIndex};
 use crate::read::shard::minishard_map::KnownMinishard;
 use crate::read::shard::probe::Probe;
@@ -90,11 +91,20 @@ impl ShardReader {
         }
     }
 
-    /// Calls `f` with each key of a minishard, in no particular order. Finds and verifies the index like a lookup.
+    /// Calls `f` with each key of a minishard, in no particular order. Finds and verifies the index like a lookup, after
+    /// its bytes were charged to the budget.
     ///
-    /// Errors: those of [`find`](Self::find) about the index.
-    pub(crate) fn visit_minishard(&self, number: MinishardNumber, mut f: impl FnMut(&FoundKey)) -> Result<()> {
-        let Some(located) = self.index_of(number).map_err(|error| self.at(number, error))? else { return Ok(()) };
+    /// Errors: those of [`find`](Self::find) about the index, and of the budget.
+    pub(crate) fn visit_minishard(
+        &self,
+        number: MinishardNumber,
+        budget: &mut IndexBudget,
+        mut f: impl FnMut(&FoundKey),
+    ) -> Result<()> {
+        let at = |error| self.at(number, error);
+        let Some(range) = self.locate_index(number).map_err(at)? else { return Ok(()) };
+        budget.take(self.files().data_len(), number, range).map_err(at)?;
+        let Some(located) = self.index_of(number).map_err(at)? else { return Ok(()) };
         let index = located.searchable();
         let checks = ChecksPlace { index_end: located.index_end, rows: index.len() as u64 };
         index.for_each(|row| f(&FoundKey { minishard: number, row, checks }));
