@@ -1,7 +1,7 @@
 //! The calls on a shard or a snapshot, and the comparison of their answers with the naive reader.
 
-use sharddb::{Result, Snapshot, Value};
 use sharddb::shard::Shard;
+use sharddb::{Result, Snapshot, Value};
 
 use crate::case::ShardCase;
 use crate::naive::Broken;

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 use sharddb::container::{Container, ContainerOptions, Form};
-use sharddb::{ErrorKind, Result, VerifyLevel};
 use sharddb::shard::ValueLocation;
+use sharddb::{ErrorKind, Result, VerifyLevel};
 
 /// Upper bound on the decoded length of a chunk.
 pub const CAP: u64 = 16 << 10;

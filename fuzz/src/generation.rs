@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use sharddb::{BulkLoader, ShardDb, ShardingSpec};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
+use sharddb::{BuildOptions, BulkLoader, ShardDb, ShardingSpec};
 
 use crate::scratch;
 
@@ -14,13 +14,15 @@ pub type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
 /// The files of a generation and their content.
 pub struct Template {
-    /// By name, in order: shards, `info`, `lease`, `manifest.json`, and `minishards` if there are many minishards.
+    /// By name, in order: shards, `info`, `lease`, `manifest.json`, `minishards` if there are many minishards, and `keys` if it is
+    /// ordered.
     pub files: Vec<(String, Vec<u8>)>,
     pub pairs: Pairs,
 }
 
 impl Template {
-    /// One template per combination of encodings, each with a different layout, and one of many minishards.
+    /// One template per combination of encodings, each with a different layout, one of many minishards, and one with a key
+    /// file.
     pub fn all() -> Vec<Template> {
         use Encoding::{Gzip, Raw};
         vec![
@@ -29,6 +31,7 @@ impl Template {
             Template::new((1, 10), Raw, Gzip, true, ValueAlignment::One),
             Template::new((1, 10), Gzip, Gzip, false, ValueAlignment::Sixteen),
             Template::new((9, 60), Raw, Raw, false, ValueAlignment::One),
+            Template::with_options((2, 60), Raw, Raw, false, BulkLoader::options().ordered(true)),
         ]
     }
 
@@ -39,11 +42,21 @@ impl Template {
         prefixes: bool,
         alignment: ValueAlignment,
     ) -> Template {
+        let options = &mut BulkLoader::options();
+        Template::with_options((minishard_bits, keys), index, data, prefixes, options.value_alignment(alignment))
+    }
+
+    fn with_options(
+        (minishard_bits, keys): (u8, u8),
+        index: Encoding,
+        data: Encoding,
+        prefixes: bool,
+        options: &mut BuildOptions,
+    ) -> Template {
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 1).unwrap();
         let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
         let store = scratch::directory("template");
-        let mut options = BulkLoader::options();
-        options.threads(1).memory(16 << 20).spec(spec).value_alignment(alignment);
+        options.threads(1).memory(16 << 20).spec(spec);
         let mut loader = options.create(&store).unwrap();
         let mut pairs = Pairs::new();
         for tag in 0..keys {

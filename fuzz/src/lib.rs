@@ -21,6 +21,9 @@ mod exit;
 #[path = "../../cli/src/failure.rs"]
 mod failure;
 #[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/histogram.rs"]
+mod histogram;
+#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/input/mod.rs"]
 mod input;
 #[allow(dead_code, reason = "the command's modules are compiled as they are")]
@@ -30,14 +33,11 @@ mod interrupt;
 #[path = "../../cli/src/key.rs"]
 mod key;
 #[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
-#[path = "../../cli/src/printable.rs"]
-mod printable;
-#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
-#[path = "../../cli/src/histogram.rs"]
-mod histogram;
-#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/number.rs"]
 mod number;
+#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/printable.rs"]
+mod printable;
 #[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/progress/mod.rs"]
 mod progress;

@@ -190,6 +190,7 @@ impl Fixture {
             assert!(entry.value().is_ok_and(|found| found == *value) || entry.value().is_err(), "key {}", entry.key());
             assert!(entry.prefix().is_ok_and(|found| found.ends_with(prefix)) || entry.prefix().is_err());
         }
+        check_range(&snapshot, template);
     }
 
     fn salvage(&self, template: &Template, options: &OpenOptions, forged: bool) {
@@ -214,6 +215,19 @@ impl Fixture {
                 assert_eq!(template.pairs.get(&key).map(|(_, value)| value), Some(&value), "salvaged key {key}");
             }
         }
+    }
+}
+
+/// A range returns the stored pairs by ascending key, or states that some are missing, with a damaged key file too.
+fn check_range(snapshot: &Snapshot, template: &Template) {
+    let pairs: Vec<_> = snapshot.range(..).collect();
+    let keys: Vec<u64> = pairs.iter().flatten().map(|entry| entry.key()).collect();
+    assert!(keys.is_sorted_by(|one, next| one < next), "{keys:?}");
+    let all = keys.iter().eq(template.pairs.keys());
+    assert!(all || pairs.iter().any(|entry| entry.is_err()), "a range misses pairs and does not say so");
+    for entry in pairs.into_iter().flatten() {
+        let (_, value) = template.pairs.get(&entry.key()).expect("a key of the template");
+        assert!(entry.value().is_ok_and(|found| found == *value) || entry.value().is_err(), "key {}", entry.key());
     }
 }
 

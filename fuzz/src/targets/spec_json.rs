@@ -2,8 +2,8 @@
 //! JSON.
 
 use serde_json::Value as Json;
-use sharddb::{ErrorKind, ShardingSpec};
 use sharddb::spec::ShardNumber;
+use sharddb::{ErrorKind, ShardingSpec};
 
 /// Runs the target on an input.
 pub fn run(input: &[u8]) {
