@@ -221,9 +221,12 @@ impl Fixture {
 /// A range returns the stored pairs by ascending key, or states that some are missing, with a damaged key file too.
 fn check_range(snapshot: &Snapshot, template: &Template) {
     let pairs: Vec<_> = snapshot.range(..).collect();
-    let keys: Vec<u64> = pairs.iter().flatten().map(|entry| entry.key()).collect();
-    assert!(keys.is_sorted_by(|one, next| one < next), "{keys:?}");
-    let all = keys.iter().eq(template.pairs.keys());
+    let keys: Vec<_> = snapshot.key_range(..).collect();
+    let found: Vec<u64> = keys.iter().flatten().copied().collect();
+    assert!(found.is_sorted_by(|one, next| one < next) && found.iter().all(|key| template.pairs.contains_key(key)));
+    let all = found.len() == template.pairs.len();
+    assert!(all || keys.iter().any(|key| key.is_err()), "a range of keys misses some and does not say so");
+    let all = pairs.iter().flatten().map(|entry| entry.key()).eq(template.pairs.keys().copied());
     assert!(all || pairs.iter().any(|entry| entry.is_err()), "a range misses pairs and does not say so");
     for entry in pairs.into_iter().flatten() {
         let (_, value) = template.pairs.get(&entry.key()).expect("a key of the template");
