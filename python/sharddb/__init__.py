@@ -3,7 +3,25 @@
 ``sharddb.open(path)`` opens a store, one generation, or a directory of shards of any writer.
 """
 
-from sharddb._sharddb import Database, Reader, open
+from sharddb._sharddb import (
+    Changes,
+    Database,
+    Differences,
+    GcReport,
+    Generation,
+    GenerationTotals,
+    Loader,
+    Plan,
+    Published,
+    Reader,
+    Store,
+    diff,
+    merge,
+    open,
+    plan,
+    reshard,
+    update,
+)
 from sharddb.errors import (
     Cancelled,
     Corrupt,
@@ -23,20 +41,34 @@ from sharddb.errors import (
 
 __all__ = [
     "Cancelled",
+    "Changes",
     "Corrupt",
     "Database",
+    "Differences",
     "DuplicateKey",
     "Error",
+    "GcReport",
+    "Generation",
     "GenerationGone",
+    "GenerationTotals",
     "Internal",
     "InvalidInput",
     "InvalidSpec",
     "Io",
+    "Loader",
     "Locked",
     "NotFound",
     "OutOfOrder",
+    "Plan",
+    "Published",
     "Reader",
+    "Store",
     "TooLarge",
     "Unsupported",
+    "diff",
+    "merge",
     "open",
+    "plan",
+    "reshard",
+    "update",
 ]
