@@ -1,0 +1,49 @@
+//! The extension module `sharddb._sharddb`, which the Python package re-exports.
+//!
+//! Each file has one noun and a function `register`, which adds its classes and functions to the module. All `unsafe` code
+//! is in `buffer`.
+
+mod arrow_input;
+mod arrow_output;
+#[expect(unsafe_code, reason = "the buffer protocol, and the promise of a map; the only file with unsafe code")]
+mod buffer;
+mod bytes_like;
+mod diff;
+mod errors;
+mod file_system;
+mod fork;
+mod job;
+mod keys;
+mod listing;
+mod loader;
+mod merge;
+mod merge_function;
+mod open;
+mod options;
+mod pairs;
+mod plan;
+mod progress;
+mod published;
+mod reader;
+mod size;
+mod source;
+mod spec;
+mod store;
+mod task;
+mod update;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fork::register(module)?;
+    open::register(module)?;
+    reader::register(module)?;
+    diff::register(module)?;
+    loader::register(module)?;
+    merge::register(module)?;
+    plan::register(module)?;
+    published::register(module)?;
+    store::register(module)?;
+    update::register(module)
+}
