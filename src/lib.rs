@@ -275,6 +275,7 @@ mod disk;
 mod error;
 mod format;
 mod ids;
+pub mod parts;
 pub mod plan;
 mod plural;
 mod prefetch;

@@ -54,7 +54,7 @@ fn foreign_in_shards(directory: &Path, below: &[&str]) -> Result<Option<PathBuf>
     }
 }
 
-fn foreign_among_shards(directory: &Path) -> Result<Option<PathBuf>> {
+pub(super) fn foreign_among_shards(directory: &Path) -> Result<Option<PathBuf>> {
     fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_shard_name) || !fs::is_real_file(path))
 }
 

@@ -195,7 +195,7 @@ pub(super) fn clear(store: &Path) -> Result<()> {
 }
 
 /// Parses what [`fs::create_unique_dir`] puts after a prefix, and returns the process id.
-fn process_of(suffix: &str) -> Option<&str> {
+pub(super) fn process_of(suffix: &str) -> Option<&str> {
     let (process, nanos) = suffix.split_once('-')?;
     let is_id = process.parse::<u32>().is_ok_and(|id| id.to_string() == process);
     (is_id && is_lowercase_hex(nanos) && nanos.len() <= 32).then_some(process)
@@ -203,7 +203,7 @@ fn process_of(suffix: &str) -> Option<&str> {
 
 /// Returns whether a directory holds only files of a generation, at most one directory for its shards, and `spill`, a
 /// spill directory or a link to one.
-fn is_own_pending(directory: &Path, process: &str) -> bool {
+pub(super) fn is_own_pending(directory: &Path, process: &str) -> bool {
     let mut has_shards = false;
     let mut foreign = || {
         fs::find_entry(directory, |name, path| match name.to_str() {
