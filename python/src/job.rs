@@ -73,17 +73,31 @@ impl Job {
         Ok(())
     }
 
-    /// Runs `work`, which publishes by [`publish`](Self::publish), on a thread. Returns what it returns and what was
-    /// published.
+    /// Runs `work`, which publishes by [`publish`](Self::publish), like [`run`](Self::run). Returns what was published, and
+    /// what it returns. Signals that arrive after `current` was swapped wait for the return.
+    pub(crate) fn run_and_publish<T: Send>(
+        &self,
+        py: Python<'_>,
+        bar: Bar<'_>,
+        work: impl FnOnce(&Job) -> sharddb::Result<T> + Send,
+    ) -> PyResult<(Published, T)> {
+        let value = self.run(py, bar, work)?;
+        match self.published() {
+            Some(published) => Ok((published.clone(), value)),
+            None => Err(errors::new(py, ErrorKind::Internal, "a build ended without a result", None, None)),
+        }
+    }
+
+    /// Runs `work` on a thread. Returns what it returns.
     ///
-    /// If a signal handler (KeyboardInterrupt), the bar or the merge function raises before `current` is swapped, cancels
-    /// the work, waits for its end, and returns that exception. Signals that arrive later wait for the return.
+    /// If a signal handler (KeyboardInterrupt), the bar or the merge function raises, cancels the work, waits for its end,
+    /// and returns that exception.
     pub(crate) fn run<T: Send>(
         &self,
         py: Python<'_>,
         mut bar: Bar<'_>,
         work: impl FnOnce(&Job) -> sharddb::Result<T> + Send,
-    ) -> PyResult<(Published, T)> {
+    ) -> PyResult<T> {
         let mut outcome = Ok(());
         let result = thread::scope(|scope| {
             let worker = thread::Builder::new().name("sharddb-build".to_string()).spawn_scoped(scope, || {
@@ -96,10 +110,7 @@ impl Job {
         outcome?;
         let value = result.or_raise(py)?;
         bar.show(&self.progress)?;
-        match self.published() {
-            Some(published) => Ok((published.clone(), value)),
-            None => Err(errors::new(py, ErrorKind::Internal, "a build ended without a result", None, None)),
-        }
+        Ok(value)
     }
 
     /// Handles events and signals until the work has ended. `outcome` is the first exception.

@@ -10,6 +10,7 @@ mod buffer;
 mod bytes_like;
 mod diff;
 mod errors;
+mod exclusive;
 mod file_system;
 mod fork;
 mod job;
@@ -21,6 +22,8 @@ mod merge_function;
 mod open;
 mod options;
 mod pairs;
+mod part_plan;
+mod parts;
 mod plan;
 mod progress;
 mod published;
@@ -28,6 +31,7 @@ mod reader;
 mod size;
 mod source;
 mod spec;
+mod spill_writer;
 mod store;
 mod task;
 mod update;
@@ -42,8 +46,11 @@ fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     diff::register(module)?;
     loader::register(module)?;
     merge::register(module)?;
+    part_plan::register(module)?;
+    parts::register(module)?;
     plan::register(module)?;
     published::register(module)?;
+    spill_writer::register(module)?;
     store::register(module)?;
     update::register(module)
 }

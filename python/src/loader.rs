@@ -101,11 +101,7 @@ impl Loader {
         offsets: Option<&Bound<'_, PyAny>>,
         data: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.write(keys.py(), |writer| match (offsets, data) {
-            (None, None) => writer.extend(keys),
-            (Some(offsets), Some(data)) => writer.extend_ragged(keys, offsets, data),
-            _ => Err(pyo3::exceptions::PyTypeError::new_err("expected extend(pairs) or extend(keys, offsets, data)")),
-        })
+        self.write(keys.py(), |writer| writer.extend_any(keys, offsets, data))
     }
 
     /// Sorts, writes, syncs and publishes the pairs. The new generation is current when this returns.
@@ -121,7 +117,7 @@ impl Loader {
         let mut state = self.lock(py)?;
         let Open { writer, job } = *self.take(py, &mut state)?;
         let loader = writer.finish(py)?;
-        let result = job.run(py, Bar::new(progress), |job| job.publish(loader.finish_unpublished()?));
+        let result = job.run_and_publish(py, Bar::new(progress), |job| job.publish(loader.finish_unpublished()?));
         if let Some(published) = job.published() {
             *state = State::Published(published.clone());
         }

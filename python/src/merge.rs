@@ -108,7 +108,7 @@ fn read<'py>(
 
 fn run(py: Python<'_>, build: Build<'_>, out: PathBuf, sources: &[Snapshot]) -> PyResult<Published> {
     let Build { options, job, bar, .. } = build;
-    let (published, ()) = job.run(py, bar, |job| job.publish(options.merge(&out, sources)?))?;
+    let (published, ()) = job.run_and_publish(py, bar, |job| job.publish(options.merge(&out, sources)?))?;
     Ok(published.into())
 }
 

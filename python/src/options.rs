@@ -64,6 +64,21 @@ impl<'py> Build<'py> {
         Ok(build)
     }
 
+    /// Like [`read`](Self::read), for a function that takes only some of them.
+    pub(crate) fn read_some(
+        function: &str,
+        arguments: Option<&Bound<'py, PyDict>>,
+        names: &[&str],
+    ) -> PyResult<Build<'py>> {
+        for name in arguments.into_iter().flat_map(|arguments| arguments.keys()) {
+            let name: String = name.extract()?;
+            if !names.contains(&&*name) {
+                return Err(unknown(function, &name));
+            }
+        }
+        Build::read(function, arguments)
+    }
+
     /// Makes a specification that of the build, with the encodings that are stated.
     pub(crate) fn fix_spec(&mut self, spec: ShardingSpec) {
         let data = self.data_encoding.unwrap_or(spec.data_encoding());

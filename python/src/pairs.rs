@@ -72,6 +72,20 @@ impl<S: Sink> Writer<S> {
         }
     }
 
+    /// Adds the pairs of arrays, if there are offsets and data, or of one object.
+    pub(crate) fn extend_any(
+        &mut self,
+        keys: &Bound<'_, PyAny>,
+        offsets: Option<&Bound<'_, PyAny>>,
+        data: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        match (offsets, data) {
+            (None, None) => self.extend(keys),
+            (Some(offsets), Some(data)) => self.extend_ragged(keys, offsets, data),
+            _ => Err(PyTypeError::new_err("expected extend(pairs) or extend(keys, offsets, data)")),
+        }
+    }
+
     /// Adds the pairs of an Arrow stream, a mapping, or an iterable of pairs.
     pub(crate) fn extend(&mut self, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Some(stream) = pairs.getattr_opt("__arrow_c_stream__")? {

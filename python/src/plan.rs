@@ -99,7 +99,7 @@ fn plan(
 }
 
 /// Returns the statistics of keys whose values have `value_bytes` bytes together.
-fn stats_of(keys: &[u64], value_bytes: u64) -> KeyStats {
+pub(crate) fn stats_of(keys: &[u64], value_bytes: u64) -> KeyStats {
     let mut stats = KeyStats::new();
     let (each, mut rest) = match u64::try_from(keys.len()) {
         Ok(count @ 1..) => (value_bytes / count, value_bytes % count),

@@ -109,7 +109,7 @@ fn update<'py>(
     let Keys(deletes) = deletes.unwrap_or(Keys(Vec::new()));
     writer.insert_all(py, |updater| deletes.iter().try_for_each(|key| updater.delete(*key)))?;
     let updater = writer.finish(py)?;
-    let (published, report) = job.run(py, bar, |job| {
+    let (published, report) = job.run_and_publish(py, bar, |job| {
         let (candidate, report) = updater.finish_unpublished()?;
         job.publish(candidate).map(|()| report)
     })?;
