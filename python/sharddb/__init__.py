@@ -3,7 +3,7 @@
 ``sharddb.open(path)`` opens a store, one generation, or a directory of shards of any writer.
 """
 
-from sharddb._sharddb import Database, Reader, open
+from sharddb._sharddb import Database, Finding, Reader, Snapshot, Value, VerifyReport, open
 from sharddb.errors import (
     Cancelled,
     Corrupt,
@@ -20,6 +20,7 @@ from sharddb.errors import (
     TooLarge,
     Unsupported,
 )
+from sharddb.stats import Stats
 
 __all__ = [
     "Cancelled",
@@ -27,6 +28,7 @@ __all__ = [
     "Database",
     "DuplicateKey",
     "Error",
+    "Finding",
     "GenerationGone",
     "Internal",
     "InvalidInput",
@@ -36,7 +38,11 @@ __all__ = [
     "NotFound",
     "OutOfOrder",
     "Reader",
+    "Snapshot",
+    "Stats",
     "TooLarge",
     "Unsupported",
+    "Value",
+    "VerifyReport",
     "open",
 ]
