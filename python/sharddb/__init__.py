@@ -7,6 +7,7 @@ from sharddb._sharddb import (
     Changes,
     Database,
     Differences,
+    Finding,
     GcReport,
     Generation,
     GenerationTotals,
@@ -14,7 +15,10 @@ from sharddb._sharddb import (
     Plan,
     Published,
     Reader,
+    Snapshot,
     Store,
+    Value,
+    VerifyReport,
     diff,
     merge,
     open,
@@ -38,6 +42,7 @@ from sharddb.errors import (
     TooLarge,
     Unsupported,
 )
+from sharddb.stats import Stats
 
 __all__ = [
     "Cancelled",
@@ -47,6 +52,7 @@ __all__ = [
     "Differences",
     "DuplicateKey",
     "Error",
+    "Finding",
     "GcReport",
     "Generation",
     "GenerationGone",
@@ -62,9 +68,13 @@ __all__ = [
     "Plan",
     "Published",
     "Reader",
+    "Snapshot",
+    "Stats",
     "Store",
     "TooLarge",
     "Unsupported",
+    "Value",
+    "VerifyReport",
     "diff",
     "merge",
     "open",

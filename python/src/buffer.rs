@@ -15,6 +15,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use sharddb::{OpenOptions, ShardDb};
 
+use crate::value::Value;
+
 /// Opens a database by mapping its files. The caller of `sharddb.open` makes the promise; its docstring states it.
 pub(crate) fn open_mapped(options: &OpenOptions, path: &Path) -> sharddb::Result<ShardDb> {
     // SAFETY: the docstring of `sharddb.open` requires of the caller that nobody edits the files.
@@ -89,6 +91,59 @@ pub(crate) fn take_arrow_stream(capsule: &Bound<'_, PyAny>) -> PyResult<FFI_Arro
     Ok(unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr().cast()) })
 }
 
+/// The memory of an array of the caller, as rows of equal length along its first axis.
+pub(crate) struct Rows {
+    buffer: PyUntypedBuffer,
+    rows: usize,
+    row_bytes: usize,
+}
+
+impl Rows {
+    /// Takes the buffer of an array that is writable and C-contiguous, and whose items are not references to objects.
+    ///
+    /// Returns the reason if the array is another one.
+    pub(crate) fn new(buffer: PyUntypedBuffer) -> Result<Rows, &'static str> {
+        let Some(rows) = buffer.shape().first().copied() else { return Err("no axis") };
+        if buffer.readonly() {
+            return Err("a read-only array");
+        }
+        if !buffer.is_c_contiguous() || buffer.suboffsets().is_some() {
+            return Err("an array that is not C-contiguous");
+        }
+        if has_pointers(buffer.format().to_bytes()) {
+            return Err("an array of objects");
+        }
+        let row_bytes = buffer.len_bytes().checked_div(rows).unwrap_or(0);
+        Ok(Rows { buffer, rows, row_bytes })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Copies `bytes` into a row. Returns whether there is such a row and it has that length.
+    pub(crate) fn write(&mut self, row: usize, bytes: &[u8]) -> bool {
+        if row >= self.rows || bytes.len() != self.row_bytes {
+            return false;
+        }
+        let start = self.buffer.buf_ptr().cast::<u8>().wrapping_add(row * self.row_bytes);
+        // SAFETY: the buffer is writable, contiguous and held, and has rows * row_bytes bytes, of which this row is a part.
+        // Its items have no pointers. `bytes` is memory of the database, which no writable buffer exports; `copy` would
+        // also be right for bytes that overlap.
+        unsafe { start.copy_from(bytes.as_ptr(), bytes.len()) };
+        true
+    }
+}
+
+/// Returns whether a format in the syntax of `struct` and PEP 3118 has objects or other pointers. Names are between colons.
+fn has_pointers(format: &[u8]) -> bool {
+    format.split(|byte| *byte == b':').step_by(2).any(|codes| codes.iter().any(|code| b"OPX&".contains(code)))
+}
+
 /// An item type of NumPy arrays: any bytes are a valid item, or Rust never reads it again.
 pub(crate) trait Item: Send + Sync + 'static {
     /// The name of the dtype.
@@ -149,6 +204,19 @@ impl Column {
         let column = this.get();
         // SAFETY: the memory is that of a vector that the object owns and does not change; the buffer keeps the object.
         unsafe { fill(&this, view, column.start, column.bytes, false, flags) }
+    }
+}
+
+#[pymethods]
+impl Value {
+    /// # Safety
+    ///
+    /// `view` is the argument of `bf_getbuffer`.
+    unsafe fn __getbuffer__(this: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let bytes = this.get().bytes();
+        // SAFETY: the object owns the value, whose bytes are in a shard or on the heap and do not move; it is never
+        // changed. The buffer is read-only and keeps the object.
+        unsafe { fill(&this, view, bytes.as_ptr().cast_mut(), bytes.len(), true, flags) }
     }
 }
 
