@@ -136,7 +136,7 @@ def test_another_signal_handler_that_raises(tmp_path: Path) -> None:
     try:
 
         class Bar:
-            total = None
+            total: float | None = None
 
             def set_description(self, text: str) -> None:
                 os.kill(os.getpid(), signal.SIGUSR1)
