@@ -19,6 +19,7 @@ mod pickle;
 mod reader;
 mod report;
 mod snapshot;
+mod spec;
 mod task;
 mod value;
 
