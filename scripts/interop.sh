@@ -3,9 +3,6 @@
 # then arrays, tables and files for bcolz and bloscpack. Builds skeletons with the command for CloudVolume to read, and
 # updates, copies, merges and reshards foreign ones for both; and volumes.
 #
-# usage: scripts/interop.sh [--prepare]
-#
-# --prepare             only creates the Python environments
 # SHARDDB_VENV          the Python environment with both readers; created if missing (default: below target/)
 # SHARDDB_BCOLZ_VENV    the Python environment with bcolz and bloscpack; likewise
 # SHARDDB_INTEROP_DIR   where the data sets go, in directories precomputed, zarr and bcolz (default: below target/)
@@ -34,7 +31,6 @@ fi
 # bcolz and bloscpack need an environment of their own
 [ -x "$bcolz_venv/bin/python" ] || python3 -m venv "$bcolz_venv"
 "$bcolz_venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements-bcolz.txt
-[ "${1:-}" != --prepare ] || exit 0
 
 mkdir -p "$sets"
 sets=$(cd "$sets" && pwd)

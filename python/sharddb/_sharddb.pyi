@@ -5,15 +5,34 @@ from typing import Any, Literal, Protocol, Self, SupportsIndex, TypeVar, final, 
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import disjoint_base
+from typing_extensions import Buffer, disjoint_base
 
 from sharddb.stats import Stats
 
 _T = TypeVar("_T")
 
+class _Bar(Protocol):
+    total: float | None
+    def set_description(self, desc: str, /) -> object: ...
+    def reset(self) -> object: ...
+    def update(self, n: int, /) -> object: ...
+
+class _SupportsArrow(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class _SupportsItems(Protocol):
+    def items(self) -> Iterable[tuple[SupportsIndex, _Bytes]]: ...
+
 class _SupportsArray(Protocol):
     def __array__(self) -> NDArray[Any]: ...
 
+_Bytes = Buffer | NDArray[Any]
+_Pairs = _SupportsArrow | _SupportsItems | Iterable[tuple[SupportsIndex, _Bytes]]
+_Path = str | PathLike[str]
+_Spec = dict[str, Any] | str | Plan
+_Profile = Literal["local", "remote", "cloudvolume"]
+_Encoding = Literal["raw", "gzip"]
+_OnDuplicate = Literal["error", "first", "last"] | Callable[[int, list[bytes]], _Bytes]
 _Keys = NDArray[np.integer[Any]] | _SupportsArray | Iterable[SupportsIndex]
 
 @disjoint_base
@@ -39,8 +58,9 @@ class Reader:
         self, keys: _Keys, /
     ) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]: ...
     def items(self) -> ItemIterator: ...
-    def keys(self, range: range | slice | None = None, sorted: bool = False) -> NDArray[np.uint64]: ...
+    def keys(self, range: range | slice | None = None, sorted: bool = False, *, shard: int | None = None) -> NDArray[np.uint64]: ...
     def snapshot(self) -> Snapshot: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def verify(
         self,
         level: Literal["structure", "index", "data"] = "data",
@@ -127,12 +147,228 @@ class Finding:
     @property
     def offset(self) -> int | None: ...
 
+@final
+class Loader:
+    def __new__(
+        cls,
+        store: _Path,
+        spec: _Spec | None = None,
+        *,
+        profile: _Profile | None = None,
+        memory: int | str = "1GiB",
+        on_duplicate: _OnDuplicate = "error",
+        info: dict[str, Any] | str | None = None,
+        sharding_at: str | None = None,
+        max_shard_bytes: int | str | None = None,
+        data_encoding: _Encoding | None = None,
+        index_encoding: _Encoding | None = None,
+        value_alignment: Literal[1, 8, 16, 64, 4096] = 1,
+        threads: int | None = None,
+        temp_dir: _Path | None = None,
+        ordered: bool = False,
+        checks: bool = True,
+        allow_sparse: bool = False,
+        durable: bool = True,
+    ) -> Self: ...
+    def __setitem__(self, key: SupportsIndex, value: _Bytes, /) -> None: ...
+    @overload
+    def extend(self, keys: _Pairs, offsets: None = None, data: None = None) -> None: ...
+    @overload
+    def extend(self, keys: _Keys, offsets: _Keys, data: _Bytes) -> None: ...
+    def finish(self, progress: _Bar | None = None) -> Published: ...
+    def abort(self) -> None: ...
+    @property
+    def published(self) -> Published | None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class Published:
+    @property
+    def generation(self) -> int: ...
+    @property
+    def spec(self) -> dict[str, Any]: ...
+    @property
+    def keys(self) -> int: ...
+    @property
+    def value_bytes(self) -> int: ...
+    @property
+    def file_bytes(self) -> int: ...
+    @property
+    def shards(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class Changes:
+    @property
+    def added(self) -> int: ...
+    @property
+    def replaced(self) -> int: ...
+    @property
+    def deleted(self) -> int: ...
+    @property
+    def absent(self) -> int: ...
+    @property
+    def overridden(self) -> int: ...
+    @property
+    def written_shards(self) -> int: ...
+    @property
+    def written_bytes(self) -> int: ...
+    @property
+    def linked_shards(self) -> int: ...
+    @property
+    def copied_shards(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class Plan:
+    @property
+    def spec(self) -> dict[str, Any]: ...
+    @property
+    def profile(self) -> _Profile: ...
+    @property
+    def keys(self) -> int: ...
+    @property
+    def stored_bytes(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+
+@final
+class Differences:
+    @property
+    def added(self) -> NDArray[np.uint64]: ...
+    @property
+    def removed(self) -> NDArray[np.uint64]: ...
+    @property
+    def changed(self) -> NDArray[np.uint64]: ...
+    @property
+    def unchanged(self) -> int: ...
+    @property
+    def equal_shards(self) -> int: ...
+    def __bool__(self) -> bool: ...
+
+@final
+class Store:
+    def __new__(cls, path: _Path, *, create: bool = False) -> Self: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def current(self) -> int | None: ...
+    def generations(self) -> list[Generation]: ...
+    def history(self) -> list[int]: ...
+    def totals(self, generation: int | str) -> GenerationTotals: ...
+    def generation_path(self, generation: int | str) -> Path: ...
+    def publish(self, directory: _Path) -> int: ...
+    def rollback(self, to: int | str | None = None) -> int: ...
+    def gc(self, keep: int) -> GcReport: ...
+    def discard(self, generation: int | str) -> None: ...
+
+@final
+class Generation:
+    @property
+    def id(self) -> int: ...
+    @property
+    def is_complete(self) -> bool: ...
+    @property
+    def is_current(self) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class GenerationTotals:
+    @property
+    def keys(self) -> int: ...
+    @property
+    def value_bytes(self) -> int: ...
+    @property
+    def shards(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class GcReport:
+    @property
+    def removed(self) -> list[int]: ...
+    @property
+    def in_use(self) -> list[int]: ...
+    @property
+    def failed(self) -> list[tuple[int, str]]: ...
+
+def plan(
+    keys: _Keys | None = None,
+    *,
+    count: int | None = None,
+    value_bytes: int | str | None = None,
+    profile: _Profile | None = None,
+    max_shard_bytes: int | str | None = None,
+) -> Plan: ...
+def update(
+    store: _Path,
+    puts: _Pairs | None = None,
+    deletes: _Keys | None = None,
+    *,
+    base: _Path | Reader | None = None,
+    strict: bool = False,
+    memory: int | str = "1GiB",
+    threads: int | None = None,
+    temp_dir: _Path | None = None,
+    durable: bool = True,
+    progress: _Bar | None = None,
+) -> tuple[Published, Changes]: ...
+def merge(
+    stores: Iterable[_Path | Reader],
+    out: _Path,
+    spec: _Spec | None = None,
+    *,
+    profile: _Profile | None = None,
+    memory: int | str = "1GiB",
+    on_duplicate: _OnDuplicate = "error",
+    info: dict[str, Any] | str | None = None,
+    sharding_at: str | None = None,
+    max_shard_bytes: int | str | None = None,
+    data_encoding: _Encoding | None = None,
+    index_encoding: _Encoding | None = None,
+    value_alignment: Literal[1, 8, 16, 64, 4096] = 1,
+    threads: int | None = None,
+    temp_dir: _Path | None = None,
+    ordered: bool = False,
+    checks: bool = True,
+    allow_sparse: bool = False,
+    durable: bool = True,
+    progress: _Bar | None = None,
+) -> Published: ...
+def reshard(
+    store: _Path | Reader,
+    out: _Path,
+    spec: _Spec | None = None,
+    *,
+    profile: _Profile | None = None,
+    memory: int | str = "1GiB",
+    info: dict[str, Any] | str | None = None,
+    sharding_at: str | None = None,
+    max_shard_bytes: int | str | None = None,
+    data_encoding: _Encoding | None = None,
+    index_encoding: _Encoding | None = None,
+    value_alignment: Literal[1, 8, 16, 64, 4096] | None = None,
+    threads: int | None = None,
+    temp_dir: _Path | None = None,
+    ordered: bool = False,
+    checks: bool = True,
+    allow_sparse: bool = False,
+    durable: bool = True,
+    progress: _Bar | None = None,
+) -> Published: ...
+def diff(
+    old: _Path | Reader, new: _Path | Reader, *, bytes: bool = False, threads: int | None = None
+) -> Differences: ...
+
 def open(
     path: str | PathLike[str],
     *,
     mode: Literal["auto", "mmap", "pread", "memory"] = "auto",
     verify: Literal["once", "never", "always"] = "once",
     pointer: str | None = None,
+    spec: dict[str, Any] | str | None = None,
 ) -> Database: ...
 
 def _maps_files_on(f_type: int) -> bool: ...

@@ -1,13 +1,18 @@
 //! All `unsafe` code of the package: the buffer protocol, and the promise of [`sharddb::ShardDb::open`].
 
 use std::any::Any;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
+use std::ops::Range;
 use std::path::Path;
 
+use arrow_array::RecordBatchReader;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
 use sharddb::{OpenOptions, ShardDb};
 
 use crate::value::Value;
@@ -41,6 +46,45 @@ pub(crate) fn for_each_item<const N: usize>(
         item = item.wrapping_byte_offset(*stride);
     }
     Some(Ok(()))
+}
+
+/// Appends a range of the bytes of a contiguous buffer to `to`. Appends nothing if the range does not fit, or the buffer is
+/// not contiguous.
+pub(crate) fn append_bytes(_py: Python<'_>, buffer: &PyUntypedBuffer, range: Range<usize>, to: &mut Vec<u8>) {
+    let is_within = range.start < range.end && range.end <= buffer.len_bytes();
+    if !is_within || !buffer.is_c_contiguous() {
+        return;
+    }
+    let start = buffer.buf_ptr().cast::<u8>().cast_const().wrapping_add(range.start);
+    // SAFETY: a contiguous buffer is `len_bytes` bytes in one piece, which its exporter keeps in place while the buffer is
+    // held, and the range is not empty and within them. The GIL is held, so no other thread runs Python code meanwhile. The
+    // slice ends with this call, which does not run Python code either.
+    to.extend_from_slice(unsafe { std::slice::from_raw_parts(start, range.len()) });
+}
+
+/// The name of capsules with an Arrow stream.
+const ARROW_STREAM: &CStr = c"arrow_array_stream";
+
+/// Returns a capsule with an Arrow stream, as `__arrow_c_stream__` does.
+pub(crate) fn arrow_capsule<'py>(
+    py: Python<'py>,
+    batches: impl RecordBatchReader + Send + 'static,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(batches)), ARROW_STREAM)
+}
+
+/// Takes the stream out of a capsule that `__arrow_c_stream__` has returned.
+///
+/// Errors: `TypeError` if it is no such capsule.
+pub(crate) fn take_arrow_stream(capsule: &Bound<'_, PyAny>) -> PyResult<FFI_ArrowArrayStream> {
+    let stream = capsule.cast::<PyCapsule>().ok().and_then(|capsule| capsule.pointer_checked(Some(ARROW_STREAM)).ok());
+    let Some(stream) = stream else {
+        let message = "expected a capsule \"arrow_array_stream\" from __arrow_c_stream__, found another object";
+        return Err(PyTypeError::new_err(message));
+    };
+    // SAFETY: the Arrow PyCapsule interface states that a capsule of this name points to a valid stream structure, which it
+    // owns. The stream is moved out: an empty one, which is released, takes its place. The GIL is held meanwhile.
+    Ok(unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr().cast()) })
 }
 
 /// The memory of an array of the caller, as rows of equal length along its first axis.

@@ -3,23 +3,41 @@
 //! Each file has one noun and a function `register`, which adds its classes and functions to the module. All `unsafe` code
 //! is in `buffer`.
 
+mod arrow_input;
+mod arrow_output;
 mod batch;
 #[expect(unsafe_code, reason = "the buffer protocol, and the promise of a map; the only file with unsafe code")]
 mod buffer;
+mod bytes_like;
 mod database;
+mod diff;
 mod errors;
 mod file_system;
 mod fork;
 mod iter;
+mod job;
 mod keys;
 mod listing;
+mod loader;
+mod merge;
+mod merge_function;
 mod metadata;
 mod open;
+mod options;
+mod pairs;
 mod pickle;
+mod plan;
+mod progress;
+mod published;
 mod reader;
 mod report;
+mod size;
 mod snapshot;
+mod source;
+mod spec;
+mod store;
 mod task;
+mod update;
 mod value;
 
 use pyo3::prelude::*;
@@ -35,5 +53,12 @@ fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     iter::register(module)?;
     report::register(module)?;
     pickle::register(module)?;
-    open::register(module)
+    open::register(module)?;
+    diff::register(module)?;
+    loader::register(module)?;
+    merge::register(module)?;
+    plan::register(module)?;
+    published::register(module)?;
+    store::register(module)?;
+    update::register(module)
 }
