@@ -6,11 +6,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use sharddb::read::Watch;
-use sharddb::{ErrorKind, GenerationId, OpenOptions, ShardDb, Snapshot, VerifyReads};
+use sharddb::{ErrorKind, GenerationId, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
 use crate::database::Database;
 use crate::errors::{self, OrRaise};
-use crate::{buffer, file_system, fork};
+use crate::{buffer, file_system, fork, spec};
 
 /// How a database is opened: the keyword arguments of `sharddb.open`, which pickle.
 #[derive(Clone, Debug)]
@@ -18,6 +18,7 @@ pub(crate) struct Options {
     pub(crate) mode: Mode,
     pub(crate) verify: Verify,
     pub(crate) pointer: Option<String>,
+    pub(crate) spec: Option<ShardingSpec>,
 }
 
 /// A choice among names, which are those of a keyword argument.
@@ -63,6 +64,9 @@ impl Options {
         });
         if let Some(pointer) = &self.pointer {
             options.pointer(pointer);
+        }
+        if let Some(spec) = self.spec {
+            options.spec(spec);
         }
         match self.mode {
             Mode::Auto if file_system::is_local(path) => buffer::open_mapped(&options, path),
@@ -204,12 +208,23 @@ pub(crate) struct Origin {
 ///
 /// `pointer` is the JSON pointer of the object in `info` that has the member "sharding", such as "/scales/0".
 ///
+/// `spec` is the sharding specification, a dict or JSON text, for a directory of shards without `info`, or to override it. A
+/// generation that is opened with it is read like foreign data: without its checksums.
+///
 /// Raises `NotFound` (a `FileNotFoundError`), `InvalidSpec`, `InvalidInput`, `Corrupt`, `Unsupported`, `TooLarge`,
 /// `GenerationGone` or `Io`.
 #[pyfunction]
-#[pyo3(signature = (path, *, mode = "auto", verify = "once", pointer = None))]
-fn open(py: Python<'_>, path: PathBuf, mode: &str, verify: &str, pointer: Option<String>) -> PyResult<Py<Database>> {
-    let options = Options { mode: Mode::parse(mode)?, verify: Verify::parse(verify)?, pointer };
+#[pyo3(signature = (path, *, mode = "auto", verify = "once", pointer = None, spec = None))]
+fn open(
+    py: Python<'_>,
+    path: PathBuf,
+    mode: &str,
+    verify: &str,
+    pointer: Option<String>,
+    spec: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Py<Database>> {
+    let spec = spec.map(spec::parse).transpose()?;
+    let options = Options { mode: Mode::parse(mode)?, verify: Verify::parse(verify)?, pointer, spec };
     let path = std::path::absolute(path)?;
     Database::new(py, Open::new(py, path, options)?)
 }

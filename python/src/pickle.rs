@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use sharddb::GenerationId;
+use sharddb::{GenerationId, ShardingSpec};
 
 use crate::database::Database;
 use crate::errors::OrRaise;
@@ -11,8 +11,9 @@ use crate::open::{Mode, Open, Options, Origin, Verify};
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 
-/// The arguments of the functions below: path, mode, verify, pointer, and number and directory of the generation.
-type Arguments = (PathBuf, String, String, Option<String>, Option<(u64, PathBuf)>);
+/// The arguments of the functions below: path, mode, verify, pointer, specification as JSON, and number and directory of the
+/// generation.
+type Arguments = (PathBuf, String, String, Option<String>, Option<String>, Option<(u64, PathBuf)>);
 
 #[pymethods]
 impl Reader {
@@ -31,6 +32,7 @@ impl Reader {
             options.mode.as_str().to_string(),
             options.verify.as_str().to_string(),
             options.pointer,
+            options.spec.map(|spec| spec.to_json()),
             generation.map(|(id, directory)| (id.get(), directory)),
         );
         Ok((py.import("sharddb._sharddb")?.getattr(function)?, arguments))
@@ -38,8 +40,9 @@ impl Reader {
 }
 
 fn open_again(py: Python<'_>, arguments: Arguments) -> PyResult<Open> {
-    let (path, mode, verify, pointer, generation) = arguments;
-    let options = Options { mode: Mode::parse(&mode)?, verify: Verify::parse(&verify)?, pointer };
+    let (path, mode, verify, pointer, spec, generation) = arguments;
+    let spec = spec.map(|text| ShardingSpec::from_json(&text)).transpose().or_raise(py)?;
+    let options = Options { mode: Mode::parse(&mode)?, verify: Verify::parse(&verify)?, pointer, spec };
     let generation = match generation {
         Some((number, directory)) => Some((GenerationId::new(number).or_raise(py)?, directory)),
         None => None,
