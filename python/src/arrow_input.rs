@@ -24,8 +24,8 @@ const VALUE: &str = "value";
 
 /// Adds the pairs of a stream, given the capsule that `__arrow_c_stream__` has returned.
 ///
-/// The producer is trusted with the lengths of its buffers, which the C interface does not state. Offsets and views within
-/// them are checked.
+/// The producer is trusted with the lengths of its buffers, which the C interface does not state: that of a data buffer is
+/// the last offset. All other offsets and views are checked.
 pub(crate) fn extend<S: Sink>(writer: &mut Writer<S>, capsule: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = capsule.py();
     let failed = |error: ArrowError| {

@@ -15,15 +15,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use sharddb::{OpenOptions, ShardDb};
 
+use crate::value::Value;
+
 /// Opens a database by mapping its files. The caller of `sharddb.open` makes the promise; its docstring states it.
 pub(crate) fn open_mapped(options: &OpenOptions, path: &Path) -> sharddb::Result<ShardDb> {
     // SAFETY: the docstring of `sharddb.open` requires of the caller that nobody edits the files.
     unsafe { options.open(path) }
 }
 
-/// Calls `f` with the bytes of each item of a one-dimensional or zero-dimensional buffer, in order.
+/// Calls `f` with the bytes of each item of a one-dimensional buffer, in order.
 ///
-/// Returns `None` without a call if the items do not have `N` bytes, or if there are more dimensions.
+/// Returns `None` without a call if the items do not have `N` bytes, or if the buffer is another one.
 pub(crate) fn for_each_item<const N: usize>(
     _py: Python<'_>,
     buffer: &PyUntypedBuffer,
@@ -32,20 +34,16 @@ pub(crate) fn for_each_item<const N: usize>(
     if buffer.item_size() != N || buffer.suboffsets().is_some() {
         return None;
     }
-    let (items, stride) = match (buffer.shape(), buffer.strides()) {
-        ([], _) => (1, 0),
-        ([items], [stride]) => (*items, *stride),
-        _ => return None,
-    };
+    let ([items], [stride]) = (buffer.shape(), buffer.strides()) else { return None };
     let mut item = buffer.buf_ptr().cast::<[u8; N]>().cast_const();
-    for _ in 0..items {
+    for _ in 0..*items {
         // SAFETY: the exporter states that each of its items has N bytes, `stride` bytes apart, and keeps them while the
         // buffer is held. An array of bytes has no alignment. No other thread runs Python code meanwhile.
         let bytes = unsafe { item.read() };
         if let Err(error) = f(bytes) {
             return Some(Err(error));
         }
-        item = item.wrapping_byte_offset(stride);
+        item = item.wrapping_byte_offset(*stride);
     }
     Some(Ok(()))
 }
@@ -87,6 +85,59 @@ pub(crate) fn take_arrow_stream(capsule: &Bound<'_, PyAny>) -> PyResult<FFI_Arro
     // SAFETY: the Arrow PyCapsule interface states that a capsule of this name points to a valid stream structure, which it
     // owns. The stream is moved out: an empty one, which is released, takes its place. The GIL is held meanwhile.
     Ok(unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr().cast()) })
+}
+
+/// The memory of an array of the caller, as rows of equal length along its first axis.
+pub(crate) struct Rows {
+    buffer: PyUntypedBuffer,
+    rows: usize,
+    row_bytes: usize,
+}
+
+impl Rows {
+    /// Takes the buffer of an array that is writable and C-contiguous, and whose items are not references to objects.
+    ///
+    /// Returns the reason if the array is another one.
+    pub(crate) fn new(buffer: PyUntypedBuffer) -> Result<Rows, &'static str> {
+        let Some(rows) = buffer.shape().first().copied() else { return Err("no axis") };
+        if buffer.readonly() {
+            return Err("a read-only array");
+        }
+        if !buffer.is_c_contiguous() || buffer.suboffsets().is_some() {
+            return Err("an array that is not C-contiguous");
+        }
+        if has_pointers(buffer.format().to_bytes()) {
+            return Err("an array of objects");
+        }
+        let row_bytes = buffer.len_bytes().checked_div(rows).unwrap_or(0);
+        Ok(Rows { buffer, rows, row_bytes })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Copies `bytes` into a row. Returns whether there is such a row and it has that length.
+    pub(crate) fn write(&mut self, row: usize, bytes: &[u8]) -> bool {
+        if row >= self.rows || bytes.len() != self.row_bytes {
+            return false;
+        }
+        let start = self.buffer.buf_ptr().cast::<u8>().wrapping_add(row * self.row_bytes);
+        // SAFETY: the buffer is writable, contiguous and held, and has rows * row_bytes bytes, of which this row is a part.
+        // Its items have no pointers. `bytes` is memory of the database, which no writable buffer exports; `copy` would
+        // also be right for bytes that overlap.
+        unsafe { start.copy_from(bytes.as_ptr(), bytes.len()) };
+        true
+    }
+}
+
+/// Returns whether a format in the syntax of `struct` and PEP 3118 has objects or other pointers. Names are between colons.
+fn has_pointers(format: &[u8]) -> bool {
+    format.split(|byte| *byte == b':').step_by(2).any(|codes| codes.iter().any(|code| b"OPX&".contains(code)))
 }
 
 /// An item type of NumPy arrays: any bytes are a valid item, or Rust never reads it again.
@@ -149,6 +200,19 @@ impl Column {
         let column = this.get();
         // SAFETY: the memory is that of a vector that the object owns and does not change; the buffer keeps the object.
         unsafe { fill(&this, view, column.start, column.bytes, false, flags) }
+    }
+}
+
+#[pymethods]
+impl Value {
+    /// # Safety
+    ///
+    /// `view` is the argument of `bf_getbuffer`.
+    unsafe fn __getbuffer__(this: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let bytes = this.get().bytes();
+        // SAFETY: the object owns the value, whose bytes are in a shard or on the heap and do not move; it is never
+        // changed. The buffer is read-only and keeps the object.
+        unsafe { fill(&this, view, bytes.as_ptr().cast_mut(), bytes.len(), true, flags) }
     }
 }
 

@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
+use pyo3::prelude::*;
+
 /// The types of file systems whose files are on a disk or in the memory of this machine, by `f_type` of statfs(2).
-#[cfg(target_os = "linux")]
 const LOCAL: [u64; 25] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -47,7 +48,16 @@ pub(crate) fn is_local(_path: &Path) -> bool {
 }
 
 /// Returns whether `f_type` of statfs(2) is that of a local file system.
-#[cfg(target_os = "linux")]
 fn is_local_type(f_type: u64) -> bool {
     LOCAL.contains(&f_type)
+}
+
+/// For tests: whether mode "auto" maps files on a file system of this type.
+#[pyfunction]
+fn _maps_files_on(f_type: u64) -> bool {
+    is_local_type(f_type)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_maps_files_on, module)?)
 }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyRange, PySlice};
 use sharddb::Snapshot;
 use sharddb::read::RangeOptions;
+use sharddb::spec::ShardNumber;
 
 use crate::reader::Reader;
 use crate::{buffer, task};
@@ -17,24 +18,27 @@ impl Reader {
     ///
     /// Without arguments: all keys in storage order. With `sorted`: all keys, ascending. With `range`, a `range(start,
     /// stop)` or `slice(start, stop)`: the keys from `start` up to, but without, `stop`, always ascending; `None` is the
-    /// end of the key space, and `stop` may be 2**64.
+    /// end of the key space, and `stop` may be 2**64. With `shard`: those of the shard with this number, in storage order.
     ///
     /// Cost: reads all indexes and no values. Ascending keys are sorted first, unless the generation has a key file or,
     /// with the identity hash, the range is narrow.
     ///
     /// Raises `TypeError` for another range, `ValueError` for a step other than 1, `OverflowError` for an end outside of
     /// the key space, `Corrupt` or `Io` for the first index that cannot be read, and `MemoryError`.
-    #[pyo3(signature = (range = None, sorted = false))]
+    #[pyo3(signature = (range = None, sorted = false, *, shard = None))]
     fn keys<'py>(
         &self,
         py: Python<'py>,
         range: Option<&Bound<'py, PyAny>>,
         sorted: bool,
+        shard: Option<u64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let order = match range {
-            Some(range) => Order::Ascending(key_range(range)?),
-            None if sorted => Order::Ascending(WHOLE),
-            None => Order::Storage,
+        let order = match (shard, range) {
+            (None, Some(range)) => Order::Ascending(key_range(range)?),
+            (None, None) if sorted => Order::Ascending(WHOLE),
+            (None, None) => Order::Storage,
+            (Some(shard), None) if !sorted => Order::Shard(ShardNumber(shard)),
+            (Some(_), _) => return Err(PyValueError::new_err("expected shard without range and sorted, found both")),
         };
         let snapshot = self.snapshot(py)?;
         let keys = task::run(py, None, |control| collect(&snapshot, order, control))?;
@@ -49,12 +53,14 @@ const WHOLE: KeyRange = (End::Unbounded, End::Unbounded);
 /// Which keys, in which order.
 enum Order {
     Storage,
+    Shard(ShardNumber),
     Ascending(KeyRange),
 }
 
 fn collect(snapshot: &Snapshot, order: Order, control: &task::Control) -> sharddb::Result<Vec<u64>> {
     match order {
         Order::Storage => snapshot.keys().collect(),
+        Order::Shard(number) => snapshot.shard(number)?.map_or(Ok(Vec::new()), |shard| shard.keys().collect()),
         Order::Ascending(range) => RangeOptions::new().cancel(control.cancel.clone()).keys(snapshot, range).collect(),
     }
 }

@@ -59,9 +59,9 @@ impl Loader {
     #[new]
     #[pyo3(
         signature = (store, spec=None, **options),
-        text_signature = "(store, spec=None, *, profile=None, memory=None, on_duplicate=None, info=None, sharding_at=None, \
-            max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=None, threads=None, \
-            temp_dir=None, ordered=None, checks=None, allow_sparse=None, durable=None)"
+        text_signature = "(store, spec=None, *, profile=None, memory=\"1GiB\", on_duplicate=\"error\", info=None, sharding_at=None, \
+            max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=1, threads=None, \
+            temp_dir=None, ordered=False, checks=True, allow_sparse=False, durable=True)"
     )]
     fn new<'py>(
         py: Python<'py>,
@@ -94,7 +94,7 @@ impl Loader {
     ///
     /// Arrays and streams are inserted without the GIL and without an object per value. They must not be changed meanwhile.
     /// Raises ``TypeError``, ``ValueError``, ``OverflowError``, what the iterable raises, ``DuplicateKey``, ``Io``.
-    #[pyo3(signature = (keys, offsets=None, data=None, /))]
+    #[pyo3(signature = (keys, offsets=None, data=None))]
     fn extend(
         &self,
         keys: &Bound<'_, PyAny>,

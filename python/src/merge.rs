@@ -26,9 +26,9 @@ use crate::source;
 #[pyfunction]
 #[pyo3(
     signature = (stores, out, spec=None, **options),
-    text_signature = "(stores, out, spec=None, *, profile=None, memory=None, on_duplicate=None, info=None, sharding_at=None, \
-        max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=None, threads=None, temp_dir=None, \
-        ordered=None, checks=None, allow_sparse=None, durable=None, progress=None)"
+    text_signature = "(stores, out, spec=None, *, profile=None, memory=\"1GiB\", on_duplicate=\"error\", info=None, \
+        sharding_at=None, max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=1, threads=None, \
+        temp_dir=None, ordered=False, checks=True, allow_sparse=False, durable=True, progress=None)"
 )]
 fn merge<'py>(
     py: Python<'py>,
@@ -61,9 +61,9 @@ fn merge<'py>(
 #[pyfunction]
 #[pyo3(
     signature = (store, out, spec=None, **options),
-    text_signature = "(store, out, spec=None, *, profile=None, memory=None, info=None, sharding_at=None, \
+    text_signature = "(store, out, spec=None, *, profile=None, memory=\"1GiB\", info=None, sharding_at=None, \
         max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=None, threads=None, temp_dir=None, \
-        ordered=None, checks=None, allow_sparse=None, durable=None, progress=None)"
+        ordered=False, checks=True, allow_sparse=False, durable=True, progress=None)"
 )]
 fn reshard<'py>(
     py: Python<'py>,

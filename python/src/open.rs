@@ -1,15 +1,16 @@
 //! `sharddb.open`, its options, and the state of an open database.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use sharddb::{ErrorKind, GenerationId, OpenOptions, ShardDb, Snapshot, VerifyReads};
+use sharddb::read::Watch;
+use sharddb::{ErrorKind, GenerationId, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
+use crate::database::Database;
 use crate::errors::{self, OrRaise};
-use crate::reader::{Database, Reader};
-use crate::{buffer, file_system, fork};
+use crate::{buffer, file_system, fork, spec};
 
 /// How a database is opened: the keyword arguments of `sharddb.open`, which pickle.
 #[derive(Clone, Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct Options {
     pub(crate) mode: Mode,
     pub(crate) verify: Verify,
     pub(crate) pointer: Option<String>,
+    pub(crate) spec: Option<ShardingSpec>,
 }
 
 /// A choice among names, which are those of a keyword argument.
@@ -63,6 +65,9 @@ impl Options {
         if let Some(pointer) = &self.pointer {
             options.pointer(pointer);
         }
+        if let Some(spec) = self.spec {
+            options.spec(spec);
+        }
         match self.mode {
             Mode::Auto if file_system::is_local(path) => buffer::open_mapped(&options, path),
             Mode::Mmap => buffer::open_mapped(&options, path),
@@ -79,47 +84,63 @@ pub(crate) struct Open {
     pub(crate) options: Options,
     pub(crate) db: ShardDb,
     /// The generation that is served instead of that of `db`: that of a snapshot, or after a fork or in another process.
-    pub(crate) pinned: Option<Snapshot>,
+    pinned: Option<Snapshot>,
     /// Value of [`fork::count`] when it was opened.
-    pub(crate) forks: u64,
+    forks: u64,
     /// The number of keys of a data set without a manifest.
     counted: OnceLock<u64>,
+    /// Locked only while the GIL is held, so never during a fork.
+    watch: Mutex<Option<Watch>>,
 }
 
 impl Open {
-    pub(crate) fn new(path: PathBuf, options: Options, db: ShardDb, pinned: Option<Snapshot>) -> Open {
-        Open { path, options, db, pinned, forks: fork::count(), counted: OnceLock::new() }
-    }
-
-    fn open(py: Python<'_>, path: PathBuf, options: Options) -> PyResult<Open> {
+    /// Opens the database at `path`, which is absolute.
+    pub(crate) fn new(py: Python<'_>, path: PathBuf, options: Options) -> PyResult<Open> {
         let db = py.detach(|| options.open(&path)).or_raise(py)?;
-        Ok(Open::new(path, options, db, None))
+        Ok(Open::of(path, options, db, None))
     }
 
-    /// Opens the database again, so that it serves the generation that it served in another process.
+    fn of(path: PathBuf, options: Options, db: ShardDb, pinned: Option<Snapshot>) -> Open {
+        Open { path, options, db, pinned, forks: fork::count(), counted: OnceLock::new(), watch: Mutex::default() }
+    }
+
+    /// Opens the database again, in another process, so that it serves the same generation.
     ///
     /// Errors: `GenerationGone` if the generation was removed.
-    pub(crate) fn open_at(
-        py: Python<'_>,
-        path: PathBuf,
-        options: Options,
-        generation: Option<&Path>,
-        id: Option<GenerationId>,
-    ) -> PyResult<Open> {
-        let open = Open::open(py, path, options)?;
-        let Some((id, directory)) = id.zip(generation) else { return Ok(open) };
-        if open.db.snapshot().generation() == Some(id) {
-            return Ok(open);
-        }
-        let options = &open.options;
-        let at = py.detach(|| options.open(directory)).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => {
-                let message = format!("expected {id}, found it removed: open the store again");
-                errors::new(py, ErrorKind::GenerationGone, &message, Some(directory), None)
-            }
-            _ => errors::to_py(py, &error),
-        })?;
-        Ok(Open { pinned: Some(at.snapshot()), ..open })
+    pub(crate) fn again(py: Python<'_>, origin: Origin) -> PyResult<Open> {
+        let Origin { path, options, generation } = origin;
+        let Some((id, directory)) = generation else { return Open::new(py, path, options) };
+        let open = |path: &Path| {
+            py.detach(|| options.open(path)).map_err(|error| match error.kind() {
+                ErrorKind::NotFound if directory.parent().is_some_and(Path::is_dir) => gone(py, id, &directory),
+                _ => errors::to_py(py, &error),
+            })
+        };
+        let db = open(&path)?;
+        let pinned = match db.snapshot().generation() == Some(id) {
+            true => None,
+            false => Some(open(&directory)?.snapshot()),
+        };
+        Ok(Open::of(path, options, db, pinned))
+    }
+
+    /// Returns what another process needs to open the same generation.
+    pub(crate) fn origin(&self) -> Origin {
+        let served = self.snapshot();
+        let directory = served.directory();
+        let is_of_store = self.path.canonicalize().is_ok_and(|path| directory.parent() == Some(&path));
+        let path = match is_of_store {
+            true => self.path.clone(),
+            false => directory.to_path_buf(), // `path` may be a link to it, such as `current`
+        };
+        let generation = served.generation().map(|id| (id, directory.to_path_buf()));
+        Origin { path, options: self.options.clone(), generation }
+    }
+
+    /// Whether this process opened it. False in a forked child.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        self.forks == fork::count()
     }
 
     /// Returns the generation that reads use.
@@ -129,6 +150,24 @@ impl Open {
             Some(pinned) => pinned.clone(),
             None => self.db.snapshot(),
         }
+    }
+
+    /// Returns a state that stays with the generation that is served now.
+    pub(crate) fn pinned(&self) -> Open {
+        let served = self.snapshot();
+        Open::of(served.directory().to_path_buf(), self.options.clone(), self.db.clone(), Some(served))
+    }
+
+    /// Returns a state that serves the current generation of the store; `None` if this one does.
+    pub(crate) fn unpinned(&self) -> Option<Open> {
+        self.pinned.as_ref()?;
+        Some(Open::of(self.path.clone(), self.options.clone(), self.db.clone(), None))
+    }
+
+    /// Replaces the watch of the database. Ends the previous one.
+    pub(crate) fn set_watch(&self, py: Python<'_>, watch: Option<Watch>) {
+        let previous = std::mem::replace(&mut *self.watch.lock().unwrap_or_else(PoisonError::into_inner), watch);
+        py.detach(|| drop(previous)); // waits for its thread
     }
 
     /// Returns the number of keys: that of the manifest or, without one, the number of those in the indexes.
@@ -142,6 +181,22 @@ impl Open {
     }
 }
 
+#[cold]
+fn gone(py: Python<'_>, id: GenerationId, directory: &Path) -> PyErr {
+    let message = format!("expected {id}, found it removed: open the store again, which serves its current generation");
+    errors::new(py, ErrorKind::GenerationGone, &message, Some(directory), None)
+}
+
+/// What another process needs to open the same generation.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    /// A store, or the directory of a generation or of shards. Absolute.
+    pub(crate) path: PathBuf,
+    pub(crate) options: Options,
+    /// The generation that was served, and its directory; `None` for a bare directory.
+    pub(crate) generation: Option<(GenerationId, PathBuf)>,
+}
+
 /// Opens a database: a store, the directory of one generation, or a directory of shards of any writer.
 ///
 /// `mode` selects how files are read. "mmap" maps them: lookups copy nothing but their result. "pread" uses positioned
@@ -153,14 +208,25 @@ impl Open {
 ///
 /// `pointer` is the JSON pointer of the object in `info` that has the member "sharding", such as "/scales/0".
 ///
+/// `spec` is the sharding specification, a dict or JSON text, for a directory of shards without `info`, or to override it. A
+/// generation that is opened with it is read like foreign data: without its checksums.
+///
 /// Raises `NotFound` (a `FileNotFoundError`), `InvalidSpec`, `InvalidInput`, `Corrupt`, `Unsupported`, `TooLarge`,
 /// `GenerationGone` or `Io`.
 #[pyfunction]
-#[pyo3(signature = (path, *, mode = "auto", verify = "once", pointer = None))]
-fn open(py: Python<'_>, path: PathBuf, mode: &str, verify: &str, pointer: Option<String>) -> PyResult<Py<Database>> {
-    let options = Options { mode: Mode::parse(mode)?, verify: Verify::parse(verify)?, pointer };
+#[pyo3(signature = (path, *, mode = "auto", verify = "once", pointer = None, spec = None))]
+fn open(
+    py: Python<'_>,
+    path: PathBuf,
+    mode: &str,
+    verify: &str,
+    pointer: Option<String>,
+    spec: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Py<Database>> {
+    let spec = spec.map(spec::parse).transpose()?;
+    let options = Options { mode: Mode::parse(mode)?, verify: Verify::parse(verify)?, pointer, spec };
     let path = std::path::absolute(path)?;
-    Database::new(py, Reader::new(Open::open(py, path, options)?))
+    Database::new(py, Open::new(py, path, options)?)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -16,7 +16,6 @@ use crate::arrow_input;
 use crate::bytes_like::{self, Held};
 use crate::errors::OrRaise;
 use crate::keys::{Key, Keys};
-use crate::task::SignalCheck;
 
 /// Upper bounds on a batch, except for a single larger pair.
 const BATCH_BYTES: usize = 1 << 20;
@@ -46,12 +45,11 @@ pub(crate) struct Writer<S> {
     /// The end of each value in `bytes`.
     ends: Vec<usize>,
     bytes: Vec<u8>,
-    signals: SignalCheck,
 }
 
 impl<S: Sink> Writer<S> {
     pub(crate) fn new(sink: S) -> Writer<S> {
-        Writer { sink, keys: Vec::new(), ends: Vec::new(), bytes: Vec::new(), signals: SignalCheck::new() }
+        Writer { sink, keys: Vec::new(), ends: Vec::new(), bytes: Vec::new() }
     }
 
     /// Inserts what was collected, and returns the sink.
@@ -95,11 +93,8 @@ impl<S: Sink> Writer<S> {
             Some(items) => items.call0()?,
             None => pairs.clone(),
         };
-        let no_pairs = |_| {
-            let found = pairs.get_type().to_string();
-            PyTypeError::new_err(format!("expected a mapping, an iterable of pairs or an Arrow stream, found {found}"))
-        };
-        for pair in items.try_iter().map_err(no_pairs)? {
+        let expected = "a mapping, an iterable of pairs or an Arrow stream";
+        for pair in items.try_iter().map_err(|error| wrong_type(error, expected, pairs))? {
             let (key, value) = key_and_value(pair?)?;
             self.push(&key, &value)?;
         }
@@ -139,7 +134,7 @@ impl<S: Sink> Writer<S> {
     /// Inserts what was collected, without the GIL, and handles signals.
     pub(crate) fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.insert_collected()).or_raise(py)?;
-        self.signals.check(py)
+        py.check_signals()
     }
 
     fn insert_collected(&mut self) -> sharddb::Result<()> {
@@ -162,7 +157,7 @@ impl<S: Sink> Writer<S> {
     ) -> PyResult<()> {
         self.flush(py)?;
         py.detach(|| insert(&mut self.sink)).or_raise(py)?;
-        self.signals.check(py)
+        py.check_signals()
     }
 }
 
@@ -199,9 +194,15 @@ fn key_and_value(pair: Bound<'_, PyAny>) -> PyResult<(Bound<'_, PyAny>, Bound<'_
     if let Ok(pair) = pair.cast::<PyTuple>() {
         return pair.extract();
     }
-    let no_pair = |_| {
-        let found = pair.get_type().to_string();
-        PyTypeError::new_err(format!("expected pairs of a key and a value, found {found}"))
-    };
-    pair.py().get_type::<PyTuple>().call1((&pair,)).map_err(no_pair)?.extract()
+    let tuple = pair.py().get_type::<PyTuple>().call1((&pair,));
+    tuple.map_err(|error| wrong_type(error, "pairs of a key and a value", &pair))?.extract()
+}
+
+/// Returns a `TypeError` that says what was expected. Any other exception stays as it is.
+#[cold]
+fn wrong_type(error: PyErr, expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
+    match error.is_instance_of::<PyTypeError>(found.py()) {
+        true => PyTypeError::new_err(format!("expected {expected}, found {}", found.get_type())),
+        false => error,
+    }
 }

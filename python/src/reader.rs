@@ -1,4 +1,4 @@
-//! `Reader`, what a database and a snapshot have in common, and `Database`.
+//! `Reader`: what a database and a snapshot have in common. Further methods are in the files of their nouns.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use pyo3::types::PyBytes;
 use sharddb::{ErrorKind, Snapshot};
 
 use crate::errors::{self, OrRaise};
-use crate::fork;
 use crate::keys::Key;
 use crate::open::Open;
 
@@ -30,35 +29,41 @@ impl Reader {
     }
 
     /// Returns the state, which is opened again at the first use in a forked child.
+    #[inline]
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<Open>> {
         match self.open.load_full() {
-            Some(open) if open.forks == fork::count() => Ok(open),
+            Some(open) if open.is_own() => Ok(open),
             Some(open) => self.open_again(py, &open),
-            None => Err(errors::new(
-                py,
-                ErrorKind::InvalidInput,
-                "expected an open database, found a closed one",
-                None,
-                None,
-            )),
+            None => Err(closed(py)),
         }
     }
 
     /// Returns the generation that reads use now.
     #[inline]
     pub(crate) fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
-        self.open(py).map(|open| open.snapshot())
+        match &*self.open.load() {
+            Some(open) if open.is_own() => Ok(open.snapshot()),
+            _ => self.open(py).map(|open| open.snapshot()),
+        }
     }
 
-    #[cold]
-    fn open_again(&self, py: Python<'_>, parent: &Open) -> PyResult<Arc<Open>> {
-        let served = parent.snapshot();
-        let (path, options) = (parent.path.clone(), parent.options.clone());
-        let open = Open::open_at(py, path, options, Some(served.directory()), served.generation())?;
+    /// Replaces the state, and returns it.
+    pub(crate) fn replace(&self, open: Open) -> Arc<Open> {
         let open = Arc::new(open);
         self.open.store(Some(open.clone()));
-        Ok(open)
+        open
     }
+
+    /// Opens the generation that the parent served. The copy of the parent's state is dropped, with its watch.
+    #[cold]
+    fn open_again(&self, py: Python<'_>, parent: &Open) -> PyResult<Arc<Open>> {
+        Open::again(py, parent.origin()).map(|open| self.replace(open))
+    }
+}
+
+#[cold]
+fn closed(py: Python<'_>) -> PyErr {
+    errors::new(py, ErrorKind::InvalidInput, "expected an open database, found a closed one", None, None)
 }
 
 #[pymethods]
@@ -106,6 +111,13 @@ impl Reader {
         py.detach(|| drop(open)); // unmaps
     }
 
+    fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
+        let class = this.get_type().name()?;
+        let Some(open) = this.get().open.load_full() else { return Ok(format!("<sharddb.{class}, closed>")) };
+        let generation = open.snapshot().generation().map_or_else(String::new, |id| format!(" ({id})"));
+        Ok(format!("<sharddb.{class} {:?}{generation}>", open.path))
+    }
+
     fn __enter__(this: Py<Self>) -> Py<Self> {
         this
     }
@@ -116,17 +128,6 @@ impl Reader {
     }
 }
 
-/// An open database: a store, one generation, or a directory of shards. Returned by `sharddb.open`.
-#[pyclass(frozen, extends = Reader, module = "sharddb")]
-pub(crate) struct Database;
-
-impl Database {
-    pub(crate) fn new(py: Python<'_>, reader: Reader) -> PyResult<Py<Database>> {
-        Py::new(py, PyClassInitializer::from(reader).add_subclass(Database))
-    }
-}
-
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Reader>()?;
-    module.add_class::<Database>()
+    module.add_class::<Reader>()
 }

@@ -1,15 +1,16 @@
-//! Long work without the GIL: it runs on a thread while the caller's thread handles signals and reports progress.
+//! Long work without the GIL: on a thread, while the caller's thread handles signals and reports progress, or on the
+//! caller's thread in slices.
 
-use std::panic;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use crate::errors::OrRaise;
+use sharddb::ErrorKind;
+
+use crate::errors::{self, OrRaise};
 
 /// The time between two checks for signals.
 pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -25,7 +26,7 @@ pub(crate) struct Control {
     pub(crate) total: Arc<AtomicU64>,
 }
 
-/// Runs `work` on a thread. Every 50 ms, checks for signals and calls `progress(done, total)`.
+/// Runs `work` on a thread, without the GIL. Every 50 ms, checks for signals and calls `progress(done, total)`.
 ///
 /// If a signal handler (KeyboardInterrupt) or `progress` raises, sets `cancel`, waits for the work to end, and returns that
 /// exception, whatever the result of the work. `progress` is called once more when the work has ended well.
@@ -42,48 +43,79 @@ pub(crate) fn run<T: Send>(
         }
         None => Ok(()),
     };
-    let result = thread::scope(|scope| {
-        let (sender, receiver) = mpsc::sync_channel::<()>(0);
+    let (sender, receiver) = mpsc::sync_channel::<()>(0);
+    let receiver = Mutex::new(receiver); // lent to `detach`, which requires `Sync`
+    let is_working = || {
+        let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        receiver.recv_timeout(CHECK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout)
+    };
+    let result = thread::scope(|scope| -> PyResult<_> {
         let control = &control;
         let worker = thread::Builder::new().name("sharddb-task".to_string()).spawn_scoped(scope, move || {
-            let _ends_with_the_work = sender;
+            let _disconnects_at_the_end = sender;
             work(control)
         })?;
-        let receiver = std::sync::Mutex::new(receiver); // `detach` lends it to this thread only
-        let wait = || {
-            let receiver = receiver.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            receiver.recv_timeout(CHECK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout)
-        };
         let mut outcome = Ok(());
-        while py.detach(wait) {
+        while py.detach(is_working) {
             if outcome.is_ok() {
                 outcome = py.check_signals().and_then(|()| report());
                 control.cancel.store(outcome.is_err(), Ordering::Relaxed);
             }
         }
-        let result = py.detach(|| worker.join()).unwrap_or_else(|payload| panic::resume_unwind(payload));
-        outcome?;
-        result.or_raise(py)
+        let result = py.detach(|| worker.join());
+        outcome.map(|()| result)
     })?;
+    let value =
+        result.map_err(|_| errors::new(py, ErrorKind::Internal, "a task panicked", None, None))?.or_raise(py)?;
     report()?;
-    Ok(result)
+    Ok(value)
 }
 
-/// Checks for signals at most every 50 ms, in work that the caller's thread does in slices.
+/// Why work in slices ended early: a read failed, or an exception was raised.
+pub(crate) enum Failure {
+    Read(sharddb::Error),
+    Raised(PyErr),
+}
+
+impl Failure {
+    pub(crate) fn into_py(self, py: Python<'_>) -> PyErr {
+        match self {
+            Failure::Read(error) => errors::to_py(py, &error),
+            Failure::Raised(error) => error,
+        }
+    }
+}
+
+impl From<sharddb::Error> for Failure {
+    fn from(error: sharddb::Error) -> Failure {
+        Failure::Read(error)
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Failure {
+        Failure::Raised(error)
+    }
+}
+
+/// Checks for signals at most every 50 ms, in work that the caller's thread does without the GIL.
 pub(crate) struct SignalCheck(Instant);
 
 impl SignalCheck {
+    /// Begins; the first check is due after 50 ms.
     pub(crate) fn new() -> SignalCheck {
         SignalCheck(Instant::now())
     }
 
-    /// Handles signals if 50 ms have passed since the last check. Errors: the exception of a signal handler.
-    pub(crate) fn check(&mut self, py: Python<'_>) -> PyResult<()> {
+    /// Takes the GIL and handles signals, if that is due.
+    ///
+    /// Errors: the exception of a signal handler, such as KeyboardInterrupt.
+    #[inline]
+    pub(crate) fn check(&mut self) -> PyResult<()> {
         if self.0.elapsed() < CHECK_EVERY {
             return Ok(());
         }
-        py.check_signals()?;
         self.0 = Instant::now();
-        Ok(())
+        Python::attach(|py| py.check_signals())
     }
 }

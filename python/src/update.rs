@@ -85,8 +85,8 @@ impl From<UpdateReport> for Changes {
 #[pyfunction]
 #[pyo3(
     signature = (store, puts=None, deletes=None, *, base=None, **options),
-    text_signature = "(store, puts=None, deletes=None, *, base=None, strict=None, memory=None, threads=None, temp_dir=None, \
-        durable=None, progress=None)"
+    text_signature = "(store, puts=None, deletes=None, *, base=None, strict=False, memory=\"1GiB\", threads=None, \
+        temp_dir=None, durable=True, progress=None)"
 )]
 fn update<'py>(
     py: Python<'py>,

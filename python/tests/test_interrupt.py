@@ -79,7 +79,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-@pytest.mark.parametrize("phase", ["insert", "merge", "write"])
+@pytest.mark.parametrize("phase", ["insert", "sort", "merge", "write", "order"])
 def test_a_build(store: Path, phase: str) -> None:
     before = files(store)
     assert interrupt(PROGRAM.replace("EXTRA", ""), str(store), phase) == ["interrupted"]
@@ -136,7 +136,7 @@ def test_another_signal_handler_that_raises(tmp_path: Path) -> None:
     try:
 
         class Bar:
-            total = None
+            total: float | None = None
 
             def set_description(self, text: str) -> None:
                 os.kill(os.getpid(), signal.SIGUSR1)
