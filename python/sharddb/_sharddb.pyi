@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, SupportsIndex, TypeVar, final, overload
@@ -29,7 +29,7 @@ class _SupportsArray(Protocol):
 _Bytes = Buffer | NDArray[Any]
 _Pairs = _SupportsArrow | _SupportsItems | Iterable[tuple[SupportsIndex, _Bytes]]
 _Path = str | PathLike[str]
-_Spec = dict[str, Any] | str | Plan
+_Spec = dict[str, Any] | str | Plan | PartPlan
 _Profile = Literal["local", "remote", "cloudvolume"]
 _Encoding = Literal["raw", "gzip"]
 _OnDuplicate = Literal["error", "first", "last"] | Callable[[int, list[bytes]], _Bytes]
@@ -236,6 +236,36 @@ class Plan:
     def reason(self) -> str: ...
 
 @final
+class PartPlan:
+    def __new__(cls, spec: _Spec, parts: int, *, sample: _Keys | None = None) -> Self: ...
+    @classmethod
+    def parse(cls, text: str) -> Self: ...
+    @property
+    def spec(self) -> dict[str, Any]: ...
+    @property
+    def parts(self) -> int: ...
+    def part_of(self, key: SupportsIndex) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __reduce__(self) -> tuple[Callable[[str], Self], tuple[str]]: ...
+
+@final
+class SpillWriter:
+    def __new__(
+        cls, directory: _Path, plan: PartPlan, task: int, *, memory: int | str = "1GiB", durable: bool = True
+    ) -> Self: ...
+    def __setitem__(self, key: SupportsIndex, value: _Bytes, /) -> None: ...
+    @overload
+    def extend(self, keys: _Pairs, offsets: None = None, data: None = None) -> None: ...
+    @overload
+    def extend(self, keys: _Keys, offsets: _Keys, data: _Bytes) -> None: ...
+    def finish(self) -> str: ...
+    def abort(self) -> None: ...
+    @property
+    def receipt(self) -> str | None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
 class Differences:
     @property
     def added(self) -> NDArray[np.uint64]: ...
@@ -358,6 +388,42 @@ def reshard(
     durable: bool = True,
     progress: _Bar | None = None,
 ) -> Published: ...
+def job_directory(store: _Path, job: str) -> Path: ...
+def build_part(
+    plan: PartPlan,
+    spills: Sequence[str],
+    part: int,
+    directory: _Path,
+    *,
+    out: _Path | None = None,
+    memory: int | str = "1GiB",
+    on_duplicate: _OnDuplicate = "error",
+    value_alignment: Literal[1, 8, 16, 64, 4096] = 1,
+    threads: int | None = None,
+    temp_dir: _Path | None = None,
+    checks: bool = True,
+    allow_sparse: bool = False,
+    durable: bool = True,
+    progress: _Bar | None = None,
+) -> str: ...
+def publish_parts(
+    store: _Path,
+    job: str,
+    plan: PartPlan,
+    spills: Sequence[str],
+    parts: Sequence[str],
+    *,
+    directory: _Path | None = None,
+    info: dict[str, Any] | str | None = None,
+    sharding_at: str | None = None,
+    memory: int | str = "1GiB",
+    threads: int | None = None,
+    temp_dir: _Path | None = None,
+    ordered: bool = False,
+    durable: bool = True,
+    progress: _Bar | None = None,
+) -> Published: ...
+def clean_parts(store: _Path, job: str | None = None) -> list[str]: ...
 def diff(
     old: _Path | Reader, new: _Path | Reader, *, bytes: bool = False, threads: int | None = None
 ) -> Differences: ...

@@ -20,15 +20,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sharddb
+from sharddb._extra import needs
 
-try:
+with needs("dask"):
     import dask
     from dask.delayed import Delayed, delayed
-except ImportError as error:  # pragma: no cover
-    raise ImportError("sharddb.dask needs Dask: pip install 'sharddb[dask]'") from error
 
 if TYPE_CHECKING:
     from distributed import Client
+
+
+# The options that affect the bytes of a part.
+_OF_PARTS = ("checks", "value_alignment", "allow_sparse")
 
 
 def build(
@@ -71,8 +74,8 @@ def build(
     chunks = _chunks(source)
     plan = spec if isinstance(spec, sharddb.PartPlan) else sharddb.PartPlan(spec, parts or _default_parts(client))
     job = job or uuid.uuid4().hex
-    directory = sharddb.job_directory(store, job)
-    of_parts = {name: options.pop(name) for name in ("checks", "value_alignment", "allow_sparse") if name in options}
+    directory = str(sharddb.job_directory(store, job))
+    of_parts: dict[str, Any] = {name: options.pop(name) for name in _OF_PARTS if name in options}
     of_parts |= {"on_duplicate": merge or on_duplicate, "memory": memory, "temp_dir": temp_dir}
     spill = functools.partial(_spill, directory=directory, plan=plan, memory=memory, columns=columns)
     run = functools.partial(_run, client=client, retries=retries, step=_steps(progress, len(chunks) + plan.parts))

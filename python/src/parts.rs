@@ -31,8 +31,8 @@ fn job_directory(py: Python<'_>, store: PathBuf, job: &str) -> PyResult<PathBuf>
 #[pyfunction]
 #[pyo3(
     signature = (plan, spills, part, directory, *, out=None, **options),
-    text_signature = "(plan, spills, part, directory, *, out=None, memory=None, on_duplicate=None, value_alignment=None, \
-        threads=None, temp_dir=None, checks=None, allow_sparse=None, durable=None, progress=None)"
+    text_signature = "(plan, spills, part, directory, *, out=None, memory='1GiB', on_duplicate='error', \
+        value_alignment=1, threads=None, temp_dir=None, checks=True, allow_sparse=False, durable=True, progress=None)"
 )]
 fn build_part(
     py: Python<'_>,
@@ -70,8 +70,8 @@ fn build_part(
 #[pyfunction]
 #[pyo3(
     signature = (store, job, plan, spills, parts, *, directory=None, **options),
-    text_signature = "(store, job, plan, spills, parts, *, directory=None, info=None, sharding_at=None, memory=None, \
-        threads=None, temp_dir=None, ordered=None, durable=None, progress=None)"
+    text_signature = "(store, job, plan, spills, parts, *, directory=None, info=None, sharding_at=None, memory='1GiB', \
+        threads=None, temp_dir=None, ordered=False, durable=True, progress=None)"
 )]
 #[expect(clippy::too_many_arguments, reason = "arguments of Python, most by name")]
 fn publish_parts(

@@ -41,7 +41,7 @@ impl SpillWriter {
     #[new]
     #[pyo3(
         signature = (directory, plan, task, **options),
-        text_signature = "(directory, plan, task, *, memory=None, durable=None)"
+        text_signature = "(directory, plan, task, *, memory='1GiB', durable=True)"
     )]
     fn new(
         py: Python<'_>,
@@ -63,7 +63,7 @@ impl SpillWriter {
     }
 
     /// Adds many pairs, given like those of ``Loader.extend``.
-    #[pyo3(signature = (keys, offsets=None, data=None, /))]
+    #[pyo3(signature = (keys, offsets=None, data=None))]
     fn extend(
         &self,
         keys: &Bound<'_, PyAny>,
