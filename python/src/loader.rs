@@ -1,14 +1,14 @@
 //! `Loader`, which builds and publishes a generation of a store.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sharddb::{BulkLoader, ErrorKind};
+use sharddb::BulkLoader;
 
-use crate::errors::{self, OrRaise};
-use crate::fork;
+use crate::errors::OrRaise;
+use crate::exclusive::Exclusive;
 use crate::job::Job;
 use crate::options::Build;
 use crate::pairs::Writer;
@@ -36,17 +36,8 @@ use crate::published::Published;
 /// ``Io``.
 #[pyclass(frozen, module = "sharddb")]
 pub(crate) struct Loader {
-    path: PathBuf,
-    /// Value of [`fork::count`] when it was created.
-    forks: u64,
-    state: Mutex<State>,
-}
-
-enum State {
-    Open(Box<Open>),
-    Published(sharddb::Published),
-    /// After an error or `abort`.
-    Closed,
+    open: Exclusive<Open>,
+    published: OnceLock<sharddb::Published>,
 }
 
 struct Open {
@@ -74,15 +65,15 @@ impl Loader {
         let Build { options, job, .. } = Build::read("Loader", Some(&options))?;
         let path = std::path::absolute(store)?;
         let loader = py.detach(|| options.create(&path)).or_raise(py)?;
-        let open = Box::new(Open { writer: Writer::new(loader), job });
-        Ok(Loader { path, forks: fork::count(), state: Mutex::new(State::Open(open)) })
+        let open = Exclusive::new("loader", path, Open { writer: Writer::new(loader), job });
+        Ok(Loader { open, published: OnceLock::new() })
     }
 
     /// Adds a pair: an int from 0 to 2**64 - 1 and its value, ``bytes`` or any contiguous buffer.
     ///
     /// Errors of insertion may be raised by a later call, at the latest by ``finish``.
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.write(key.py(), |writer| writer.push(key, value))
+        self.open.write(key.py(), |open| open.writer.push(key, value))
     }
 
     /// Adds many pairs.
@@ -101,7 +92,7 @@ impl Loader {
         offsets: Option<&Bound<'_, PyAny>>,
         data: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.write(keys.py(), |writer| writer.extend_any(keys, offsets, data))
+        self.open.write(keys.py(), |open| open.writer.extend_any(keys, offsets, data))
     }
 
     /// Sorts, writes, syncs and publishes the pairs. The new generation is current when this returns.
@@ -114,33 +105,24 @@ impl Loader {
     /// ``InvalidSpec``, ``TooLarge``, ``Io``, and what the merge function or the bar raises.
     #[pyo3(signature = (progress=None))]
     fn finish<'py>(&self, py: Python<'py>, progress: Option<Bound<'py, PyAny>>) -> PyResult<Published> {
-        let mut state = self.lock(py)?;
-        let Open { writer, job } = *self.take(py, &mut state)?;
+        let Open { writer, job } = self.open.take(py)?;
         let loader = writer.finish(py)?;
         let result = job.run_and_publish(py, Bar::new(progress), |job| job.publish(loader.finish_unpublished()?));
         if let Some(published) = job.published() {
-            *state = State::Published(published.clone());
+            self.published.get_or_init(|| published.clone());
         }
         result.map(|(published, ())| published.into())
     }
 
     /// Closes the loader without publishing, and removes its temporary files. Does nothing after ``finish``.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        let mut state = self.lock(py)?;
-        if let State::Open(_) = *state {
-            let open = std::mem::replace(&mut *state, State::Closed);
-            py.detach(|| drop(open));
-        }
-        Ok(())
+        self.open.close(py)
     }
 
     /// What ``finish`` has published; ``None`` before that.
     #[getter]
-    fn published(&self, py: Python<'_>) -> PyResult<Option<Published>> {
-        match &*self.lock(py)? {
-            State::Published(published) => Ok(Some(published.clone().into())),
-            _ => Ok(None),
-        }
+    fn published(&self) -> Option<Published> {
+        self.published.get().cloned().map(Published::from)
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -155,64 +137,15 @@ impl Loader {
         _exception: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if !class.is_none() {
-            return self.abort(py);
+        match class.is_none() {
+            true if self.published.get().is_some() => Ok(()),
+            true => self.finish(py, None).map(drop),
+            false => self.abort(py),
         }
-        let is_published = matches!(*self.lock(py)?, State::Published(_));
-        if is_published { Ok(()) } else { self.finish(py, None).map(drop) }
     }
 
     fn __repr__(&self) -> String {
-        format!("Loader({:?})", self.path.to_string_lossy())
-    }
-}
-
-impl Loader {
-    /// Calls `write` with the writer. Closes the loader after an error.
-    fn write(&self, py: Python<'_>, write: impl FnOnce(&mut Writer<BulkLoader>) -> PyResult<()>) -> PyResult<()> {
-        let mut state = self.lock(py)?;
-        let State::Open(open) = &mut *state else { return Err(self.closed(py)) };
-        let written = write(&mut open.writer);
-        if written.is_err() {
-            let open = std::mem::replace(&mut *state, State::Closed);
-            py.detach(|| drop(open));
-        }
-        written
-    }
-
-    /// Returns the build, and closes the loader.
-    fn take(&self, py: Python<'_>, state: &mut State) -> PyResult<Box<Open>> {
-        if let State::Published(_) = state {
-            return Err(self.closed(py));
-        }
-        match std::mem::replace(state, State::Closed) {
-            State::Open(open) => Ok(open),
-            _ => Err(self.closed(py)),
-        }
-    }
-
-    /// Locks the state. Does not wait, because the other call may be one of this thread.
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
-        if self.forks != fork::count() {
-            return Err(self.invalid(py, "expected the process that created the loader, found a forked child of it"));
-        }
-        match self.state.try_lock() {
-            Ok(state) => Ok(state),
-            Err(TryLockError::Poisoned(state)) => Ok(PoisonError::into_inner(state)),
-            Err(TryLockError::WouldBlock) => {
-                Err(self.invalid(py, "expected one use of the loader at a time, found another that is under way"))
-            }
-        }
-    }
-
-    #[cold]
-    fn closed(&self, py: Python<'_>) -> PyErr {
-        self.invalid(py, "expected an open loader, found one that has finished or failed: create another one")
-    }
-
-    #[cold]
-    fn invalid(&self, py: Python<'_>, message: &str) -> PyErr {
-        errors::new(py, ErrorKind::InvalidInput, message, Some(&self.path), None)
+        format!("Loader({:?})", self.open.path().to_string_lossy())
     }
 }
 

@@ -288,7 +288,7 @@ def test_a_merge_function_that_uses_the_loader(tmp_path: Path) -> None:
 
     loader = sharddb.Loader(tmp_path / "store", on_duplicate=reenter)
     loader[1] = b"one"
-    with pytest.raises(sharddb.InvalidInput, match="under way"):
+    with pytest.raises(sharddb.InvalidInput, match="has finished"):
         loader.finish()
 
 
