@@ -193,11 +193,13 @@ impl PartsDir {
     pub(crate) fn is_finished(&self) -> Result<bool> {
         let (mut published, mut others) = (None, None);
         for name in fs::names(&self.path)? {
-            let newest = match suffix_is_digest(&name, PUBLISHED_PREFIX) {
-                true => &mut published,
-                false => &mut others,
+            let path = self.path.join(&name);
+            let newest = match Entry::of(&name, &path) {
+                Some(Entry::Mark) if suffix_is_digest(&name, PUBLISHED_PREFIX) => &mut published,
+                Some(_) => &mut others,
+                None => continue,
             };
-            *newest = (*newest).max(Some(fs::modified(&self.path.join(name))?));
+            *newest = (*newest).max(Some(fs::modified(&path)?));
         }
         Ok(published.is_some() && others <= published)
     }
@@ -430,6 +432,8 @@ mod tests {
         touch("publishing-0123456789abcdef", 100);
         assert!(!directory.is_finished().unwrap());
         touch("published-0123456789abcdef", 100);
+        assert!(directory.is_finished().unwrap());
+        touch("notes", 101);
         assert!(directory.is_finished().unwrap());
         touch("tmp-task-1-0", 101);
         assert!(!directory.is_finished().unwrap());
