@@ -14,14 +14,14 @@ use crate::store::PartsDir;
 /// Maximum number of threads of a part, to bound its open files.
 const MAX_THREADS: usize = 6;
 
-/// Maximum number of files that a part has open: 16 shards that wait for their sync, those of each thread, the runs of a
-/// merge, a spill or the file of large pairs, and a directory.
+/// Maximum number of files that a part has open: 16 shards that wait for their sync, those of each thread, the runs of
+/// a merge, a spill or the file of large pairs, and a directory.
 const MAX_OPEN_FILES: usize = 64;
 
 const WAITING_SHARDS: usize = 16;
 
-/// A thread has open the shard that it writes, and up to five temporary files: headers and rows of a minishard that is too
-/// large for memory, and three queues of a merge function.
+/// A thread has open the shard that it writes, and up to five temporary files: headers and rows of a minishard that is
+/// too large for memory, and three queues of a merge function.
 const FILES_PER_THREAD: usize = 6;
 
 const OTHER_FILES: usize = 2;
@@ -32,21 +32,22 @@ impl SpillSet {
     /// Writes and syncs the shards of a part, in the directory `part-<number>-<digest>` of `out`. For
     /// [`publish`](SpillSet::publish), `out` must be the [`job_directory`](super::job_directory) of the store.
     ///
-    /// The pairs of a key have the order of their tasks and, within a task, of their insertion: the policy for duplicates
-    /// and a merge function see them in this order. The shards are those of a build of all pairs in this order with the same
-    /// options.
+    /// The pairs of a key have the order of their tasks and, within a task, of their insertion: the policy for
+    /// duplicates and a merge function see them in this order. The shards are those of a build of all pairs in this
+    /// order with the same options.
     ///
-    /// If `out` has an equal part, from another attempt, that is the result. A part of one attempt is never mixed with that
-    /// of another.
+    /// If `out` has an equal part, from another attempt, that is the result. A part of one attempt is never mixed with
+    /// that of another.
     ///
     /// Of the options, those of memory, threads (at most 6), temporary directory, duplicates, checks, alignment, sparse
-    /// shards, progress, cancellation and durability apply. Opens at most 64 files. Cost: reads the section tables of all
-    /// spills and the sections of this part, once.
+    /// shards, progress, cancellation and durability apply. Opens at most 64 files. Cost: reads the section tables of
+    /// all spills and the sections of this part, once.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for another number of a part or too little memory; `NotFound` for a missing spill; `Corrupt` for a spill
-    /// that is damaged or not that of its receipt, with its file; those of [`BulkLoader`](crate::BulkLoader). Nothing is left in `out` then.
+    /// `InvalidInput` for another number of a part or too little memory; `NotFound` for a missing spill; `Corrupt` for
+    /// a spill that is damaged or not that of its receipt, with its file; those of [`BulkLoader`](crate::BulkLoader).
+    /// Nothing is left in `out` then.
     pub fn build_part(&self, part: u64, out: impl AsRef<Path>, options: &BuildOptions) -> Result<PartReceipt> {
         options.check_memory()?;
         self.plan.shards(part)?;
@@ -80,7 +81,8 @@ impl SpillSet {
         });
         self.check_shards(&receipt)?;
         let of_shard = |number: ShardNumber| spec.shard_file_name(number);
-        let files: Vec<_> = receipt.content().shards.iter().map(|shard| (of_shard(shard.number), shard.bytes)).collect();
+        let files: Vec<_> =
+            receipt.content().shards.iter().map(|shard| (of_shard(shard.number), shard.bytes)).collect();
         new.install(&receipt.directory_name(), &files)?;
         Ok(receipt)
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{PartsDir, Store};
 
-/// Returns the directory of a job in a store, `parts-<job>`, where its spills and parts are kept and which other writers
-/// leave alone. The first spill creates it.
+/// Returns the directory of a job in a store, `parts-<job>`, where its spills and parts are kept and which other
+/// writers leave alone. The first spill creates it.
 ///
 /// # Errors
 ///
@@ -39,15 +39,16 @@ pub struct Cleaned {
     pub foreign: Vec<PathBuf>,
 }
 
-/// Removes the files of a job, or of all jobs that were published: spills, parts, marks, and what killed processes left.
+/// Removes the files of a job, or of all jobs that were published: spills, parts, marks, and what killed processes
+/// left.
 ///
-/// A job that is removed cannot be published any more, nor published again. Its processes must have ended. Takes the writer
-/// lock of the store.
+/// A job that is removed cannot be published any more, nor published again. Its processes must have ended. Takes the
+/// writer lock of the store.
 ///
 /// # Errors
 ///
-/// `NotFound` if there is no such job or store; `InvalidInput` for a name that no job has, or if the path is not a store;
-/// `Locked` if the store has another writer; `Io`.
+/// `NotFound` if there is no such job or store; `InvalidInput` for a name that no job has, or if the path is not a
+/// store; `Locked` if the store has another writer; `Io`.
 pub fn clean(store: impl AsRef<Path>, job: Option<&str>) -> Result<Cleaned> {
     let store = store.as_ref();
     let jobs = match job {
@@ -73,7 +74,7 @@ pub fn clean(store: impl AsRef<Path>, job: Option<&str>) -> Result<Cleaned> {
     }
     let _lock = Store::create(store)?.writer()?; // a job may have been given up before its store had a generation
     for (name, directory) in directories {
-        if job.is_some() || directory.is_published()? {
+        if job.is_some() || directory.is_finished()? {
             cleaned.foreign.extend(directory.clean()?);
             cleaned.jobs.push(name);
         }

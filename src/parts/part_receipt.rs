@@ -34,8 +34,8 @@ const KIND: Kind = Kind {
 /// The receipt of a part, as returned by [`SpillSet::build_part`](super::SpillSet::build_part): names one directory and
 /// states its shards.
 ///
-/// The driver of a build passes the receipts of all parts to [`SpillSet::publish`](super::SpillSet::publish). `Display` and
-/// `FromStr` use its JSON text, one line. A digest of the text detects a change of it.
+/// The driver of a build passes the receipts of all parts to [`SpillSet::publish`](super::SpillSet::publish). `Display`
+/// and `FromStr` use its JSON text, one line. A digest of the text detects a change of it.
 ///
 /// ```no_run
 /// use sharddb::parts::PartReceipt;
@@ -170,7 +170,8 @@ impl FromStr for PartReceipt {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if it is anything else, also if its text was changed; `TooLarge`; `Unsupported` for a later version.
+    /// `InvalidInput` if it is anything else, also if its text was changed; `TooLarge`; `Unsupported` for a later
+    /// version.
     fn from_str(text: &str) -> Result<PartReceipt> {
         let members = Members::parse(text, &KIND)?;
         let alignment = ValueAlignment::new(members.required("value_alignment")?)

@@ -58,19 +58,20 @@ impl PartPlan {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` unless there are 1 to 65,536 parts; `InvalidSpec` if the specification cannot have that number of shards.
+    /// `InvalidInput` unless there are 1 to 65,536 parts; `InvalidSpec` if the specification cannot have that number of
+    /// shards.
     pub fn even(spec: ShardingSpec, parts: u64) -> Result<PartPlan> {
         check_parts(parts)?;
         let spec = with_shards_for(spec, parts)?;
         PartPlan::new(spec, even_ends(&spec, parts))
     }
 
-    /// Divides the shards of a specification into ranges of about equal bytes, given statistics of all pairs or of a sample
-    /// of them.
+    /// Divides the shards of a specification into ranges of about equal bytes, given statistics of all pairs or of a
+    /// sample of them.
     ///
-    /// With the identity hash, the ranges follow the sample of the keys; with murmur, they have about equal numbers of shards.
-    /// Makes shards of minishard bits like [`even`](PartPlan::even), and up to four more if these make the largest part at
-    /// most 1.25 times the mean.
+    /// With the identity hash, the ranges follow the sample of the keys; with murmur, they have about equal numbers of
+    /// shards. Makes shards of minishard bits like [`even`](PartPlan::even), and up to four more if these make the
+    /// largest part at most 1.25 times the mean.
     ///
     /// # Errors
     ///
@@ -89,8 +90,8 @@ impl PartPlan {
         PartPlan::by_sample(Plan::new(stats, profile).spec(), stats, parts)
     }
 
-    /// Plans for a number of distinct keys and the bytes of all values, like [`Plan::for_counts`]: murmur hash, parts of
-    /// about equal numbers of shards.
+    /// Plans for a number of distinct keys and the bytes of all values, like [`Plan::for_counts`]: murmur hash, parts
+    /// of about equal numbers of shards.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl PartPlan {
             let message = format!("expected a part from 0 to {}, found {part}", self.parts() - 1);
             return Err(Error::invalid_input(message));
         };
-        let start = part.checked_sub(1).and_then(last).map_or(0, |before| before + 1); // ends ascend, so it is not the last
+        let start = part.checked_sub(1).and_then(last).map_or(0, |before| before + 1); // ends ascend
         Ok(ShardNumber(start)..=ShardNumber(end))
     }
 
@@ -192,7 +193,8 @@ impl FromStr for PartPlan {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` or `InvalidSpec` if it is anything else; `TooLarge` above 4 MiB; `Unsupported` for a later version.
+    /// `InvalidInput` or `InvalidSpec` if it is anything else; `TooLarge` above 4 MiB; `Unsupported` for a later
+    /// version.
     fn from_str(text: &str) -> Result<PartPlan> {
         let members = Members::parse(text, &KIND)?;
         PartPlan::new(ShardingSpec::from_value(members.raw("sharding")?)?, members.required("last_shards")?)
@@ -214,8 +216,8 @@ fn with_shards_for(spec: ShardingSpec, parts: u64) -> Result<ShardingSpec> {
     with_more_shard_bits(spec, u8::try_from(more).unwrap_or(u8::MAX))
 }
 
-/// Returns a specification with more shard bits: first those of the minishards, then, with the identity hash, those of the
-/// preshift, so that the same keys stay neighbours, and then further bits of the hash.
+/// Returns a specification with more shard bits: first those of the minishards, then, with the identity hash, those of
+/// the preshift, so that the same keys stay neighbours, and then further bits of the hash.
 fn with_more_shard_bits(spec: ShardingSpec, more: u8) -> Result<ShardingSpec> {
     let of_minishards = more.min(spec.minishard_bits());
     let of_preshift = match spec.hash_function() {
@@ -371,10 +373,9 @@ mod tests {
     fn parts_of_identity_are_about_equal_for_skewed_keys() {
         let dense: Vec<u64> = (70_000..250_000).collect();
         let skewed: Vec<u64> = (0..150_000).chain((1 << 20..1 << 22).step_by(100)).collect();
-        for (keys, spec) in [
-            (&dense, spec(HashFunction::Identity, 3, 12, 3)),
-            (&skewed, spec(HashFunction::Identity, 0, 12, 10)),
-        ] {
+        for (keys, spec) in
+            [(&dense, spec(HashFunction::Identity, 3, 12, 3)), (&skewed, spec(HashFunction::Identity, 0, 12, 10))]
+        {
             let mut stats = KeyStats::new();
             keys.iter().for_each(|key| stats.insert(*key, 0, 100));
             for parts in [1, 2, 3, 7, 16, 61] {

@@ -45,9 +45,9 @@ impl SpillSet {
     /// receipts of spills and parts name. The parts are in the [`job_directory`](super::job_directory) of the job.
     ///
     /// The bytes of the generation are those of a build of all pairs with the same options. The shards are hard links
-    /// where the file system has them, else verified copies. Checks that every part is there once, that all are from these
-    /// spills and by the same options and program; of every shard the length and the checksum of its index, and of copies
-    /// all bytes. [`Snapshot::verify`](crate::Snapshot::verify) checks everything.
+    /// where the file system has them, else verified copies. Checks that every part is there once, that all are from
+    /// these spills and by the same options and program; of every shard the length and the checksum of its index, and
+    /// of copies all bytes. [`Snapshot::verify`](crate::Snapshot::verify) checks everything.
     ///
     /// A repeated call with equal receipts and options returns the same result and changes nothing, also if another
     /// generation was published since, or if the first call was killed at any moment. That holds until
@@ -58,10 +58,11 @@ impl SpillSet {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a missing, repeated or foreign receipt; `NotFound` if the directory of a part is missing; `Corrupt`
-    /// or `Io`, with the file, for a shard that is missing or not that of its receipt; `Locked` if the store has another
-    /// writer; those of [`BuildOptions::create`](crate::BuildOptions::create) and [`Candidate::publish`]. Nothing is published then, unless the
-    /// disk fails after the generation became current: repeat the call, which finds that.
+    /// `InvalidInput` for a missing, repeated or foreign receipt; `NotFound` if the directory of a part is missing;
+    /// `Corrupt` or `Io`, with the file, for a shard that is missing or not that of its receipt; `Locked` if the store
+    /// has another writer; those of [`BuildOptions::create`](crate::BuildOptions::create) and [`Candidate::publish`].
+    /// Nothing is published then, unless the disk fails after the generation became current: repeat the call, which
+    /// finds that.
     pub fn publish(
         &self,
         store: impl AsRef<Path>,
@@ -106,11 +107,12 @@ impl SpillSet {
         let is_repeated = |pair: &&[PartReceipt]| matches!(pair, [one, other] if one.part() == other.part());
         if let Some([one, other]) = parts.windows(2).find(is_repeated) {
             let (one, other) = (one.directory_name(), other.directory_name());
-            return Err(Error::invalid_input(format!("expected one receipt per part, found {one} and {other}: take either")));
+            return Err(Error::invalid_input(format!(
+                "expected one receipt per part, found {one} and {other}: take either"
+            )));
         }
-        if let Some(missing) = (0..self.plan.parts()).zip(parts.iter().map(Some).chain(std::iter::repeat(None))).find_map(
-            |(number, part)| part.is_none_or(|part| part.part() != number).then_some(number),
-        ) {
+        let is_missing = |number: &u64| parts.binary_search_by_key(number, PartReceipt::part).is_err();
+        if let Some(missing) = (0..self.plan.parts()).find(is_missing) {
             let message =
                 format!("expected a receipt of each of {} parts, found none of part {missing}", self.plan.parts());
             return Err(Error::invalid_input(message));
@@ -163,7 +165,8 @@ impl Job<'_> {
         Ok(publication.published)
     }
 
-    /// Returns the publication of an earlier call, if its generation was current. Makes that current if a crash came before.
+    /// Returns the publication of an earlier call, if its generation was current. Makes that current if a crash came
+    /// before.
     fn earlier(&self, store: &Store, writer: &StoreWriter) -> Result<Option<Publication>> {
         let read = |mark| {
             let text = self.directory.mark(mark, &self.digest)?;
@@ -243,7 +246,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Removes the files that the receipts name, and the mark that is void. Continues after an error, and returns the first.
+    /// Removes the files that the receipts name, and the mark that is void. Continues after an error, and returns the
+    /// first.
     fn remove_inputs(&self) -> Result<()> {
         let SpillSet { plan, directory, receipts, .. } = self.spills;
         let spills = PartsDir::at(directory)?;
@@ -271,7 +275,8 @@ fn check_shard_index(path: &Path, shard: &ShardRecord, len: u64) -> Result<()> {
     match crc32.finalize() == shard.shard_index_crc32 {
         true => Ok(()),
         false => {
-            let message = "expected the shard index that the receipt of its part states, found another: build the part again";
+            let message =
+                "expected the shard index that the receipt of its part states, found another: build the part again";
             Err(Error::corrupt(message).at_shard(shard.number))
         }
     }

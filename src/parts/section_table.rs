@@ -3,8 +3,8 @@
 //! ```text
 //! | sections      pairs (`record`); a run is one section per part that has pairs, in the order of the parts
 //! | table         per section: part u32le, crc32 u32le, pairs u64le, bytes u64le
-//! | trailer       magic, version u32le, crc32 of the table u32le, plan, task u64le, digest, sections u64le, pairs u64le,
-//! |               prefixes u64le, crc32 of the trailer before it u32le
+//! | trailer       magic, version u32le, crc32 of the table u32le, plan u64le, task u64le, digest u64le,
+//! |               sections u64le, pairs u64le, prefixes u64le, crc32 of the trailer before it u32le
 //! ```
 //!
 //! Sections begin at offset 0 and follow each other without gaps. The digest is that of all sections and the table.
@@ -104,7 +104,7 @@ impl Trailer {
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
         }
-        let read = || {
+        let mut read = || {
             Some(Trailer {
                 table_crc32: u32::from_le_bytes(take(&mut fields)?),
                 plan: Digest::from_bytes(take(&mut fields)?),
@@ -115,7 +115,6 @@ impl Trailer {
                 prefixes: u64::from_le_bytes(take(&mut fields)?),
             })
         };
-        let mut read = read;
         read().ok_or_else(foreign)
     }
 }

@@ -34,7 +34,8 @@ struct Section {
 impl Spill {
     /// Opens the spill of a receipt and verifies its trailer.
     ///
-    /// Errors: `NotFound` if there is no such file; `Corrupt` if it is not the file of the receipt; `Unsupported`; `Io`.
+    /// Errors: `NotFound` if there is no such file; `Corrupt` if it is not the file of the receipt; `Unsupported`;
+    /// `Io`.
     pub(super) fn open(directory: &Path, receipt: &SpillReceipt) -> Result<Spill> {
         let path = directory.join(receipt.file_name());
         Spill::open_at(&path, receipt).map_err(|error| error.at_path(&path))
@@ -62,7 +63,8 @@ impl Spill {
         let trailer = Trailer::from_bytes(&trailer)?;
         let Trailer { plan, task, digest, pairs, prefixes, .. } = trailer;
         if *receipt != (SpillReceipt { plan, task, digest, pairs, prefixes, bytes: len }) {
-            let message = format!("expected the spill of task {}, which its receipt states, found another", receipt.task);
+            let message =
+                format!("expected the spill of task {}, which its receipt states, found another", receipt.task);
             return Err(Error::corrupt(message));
         }
         let table_len = trailer.sections.checked_mul(ROW_LEN as u64);
@@ -129,7 +131,8 @@ impl SectionReader {
 
     fn read(&mut self, row: SectionRow, sorter: &mut Sorter) -> Result<()> {
         for _ in 0..row.pairs {
-            let (header, header_len) = RecordHeader::read(self.reader.fill_at_least(MAX_HEADER)?).ok_or_else(damaged)?;
+            let (header, header_len) =
+                RecordHeader::read(self.reader.fill_at_least(MAX_HEADER)?).ok_or_else(damaged)?;
             self.consume(header_len)?;
             if header.bytes().is_none_or(|bytes| bytes > self.left) {
                 return Err(damaged());
@@ -161,7 +164,9 @@ impl Read for SectionReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let bytes = self.reader.fill()?;
         let len = bytes.len().min(into.len());
-        into.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+        if let (Some(into), Some(bytes)) = (into.get_mut(..len), bytes.get(..len)) {
+            into.copy_from_slice(bytes);
+        }
         self.consume(len)?;
         Ok(len)
     }

@@ -15,16 +15,17 @@ const KIND: Kind = Kind {
     most: 4 << 10,
 };
 
-/// The receipt of a spill, as returned by [`SpillWriter::finish`](super::SpillWriter::finish): names one file and states
-/// its content.
+/// The receipt of a spill, as returned by [`SpillWriter::finish`](super::SpillWriter::finish): names one file and
+/// states its content.
 ///
-/// The driver of a build collects one receipt per task and passes all of them to each part. `Display` and `FromStr` use its
-/// JSON text, one line.
+/// The driver of a build collects one receipt per task and passes all of them to each part. `Display` and `FromStr` use
+/// its JSON text, one line.
 ///
 /// ```
 /// use sharddb::parts::SpillReceipt;
 ///
-/// let text = r#"{"sharddb_spill":1,"plan":"0123456789abcdef","task":7,"digest":"00000000000000ff","pairs":2,"prefixes":0,"bytes":99}"#;
+/// let text = "{\"sharddb_spill\":1,\"plan\":\"0123456789abcdef\",\"task\":7,\"digest\":\"00000000000000ff\",\
+///     \"pairs\":2,\"prefixes\":0,\"bytes\":99}";
 /// let receipt: SpillReceipt = text.parse()?;
 /// assert_eq!((receipt.task(), receipt.pairs(), receipt.bytes()), (7, 2, 99));
 /// assert_eq!(receipt.file_name(), "task-7-00000000000000ff");

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 
 /// The spills of a partitioned build, one per task: the input of every part.
 ///
-/// [`build_part`](SpillSet::build_part) writes the shards of one part, and [`publish`](SpillSet::publish) makes a generation
-/// of all parts. Both check that they got the same spills.
+/// [`build_part`](SpillSet::build_part) writes the shards of one part, and [`publish`](SpillSet::publish) makes a
+/// generation of all parts. Both check that they got the same spills.
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-parts-doc-{}", std::process::id()));
@@ -50,7 +50,8 @@ impl SpillSet {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if a receipt belongs to another plan, or if two belong to the same task. Equal receipts count as one.
+    /// `InvalidInput` if a receipt belongs to another plan, or if two belong to the same task. Equal receipts count as
+    /// one.
     pub fn new(
         plan: &PartPlan,
         directory: impl AsRef<Path>,

@@ -19,10 +19,10 @@ use crate::store::{NewSpill, PartsDir};
 
 /// Writes the pairs of one task into one file, the *spill*, divided by part.
 ///
-/// Pairs are collected in memory up to [`BuildOptions::memory`], and then appended to the file as a run: one section per
-/// part, in the order of insertion. [`finish`](SpillWriter::finish) syncs the file and gives it its name, and the process
-/// may die at any time before without an effect: a writer that is dropped leaves nothing, and one that is killed leaves a
-/// file of another name, which [`clean`](super::clean) removes. Uses no threads.
+/// Pairs are collected in memory up to [`BuildOptions::memory`], and then appended to the file as a run: one section
+/// per part, in the order of insertion. [`finish`](SpillWriter::finish) syncs the file and gives it its name, and the
+/// process may die at any time before without an effect: a writer that is dropped leaves nothing, and one that is
+/// killed leaves a file of another name, which [`clean`](super::clean) removes. Uses no threads.
 ///
 /// A spill takes 10 bytes per pair more than its values if these have 64 to 8191 bytes.
 ///
@@ -61,8 +61,8 @@ pub struct SpillWriter {
     new: NewSpill,
 }
 
-/// Memory per pair besides its bytes: its header and its entry of `records`.
-const RECORD_COST: usize = MAX_HEADER + size_of::<(u32, usize)>();
+/// Memory per pair besides its header and its bytes.
+const ENTRY_LEN: usize = size_of::<(u32, usize)>();
 
 /// Length of the pieces in which a pair that is too large for memory is copied.
 const PIECE: usize = 64 << 10;
@@ -76,8 +76,8 @@ struct Totals {
 }
 
 impl SpillWriter {
-    /// Begins the spill of a task in a directory, normally [`job_directory`](super::job_directory) of the store. Creates
-    /// the directory if it does not exist.
+    /// Begins the spill of a task in a directory, normally [`job_directory`](super::job_directory) of the store.
+    /// Creates the directory if it does not exist.
     ///
     /// Of the options, those of memory, progress, cancellation and durability apply.
     ///
@@ -184,7 +184,7 @@ impl SpillWriter {
         let Some(len) = usize::try_from(len).ok().filter(|len| *len <= self.memory / 4) else {
             return self.write_large(part, header, source);
         };
-        if self.in_memory().saturating_add(len + RECORD_COST) > self.memory {
+        if self.in_memory().saturating_add(len + MAX_HEADER + ENTRY_LEN) > self.memory {
             self.write_run()?;
         }
         let start = self.run.len();
@@ -206,7 +206,7 @@ impl SpillWriter {
     }
 
     fn in_memory(&self) -> usize {
-        self.run.len() + self.records.len() * RECORD_COST
+        self.run.len() + self.records.len() * ENTRY_LEN
     }
 
     /// Appends the collected pairs to the file, a section per part.

@@ -114,7 +114,7 @@ pub(super) fn is_generation_name(name: &str) -> bool {
         || is_shard_name(name)
 }
 
-fn is_shard_name(name: &str) -> bool {
+pub(super) fn is_shard_name(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(stem, extension)| {
         extension == SHARD_EXTENSION && stem.len() <= SHARD_DIGITS && is_lowercase_hex(stem)
     })

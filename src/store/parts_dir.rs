@@ -9,8 +9,9 @@
 //! tmp-mark                  a mark before it is renamed into place
 //! ```
 //!
-//! A digest is 16 hexadecimal digits. A name with a digest is never given to other bytes, so a name that exists already is
-//! success. This module knows names and kinds of files, not their contents. Writers of the store leave the directory alone.
+//! A digest is 16 hexadecimal digits. A name with a digest is never given to other bytes, so a name that exists already
+//! is success. This module knows names and kinds of files, not their contents. Writers of the store leave the directory
+//! alone.
 
 use std::fs::File;
 use std::io;
@@ -136,8 +137,8 @@ impl PartsDir {
         }
     }
 
-    /// Begins a part, under a temporary name that no other process has. Its spill files are written under `temp_root` if
-    /// given, else into the part.
+    /// Begins a part, under a temporary name that no other process has. Its spill files are written under `temp_root`
+    /// if given, else into the part.
     pub(crate) fn begin_part(&self, temp_root: Option<&Path>) -> Result<NewPart> {
         let path = fs::create_unique_dir(&self.path, TEMPORARY_PART_PREFIX)?;
         let (directory, owner) = (self.path.clone(), Owner::this_process());
@@ -187,9 +188,20 @@ impl PartsDir {
         fs::remove_dir(&path)
     }
 
-    /// Returns whether a publication is marked as complete.
-    pub(crate) fn is_published(&self) -> Result<bool> {
-        Ok(fs::names(&self.path)?.iter().any(|name| suffix_is_digest(name, PUBLISHED_PREFIX)))
+    /// Returns whether a publication is marked as complete, and nothing was written since: the name of a job may be that of
+    /// an earlier one.
+    pub(crate) fn is_finished(&self) -> Result<bool> {
+        let (mut published, mut others) = (None, None);
+        for name in fs::names(&self.path)? {
+            let path = self.path.join(&name);
+            let newest = match Entry::of(&name, &path) {
+                Some(Entry::Mark) if suffix_is_digest(&name, PUBLISHED_PREFIX) => &mut published,
+                Some(_) => &mut others,
+                None => continue,
+            };
+            *newest = (*newest).max(Some(fs::modified(&path)?));
+        }
+        Ok(published.is_some() && others <= published)
     }
 
     /// Removes every entry that a partitioned build makes, and then the directory if it is empty. Returns the other
@@ -234,7 +246,9 @@ impl Entry {
             let has_only_shards = || contents::foreign_among_shards(path).is_ok_and(|foreign| foreign.is_none());
             return (fs::is_real_dir(path) && has_only_shards()).then_some(Entry::Complete);
         }
-        if name == TEMPORARY_MARK || suffix_is_digest(name, PUBLISHING_PREFIX) || suffix_is_digest(name, PUBLISHED_PREFIX)
+        if name == TEMPORARY_MARK
+            || suffix_is_digest(name, PUBLISHING_PREFIX)
+            || suffix_is_digest(name, PUBLISHED_PREFIX)
         {
             return fs::is_real_file(path).then_some(Entry::Mark);
         }
@@ -242,7 +256,7 @@ impl Entry {
             return fs::is_real_file(path).then_some(Entry::Temporary);
         }
         let process = name.strip_prefix(TEMPORARY_PART_PREFIX).and_then(scratch::process_of)?;
-        scratch::is_own_pending(path, process).then_some(Entry::Temporary)
+        scratch::is_own_part(path, process).then_some(Entry::Temporary)
     }
 }
 
@@ -292,7 +306,8 @@ impl NewSpill {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if !fs::is_real_file(&to) || fs::file_len(&to)? != bytes {
-                    let message = "expected this name to be free or that of an equal spill, found another file: remove it";
+                    let message =
+                        "expected this name to be free or that of an equal spill, found another file: remove it";
                     return Err(Error::corrupt(message).at_path(&to));
                 }
             }
@@ -393,7 +408,6 @@ mod tests {
         create_dir(path("part-4-0123456789abcdef")).unwrap();
         write(path("part-4-0123456789abcdef/notes"), "x").unwrap();
         create_dir_all(path("tmp-part-13-ab/notes")).unwrap();
-        assert!(directory.is_published().unwrap());
 
         let left = directory.clean().unwrap();
         assert_eq!(left.len(), foreign.len() + 3, "{left:?}");
@@ -401,8 +415,30 @@ mod tests {
         assert!(path("part-4-0123456789abcdef/notes").exists());
 
         left.iter().for_each(|path| fs::remove(path).unwrap());
-        assert_eq!(directory.clean().unwrap(), [PathBuf::new(); 0]);
+        assert!(directory.clean().unwrap().is_empty());
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn a_job_is_finished_until_something_is_written_after_its_publication() {
+        let store = TempDir::new();
+        let directory = PartsDir::create(&store.path().join("parts-7")).unwrap();
+        let touch = |name: &str, seconds: u64| {
+            let file = std::fs::File::create(directory.path().join(name)).unwrap();
+            file.set_modified(UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+        };
+        assert!(!directory.is_finished().unwrap());
+        touch("task-0-0123456789abcdef", 100);
+        touch("publishing-0123456789abcdef", 100);
+        assert!(!directory.is_finished().unwrap());
+        touch("published-0123456789abcdef", 100);
+        assert!(directory.is_finished().unwrap());
+        touch("notes", 101);
+        assert!(directory.is_finished().unwrap());
+        touch("tmp-task-1-0", 101);
+        assert!(!directory.is_finished().unwrap());
+        touch("published-0123456789abcdee", 102);
+        assert!(directory.is_finished().unwrap());
     }
 
     /// A link of the name of a spill or a part is foreign: what it names stays.
@@ -424,12 +460,9 @@ mod tests {
         for job in ["7", "nightly-2026.11", "a_b"] {
             assert!(PartsDir::of_job(store.path(), job).unwrap().path().starts_with(store.path()));
         }
-        for job in ["", "/", "..", "a/b", "a\\b", "\u{e4}", " ", "x\0"] {
-            let refused = PartsDir::of_job(store.path(), job);
-            match job {
-                ".." => assert_eq!(refused.unwrap().path(), store.path().join("parts-..")),
-                _ => assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput, "{job:?}"),
-            }
+        for job in ["", "/", "a/b", "../x", "a\\b", "\u{e4}", " ", "x\0"] {
+            let error = PartsDir::of_job(store.path(), job).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{job:?}");
         }
     }
 
@@ -442,7 +475,7 @@ mod tests {
             let spill = directory.begin_spill().unwrap();
             disk::write_all_at(spill.file(), spill.path(), 0, b"bytes").unwrap();
             spill.install(&name, 5).unwrap();
-            assert_eq!(store.names(), [name.clone()]);
+            assert_eq!(store.names(), std::slice::from_ref(&name));
         }
         let error = directory.begin_spill().unwrap().install(&name, 0).unwrap_err();
         assert_eq!((error.kind(), store.names()), (ErrorKind::Corrupt, vec![name.clone()]));
@@ -454,7 +487,7 @@ mod tests {
             let part = directory.begin_part(None).unwrap();
             write(part.path().join("3.shard"), "x").unwrap();
             part.install(&name, &shards).unwrap();
-            assert_eq!(store.names(), [name.clone()]);
+            assert_eq!(store.names(), std::slice::from_ref(&name));
         }
         let other = [("4.shard".to_string(), 1)];
         let error = directory.begin_part(None).unwrap().install(&name, &other).unwrap_err();

@@ -172,8 +172,8 @@ impl CompleteGeneration {
         self.publish_after(|_| Ok(()))
     }
 
-    /// Publishes like [`publish`](Self::publish). Calls `before` with the number first; its error is returned and nothing
-    /// is published.
+    /// Publishes like [`publish`](Self::publish). Calls `before` with the number first; its error is returned and
+    /// nothing is published.
     pub(crate) fn publish_after(self, before: impl FnOnce(GenerationId) -> Result<()>) -> Result<GenerationId> {
         let lock = &mut *self.0.lock.begin_operation()?;
         before(next_id(&self.0.store, lock)?)?;

@@ -203,7 +203,7 @@ pub(super) fn process_of(suffix: &str) -> Option<&str> {
 
 /// Returns whether a directory holds only files of a generation, at most one directory for its shards, and `spill`, a
 /// spill directory or a link to one.
-pub(super) fn is_own_pending(directory: &Path, process: &str) -> bool {
+fn is_own_pending(directory: &Path, process: &str) -> bool {
     let mut has_shards = false;
     let mut foreign = || {
         fs::find_entry(directory, |name, path| match name.to_str() {
@@ -213,6 +213,17 @@ pub(super) fn is_own_pending(directory: &Path, process: &str) -> bool {
             }
             Some(name) => !contents::is_generation_name(name) || !fs::is_real_file(path),
             None => true,
+        })
+    };
+    fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
+}
+
+/// Returns whether a directory holds only shards and `spill`, a spill directory or a link to one.
+pub(super) fn is_own_part(directory: &Path, process: &str) -> bool {
+    let foreign = || {
+        fs::find_entry(directory, |name, path| match name.to_str() {
+            Some(SPILL) => !is_own_spill(path, process),
+            name => !name.is_some_and(contents::is_shard_name) || !fs::is_real_file(path),
         })
     };
     fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
