@@ -298,7 +298,7 @@ def test_other_paths_are_read_by_cloudvolume() -> None:
 
 @pytest.mark.parametrize("index", ["raw", "gzip"])
 @pytest.mark.parametrize("data", ["raw", "gzip"])
-@pytest.mark.parametrize("bits", [(0, 0, 0), (1, 3, 2), (0, 2, 9)])
+@pytest.mark.parametrize("bits", [(0, 0, 0), (1, 3, 2), (0, 2, 5)])
 def test_files_of_shards(tmp_path: Path, bits: tuple[int, int, int], data: str, index: str) -> None:
     spec = SPEC | dict(zip(("preshift_bits", "minishard_bits", "shard_bits"), bits))
     spec |= {"data_encoding": data, "minishard_index_encoding": index}

@@ -1,8 +1,8 @@
 """References: fsspec and Icechunk read the chunks of a volume from its shards as the array that TensorStore reads."""
 
-import importlib.util
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,9 @@ ts = pytest.importorskip("tensorstore")
 
 import sharddb.references  # noqa: E402
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+
 NEUROGLANCER = Path(__file__).resolve().parents[2] / "tests" / "data" / "neuroglancer"
-
-
-def example(name: str) -> Any:
-    """Imports a script of the folder ``examples``."""
-    path = Path(__file__).resolve().parents[1] / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(params=["image", "seg", "sparse"])
@@ -59,7 +51,7 @@ def read_with_tensorstore(volume: Path) -> Any:
 
 def test_fsspec_reads_what_tensorstore_reads(volume: Path, tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
-    script = example("kerchunk_references")
+    script = pytest.importorskip("kerchunk_references")
     references = str(tmp_path / "references.json")
     script.write(str(volume), references)
     array = script.open_array(references)
@@ -68,9 +60,8 @@ def test_fsspec_reads_what_tensorstore_reads(volume: Path, tmp_path: Path) -> No
 
 
 def test_icechunk_reads_what_tensorstore_reads(volume: Path, tmp_path: Path) -> None:
-    pytest.importorskip("icechunk")
     volume = Path(shutil.copytree(volume, tmp_path / "volume"))
-    script = example("icechunk_references")
+    script = pytest.importorskip("icechunk_references")
     repository = script.repository(str(tmp_path / "repository"), str(volume))
     assert script.commit(str(volume), repository)
     np.testing.assert_array_equal(script.open_array(repository)[...], read_with_tensorstore(volume))
