@@ -319,6 +319,18 @@ def test_files_of_shards(tmp_path: Path, bits: tuple[int, int, int], data: str, 
         assert kvstore.read(label.to_bytes(8, "big")).result().value == values[label]
 
 
+def test_a_published_generation(tmp_path: Path) -> None:
+    values = {label: b"value %d" % label * (label % 7) for label in range(1, 3000, 5)}
+    published = sharddb.Loader(tmp_path / "store", SPEC)
+    published.extend(values)
+    published.finish()
+    [shard, *_] = (tmp_path / "store").rglob("*.shard")
+    own, ours = readers(shard.parent, SPEC)
+    filled = [label for label in values if values[label]]
+    assert ours.get_data(filled) == own.get_data(filled) == {label: values[label] for label in filled}
+    assert ours.exists(list(values), return_byte_range=True) == own.exists(list(values), return_byte_range=True)
+
+
 def test_files_of_no_values() -> None:
     cv_spec = sharding.ShardingSpecification.from_dict(SPEC)
     assert sharddb.cloudvolume.synthesize_shard_files(cv_spec, {}) == sharding.synthesize_shard_files(cv_spec, {}) == {}
