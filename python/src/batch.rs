@@ -177,8 +177,12 @@ fn too_many_bytes() -> PyErr {
 }
 
 fn rows_of(out: &Bound<'_, PyAny>, keys: usize) -> PyResult<Rows> {
-    let buffer = PyUntypedBuffer::get(out)
-        .map_err(|_| PyTypeError::new_err(format!("expected an array for the values, found {}", out.get_type())))?;
+    let buffer = PyUntypedBuffer::get(out).map_err(|_| {
+        PyTypeError::new_err(format!(
+            "expected an array with at least one axis for the values, found {}",
+            out.get_type()
+        ))
+    })?;
     let expected = "a writable C-contiguous array with one row per key";
     let rows =
         Rows::new(buffer).map_err(|found| PyValueError::new_err(format!("expected {expected}, found {found}")))?;

@@ -23,9 +23,9 @@ pub(crate) fn open_mapped(options: &OpenOptions, path: &Path) -> sharddb::Result
     unsafe { options.open(path) }
 }
 
-/// Calls `f` with the bytes of each item of a one-dimensional or zero-dimensional buffer, in order.
+/// Calls `f` with the bytes of each item of a one-dimensional buffer, in order.
 ///
-/// Returns `None` without a call if the items do not have `N` bytes, or if there are more dimensions.
+/// Returns `None` without a call if the items do not have `N` bytes, or if the buffer is another one.
 pub(crate) fn for_each_item<const N: usize>(
     _py: Python<'_>,
     buffer: &PyUntypedBuffer,
@@ -34,20 +34,16 @@ pub(crate) fn for_each_item<const N: usize>(
     if buffer.item_size() != N || buffer.suboffsets().is_some() {
         return None;
     }
-    let (items, stride) = match (buffer.shape(), buffer.strides()) {
-        ([], _) => (1, 0),
-        ([items], [stride]) => (*items, *stride),
-        _ => return None,
-    };
+    let ([items], [stride]) = (buffer.shape(), buffer.strides()) else { return None };
     let mut item = buffer.buf_ptr().cast::<[u8; N]>().cast_const();
-    for _ in 0..items {
+    for _ in 0..*items {
         // SAFETY: the exporter states that each of its items has N bytes, `stride` bytes apart, and keeps them while the
         // buffer is held. An array of bytes has no alignment. No other thread runs Python code meanwhile.
         let bytes = unsafe { item.read() };
         if let Err(error) = f(bytes) {
             return Some(Err(error));
         }
-        item = item.wrapping_byte_offset(stride);
+        item = item.wrapping_byte_offset(*stride);
     }
     Some(Ok(()))
 }

@@ -62,12 +62,29 @@ impl<'py> FromPyObject<'_, 'py> for Keys {
         if let Ok(buffer) = PyUntypedBuffer::get(&keys) {
             return of_buffer(keys.py(), &buffer).map(Keys);
         }
-        if keys.hasattr("__array__")? {
-            let array = keys.call_method0("__array__")?;
-            return of_buffer(keys.py(), &PyUntypedBuffer::get(&array)?).map(Keys);
+        match keys.hasattr("__array__")? {
+            true => of_array(&keys).map(Keys),
+            false => of_iterable(&keys).map(Keys),
         }
-        of_iterable(&keys).map(Keys)
     }
+}
+
+/// Takes the keys of an object that converts to a NumPy array, and of an array without axes, which has no buffer for PyO3.
+fn of_array(keys: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    let array = keys.call_method0("__array__")?;
+    let array = match array.getattr("ndim")?.eq(0)? {
+        true => array.call_method1("reshape", (1,))?,
+        false => array,
+    };
+    match PyUntypedBuffer::get(&array) {
+        Ok(buffer) => of_buffer(keys.py(), &buffer),
+        Err(_) => Err(no_integers(&array.getattr("dtype")?.to_string())),
+    }
+}
+
+#[cold]
+fn no_integers(found: &str) -> PyErr {
+    PyTypeError::new_err(format!("expected an array of integers as keys, found items of the type {found}"))
 }
 
 fn of_iterable(keys: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
@@ -85,11 +102,7 @@ fn of_buffer(py: Python<'_>, buffer: &PyUntypedBuffer) -> PyResult<Vec<u64>> {
     }
     let format = buffer.format().to_bytes();
     let Some(integer) = IntegerFormat::parse(format).filter(|integer| integer.bytes == buffer.item_size()) else {
-        let format = String::from_utf8_lossy(format);
-        return Err(PyTypeError::new_err(format!(
-            "expected an array of integers as keys, found items of the format {format:?} with {} bytes",
-            buffer.item_size()
-        )));
+        return Err(no_integers(&format!("{:?}", String::from_utf8_lossy(format))));
     };
     let mut keys = Vec::with_capacity(buffer.item_count());
     let copied = match integer.bytes {
@@ -98,7 +111,7 @@ fn of_buffer(py: Python<'_>, buffer: &PyUntypedBuffer) -> PyResult<Vec<u64>> {
         4 => integer.copy::<4>(py, buffer, &mut keys),
         _ => integer.copy::<8>(py, buffer, &mut keys),
     };
-    copied.unwrap_or_else(|| Err(PyTypeError::new_err("expected an array of integers without suboffsets as keys")))?;
+    copied.unwrap_or_else(|| Err(no_integers("a buffer with suboffsets")))?;
     Ok(keys)
 }
 
