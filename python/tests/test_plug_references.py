@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ zarr = pytest.importorskip("zarr", minversion="3")
 ts = pytest.importorskip("tensorstore")
 
 import sharddb.references  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 NEUROGLANCER = Path(__file__).resolve().parents[2] / "tests" / "data" / "neuroglancer"
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import multiprocessing
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,7 @@ import numpy as np
 import pytest
 
 import sharddb
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
-
-from torch_dataset import Values  # noqa: E402
+from torch_dataset import Values
 
 SET = Path(__file__).resolve().parents[2] / "tests" / "data" / "public" / "cv_10k_id"
 
@@ -28,14 +24,14 @@ def expected_digests() -> dict[int, str]:
 def read(dataset: Values, indices: list[int], results: Any) -> None:
     """What a worker of a ``DataLoader`` does."""
     values = dataset.__getitems__(indices)
-    results.put([(int(dataset.keys[at]), hashlib.sha256(value).hexdigest()) for at, value in zip(indices, values)])
+    results.put([(int(dataset.keys[at]), hashlib.sha256(value.tobytes()).hexdigest()) for at, value in zip(indices, values)])
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_read_every_value_once(method: str) -> None:
     dataset = Values(str(SET))
     dataset[0]  # the database is in use before the workers start
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     results = context.SimpleQueue()
     order = np.random.default_rng(3).permutation(len(dataset)).tolist()
     workers = [context.Process(target=read, args=(dataset, order[n::2], results)) for n in range(2)]
@@ -46,7 +42,7 @@ def test_workers_read_every_value_once(method: str) -> None:
         worker.join()
         assert worker.exitcode == 0
     assert found == expected_digests()
-    assert hashlib.sha256(dataset[0]).hexdigest() == found[int(dataset.keys[0])], "the parent still reads"
+    assert hashlib.sha256(dataset[0].tobytes()).hexdigest() == found[int(dataset.keys[0])], "the parent still reads"
 
 
 def test_a_chosen_set_of_keys() -> None:
@@ -55,7 +51,7 @@ def test_a_chosen_set_of_keys() -> None:
     assert len(dataset) == 3
     batch = dataset.__getitems__([2, 0, 0])
     assert [value.tobytes() for value in batch] == [dataset[at].tobytes() for at in (2, 0, 0)]
-    assert hashlib.sha256(dataset[1]).hexdigest() == expected_digests()[int(keys[1])]
+    assert hashlib.sha256(dataset[1].tobytes()).hexdigest() == expected_digests()[int(keys[1])]
 
 
 def test_an_absent_key_raises() -> None:
