@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,14 @@ def test_icechunk_reads_what_tensorstore_reads(volume: Path, tmp_path: Path) -> 
     np.testing.assert_array_equal(script.open_array(repository)[...], read_with_tensorstore(volume))
     again = script.repository(str(tmp_path / "repository"), str(volume))
     np.testing.assert_array_equal(script.open_array(again)[1:3, 1, :, 0], read_with_tensorstore(volume)[1:3, 1, :, 0])
+
+
+def test_the_programs_print_the_array(tmp_path: Path) -> None:
+    for name, output in (("kerchunk_references", "references.json"), ("icechunk_references", "repository")):
+        program = Path(__file__).resolve().parents[1] / "examples" / f"{name}.py"
+        command = [sys.executable, str(program), str(NEUROGLANCER / "image"), str(tmp_path / output)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "shape=(128, 128, 128, 1) dtype=uint8" in done.stdout
 
 
 def test_a_reference_is_the_stored_bytes(volume: Path) -> None:

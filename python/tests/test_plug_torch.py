@@ -4,6 +4,7 @@ import hashlib
 import json
 import multiprocessing
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import sharddb
+import torch_dataset
 from torch_dataset import Values
 
 SET = Path(__file__).resolve().parents[2] / "tests" / "data" / "public" / "cv_10k_id"
@@ -24,7 +26,9 @@ def expected_digests() -> dict[int, str]:
 def read(dataset: Values, indices: list[int], results: Any) -> None:
     """What a worker of a ``DataLoader`` does."""
     values = dataset.__getitems__(indices)
-    results.put([(int(dataset.keys[at]), hashlib.sha256(value.tobytes()).hexdigest()) for at, value in zip(indices, values)])
+    results.put(
+        [(int(dataset.keys[at]), hashlib.sha256(value.tobytes()).hexdigest()) for at, value in zip(indices, values)]
+    )
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -43,6 +47,13 @@ def test_workers_read_every_value_once(method: str) -> None:
         assert worker.exitcode == 0
     assert found == expected_digests()
     assert hashlib.sha256(dataset[0].tobytes()).hexdigest() == found[int(dataset.keys[0])], "the parent still reads"
+
+
+def test_the_program_reads_all_bytes(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "argv", ["torch_dataset.py", str(SET)])
+    torch_dataset.main()
+    with sharddb.open(SET) as db:
+        assert capsys.readouterr().out == f"{sum(len(value) for _, value in db.items())} bytes in {len(db)} values\n"
 
 
 def test_a_chosen_set_of_keys() -> None:
