@@ -79,7 +79,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-@pytest.mark.parametrize("phase", ["insert", "merge", "write"])
+@pytest.mark.parametrize("phase", ["insert", "sort", "merge", "write", "order"])
 def test_a_build(store: Path, phase: str) -> None:
     before = files(store)
     assert interrupt(PROGRAM.replace("EXTRA", ""), str(store), phase) == ["interrupted"]
