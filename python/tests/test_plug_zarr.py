@@ -106,6 +106,34 @@ def test_edges_and_channels(tmp_path: Path, shape: tuple[int, ...], chunk: list[
     assert read.metadata.dimension_names == ("x", "y", "z", "channel")
 
 
+@pytest.mark.parametrize("mode", ["auto", "mmap", "pread", "memory"])
+def test_a_store_of_a_volume(tmp_path: Path, mode: Any) -> None:
+    volume = DATA / "neuroglancer" / "seg"
+    with sharddb.open(volume, pointer="/scales/0") as db:
+        loader = sharddb.Loader(tmp_path / "store", db.spec, info=db.info, sharding_at="/scales/0")
+        loader.extend(db.items())
+        loader.finish()
+    array = zarr.open_array(sharddb.zarr.Store(tmp_path / "store", mode=mode), mode="r")
+    np.testing.assert_array_equal(array[...], read_with_tensorstore(volume))
+
+
+def test_the_second_scale(tmp_path: Path) -> None:
+    arrays = [random((8, 8, 8, 1), "uint8"), random((4, 4, 4, 1), "uint8")]
+    write_with_tensorstore(tmp_path, arrays[0], [4, 4, 4], key="large")
+    write_with_tensorstore(tmp_path, arrays[1], [4, 4, 4], key="small", resolution=[8, 8, 80])
+    for scale, array in enumerate(arrays):
+        np.testing.assert_array_equal(read_with_tensorstore(tmp_path, scale), array)
+        np.testing.assert_array_equal(zarr.open_array(sharddb.zarr.Store(tmp_path, scale=scale))[...], array)
+
+
+def test_keys_of_no_chunk_are_not_listed(tmp_path: Path) -> None:
+    info = json.loads((DATA / "neuroglancer" / "image" / "info").read_text())
+    loader = sharddb.Loader(tmp_path / "store", sharding(), info=info, sharding_at="/scales/0")
+    loader.extend({3: b"", 64: b"beyond the grid", 2**64 - 1: b""})
+    loader.finish()
+    assert listed(sharddb.zarr.Store(tmp_path / "store").list()) == ["zarr.json", "c/1/1/0/0"]
+
+
 def test_absent_chunks_are_zero_and_not_listed(tmp_path: Path) -> None:
     array = np.zeros((12, 12, 12, 1), "uint8")
     array[5, 10, 2] = 7  # the chunk 1, 2, 0
@@ -204,6 +232,48 @@ def test_a_store_pickles() -> None:
     assert copy == store
     assert copy != sharddb.zarr.Store(DATA / "neuroglancer" / "image")
     assert value_of(copy, "c/0/0/0/0") == value_of(store, "c/0/0/0/0")
+
+
+@pytest.mark.parametrize("metadata", ["unsharded", "packed", "resharded"])
+def test_an_imported_array(tmp_path: Path, metadata: str) -> None:
+    """The same chunks, under the metadata of the array in files of one chunk and of two kinds of shards."""
+    pack = DATA / "zarr" / "pack"
+    info = {"zarr": json.loads((pack / f"{metadata}.zarr" / "zarr.json").read_text())}
+    chunks = {
+        tuple(map(int, file.parts[-3:])): file.read_bytes() for file in (pack / "unsharded.zarr" / "c").glob("*/*/*")
+    }
+    write_chunks(tmp_path / "store", info, chunks)
+    store = sharddb.zarr.Store(tmp_path / "store")
+    expected = zarr.open_array(zarr.storage.LocalStore(pack / "unsharded.zarr", read_only=True), mode="r")
+    array = zarr.open_array(store, mode="r")
+    np.testing.assert_array_equal(array[...], expected[...])
+    assert dict(array.attrs) == dict(expected.attrs) and array.dtype == expected.dtype
+    assert set(listed(store.list())) == {"zarr.json", *("c/" + "/".join(map(str, position)) for position in chunks)}
+    assert value_of(store, "c/7/0/0") is None and value_of(store, "c/0/0") is None
+
+
+def write_chunks(store: Path, info: dict[str, Any], chunks: dict[tuple[int, ...], bytes]) -> None:
+    """Writes a store as ``sharddb import`` does it. The grid of the array in ``zarr/pack`` is 7 x 5 x 4."""
+    loader = sharddb.Loader(store, info=info)
+    loader.extend({(z * 5 + y) * 4 + x: chunk for (z, y, x), chunk in chunks.items()})
+    loader.finish()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [50, 70]},
+        {"shape": None},
+        {"chunk_grid": {}},
+        {"codecs": None},
+        {"codecs": [{"name": "sharding_indexed"}]},
+    ],
+)
+def test_metadata_that_describe_no_array_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    metadata = json.loads((DATA / "zarr" / "pack" / "packed.zarr" / "zarr.json").read_text())
+    write_chunks(tmp_path / "store", {"zarr": metadata | change}, {(0, 0, 0): b""})
+    with pytest.raises(sharddb.InvalidSpec, match="expected a Zarr array in info"):
+        sharddb.zarr.Store(tmp_path / "store")
 
 
 @pytest.mark.parametrize("container", sorted((DATA / "zarr" / "arrays").iterdir()), ids=lambda path: path.name)
