@@ -64,7 +64,7 @@ class Reader:
     def verify(
         self,
         level: Literal["structure", "index", "data"] = "data",
-        progress: Callable[[int, int], object] | None = None,
+        progress: _Bar | None = None,
     ) -> VerifyReport: ...
     def close(self) -> None: ...
     @property

@@ -100,7 +100,8 @@ class Scale:
         at = np.zeros((len(keys), 3), np.uint64)
         for n, (axis, bit) in enumerate(self._bits):
             at[:, axis] |= (keys >> np.uint64(n) & np.uint64(1)) << bit
-        exists: npt.NDArray[np.bool_] = (at < np.array(self.grid, np.uint64)).all(axis=1) & (self.keys_at(at) == keys)
+        last = np.array([cells - 1 for cells in self.grid], np.uint64)
+        exists: npt.NDArray[np.bool_] = (at <= last).all(axis=1) & (self.keys_at(at) == keys)
         return at[exists]
 
     def chunk(self, position: tuple[int, int, int]) -> bytes | None:

@@ -2,7 +2,7 @@
 
 >>> import neuroglancer, sharddb.neuroglancer
 >>> viewer = neuroglancer.Viewer()  # doctest: +SKIP
->>> skeletons = sharddb.neuroglancer.SkeletonSource("segmentation/skeletons")
+>>> skeletons = sharddb.neuroglancer.SkeletonSource("segmentation/skeletons")  # doctest: +SKIP
 >>> with viewer.txn() as state:  # doctest: +SKIP
 ...     state.layers["skeletons"] = neuroglancer.SegmentationLayer(source=[skeletons], segments=[42])
 """

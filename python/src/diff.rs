@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use sharddb::Snapshot;
 use sharddb::diff::{ChangeKind, Diff, DiffTotals};
 
+use crate::progress::Bar;
 use crate::{buffer, source, task};
 
 /// The difference of two databases. Returned by ``diff``.
@@ -73,7 +74,7 @@ fn diff(
     threads: Option<NonZero<usize>>,
 ) -> PyResult<Differences> {
     let (old, new) = (source::open(old)?, source::open(new)?);
-    let found = task::run(py, None, |control| compare(&old, &new, bytes, threads, control))?;
+    let found = task::run(py, Bar::new(None), "diff", |control| compare(&old, &new, bytes, threads, control))?;
     Ok(Differences {
         added: buffer::array(py, found.added)?.unbind(),
         removed: buffer::array(py, found.removed)?.unbind(),

@@ -1,6 +1,7 @@
 //! All keys of a database, or those of a range.
 
 use std::ops::Bound as End;
+use std::sync::atomic::Ordering;
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -9,6 +10,7 @@ use sharddb::Snapshot;
 use sharddb::read::RangeOptions;
 use sharddb::spec::ShardNumber;
 
+use crate::progress::Bar;
 use crate::reader::Reader;
 use crate::{buffer, task};
 
@@ -41,10 +43,16 @@ impl Reader {
             (Some(_), _) => return Err(PyValueError::new_err("expected shard without range and sorted, found both")),
         };
         let snapshot = self.snapshot(py)?;
-        let keys = task::run(py, None, |control| collect(&snapshot, order, control))?;
+        let keys = task::run(py, Bar::new(None), "keys", |control| collect(&snapshot, order, control))?;
         buffer::array(py, keys)
     }
 }
+
+/// Upper bound on the keys for which memory is reserved at the beginning: 1 GiB, of which only used pages count.
+const MOST_RESERVED: usize = 1 << 27;
+
+/// Keys between two looks at the flag that cancels.
+const KEYS_PER_CHECK: usize = 1 << 16;
 
 type KeyRange = (End<u64>, End<u64>);
 
@@ -59,10 +67,31 @@ enum Order {
 
 fn collect(snapshot: &Snapshot, order: Order, control: &task::Control) -> sharddb::Result<Vec<u64>> {
     match order {
-        Order::Storage => snapshot.keys().collect(),
+        Order::Storage => all_of(snapshot.keys(), snapshot.len(), control),
         Order::Shard(number) => snapshot.shard(number)?.map_or(Ok(Vec::new()), |shard| shard.keys().collect()),
-        Order::Ascending(range) => RangeOptions::new().cancel(control.cancel.clone()).keys(snapshot, range).collect(),
+        Order::Ascending(range) => {
+            let keys = RangeOptions::new().cancel(control.cancel.clone()).keys(snapshot, range);
+            let count = keys.remaining();
+            all_of(keys, Some(count), control)
+        }
     }
+}
+
+/// Collects keys; `count` is a hint. Errors: the first one of `keys`.
+fn all_of(
+    keys: impl Iterator<Item = sharddb::Result<u64>>,
+    count: Option<u64>,
+    control: &task::Control,
+) -> sharddb::Result<Vec<u64>> {
+    let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    let mut collected = Vec::with_capacity(count.min(MOST_RESERVED));
+    for key in keys {
+        if collected.len() % KEYS_PER_CHECK == 0 && control.cancel.load(Ordering::Relaxed) {
+            break; // nobody uses the result
+        }
+        collected.push(key?);
+    }
+    Ok(collected)
 }
 
 /// Parses a `range` or `slice` of keys.

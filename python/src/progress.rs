@@ -1,4 +1,4 @@
-//! The progress of a build on a bar, such as `tqdm(unit="B", unit_scale=True)`.
+//! The progress of long work on a bar, such as `tqdm(unit="B", unit_scale=True)`.
 
 use pyo3::prelude::*;
 use sharddb::build::{BuildPhase, BuildProgress};
@@ -18,13 +18,17 @@ impl<'py> Bar<'py> {
         Bar { bar, step: 0, shown: 0 }
     }
 
-    /// Shows a progress. Errors: what the bar raises.
+    /// Shows the progress of a build. Errors: what the bar raises.
     pub(crate) fn show(&mut self, progress: &BuildProgress) -> PyResult<()> {
-        let Some(bar) = &self.bar else { return Ok(()) };
         let step = progress.step(); // before the other values, which are of this step or of a later one
-        let (phase, total, done) = (progress.phase(), progress.total(), progress.done());
+        self.show_step(step, name(progress.phase()), progress.total(), progress.done())
+    }
+
+    /// Shows the progress of a step; `total` is 0 if it is not known. Errors: what the bar raises.
+    pub(crate) fn show_step(&mut self, step: u64, name: &str, total: u64, done: u64) -> PyResult<()> {
+        let Some(bar) = &self.bar else { return Ok(()) };
         if step != self.step {
-            bar.call_method1("set_description", (name(phase),))?;
+            bar.call_method1("set_description", (name,))?;
             bar.setattr("total", (total > 0).then_some(total))?;
             bar.call_method0("reset")?;
             (self.step, self.shown) = (step, 0);

@@ -8,6 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use sharddb::{VerifyLevel, verify};
 
+use crate::progress::Bar;
 use crate::reader::Reader;
 use crate::task;
 
@@ -18,19 +19,18 @@ impl Reader {
     /// Verifies the generation: "structure" (directory, manifest, shard indexes), "index" (also every minishard index), or
     /// "data" (also every value and every checksum). Returns a report; defects are findings, not exceptions.
     ///
-    /// `progress(done, total)` is called about every 50 ms with numbers of bytes; for tqdm:
-    /// `lambda done, total: (setattr(bar, "total", total), bar.update(done - bar.n))`. An exception that it raises ends the
+    /// `progress` is a bar such as `tqdm(unit="B", unit_scale=True)`, in bytes. An exception that it raises ends the
     /// verification, as KeyboardInterrupt does.
     ///
     /// Raises `ValueError` for another level, `GenerationGone`, and `Io` if the directory cannot be listed.
     #[pyo3(signature = (level = "data", progress = None))]
-    fn verify(&self, py: Python<'_>, level: &str, progress: Option<&Bound<'_, PyAny>>) -> PyResult<VerifyReport> {
+    fn verify(&self, py: Python<'_>, level: &str, progress: Option<Bound<'_, PyAny>>) -> PyResult<VerifyReport> {
         let Some(level) = LEVELS.into_iter().find(|it| it.as_str() == level) else {
             let message = format!("expected level to be one of \"structure\", \"index\", \"data\", found {level:?}");
             return Err(PyValueError::new_err(message));
         };
         let snapshot = self.snapshot(py)?;
-        let report = task::run(py, progress, |control| {
+        let report = task::run(py, Bar::new(progress), "verify", |control| {
             snapshot.verify_with(level, |done, total| {
                 control.done.store(done, Ordering::Relaxed);
                 control.total.store(total, Ordering::Relaxed);

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use sharddb::ErrorKind;
 
 use crate::errors::{self, OrRaise};
+use crate::progress::Bar;
 
 /// The time between two checks for signals.
 pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -22,26 +23,24 @@ pub(crate) struct Control {
     pub(crate) cancel: Arc<AtomicBool>,
     /// What is done, in units of `total`.
     pub(crate) done: Arc<AtomicU64>,
-    /// 0 while it is not known.
+    /// 0 until the work has begun.
     pub(crate) total: Arc<AtomicU64>,
 }
 
-/// Runs `work` on a thread, without the GIL. Every 50 ms, checks for signals and calls `progress(done, total)`.
+/// Runs `work` on a thread, without the GIL. Every 50 ms, checks for signals and shows its progress on `bar` as `name`.
 ///
-/// If a signal handler (KeyboardInterrupt) or `progress` raises, sets `cancel`, waits for the work to end, and returns that
-/// exception, whatever the result of the work. `progress` is called once more when the work has ended well.
+/// If a signal handler (KeyboardInterrupt) or the bar raises, sets `cancel`, waits for the work to end, and returns that
+/// exception, whatever the result of the work. The progress is shown once more when the work has ended well.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
-    progress: Option<&Bound<'_, PyAny>>,
+    mut bar: Bar<'_>,
+    name: &str,
     work: impl FnOnce(&Control) -> sharddb::Result<T> + Send,
 ) -> PyResult<T> {
     let control = Control::default();
-    let report = || match progress {
-        Some(progress) => {
-            let numbers = [&control.done, &control.total].map(|number| number.load(Ordering::Relaxed));
-            progress.call1((numbers[0], numbers[1])).map(drop)
-        }
-        None => Ok(()),
+    let mut report = || match control.total.load(Ordering::Relaxed) {
+        0 => Ok(()), // not begun
+        total => bar.show_step(1, name, total, control.done.load(Ordering::Relaxed)),
     };
     let (sender, receiver) = mpsc::sync_channel::<()>(0);
     let receiver = Mutex::new(receiver); // lent to `detach`, which requires `Sync`

@@ -22,18 +22,22 @@ def db(store: Path) -> Iterator[sharddb.Database]:
         yield db
 
 
-# every function that takes many keys, as one that returns what it found
-BATCHES: list[Callable[[sharddb.Database, Any], list[Any]]] = [
-    lambda db, keys: db.get_many(keys),
-    lambda db, keys: [
-        db.get_ragged(keys)[0][start:end].tobytes() if found else None
-        for start, end, found in zip(*(lambda o, f: (o[:-1], o[1:], f))(*db.get_ragged(keys)[1:]), strict=True)
-    ],
-    lambda db, keys: [
-        None if number < 0 else Path(db.locate_many(keys)[0][number]).read_bytes()[offset : offset + length]
-        for number, offset, length in zip(*db.locate_many(keys)[1:], strict=True)
-    ],
-]
+def ragged(db: sharddb.Database, keys: Any) -> list[bytes | None]:
+    data, offsets, found = db.get_ragged(keys)
+    ends = zip(offsets[:-1], offsets[1:], found, strict=True)
+    return [data[start:end].tobytes() if is_found else None for start, end, is_found in ends]
+
+
+def located(db: sharddb.Database, keys: Any) -> list[bytes | None]:
+    files, *places = db.locate_many(keys)
+    return [
+        Path(files[file_no]).read_bytes()[offset : offset + length] if file_no >= 0 else None
+        for file_no, offset, length in zip(*places, strict=True)
+    ]
+
+
+# every function that takes many keys, as one that returns their values
+BATCHES: list[Callable[[sharddb.Database, Any], list[bytes | None]]] = [sharddb.Database.get_many, ragged, located]
 
 
 @pytest.fixture(params=BATCHES, ids=["get_many", "get_ragged", "locate_many"])

@@ -19,7 +19,7 @@ def test_a_database(store: Path, pairs: dict[int, bytes], mode: Any, protocol: i
     assert type(again) is sharddb.Database
     assert (again.path, again.generation, dict(again.items())) == (store, 1, pairs)
     assert again.__reduce__()[1] == db.__reduce__()[1] == (
-        store, mode, "always", None, (1, store / "gen-0000000001"),
+        store, mode, "always", None, None, (1, store / "gen-0000000001"),
     )  # fmt: skip
     db.close()
     assert dict(again.items()) == pairs

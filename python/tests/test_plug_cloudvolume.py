@@ -298,7 +298,7 @@ def test_other_paths_are_read_by_cloudvolume() -> None:
 
 @pytest.mark.parametrize("index", ["raw", "gzip"])
 @pytest.mark.parametrize("data", ["raw", "gzip"])
-@pytest.mark.parametrize("bits", [(0, 0, 0), (1, 3, 2), (0, 2, 9)])
+@pytest.mark.parametrize("bits", [(0, 0, 0), (1, 3, 2), (0, 2, 5)])
 def test_files_of_shards(tmp_path: Path, bits: tuple[int, int, int], data: str, index: str) -> None:
     spec = SPEC | dict(zip(("preshift_bits", "minishard_bits", "shard_bits"), bits))
     spec |= {"data_encoding": data, "minishard_index_encoding": index}
@@ -317,6 +317,18 @@ def test_files_of_shards(tmp_path: Path, bits: tuple[int, int, int], data: str, 
     ).result()
     for label in list(values)[:50]:
         assert kvstore.read(label.to_bytes(8, "big")).result().value == values[label]
+
+
+def test_a_published_generation(tmp_path: Path) -> None:
+    values = {label: b"value %d" % label * (label % 7) for label in range(1, 3000, 5)}
+    published = sharddb.Loader(tmp_path / "store", SPEC)
+    published.extend(values)
+    published.finish()
+    [shard, *_] = (tmp_path / "store").rglob("*.shard")
+    own, ours = readers(shard.parent, SPEC)
+    filled = [label for label in values if values[label]]
+    assert ours.get_data(filled) == own.get_data(filled) == {label: values[label] for label in filled}
+    assert ours.exists(list(values), return_byte_range=True) == own.exists(list(values), return_byte_range=True)
 
 
 def test_files_of_no_values() -> None:

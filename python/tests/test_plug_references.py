@@ -1,8 +1,9 @@
 """References: fsspec and Icechunk read the chunks of a volume from its shards as the array that TensorStore reads."""
 
-import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,6 @@ ts = pytest.importorskip("tensorstore")
 import sharddb.references  # noqa: E402
 
 NEUROGLANCER = Path(__file__).resolve().parents[2] / "tests" / "data" / "neuroglancer"
-
-
-def example(name: str) -> Any:
-    """Imports a script of the folder ``examples``."""
-    path = Path(__file__).resolve().parents[1] / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(params=["image", "seg", "sparse"])
@@ -59,7 +50,7 @@ def read_with_tensorstore(volume: Path) -> Any:
 
 def test_fsspec_reads_what_tensorstore_reads(volume: Path, tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
-    script = example("kerchunk_references")
+    script = pytest.importorskip("kerchunk_references")
     references = str(tmp_path / "references.json")
     script.write(str(volume), references)
     array = script.open_array(references)
@@ -68,14 +59,21 @@ def test_fsspec_reads_what_tensorstore_reads(volume: Path, tmp_path: Path) -> No
 
 
 def test_icechunk_reads_what_tensorstore_reads(volume: Path, tmp_path: Path) -> None:
-    pytest.importorskip("icechunk")
     volume = Path(shutil.copytree(volume, tmp_path / "volume"))
-    script = example("icechunk_references")
+    script = pytest.importorskip("icechunk_references")
     repository = script.repository(str(tmp_path / "repository"), str(volume))
     assert script.commit(str(volume), repository)
     np.testing.assert_array_equal(script.open_array(repository)[...], read_with_tensorstore(volume))
     again = script.repository(str(tmp_path / "repository"), str(volume))
     np.testing.assert_array_equal(script.open_array(again)[1:3, 1, :, 0], read_with_tensorstore(volume)[1:3, 1, :, 0])
+
+
+def test_the_programs_print_the_array(tmp_path: Path) -> None:
+    for name, output in (("kerchunk_references", "references.json"), ("icechunk_references", "repository")):
+        program = Path(__file__).resolve().parents[1] / "examples" / f"{name}.py"
+        command = [sys.executable, str(program), str(NEUROGLANCER / "image"), str(tmp_path / output)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "shape=(128, 128, 128, 1) dtype=uint8" in done.stdout
 
 
 def test_a_reference_is_the_stored_bytes(volume: Path) -> None:

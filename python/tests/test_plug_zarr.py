@@ -106,6 +106,34 @@ def test_edges_and_channels(tmp_path: Path, shape: tuple[int, ...], chunk: list[
     assert read.metadata.dimension_names == ("x", "y", "z", "channel")
 
 
+@pytest.mark.parametrize("mode", ["auto", "mmap", "pread", "memory"])
+def test_a_store_of_a_volume(tmp_path: Path, mode: Any) -> None:
+    volume = DATA / "neuroglancer" / "seg"
+    with sharddb.open(volume, pointer="/scales/0") as db:
+        loader = sharddb.Loader(tmp_path / "store", db.spec, info=db.info, sharding_at="/scales/0")
+        loader.extend(db.items())
+        loader.finish()
+    array = zarr.open_array(sharddb.zarr.Store(tmp_path / "store", mode=mode), mode="r")
+    np.testing.assert_array_equal(array[...], read_with_tensorstore(volume))
+
+
+def test_the_second_scale(tmp_path: Path) -> None:
+    arrays = [random((8, 8, 8, 1), "uint8"), random((4, 4, 4, 1), "uint8")]
+    write_with_tensorstore(tmp_path, arrays[0], [4, 4, 4], key="large")
+    write_with_tensorstore(tmp_path, arrays[1], [4, 4, 4], key="small", resolution=[8, 8, 80])
+    for scale, array in enumerate(arrays):
+        np.testing.assert_array_equal(read_with_tensorstore(tmp_path, scale), array)
+        np.testing.assert_array_equal(zarr.open_array(sharddb.zarr.Store(tmp_path, scale=scale))[...], array)
+
+
+def test_keys_of_no_chunk_are_not_listed(tmp_path: Path) -> None:
+    info = json.loads((DATA / "neuroglancer" / "image" / "info").read_text())
+    loader = sharddb.Loader(tmp_path / "store", sharding(), info=info, sharding_at="/scales/0")
+    loader.extend({3: b"", 64: b"beyond the grid", 2**64 - 1: b""})
+    loader.finish()
+    assert listed(sharddb.zarr.Store(tmp_path / "store").list()) == ["zarr.json", "c/1/1/0/0"]
+
+
 def test_absent_chunks_are_zero_and_not_listed(tmp_path: Path) -> None:
     array = np.zeros((12, 12, 12, 1), "uint8")
     array[5, 10, 2] = 7  # the chunk 1, 2, 0

@@ -17,6 +17,7 @@ from conftest import Expected, make_current, remove_generation, sha
 import sharddb
 
 Mode = Literal["auto", "mmap", "pread", "memory"]
+LEVELS: list[Literal["structure", "index", "data"]] = ["structure", "index", "data"]
 MODES: list[Mode] = ["auto", "mmap", "pread", "memory"]
 
 
@@ -516,26 +517,46 @@ def test_broken_data_sets(corrupt: Path) -> None:
     assert outcomes["corrupt"] > 100 and outcomes["invalid-spec"] > 20, outcomes
 
 
+class Bar:
+    """What `tqdm` has, with a record."""
+
+    total: float | None = None
+
+    def __init__(self) -> None:
+        self.shown = 0
+        self.names: list[str] = []
+
+    def set_description(self, desc: str, /) -> None:
+        self.names.append(desc)
+
+    def reset(self) -> None:
+        self.shown = 0
+
+    def update(self, n: int, /) -> None:
+        self.shown += n
+
+
 def test_verification(store: Path, pairs: dict[int, bytes]) -> None:
-    calls: list[tuple[int, int]] = []
     with sharddb.open(store) as db:
-        for level in ("structure", "index", "data"):
-            report = db.verify(level, lambda done, total: calls.append((done, total)))
+        for level in LEVELS:
+            bar = Bar()
+            report = db.verify(level, bar)
             assert report.is_clean and report.level == level and report.findings == []
             assert report.shards == 8
             assert str(report).endswith("0 errors, 0 warnings, 0 notes")
+            assert bar.names == ["verify"] and bar.shown == bar.total
         assert (report.keys, report.value_bytes) == (185, sum(map(len, pairs.values())))
-        assert calls and calls[-1][0] == calls[-1][1] > 0
         with pytest.raises(ValueError, match="level"):
             db.verify("everything")  # type: ignore[arg-type]
 
 
-def test_an_exception_of_progress_is_raised(store: Path) -> None:
-    def fail(done: int, total: int) -> None:
-        raise RuntimeError("enough")
+def test_an_exception_of_a_bar_is_raised(store: Path) -> None:
+    class Broken(Bar):
+        def update(self, n: int, /) -> None:
+            raise RuntimeError("enough")
 
     with sharddb.open(store) as db, pytest.raises(RuntimeError, match="enough"):
-        db.verify(progress=fail)
+        db.verify(progress=Broken())
 
 
 # ---- threads and signals ----
