@@ -25,6 +25,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`parts`] divides a build over processes and hosts, with the same bytes.
+//!
 //! # Look up
 //!
 //! `Ok(None)` means that the key is absent. An empty value is a value. Damage is an `Err` that names file, shard, minishard,

@@ -117,6 +117,10 @@ impl SpillSet {
                 format!("expected a receipt of each of {} parts, found none of part {missing}", self.plan.parts());
             return Err(Error::invalid_input(message));
         }
+        let mut keys = parts.iter().flat_map(|part| &part.content().shards).map(|shard| shard.keys);
+        if keys.try_fold(0, u64::checked_add).is_none() {
+            return Err(Error::invalid_input("expected fewer than 2^64 keys in all parts, found more"));
+        }
         check_options(&parts)?;
         Ok(parts)
     }

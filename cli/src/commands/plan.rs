@@ -112,7 +112,7 @@ impl Args {
         let spec = spec.with_data_encoding(self.data_encoding.map_or(spec.data_encoding(), Encoding::from));
         let plan = PartPlan::by_sample(spec, pairs.keys(), parts)?;
         let shards = u128::from(plan.spec().max_shard().0) + 1;
-        context.say(format_args!("planned {} of up to {shards} shards in total", plural(parts, "part")));
+        context.say(format_args!("planned {shards} shards in {}", plural(parts, "part")));
         Ok(plan.to_string())
     }
 
