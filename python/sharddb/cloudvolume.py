@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -99,9 +100,11 @@ class ShardReader(sharding.ShardReader):  # type: ignore[misc] # CloudVolume has
         """Returns the labels in a shard, ascending: ``uint64[n]``; with ``size``, (label, size), largest first."""
 
         def read(db: sharddb.Database) -> Any:
-            labels = db.keys(shard=int(Path(filename).stem, 16))
+            digits = max(-(-int(self.spec.shard_bits) // 4), 1)
+            name = re.fullmatch(rf"([0-9a-f]{{{digits}}})\.shard", os.path.basename(filename))
+            labels = db.keys(shard=int(name[1], 16)) if name else ()
             if not len(labels):
-                return own()  # raises, also for a file that is absent or empty
+                return own()  # another name, or no labels, which raises
             if not size:
                 return np.sort(labels)
             sizes = db.locate_many(labels)[3].astype(np.uint64)

@@ -166,6 +166,15 @@ def test_a_directory_and_a_shard_that_are_absent(written: tuple[Path, dict[int, 
     assert isinstance(attempt(lambda reader: reader.list_labels("2.shard", "part"), ours), EmptyFileException)
 
 
+@pytest.mark.parametrize("name", ["0.shard", "1.shard", "00.shard", "zero.shard", "2", "f.shard", "nothing.shard", ""])
+def test_names_of_files(written: tuple[Path, dict[int, bytes]], name: str) -> None:
+    volume, _ = written
+    for copy in ("00.shard", "zero.shard", "2"):
+        shutil.copy(volume / "part" / "1.shard", volume / "part" / copy)
+    assert outcome(lambda reader: reader.list_labels(name, "part"), *readers(volume, SPEC))
+    assert outcome(lambda reader: reader.list_labels(f"part/{name}"), *readers(volume, SPEC))
+
+
 def test_values_that_share_a_range_are_all_returned() -> None:
     directory = DATA / "public" / "cv_all_zero_length_raw"
     own, ours = readers(directory, sharding_of(directory))
