@@ -359,7 +359,12 @@ def reshard(
     progress: _Bar | None = None,
 ) -> Published: ...
 def diff(
-    old: _Path | Reader, new: _Path | Reader, *, bytes: bool = False, threads: int | None = None
+    old: _Path | Reader,
+    new: _Path | Reader,
+    *,
+    bytes: bool = False,
+    threads: int | None = None,
+    progress: _Bar | None = None,
 ) -> Differences: ...
 
 def open(

@@ -1,7 +1,6 @@
 //! A build under way. Its long work runs on a thread, while the caller's thread handles signals, shows progress and calls
 //! the merge function.
 
-use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -91,10 +90,11 @@ impl Job {
                 work(self)
             })?;
             self.serve(py, &mut bar, &mut outcome);
-            Ok::<_, PyErr>(py.detach(|| worker.join()).unwrap_or_else(|payload| panic::resume_unwind(payload)))
+            Ok::<_, PyErr>(py.detach(|| worker.join()))
         })?;
         outcome?;
-        let value = result.or_raise(py)?;
+        let panicked = |_| errors::new(py, ErrorKind::Internal, "a build panicked", None, None);
+        let value = result.map_err(panicked)?.or_raise(py)?;
         bar.show(&self.progress)?;
         match self.published() {
             Some(published) => Ok((published.clone(), value)),
