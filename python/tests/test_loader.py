@@ -475,7 +475,7 @@ def test_progress_on_a_bar(tmp_path: Path) -> None:
 
 
 def test_progress_on_tqdm(tmp_path: Path) -> None:
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    from tqdm import tqdm
 
     loader = sharddb.Loader(tmp_path / "store")
     loader[1] = b"one"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm import tqdm
 
 import sharddb
 
