@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use sharddb::build::{BuildProgress, Candidate};
 use sharddb::{ErrorKind, Published};
@@ -60,6 +61,11 @@ impl Job {
     /// Returns what was published, if anything. An exception of [`run`](Self::run) may come after that.
     pub(crate) fn published(&self) -> Option<&Published> {
         self.published.get()
+    }
+
+    /// Shows the merge function to the garbage collector.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.merge)
     }
 
     /// Publishes a candidate, unless the job was cancelled.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sharddb::{BulkLoader, ErrorKind};
@@ -164,6 +165,22 @@ impl Loader {
         }
         let is_published = matches!(*self.lock(py)?, State::Published(_));
         if is_published { Ok(()) } else { self.finish(py, None).map(drop) }
+    }
+
+    /// Shows the merge function to the garbage collector, because it may refer to the loader.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.state.try_lock().as_deref() {
+            Ok(State::Open(open)) => open.job.traverse(&visit),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        if let Ok(mut state) = self.state.try_lock()
+            && let State::Open(_) = *state
+        {
+            *state = State::Closed;
+        }
     }
 
     fn __repr__(&self) -> String {
