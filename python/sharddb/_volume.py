@@ -28,7 +28,7 @@ class Scale:
     chunk_shape: tuple[int, ...]
     """The size of a chunk. Those at the upper edges are clipped to ``shape``."""
     grid: tuple[int, ...]
-    """The number of chunks along x, y and z."""
+    """The number of chunks along each axis; one along channel."""
     dtype: np.dtype[Any]
     attributes: dict[str, Any]
     """``key``, ``resolution`` and ``voxel_offset`` from ``info``."""
@@ -54,11 +54,11 @@ class Scale:
             raise self._invalid(f"data of type {self.dtype}")
         if len(self.shape) != 4 or len(self.chunk_shape) != 4 or min(self.shape + self.chunk_shape) < 1:
             raise self._invalid(f"size {self.shape[:-1]} and chunks of {self.chunk_shape[:-1]}")
-        self.grid = tuple(-(-size // chunk) for size, chunk in zip(self.shape[:3], self.chunk_shape[:3]))
+        self.grid = tuple(-(-size // chunk) for size, chunk in zip(self.shape, self.chunk_shape))
         bits = [(cells - 1).bit_length() for cells in self.grid]
         if sum(bits) > 64:
-            raise self._invalid(f"a grid of {self.grid} chunks, whose keys take more than 64 bits")
-        self._bits = [(axis, np.uint64(bit)) for bit in range(max(bits)) for axis in range(3) if bit < bits[axis]]
+            raise self._invalid(f"a grid of {self.grid[:3]} chunks, whose keys take more than 64 bits")
+        self._bits = [(axis, np.uint64(bit)) for bit in range(max(bits)) for axis in range(4) if bit < bits[axis]]
         """The axis, and the bit of its coordinate, of each bit of a key, lowest first."""
 
     def _invalid(self, found: str) -> sharddb.InvalidSpec:
@@ -84,27 +84,27 @@ class Scale:
         }
 
     def keys_at(self, positions: npt.ArrayLike) -> npt.NDArray[np.uint64]:
-        """Returns the keys of the chunks at ``positions`` in the grid: (n, 3) integers to uint64[n]."""
+        """Returns the keys of the chunks at ``positions`` in the grid: (n, 4) integers to uint64[n]."""
         at = np.asarray(positions, np.uint64)
         keys = np.zeros(len(at), np.uint64)
         for n, (axis, bit) in enumerate(self._bits):
             keys |= (at[:, axis] >> bit & np.uint64(1)) << np.uint64(n)
         return keys
 
-    def key_at(self, position: tuple[int, int, int]) -> int:
+    def key_at(self, position: tuple[int, ...]) -> int:
         """Returns the key of the chunk at ``position`` in the grid."""
         return int(self.keys_at([position])[0])
 
     def positions_of(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        """Returns the positions of chunks in the grid, uint64 (n, 3), without those of keys that no chunk has."""
-        at = np.zeros((len(keys), 3), np.uint64)
+        """Returns the positions of chunks in the grid, uint64 (n, 4), without those of keys that no chunk has."""
+        at = np.zeros((len(keys), 4), np.uint64)
         for n, (axis, bit) in enumerate(self._bits):
             at[:, axis] |= (keys >> np.uint64(n) & np.uint64(1)) << bit
         last = np.array([cells - 1 for cells in self.grid], np.uint64)
         exists: npt.NDArray[np.bool_] = (at <= last).all(axis=1) & (self.keys_at(at) == keys)
         return at[exists]
 
-    def chunk(self, position: tuple[int, int, int]) -> bytes | None:
+    def chunk(self, position: tuple[int, ...]) -> bytes | None:
         """Returns the chunk at ``position``, padded with zeros at the upper edges; ``None`` if it is absent.
 
         Raises ``Corrupt`` if its length is not that of its voxels.
@@ -114,11 +114,11 @@ class Scale:
         if value is None:
             return None
         full = self.chunk_shape
-        clipped = [min(n, size - n * at) for n, size, at in zip(full, self.shape, (*position, 0))]
+        clipped = [min(n, size - n * at) for n, size, at in zip(full, self.shape, position)]
         expected = int(np.prod(clipped)) * self.dtype.itemsize
         if len(value) != expected:
             raise sharddb.Corrupt(
-                f"expected a chunk of {expected} bytes at {position}, found {len(value)}",
+                f"expected a chunk of {expected} bytes at {position[:3]}, found {len(value)}",
                 path=str(self.db.path),
                 key=key,
             )

@@ -56,12 +56,12 @@ def virtual(path: str | PathLike[str], scale: int = 0, url: str | None = None) -
             "the upper edges are clipped; read the volume with sharddb.zarr.Store",
             path=str(volume.db.path),
         )
-    files, file_no, offsets, lengths = volume.db.locate_many(volume.keys_at(np.indices(volume.grid).reshape(3, -1).T))
+    files, file_no, offsets, lengths = volume.db.locate_many(volume.keys_at(np.indices(volume.grid).reshape(4, -1).T))
     urls = [f"{url.rstrip('/')}/{paths.basename(file)}" if url else Path(file).as_uri() for file in files]
     gzip = [{"name": "gzip", "configuration": {"level": 6}}] if volume.db.spec["data_encoding"] == "gzip" else []
     return References(
         volume.metadata(*gzip),
-        (*volume.grid, 1),
+        volume.grid,
         np.array([*urls, ""])[file_no].tolist(),  # -1 is a chunk that the volume lacks
         offsets.astype(np.uint64),
         lengths.astype(np.uint64),

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import operator
 import os
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+import sharddb
 from sharddb._extra import needs
+from sharddb._imported import INFO_MEMBER, ImportedArray
 from sharddb._volume import Mode, Scale
 
 with needs("zarr"):
@@ -24,7 +27,7 @@ with needs("zarr"):
     from zarr.core.buffer import Buffer, BufferPrototype
 
 
-_CHUNK_NAME = re.compile(r"c/(0|[1-9]\d{0,18})/(0|[1-9]\d{0,18})/(0|[1-9]\d{0,18})/0", re.ASCII)
+_CHUNK_NAME = re.compile(r"c(/(0|[1-9]\d{0,18}))*", re.ASCII)
 
 
 class Store(zarr.abc.store.Store):
@@ -34,6 +37,8 @@ class Store(zarr.abc.store.Store):
     axes x, y, z and channel and equals what TensorStore reads. Index 0 is the first voxel; ``voxel_offset`` and
     ``resolution`` are in the attributes. Chunks at the upper edges are padded, and absent chunks are zero. Listing reads
     all keys.
+
+    A store of the chunks of an array, as ``sharddb import`` writes it: this array, without shards.
 
     A Zarr v3 container, as ``sharddb zarr`` and ``sharddb convert`` write it: its files as they are.
 
@@ -51,7 +56,7 @@ class Store(zarr.abc.store.Store):
         self.path = Path(path).absolute()
         self._repr = f"sharddb.zarr.Store({str(self.path)!r}, scale={scale}, mode={mode!r})"
         container = (self.path / "zarr.json").is_file()
-        self._values: _Values = _Files(self.path) if container else _Chunks(Scale(self.path, scale, mode))
+        self._values: _Values = _Files(self.path) if container else _Chunks(_open(self.path, scale, mode))
 
     def __repr__(self) -> str:
         return self._repr
@@ -97,6 +102,15 @@ class Store(zarr.abc.store.Store):
         self._check_writable()
 
 
+def _open(path: Path, scale: int, mode: Mode) -> Scale | ImportedArray:
+    try:
+        with sharddb.open(path, mode="pread") as db:
+            imported = INFO_MEMBER in db.info
+    except sharddb.InvalidInput:  # `info` describes several scales
+        imported = False
+    return ImportedArray(sharddb.open(path, mode=mode)) if imported else Scale(path, scale, mode)
+
+
 class _Values(Protocol):
     """The keys and values of a store."""
 
@@ -108,36 +122,36 @@ class _Values(Protocol):
 
 
 class _Chunks:
-    """The metadata and chunks of a scale."""
+    """The metadata and chunks of an array."""
 
-    def __init__(self, scale: Scale) -> None:
-        self._scale = scale
-        self._metadata = json.dumps(scale.metadata()).encode()
+    def __init__(self, array: Scale | ImportedArray) -> None:
+        self._array = array
+        self._metadata = json.dumps(array.metadata()).encode()
 
     def get(self, key: str, byte_range: ByteRequest | None) -> bytes | None:
         if key == "zarr.json":
             value: bytes | None = self._metadata
         else:
             position = self._position(key)
-            value = None if position is None else self._scale.chunk(position)
+            value = None if position is None else self._array.chunk(position)
         return None if value is None else value[_slice(byte_range, len(value))]
 
     def has(self, key: str) -> bool:
         position = self._position(key)
-        return key == "zarr.json" or position is not None and self._scale.key_at(position) in self._scale.db
+        return key == "zarr.json" or position is not None and self._array.key_at(position) in self._array.db
 
     def keys(self) -> Iterator[str]:
         yield "zarr.json"
-        for x, y, z in self._scale.positions_of(self._scale.db.keys()).tolist():
-            yield f"c/{x}/{y}/{z}/0"
+        for position in self._array.positions_of(self._array.db.keys()).tolist():
+            yield "/".join(["c", *map(str, position)])
 
-    def _position(self, key: str) -> tuple[int, int, int] | None:
+    def _position(self, key: str) -> tuple[int, ...] | None:
         """Returns the position of the chunk with this name; ``None`` if the grid has no such chunk."""
-        found = _CHUNK_NAME.fullmatch(key)
-        if found is None:
+        if not _CHUNK_NAME.fullmatch(key):
             return None
-        x, y, z = map(int, found.groups())
-        return (x, y, z) if all(at < cells for at, cells in zip((x, y, z), self._scale.grid)) else None
+        position = tuple(map(int, key.split("/")[1:]))
+        grid = self._array.grid
+        return position if len(position) == len(grid) and all(map(operator.lt, position, grid)) else None
 
 
 class _Files:

@@ -120,7 +120,7 @@ impl Store {
     /// ``InvalidInput``, ``Corrupt``, ``Locked``, ``Io``.
     fn publish(&self, py: Python<'_>, directory: PathBuf) -> PyResult<u64> {
         let adopt = |control: &task::Control| self.0.writer()?.cancel(control.cancel.clone()).adopt(&directory);
-        task::run(py, Bar::new(None), "copy", adopt).map(GenerationId::get)
+        task::run(py, Bar::new(None), "adopt", adopt).map(GenerationId::get)
     }
 
     /// Makes another generation current: ``to``, or the previous one of the history. Returns its number.

@@ -234,6 +234,48 @@ def test_a_store_pickles() -> None:
     assert value_of(copy, "c/0/0/0/0") == value_of(store, "c/0/0/0/0")
 
 
+@pytest.mark.parametrize("metadata", ["unsharded", "packed", "resharded"])
+def test_an_imported_array(tmp_path: Path, metadata: str) -> None:
+    """The same chunks, under the metadata of the array in files of one chunk and of two kinds of shards."""
+    pack = DATA / "zarr" / "pack"
+    info = {"zarr": json.loads((pack / f"{metadata}.zarr" / "zarr.json").read_text())}
+    chunks = {
+        tuple(map(int, file.parts[-3:])): file.read_bytes() for file in (pack / "unsharded.zarr" / "c").glob("*/*/*")
+    }
+    write_chunks(tmp_path / "store", info, chunks)
+    store = sharddb.zarr.Store(tmp_path / "store")
+    expected = zarr.open_array(zarr.storage.LocalStore(pack / "unsharded.zarr", read_only=True), mode="r")
+    array = zarr.open_array(store, mode="r")
+    np.testing.assert_array_equal(array[...], expected[...])
+    assert dict(array.attrs) == dict(expected.attrs) and array.dtype == expected.dtype
+    assert set(listed(store.list())) == {"zarr.json", *("c/" + "/".join(map(str, position)) for position in chunks)}
+    assert value_of(store, "c/7/0/0") is None and value_of(store, "c/0/0") is None
+
+
+def write_chunks(store: Path, info: dict[str, Any], chunks: dict[tuple[int, ...], bytes]) -> None:
+    """Writes a store as ``sharddb import`` does it. The grid of the array in ``zarr/pack`` is 7 x 5 x 4."""
+    loader = sharddb.Loader(store, info=info)
+    loader.extend({(z * 5 + y) * 4 + x: chunk for (z, y, x), chunk in chunks.items()})
+    loader.finish()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [50, 70]},
+        {"shape": None},
+        {"chunk_grid": {}},
+        {"codecs": None},
+        {"codecs": [{"name": "sharding_indexed"}]},
+    ],
+)
+def test_metadata_that_describe_no_array_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    metadata = json.loads((DATA / "zarr" / "pack" / "packed.zarr" / "zarr.json").read_text())
+    write_chunks(tmp_path / "store", {"zarr": metadata | change}, {(0, 0, 0): b""})
+    with pytest.raises(sharddb.InvalidSpec, match="expected a Zarr array in info"):
+        sharddb.zarr.Store(tmp_path / "store")
+
+
 @pytest.mark.parametrize("container", sorted((DATA / "zarr" / "arrays").iterdir()), ids=lambda path: path.name)
 def test_a_container_reads_as_with_zarr_itself(container: Path) -> None:
     expected = zarr.open_array(zarr.storage.LocalStore(container, read_only=True), mode="r")[...]
