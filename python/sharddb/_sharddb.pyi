@@ -425,7 +425,12 @@ def publish_parts(
 ) -> Published: ...
 def clean_parts(store: _Path, job: str | None = None) -> list[str]: ...
 def diff(
-    old: _Path | Reader, new: _Path | Reader, *, bytes: bool = False, threads: int | None = None
+    old: _Path | Reader,
+    new: _Path | Reader,
+    *,
+    bytes: bool = False,
+    threads: int | None = None,
+    progress: _Bar | None = None,
 ) -> Differences: ...
 
 def open(

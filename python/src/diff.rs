@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 use sharddb::Snapshot;
@@ -59,22 +60,24 @@ struct Changed {
 /// Finds the keys that were added, removed or changed from one database to another.
 ///
 /// ``old``, ``new``: paths or open databases, of any writers and specifications. ``bytes``: whether bytes are compared where
-/// equal checksums would suffice. ``threads``: default one per core.
+/// equal checksums would suffice. ``threads``: default one per core. ``progress``: a bar as for ``Loader.finish``, which counts
+/// the keys of both.
 ///
 /// Keys are in storage order. Shards that are the same file, or have the same record, are not opened; values with the same
 /// checksum are not read. Runs without the GIL. Raises ``Corrupt`` for damage that is met, with its place, ``NotFound``,
 /// ``Io``.
 #[pyfunction]
-#[pyo3(signature = (old, new, *, bytes=false, threads=None))]
+#[pyo3(signature = (old, new, *, bytes=false, threads=None, progress=None))]
 fn diff(
     py: Python<'_>,
     old: &Bound<'_, PyAny>,
     new: &Bound<'_, PyAny>,
     bytes: bool,
     threads: Option<NonZero<usize>>,
+    progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Differences> {
     let (old, new) = (source::open(old)?, source::open(new)?);
-    let found = task::run(py, Bar::new(None), "diff", |control| compare(&old, &new, bytes, threads, control))?;
+    let found = task::run(py, Bar::new(progress), "compare", |control| compare(&old, &new, bytes, threads, control))?;
     Ok(Differences {
         added: buffer::array(py, found.added)?.unbind(),
         removed: buffer::array(py, found.removed)?.unbind(),
@@ -93,7 +96,10 @@ fn compare(
 ) -> sharddb::Result<Changed> {
     let mut found = Changed::default();
     let mut diff = Diff::between(old, new);
-    diff.bytes(bytes).cancel(control.cancel.clone());
+    diff.bytes(bytes).cancel(control.cancel.clone()).progress(control.done.clone());
+    if let (Some(old), Some(new)) = (old.len(), new.len()) {
+        control.total.store(old.saturating_add(new), Ordering::Relaxed);
+    }
     if let Some(threads) = threads {
         diff.threads(threads);
     }

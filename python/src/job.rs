@@ -1,13 +1,13 @@
 //! A build under way. Its long work runs on a thread, while the caller's thread handles signals, shows progress and calls
 //! the merge function.
 
-use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use sharddb::build::{BuildProgress, Candidate};
 use sharddb::{ErrorKind, Published};
@@ -63,6 +63,11 @@ impl Job {
         self.published.get()
     }
 
+    /// Shows the merge function to the garbage collector.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.merge)
+    }
+
     /// Publishes a candidate, unless the job was cancelled.
     pub(crate) fn publish(&self, candidate: Candidate) -> sharddb::Result<()> {
         self.publishing.store(true, Ordering::SeqCst);
@@ -105,10 +110,11 @@ impl Job {
                 work(self)
             })?;
             self.serve(py, &mut bar, &mut outcome);
-            Ok::<_, PyErr>(py.detach(|| worker.join()).unwrap_or_else(|payload| panic::resume_unwind(payload)))
+            Ok::<_, PyErr>(py.detach(|| worker.join()))
         })?;
         outcome?;
-        let value = result.or_raise(py)?;
+        let panicked = |_| errors::new(py, ErrorKind::Internal, "a build panicked", None, None);
+        let value = result.map_err(panicked)?.or_raise(py)?;
         bar.show(&self.progress)?;
         Ok(value)
     }

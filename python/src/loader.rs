@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sharddb::BulkLoader;
@@ -141,6 +142,22 @@ impl Loader {
             true if self.published.get().is_some() => Ok(()),
             true => self.finish(py, None).map(drop),
             false => self.abort(py),
+        }
+    }
+
+    /// Shows the merge function to the garbage collector, because it may refer to the loader.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.state.try_lock().as_deref() {
+            Ok(State::Open(open)) => open.job.traverse(&visit),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        if let Ok(mut state) = self.state.try_lock()
+            && let State::Open(_) = *state
+        {
+            *state = State::Closed;
         }
     }
 

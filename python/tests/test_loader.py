@@ -322,6 +322,19 @@ def test_a_dropped_loader_leaves_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
+def test_a_loader_that_its_merge_function_refers_to_is_dropped(tmp_path: Path) -> None:
+    class Job:
+        def __init__(self) -> None:
+            self.loader = sharddb.Loader(tmp_path / "store", on_duplicate=self.join)
+
+        def join(self, key: int, values: list[bytes]) -> bytes:
+            return values[0]
+
+    Job().loader[1] = b"one"
+    gc.collect()
+    assert not (tmp_path / "store").exists()
+
+
 def test_a_forked_child_cannot_use_a_loader(tmp_path: Path) -> None:
     loader = sharddb.Loader(tmp_path / "store")
     loader[1] = b"one"
@@ -475,7 +488,7 @@ def test_progress_on_a_bar(tmp_path: Path) -> None:
 
 
 def test_progress_on_tqdm(tmp_path: Path) -> None:
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    from tqdm import tqdm
 
     loader = sharddb.Loader(tmp_path / "store")
     loader[1] = b"one"

@@ -1,5 +1,6 @@
 """Updates, merges, and reshards publish what a dict that is changed in the same way has, or nothing."""
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tqdm import tqdm
 
 import sharddb
 
@@ -207,6 +209,18 @@ def test_diff(tmp_path: Path) -> None:
     same = sharddb.diff(tmp_path / "old", tmp_path / "old")
     assert not same and same.unchanged == 1000 and same.equal_shards == 1
     assert "0 added, 0 removed, 0 changed, 1000 unchanged" in repr(same)
+
+
+def test_progress(tmp_path: Path) -> None:
+    """The phases of a merge, and the keys of both databases of a difference."""
+    bar = tqdm(file=io.StringIO())
+    one, two = build(tmp_path / "one", BASE), build(tmp_path / "two", {**BASE, 7: b"seven"})
+    sharddb.merge([one, two], tmp_path / "all", on_duplicate="first", progress=bar)
+    assert bar.desc == "publish: "
+    sharddb.diff(one, two, progress=bar)
+    assert (bar.desc, bar.total, bar.n) == ("compare: ", 2000, 2000)
+    sharddb.update(one, {1: b""}, progress=bar)
+    assert bar.desc == "publish: "
 
 
 def test_diff_of_damage(tmp_path: Path) -> None:
