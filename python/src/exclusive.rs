@@ -52,6 +52,21 @@ impl<T: Send> Exclusive<T> {
         Ok(())
     }
 
+    /// Calls `f` with the writer, for the garbage collector. Does nothing while another use is under way.
+    pub(crate) fn visit<E>(&self, f: impl FnOnce(&T) -> Result<(), E>) -> Result<(), E> {
+        match self.writer.try_lock().as_deref() {
+            Ok(Some(writer)) => f(writer),
+            _ => Ok(()),
+        }
+    }
+
+    /// Drops the writer, for the garbage collector. Does nothing while another use is under way.
+    pub(crate) fn clear(&self) {
+        if let Ok(mut writer) = self.writer.try_lock() {
+            *writer = None;
+        }
+    }
+
     /// Locks the writer. Does not wait, because the other use may be one of this thread.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<T>>> {
         let noun = self.noun;

@@ -147,18 +147,11 @@ impl Loader {
 
     /// Shows the merge function to the garbage collector, because it may refer to the loader.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match self.state.try_lock().as_deref() {
-            Ok(State::Open(open)) => open.job.traverse(&visit),
-            _ => Ok(()),
-        }
+        self.open.visit(|open| open.job.traverse(&visit))
     }
 
     fn __clear__(&self) {
-        if let Ok(mut state) = self.state.try_lock()
-            && let State::Open(_) = *state
-        {
-            *state = State::Closed;
-        }
+        self.open.clear();
     }
 
     fn __repr__(&self) -> String {
