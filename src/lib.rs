@@ -25,6 +25,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`parts`] divides a build over processes and hosts, with the same bytes.
+//!
 //! # Look up
 //!
 //! `Ok(None)` means that the key is absent. An empty value is a value. Damage is an `Err` that names file, shard, minishard,
@@ -275,6 +277,7 @@ mod disk;
 mod error;
 mod format;
 mod ids;
+pub mod parts;
 pub mod plan;
 mod plural;
 mod prefetch;

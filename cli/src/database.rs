@@ -235,6 +235,11 @@ impl Opening {
         sharding
     }
 
+    /// The specification that `--sharding` states, if it is given.
+    pub(crate) fn spec(&self) -> Result<Option<ShardingSpec>> {
+        self.sharding.as_deref().map(sharding::read).transpose()
+    }
+
     /// Makes reads not verify the stored checks.
     pub(crate) fn never_verify(&mut self) {
         self.verify_reads = Some(VerifyReads::Never);

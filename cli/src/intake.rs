@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use sharddb::parts::SpillWriter;
 use sharddb::{BulkLoader, Updater};
 
 use crate::failure::{Failure, Result};
@@ -114,6 +115,16 @@ impl Sink for Updater {
 
     fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
         Ok(self.put_reader(key, prefix_len, value_len, reader)?)
+    }
+}
+
+impl Sink for SpillWriter {
+    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.insert_with_prefix(key, prefix, value)?)
+    }
+
+    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        Ok(SpillWriter::insert_reader(self, key, prefix_len, value_len, reader)?)
     }
 }
 

@@ -33,6 +33,7 @@ mod plot;
 mod position;
 mod printable;
 mod progress;
+mod receipts;
 mod sharding;
 mod size;
 mod tip;

@@ -177,9 +177,16 @@ impl Candidate {
     /// already, its directory remains, but it is not current. If the disk returns another error, the new generation
     /// remains, complete, and `current` names the old generation or the new one.
     pub fn publish(self) -> Result<Published> {
+        self.publish_after(|_| Ok(()))
+    }
+
+    /// Publishes like [`publish`](Candidate::publish). Calls `before` with the result first; its error is returned and
+    /// nothing is published.
+    pub(crate) fn publish_after(self, before: impl FnOnce(&Published) -> Result<()>) -> Result<Published> {
         let Content { spec, keys, value_bytes, file_bytes, shards, dropped } = self.content;
-        let generation = disk::with_syncs_if(self.durable, || self.generation.publish())?;
-        Ok(Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped })
+        let of = |generation| Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped };
+        let publish = || self.generation.publish_after(|generation| before(&of(generation)));
+        disk::with_syncs_if(self.durable, publish).map(of)
     }
 }
 

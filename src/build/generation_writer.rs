@@ -1,5 +1,7 @@
 //! Writes the files of a generation from pairs in storage order: shards, minishard table, `info`, manifest.
 
+use std::path::Path;
+
 use crate::build::key_file::{self, WrittenShards};
 use crate::build::merged_pairs::MergedPairs;
 use crate::build::options::{BuildOptions, BuildPhase, OnDuplicate};
@@ -31,21 +33,25 @@ pub(crate) struct Contents {
     pub(crate) dropped: u64,
 }
 
-impl GenerationWriter<'_> {
+/// Where and how shards are written.
+pub(crate) struct ShardsTarget<'a> {
+    pub(crate) options: &'a BuildOptions,
+    /// The directory of the shards.
+    pub(crate) directory: &'a Path,
+    pub(crate) spill_dir: &'a Path,
+    pub(crate) spec: ShardingSpec,
+    pub(crate) layout: Layout,
+}
+
+impl ShardsTarget<'_> {
     /// Writes and syncs the shards of all pairs, combined by the merge function if the options have one.
     ///
     /// `stored_bytes` is the number of their bytes; `memory` is that for the headers of minishards, in bytes.
-    pub(crate) fn write_shards(
-        &self,
-        pairs: &dyn Pairs,
-        stored_bytes: u64,
-        threads: usize,
-        memory: usize,
-    ) -> Result<Written> {
+    fn write(&self, pairs: &dyn Pairs, stored_bytes: u64, threads: usize, memory: usize) -> Result<Written> {
         self.options.progress.begin(BuildPhase::Write, stored_bytes);
         let job = ShardsJob {
-            directory: self.pending.shards_path(),
-            spill_dir: self.pending.spill_dir(),
+            directory: self.directory,
+            spill_dir: self.spill_dir,
             spec: self.spec,
             layout: self.layout,
             options: self.options,
@@ -58,21 +64,48 @@ impl GenerationWriter<'_> {
                 pairs,
                 function,
                 data_encoding: self.spec.data_encoding(),
-                spill_dir: self.pending.spill_dir(),
+                spill_dir: self.spill_dir,
             }),
             _ => job.write(pairs),
         }
     }
 
-    /// Writes all files of the generation from sorted pairs.
-    pub(crate) fn write_sorted(self, mut sorted: Sorted) -> Result<Candidate> {
+    /// Writes and syncs the shards of sorted pairs, and closes the spill files.
+    pub(crate) fn write_sorted(&self, mut sorted: Sorted) -> Result<Contents> {
         let (stored_bytes, memory) = (sorted.totals.stored_bytes, sorted.memory_of_minishards());
         let written = {
             let (pairs, threads) = sorted.open()?;
-            self.write_shards(&*pairs, stored_bytes, threads, memory)?
+            self.write(&*pairs, stored_bytes, threads, memory)?
         };
-        let contents = Contents::of(&written, sorted.dropped);
-        drop(sorted); // closes the spill files before their directory is removed
+        Ok(Contents::of(&written, sorted.dropped))
+    }
+}
+
+impl GenerationWriter<'_> {
+    fn target(&self) -> ShardsTarget<'_> {
+        ShardsTarget {
+            options: self.options,
+            directory: self.pending.shards_path(),
+            spill_dir: self.pending.spill_dir(),
+            spec: self.spec,
+            layout: self.layout,
+        }
+    }
+
+    /// Writes and syncs the shards of all pairs, like [`ShardsTarget::write`].
+    pub(crate) fn write_shards(
+        &self,
+        pairs: &dyn Pairs,
+        stored_bytes: u64,
+        threads: usize,
+        memory: usize,
+    ) -> Result<Written> {
+        self.target().write(pairs, stored_bytes, threads, memory)
+    }
+
+    /// Writes all files of the generation from sorted pairs.
+    pub(crate) fn write_sorted(self, sorted: Sorted) -> Result<Candidate> {
+        let contents = self.target().write_sorted(sorted)?; // its spill files are closed, so their directory can go
         self.complete(contents)
     }
 

@@ -5,13 +5,11 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::build::generation_writer::GenerationWriter;
-use crate::build::options::{BuildOptions, BuildPhase, OnDuplicate};
+use crate::build::options::{BuildOptions, BuildPhase};
 use crate::build::sorter::{Sorter, Source};
 use crate::build::{Candidate, Published};
 use crate::disk;
 use crate::error::{Error, Result};
-use crate::format::layout::Layout;
-use crate::format::spec::Encoding;
 use crate::store::{PendingGeneration, Store};
 
 /// Builds and publishes a generation of a store from pairs in any order and any amount.
@@ -61,11 +59,7 @@ impl BulkLoader {
         let nested = options.check_info()?; // fail before the build rather than at its end
         let begin = || Store::create(store)?.writer()?.begin(options.temp_dir.as_deref())?.with_shards_in(nested);
         let pending = disk::with_syncs_if(options.durable, begin)?;
-        let encoding_of_sort = match options.on_duplicate {
-            OnDuplicate::Merge(_) => Encoding::Raw, // values are encoded after they are merged
-            _ => options.encoding(),
-        };
-        let sorter = Sorter::new(&options, options.on_duplicate.in_a_sort(), encoding_of_sort, pending.spill_dir(), 0)?;
+        let sorter = Sorter::of_build(&options, pending.spill_dir())?;
         options.progress.begin(BuildPhase::Insert, 0);
         Ok(BulkLoader { options, sorter, pending })
     }
@@ -186,11 +180,7 @@ impl BulkLoader {
     fn write(self) -> Result<Candidate> {
         let BulkLoader { options, sorter, pending } = self;
         let sorted = sorter.sort()?;
-        let layout = Layout {
-            checks: options.checks,
-            prefixes: sorted.totals.has_prefixes,
-            value_alignment: options.value_alignment,
-        };
+        let layout = options.layout(sorted.totals.has_prefixes);
         let spec = sorted.spec.with_data_encoding(options.encoding());
         GenerationWriter { options: &options, pending, spec, layout }.write_sorted(sorted)
     }

@@ -57,6 +57,10 @@ pub use shard_file::ShardSummary;
 pub use shard_writer::ShardWriter;
 pub use updater::{UpdateOptions, UpdateReport, Updater};
 
+pub(crate) use generation_writer::{Contents, GenerationWriter, ShardsTarget};
+pub(crate) use pair_header::{MAX_VARINT, read_varint, write_varint};
+pub(crate) use sorter::{Sorter, Source};
+
 use crate::build::shard_file::{PairBytes, PairHeader};
 use crate::build::slices::Span;
 use crate::error::Result;

@@ -49,7 +49,7 @@ fn agrees_with_the_model_with_the_least_memory() {
 #[test]
 fn the_order_of_insertion_survives_merges_of_many_levels() {
     const MEMORY: u64 = 16 << 10;
-    assert_eq!(FanIn::new(Budget::new(MEMORY, 1).merge).sources, 2);
+    assert_eq!(FanIn::new(Budget::new(MEMORY, 1).merge, 512).sources, 2);
     let of_many_levels = AtomicU64::new(0);
     let check = |case: &Case, directory: &Path| {
         let store = directory.join("store");

@@ -25,6 +25,9 @@ const DEFAULT_MEMORY: RangeInclusive<u64> = 256 << 20..=4 << 30;
 /// Default memory in bytes where the available memory is unknown.
 const DEFAULT_MEMORY_UNKNOWN: u64 = 1 << 30;
 
+/// Default of [`BuildOptions::max_open_runs`].
+const MAX_OPEN_RUNS: usize = 512;
+
 /// The policy for duplicate keys.
 ///
 /// ```
@@ -124,6 +127,8 @@ pub struct BuildOptions {
     pub(crate) sharding_at: Option<String>,
     pub(crate) ordered: bool,
     pub(crate) durable: bool,
+    /// Maximum number of runs that a merge has open, at least 2.
+    pub(crate) max_open_runs: usize,
     pub(crate) progress: Arc<BuildProgress>,
     pub(crate) cancel: Arc<AtomicBool>,
 }
@@ -147,6 +152,7 @@ impl Default for BuildOptions {
             sharding_at: None,
             ordered: false,
             durable: true,
+            max_open_runs: MAX_OPEN_RUNS,
             progress: Arc::default(),
             cancel: Arc::default(),
         }
@@ -332,6 +338,11 @@ impl BuildOptions {
             Some(spec) => spec.data_encoding(),
             None => self.data_encoding.unwrap_or_default(),
         }
+    }
+
+    /// Returns the layout of the shards, given whether any pair has a prefix.
+    pub(crate) fn layout(&self, prefixes: bool) -> Layout {
+        Layout { checks: self.checks, prefixes, value_alignment: self.value_alignment }
     }
 
     /// Errors: `InvalidInput` for less memory than a build needs.

@@ -22,9 +22,6 @@ const MIN_BLOCK: usize = 24 << 10;
 /// Maximum memory for reading a source, in bytes: a block of headers and one of values. More is no faster.
 const MAX_BLOCK: usize = 4 << 20;
 
-/// Maximum number of runs that a merge has open.
-const MAX_RUNS: usize = 512;
-
 /// Open runs, each of which consists of parts in the order of the specification.
 pub(crate) struct RunPairs<'a> {
     /// Each run with the binary logarithm of its number of parts.
@@ -46,9 +43,10 @@ pub(crate) struct FanIn {
 }
 
 impl FanIn {
-    /// Computes the fan-in from the memory in bytes and the descriptor limit of the process.
-    pub(crate) fn new(memory: usize) -> FanIn {
-        FanIn { sources: (memory / MIN_BLOCK).max(2), runs: (disk::open_files_limit() / 4).clamp(2, MAX_RUNS) }
+    /// Computes the fan-in from the memory in bytes and the descriptor limit of the process. A merge has at most
+    /// `max_open_runs` runs open.
+    pub(crate) fn new(memory: usize, max_open_runs: usize) -> FanIn {
+        FanIn { sources: (memory / MIN_BLOCK).max(2), runs: (disk::open_files_limit() / 4).clamp(2, max_open_runs) }
     }
 
     pub(crate) fn has_room_for(self, runs: &[Run], spec: &ShardingSpec) -> bool {

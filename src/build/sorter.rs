@@ -27,7 +27,7 @@ use crate::build::budget::Budget;
 use crate::build::duplicates::Duplicates;
 use crate::build::large::{LargeFileReader, LargeFileWriter};
 use crate::build::memory_pairs::{MemoryPairs, SlicedBatch};
-use crate::build::options::{BuildOptions, BuildPhase};
+use crate::build::options::{BuildOptions, BuildPhase, OnDuplicate};
 use crate::build::run::{Run, run_path};
 use crate::build::run_pairs::{self, FanIn, RunPairs};
 use crate::build::shard_file::{PairHeader, check_value_len};
@@ -52,6 +52,7 @@ pub(crate) struct Sorter {
     data_encoding: Encoding,
     spill_dir: PathBuf,
     budget: Budget,
+    fan_in: FanIn,
     /// Cost of the batches that are encoded, being encoded or being spilled, in bytes.
     ///
     /// Includes neither `batch` nor `spare`: the memory in `spare` was counted until its batches were spilled, and is
@@ -85,6 +86,7 @@ pub(crate) struct Sorted {
     pub(crate) dropped: u64,
     duplicates: Duplicates,
     budget: Budget,
+    fan_in: FanIn,
     /// The pairs, if nothing was spilled.
     batches: Vec<SlicedBatch>,
     runs: Vec<Run>,
@@ -110,6 +112,7 @@ impl Sorter {
             data_encoding,
             spill_dir: spill_dir.to_path_buf(),
             budget,
+            fan_in: FanIn::new(budget.merge, options.max_open_runs),
             in_use: 0,
             batch: Batch::new(first_batch, Arena::default(), budget.batch)?,
             next_batch_number: first_batch + 1,
@@ -125,6 +128,15 @@ impl Sorter {
             large: None,
             options: options.clone(),
         })
+    }
+
+    /// Begins the sort of a build. Values are encoded when they are added or, with a merge function, after it.
+    pub(crate) fn of_build(options: &BuildOptions, spill_dir: &Path) -> Result<Sorter> {
+        let data_encoding = match options.on_duplicate {
+            OnDuplicate::Merge(_) => Encoding::Raw,
+            _ => options.encoding(),
+        };
+        Sorter::new(options, options.on_duplicate.in_a_sort(), data_encoding, spill_dir, 0)
     }
 
     /// Adds a pair. May wait for the threads while memory is full.
@@ -290,8 +302,8 @@ impl Sorter {
                 Vec::new()
             }
         };
-        let Sorter { totals, dropped, duplicates, budget, runs, .. } = self;
-        Ok(Sorted { spec, totals, dropped, duplicates, budget, batches, runs, large })
+        let Sorter { totals, dropped, duplicates, budget, fan_in, runs, .. } = self;
+        Ok(Sorted { spec, totals, dropped, duplicates, budget, fan_in, batches, runs, large })
     }
 
     /// Puts the pairs of all batches into the order of slices, in memory.
@@ -321,7 +333,7 @@ impl Sorter {
         self.wait_for_all()?;
         self.spare.clear();
         self.sort_again(spec)?;
-        self.merge_levels(spec, FanIn::new(self.budget.merge))
+        self.merge_levels(spec, self.fan_in)
     }
 
     fn wait_for_all(&mut self) -> Result<()> {
@@ -402,7 +414,7 @@ impl Sorted {
         }
         // each thread reads all sources, each for its own span, so threads times sources must be within the fan-in
         let sources = run_pairs::sources_of(&self.runs, &self.spec);
-        let threads = self.budget.threads.min(FanIn::new(self.budget.merge).sources / sources.max(1)).max(1);
+        let threads = self.budget.threads.min(self.fan_in.sources / sources.max(1)).max(1);
         let memory = self.budget.merge / threads;
         Ok((Box::new(RunPairs::open(&self.runs, self.spec, self.duplicates, large, memory)?), threads))
     }

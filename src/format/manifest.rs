@@ -79,7 +79,8 @@ const FORMAT_VERSION: u64 = 1;
 /// The major version of a manifest with that member, and the latest one that this build reads.
 const FORMAT_VERSION_NESTED: u64 = 2;
 
-const WRITER: &str = concat!("sharddb ", env!("CARGO_PKG_VERSION"));
+/// The program and its version.
+pub(crate) const WRITER: &str = concat!("sharddb ", env!("CARGO_PKG_VERSION"));
 
 /// The name of the last member, quoted as in the text.
 const CRC32: &str = "\"crc32\"";
@@ -344,15 +345,15 @@ impl AuxiliaryRecord {
 }
 
 /// A shard as a row of the text.
-type Row = (u64, u64, u64, u32, u32);
+pub(crate) type Row = (u64, u64, u64, u32, u32);
 
 impl ShardRecord {
-    fn to_row(self) -> String {
+    pub(crate) fn to_row(self) -> String {
         let ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32 } = self;
         format!("[{number},{bytes},{keys},{crc32},{shard_index_crc32}]")
     }
 
-    fn from_row((number, bytes, keys, crc32, shard_index_crc32): Row) -> ShardRecord {
+    pub(crate) fn from_row((number, bytes, keys, crc32, shard_index_crc32): Row) -> ShardRecord {
         ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32 }
     }
 }

@@ -54,7 +54,7 @@ fn foreign_in_shards(directory: &Path, below: &[&str]) -> Result<Option<PathBuf>
     }
 }
 
-fn foreign_among_shards(directory: &Path) -> Result<Option<PathBuf>> {
+pub(super) fn foreign_among_shards(directory: &Path) -> Result<Option<PathBuf>> {
     fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_shard_name) || !fs::is_real_file(path))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn is_generation_name(name: &str) -> bool {
         || is_shard_name(name)
 }
 
-fn is_shard_name(name: &str) -> bool {
+pub(super) fn is_shard_name(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(stem, extension)| {
         extension == SHARD_EXTENSION && stem.len() <= SHARD_DIGITS && is_lowercase_hex(stem)
     })

@@ -188,6 +188,12 @@ pub(super) fn file_len(path: &Path) -> Result<u64> {
     }
 }
 
+/// Returns when an entry was modified. Follows no link.
+pub(super) fn modified(path: &Path) -> Result<SystemTime> {
+    let modified = path.symlink_metadata().and_then(|metadata| metadata.modified());
+    modified.map_err(|error| Error::io("find", path, error))
+}
+
 /// Opens a regular file for reading. Checks the type first, since opening a FIFO would block.
 pub(super) fn open_file(path: &Path) -> Result<File> {
     file_len(path)?;

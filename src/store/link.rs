@@ -47,7 +47,7 @@ impl PendingGeneration {
 }
 
 /// Whether a file that could not be linked may be copied: EXDEV, EPERM, EMLINK, ENOTSUP and ENOSYS.
-fn needs_copy(error: &io::Error) -> bool {
+pub(super) fn needs_copy(error: &io::Error) -> bool {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
     matches!(error.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)
 }

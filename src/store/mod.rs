@@ -6,6 +6,7 @@
 //!   history                       the generations that were current, oldest first
 //!   lock                          locked by the one writer
 //!   gen-0000000003/               immutable: info, manifest.json, lease, shard files, minishards
+//!   parts-*/                      a partitioned build; writers do not change it
 //!   tmp-*                         temporary files of a writer; the next writer removes them if that writer died
 //! ```
 //!
@@ -34,6 +35,7 @@ mod link;
 mod lock;
 mod lock_file;
 mod names;
+mod parts_dir;
 mod path_class;
 mod publish;
 mod scratch;
@@ -58,6 +60,7 @@ pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration};
 pub(crate) use self::link::Shared;
 pub(crate) use self::names::LEASE;
+pub(crate) use self::parts_dir::{Mark, NewSpill, PartsDir};
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
 
 use self::adopt::Foreign;

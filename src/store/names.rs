@@ -12,5 +12,5 @@ pub(crate) const LEASE: &str = "lease";
 /// The file that lists the generations that were current.
 pub(crate) const HISTORY: &str = "history";
 
-/// Prefix of names that are reserved for later versions.
+/// Prefix of the directories of partitioned builds.
 pub(crate) const PARTS_PREFIX: &str = "parts-";

@@ -22,7 +22,8 @@ const ARRAY_FILES: [&str; 7] =
 pub(super) enum PathClass {
     /// A store, which may be empty.
     Store,
-    /// Nothing, an empty directory, or generations without `current` and `lock`: a store can be created here.
+    /// Nothing, an empty directory, or generations or directories of partitioned builds without `current` and `lock`: a
+    /// store can be created here.
     Room,
     /// Anything else, with a description for an error message.
     Foreign(String),
@@ -73,7 +74,7 @@ impl PathClass {
         let foreign = fs::find_entry(path, |name, path| {
             let Some(name) = name.to_str() else { return !is_ignored(name) };
             generations |= GenerationId::from_name(name).is_some() && fs::is_dir(path);
-            store_names |= is_store_name(name);
+            store_names |= is_store_name(name) && !name.starts_with(PARTS_PREFIX);
             !is_store_name(name) && !is_ignored(OsStr::new(name))
         })?;
         if let Some(foreign) = foreign {
@@ -197,7 +198,7 @@ mod tests {
             &["current=gen-1", "gen-0000000001/"],
             &["current=", "lock="],
         ];
-        let room: [&[&str]; 4] = [&[], &["lost+found/"], &[".hidden="], &["gen-0000000001/"]];
+        let room: [&[&str]; 5] = [&[], &["lost+found/"], &[".hidden="], &["gen-0000000001/"], &["parts-3/"]];
         let foreign: [(&[&str], &str); 14] = [
             (&["notes.txt="], "notes.txt"),
             (&["lock=", "notes.txt="], "notes.txt"),

@@ -169,7 +169,15 @@ impl CompleteGeneration {
     /// Errors: `Locked` in a forked child, and those of [`install`]. After an error the generation is removed, unless
     /// [`install`] leaves it in the store.
     pub(crate) fn publish(self) -> Result<GenerationId> {
-        install(&self.0.store, &mut *self.0.lock.begin_operation()?, &self.0.path)
+        self.publish_after(|_| Ok(()))
+    }
+
+    /// Publishes like [`publish`](Self::publish). Calls `before` with the number first; its error is returned and
+    /// nothing is published.
+    pub(crate) fn publish_after(self, before: impl FnOnce(GenerationId) -> Result<()>) -> Result<GenerationId> {
+        let lock = &mut *self.0.lock.begin_operation()?;
+        before(next_id(&self.0.store, lock)?)?;
+        install(&self.0.store, lock, &self.0.path)
     }
 }
 

@@ -195,7 +195,7 @@ pub(super) fn clear(store: &Path) -> Result<()> {
 }
 
 /// Parses what [`fs::create_unique_dir`] puts after a prefix, and returns the process id.
-fn process_of(suffix: &str) -> Option<&str> {
+pub(super) fn process_of(suffix: &str) -> Option<&str> {
     let (process, nanos) = suffix.split_once('-')?;
     let is_id = process.parse::<u32>().is_ok_and(|id| id.to_string() == process);
     (is_id && is_lowercase_hex(nanos) && nanos.len() <= 32).then_some(process)
@@ -213,6 +213,17 @@ fn is_own_pending(directory: &Path, process: &str) -> bool {
             }
             Some(name) => !contents::is_generation_name(name) || !fs::is_real_file(path),
             None => true,
+        })
+    };
+    fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
+}
+
+/// Returns whether a directory holds only shards and `spill`, a spill directory or a link to one.
+pub(super) fn is_own_part(directory: &Path, process: &str) -> bool {
+    let foreign = || {
+        fs::find_entry(directory, |name, path| match name.to_str() {
+            Some(SPILL) => !is_own_spill(path, process),
+            name => !name.is_some_and(contents::is_shard_name) || !fs::is_real_file(path),
         })
     };
     fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())

@@ -3,6 +3,8 @@
 mod apply;
 mod bench;
 mod build;
+mod build_part;
+mod clean_parts;
 mod completions;
 mod contains;
 mod convert;
@@ -24,10 +26,12 @@ mod merge;
 mod new_store;
 mod plan;
 mod publish;
+mod publish_parts;
 mod put;
 mod reshard;
 mod rollback;
 mod salvage;
+mod spill;
 mod update;
 mod verify;
 mod zarr;
@@ -94,6 +98,10 @@ pub(crate) enum Command {
     Apply(apply::Args),
     Plan(plan::Args),
     Publish(publish::Args),
+    Spill(spill::Args),
+    BuildPart(build_part::Args),
+    PublishParts(publish_parts::Args),
+    CleanParts(clean_parts::Args),
     Rollback(rollback::Args),
     Discard(discard::Args),
     Salvage(salvage::Args),
@@ -129,6 +137,10 @@ impl Command {
             Command::Apply(args) => args.run(context),
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
+            Command::Spill(args) => args.run(context),
+            Command::BuildPart(args) => args.run(context),
+            Command::PublishParts(args) => args.run(context),
+            Command::CleanParts(args) => args.run(context),
             Command::Rollback(args) => args.run(context),
             Command::Discard(args) => args.run(context),
             Command::Salvage(args) => args.run(context),
@@ -139,6 +151,13 @@ impl Command {
             Command::Man(args) => args.run(context),
         }
     }
+}
+
+/// Writes one line to standard output.
+fn write_line(line: &impl std::fmt::Display) -> Result<()> {
+    let mut out = context::stdout();
+    writeln!(out, "{line}").map_err(Failure::stdout)?;
+    context::flush(out)
 }
 
 /// Writes one line of JSON to standard output.

@@ -1,20 +1,22 @@
 //! `plan`: chooses a sharding specification for given pairs and explains it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sharddb::Profile;
+use sharddb::parts::PartPlan;
 use sharddb::plan::Plan;
 use sharddb::spec::Encoding;
+use sharddb::{Profile, ShardingSpec};
 
-use crate::commands::build::{InputOptions, profiles};
-use crate::context::{self, Context, Errors};
+use crate::commands::build::{Encoded, InputOptions, profiles};
+use crate::commands::write_line;
+use crate::context::{Context, Errors};
 use crate::database::{Opening, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputProgress, Sink, Skipped};
-use crate::number::Count;
+use crate::number::{Count, plural};
 use crate::plan::{Explanation, PairStats, ValueTrial};
 use crate::progress::{Amount, Progress, Status};
 use crate::size::Size;
@@ -32,6 +34,7 @@ Examples:
   sharddb plan --input numbers.ndjson --profile remote
   sharddb plan numbers --json > plan.json
   sharddb build again --input numbers.ndjson --sharding plan.json
+  sharddb plan --input sample.ndjson --parts 64 > plan.json
 
 With --input or DB the plan depends on the keys themselves, which is better if they are dense.
 An array or another container must be imported first: see sharddb import --help.
@@ -57,6 +60,13 @@ pub(crate) struct Args {
     /// How the data will be read
     #[arg(long, value_name = "PROFILE", default_value = "local", value_parser = profiles())]
     profile: Profile,
+    /// Print the plan of a build in this number of parts instead; see spill. --sharding, without DB, is then the
+    /// specification
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    parts: Option<u64>,
+    /// For --parts: how values are stored. Default: as the specification says, otherwise raw
+    #[arg(long, value_enum, value_name = "HOW", requires = "parts")]
+    data_encoding: Option<Encoded>,
     /// Print one JSON object; its member "sharding" is the specification
     #[arg(long)]
     json: bool,
@@ -70,33 +80,44 @@ impl Args {
             self.inputs.refuse_without_inputs()?;
         }
         let mut errors = Errors::new();
-        let explanation = match (&self.db, self.keys, self.bytes) {
-            (Some(path), _, _) => self.explain_database(path, &mut errors)?,
-            (None, Some(Count(keys)), Some(bytes)) => {
-                let plan = Plan::for_counts(keys, bytes.0, self.profile);
-                Explanation::new(plan, &PairStats::of_counts(keys, bytes.0), Encoding::Raw)
-            }
+        let (pairs, data_encoding) = match (&self.db, self.keys, self.bytes) {
+            (Some(path), _, _) => self.count_database(path, &mut errors)?,
+            (None, Some(Count(keys)), Some(bytes)) => (PairStats::of_counts(keys, bytes.0), Encoding::Raw),
             _ => {
                 let count = self.count_inputs(context)?;
                 if let Some(suggestion) = count.trial.and_then(|trial| trial.suggestion()) {
                     context.say(suggestion);
                 }
-                self.explain(&count.pairs, Encoding::Raw)
+                (count.pairs, Encoding::Raw)
             }
         };
-        let mut out = context::stdout();
-        let text = if self.json { explanation.to_json() } else { explanation.to_string() };
-        writeln!(out, "{text}").map_err(Failure::stdout)?;
-        context::flush(out)?;
+        let plan = match (self.keys, self.bytes) {
+            (Some(Count(keys)), Some(bytes)) => Plan::for_counts(keys, bytes.0, self.profile),
+            _ => Plan::new(pairs.keys(), self.profile),
+        };
+        let text = match self.parts {
+            Some(parts) => self.divide(parts, plan.spec().with_data_encoding(data_encoding), &pairs, context)?,
+            None if self.json => Explanation::new(plan, &pairs, data_encoding).to_json(),
+            None => Explanation::new(plan, &pairs, data_encoding).to_string(),
+        };
+        write_line(&text)?;
         Ok(errors.exit())
     }
 
-    fn explain(&self, pairs: &PairStats, data_encoding: Encoding) -> Explanation {
-        Explanation::new(Plan::new(pairs.keys(), self.profile), pairs, data_encoding)
+    /// Returns the plan of a partitioned build: for the planned specification, or for the given one if that is not the one
+    /// of the database.
+    fn divide(&self, parts: u64, planned: ShardingSpec, pairs: &PairStats, context: &Context) -> Result<String> {
+        let given = if self.db.is_none() { self.opening.spec()? } else { None };
+        let spec = given.unwrap_or(planned);
+        let spec = spec.with_data_encoding(self.data_encoding.map_or(spec.data_encoding(), Encoding::from));
+        let plan = PartPlan::by_sample(spec, pairs.keys(), parts)?;
+        let shards = u128::from(plan.spec().max_shard().0) + 1;
+        context.say(format_args!("planned {shards} shards in {}", plural(parts, "part")));
+        Ok(plan.to_string())
     }
 
-    /// Plans for values in their current encoding, with their stored lengths.
-    fn explain_database(&self, path: &Path, errors: &mut Errors) -> Result<Explanation> {
+    /// Counts values in their current encoding, with their stored lengths.
+    fn count_database(&self, path: &Path, errors: &mut Errors) -> Result<(PairStats, Encoding)> {
         let snapshot = self.opening.open(path)?;
         let mut pairs = PairStats::new();
         for entry in snapshot.iter() {
@@ -106,7 +127,7 @@ impl Args {
                 Err(error) => errors.tell(&error),
             }
         }
-        Ok(self.explain(&pairs, snapshot.spec().data_encoding()))
+        Ok((pairs, snapshot.spec().data_encoding()))
     }
 
     fn count_inputs(&self, context: &Context) -> Result<Counted> {

@@ -12,6 +12,7 @@ mod limits;
 mod living;
 #[cfg(unix)]
 mod outputs;
+mod parts;
 mod places;
 mod plan;
 mod read;

@@ -16,6 +16,7 @@ mod living;
 mod lookups;
 mod opening;
 mod options;
+mod parts;
 mod plan;
 mod progress;
 mod reports;

@@ -1,0 +1,119 @@
+//! `publish-parts`: publishes a generation of all parts of a partitioned build.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::json;
+use sharddb::BulkLoader;
+use sharddb::parts::{SpillSet, job_directory};
+
+use crate::commands::build::{status_of, summary};
+use crate::commands::write_json;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+use crate::progress::Progress;
+use crate::receipts;
+use crate::size::{Size, parse_memory};
+
+/// Build in parts, step 3: publish a generation of all parts
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  sharddb publish-parts store night --plan plan.json --spills spills/* --parts parts/*
+
+Needs one receipt of each part, and the receipts of the tasks that the parts were built of. The
+shards become hard links, and then the files that the receipts name are removed. Readers see the old
+generation or the new one. The receipts are checked, and the length and the checksum of the index of
+every shard; sharddb verify checks everything.
+
+The same command again prints the same result and changes nothing, also after another build, and
+also if the first run was killed. After sharddb clean-parts it fails.
+
+With --json, the members are \"generation\", \"keys\", \"duplicates_dropped\", \"value_bytes\", \"shards\"
+and \"file_bytes\". See sharddb spill --help for all steps.
+
+Exit codes: 0 published, 2 usage, or receipts that are incomplete or do not belong together, 3
+malformed or corrupt, 4 a lost file, no space, or another writer is at work.")]
+pub(crate) struct Args {
+    /// The store; created if there is none
+    store: PathBuf,
+    /// The name of the build
+    job: String,
+    /// The plan, as plan --parts printed it
+    #[arg(long, value_name = "FILE")]
+    plan: PathBuf,
+    /// The receipts of all tasks, one per line; - is standard input
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    spills: Vec<PathBuf>,
+    /// The receipts of all parts, one per line
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    parts: Vec<PathBuf>,
+    /// Where the tasks wrote their files. Default: the directory of the job
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// An info whose other members are kept
+    #[arg(long, value_name = "FILE")]
+    info: Option<PathBuf>,
+    /// Where the info describes the pairs: the JSON pointer of an object with a "key", such as a scale of a volume.
+    /// Default: the top level
+    #[arg(long, value_name = "POINTER", requires = "info")]
+    sharding_at: Option<String>,
+    /// Write a key file: all keys sorted, for fast ranges under any hash
+    #[arg(long)]
+    ordered: bool,
+    /// The memory for sorting the keys, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB
+    /// and at most 4 GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory, requires = "ordered")]
+    memory: Option<Size>,
+    /// Where to spill keys that do not fit into memory. Default: the store
+    #[arg(long, value_name = "DIR", requires = "ordered")]
+    temp_dir: Option<PathBuf>,
+    /// Print one JSON object: what was published
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let begun = Instant::now();
+        let plan = receipts::plan(&self.plan)?;
+        let job = job_directory(&self.store, &self.job)?;
+        let spills = SpillSet::new(&plan, self.dir.as_ref().unwrap_or(&job), receipts::read(&self.spills)?)?;
+        let mut options = BulkLoader::options();
+        options.ordered(self.ordered);
+        if let Some(memory) = self.memory {
+            options.memory(memory.0);
+        }
+        if let Some(directory) = &self.temp_dir {
+            options.temp_dir(directory);
+        }
+        if let Some(path) = &self.info {
+            options.info(fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?);
+        }
+        if let Some(pointer) = &self.sharding_at {
+            options.sharding_at(pointer);
+        }
+        let build = Arc::default();
+        options.progress(Arc::clone(&build)).cancel(Arc::clone(context.interrupt.cancel()));
+        let cleanup = context.interrupt.publishing();
+        let progress = Progress::start(context.quiet, move || status_of(&build));
+        let published = spills.publish(&self.store, &self.job, receipts::read(&self.parts)?, &options)?;
+        cleanup.done();
+        drop(progress);
+        context.say(summary(&published, begun));
+        if self.json {
+            write_json(&json!({
+                "generation": published.generation.to_string(),
+                "keys": published.keys,
+                "duplicates_dropped": published.dropped,
+                "value_bytes": published.value_bytes,
+                "shards": published.shards,
+                "file_bytes": published.file_bytes,
+            }))?;
+        }
+        Ok(Exit::Done)
+    }
+}

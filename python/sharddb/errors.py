@@ -1,0 +1,145 @@
+"""The exceptions of the package: ``Error``, and one subclass per kind of error.
+
+``db[k]`` raises ``KeyError`` if the key is absent. Arguments of a wrong type raise ``TypeError``, and keys outside of 0 to
+2**64 - 1 raise ``OverflowError``.
+"""
+
+from typing import ClassVar
+
+
+class Error(Exception):
+    """An error of ShardDb. The message states what was expected and found, where, and what to do."""
+
+    kind: ClassVar[str] = "error"
+    """The kind in lowercase, for logs: ``"too-large"``, for example."""
+
+    path: str | None
+    """The file or directory that the error refers to; ``None`` if there is none or it is not known."""
+
+    key: int | None
+    """The key that the error refers to, or ``None``."""
+
+    shard: int | None
+    """The number of the shard, or ``None``."""
+
+    minishard: int | None
+    """The number of the minishard within the shard, or ``None``."""
+
+    offset: int | None
+    """The byte offset in the file, or ``None``."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        path: str | None = None,
+        key: int | None = None,
+        shard: int | None = None,
+        minishard: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.path = path
+        self.key = key
+        self.shard = shard
+        self.minishard = minishard
+        self.offset = offset
+
+
+class Io(Error, OSError):
+    """A system call failed: no permission, no space, or a missing file, for example."""
+
+    kind = "io"
+
+
+class NotFound(Error, FileNotFoundError):
+    """The path is not a database: it does not exist, is something else, or is a store without a generation."""
+
+    kind = "not-found"
+
+
+class Corrupt(Error):
+    """A file breaks a rule of the format, or a checksum does not match."""
+
+    kind = "corrupt"
+
+
+class TooLarge(Error):
+    """A read or a decode would exceed a cap or the available memory."""
+
+    kind = "too-large"
+
+
+class InvalidSpec(Error, ValueError):
+    """The sharding specification, the metadata that contains it, or the requested configuration is not valid."""
+
+    kind = "invalid-spec"
+
+
+class Unsupported(Error):
+    """A later version of ShardDb wrote the file, or it needs a feature that this build lacks."""
+
+    kind = "unsupported"
+
+
+class DuplicateKey(Error, ValueError):
+    """The same key was inserted twice."""
+
+    kind = "duplicate-key"
+
+
+class OutOfOrder(Error, ValueError):
+    """A pair was inserted out of order, or belongs to another shard."""
+
+    kind = "out-of-order"
+
+
+class InvalidInput(Error, ValueError):
+    """An argument is not valid: an option, a path, or a handle that is closed."""
+
+    kind = "invalid-input"
+
+
+class Locked(Error):
+    """Another writer holds the store."""
+
+    kind = "locked"
+
+
+class GenerationGone(Error):
+    """The generation was removed."""
+
+    kind = "generation-gone"
+
+
+class Cancelled(Error):
+    """The operation was cancelled by the caller."""
+
+    kind = "cancelled"
+
+
+class Internal(Error):
+    """A bug in ShardDb. Nothing was published. Please report it."""
+
+    kind = "internal"
+
+
+_CLASSES: dict[str, type[Error]] = {
+    cls.kind: cls
+    for cls in (
+        Io,
+        NotFound,
+        Corrupt,
+        TooLarge,
+        InvalidSpec,
+        Unsupported,
+        DuplicateKey,
+        OutOfOrder,
+        InvalidInput,
+        Locked,
+        GenerationGone,
+        Cancelled,
+        Internal,
+    )
+}
+"""The class of each kind, for the extension module."""

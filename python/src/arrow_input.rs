@@ -1,0 +1,157 @@
+//! Pairs from an Arrow stream: a column of integers and a column of bytes.
+
+use std::fmt::Display;
+
+use arrow_array::cast::AsArray;
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::types::{
+    BinaryType, BinaryViewType, Int8Type, Int16Type, Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type,
+    StringViewType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
+};
+use arrow_array::{Array, ArrayAccessor, ArrowPrimitiveType, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Schema};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use sharddb::ErrorKind;
+
+use crate::buffer;
+use crate::errors;
+use crate::pairs::{BATCH_PAIRS, Sink, Writer};
+
+/// The names of the columns.
+const KEY: &str = "key";
+const VALUE: &str = "value";
+
+/// Adds the pairs of a stream, given the capsule that `__arrow_c_stream__` has returned.
+///
+/// The producer is trusted with the lengths of its buffers, which the C interface does not state: that of a data buffer is
+/// the last offset. All other offsets and views are checked.
+pub(crate) fn extend<S: Sink>(writer: &mut Writer<S>, capsule: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = capsule.py();
+    let failed = |error: ArrowError| {
+        errors::new(py, ErrorKind::InvalidInput, &format!("the Arrow stream failed: {error}"), None, None)
+    };
+    let stream = buffer::take_arrow_stream(capsule)?;
+    let mut batches = py.detach(|| RecordBatchStreamReader::try_new(stream)).map_err(failed)?;
+    let columns = Columns::of(&arrow_array::RecordBatchReader::schema(&batches))?;
+    while let Some(batch) = py.detach(|| batches.next()) {
+        columns.insert(py, &batch.map_err(failed)?, writer)?;
+    }
+    Ok(())
+}
+
+/// The positions of the columns.
+struct Columns {
+    key: usize,
+    value: usize,
+}
+
+impl Columns {
+    /// Finds the columns: by their names, or the first and the second of two.
+    ///
+    /// Errors: `ValueError` if they are not there; `TypeError` for other types than integers and bytes.
+    fn of(schema: &Schema) -> PyResult<Columns> {
+        let columns = match (schema.index_of(KEY), schema.index_of(VALUE)) {
+            (Ok(key), Ok(value)) => Columns { key, value },
+            _ if schema.fields().len() == 2 => Columns { key: 0, value: 1 },
+            _ => {
+                let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+                let message =
+                    format!("expected the columns \"{KEY}\" and \"{VALUE}\", or two columns, found {names:?}");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let expect = |at: usize, is_right: fn(&DataType) -> bool, expected: &str| {
+            let field = schema.field(at);
+            match is_right(field.data_type()) {
+                true => Ok(()),
+                false => Err(PyTypeError::new_err(format!(
+                    "expected {expected} in the column {:?}, found {}",
+                    field.name(),
+                    field.data_type()
+                ))),
+            }
+        };
+        expect(columns.key, DataType::is_integer, "integers")?;
+        expect(columns.value, is_bytes, "binary or strings")?;
+        Ok(columns)
+    }
+
+    fn insert<S: Sink>(&self, py: Python<'_>, batch: &RecordBatch, writer: &mut Writer<S>) -> PyResult<()> {
+        let (key, value) = (batch.column(self.key), batch.column(self.value));
+        let schema = batch.schema_ref();
+        check(key, schema.field(self.key).name())?;
+        check(value, schema.field(self.value).name())?;
+        let keys = keys(key)?;
+        for (number, keys) in keys.chunks(BATCH_PAIRS).enumerate() {
+            writer.insert_all(py, |sink| insert(sink, keys, value, number * BATCH_PAIRS))?;
+        }
+        Ok(())
+    }
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    use DataType::{Binary, BinaryView, LargeBinary, LargeUtf8, Utf8, Utf8View};
+    matches!(data_type, Binary | LargeBinary | BinaryView | Utf8 | LargeUtf8 | Utf8View)
+}
+
+/// Checks that a column has no nulls, and that its offsets and views are within its buffers.
+///
+/// Errors: `ValueError`, which names the column.
+fn check(column: &dyn Array, name: &str) -> PyResult<()> {
+    if let Some(row) = (0..column.len()).find(|row| column.is_null(*row)) {
+        let message = format!("expected no nulls in the column {name:?}, found one in row {row} of a batch");
+        return Err(PyValueError::new_err(message));
+    }
+    let bad =
+        |error| PyValueError::new_err(format!("expected valid Arrow data in the column {name:?}, found: {error}"));
+    column.to_data().validate_full().map_err(bad)
+}
+
+/// Returns the keys of a column of integers.
+///
+/// Errors: `OverflowError` for a negative number.
+fn keys(column: &dyn Array) -> PyResult<Vec<u64>> {
+    match column.data_type() {
+        DataType::UInt8 => numbers::<UInt8Type>(column),
+        DataType::UInt16 => numbers::<UInt16Type>(column),
+        DataType::UInt32 => numbers::<UInt32Type>(column),
+        DataType::UInt64 => Ok(column.as_primitive::<UInt64Type>().values().to_vec()),
+        DataType::Int8 => numbers::<Int8Type>(column),
+        DataType::Int16 => numbers::<Int16Type>(column),
+        DataType::Int32 => numbers::<Int32Type>(column),
+        DataType::Int64 => numbers::<Int64Type>(column),
+        other => Err(PyTypeError::new_err(format!("expected a column of integers as keys, found {other}"))),
+    }
+}
+
+fn numbers<T>(column: &dyn Array) -> PyResult<Vec<u64>>
+where
+    T: ArrowPrimitiveType<Native: TryInto<u64> + Display>,
+{
+    let number = |number: &T::Native| {
+        (*number)
+            .try_into()
+            .map_err(|_| PyOverflowError::new_err(format!("expected a key from 0 to 2**64 - 1, found {number}")))
+    };
+    column.as_primitive::<T>().values().iter().map(number).collect()
+}
+
+/// Inserts the values of a column from row `first` on.
+fn insert<S: Sink>(sink: &mut S, keys: &[u64], column: &dyn Array, first: usize) -> sharddb::Result<()> {
+    match column.data_type() {
+        DataType::Binary => insert_values(sink, keys, column.as_bytes::<BinaryType>(), first),
+        DataType::LargeBinary => insert_values(sink, keys, column.as_bytes::<LargeBinaryType>(), first),
+        DataType::Utf8 => insert_values(sink, keys, column.as_bytes::<Utf8Type>(), first),
+        DataType::LargeUtf8 => insert_values(sink, keys, column.as_bytes::<LargeUtf8Type>(), first),
+        DataType::BinaryView => insert_values(sink, keys, column.as_byte_view::<BinaryViewType>(), first),
+        _ => insert_values(sink, keys, column.as_byte_view::<StringViewType>(), first), // `Columns::of` has checked
+    }
+}
+
+fn insert_values<S: Sink, A>(sink: &mut S, keys: &[u64], values: A, first: usize) -> sharddb::Result<()>
+where
+    A: ArrayAccessor<Item: AsRef<[u8]>>,
+{
+    keys.iter().zip(first..).try_for_each(|(key, row)| sink.put(*key, values.value(row).as_ref()))
+}

@@ -1,0 +1,74 @@
+//! `Database`: a reader that follows its store.
+
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::errors::OrRaise;
+use crate::open::Open;
+use crate::reader::Reader;
+
+/// An open database: a store, one generation, or a directory of shards. Returned by `sharddb.open`.
+///
+/// A database that was opened by the path of a store serves its current generation: the one that was current when it was
+/// opened or at the last `refresh`.
+#[pyclass(frozen, extends = Reader, module = "sharddb")]
+pub(crate) struct Database;
+
+impl Database {
+    pub(crate) fn new(py: Python<'_>, open: Open) -> PyResult<Py<Database>> {
+        Py::new(py, PyClassInitializer::from(Reader::new(open)).add_subclass(Database))
+    }
+}
+
+#[pymethods]
+impl Database {
+    /// Switches to the current generation of the store, newer or older. Returns its number, or `None` if it is served
+    /// already, or if the database stays with one generation.
+    ///
+    /// Reads in other threads never wait. Snapshots and views stay with their generation. After an exception (those of
+    /// `sharddb.open`) the old generation is served.
+    fn refresh(this: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<u64>> {
+        let reader = this.as_super();
+        let before = reader.snapshot(py)?;
+        let open = reader.open(py)?;
+        py.detach(|| open.db.refresh()).or_raise(py)?;
+        if let Some(unpinned) = open.unpinned() {
+            reader.replace(unpinned);
+        }
+        let after = reader.snapshot(py)?;
+        let is_same = before.generation() == after.generation() && before.directory() == after.directory();
+        Ok(after.generation().map(|id| id.get()).filter(|_| !is_same))
+    }
+
+    /// Refreshes the database on a thread, now and every `seconds`. `None` ends that.
+    ///
+    /// It ends when the database is closed, and in a forked child. `stats` has the age of the data and the last error.
+    ///
+    /// Raises `ValueError` for a time that is not positive, and `InvalidInput` for a database that stays with one
+    /// generation, because it was not opened by the path of a store.
+    #[pyo3(signature = (seconds, /))]
+    fn watch(this: PyRef<'_, Self>, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
+        let interval = seconds.map(interval).transpose()?;
+        let reader = this.as_super();
+        let mut open = reader.open(py)?;
+        if interval.is_some()
+            && let Some(unpinned) = open.unpinned()
+        {
+            open = reader.replace(unpinned);
+        }
+        let watch = interval.map(|interval| open.db.watch(interval)).transpose().or_raise(py)?;
+        open.set_watch(py, watch);
+        Ok(())
+    }
+}
+
+fn interval(seconds: f64) -> PyResult<Duration> {
+    let interval = Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0);
+    interval.ok_or_else(|| PyValueError::new_err(format!("expected a positive number of seconds, found {seconds}")))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Database>()
+}

@@ -1,0 +1,165 @@
+//! A build under way. Its long work runs on a thread, while the caller's thread handles signals, shows progress and calls
+//! the merge function.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use sharddb::build::{BuildProgress, Candidate};
+use sharddb::{ErrorKind, Published};
+
+use crate::errors::{self, OrRaise};
+use crate::merge_function::Call;
+use crate::progress::Bar;
+use crate::task::CHECK_EVERY;
+
+/// What a thread of a build passes to the caller's thread.
+pub(crate) enum Event {
+    /// A call of the merge function.
+    Call(Call),
+    /// The work has ended.
+    Done,
+}
+
+/// What the caller's thread and the threads of a build share.
+pub(crate) struct Job {
+    pub(crate) progress: Arc<BuildProgress>,
+    /// Becomes true when the build shall end without publishing.
+    pub(crate) cancel: Arc<AtomicBool>,
+    /// True from before `current` is swapped on: then the work ends as if there were no signal.
+    publishing: AtomicBool,
+    published: OnceLock<Published>,
+    merge: Option<Py<PyAny>>,
+    sender: Sender<Event>,
+    events: Mutex<Receiver<Event>>,
+}
+
+impl Job {
+    /// Creates a job, whose merge function is `merge` if the policy for duplicate keys is one.
+    pub(crate) fn new(merge: Option<Py<PyAny>>) -> Job {
+        let (sender, events) = channel();
+        Job {
+            progress: Arc::default(),
+            cancel: Arc::default(),
+            publishing: AtomicBool::new(false),
+            published: OnceLock::new(),
+            merge,
+            sender,
+            events: Mutex::new(events),
+        }
+    }
+
+    /// Returns where threads of the build send events.
+    pub(crate) fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// Returns what was published, if anything. An exception of [`run`](Self::run) may come after that.
+    pub(crate) fn published(&self) -> Option<&Published> {
+        self.published.get()
+    }
+
+    /// Shows the merge function to the garbage collector.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.merge)
+    }
+
+    /// Publishes a candidate, unless the job was cancelled.
+    pub(crate) fn publish(&self, candidate: Candidate) -> sharddb::Result<()> {
+        self.publishing.store(true, Ordering::SeqCst);
+        if !self.cancel.load(Ordering::SeqCst) {
+            let published = candidate.publish()?;
+            self.published.get_or_init(|| published);
+        }
+        Ok(())
+    }
+
+    /// Runs `work`, which publishes by [`publish`](Self::publish), like [`run`](Self::run). Returns what was published, and
+    /// what it returns. Signals that arrive after `current` was swapped wait for the return.
+    pub(crate) fn run_and_publish<T: Send>(
+        &self,
+        py: Python<'_>,
+        bar: Bar<'_>,
+        work: impl FnOnce(&Job) -> sharddb::Result<T> + Send,
+    ) -> PyResult<(Published, T)> {
+        let value = self.run(py, bar, work)?;
+        match self.published() {
+            Some(published) => Ok((published.clone(), value)),
+            None => Err(errors::new(py, ErrorKind::Internal, "a build ended without a result", None, None)),
+        }
+    }
+
+    /// Runs `work` on a thread. Returns what it returns.
+    ///
+    /// If a signal handler (KeyboardInterrupt), the bar or the merge function raises, cancels the work, waits for its end,
+    /// and returns that exception.
+    pub(crate) fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        mut bar: Bar<'_>,
+        work: impl FnOnce(&Job) -> sharddb::Result<T> + Send,
+    ) -> PyResult<T> {
+        let mut outcome = Ok(());
+        let result = thread::scope(|scope| {
+            let worker = thread::Builder::new().name("sharddb-build".to_string()).spawn_scoped(scope, || {
+                let _done = SendsDone(self.sender());
+                work(self)
+            })?;
+            self.serve(py, &mut bar, &mut outcome);
+            Ok::<_, PyErr>(py.detach(|| worker.join()))
+        })?;
+        outcome?;
+        let panicked = |_| errors::new(py, ErrorKind::Internal, "a build panicked", None, None);
+        let value = result.map_err(panicked)?.or_raise(py)?;
+        bar.show(&self.progress)?;
+        Ok(value)
+    }
+
+    /// Handles events and signals until the work has ended. `outcome` is the first exception.
+    fn serve(&self, py: Python<'_>, bar: &mut Bar<'_>, outcome: &mut PyResult<()>) {
+        let mut checked = Instant::now();
+        loop {
+            // the GIL is kept as long as threads of the build wait for a call
+            match self.next_event(false).or_else(|| py.detach(|| self.next_event(true))) {
+                Some(Event::Done) => return,
+                Some(Event::Call(call)) if outcome.is_ok() => *outcome = self.answer(py, call),
+                Some(Event::Call(_)) | None => {}
+            }
+            if checked.elapsed() >= CHECK_EVERY {
+                checked = Instant::now();
+                if outcome.is_ok() && !self.publishing.load(Ordering::SeqCst) {
+                    *outcome = py.check_signals().and_then(|()| bar.show(&self.progress));
+                }
+            }
+            if outcome.is_err() {
+                self.cancel.store(true, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Returns the next event; `None` if there is none, or none arrives until the next check.
+    fn next_event(&self, waits: bool) -> Option<Event> {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if waits { events.recv_timeout(CHECK_EVERY).ok() } else { events.try_recv().ok() }
+    }
+
+    fn answer(&self, py: Python<'_>, call: Call) -> PyResult<()> {
+        match &self.merge {
+            Some(function) => call.answer(function.bind(py)),
+            None => Ok(()), // the thread that waits fails
+        }
+    }
+}
+
+/// Sends `Done` when the work ends, also by a panic.
+struct SendsDone(Sender<Event>);
+
+impl Drop for SendsDone {
+    fn drop(&mut self) {
+        let _ = self.0.send(Event::Done); // the job, which has the receiver, waits for it
+    }
+}

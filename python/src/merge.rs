@@ -1,0 +1,134 @@
+//! `merge` and `reshard`: a new generation of databases.
+
+use std::fs;
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use sharddb::{BuildOptions, Snapshot};
+
+use crate::options::Build;
+use crate::published::Published;
+use crate::source;
+
+/// Merges databases into a new generation of a store, and publishes it.
+///
+/// ``stores``: paths or open databases, any of which may be of other writers and have other specifications. ``out``: the
+/// store; created if nothing is there. It may be one of the sources, which does not change. Pairs are inserted in the order
+/// of the databases; ``on_duplicate`` decides about keys that several have, as for ``Loader``. ``spec``, and all other
+/// options: as for ``Loader``; without ``data_encoding`` that of the databases if they agree. ``info``: default that of the
+/// first database. ``progress``: as for ``Loader.finish``.
+///
+/// Databases of ShardDb with the hash and at least the bits of the new specification are merged as they are read, others are
+/// sorted within ``memory``. Raises ``DuplicateKey``, ``Corrupt``, ``NotFound``, ``Locked``, ``InvalidSpec``,
+/// ``InvalidInput``, ``Io``, and what the merge function raises. Nothing is published then.
+#[pyfunction]
+#[pyo3(
+    signature = (stores, out, spec=None, **options),
+    text_signature = "(stores, out, spec=None, *, profile=None, memory=\"1GiB\", on_duplicate=\"error\", info=None, \
+        sharding_at=None, max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=1, threads=None, \
+        temp_dir=None, ordered=False, checks=True, allow_sparse=False, durable=True, progress=None)"
+)]
+fn merge<'py>(
+    py: Python<'py>,
+    stores: &Bound<'py, PyAny>,
+    out: PathBuf,
+    spec: Option<&Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<Published> {
+    if stores.extract::<PathBuf>().is_ok() {
+        return Err(PyTypeError::new_err("expected an iterable of databases, found a single path"));
+    }
+    let mut build = read("merge", py, spec, options)?;
+    let sources = stores.try_iter()?.map(|store| source::open(&store?)).collect::<PyResult<Vec<_>>>()?;
+    if let (false, Some(first)) = (build.has_info, sources.first()) {
+        keep_info(first, &mut build.options)?;
+    }
+    run(py, build, out, &sources)
+}
+
+/// Writes the pairs of a database under another specification or encoding, as a new generation of a store, and publishes
+/// it.
+///
+/// ``store``: a path or an open database. ``out``: the store; created if nothing is there. It may be ``store``, which is
+/// resharded in place then. ``spec`` and ``profile``, ``max_shard_bytes``: the new specification, given or planned; without
+/// them that of the database, with ``data_encoding`` and ``index_encoding`` if they are given. All other options: as for
+/// ``Loader``. Keys, values, prefixes, the alignment of values and the other members of ``info`` stay. ``progress``: as for
+/// ``Loader.finish``.
+///
+/// Raises ``TypeError`` if nothing to change is given, and what ``merge`` raises.
+#[pyfunction]
+#[pyo3(
+    signature = (store, out, spec=None, **options),
+    text_signature = "(store, out, spec=None, *, profile=None, memory=\"1GiB\", info=None, sharding_at=None, \
+        max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=None, threads=None, temp_dir=None, \
+        ordered=False, checks=True, allow_sparse=False, durable=True, progress=None)"
+)]
+fn reshard<'py>(
+    py: Python<'py>,
+    store: &Bound<'py, PyAny>,
+    out: PathBuf,
+    spec: Option<&Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<Published> {
+    if options.as_ref().is_some_and(|options| options.contains("on_duplicate").unwrap_or(true)) {
+        return Err(PyTypeError::new_err("reshard() got an unexpected keyword argument 'on_duplicate'"));
+    }
+    let source = source::open(store)?;
+    let mut build = read("reshard", py, spec, options)?;
+    if !build.has_alignment {
+        build.options.value_alignment(source.layout().map_or_else(Default::default, |layout| layout.value_alignment));
+    }
+    if build.spec.is_none() && !build.is_planned {
+        if build.data_encoding.is_none() && build.index_encoding.is_none() {
+            return Err(PyTypeError::new_err(
+                "expected what to change: spec, profile, max_shard_bytes, data_encoding or index_encoding",
+            ));
+        }
+        build.fix_spec(*source.spec());
+        build.options.allow_sparse(true); // as the source is
+    }
+    if !build.has_info {
+        keep_info(&source, &mut build.options)?;
+    }
+    run(py, build, out, &[source])
+}
+
+fn read<'py>(
+    function: &str,
+    py: Python<'py>,
+    spec: Option<&Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<Build<'py>> {
+    let options = options.unwrap_or_else(|| PyDict::new(py));
+    options.set_item("spec", spec)?;
+    Build::read(function, Some(&options))
+}
+
+fn run(py: Python<'_>, build: Build<'_>, out: PathBuf, sources: &[Snapshot]) -> PyResult<Published> {
+    let Build { options, job, bar, .. } = build;
+    let (published, ()) = job.run_and_publish(py, bar, |job| job.publish(options.merge(&out, sources)?))?;
+    Ok(published.into())
+}
+
+/// Keeps the `info` of a source, but for what describes its shards.
+fn keep_info(source: &Snapshot, options: &mut BuildOptions) -> PyResult<()> {
+    let path = source.directory().join("info");
+    if !path.exists() {
+        return Ok(());
+    }
+    let info = fs::read_to_string(&path)?;
+    match source.sharding_at() {
+        "" => drop(options.info(info)),
+        at if source.shards_directory() != source.directory() => drop(options.info(info).sharding_at(at)),
+        // it describes more than these shards; the null is for a "sharding" within it, which the loader refuses
+        _ => drop(options.info(format!("{{\"imported\": {}, \"sharding\": null}}", info.trim()))),
+    }
+    Ok(())
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(merge, module)?)?;
+    module.add_function(wrap_pyfunction!(reshard, module)?)
+}

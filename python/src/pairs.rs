@@ -1,0 +1,208 @@
+//! Pairs of the caller on their way into a build: collected in batches with the GIL, inserted without it.
+//!
+//! ```text
+//! one pair                  w[k] = v
+//! a mapping, an iterable    pair by pair
+//! keys, offsets, data       slice by slice, no object per value
+//! an Arrow stream           batch by batch (`arrow_input`)
+//! ```
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use sharddb::{BulkLoader, Updater};
+
+use crate::arrow_input;
+use crate::bytes_like::{self, Held};
+use crate::errors::OrRaise;
+use crate::keys::{Key, Keys};
+
+/// Upper bounds on a batch, except for a single larger pair.
+const BATCH_BYTES: usize = 1 << 20;
+pub(crate) const BATCH_PAIRS: usize = 1 << 14;
+
+/// Where pairs go.
+pub(crate) trait Sink: Send {
+    fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()>;
+}
+
+impl Sink for BulkLoader {
+    fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
+        self.insert(key, value)
+    }
+}
+
+impl Sink for Updater {
+    fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
+        Updater::put(self, key, value)
+    }
+}
+
+/// Inserts pairs into a sink.
+pub(crate) struct Writer<S> {
+    sink: S,
+    keys: Vec<u64>,
+    /// The end of each value in `bytes`.
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl<S: Sink> Writer<S> {
+    pub(crate) fn new(sink: S) -> Writer<S> {
+        Writer { sink, keys: Vec::new(), ends: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// Inserts what was collected, and returns the sink.
+    pub(crate) fn finish(mut self, py: Python<'_>) -> PyResult<S> {
+        self.flush(py)?;
+        Ok(self.sink)
+    }
+
+    /// Adds a pair.
+    pub(crate) fn push(&mut self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Key(key) = key.extract()?;
+        bytes_like::append(value, &mut self.bytes)?;
+        self.keys.push(key);
+        self.ends.push(self.bytes.len());
+        match self.bytes.len() >= BATCH_BYTES || self.keys.len() >= BATCH_PAIRS {
+            true => self.flush(value.py()),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds the pairs of arrays, if there are offsets and data, or of one object.
+    pub(crate) fn extend_any(
+        &mut self,
+        keys: &Bound<'_, PyAny>,
+        offsets: Option<&Bound<'_, PyAny>>,
+        data: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        match (offsets, data) {
+            (None, None) => self.extend(keys),
+            (Some(offsets), Some(data)) => self.extend_ragged(keys, offsets, data),
+            _ => Err(PyTypeError::new_err("expected extend(pairs) or extend(keys, offsets, data)")),
+        }
+    }
+
+    /// Adds the pairs of an Arrow stream, a mapping, or an iterable of pairs.
+    pub(crate) fn extend(&mut self, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
+        if let Some(stream) = pairs.getattr_opt("__arrow_c_stream__")? {
+            return arrow_input::extend(self, &stream.call0()?);
+        }
+        let items = match pairs.getattr_opt("items")? {
+            Some(items) => items.call0()?,
+            None => pairs.clone(),
+        };
+        let expected = "a mapping, an iterable of pairs or an Arrow stream";
+        for pair in items.try_iter().map_err(|error| wrong_type(error, expected, pairs))? {
+            let (key, value) = key_and_value(pair?)?;
+            self.push(&key, &value)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the pairs of arrays: the value of `keys[i]` is `data[offsets[i]:offsets[i + 1]]`.
+    ///
+    /// Errors: before the first insertion, those of arrays that do not fit together.
+    pub(crate) fn extend_ragged(
+        &mut self,
+        keys: &Bound<'_, PyAny>,
+        offsets: &Bound<'_, PyAny>,
+        data: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = keys.py();
+        let Keys(keys) = keys.extract()?;
+        let data = Held::new(data).inspect_err(|error| note(py, error, "data"))?;
+        let Keys(offsets) = offsets.extract().inspect_err(|error| note(py, error, "offsets"))?;
+        let offsets = checked_offsets(&offsets, keys.len(), data.len())?;
+        self.flush(py)?;
+        let mut at = 0;
+        while let Some((&begin, ends)) = offsets.get(at..).and_then(<[usize]>::split_first) {
+            let fits = |end: &&usize| **end - begin <= BATCH_BYTES;
+            let pairs = ends.iter().take(BATCH_PAIRS).take_while(fits).count().max(1);
+            let (Some(keys), Some(ends)) = (keys.get(at..at + pairs), ends.get(..pairs)) else { break };
+            self.keys.extend_from_slice(keys);
+            self.ends.extend(ends.iter().map(|end| end - begin));
+            let end = ends.last().copied().unwrap_or(begin);
+            data.append(py, begin..end, &mut self.bytes);
+            self.flush(py)?;
+            at += pairs;
+        }
+        Ok(())
+    }
+
+    /// Inserts what was collected, without the GIL, and handles signals.
+    pub(crate) fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.insert_collected()).or_raise(py)?;
+        py.check_signals()
+    }
+
+    fn insert_collected(&mut self) -> sharddb::Result<()> {
+        let mut begin = 0;
+        for (key, end) in self.keys.drain(..).zip(self.ends.drain(..)) {
+            let value = self.bytes.get(begin..end).unwrap_or_default();
+            self.sink.put(key, value)?;
+            begin = end;
+        }
+        self.bytes.clear();
+        self.bytes.shrink_to(BATCH_BYTES * 2); // after a large value
+        Ok(())
+    }
+
+    /// Inserts pairs that Rust has, without the GIL, and handles signals. Pairs that were collected before go first.
+    pub(crate) fn insert_all(
+        &mut self,
+        py: Python<'_>,
+        insert: impl FnOnce(&mut S) -> sharddb::Result<()> + Send,
+    ) -> PyResult<()> {
+        self.flush(py)?;
+        py.detach(|| insert(&mut self.sink)).or_raise(py)?;
+        py.check_signals()
+    }
+}
+
+/// Returns offsets that ascend, one more than there are keys, within the data.
+///
+/// Errors: `ValueError`, which names the first offset that is wrong.
+fn checked_offsets(offsets: &[u64], keys: usize, data: usize) -> PyResult<Vec<usize>> {
+    if offsets.len().checked_sub(1) != Some(keys) {
+        let message = format!("expected one more offset than the {keys} keys, found {} offsets", offsets.len());
+        return Err(PyValueError::new_err(message));
+    }
+    let mut previous = 0;
+    let mut checked = Vec::with_capacity(offsets.len());
+    for (at, &offset) in offsets.iter().enumerate() {
+        let next = usize::try_from(offset).ok().filter(|next| (previous..=data).contains(next)).ok_or_else(|| {
+            let message = format!(
+                "expected offsets that ascend within the {data} bytes of data, found {offset} after {previous} at index {at}"
+            );
+            PyValueError::new_err(message)
+        })?;
+        checked.push(next);
+        previous = next;
+    }
+    Ok(checked)
+}
+
+/// Adds the name of the argument to an exception about it.
+fn note(py: Python<'_>, error: &PyErr, argument: &str) {
+    let _ = error.value(py).call_method1("add_note", (format!("in the argument {argument}"),));
+}
+
+/// Returns the items of a tuple, or of another iterable, of two.
+fn key_and_value(pair: Bound<'_, PyAny>) -> PyResult<(Bound<'_, PyAny>, Bound<'_, PyAny>)> {
+    if let Ok(pair) = pair.cast::<PyTuple>() {
+        return pair.extract();
+    }
+    let tuple = pair.py().get_type::<PyTuple>().call1((&pair,));
+    tuple.map_err(|error| wrong_type(error, "pairs of a key and a value", &pair))?.extract()
+}
+
+/// Returns a `TypeError` that says what was expected. Any other exception stays as it is.
+#[cold]
+fn wrong_type(error: PyErr, expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
+    match error.is_instance_of::<PyTypeError>(found.py()) {
+        true => PyTypeError::new_err(format!("expected {expected}, found {}", found.get_type())),
+        false => error,
+    }
+}

@@ -1,0 +1,182 @@
+//! The verification of a generation, and its report.
+
+use std::ffi::OsString;
+use std::panic;
+use std::sync::atomic::Ordering;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use sharddb::{VerifyLevel, verify};
+
+use crate::progress::Bar;
+use crate::reader::Reader;
+use crate::task;
+
+const LEVELS: [VerifyLevel; 3] = [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data];
+
+#[pymethods]
+impl Reader {
+    /// Verifies the generation: "structure" (directory, manifest, shard indexes), "index" (also every minishard index), or
+    /// "data" (also every value and every checksum). Returns a report; defects are findings, not exceptions.
+    ///
+    /// `progress` is a bar such as `tqdm(unit="B", unit_scale=True)`, in bytes. An exception that it raises ends the
+    /// verification, as KeyboardInterrupt does.
+    ///
+    /// Raises `ValueError` for another level, `GenerationGone`, and `Io` if the directory cannot be listed.
+    #[pyo3(signature = (level = "data", progress = None))]
+    fn verify(&self, py: Python<'_>, level: &str, progress: Option<Bound<'_, PyAny>>) -> PyResult<VerifyReport> {
+        let Some(level) = LEVELS.into_iter().find(|it| it.as_str() == level) else {
+            let message = format!("expected level to be one of \"structure\", \"index\", \"data\", found {level:?}");
+            return Err(PyValueError::new_err(message));
+        };
+        let snapshot = self.snapshot(py)?;
+        let report = task::run(py, Bar::new(progress), "verify", |control| {
+            snapshot.verify_with(level, |done, total| {
+                control.done.store(done, Ordering::Relaxed);
+                control.total.store(total, Ordering::Relaxed);
+                if control.cancel.load(Ordering::Relaxed) {
+                    // the only way to end a verification early; `task::run` takes it for the end of the work
+                    panic::resume_unwind(Box::new("cancelled"));
+                }
+            })
+        })?;
+        Ok(VerifyReport(report))
+    }
+}
+
+/// What a verification has found. `str(report)` is one line with all counts.
+#[pyclass(frozen, module = "sharddb")]
+struct VerifyReport(verify::VerifyReport);
+
+#[pymethods]
+impl VerifyReport {
+    /// "structure", "index" or "data".
+    #[getter]
+    fn level(&self) -> &'static str {
+        self.0.level.as_str()
+    }
+
+    /// The number of shards that could be opened.
+    #[getter]
+    fn shards(&self) -> u64 {
+        self.0.shards
+    }
+
+    /// The number of minishards with keys.
+    #[getter]
+    fn minishards(&self) -> u64 {
+        self.0.minishards
+    }
+
+    /// The number of keys in the indexes that could be read; 0 at the level "structure".
+    #[getter]
+    fn keys(&self) -> u64 {
+        self.0.keys
+    }
+
+    /// The stored bytes of the values of these keys; 0 at the level "structure".
+    #[getter]
+    fn value_bytes(&self) -> u64 {
+        self.0.value_bytes
+    }
+
+    /// The bytes of shards that were verified.
+    #[getter]
+    fn bytes_read(&self) -> u64 {
+        self.0.bytes_read
+    }
+
+    /// The number of findings that are errors: a read may fail or return wrong data.
+    #[getter]
+    fn errors(&self) -> u64 {
+        self.0.errors()
+    }
+
+    /// The number of findings that are warnings: another reader may not read the data.
+    #[getter]
+    fn warnings(&self) -> u64 {
+        self.0.warnings()
+    }
+
+    /// The number of findings that are notes: nothing is wrong.
+    #[getter]
+    fn notes(&self) -> u64 {
+        self.0.notes()
+    }
+
+    /// Whether there are no errors. There may be warnings and notes.
+    #[getter]
+    fn is_clean(&self) -> bool {
+        self.0.is_clean()
+    }
+
+    /// The findings, in the order of the shards; the first 10,000 per severity.
+    #[getter]
+    fn findings(&self) -> Vec<Finding> {
+        self.0.findings().iter().map(Finding::new).collect()
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<sharddb.VerifyReport: {}>", self.0)
+    }
+}
+
+/// A rule that a data set breaks, or something worth knowing. `str(finding)` is one line.
+#[pyclass(frozen, get_all, module = "sharddb")]
+struct Finding {
+    /// The rule, such as "value-check".
+    kind: &'static str,
+    /// "error", "warning" or "note".
+    severity: &'static str,
+    /// What was expected and found.
+    message: String,
+    /// The file or directory, or `None`.
+    path: Option<OsString>,
+    /// The key, or `None`.
+    key: Option<u64>,
+    /// The number of the shard, or `None`.
+    shard: Option<u64>,
+    /// The number of the minishard within the shard, or `None`.
+    minishard: Option<u64>,
+    /// The byte offset in the file, or `None`.
+    offset: Option<u64>,
+    #[pyo3(name = "_text")]
+    text: String,
+}
+
+impl Finding {
+    fn new(finding: &verify::Finding) -> Finding {
+        let place = finding.location();
+        Finding {
+            kind: finding.kind().as_str(),
+            severity: finding.severity().as_str(),
+            message: finding.message().to_string(),
+            path: finding.path().map(Into::into),
+            key: finding.key(),
+            shard: place.shard.map(|shard| shard.0),
+            minishard: place.minishard.map(|minishard| minishard.0),
+            offset: place.offset,
+            text: finding.to_string(),
+        }
+    }
+}
+
+#[pymethods]
+impl Finding {
+    fn __str__(&self) -> &str {
+        &self.text
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<sharddb.Finding {}>", self.text)
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<VerifyReport>()?;
+    module.add_class::<Finding>()
+}

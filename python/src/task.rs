@@ -1,0 +1,120 @@
+//! Long work without the GIL: on a thread, while the caller's thread handles signals and reports progress, or on the
+//! caller's thread in slices.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+use sharddb::ErrorKind;
+
+use crate::errors::{self, OrRaise};
+use crate::progress::Bar;
+
+/// The time between two checks for signals.
+pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(50);
+
+/// What the caller's thread and the work share.
+#[derive(Default)]
+pub(crate) struct Control {
+    /// Becomes true when the work shall end with an error of kind `Cancelled`.
+    pub(crate) cancel: Arc<AtomicBool>,
+    /// What is done, in units of `total`.
+    pub(crate) done: Arc<AtomicU64>,
+    /// 0 until the work has begun.
+    pub(crate) total: Arc<AtomicU64>,
+}
+
+/// Runs `work` on a thread, without the GIL. Every 50 ms, checks for signals and shows its progress on `bar` as `name`.
+///
+/// If a signal handler (KeyboardInterrupt) or the bar raises, sets `cancel`, waits for the work to end, and returns that
+/// exception, whatever the result of the work. The progress is shown once more when the work has ended well.
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    mut bar: Bar<'_>,
+    name: &str,
+    work: impl FnOnce(&Control) -> sharddb::Result<T> + Send,
+) -> PyResult<T> {
+    let control = Control::default();
+    let mut report = || match control.total.load(Ordering::Relaxed) {
+        0 => Ok(()), // not begun
+        total => bar.show_step(1, name, total, control.done.load(Ordering::Relaxed)),
+    };
+    let (sender, receiver) = mpsc::sync_channel::<()>(0);
+    let receiver = Mutex::new(receiver); // lent to `detach`, which requires `Sync`
+    let is_working = || {
+        let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        receiver.recv_timeout(CHECK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout)
+    };
+    let result = thread::scope(|scope| -> PyResult<_> {
+        let control = &control;
+        let worker = thread::Builder::new().name("sharddb-task".to_string()).spawn_scoped(scope, move || {
+            let _disconnects_at_the_end = sender;
+            work(control)
+        })?;
+        let mut outcome = Ok(());
+        while py.detach(is_working) {
+            if outcome.is_ok() {
+                outcome = py.check_signals().and_then(|()| report());
+                control.cancel.store(outcome.is_err(), Ordering::Relaxed);
+            }
+        }
+        let result = py.detach(|| worker.join());
+        outcome.map(|()| result)
+    })?;
+    let value =
+        result.map_err(|_| errors::new(py, ErrorKind::Internal, "a task panicked", None, None))?.or_raise(py)?;
+    report()?;
+    Ok(value)
+}
+
+/// Why work in slices ended early: a read failed, or an exception was raised.
+pub(crate) enum Failure {
+    Read(sharddb::Error),
+    Raised(PyErr),
+}
+
+impl Failure {
+    pub(crate) fn into_py(self, py: Python<'_>) -> PyErr {
+        match self {
+            Failure::Read(error) => errors::to_py(py, &error),
+            Failure::Raised(error) => error,
+        }
+    }
+}
+
+impl From<sharddb::Error> for Failure {
+    fn from(error: sharddb::Error) -> Failure {
+        Failure::Read(error)
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Failure {
+        Failure::Raised(error)
+    }
+}
+
+/// Checks for signals at most every 50 ms, in work that the caller's thread does without the GIL.
+pub(crate) struct SignalCheck(Instant);
+
+impl SignalCheck {
+    /// Begins; the first check is due after 50 ms.
+    pub(crate) fn new() -> SignalCheck {
+        SignalCheck(Instant::now())
+    }
+
+    /// Takes the GIL and handles signals, if that is due.
+    ///
+    /// Errors: the exception of a signal handler, such as KeyboardInterrupt.
+    #[inline]
+    pub(crate) fn check(&mut self) -> PyResult<()> {
+        if self.0.elapsed() < CHECK_EVERY {
+            return Ok(());
+        }
+        self.0 = Instant::now();
+        Python::attach(|py| py.check_signals())
+    }
+}

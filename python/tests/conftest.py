@@ -1,0 +1,80 @@
+"""Databases for the tests: those of other programs and of earlier versions, in ``tests/data`` of the repository."""
+
+import json
+import shutil
+import struct
+import tarfile
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
+PUBLIC = sorted(path.parent for path in (DATA / "public").glob("*/info"))
+
+
+@dataclass
+class Expected:
+    """What the program that wrote a data set says about it."""
+
+    path: Path
+    hashes: dict[int, str]
+    """The SHA-256 of the value of each key."""
+    absent: list[int]
+
+
+def sha(value: bytes) -> str:
+    return sha256(value).hexdigest()
+
+
+@pytest.fixture(params=PUBLIC, ids=[path.name for path in PUBLIC])
+def public(request: pytest.FixtureRequest) -> Expected:
+    """Each data set of TensorStore and CloudVolume."""
+    path: Path = request.param
+    lines = [json.loads(line) for line in (path / "expected.jsonl").read_text().splitlines()]
+    hashes = {int(line["key"]): line["sha256"] for line in lines if "absent" not in line}
+    return Expected(path, hashes, [int(line["key"]) for line in lines if "absent" in line])
+
+
+@pytest.fixture(scope="session")
+def pairs() -> dict[int, bytes]:
+    """The pairs of the store that version 0.1.0 wrote, from its input."""
+    data = (DATA / "store-v1" / "pairs.bin2").read_bytes()
+    found = {}
+    at = 0
+    while at < len(data):
+        key, prefix, length = struct.unpack_from("<QQQ", data, at)
+        at += 24 + prefix
+        found[key] = data[at : at + length]
+        at += length
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with two generations of the same pairs: 1 (raw), which is current, and 2 (gzip)."""
+    path = tmp_path / "store"
+    shutil.copytree(DATA / "store-v1" / "store", path, symlinks=True)
+    make_current(path, 1)
+    return path
+
+
+def make_current(store: Path, number: int) -> None:
+    """Publishes a generation as the format says: replaces the symbolic link ``current``."""
+    link = store / "new-link"
+    link.symlink_to(f"gen-{number:010}")
+    link.replace(store / "current")
+
+
+def remove_generation(store: Path, number: int) -> None:
+    shutil.rmtree(store / f"gen-{number:010}")
+
+
+@pytest.fixture(scope="session")
+def corrupt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The broken data sets, unpacked."""
+    path = tmp_path_factory.mktemp("corrupt")
+    with tarfile.open(DATA / "corrupt.tar.gz") as archive:
+        archive.extractall(path, filter="data")
+    return path

@@ -1,0 +1,182 @@
+"""Ctrl-C ends a build in every phase: the old generation stays current, and no file is left."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import sharddb
+
+PROGRAM = """
+import os, sys
+import numpy as np
+import sharddb
+
+store, phase = sys.argv[1:]
+
+class Bar:
+    total = None
+    def set_description(self, text):
+        self.text = text
+    def reset(self):
+        if self.text == phase:
+            print("ready", flush=True)
+    def update(self, n):
+        pass
+
+def ready():
+    if phase == "insert":
+        print("ready", flush=True)
+
+def main():
+    rng = np.random.default_rng(0)
+    count, size = 400_000, 500
+    loader = sharddb.Loader(store, memory="16MiB", threads=2, on_duplicate=on_duplicate, ordered=True)
+    offsets = np.arange(count + 1, dtype=np.int64) * size
+    data = rng.integers(0, 256, count * size, dtype=np.uint8)
+    ready()
+    while True:
+        loader.extend(rng.integers(0, 2**62, count, dtype=np.int64), offsets, data)
+        if phase != "insert":
+            break
+    loader.finish(progress=Bar())
+
+on_duplicate = "error"
+EXTRA
+try:
+    main()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+def interrupt(program: str, *arguments: str) -> list[str]:
+    """Runs a program, sends SIGINT once it prints `ready`, and returns what else it prints."""
+    command = [sys.executable, "-c", program, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], 120)[0], "the program does not reach the phase"
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return output.splitlines()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with sharddb.Loader(tmp_path / "store") as loader:
+        loader[1] = b"old"
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize("phase", ["insert", "sort", "merge", "write", "order"])
+def test_a_build(store: Path, phase: str) -> None:
+    before = files(store)
+    assert interrupt(PROGRAM.replace("EXTRA", ""), str(store), phase) == ["interrupted"]
+    assert files(store) == before
+    with sharddb.open(store) as db:
+        assert dict(db.items()) == {1: b"old"}
+
+
+def test_a_merge_function(store: Path) -> None:
+    before = files(store)
+    extra = textwrap.dedent("""
+        def on_duplicate(key, values):
+            if not seen:
+                seen.append(key)
+                print("ready", flush=True)
+            return values[0]
+        seen = []
+    """)
+    assert interrupt(PROGRAM.replace("EXTRA", extra), str(store), "none") == ["interrupted"]
+    assert files(store) == before
+
+
+ITERABLE = """
+import itertools, sys
+import sharddb
+
+class Keys:
+    '''An iterable in C, so that no Python code handles the signal.'''
+    def __iter__(self):
+        print("ready", flush=True)
+        return zip(itertools.count(), itertools.repeat(b"value"))
+
+try:
+    CALL
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("call", ["sharddb.Loader(sys.argv[1]).extend(Keys())", "sharddb.update(sys.argv[1], Keys())"])
+def test_an_iterable_of_c(store: Path, call: str) -> None:
+    before = files(store)
+    assert interrupt(ITERABLE.replace("CALL", call), str(store)) == ["interrupted"]
+    assert files(store) == before
+
+
+def test_another_signal_handler_that_raises(tmp_path: Path) -> None:
+    """The exception of any handler ends the work, not only KeyboardInterrupt."""
+
+    def handle(number: int, frame: object) -> None:
+        raise LookupError("enough")
+
+    previous = signal.signal(signal.SIGUSR1, handle)
+    try:
+
+        class Bar:
+            total: float | None = None
+
+            def set_description(self, text: str) -> None:
+                os.kill(os.getpid(), signal.SIGUSR1)
+
+            def reset(self) -> None:
+                pass
+
+            def update(self, n: float) -> None:
+                pass
+
+        loader = sharddb.Loader(tmp_path / "store")
+        loader.extend((key, bytes(1000)) for key in range(100_000))
+        with pytest.raises(LookupError, match="enough"):
+            loader.finish(progress=Bar())
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+def test_a_signal_after_the_swap_does_not_undo_it(tmp_path: Path) -> None:
+    """A signal that arrives while `current` is swapped, or later: the result is published and is known."""
+    program = textwrap.dedent("""
+        import os, signal, sys, threading, time
+        import sharddb
+        loader = sharddb.Loader(sys.argv[1])
+        loader[1] = b"one"
+        def send():
+            while not os.path.lexists(sys.argv[1] + "/current"):
+                time.sleep(0.0005)
+            os.kill(os.getpid(), signal.SIGINT)
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            loader.finish()
+            thread.join()
+        except KeyboardInterrupt:
+            pass
+        print(loader.published is not None)
+    """)
+    for number in range(5):
+        store = tmp_path / str(number)
+        found = subprocess.run([sys.executable, "-c", program, str(store)], capture_output=True, text=True, timeout=60)
+        assert found.stdout == "True\n", found.stderr
+        assert sharddb.Store(store).current == 1

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Builds the Python package and checks it: lints, the wheel, the tests in python/tests with the installed wheel (also the
+# Python lines of its README), the types, and installations in clean environments: of the wheel without Rust, and of the
+# sources as the README says.
+#
+# SHARDDB_PYTHON_VENV   the Python environment for the tests; created if missing (default: below target/)
+#
+# The last line is `N passed, N failed`. Exit: 0 if everything passed, else 1.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+root=$PWD
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+target=$(cd "$target" && pwd)
+venv=${SHARDDB_PYTHON_VENV:-$target/python-venv}
+work=$target/python-check
+export CARGO_TARGET_DIR=$target/python
+rm -rf "$work"
+mkdir -p "$work/wheels"
+
+passed=0
+failed=0
+
+check() { # NAME COMMAND..
+    local name=$1
+    shift
+    printf '\n-- %s\n' "$name"
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+    fi
+}
+
+environment() {
+    [ -x "$venv/bin/python" ] || python3 -m venv "$venv" || return
+    # pip downloads only what is missing
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements-python.txt
+}
+
+lints() {
+    cargo fmt --manifest-path python/Cargo.toml --check &&
+        PYO3_PYTHON=$venv/bin/python cargo clippy --manifest-path python/Cargo.toml --locked -- -D warnings
+}
+
+wheel() {
+    "$venv/bin/maturin" build --release --locked --manifest-path python/Cargo.toml --out "$work/wheels" &&
+        ls "$work"/wheels/sharddb-*-abi3-*.whl &&
+        "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "$work"/wheels/*.whl
+}
+
+# pytest counts its tests; its own success is one more check.
+tests() {
+    local log=$work/pytest.log status=0
+    (cd python && timeout 1200 "$venv/bin/pytest" -q --durations 5 -p no:cacheprovider) 2>&1 | tee "$log" || status=1
+    passed=$((passed + $(count passed "$log")))
+    failed=$((failed + $(count failed "$log") + $(count errors "$log") + $(count error "$log")))
+    return $status
+}
+
+# The number before a word in the last line of pytest.
+count() { # WORD LOG
+    tail -n 1 "$2" | awk -v word="$1" '{ for (i = 2; i <= NF; i++) if ($i == word || $i == word ",") n = $(i - 1) } END { print n + 0 }'
+}
+
+types() {
+    (cd python && "$venv/bin/mypy" --cache-dir "$work/mypy" sharddb tests)
+}
+
+# Of the installed package, not of the sources.
+stubs() {
+    (cd "$work" && "$venv/bin/python" -m mypy.stubtest sharddb --mypy-config-file "$root/python/pyproject.toml" \
+        --allowlist "$root/python/tests/stubtest-allowlist.txt")
+}
+
+# Without Rust: the path has no cargo.
+clean_wheel() {
+    python3 -m venv "$work/clean" &&
+        export_path "$work/clean/bin" "$work/clean/bin/python" -m pip install --quiet "$work"/wheels/*.whl &&
+        export_path "$work/clean/bin" "$work/clean/bin/python" -m doctest "$root/python/README.md"
+}
+
+export_path() { # PATH COMMAND..
+    (
+        cd "$(mktemp -d "$work/empty.XXXX")"
+        PATH=$1
+        if command -v cargo rustc; then
+            echo 'expected a path without Rust'
+            exit 1
+        fi
+        shift
+        "$@"
+    )
+}
+
+# As the README says.
+clean_sources() {
+    python3 -m venv "$work/sources" &&
+        "$work/sources/bin/python" -m pip install --quiet ./python &&
+        (cd "$(mktemp -d "$work/empty.XXXX")" && "$work/sources/bin/python" -m doctest "$root/python/README.md")
+}
+
+check environment environment
+check lints lints
+check wheel wheel
+check tests tests
+check types types
+check stubs stubs
+check 'the wheel without Rust' clean_wheel
+check 'the sources' clean_sources
+printf '\n%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" = 0 ]
