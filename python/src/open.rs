@@ -68,11 +68,19 @@ impl Options {
         if let Some(spec) = self.spec {
             options.spec(spec);
         }
-        match self.mode {
-            Mode::Auto if file_system::is_local(path) => buffer::open_mapped(&options, path),
+        match self.resolved_mode(path) {
+            Mode::Memory => options.load(path),
             Mode::Mmap => buffer::open_mapped(&options, path),
             Mode::Auto | Mode::Pread => options.open_pread(path),
-            Mode::Memory => options.load(path),
+        }
+    }
+
+    /// Returns the mode for a path: never `Auto`.
+    fn resolved_mode(&self, path: &Path) -> Mode {
+        match self.mode {
+            Mode::Auto if file_system::is_local(path) => Mode::Mmap,
+            Mode::Auto => Mode::Pread,
+            mode => mode,
         }
     }
 }
@@ -87,6 +95,8 @@ pub(crate) struct Open {
     pinned: Option<Snapshot>,
     /// Value of [`fork::count`] when it was opened.
     forks: u64,
+    /// Whether a lookup is a system call.
+    is_positioned: bool,
     /// The number of keys of a data set without a manifest.
     counted: OnceLock<u64>,
     /// Locked only while the GIL is held, so never during a fork.
@@ -101,7 +111,8 @@ impl Open {
     }
 
     fn of(path: PathBuf, options: Options, db: ShardDb, pinned: Option<Snapshot>) -> Open {
-        Open { path, options, db, pinned, forks: fork::count(), counted: OnceLock::new(), watch: Mutex::default() }
+        let (forks, is_positioned) = (fork::count(), options.resolved_mode(&path) == Mode::Pread);
+        Open { path, options, db, pinned, forks, is_positioned, counted: OnceLock::new(), watch: Mutex::default() }
     }
 
     /// Opens the database again, in another process, so that it serves the same generation.
@@ -141,6 +152,21 @@ impl Open {
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
         self.forks == fork::count()
+    }
+
+    /// Runs the lookup of one key: without the GIL if it is a system call. In memory it takes less time than the release
+    /// of the GIL, which other threads would then take in turns.
+    #[inline]
+    pub(crate) fn look_up<T: Send>(
+        &self,
+        py: Python<'_>,
+        lookup: impl FnOnce() -> sharddb::Result<T> + Send,
+    ) -> PyResult<T> {
+        match self.is_positioned {
+            true => py.detach(lookup),
+            false => lookup(),
+        }
+        .or_raise(py)
     }
 
     /// Returns the generation that reads use.

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sharddb::{ErrorKind, Snapshot};
 
-use crate::errors::{self, OrRaise};
+use crate::errors;
 use crate::keys::Key;
 use crate::open::Open;
 
@@ -47,6 +47,15 @@ impl Reader {
         }
     }
 
+    /// Returns the value of a key, or `None` if the key is absent.
+    #[inline]
+    fn value<'py>(&self, py: Python<'py>, key: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let open = self.open(py)?;
+        let snapshot = open.snapshot();
+        let value = open.look_up(py, || snapshot.get(key))?;
+        Ok(value.map(|value| PyBytes::new(py, &value)))
+    }
+
     /// Replaces the state, and returns it.
     pub(crate) fn replace(&self, open: Open) -> Arc<Open> {
         let open = Arc::new(open);
@@ -70,10 +79,7 @@ fn closed(py: Python<'_>) -> PyErr {
 impl Reader {
     /// Returns the value of a key. Raises `KeyError` if the key is absent.
     fn __getitem__<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Bound<'py, PyBytes>> {
-        match self.snapshot(py)?.get(key.0).or_raise(py)? {
-            Some(value) => Ok(PyBytes::new(py, &value)),
-            None => Err(PyKeyError::new_err(key.0)),
-        }
+        self.value(py, key.0)?.ok_or_else(|| PyKeyError::new_err(key.0))
     }
 
     /// Returns the value of a key, or `default` if the key is absent.
@@ -84,14 +90,13 @@ impl Reader {
         key: Key,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match self.snapshot(py)?.get(key.0).or_raise(py)? {
-            Some(value) => Ok(Some(PyBytes::new(py, &value).into_any())),
-            None => Ok(default),
-        }
+        Ok(self.value(py, key.0)?.map(Bound::into_any).or(default))
     }
 
     fn __contains__(&self, py: Python<'_>, key: Key) -> PyResult<bool> {
-        self.snapshot(py)?.contains(key.0).or_raise(py)
+        let open = self.open(py)?;
+        let snapshot = open.snapshot();
+        open.look_up(py, || snapshot.contains(key.0))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

@@ -5,7 +5,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 use sharddb::OwnedValue;
 
-use crate::errors::OrRaise;
 use crate::keys::Key;
 use crate::reader::Reader;
 
@@ -49,7 +48,9 @@ impl Reader {
     /// No copy if the database is mapped or in memory and the value is stored raw. It pins the shard until it is dropped.
     #[pyo3(signature = (key, /))]
     fn view(&self, py: Python<'_>, key: Key) -> PyResult<Value> {
-        match self.snapshot(py)?.get_owned(key.0).or_raise(py)? {
+        let open = self.open(py)?;
+        let snapshot = open.snapshot();
+        match open.look_up(py, || snapshot.get_owned(key.0))? {
             Some(value) => Ok(Value(value)),
             None => Err(PyKeyError::new_err(key.0)),
         }
