@@ -606,14 +606,15 @@ fn child_builds_a_part() {
     assert!(files.len() < 64, "the limit is active");
     drop(files);
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 3, 7).unwrap();
-    let pairs = |task: u64| (0..200).map(move |key| Pair { key: key * 7 + task, prefix: vec![], value: vec![7; 500] });
+    // more than 16 runs, of which a merge may open a quarter of the limit, and memory for more than 30 threads
+    let pairs = |task: u64| (0..200).map(move |key| Pair { key: key * 7 + task, prefix: vec![], value: vec![7; 4000] });
     let mut options = BuildOptions::default();
-    options.spec(spec).threads(64).durable(false).memory(1 << 20).on_duplicate(joined());
+    options.spec(spec).threads(64).durable(false).memory(15 << 20).on_duplicate(joined());
     let case = Case {
         plan: PartPlan::even(spec, 1).unwrap(),
         tasks: (0..100).map(|task| pairs(task).collect()).collect(),
         options,
-        spill_memory: TOO_LITTLE,
+        spill_memory: 15 << 20,
     };
     case.by_parts(&directory.join("store")).unwrap();
 }

@@ -104,7 +104,7 @@ fn foreign_files_are_errors_with_their_names() {
     ];
     for name in ["plan", "spill", "parts"] {
         let text = fs::read(place.path(name)).unwrap();
-        hostile.push(text[..text.len() / 2].to_vec());
+        hostile.push(text[..text.len() / 3].to_vec());
     }
     let publish = ["publish-parts", "store", "night", "--plan", "plan", "--spills", "spill", "--parts", "parts"];
     let spill = ["spill", "store", "night", "--plan", "plan", "--task", "1", "--input", &input];
