@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -16,6 +16,10 @@ use crate::errors::{self, OrRaise};
 use crate::merge_function::Call;
 use crate::progress::Bar;
 use crate::task::CHECK_EVERY;
+
+/// The time that the GIL is kept after a call of the merge function, so that one acquisition serves a batch of keys: the
+/// threads of the build need less than this between two calls, unless they wait for the disk.
+const NEXT_CALL: Duration = Duration::from_micros(100);
 
 /// What a thread of a build passes to the caller's thread.
 pub(crate) enum Event {
@@ -122,9 +126,11 @@ impl Job {
     /// Handles events and signals until the work has ended. `outcome` is the first exception.
     fn serve(&self, py: Python<'_>, bar: &mut Bar<'_>, outcome: &mut PyResult<()>) {
         let mut checked = Instant::now();
+        let mut with_gil = Duration::ZERO;
         loop {
-            // the GIL is kept as long as threads of the build wait for a call
-            match self.next_event(false).or_else(|| py.detach(|| self.next_event(true))) {
+            let event = self.next_event(with_gil).or_else(|| py.detach(|| self.next_event(CHECK_EVERY)));
+            with_gil = if matches!(event, Some(Event::Call(_))) { NEXT_CALL } else { Duration::ZERO };
+            match event {
                 Some(Event::Done) => return,
                 Some(Event::Call(call)) if outcome.is_ok() => *outcome = self.answer(py, call),
                 Some(Event::Call(_)) | None => {}
@@ -141,10 +147,9 @@ impl Job {
         }
     }
 
-    /// Returns the next event; `None` if there is none, or none arrives until the next check.
-    fn next_event(&self, waits: bool) -> Option<Event> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        if waits { events.recv_timeout(CHECK_EVERY).ok() } else { events.try_recv().ok() }
+    /// Returns the next event; `None` if none arrives in this time.
+    fn next_event(&self, at_most: Duration) -> Option<Event> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(at_most).ok()
     }
 
     fn answer(&self, py: Python<'_>, call: Call) -> PyResult<()> {
