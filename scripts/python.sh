@@ -51,10 +51,12 @@ wheel() {
         "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "$work"/wheels/*.whl
 }
 
-# pytest counts its tests; its own success is one more check.
+# pytest counts its tests; its own success is one more check. Elsewhere than in python/, where `import sharddb` finds the
+# sources without the extension.
 tests() {
     local log=$work/pytest.log status=0
-    (cd python && timeout 1200 "$venv/bin/pytest" -q --durations 5 -p no:cacheprovider) 2>&1 | tee "$log" || status=1
+    (cd "$work" && timeout 1200 "$venv/bin/pytest" -c "$root/python/pyproject.toml" -q --durations 5 -p no:cacheprovider \
+        "$root/python/tests") 2>&1 | tee "$log" || status=1
     passed=$((passed + $(count passed "$log")))
     failed=$((failed + $(count failed "$log") + $(count errors "$log") + $(count error "$log")))
     return $status

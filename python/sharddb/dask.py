@@ -27,7 +27,7 @@ with needs("dask"):
     from dask.delayed import Delayed, delayed
 
 if TYPE_CHECKING:
-    from distributed import Client
+    import distributed
 
 
 # The options that affect the bytes of a part.
@@ -40,7 +40,7 @@ def build(
     spec: Any,
     *,
     parts: int | None = None,
-    client: Client | None = None,
+    client: distributed.Client | None = None,
     merge: Callable[[int, list[bytes]], bytes] | None = None,
     on_duplicate: Any = "error",
     memory: int | str = "256MiB",
@@ -102,7 +102,7 @@ def _chunks(source: Any) -> Sequence[Any]:
     return chunks
 
 
-def _default_parts(client: Client | None) -> int:
+def _default_parts(client: distributed.Client | None) -> int:
     threads = sum(client.nthreads().values()) if client else os.cpu_count() or 1
     return max(16, 4 * threads)
 
@@ -131,7 +131,7 @@ def _run(
     arguments: list[tuple[Any, ...]],
     *,
     shared: Any,
-    client: Client | None,
+    client: distributed.Client | None,
     retries: int,
     step: Callable[[], None],
 ) -> list[str]:

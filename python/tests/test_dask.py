@@ -2,14 +2,17 @@
 
 import os
 import random
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import sharddb
 
-dask = pytest.importorskip("dask")
+pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 import dask.bag  # noqa: E402
 
@@ -28,7 +31,7 @@ SPEC = {
 
 
 @pytest.fixture(scope="module")
-def client():
+def client() -> Iterator[Any]:
     with dask.config.set({"distributed.scheduler.allowed-failures": 30}):
         with distributed.LocalCluster(n_workers=8, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
             with distributed.Client(cluster) as client:
@@ -47,9 +50,9 @@ def files_of(store: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def single(tmp_path_factory) -> Path:
+def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of one Loader, which gets the pairs in another order."""
-    store = tmp_path_factory.mktemp("single") / "store"
+    store: Path = tmp_path_factory.mktemp("single") / "store"
     with sharddb.Loader(store, SPEC) as loader:
         for chunk in reversed(range(CHUNKS)):
             loader.extend(pairs_of(chunk))
@@ -60,7 +63,7 @@ def assert_nothing_left(store: Path) -> None:
     assert [path.name for path in store.iterdir() if path.name.startswith("parts-")] == []
 
 
-def test_a_bag_has_the_bytes_of_a_loader(client, single, tmp_path):
+def test_a_bag_has_the_bytes_of_a_loader(client: Any, single: Path, tmp_path: Path) -> None:
     bag = dask.bag.from_sequence(range(CHUNKS), npartitions=CHUNKS).map(pairs_of).flatten()
     published = sharddb.dask.build(bag, tmp_path / "store", SPEC, parts=11, client=client)
     assert published.keys == 20_000
@@ -68,14 +71,14 @@ def test_a_bag_has_the_bytes_of_a_loader(client, single, tmp_path):
     assert_nothing_left(tmp_path / "store")
 
 
-def test_without_a_client(single, tmp_path):
+def test_without_a_client(single: Path, tmp_path: Path) -> None:
     delayed = [dask.delayed(pairs_of)(chunk) for chunk in range(CHUNKS)]
     with dask.config.set(scheduler="threads"):
         sharddb.dask.build(delayed, tmp_path / "store", sharddb.PartPlan(SPEC, 7))
     assert files_of(tmp_path / "store") == files_of(single)
 
 
-def test_a_dataframe(tmp_path):
+def test_a_dataframe(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pyarrow = pytest.importorskip("pyarrow")
     import dask.dataframe
@@ -100,7 +103,7 @@ def die_once(chunk: int, marks: str) -> list[tuple[int, bytes]]:
     return pairs_of(chunk)
 
 
-def test_workers_are_killed(client, single, tmp_path):
+def test_workers_are_killed(client: Any, single: Path, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     delayed = [dask.delayed(die_once, pure=False)(chunk, str(marks)) for chunk in range(CHUNKS)]
@@ -116,14 +119,14 @@ def fail(chunk: int) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("with_client", [True, False])
-def test_a_failed_task_publishes_nothing(client, tmp_path, with_client):
+def test_a_failed_task_publishes_nothing(client: Any, tmp_path: Path, with_client: bool) -> None:
     delayed = [dask.delayed(fail)(chunk) for chunk in range(10)]
     with pytest.raises(RuntimeError, match="chunk 7 is unreadable"), dask.config.set(scheduler="threads"):
         sharddb.dask.build(delayed, tmp_path / "store", SPEC, parts=2, client=client if with_client else None, retries=0)
     assert not (tmp_path / "store" / "current").exists()
 
 
-def test_duplicates_are_errors_that_name_the_key(client, tmp_path):
+def test_duplicates_are_errors_that_name_the_key(client: Any, tmp_path: Path) -> None:
     delayed = [dask.delayed([(5, b"a"), (7 + task, b"b")]) for task in range(3)]
     with pytest.raises(sharddb.DuplicateKey) as raised:
         sharddb.dask.build(delayed, tmp_path / "store", SPEC, parts=2, client=client, retries=0)
@@ -132,7 +135,7 @@ def test_duplicates_are_errors_that_name_the_key(client, tmp_path):
 
 
 @pytest.mark.parametrize("source", [[1, 2], [b"chunk"], 7, None])
-def test_other_sources_are_type_errors(tmp_path, source):
+def test_other_sources_are_type_errors(tmp_path: Path, source: Any) -> None:
     with pytest.raises(TypeError):
         sharddb.dask.build(source, tmp_path / "store", SPEC)
     assert list(tmp_path.iterdir()) == []
@@ -160,24 +163,18 @@ def write_fragments(directory: Path) -> dict[int, bytes]:
     return {label: b"".join(values) for label, values in expected.items()}
 
 
-def read_fragments(directory: str, number: int):
-    with open(f"{directory}/opened-{number}-{uuid_of_call()}", "x"):
+def read_fragments(directory: str, number: int) -> tuple[Any, Any, Any]:
+    with open(f"{directory}/opened-{number}-{uuid.uuid4().hex}", "x"):
         pass
     with np.load(f"{directory}/{number}.npz") as file:
         return file["labels"], file["offsets"], file["data"]
-
-
-def uuid_of_call() -> str:
-    import uuid
-
-    return uuid.uuid4().hex
 
 
 def join(_label: int, fragments: list[bytes]) -> bytes:
     return b"".join(fragments)
 
 
-def test_fragments_of_labels_are_joined(client, tmp_path):
+def test_fragments_of_labels_are_joined(client: Any, tmp_path: Path) -> None:
     expected = write_fragments(tmp_path)
     delayed = [dask.delayed(read_fragments)(str(tmp_path), number) for number in range(FILES)]
     sharddb.dask.build(delayed, tmp_path / "store", SPEC, parts=8, client=client, merge=join)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def files_of(store: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def single(tmp_path_factory) -> dict[str, bytes]:
+def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files of one Loader."""
     store = tmp_path_factory.mktemp("single") / "store"
     with sharddb.Loader(store, SPEC) as loader:
@@ -41,9 +42,10 @@ def single(tmp_path_factory) -> dict[str, bytes]:
     return files_of(store)
 
 
-def spill(directory, plan: sharddb.PartPlan, task: int, pairs=PAIRS) -> str:
+def spill(directory: str | Path, plan: sharddb.PartPlan, task: int, pairs: list[tuple[int, bytes]] = PAIRS) -> str:
     with sharddb.SpillWriter(directory, plan, task, memory="16MiB") as writer:
         writer.extend(pairs[task::TASKS])
+    assert writer.receipt is not None
     return writer.receipt
 
 
@@ -55,7 +57,7 @@ def steps(store: Path, plan: sharddb.PartPlan, job: str = "1") -> tuple[Path, li
 
 
 @pytest.mark.parametrize("parts", [1, 3, 16, 40])
-def test_bytes_are_those_of_a_loader(tmp_path, single, parts):
+def test_bytes_are_those_of_a_loader(tmp_path: Path, single: dict[str, bytes], parts: Any) -> None:
     plan = sharddb.PartPlan(SPEC, parts)
     store = tmp_path / "store"
     _, spills, built = steps(store, plan)
@@ -71,7 +73,7 @@ def test_bytes_are_those_of_a_loader(tmp_path, single, parts):
     assert [path.name for path in store.iterdir() if path.name.startswith("parts-")] == []
 
 
-def test_a_plan_is_text_and_is_pickled():
+def test_a_plan_is_text_and_is_pickled() -> None:
     plan = sharddb.PartPlan(SPEC, 3)
     assert plan.parts == 3 and plan.spec["shard_bits"] == 4
     assert {plan.part_of(key) for key in range(1000)} == {0, 1, 2}
@@ -87,13 +89,13 @@ def test_a_plan_is_text_and_is_pickled():
 
 
 @pytest.mark.parametrize("parts", [0, -1, 2**20, 1.5, "3"])
-def test_wrong_numbers_of_parts(parts):
+def test_wrong_numbers_of_parts(parts: Any) -> None:
     with pytest.raises((sharddb.InvalidInput, TypeError, OverflowError)):
         sharddb.PartPlan(SPEC, parts)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", "{" * 10_000, '{"sharddb_part_plan":1}', "\0"])
-def test_texts_that_are_no_plan(tmp_path, text):
+def test_texts_that_are_no_plan(tmp_path: Path, text: str) -> None:
     with pytest.raises(sharddb.Error):
         sharddb.PartPlan.parse(text)
     plan = sharddb.PartPlan(SPEC, 2)
@@ -102,7 +104,7 @@ def test_texts_that_are_no_plan(tmp_path, text):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_several_processes_by_spawn(tmp_path, single):
+def test_several_processes_by_spawn(tmp_path: Path, single: dict[str, bytes]) -> None:
     plan, store = sharddb.PartPlan(SPEC, 4), tmp_path / "store"
     directory = sharddb.job_directory(store, "spawned")
     with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -112,7 +114,7 @@ def test_several_processes_by_spawn(tmp_path, single):
     assert files_of(store) == single
 
 
-def test_a_block_that_raises_leaves_nothing(tmp_path):
+def test_a_block_that_raises_leaves_nothing(tmp_path: Path) -> None:
     plan = sharddb.PartPlan(SPEC, 2)
     with pytest.raises(ZeroDivisionError):
         with sharddb.SpillWriter(tmp_path / "d", plan, 0) as writer:
@@ -125,7 +127,7 @@ def test_a_block_that_raises_leaves_nothing(tmp_path):
             use()
 
 
-def test_after_a_fork_a_spill_writer_raises(tmp_path):
+def test_after_a_fork_a_spill_writer_raises(tmp_path: Path) -> None:
     writer = sharddb.SpillWriter(tmp_path, sharddb.PartPlan(SPEC, 2), 0)
     writer[1] = b"one"
     child = os.fork()
@@ -139,7 +141,7 @@ def test_after_a_fork_a_spill_writer_raises(tmp_path):
     assert json.loads(writer.finish())["pairs"] == 1
 
 
-def test_a_task_that_ran_twice_is_one_of_the_two(tmp_path):
+def test_a_task_that_ran_twice_is_one_of_the_two(tmp_path: Path) -> None:
     plan, store = sharddb.PartPlan(SPEC, 3), tmp_path / "store"
     directory, spills, _ = steps(store, plan)
     other = spill(directory, plan, 2, [(key, b"other " + value) for key, value in PAIRS])
@@ -152,7 +154,7 @@ def test_a_task_that_ran_twice_is_one_of_the_two(tmp_path):
         assert all(db[key] == value for key, value in expected.items())
 
 
-def test_receipts_that_do_not_fit_publish_nothing(tmp_path):
+def test_receipts_that_do_not_fit_publish_nothing(tmp_path: Path) -> None:
     plan, store = sharddb.PartPlan(SPEC, 3), tmp_path / "store"
     directory, spills, built = steps(store, plan)
     other_plan = sharddb.PartPlan(SPEC, 2)
@@ -179,7 +181,7 @@ def test_receipts_that_do_not_fit_publish_nothing(tmp_path):
     sharddb.publish_parts(store, "1", plan, spills, built)  # the parts are there
 
 
-def test_a_damaged_spill_is_named(tmp_path):
+def test_a_damaged_spill_is_named(tmp_path: Path) -> None:
     plan = sharddb.PartPlan(SPEC, 2)
     receipt = spill(tmp_path, plan, 0)
     path = next(tmp_path.glob("task-0-*"))
@@ -196,25 +198,25 @@ def test_a_damaged_spill_is_named(tmp_path):
         assert raised > 0, at
 
 
-def test_a_merge_function_gets_the_values_in_order(tmp_path):
+def test_a_merge_function_gets_the_values_in_order(tmp_path: Path) -> None:
     plan, store = sharddb.PartPlan(SPEC, 3), tmp_path / "store"
     directory = sharddb.job_directory(store, "merged")
     expected: dict[int, bytes] = {}
-    spills = []
+    spills: list[str] = []
     for task in range(4):
         with sharddb.SpillWriter(directory, plan, task) as writer:
             for at in range(300):
                 value = b"%d.%d " % (task, at)
                 writer[at % 50] = value
                 expected[at % 50] = expected.get(at % 50, b"") + value
-        spills.insert(0, writer.receipt)
+        spills.insert(0, writer.receipt or "")
     merge = lambda _key, values: b"".join(values)  # noqa: E731
     built = [sharddb.build_part(plan, spills, part, directory, on_duplicate=merge) for part in range(3)]
     sharddb.publish_parts(store, "merged", plan, spills, built)
     with sharddb.open(store) as db:
         assert {key: db[key] for key in range(50)} == expected
 
-    def fail(_key, _values):
+    def fail(_key: int, _values: list[bytes]) -> bytes:
         raise LookupError("no such label")
 
     with pytest.raises(LookupError, match="no such label"):
@@ -224,7 +226,7 @@ def test_a_merge_function_gets_the_values_in_order(tmp_path):
     assert [path.name.split("-")[:2] for path in directory.iterdir()] == [["task", "0"]]
 
 
-def test_bytes_and_memory_of_the_steps(tmp_path):
+def test_bytes_and_memory_of_the_steps(tmp_path: Path) -> None:
     """Besides the input, spills are written and read once, each at most 1.05 times the input, and the output written once."""
     script = """
         import json, os, resource, sys
@@ -261,7 +263,7 @@ def test_bytes_and_memory_of_the_steps(tmp_path):
     spec = json.dumps({**SPEC, "data_encoding": "raw", "minishard_index_encoding": "raw"})
     (tmp_path / "local").mkdir()
 
-    def run(*arguments: str):
+    def run(*arguments: str) -> Any:
         command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
         return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
