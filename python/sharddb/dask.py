@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 # The options that affect the bytes of a part.
 _OF_PARTS = ("checks", "value_alignment", "allow_sparse")
 
+# The other ones, which are for the publication.
+_OF_PUBLICATION = ("info", "sharding_at", "ordered", "threads", "durable")
+
 
 def build(
     source: Any,
@@ -64,12 +67,17 @@ def build(
     each task; pairs of a part beyond it are spilled to ``temp_dir``, which should be a local disk of the workers.
     ``progress``: a bar such as ``tqdm()``, whose ``total`` becomes the number of tasks. ``job``: the name of the build, which
     is that of its directory ``parts-<job>`` in the store; default: a random one. ``options``: those of ``Loader`` that do
-    not affect single tasks (``info``, ``sharding_at``, ``ordered``, ``checks``, ``value_alignment``, ``allow_sparse``).
+    not affect the pairs (``info``, ``sharding_at``, ``ordered``, ``checks``, ``value_alignment``, ``allow_sparse``).
+
+    Dask makes text of columns of bytes unless ``dataframe.convert-string`` is false or they have the type of Arrow:
+    ``pandas.ArrowDtype(pyarrow.binary())``.
 
     The bytes are those of one ``Loader`` that gets the same pairs in the order of chunks. After an exception nothing was
     published, and the files of the job are removed unless its tasks are still running; then ``sharddb.clean_parts(store,
     job)`` removes them. Raises what a task raises, and ``TypeError``.
     """
+    if unknown := options.keys() - {*_OF_PARTS, *_OF_PUBLICATION}:
+        raise TypeError(f"build() got an unexpected keyword argument {min(unknown)!r}")
     store = os.path.abspath(store)
     chunks = _chunks(source)
     plan = spec if isinstance(spec, sharddb.PartPlan) else sharddb.PartPlan(spec, parts or _default_parts(client))
@@ -83,11 +91,9 @@ def build(
         spills = run(spill, [(chunk, task) for task, chunk in enumerate(chunks)], shared=None)
         build_part = functools.partial(_build_part, directory=directory, plan=plan, options=of_parts)
         built = run(build_part, [(part,) for part in range(plan.parts)], shared=spills)
-    except BaseException:
+        published = sharddb.publish_parts(store, job, plan, spills, built, **options)
+    finally:
         _clean(store, job)
-        raise
-    published = sharddb.publish_parts(store, job, plan, spills, built, **options)
-    sharddb.clean_parts(store, job)
     return published
 
 
@@ -167,7 +173,7 @@ def _steps(bar: Any, total: int) -> Callable[[], None]:
 
 
 def _clean(store: str, job: str) -> None:
-    """Removes the files of a job that has failed, as far as possible: a task that is still running may add some."""
+    """Removes the files of a job, as far as possible: a task of a job that has failed may still add some."""
     try:
         sharddb.clean_parts(store, job)
     except sharddb.Error:

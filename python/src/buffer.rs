@@ -136,7 +136,7 @@ impl Rows {
 }
 
 /// Returns whether a format in the syntax of `struct` and PEP 3118 has objects or other pointers. Names are between colons.
-fn has_pointers(format: &[u8]) -> bool {
+pub(crate) fn has_pointers(format: &[u8]) -> bool {
     format.split(|byte| *byte == b':').step_by(2).any(|codes| codes.iter().any(|code| b"OPX&".contains(code)))
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Held(PyUntypedBuffer);
 impl Held {
     /// Holds the bytes of an object.
     ///
-    /// Errors: `TypeError` if it has none; `ValueError` if they are not contiguous.
+    /// Errors: `TypeError` if it has none, or references to objects; `ValueError` if they are not contiguous.
     pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Held> {
         let Ok(buffer) = PyUntypedBuffer::get(object) else {
             let found = object.get_type().name()?.to_string();
@@ -37,6 +37,9 @@ impl Held {
                 "expected bytes, or an object with a buffer of them, found {found}"
             )));
         };
+        if buffer::has_pointers(buffer.format().to_bytes()) {
+            return Err(PyTypeError::new_err("expected bytes, found an array of objects: convert it first"));
+        }
         match buffer.is_c_contiguous() {
             true => Ok(Held(buffer)),
             false => Err(PyValueError::new_err("expected contiguous bytes, found a strided buffer: copy it first")),

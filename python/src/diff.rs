@@ -59,12 +59,13 @@ struct Changed {
 
 /// Finds the keys that were added, removed or changed from one database to another.
 ///
-/// ``old``, ``new``: paths or open databases, of any writers and specifications. ``bytes``: whether bytes are compared where
-/// equal checksums would suffice. ``threads``: default one per core. ``progress``: a bar as for ``Loader.finish``, which counts
+/// ``old``, ``new``: paths or open databases, of any writers and specifications. ``bytes``: whether the bytes of raw values
+/// are compared even if their checksums are equal, as is needed for values with a CRC-32 of their own, such as gzip files.
+/// ``threads``: default one per core. ``progress``: a bar as for ``Loader.finish``, which counts
 /// the keys of both.
 ///
-/// Keys are in storage order. Shards that are the same file, or have the same record, are not opened; values with the same
-/// checksum are not read. Runs without the GIL. Raises ``Corrupt`` for damage that is met, with its place, ``NotFound``,
+/// Keys are in storage order. Shards that are the same file are not opened, nor are shards of raw values with the same
+/// record; raw values with the same checksum are not read. Runs without the GIL. Raises ``Corrupt`` for damage that is met, with its place, ``NotFound``,
 /// ``Io``.
 #[pyfunction]
 #[pyo3(signature = (old, new, *, bytes=false, threads=None, progress=None))]

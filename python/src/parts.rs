@@ -26,8 +26,8 @@ fn job_directory(py: Python<'_>, store: PathBuf, job: &str) -> PyResult<PathBuf>
 /// part is written, which is the directory of the job; default: ``directory``. Pairs of a key are in the order of tasks, and within a task in the order of insertion; ``on_duplicate``: as for
 /// ``Loader``. Pairs that do not fit into ``memory`` are spilled to ``temp_dir``, which should be a local disk.
 ///
-/// A part may be built again or twice. Raises ``InvalidInput`` for a foreign or repeated receipt, ``NotFound`` or
-/// ``Corrupt`` for a spill, ``DuplicateKey``, ``Io``, and what a merge function or the bar raises.
+/// A part may be built again or twice. Equal receipts count as one. Raises ``InvalidInput`` for a foreign receipt or
+/// two of one task, ``NotFound`` or ``Corrupt`` for a spill, ``DuplicateKey``, ``Io``, and what a merge function or the bar raises.
 #[pyfunction]
 #[pyo3(
     signature = (plan, spills, part, directory, *, out=None, **options),
@@ -65,8 +65,9 @@ fn build_part(
 /// ``spills``, ``parts``: the receipts of all tasks and of all parts. ``directory``: where the spills are; default: the
 /// directory of the job. Other options: as for ``Loader``. The bytes are those of a build by one ``Loader``.
 ///
-/// A repeated call returns the same result and changes nothing, also if the first was killed. Raises ``InvalidInput`` for a
-/// missing, repeated or foreign receipt, ``NotFound`` or ``Corrupt`` for a part, ``Locked``, ``Io``; nothing is published then.
+/// A repeated call returns the same result and changes nothing, also if the first was killed. Equal receipts count as one.
+/// Raises ``InvalidInput`` for a missing or foreign receipt, two of one task or part, and if it cannot be known whether a
+/// publication that was killed came before a later one; ``NotFound`` or ``Corrupt`` for a part, ``Locked``, ``Io``; nothing is published then.
 #[pyfunction]
 #[pyo3(
     signature = (store, job, plan, spills, parts, *, directory=None, **options),
@@ -96,7 +97,8 @@ fn publish_parts(
     build.job.run(py, build.bar, |_| spills.publish(&store, job, parts, &build.options)).map(Published::from)
 }
 
-/// Removes the files of a job of partitioned builds, or of all jobs that were published. Returns the names of the jobs.
+/// Removes the files of a job of partitioned builds, or of all jobs that were published and have no newer files. Returns the
+/// names of the jobs.
 ///
 /// The processes of the job must have ended. Files of other programs stay. Raises ``NotFound``, ``Locked``, ``Io``.
 #[pyfunction]

@@ -126,6 +126,18 @@ def test_a_failed_task_publishes_nothing(client: Any, tmp_path: Path, with_clien
     assert not (tmp_path / "store" / "current").exists()
 
 
+def test_a_failed_publication_leaves_no_files(tmp_path: Path) -> None:
+    delayed = [dask.delayed(pairs_of)(chunk) for chunk in range(3)]
+    with dask.config.set(scheduler="threads"):
+        with pytest.raises(TypeError, match="orderd"):
+            sharddb.dask.build(delayed, tmp_path / "store", SPEC, parts=2, orderd=True)
+        assert not (tmp_path / "store").exists()
+        with pytest.raises(sharddb.Error):
+            sharddb.dask.build(delayed, tmp_path / "store", SPEC, parts=2, info="{")
+    assert not (tmp_path / "store" / "current").exists()
+    assert_nothing_left(tmp_path / "store")
+
+
 def test_duplicates_are_errors_that_name_the_key(client: Any, tmp_path: Path) -> None:
     delayed = [dask.delayed([(5, b"a"), (7 + task, b"b")]) for task in range(3)]
     with pytest.raises(sharddb.DuplicateKey) as raised:

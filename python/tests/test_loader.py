@@ -539,3 +539,41 @@ def test_a_plan_is_a_spec(tmp_path: Path) -> None:
 def test_bad_plans(arguments: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         sharddb.plan(**arguments)
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([b"hello"], object), np.array([(1, b"x")], [("n", "i4"), ("object", "O")])], ids=["objects", "a field"]
+)
+def test_references_to_objects_are_no_bytes(tmp_path: Path, value: Any) -> None:
+    uses: list[Callable[[Any], None]] = [
+        lambda loader: loader.__setitem__(1, value),
+        lambda loader: loader.extend(np.array([1]), np.array([0, 8]), value),
+        lambda loader: loader.extend({1: value}),
+    ]
+    for use in uses:
+        loader = sharddb.Loader(tmp_path / "store")
+        with pytest.raises(TypeError, match="array of objects"):
+            use(loader)
+    with pytest.raises(TypeError, match="array of objects"):
+        with sharddb.Loader(tmp_path / "store", on_duplicate=lambda _key, _values: value) as loader:
+            loader[1] = b""
+    assert not (tmp_path / "store" / "current").exists()
+
+
+def test_an_exception_of_the_bar_after_publication(tmp_path: Path) -> None:
+    class Bar:
+        total = None
+
+        def set_description(self, name: str) -> None:
+            if name == "publish":
+                raise RuntimeError(name)
+
+        def reset(self) -> None: ...
+
+        def update(self, _n: int) -> None: ...
+
+    with sharddb.Loader(tmp_path / "store") as loader:
+        loader[1] = b"one"
+    with pytest.warns(pytest.PytestUnraisableExceptionWarning):
+        published, _ = sharddb.update(tmp_path / "store", {2: b"two"}, progress=Bar())
+    assert published.generation == sharddb.Store(tmp_path / "store").current == 2

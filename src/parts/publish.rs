@@ -25,7 +25,7 @@ use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{self, ShardRecord};
 use crate::storage::{BlockReader, open_regular, read_whole};
-use crate::store::{Cancel, Checksum, Mark, PartsDir, Store, StoreWriter};
+use crate::store::{Cancel, Checksum, GenerationId, Mark, PartsDir, Store, StoreWriter};
 
 /// Block size for reading a shard index.
 const READ_BLOCK: usize = 1 << 20;
@@ -50,7 +50,8 @@ impl SpillSet {
     /// of copies all bytes. [`Snapshot::verify`](crate::Snapshot::verify) checks everything.
     ///
     /// A repeated call with equal receipts and options returns the same result and changes nothing, also if another
-    /// generation was published since, or if the first call was killed at any moment. That holds until
+    /// generation was published since, or if the first call was killed at any moment. If it was killed, another generation
+    /// was published, and the store does not show which came first, a repeated call is `InvalidInput`. That holds until
     /// [`clean`](super::clean) removes the job.
     ///
     /// Of the options, those of `info` and its sharding, the key file, memory, threads, temporary directory, progress,
@@ -171,6 +172,8 @@ impl Job<'_> {
 
     /// Returns the publication of an earlier call, if its generation was current. Makes that current if a crash came
     /// before.
+    ///
+    /// Errors: `InvalidInput` if that cannot be known, because other generations were published since.
     fn earlier(&self, store: &Store, writer: &StoreWriter) -> Result<Option<Publication>> {
         let read = |mark| {
             let text = self.directory.mark(mark, &self.digest)?;
@@ -182,18 +185,36 @@ impl Job<'_> {
         }
         let Some(publishing) = read(Mark::Publishing)? else { return Ok(None) };
         let id = publishing.published.generation;
+        let (current, history) = (store.current()?, store.history()?);
         let manifest = store.generation_path(id).join(manifest::FILE_NAME);
         let found = match read_whole(&manifest, manifest::MAX_BYTES) {
-            Err(error) if error.io_kind() == Some(io::ErrorKind::NotFound) => return Ok(None),
+            Err(error) if error.io_kind() == Some(io::ErrorKind::NotFound) => {
+                return if history.contains(&id) { Err(self.superseded(id)) } else { Ok(None) };
+            }
             text => Digest::of(&text?),
         };
         if found != publishing.manifest {
             return Ok(None); // of another writer, which took the number after a crash
         }
-        if store.current()?.is_none() || !store.history()?.contains(&id) {
-            writer.rollback(Some(id))?; // the crash came between the rename of the generation and the swap of `current`
+        match current {
+            Some(current) if current == id => {}
+            // without a generation before it, the history does not show whether it was current
+            Some(_) if history.first() == Some(&id) => return Err(self.superseded(id)),
+            Some(_) if history.contains(&id) => {}
+            _ => drop(writer.rollback(Some(id))?), // the crash came before the swap of `current`
         }
         Ok(Some(publishing))
+    }
+
+    /// The publication was killed at the swap of `current`, before or after it, and another generation was published
+    /// since.
+    #[cold]
+    fn superseded(&self, id: GenerationId) -> Error {
+        let message = format!(
+            "expected to end an interrupted publication, found that another generation was published after {id}: to \
+             publish these parts all the same, remove this file and publish again; otherwise clean the parts of this job"
+        );
+        Error::invalid_input(message).at_path(&self.directory.mark_path(Mark::Publishing, &self.digest))
     }
 
     fn publish_now(&self, writer: &StoreWriter, options: &BuildOptions) -> Result<Publication> {

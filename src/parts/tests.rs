@@ -463,6 +463,39 @@ fn a_mark_of_a_number_that_another_writer_took_is_void() {
     scene.check_published(&again);
 }
 
+/// A publication was killed at the swap of `current`, and another generation was published since: a repeated call returns
+/// its result if the history shows that it was current, and else is an error. It never replaces the later generation.
+#[test]
+fn an_interrupted_publication_does_not_replace_a_later_one() {
+    for (is_first, is_collected) in [(false, false), (false, true), (true, false)] {
+        let scene = Scene::new();
+        if is_first {
+            fs::remove_dir_all(scene.store()).unwrap();
+        }
+        let spills = scene.case.spill_all(&scene.job()).unwrap();
+        let parts = scene.case.build_parts(&spills, &scene.job()).unwrap();
+        let published = scene.publish(&spills, parts.clone()).unwrap();
+        let mark = fs::read_dir(scene.job()).unwrap().next().unwrap().unwrap();
+        let interrupted = mark.file_name().into_string().unwrap().replace("published", "publishing");
+        fs::rename(mark.path(), scene.job().join(&interrupted)).unwrap();
+        let mut loader = BulkLoader::create_default(scene.store()).unwrap();
+        loader.insert(7, "newer").unwrap();
+        let newer = loader.finish().unwrap().generation;
+        if is_collected {
+            Store::open(scene.store()).unwrap().writer().unwrap().gc(0).unwrap();
+        }
+        let again = scene.publish(&spills, parts);
+        if is_first || is_collected {
+            let error = again.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            assert!(error.to_string().contains(&interrupted), "{error}");
+        } else {
+            assert_eq!(again.unwrap(), published);
+        }
+        assert_eq!(Store::open(scene.store()).unwrap().current().unwrap(), Some(newer));
+    }
+}
+
 /// Two attempts of a task with different output: the receipts decide which one is in the result, as a whole.
 #[test]
 fn a_task_that_ran_twice_is_in_the_result_once() {

@@ -36,6 +36,7 @@ mod lock;
 mod lock_file;
 mod names;
 mod parts_dir;
+mod parts_entry;
 mod path_class;
 mod publish;
 mod scratch;

@@ -23,20 +23,12 @@ use crate::disk;
 use crate::disk::owner::Owner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::read_whole;
-use crate::store::contents::{self, is_lowercase_hex};
 use crate::store::names::PARTS_PREFIX;
+use crate::store::parts_entry::{
+    Entry, PART_PREFIX, PUBLISHED_PREFIX, PUBLISHING_PREFIX, TASK_PREFIX, TEMPORARY_MARK, TEMPORARY_PART_PREFIX,
+    TEMPORARY_TASK_PREFIX, suffix_is_digest,
+};
 use crate::store::{fs, link, scratch};
-
-const TASK_PREFIX: &str = "task-";
-const PART_PREFIX: &str = "part-";
-const PUBLISHING_PREFIX: &str = "publishing-";
-const PUBLISHED_PREFIX: &str = "published-";
-const TEMPORARY_TASK_PREFIX: &str = "tmp-task-";
-const TEMPORARY_PART_PREFIX: &str = "tmp-part-";
-const TEMPORARY_MARK: &str = "tmp-mark";
-
-/// Number of hexadecimal digits of a digest.
-const DIGEST_LEN: usize = 16;
 
 /// The maximum length of a mark in bytes.
 const MOST_OF_MARK: u64 = 64 << 10;
@@ -149,7 +141,7 @@ impl PartsDir {
 
     /// Reads the mark of a publication; `None` if there is none.
     pub(crate) fn mark(&self, mark: Mark, digest: &str) -> Result<Option<String>> {
-        let path = self.path.join(mark.name(digest));
+        let path = self.mark_path(mark, digest);
         if !fs::exists(&path)? {
             return Ok(None);
         }
@@ -157,11 +149,16 @@ impl PartsDir {
         text.map(Some).map_err(|_| Error::corrupt("expected the mark of a publication, found no text").at_path(&path))
     }
 
+    /// Returns the path of a mark.
+    pub(crate) fn mark_path(&self, mark: Mark, digest: &str) -> PathBuf {
+        self.path.join(mark.name(digest))
+    }
+
     /// Writes the mark of a publication, durably. The caller holds the lock of the store.
     pub(crate) fn write_mark(&self, mark: Mark, digest: &str, text: &str) -> Result<()> {
         let temporary = self.path.join(TEMPORARY_MARK);
         fs::remove(&temporary)?; // a killed publication may have left it
-        fs::replace(&self.path.join(mark.name(digest)), &temporary, text.as_bytes())
+        fs::replace(&self.mark_path(mark, digest), &temporary, text.as_bytes())
             .inspect_err(|_| _ = fs::remove(&temporary))?;
         fs::fsync_dir(&self.path)
     }
@@ -227,51 +224,6 @@ impl PartsDir {
         }
         Ok(foreign)
     }
-}
-
-/// An entry that a partitioned build makes.
-enum Entry {
-    Complete,
-    Temporary,
-    Mark,
-}
-
-impl Entry {
-    /// Returns the kind of an entry; `None` if its name or its kind of file is not exactly one that is made here.
-    fn of(name: &str, path: &Path) -> Option<Entry> {
-        if is_numbered(name, TASK_PREFIX) {
-            return fs::is_real_file(path).then_some(Entry::Complete);
-        }
-        if is_numbered(name, PART_PREFIX) {
-            let has_only_shards = || contents::foreign_among_shards(path).is_ok_and(|foreign| foreign.is_none());
-            return (fs::is_real_dir(path) && has_only_shards()).then_some(Entry::Complete);
-        }
-        if name == TEMPORARY_MARK
-            || suffix_is_digest(name, PUBLISHING_PREFIX)
-            || suffix_is_digest(name, PUBLISHED_PREFIX)
-        {
-            return fs::is_real_file(path).then_some(Entry::Mark);
-        }
-        if name.strip_prefix(TEMPORARY_TASK_PREFIX).and_then(scratch::process_of).is_some() {
-            return fs::is_real_file(path).then_some(Entry::Temporary);
-        }
-        let process = name.strip_prefix(TEMPORARY_PART_PREFIX).and_then(scratch::process_of)?;
-        scratch::is_own_part(path, process).then_some(Entry::Temporary)
-    }
-}
-
-fn suffix_is_digest(name: &str, prefix: &str) -> bool {
-    name.strip_prefix(prefix).is_some_and(is_digest)
-}
-
-/// Returns whether a name is a prefix, a number as `{}` formats it, and a digest.
-fn is_numbered(name: &str, prefix: &str) -> bool {
-    let Some((number, digest)) = name.strip_prefix(prefix).and_then(|rest| rest.split_once('-')) else { return false };
-    number.parse::<u64>().is_ok_and(|parsed| parsed.to_string() == number) && is_digest(digest)
-}
-
-fn is_digest(text: &str) -> bool {
-    text.len() == DIGEST_LEN && is_lowercase_hex(text)
 }
 
 /// A spill that is being written. Dropping it removes its temporary name, except in a forked child.

@@ -10,7 +10,8 @@ use std::path::Path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::store::generation_id::GenerationId;
-use crate::store::names::{CURRENT, HISTORY, LOCK, PARTS_PREFIX};
+use crate::store::names::{CURRENT, HISTORY, LOCK};
+use crate::store::parts_entry::is_parts_dir;
 use crate::store::{current, fs, lock_file, scratch};
 
 /// Files that mark a directory as a Zarr or bcolz array, or a group or table of arrays.
@@ -74,8 +75,8 @@ impl PathClass {
         let foreign = fs::find_entry(path, |name, path| {
             let Some(name) = name.to_str() else { return !is_ignored(name) };
             generations |= GenerationId::from_name(name).is_some() && fs::is_dir(path);
-            store_names |= is_store_name(name) && !name.starts_with(PARTS_PREFIX);
-            !is_store_name(name) && !is_ignored(OsStr::new(name))
+            store_names |= is_store_name(name);
+            !is_store_name(name) && !is_ignored(OsStr::new(name)) && !is_parts_dir(path)
         })?;
         if let Some(foreign) = foreign {
             let name = foreign.file_name().unwrap_or_default();
@@ -169,7 +170,6 @@ fn is_store_name(name: &str) -> bool {
     [CURRENT, LOCK, HISTORY].contains(&name)
         || GenerationId::from_name(name).is_some()
         || scratch::is_temporary_name(name)
-        || name.starts_with(PARTS_PREFIX)
 }
 
 fn is_ignored(name: &OsStr) -> bool {
@@ -198,8 +198,15 @@ mod tests {
             &["current=gen-1", "gen-0000000001/"],
             &["current=", "lock="],
         ];
-        let room: [&[&str]; 5] = [&[], &["lost+found/"], &[".hidden="], &["gen-0000000001/"], &["parts-3/"]];
-        let foreign: [(&[&str], &str); 14] = [
+        let room: [&[&str]; 6] = [
+            &[],
+            &["lost+found/"],
+            &[".hidden="],
+            &["gen-0000000001/"],
+            &["parts-3/"],
+            &["parts-3/", "parts-3/task-1-0123456789abcdef=", "parts-3/receipts="],
+        ];
+        let foreign: [(&[&str], &str); 16] = [
             (&["notes.txt="], "notes.txt"),
             (&["lock=", "notes.txt="], "notes.txt"),
             (&["current=releases/3", "releases/", "lock="], "releases"),
@@ -214,6 +221,8 @@ mod tests {
             (&[".zarray=", "lock="], "an array"),
             (&["meta/", "meta/sizes=", "data/"], "an array"),
             (&["\u{1b}[31m="], "u{1b}"),
+            (&["parts-notes/", "parts-notes/mine="], "parts-notes"),
+            (&["parts-3="], "parts-3"),
         ];
         for names in store {
             assert_eq!(of(names).unwrap(), PathClass::Store, "{names:?}");
