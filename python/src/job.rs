@@ -119,7 +119,9 @@ impl Job {
         outcome?;
         let panicked = |_| errors::new(py, ErrorKind::Internal, "a build panicked", None, None);
         let value = result.map_err(panicked)?.or_raise(py)?;
-        bar.show(&self.progress)?;
+        if let Err(error) = bar.show(&self.progress) {
+            error.write_unraisable(py, None); // raised, it would say that nothing was published
+        }
         Ok(value)
     }
 

@@ -17,7 +17,7 @@ import os, sys
 import numpy as np
 import sharddb
 
-store, phase = sys.argv[1:]
+store, phase, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 class Bar:
     total = None
@@ -35,7 +35,7 @@ def ready():
 
 def main():
     rng = np.random.default_rng(0)
-    count, size = 400_000, 500
+    size = 500
     loader = sharddb.Loader(store, memory="16MiB", threads=2, on_duplicate=on_duplicate, ordered=True)
     offsets = np.arange(count + 1, dtype=np.int64) * size
     data = rng.integers(0, 256, count * size, dtype=np.uint8)
@@ -60,29 +60,41 @@ def files(directory: Path) -> list[str]:
 
 
 def interrupt(program: str, *arguments: str) -> list[str]:
-    """Runs a program, sends SIGINT once it prints `ready`, and returns what else it prints."""
+    """Runs a program, sends SIGINT once it prints `ready`, and returns what else it prints; nothing if it ends before."""
     command = [sys.executable, "-c", program, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert select.select([process.stdout], [], [], 120)[0], "the program does not reach the phase"
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
+        if process.stdout.readline() == "ready\n":
+            process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     return output.splitlines()
 
 
+def make(store: Path) -> None:
+    with sharddb.Loader(store) as loader:
+        loader[1] = b"old"
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    with sharddb.Loader(tmp_path / "store") as loader:
-        loader[1] = b"old"
+    make(tmp_path / "store")
     return tmp_path / "store"
 
 
 @pytest.mark.parametrize("phase", ["insert", "sort", "merge", "write", "order"])
-def test_a_build(store: Path, phase: str) -> None:
-    before = files(store)
-    assert interrupt(PROGRAM.replace("EXTRA", ""), str(store), phase) == ["interrupted"]
+def test_a_build(tmp_path: Path, phase: str) -> None:
+    # a phase may end before the signal arrives: with more pairs it takes longer
+    for count in (200_000, 400_000, 800_000, 1_600_000):
+        store = tmp_path / str(count)
+        make(store)
+        before = files(store)
+        output = interrupt(PROGRAM.replace("EXTRA", ""), str(store), phase, str(count))
+        if output == ["interrupted"] and sharddb.Store(store).current == 1:
+            break
+    else:
+        pytest.fail("every build ended before the signal arrived")
     assert files(store) == before
     with sharddb.open(store) as db:
         assert dict(db.items()) == {1: b"old"}
@@ -98,7 +110,7 @@ def test_a_merge_function(store: Path) -> None:
             return values[0]
         seen = []
     """)
-    assert interrupt(PROGRAM.replace("EXTRA", extra), str(store), "none") == ["interrupted"]
+    assert interrupt(PROGRAM.replace("EXTRA", extra), str(store), "none", "400000") == ["interrupted"]
     assert files(store) == before
 
 

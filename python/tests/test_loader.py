@@ -4,6 +4,7 @@ import gc
 import io
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -560,7 +561,7 @@ def test_references_to_objects_are_no_bytes(tmp_path: Path, value: Any) -> None:
     assert not (tmp_path / "store" / "current").exists()
 
 
-def test_an_exception_of_the_bar_after_publication(tmp_path: Path) -> None:
+def test_an_exception_of_the_bar_after_publication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Bar:
         total = None
 
@@ -574,6 +575,8 @@ def test_an_exception_of_the_bar_after_publication(tmp_path: Path) -> None:
 
     with sharddb.Loader(tmp_path / "store") as loader:
         loader[1] = b"one"
-    with pytest.warns(pytest.PytestUnraisableExceptionWarning):
-        published, _ = sharddb.update(tmp_path / "store", {2: b"two"}, progress=Bar())
+    shown: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    published, _ = sharddb.update(tmp_path / "store", {2: b"two"}, progress=Bar())
+    assert [str(unraisable.exc_value) for unraisable in shown] == ["publish"]
     assert published.generation == sharddb.Store(tmp_path / "store").current == 2
