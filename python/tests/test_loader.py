@@ -563,7 +563,7 @@ def test_references_to_objects_are_no_bytes(tmp_path: Path, value: Any) -> None:
 
 def test_an_exception_of_the_bar_after_publication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Bar:
-        total = None
+        total: float | None = None
 
         def set_description(self, name: str) -> None:
             if name == "publish":
