@@ -42,10 +42,10 @@ A pair is changed if its value or its prefix is another one, however it is store
 specifications and layouts do not matter. Of a foreign data set, the bytes before a value that no
 index names are its prefix, except zeros.
 
-Not everything is read. Shards that are hard links to one file are equal. So are shards of raw values
-with the same record in both manifests, and raw values with the same stored length and check: of 2^32
-changed values, one has the old check. That does not hold for values with a CRC-32 of their own, such
-as gzip files: compare these with --bytes. Values of the encoding gzip are always read.
+Not everything is read. Shards that are hard links to one file are equal. So are shards of raw
+values with the same record in both manifests, and raw values with the same stored length and check:
+of 2^32 changed values, one has the old check. That does not hold for values with a CRC-32 of their
+own, such as gzip files: compare these with --bytes. Values of the encoding gzip are always read.
 
 Lines are in storage order if both specifications agree in hash and bits. Otherwise the added and
 changed keys come first, in the order of NEW, and then the removed ones, in the order of OLD.
