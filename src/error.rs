@@ -7,6 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::ids::{MinishardNumber, ShardNumber};
 
@@ -33,7 +34,8 @@ struct Inner {
     path: Option<PathBuf>,
     key: Option<u64>,
     location: ErrorLocation,
-    source: Option<io::Error>,
+    /// Shared with copies.
+    source: Option<Arc<io::Error>>,
 }
 
 /// The place inside a shard that an [`Error`] refers to. Unknown parts are `None`.
@@ -148,7 +150,7 @@ impl Error {
     /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
     /// ```
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
-        self.0.source.as_ref().map(io::Error::kind)
+        self.0.source.as_ref().map(|source| source.kind())
     }
 
     /// Returns the message without the place and without the I/O error.
@@ -201,14 +203,36 @@ impl Error {
     pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Error {
         let mut error = Error::new(ErrorKind::Io, format!("cannot {what}"));
         error.0.path = (!path.as_os_str().is_empty()).then(|| path.to_path_buf());
-        error.0.source = Some(source);
+        error.0.source = Some(Arc::new(source));
         error
+    }
+
+    /// Returns a copy, for another operation that failed for the same reason. Both share the cause.
+    #[cold]
+    pub(crate) fn copy(&self) -> Error {
+        let Inner { kind, message, path, key, location, source } = &*self.0;
+        Error(Box::new(Inner {
+            kind: *kind,
+            message: message.clone(),
+            path: path.clone(),
+            key: *key,
+            location: *location,
+            source: source.clone(),
+        }))
     }
 
     /// Adds the path unless there is one already: that of the innermost layer is the most exact.
     #[cold]
     pub(crate) fn at_path(mut self, path: &Path) -> Error {
         self.0.path.get_or_insert_with(|| path.to_path_buf());
+        self
+    }
+
+    /// Replaces the path of a local copy by that of the original.
+    #[cfg(feature = "remote")]
+    #[cold]
+    pub(crate) fn with_path(mut self, path: PathBuf) -> Error {
+        self.0.path = Some(path);
         self
     }
 
@@ -320,6 +344,16 @@ mod tests {
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
         let error = Error::io("read", Path::new(""), missing()).at_path(Path::new("db/1c.shard"));
         assert_eq!(error.to_string(), format!("cannot read: {} (file db/1c.shard)", missing()));
+    }
+
+    #[test]
+    fn a_copy_has_every_part() {
+        let source = io::Error::new(io::ErrorKind::TimedOut, "no answer");
+        let error = Error::io("read", Path::new("db/info"), source).at_shard(ShardNumber(1)).at_key(7).at_offset(3);
+        let copy = error.copy();
+        assert_eq!((copy.to_string(), copy.kind()), (error.to_string(), ErrorKind::Io));
+        assert_eq!((copy.io_kind(), copy.key()), (Some(io::ErrorKind::TimedOut), Some(7)));
+        assert_eq!((copy.path(), copy.location()), (error.path(), error.location()));
     }
 
     #[test]

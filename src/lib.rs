@@ -282,6 +282,7 @@ pub mod plan;
 mod plural;
 mod prefetch;
 pub mod read;
+pub mod remote;
 pub mod salvage;
 mod storage;
 pub mod store;

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::SystemTime;
 
 #[cfg(test)]
 use self::recorder::perform;
@@ -127,6 +128,11 @@ pub(crate) fn set_read_only(path: &Path) -> io::Result<()> {
 /// Copies the permissions of an open file to another.
 pub(crate) fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
     perform(Operation::SetMode(path), || to.set_permissions(from.metadata()?.permissions()))
+}
+
+/// Sets the time of the last change of a file.
+pub(crate) fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
+    perform(Operation::SetMode(path), || File::options().append(true).open(path)?.set_modified(time))
 }
 
 thread_local! {

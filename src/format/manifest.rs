@@ -83,7 +83,7 @@ const FORMAT_VERSION_NESTED: u64 = 2;
 pub(crate) const WRITER: &str = concat!("sharddb ", env!("CARGO_PKG_VERSION"));
 
 /// The name of the last member, quoted as in the text.
-const CRC32: &str = "\"crc32\"";
+pub(crate) const CRC32: &str = "\"crc32\"";
 
 /// The expected content of the files of one generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -376,7 +376,7 @@ impl<'a> Members<'a> {
 }
 
 /// Returns the last member and the rest of the text, given the bytes before it.
-fn last_member(head: &[u8]) -> String {
+pub(crate) fn last_member(head: &[u8]) -> String {
     format!("{CRC32}: {}\n}}\n", crc32fast::hash(head))
 }
 

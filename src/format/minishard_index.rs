@@ -108,6 +108,15 @@ impl<'a> IndexView<'a> {
     }
 }
 
+/// The error for a key that is not found in an index that does not prove its absence.
+#[cold]
+pub(crate) fn unproved_absence() -> Error {
+    Error::corrupt(
+        "minishard index is corrupt: expected value ranges with start <= end < 2^63, found one that is not: the key may \
+         be missing because of this damage; run `sharddb verify`",
+    )
+}
+
 #[cold]
 fn bad_length(len: usize) -> Error {
     Error::corrupt(format!("expected the length of a minishard index to be a multiple of {ROW_LEN} bytes, found {len}"))

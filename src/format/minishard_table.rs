@@ -27,6 +27,7 @@
 
 use crc32fast::Hasher;
 
+use crate::byte_range::RelativeRange;
 use crate::format::minishard_index::ROW_LEN;
 use crate::format::spec::Encoding;
 use crate::ids::ShardNumber;
@@ -261,6 +262,19 @@ impl<'a> Block<'a> {
         let first = u64::from_le_bytes(*first);
         let step = u64::from_le_bytes(*end).checked_sub(first)?;
         Some(Block { trend: Trend { first, step }, packing, words: words.as_chunks().0 })
+    }
+
+    /// Returns the range of the index of a minishard, relative to the end of the shard index; empty if the minishard has
+    /// no keys. `None` if the block does not state it. The block has `2^block_bits` minishards.
+    pub(crate) fn index_of(&self, in_block: usize, block_bits: u32, length_unit: u64) -> Option<RelativeRange> {
+        let trend = self.trend.at(in_block as u64, block_bits);
+        let IndexPlace { start, length } = self.packing.unpack(self.bits(in_block), trend)?;
+        Some(RelativeRange { start, end: start.wrapping_add(length.wrapping_mul(length_unit)) })
+    }
+
+    /// Returns where the index of the first minishard after the block begins, relative to the end of the shard index.
+    pub(crate) fn end(&self) -> u64 {
+        self.trend.first.wrapping_add(self.trend.step) << self.packing.unit_bits
     }
 
     /// Returns the packed bits of a minishard.

@@ -11,7 +11,10 @@
 //! Offsets in both indexes are relative to the end of the shard index. No number is trusted: a view is as long as the
 //! bytes it borrows, and a range is a claim ([`RelativeRange`](crate::byte_range)) until it is resolved against a file.
 
+#[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "publishing needs all of it, reading a part"))]
+pub(crate) mod bucket_current;
 pub(crate) mod checks;
+pub(crate) mod description;
 pub(crate) mod gzip;
 pub(crate) mod hash;
 pub(crate) mod info;

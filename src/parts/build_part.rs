@@ -9,7 +9,7 @@ use crate::build::{BuildOptions, BuildPhase, OnDuplicate, ShardsTarget, Sorter};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::ids::ShardNumber;
-use crate::store::PartsDir;
+use crate::store::{NewPart, PartsDir};
 
 /// Maximum number of threads of a part, to bound its open files.
 const MAX_THREADS: usize = 6;
@@ -49,42 +49,9 @@ impl SpillSet {
     /// a spill that is damaged or not that of its receipt, with its file; those of [`BulkLoader`](crate::BulkLoader).
     /// Nothing is left in `out` then.
     pub fn build_part(&self, part: u64, out: impl AsRef<Path>, options: &BuildOptions) -> Result<PartReceipt> {
-        options.check_memory()?;
-        self.plan.shards(part)?;
-        let mut options = options.clone();
-        options.spec(*self.plan.spec());
-        options.threads = options.threads.min(MAX_THREADS);
-        options.max_open_runs = MAX_OPEN_FILES - WAITING_SHARDS - OTHER_FILES - options.threads * FILES_PER_THREAD;
-        disk::with_syncs_if(options.durable, || self.write_part(part, out.as_ref(), &options))
-    }
-
-    fn write_part(&self, part: u64, out: &Path, options: &BuildOptions) -> Result<PartReceipt> {
-        let new = PartsDir::create(out)?.begin_part(options.temp_dir.as_deref())?;
-        let mut sorter = Sorter::of_build(options, new.spill_dir())?; // dropped before `new` removes its spill files
-        options.progress.begin(BuildPhase::Insert, 0);
-        for receipt in &self.receipts {
-            Spill::open(&self.directory, receipt)?.read_part(part, &mut sorter)?;
-        }
-        let spec = *self.plan.spec();
-        // a prefix anywhere decides the layout of all shards
-        let layout = options.layout(self.receipts.iter().any(|receipt| receipt.prefixes > 0));
-        let target = ShardsTarget { options, directory: new.path(), spill_dir: new.spill_dir(), spec, layout };
-        let contents = target.write_sorted(sorter.sort()?)?;
-        let receipt = PartReceipt::new(PartContent {
-            plan: self.plan.digest(),
-            spills: self.digest,
-            part,
-            options: PartOptions::new(name_of(&options.on_duplicate), layout),
-            value_bytes: contents.value_bytes,
-            dropped: contents.dropped,
-            shards: contents.shards,
-        });
-        self.check_shards(&receipt)?;
-        let of_shard = |number: ShardNumber| spec.shard_file_name(number);
-        let files: Vec<_> =
-            receipt.content().shards.iter().map(|shard| (of_shard(shard.number), shard.bytes)).collect();
-        new.install(&receipt.directory_name(), &files)?;
-        Ok(receipt)
+        let mut build = PartBuild::begin(self, part, out.as_ref(), options)?;
+        self.receipts.iter().try_for_each(|receipt| build.read(&Spill::open(&self.directory, receipt)?))?;
+        build.finish()
     }
 
     /// Checks that a part has only its own shards, in ascending order.
@@ -106,6 +73,68 @@ impl SpillSet {
             true => Ok(()),
             false => Err(Error::invalid_input(format!("expected ascending shards in part {}", receipt.part()))),
         }
+    }
+}
+
+/// A part that is being built: reads the spills, in the order of their receipts, and then writes the shards. Dropping it
+/// removes its files.
+pub(crate) struct PartBuild<'a> {
+    spills: &'a SpillSet,
+    part: u64,
+    options: BuildOptions,
+    sorter: Sorter, // dropped before `new` removes its spill files
+    new: NewPart,
+}
+
+impl<'a> PartBuild<'a> {
+    /// Errors: `InvalidInput` for another number of a part or too little memory; `Io`.
+    pub(crate) fn begin(spills: &'a SpillSet, part: u64, out: &Path, options: &BuildOptions) -> Result<PartBuild<'a>> {
+        options.check_memory()?;
+        spills.plan.shards(part)?;
+        let mut options = options.clone();
+        options.spec(*spills.plan.spec());
+        options.threads = options.threads.min(MAX_THREADS);
+        options.max_open_runs = MAX_OPEN_FILES - WAITING_SHARDS - OTHER_FILES - options.threads * FILES_PER_THREAD;
+        let begin = || PartsDir::create(out)?.begin_part(options.temp_dir.as_deref());
+        let new = disk::with_syncs_if(options.durable, begin)?;
+        let sorter = Sorter::of_build(&options, new.spill_dir())?;
+        options.progress.begin(BuildPhase::Insert, 0);
+        Ok(PartBuild { spills, part, options, sorter, new })
+    }
+
+    /// Adds the sections that the next spill has of this part.
+    pub(crate) fn read(&mut self, spill: &Spill) -> Result<()> {
+        disk::with_syncs_if(self.options.durable, || spill.read_part(self.part, &mut self.sorter))
+    }
+
+    /// Writes and syncs the shards of all spills, which were read, and gives the part its name.
+    pub(crate) fn finish(self) -> Result<PartReceipt> {
+        disk::with_syncs_if(self.options.durable, || self.write())
+    }
+
+    fn write(self) -> Result<PartReceipt> {
+        let PartBuild { spills, part, options, sorter, new } = self;
+        let spec = *spills.plan.spec();
+        // a prefix anywhere decides the layout of all shards
+        let layout = options.layout(spills.receipts.iter().any(|receipt| receipt.prefixes > 0));
+        let target =
+            ShardsTarget { options: &options, directory: new.path(), spill_dir: new.spill_dir(), spec, layout };
+        let contents = target.write_sorted(sorter.sort()?)?;
+        let receipt = PartReceipt::new(PartContent {
+            plan: spills.plan.digest(),
+            spills: spills.digest,
+            part,
+            options: PartOptions::new(name_of(&options.on_duplicate), layout),
+            value_bytes: contents.value_bytes,
+            dropped: contents.dropped,
+            shards: contents.shards,
+        });
+        spills.check_shards(&receipt)?;
+        let of_shard = |number: ShardNumber| spec.shard_file_name(number);
+        let files: Vec<_> =
+            receipt.content().shards.iter().map(|shard| (of_shard(shard.number), shard.bytes)).collect();
+        new.install(&receipt.directory_name(), &files)?;
+        Ok(receipt)
     }
 }
 

@@ -12,10 +12,10 @@ const BLOCK: usize = 16;
 
 /// The digest of some bytes. Displayed and parsed as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Digest(u64);
+pub(crate) struct Digest(u64);
 
 impl Digest {
-    pub(super) fn of(bytes: &[u8]) -> Digest {
+    pub(crate) fn of(bytes: &[u8]) -> Digest {
         let mut digester = Digester::default();
         digester.update(bytes);
         digester.finish()

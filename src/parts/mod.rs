@@ -31,7 +31,7 @@
 //! # Files
 //!
 //! The directory of a job is `parts-<job>` in the store ([`job_directory`]). It needs a file system that all hosts
-//! share. Spills may be in another directory. After the publication, the files that the receipts name are removed; the
+//! share; with the feature `remote`, `Bucket::put_spill` and its neighbours use a bucket instead. Spills may be in another directory. After the publication, the files that the receipts name are removed; the
 //! rest is for [`clean`]: output of attempts without a receipt in use, temporary files, and the mark by which a
 //! repeated publication finds its result.
 //!
@@ -46,7 +46,7 @@
 //! [`SpillSet`] has an example of all steps.
 
 mod build_part;
-mod digest;
+pub(crate) mod digest;
 mod job;
 mod members;
 mod part_receipt;
@@ -60,11 +60,21 @@ mod spill_receipt;
 mod spill_set;
 mod spill_writer;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+#[cfg(feature = "remote")]
+pub(crate) use build_part::PartBuild;
 pub use job::{Cleaned, clean, job_directory};
+#[cfg(feature = "remote")]
+pub(crate) use members::{Kind, Members};
 pub use part_receipt::PartReceipt;
 pub use plan::PartPlan;
+#[cfg(feature = "remote")]
+pub(crate) use publish::Job;
+#[cfg(feature = "remote")]
+pub(crate) use section_table::{ROW_LEN, TRAILER_LEN};
+#[cfg(feature = "remote")]
+pub(crate) use spill_reader::Spill;
 pub use spill_receipt::SpillReceipt;
 pub use spill_set::SpillSet;
 pub use spill_writer::SpillWriter;

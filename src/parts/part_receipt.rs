@@ -133,6 +133,18 @@ impl PartReceipt {
         self.content.dropped
     }
 
+    /// Returns the shards in ascending order.
+    #[cfg(feature = "remote")]
+    pub(crate) fn shard_records(&self) -> &[ShardRecord] {
+        &self.content.shards
+    }
+
+    /// Returns the stored bytes of all values.
+    #[cfg(feature = "remote")]
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.content.value_bytes
+    }
+
     pub(super) fn content(&self) -> &PartContent {
         &self.content
     }

@@ -31,7 +31,7 @@ use crate::store::{Cancel, Checksum, GenerationId, Mark, PartsDir, Store, StoreW
 const READ_BLOCK: usize = 1 << 20;
 
 /// All parts of a build, checked, and where they are.
-struct Job<'a> {
+pub(crate) struct Job<'a> {
     spills: &'a SpillSet,
     /// In ascending order, each once.
     parts: Vec<PartReceipt>,
@@ -71,15 +71,27 @@ impl SpillSet {
         parts: impl IntoIterator<Item = PartReceipt>,
         options: &BuildOptions,
     ) -> Result<Published> {
-        let parts = self.check_parts(parts.into_iter().collect())?;
         let directory = PartsDir::of_job(store.as_ref(), job)?;
-        if !directory.exists() {
+        let job = self.job(directory, parts, options)?;
+        if !job.directory.exists() {
             let message = "expected the directory of the job, found none: build its parts, or check the names";
-            return Err(Error::new(ErrorKind::NotFound, message).at_path(directory.path()));
+            return Err(Error::new(ErrorKind::NotFound, message).at_path(job.directory.path()));
         }
-        let digest = digest_of(&parts, options).to_string();
-        let job = Job { spills: self, parts, directory, digest };
         disk::with_syncs_if(options.durable, || job.publish(store.as_ref(), options))
+    }
+
+    /// Combines the receipts of all parts, in any order. Reads nothing.
+    ///
+    /// Errors: `InvalidInput` for a missing, repeated or foreign receipt.
+    pub(crate) fn job(
+        &self,
+        directory: PartsDir,
+        parts: impl IntoIterator<Item = PartReceipt>,
+        options: &BuildOptions,
+    ) -> Result<Job<'_>> {
+        let parts = self.check_parts(parts.into_iter().collect())?;
+        let digest = digest_of(&parts, options).to_string();
+        Ok(Job { spills: self, parts, directory, digest })
     }
 
     /// Sorts the receipts of parts, and checks that they are complete and of these spills.
@@ -228,8 +240,26 @@ impl Job<'_> {
         Ok(Publication { published, manifest })
     }
 
+    /// Returns the digest of the receipts and of the options that decide the generation.
+    #[cfg(feature = "remote")]
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Returns the spills.
+    #[cfg(feature = "remote")]
+    pub(crate) fn spills(&self) -> &SpillSet {
+        self.spills
+    }
+
+    /// Returns the receipts of all parts in ascending order.
+    #[cfg(feature = "remote")]
+    pub(crate) fn parts(&self) -> &[PartReceipt] {
+        &self.parts
+    }
+
     /// Writes the generation, with the shards of all parts.
-    fn write(&self, writer: &StoreWriter, options: &BuildOptions) -> Result<Candidate> {
+    pub(crate) fn write(&self, writer: &StoreWriter, options: &BuildOptions) -> Result<Candidate> {
         let spec = *self.spills.plan.spec();
         let mut options = options.clone();
         options.spec(spec);

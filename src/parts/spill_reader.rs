@@ -2,23 +2,29 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+#[cfg(feature = "remote")]
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crc32fast::Hasher;
 
+#[cfg(feature = "remote")]
+use super::digest::Digester;
 use super::record::{MAX_HEADER, RecordHeader};
+#[cfg(feature = "remote")]
+use super::section_table::digest_of;
 use super::section_table::{ROW_LEN, SectionRow, TRAILER_LEN, Trailer};
 use super::spill_receipt::SpillReceipt;
 use crate::build::{Sorter, Source};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::storage::{BlockReader, open_regular, read_exact_at};
 
 /// Block size for reading a spill.
 const READ_BLOCK: usize = 1 << 20;
 
 /// An open spill.
-pub(super) struct Spill {
+pub(crate) struct Spill {
     file: Arc<File>,
     path: PathBuf,
     table_start: u64,
@@ -36,27 +42,17 @@ impl Spill {
     ///
     /// Errors: `NotFound` if there is no such file; `Corrupt` if it is not the file of the receipt; `Unsupported`;
     /// `Io`.
-    pub(super) fn open(directory: &Path, receipt: &SpillReceipt) -> Result<Spill> {
+    pub(crate) fn open(directory: &Path, receipt: &SpillReceipt) -> Result<Spill> {
         let path = directory.join(receipt.file_name());
         Spill::open_at(&path, receipt).map_err(|error| error.at_path(&path))
     }
 
     fn open_at(path: &Path, receipt: &SpillReceipt) -> Result<Spill> {
         let (file, len) = open_regular(path).map_err(|error| match error.io_kind() {
-            Some(io::ErrorKind::NotFound) => {
-                let task = receipt.task;
-                let message = format!("expected the spill of task {task}, found no such file: run the task again");
-                Error::new(ErrorKind::NotFound, message)
-            }
+            Some(io::ErrorKind::NotFound) => receipt.lost(),
             _ => error,
         })?;
-        if len != receipt.bytes {
-            let message = format!(
-                "expected the spill of task {}, of {} bytes, found a file of {len}: run the task again",
-                receipt.task, receipt.bytes
-            );
-            return Err(Error::corrupt(message));
-        }
+        receipt.check_len(len)?;
         let mut trailer = [0; TRAILER_LEN];
         let trailer_start = len.checked_sub(TRAILER_LEN as u64).ok_or_else(cut)?;
         read_exact_at(&file, &mut trailer, trailer_start).map_err(|error| Error::io("read", path, error))?;
@@ -82,6 +78,44 @@ impl Spill {
             reader.read(section.row, sorter).map_err(|error| error.at_path(&self.path).at_offset(section.start))?;
         }
         Ok(())
+    }
+
+    /// Returns the offset of the section table.
+    #[cfg(feature = "remote")]
+    pub(crate) fn table_start(&self) -> u64 {
+        self.table_start
+    }
+
+    /// Reads and verifies the section table. Returns the places of the sections of a part, ascending.
+    ///
+    /// Errors: `Corrupt` if the table is damaged; `Io`.
+    #[cfg(feature = "remote")]
+    pub(crate) fn section_ranges(&self, part: u64) -> Result<Vec<Range<u64>>> {
+        let sections = self.sections(part).map_err(|error| error.at_path(&self.path))?;
+        Ok(sections.iter().map(|section| section.start..section.start + section.row.bytes).collect())
+    }
+
+    /// Passes on the whole file in pieces, and compares it with its digest.
+    ///
+    /// Errors: `Corrupt` after the last piece if the file is damaged; those of `to`; `Io`.
+    #[cfg(feature = "remote")]
+    pub(crate) fn read_verified(&self, to: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let trailer_start = self.table_start + self.trailer.sections * ROW_LEN as u64; // `open` has computed both
+        let len = trailer_start + TRAILER_LEN as u64;
+        let mut reader = BlockReader::new(self.file.clone(), &self.path, 0, len, READ_BLOCK);
+        let mut digester = Digester::default();
+        reader.pieces(trailer_start, &mut |piece| {
+            digester.update(piece);
+            to(piece)
+        })?;
+        reader.pieces(TRAILER_LEN as u64, to)?;
+        match digest_of(digester, &[], self.trailer.plan, self.trailer.task) == self.trailer.digest {
+            true => Ok(()),
+            false => {
+                let message = "this spill is damaged: remove the file and run its task again";
+                Err(Error::corrupt(message).at_path(&self.path))
+            }
+        }
     }
 
     /// Reads and verifies the section table. Returns the sections of a part.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::digest::Digest;
 use super::members::{Kind, Members, VERSION};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::PartsDir;
 
 const KIND: Kind = Kind {
@@ -64,6 +64,27 @@ impl SpillReceipt {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Checks the length of the file or the object that has the name of the spill.
+    ///
+    /// Errors: `Corrupt` without a place.
+    pub(crate) fn check_len(&self, found: u64) -> Result<()> {
+        if found == self.bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "expected the spill of task {}, of {} bytes, found a file of {found}: run the task again",
+            self.task, self.bytes
+        );
+        Err(Error::corrupt(message))
+    }
+
+    /// Returns the error, without a place, if there is no spill.
+    #[cold]
+    pub(crate) fn lost(&self) -> Error {
+        let message = format!("expected the spill of task {}, found no such file: run the task again", self.task);
+        Error::new(ErrorKind::NotFound, message)
+    }
 }
 
 impl fmt::Display for SpillReceipt {
@@ -102,7 +123,6 @@ impl FromStr for SpillReceipt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     #[test]
     fn refuses_other_texts() {

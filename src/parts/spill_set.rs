@@ -84,6 +84,12 @@ impl SpillSet {
         Ok(SpillSet { plan: plan.clone(), directory, receipts, digest: digester.finish() })
     }
 
+    /// Returns the directory of the spills.
+    #[cfg(feature = "remote")]
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Returns the plan.
     pub fn plan(&self) -> &PartPlan {
         &self.plan

@@ -22,10 +22,10 @@ use crate::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Publish
 /// Memory for only some of the pairs of most cases, so that tasks write several runs, and parts spill.
 const TOO_LITTLE: u64 = 2 << 20 | 8 << 10;
 
-struct Pair {
-    key: u64,
-    prefix: Vec<u8>,
-    value: Vec<u8>,
+pub(crate) struct Pair {
+    pub(crate) key: u64,
+    pub(crate) prefix: Vec<u8>,
+    pub(crate) value: Vec<u8>,
 }
 
 /// Random numbers from a seed.
@@ -44,16 +44,16 @@ impl Dice {
 }
 
 /// The input and the options of a build.
-struct Case {
-    plan: PartPlan,
+pub(crate) struct Case {
+    pub(crate) plan: PartPlan,
     /// The pairs of each task, in the order of insertion.
-    tasks: Vec<Vec<Pair>>,
-    options: BuildOptions,
-    spill_memory: u64,
+    pub(crate) tasks: Vec<Vec<Pair>>,
+    pub(crate) options: BuildOptions,
+    pub(crate) spill_memory: u64,
 }
 
 impl Case {
-    fn random(seed: u64) -> Case {
+    pub(crate) fn random(seed: u64) -> Case {
         let mut dice = Dice(seed);
         let hash = if dice.below(2) == 0 { HashFunction::Identity } else { HashFunction::MurmurHash3X86_128 };
         let encoding = |dice: &mut Dice| if dice.below(2) == 0 { Encoding::Raw } else { Encoding::Gzip };
@@ -103,7 +103,7 @@ impl Case {
         Case { plan, tasks, options, spill_memory: if dice.below(2) == 0 { 64 << 20 } else { TOO_LITTLE } }
     }
 
-    fn by_loader(&self, store: &Path) -> Result<Published> {
+    pub(crate) fn by_loader(&self, store: &Path) -> Result<Published> {
         let mut loader = self.options.create(store)?;
         for pair in self.tasks.iter().flatten() {
             loader.insert_with_prefix(pair.key, &pair.prefix, &pair.value)?;
@@ -111,7 +111,7 @@ impl Case {
         loader.finish()
     }
 
-    fn spill(&self, job: &Path, task: usize) -> Result<SpillReceipt> {
+    pub(crate) fn spill(&self, job: &Path, task: usize) -> Result<SpillReceipt> {
         let mut options = self.options.clone();
         let mut spill = SpillWriter::create(job, &self.plan, task as u64, options.memory(self.spill_memory))?;
         for pair in &self.tasks[task] {
@@ -208,7 +208,7 @@ fn has_the_bytes_of_a_build_by_one_loader() {
 }
 
 /// A small case: three tasks and three parts, keys with duplicates, and a merge function.
-fn small(label: &str) -> Case {
+pub(crate) fn small(label: &str) -> Case {
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 7, 2).unwrap();
     let value = |task: u64, key: u64| format!("{label}/{task}/{key}").into_bytes();
     let pairs =

@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 
 use crate::error::{Error, Result};
+use crate::format::description::Texts;
 use crate::format::info::{self, Info};
-use crate::format::json;
 use crate::format::key_file::Tag;
 use crate::format::layout::Layout;
 use crate::format::manifest::{self, Manifest, ShardRecord};
@@ -563,35 +563,12 @@ impl ShardSlot {
 /// Reads `info` and, for a native generation, its manifest, which states where the shards are described. Checks that the
 /// two agree.
 fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<(Info, Option<Manifest>)> {
-    let path = directory.join(info::FILE_NAME);
-    let text = read_whole(&path, info::MAX_BYTES)?;
-    let manifest = read_manifest(directory);
-    if let Ok(manifest) = &manifest
-        && manifest.nested.is_some()
-    {
-        check_pointer(manifest, pointer).map_err(|error| error.at_path(&path))?;
-    }
-    let stated = manifest.as_ref().ok().map(Manifest::pointer).filter(|stated| !stated.is_empty());
-    let info = Info::parse(&text, stated.or(pointer)).map_err(|error| error.at_path(&path))?;
-    if info.layout.is_none() && Manifest::parse(&text).is_ok() {
-        return Err(
-            Error::corrupt("expected the info of a data set, found the manifest of a generation").at_path(&path)
-        );
-    }
-    let manifest = match manifest {
-        // the shards of another object of `info` than the one that the manifest is about
-        Ok(manifest) if pointer.is_some_and(|pointer| pointer != manifest.pointer()) => return Ok((info, None)),
-        Ok(manifest) => manifest,
-        // no manifest, or a foreign file of that name: this is not a generation of a store
-        Err(_) if !in_store && is_without_manifest(directory, &info) => return Ok((info, None)),
-        Err(error) => return Err(error.at_path(&directory.join(manifest::FILE_NAME))),
+    let texts = Texts {
+        info_path: &directory.join(info::FILE_NAME),
+        manifest_path: &directory.join(manifest::FILE_NAME),
+        info: &read_whole(&directory.join(info::FILE_NAME), info::MAX_BYTES)?,
     };
-    manifest
-        .check_info(&text)
-        .and_then(|()| manifest.check_directory(&info))
-        .and_then(|()| manifest.check_sharding(&info.spec))
-        .map_err(|error| error.at_path(&path))?;
-    Ok((info, Some(manifest)))
+    texts.describe(read_manifest(directory), pointer, |info| !in_store && is_without_manifest(directory, info))
 }
 
 /// Returns whether a directory whose manifest cannot be read is foreign, or a native one that lost its manifest.
@@ -601,19 +578,6 @@ fn is_without_manifest(directory: &Path, info: &Info) -> bool {
 
 fn read_manifest(directory: &Path) -> Result<Manifest> {
     read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text))
-}
-
-/// Checks the pointer of the options against that of a manifest. Errors: `InvalidInput` if they differ.
-fn check_pointer(manifest: &Manifest, pointer: Option<&str>) -> Result<()> {
-    let stated = manifest.pointer();
-    match pointer.filter(|pointer| *pointer != stated) {
-        None => Ok(()),
-        Some(pointer) => Err(Error::invalid_input(format!(
-            "expected the JSON pointer of the shards of this generation, {}, found {:?}: leave it out",
-            json::excerpt(stated),
-            json::excerpt(pointer)
-        ))),
-    }
 }
 
 /// Returns the description of the shards in a directory by a specification of the caller. They are in the directory

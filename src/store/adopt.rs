@@ -67,6 +67,12 @@ impl Foreign {
         self.manifest
     }
 
+    /// Returns the directory, the bytes of `info`, the manifest, and its bytes.
+    #[cfg(feature = "remote")]
+    pub(super) fn into_parts(self) -> (PathBuf, Vec<u8>, Manifest, Vec<u8>) {
+        (self.directory, self.info, self.manifest, self.manifest_text)
+    }
+
     /// Publishes the directory itself by one rename, so that a crash leaves it complete at its old path or at the new
     /// one. Across file systems, publishes a copy and leaves the directory in place.
     pub(super) fn publish_moved(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {

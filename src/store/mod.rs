@@ -32,6 +32,8 @@ mod kill_tests;
 mod lease;
 mod lines;
 mod link;
+#[cfg(feature = "remote")]
+mod local_generation;
 mod lock;
 mod lock_file;
 mod names;
@@ -40,6 +42,8 @@ mod parts_entry;
 mod path_class;
 mod publish;
 mod scratch;
+#[cfg(feature = "remote")]
+mod staging;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -60,9 +64,13 @@ pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration};
 pub(crate) use self::link::Shared;
+#[cfg(feature = "remote")]
+pub(crate) use self::local_generation::LocalGeneration;
 pub(crate) use self::names::LEASE;
-pub(crate) use self::parts_dir::{Mark, NewSpill, PartsDir};
+pub(crate) use self::parts_dir::{Mark, NewPart, NewSpill, PartsDir};
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
+#[cfg(feature = "remote")]
+pub(crate) use self::staging::Staging;
 
 use self::adopt::Foreign;
 use self::lock::Lock;

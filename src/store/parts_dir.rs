@@ -23,7 +23,11 @@ use crate::disk;
 use crate::disk::owner::Owner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::read_whole;
+#[cfg(feature = "remote")]
+use crate::store::contents::is_shard_name;
 use crate::store::names::PARTS_PREFIX;
+#[cfg(feature = "remote")]
+use crate::store::parts_entry::is_numbered;
 use crate::store::parts_entry::{
     Entry, PART_PREFIX, PUBLISHED_PREFIX, PUBLISHING_PREFIX, TASK_PREFIX, TEMPORARY_MARK, TEMPORARY_PART_PREFIX,
     TEMPORARY_TASK_PREFIX, suffix_is_digest,
@@ -63,12 +67,19 @@ impl PartsDir {
     ///
     /// Errors: `InvalidInput` unless the job is named by letters, digits, `.`, `_` and `-`.
     pub(crate) fn of_job(store: &Path, job: &str) -> Result<PartsDir> {
+        PartsDir::at(&store.join(PartsDir::name_of_job(job)?))
+    }
+
+    /// Returns the name of the directory of a job.
+    ///
+    /// Errors: `InvalidInput` unless the job is named by letters, digits, `.`, `_` and `-`.
+    pub(crate) fn name_of_job(job: &str) -> Result<String> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if job.is_empty() || !job.bytes().all(is_valid) {
             let message = format!("expected the name of a job, of letters, digits, '.', '_' and '-', found {job:?}");
             return Err(Error::invalid_input(message));
         }
-        PartsDir::at(&store.join(format!("{PARTS_PREFIX}{job}")))
+        Ok(format!("{PARTS_PREFIX}{job}"))
     }
 
     /// Returns the directory at a path, which need not exist.
@@ -111,6 +122,24 @@ impl PartsDir {
     /// Returns the name of the directory of a part.
     pub(crate) fn part_name(part: u64, digest: &str) -> String {
         format!("{PART_PREFIX}{part}-{digest}")
+    }
+
+    /// Returns the job of the name of a directory; `None` for another name.
+    #[cfg(feature = "remote")]
+    pub(crate) fn job_of_name(name: &str) -> Option<&str> {
+        name.strip_prefix(PARTS_PREFIX).filter(|job| PartsDir::name_of_job(job).is_ok())
+    }
+
+    /// Returns whether a name is that of a spill.
+    #[cfg(feature = "remote")]
+    pub(crate) fn is_spill_name(name: &str) -> bool {
+        is_numbered(name, TASK_PREFIX)
+    }
+
+    /// Returns whether a name is that of a shard, with the directory of its part.
+    #[cfg(feature = "remote")]
+    pub(crate) fn is_shard_of_part(name: &str) -> bool {
+        name.split_once('/').is_some_and(|(part, shard)| is_numbered(part, PART_PREFIX) && is_shard_name(shard))
     }
 
     /// Begins a spill, under a temporary name that no other process has.

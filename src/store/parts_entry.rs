@@ -63,11 +63,11 @@ pub(super) fn suffix_is_digest(name: &str, prefix: &str) -> bool {
 }
 
 /// Returns whether a name is a prefix, a number as `{}` formats it, and a digest.
-fn is_numbered(name: &str, prefix: &str) -> bool {
+pub(super) fn is_numbered(name: &str, prefix: &str) -> bool {
     let Some((number, digest)) = name.strip_prefix(prefix).and_then(|rest| rest.split_once('-')) else { return false };
     number.parse::<u64>().is_ok_and(|parsed| parsed.to_string() == number) && is_digest(digest)
 }
 
-fn is_digest(text: &str) -> bool {
+pub(super) fn is_digest(text: &str) -> bool {
     text.len() == DIGEST_LEN && is_lowercase_hex(text)
 }

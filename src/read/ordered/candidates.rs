@@ -36,6 +36,11 @@ impl Candidates {
         Candidates { spec, intervals }
     }
 
+    /// Returns the intervals of packed locations in storage order, each from its first to its last.
+    pub(crate) fn intervals(&self) -> &[(u64, u64)] {
+        &self.intervals
+    }
+
     /// Returns the number of minishards, at most `u64::MAX`.
     pub(crate) fn count(&self) -> u64 {
         let lens = self.intervals.iter().map(|(first, last)| (last - first).saturating_add(1));

@@ -23,8 +23,9 @@ const WAYS: usize = 4;
 /// The initial number of slots. The table grows when a new entry finds no free slot.
 const FIRST_SLOTS: usize = 64;
 
-/// Upper bound on the number of slots per entry. Beyond it the table does not grow, and a new entry replaces another.
-const MAX_SLOTS_PER_ENTRY: usize = 16;
+/// The table grows only while it has at most this many slots per entry; it never has more than twice as many. A new entry
+/// that finds no free slot in a larger table replaces another.
+const MAX_SLOTS_PER_ENTRY: usize = 4;
 
 /// The bytes of an entry in addition to its arrays: allocation headers, slots, and its position in the clock queue.
 const ENTRY_OVERHEAD: usize = 256;
@@ -166,10 +167,12 @@ impl MinishardCache {
         let entry = Arc::new(Entry { key, index, recently_used: AtomicBool::new(false) });
         let capacity = self.capacity();
         if size <= capacity {
+            let mut replaced = Vec::new(); // dropped after `writer`: arc-swap asks every thread about each slot
             let mut writer = self.writer();
             writer.evict(&self.slots.load(), capacity - size); // before the insertion, so that the new entry stays
             while writer.should_grow(&self.slots.load(), key) {
-                self.slots.store(writer.grown(&self.slots.load()));
+                let grown = writer.grown(&self.slots.load());
+                replaced.push(self.slots.swap(grown));
             }
             writer.place(&self.slots.load(), entry.clone());
         }
@@ -215,12 +218,22 @@ impl Writer {
 
     /// Creates a table with twice the slots and the same entries.
     fn grown(&mut self, slots: &Slots) -> Arc<Slots> {
-        let more = (0..FIRST_SLOTS.max(slots.len() * 2)).map(|_| ArcSwapOption::empty()).collect();
-        let entries: Vec<_> =
-            self.clock.drain(..).filter_map(|slot| slots.get(slot)).filter_map(|slot| slot.load_full()).collect();
-        self.bytes = 0;
-        entries.into_iter().for_each(|entry| self.place(&more, entry));
-        Arc::new(more)
+        let mut more = vec![None; FIRST_SLOTS.max(slots.len() * 2)];
+        let entries = self.clock.drain(..).filter_map(|slot| slots.get(slot)?.load_full());
+        let mut clock = VecDeque::new();
+        for entry in entries {
+            // keys that shared their slots are divided between two sets of slots, so there is a free one
+            let free = ways(more.len(), entry.key).find(|slot| more.get(*slot).is_some_and(Option::is_none));
+            match free.and_then(|number| Some((number, more.get_mut(number)?))) {
+                Some((number, slot)) => {
+                    *slot = Some(entry);
+                    clock.push_back(number);
+                }
+                None => self.bytes -= entry.index.size(),
+            }
+        }
+        self.clock = clock;
+        Arc::new(more.into_iter().map(ArcSwapOption::new).collect())
     }
 
     /// Stores an entry in one of its slots: that of the same key, else a free one, else one that was not used
@@ -344,6 +357,19 @@ mod tests {
         let bytes = cache.stats().bytes;
         cache.insert(key(1), index());
         assert_eq!(cache.stats().bytes, bytes);
+    }
+
+    #[test]
+    fn growth_keeps_all_entries() {
+        let cache = MinishardCache::new(1 << 30);
+        let size = index().size() as u64;
+        for minishard in 0..10_000 {
+            cache.insert(key(minishard), index_at(minishard));
+        }
+        let kept = (0..10_000).filter(|minishard| cache.get(key(*minishard)).is_some()).count() as u64;
+        assert_eq!(cache.stats().bytes, kept * size);
+        // a key is displaced only if four others have its slots
+        assert!(kept > 9_800, "{kept} of 10,000 entries are left");
     }
 
     /// Threads that look up and insert entries that others evict get the entry of their key, and the cache stays

@@ -12,7 +12,7 @@ use crate::byte_range::{ByteRange, RelativeRange};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
-use crate::format::minishard_index::{Checkpoints, IndexView, SCAN_LIMIT, SearchableIndex, SortedIndex};
+use crate::format::minishard_index::{self, Checkpoints, IndexView, SCAN_LIMIT, SearchableIndex, SortedIndex};
 use crate::format::minishard_table::BLOCK_BITS;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::Encoding;
@@ -113,9 +113,7 @@ impl ShardReader {
 
     #[cold]
     fn unproved_absence(&self, number: MinishardNumber, key: u64) -> Error {
-        let message = "minishard index is corrupt: expected value ranges with start <= end < 2^63, found one that is \
-                       not: the key may be missing because of this damage; run `sharddb verify`";
-        self.at(number, Error::corrupt(message).at_key(key))
+        self.at(number, minishard_index::unproved_absence().at_key(key))
     }
 
     /// Returns the index of a minishard; `None` if the minishard has no keys.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::byte_range::{ByteRange, RelativeRange};
 use crate::format::manifest::{self, AuxiliaryRecord};
-use crate::format::minishard_table::{self, Block, BlockPlace, IndexPlace, Section};
+use crate::format::minishard_table::{self, Block, BlockPlace, Section};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::storage::{Access, Storage, StorageKind};
@@ -90,13 +90,8 @@ impl TableSection {
         let range = ByteRange { start, end: start.checked_add(len as u64)? };
         let bytes = self.table.file.read(range, 1).ok()?;
         let place = BlockPlace { shard: self.section.shard, number, shard_index_crc32: self.shard_index_crc32 };
-        let packing = self.section.packing;
-        let block = Block::read(&bytes, place, packing)?;
-        let index_of = |in_block: usize| {
-            let trend = block.trend.at(in_block as u64, self.block_bits);
-            let IndexPlace { start, length } = packing.unpack(block.bits(in_block), trend)?;
-            Some(RelativeRange { start, end: start.wrapping_add(length.wrapping_mul(self.length_unit)) })
-        };
+        let block = Block::read(&bytes, place, self.section.packing)?;
+        let index_of = |in_block| block.index_of(in_block, self.block_bits, self.length_unit);
         Some((0..1 << self.block_bits).map(index_of).collect())
     }
 }

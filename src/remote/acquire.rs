@@ -1,0 +1,285 @@
+//! Gets parts of a generation: from the cache, from the load of another operation, from the block store, or by requests.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::checks::ChecksPlace;
+use crate::remote::block_cache::{Attempt, Claim, Lead, Waited};
+use crate::remote::block_store::BlockId;
+use crate::remote::generation::RemoteGeneration;
+use crate::remote::identity::Identity;
+use crate::remote::minishard::Parsed;
+use crate::remote::objects::{Span, Unread};
+use crate::remote::operation::Exchange;
+use crate::remote::part::{Block, PartKey, PartRead, Wanted};
+use crate::remote::request::Body;
+
+/// A part that this operation loads.
+struct Load {
+    /// The position of the part in the input.
+    at: usize,
+    lead: Lead<PartKey, Block>,
+    span: Span,
+    /// Whether the span was extended because the first one did not cover the checks.
+    is_extended: bool,
+}
+
+/// What the bytes of a part are.
+enum Content {
+    Block(Block, u64),
+    /// The part ends at this offset, after the bytes.
+    NeedsUntil(u64),
+}
+
+impl RemoteGeneration {
+    /// Gets one part.
+    pub(crate) async fn acquire_one(&self, exchange: &Exchange, read: PartRead) -> Result<Block> {
+        let blocks = self.acquire(exchange, std::slice::from_ref(&read)).await;
+        blocks.into_iter().next().unwrap_or_else(|| Err(lost()))
+    }
+
+    /// Gets parts, with requests that are planned together. The result has a block or an error for each.
+    ///
+    /// Errors: `Corrupt` if a part is not what it has to be; `GenerationGone` if its object is missing or was replaced;
+    /// those of the client.
+    pub(crate) async fn acquire(&self, exchange: &Exchange, reads: &[PartRead]) -> Vec<Result<Block>> {
+        let mut results: Vec<Option<Result<Block>>> = reads.iter().map(|_| None).collect();
+        let mut pending: Vec<(usize, Attempt)> = (0..reads.len()).map(|at| (at, Attempt::First)).collect();
+        while !pending.is_empty() {
+            let (mut loads, mut waits) = (Vec::new(), Vec::new());
+            for (at, attempt) in pending.drain(..) {
+                let Some(read) = reads.get(at) else { continue };
+                match self.shared.cache.claim(self.key_of(read), attempt) {
+                    Claim::Ready(block) => {
+                        self.count_cache_hit(exchange);
+                        set(&mut results, at, Ok(block));
+                    }
+                    Claim::Lead(lead) => loads.push(Load { at, lead, span: read.span.clone(), is_extended: false }),
+                    Claim::Wait(wait) => waits.push((at, wait)),
+                }
+            }
+            // own loads end before this operation waits for another one
+            self.load(exchange, reads, loads, &mut results).await;
+            for (at, wait) in waits {
+                match wait.end().await {
+                    Waited::Done(block) => {
+                        self.count_cache_hit(exchange);
+                        set(&mut results, at, Ok(block));
+                    }
+                    Waited::Failed(error) => set(&mut results, at, Err(error)),
+                    Waited::Again(attempt) => pending.push((at, attempt)),
+                }
+            }
+        }
+        results.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
+    }
+
+    /// Returns the key of a part in the cache.
+    pub(crate) fn key_of(&self, read: &PartRead) -> PartKey {
+        PartKey { generation: self.serial, part: read.part }
+    }
+
+    pub(crate) fn count_cache_hit(&self, exchange: &Exchange) {
+        exchange.count_cache_hit();
+        self.objects.totals().count_cache_hit();
+    }
+
+    async fn load(
+        &self,
+        exchange: &Exchange,
+        reads: &[PartRead],
+        loads: Vec<Load>,
+        results: &mut [Option<Result<Block>>],
+    ) {
+        let mut loads = self.load_from_store(exchange, reads, loads, results);
+        while !loads.is_empty() {
+            let spans: Vec<Span> = loads.iter().map(|load| load.span.clone()).collect();
+            let mut open: Vec<Option<Load>> = loads.drain(..).map(Some).collect();
+            let answered = |member: usize, requested: &Span, answer: &Result<Body, Unread>| {
+                let Some(load) = open.get_mut(member).and_then(Option::take) else { return };
+                let Some(read) = reads.get(load.at) else { return };
+                loads.extend(self.end_load(read, load, requested, answer, results));
+            };
+            self.objects.read_planned(exchange, &spans, answered).await;
+        }
+    }
+
+    /// Ends a load with the answer to a request that covers it. Returns it if it needs more bytes.
+    fn end_load(
+        &self,
+        read: &PartRead,
+        load: Load,
+        requested: &Span,
+        answer: &Result<Body, Unread>,
+        results: &mut [Option<Result<Block>>],
+    ) -> Option<Load> {
+        let content = match answer {
+            Ok(body) => part_of(body, requested, &load.span).and_then(|bytes| {
+                let content = self.parse(read, bytes.clone(), load.span.range.start)?;
+                Ok((content, Some(bytes)))
+            }),
+            Err(Unread::Missing) => self.missing(read).map(|block| (Content::Block(block, 0), None)),
+            Err(unread) => Err(self.explain(&load.span, unread)),
+        };
+        match content {
+            Ok((Content::Block(block, size), bytes)) => {
+                if let (Some(bytes), Some(id)) = (bytes, self.block_id(&load.span))
+                    && let Some(store) = &self.shared.block_store
+                {
+                    store.put(&id, bytes.as_slice());
+                }
+                self.finish(load.lead, block.clone(), size, &load.span);
+                set(results, load.at, Ok(block));
+                None
+            }
+            Ok((Content::NeedsUntil(end), _)) => match self.extended(&load, end) {
+                Ok(span) => Some(Load { span, is_extended: true, ..load }),
+                Err(error) => fail(load, error, results),
+            },
+            Err(error) => fail(load, error, results),
+        }
+    }
+
+    /// Ends the loads of parts that the block store has. Returns the others.
+    fn load_from_store(
+        &self,
+        exchange: &Exchange,
+        reads: &[PartRead],
+        loads: Vec<Load>,
+        results: &mut [Option<Result<Block>>],
+    ) -> Vec<Load> {
+        let Some(store) = &self.shared.block_store else { return loads };
+        let mut left = Vec::new();
+        for load in loads {
+            let stored = self.block_id(&load.span).and_then(|id| store.get(&id));
+            let stored = stored.filter(|bytes| bytes.len() as u64 == load.span.needed);
+            let start = load.span.range.start;
+            let parsed = stored.zip(reads.get(load.at)).map(|(bytes, read)| self.parse(read, Body::new(bytes), start));
+            match parsed {
+                Some(Ok(Content::Block(block, size))) => {
+                    self.count_cache_hit(exchange);
+                    self.finish(load.lead, block.clone(), size, &load.span);
+                    set(results, load.at, Ok(block));
+                }
+                _ => left.push(load), // not there, or damaged
+            }
+        }
+        left
+    }
+
+    /// Ends a load. The block is kept unless the identity of its object is not known, which later blocks of the object
+    /// could not be compared with.
+    fn finish(&self, lead: Lead<PartKey, Block>, block: Block, size: u64, span: &Span) {
+        let is_native = self.manifest.is_some();
+        match is_native || matches!(block, Block::NoShard) || self.objects.identity(&span.object).is_some() {
+            true => lead.finish(block, size),
+            false => lead.finish_without_keeping(block),
+        }
+    }
+
+    /// Returns the name of a range for the block store; `None` if the content of the object has no unique name.
+    fn block_id(&self, span: &Span) -> Option<BlockId> {
+        self.shared.block_store.as_ref()?;
+        let data_set = match &self.content_name {
+            Some(name) => name.clone(),
+            None if self.shared.root.is_empty() => return None,
+            None => {
+                let identity = self.objects.identity(&span.object)?;
+                format!("{}|{}", self.shared.root, identity.strong_etag()?)
+            }
+        };
+        Some(BlockId { data_set, object: span.object.clone(), range: span.range.clone() })
+    }
+
+    /// Verifies the bytes of a part.
+    fn parse(&self, read: &PartRead, bytes: Body, start: u64) -> Result<Content> {
+        let len = bytes.as_slice().len() as u64;
+        match read.wanted {
+            Wanted::TableBlock(shard, described) => {
+                let is_intact = |record| described.is_intact(record, bytes.as_slice(), start);
+                match self.record(shard).is_some_and(is_intact) {
+                    true => Ok(Content::Block(Block::Bytes(bytes), len)),
+                    false => Err(self.bad_table()),
+                }
+            }
+            Wanted::Entries(shard) => match self.record(shard) {
+                Some(record) => Ok(Content::Block(Block::Bytes(self.check_shard_index(record, bytes)?), len)),
+                None => Ok(Content::Block(Block::Bytes(bytes), len)),
+            },
+            Wanted::Minishard(location, index) => {
+                match self.minishard_format().parse(location, index, bytes, start)? {
+                    Parsed::NeedsUntil(end) => Ok(Content::NeedsUntil(end)),
+                    Parsed::Minishard(minishard) => {
+                        let size = minishard.size();
+                        Ok(Content::Block(Block::Minishard(Arc::new(minishard)), size))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the block for a part whose object is missing: a shard without a manifest is empty then.
+    fn missing(&self, read: &PartRead) -> Result<Block> {
+        match read.wanted {
+            Wanted::TableBlock(..) => Err(self.bad_table()),
+            Wanted::Entries(_) if self.manifest.is_none() && !self.was_read(&read.span.object) => Ok(Block::NoShard),
+            Wanted::Entries(_) | Wanted::Minishard(..) => Err(self.objects.gone(&read.span.object)),
+        }
+    }
+
+    fn was_read(&self, object: &str) -> bool {
+        self.objects.identity(object).is_some_and(|Identity { etag, len }| etag.is_some() || len.is_some())
+    }
+
+    /// An error that makes lookups use the shard index.
+    fn bad_table(&self) -> Error {
+        let message = "expected a block of the minishard table with its checksum, found other bytes";
+        Error::corrupt(message).at_path(&self.objects.path(&self.table_object()))
+    }
+
+    /// Returns the span of a load up to `end`.
+    fn extended(&self, load: &Load, end: u64) -> Result<Span> {
+        let Range { start, end: before } = load.span.range;
+        if load.is_extended || end <= before {
+            let message =
+                format!("expected checks that end at byte {before}, found a minishard index whose end at {end}");
+            return Err(Error::corrupt(message).at_path(&self.objects.path(&load.span.object)).at_offset(start));
+        }
+        let cap = self.shared.max_index_bytes;
+        if end - before > ChecksPlace::total_len(cap, self.layout.unwrap_or_default()) {
+            let message = format!("expected checks of an index of at most {cap} bytes, found more");
+            return Err(Error::new(ErrorKind::TooLarge, message).at_offset(start));
+        }
+        Ok(Span::exact(load.span.object.clone(), start..end))
+    }
+}
+
+fn fail(load: Load, error: Error, results: &mut [Option<Result<Block>>]) -> Option<Load> {
+    load.lead.fail(&error);
+    set(results, load.at, Err(error));
+    None
+}
+
+fn set(results: &mut [Option<Result<Block>>], at: usize, result: Result<Block>) {
+    if let Some(slot) = results.get_mut(at) {
+        *slot = Some(result);
+    }
+}
+
+/// Returns the bytes of a span from the answer to a request that covers it. They are copied unless they are all of it, so
+/// that a cached part does not keep the bytes of its neighbours.
+fn part_of(body: &Body, requested: &Span, span: &Span) -> Result<Body> {
+    if requested.range == span.range {
+        return Ok(body.clone());
+    }
+    match span.value_of(requested, body) {
+        Some(part) => Ok(Body::new(part.to_vec())),
+        None => Err(Error::internal("expected a response that covers its ranges, found a shorter one")),
+    }
+}
+
+/// A part that has no result.
+fn lost() -> Error {
+    Error::internal("expected a result for every part that was requested")
+}

@@ -1,0 +1,179 @@
+//! Removing generations that no reader uses any more, by the time of the server.
+
+use std::time::Duration;
+
+use futures_util::stream::{StreamExt, TryStreamExt};
+use object_store::ObjectStoreExt;
+
+use crate::error::Result;
+use crate::format::bucket_current::{GenerationName, MAX_HISTORY, ServerTime};
+use crate::format::manifest;
+use crate::remote::bucket::Bucket;
+use crate::remote::bucket::current::{Current, Replacement, conflict};
+use crate::remote::bucket::generations::replaced_times;
+use crate::remote::bucket::listing::{Listing, Totals};
+
+/// Maximum number of generations that one call removes. `current` names them.
+const MOST_REMOVED: usize = MAX_HISTORY / 2;
+
+/// The age in seconds of a probe that no process uses any more. A probe is used for a few requests.
+const OLD_PROBE: u64 = 24 * 3600;
+
+/// Options of [`Bucket::gc`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use sharddb::remote::BucketGcOptions;
+///
+/// let mut options = BucketGcOptions::new(Duration::from_secs(7 * 24 * 3600));
+/// options.keep_listed(true).dry_run(true);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct BucketGcOptions {
+    older_than: Duration,
+    keep_listed: bool,
+    dry_run: bool,
+}
+
+impl BucketGcOptions {
+    /// Creates options: generations that were replaced at least this long ago are removed, and unfinished uploads whose
+    /// newest object is at least this old.
+    ///
+    /// Readers of a replaced generation have this much time to finish or to refresh, and an interrupted push to be
+    /// continued.
+    pub fn new(older_than: Duration) -> BucketGcOptions {
+        BucketGcOptions { older_than, keep_listed: false, dry_run: false }
+    }
+
+    /// Sets whether all generations of the history stay, so that only unfinished uploads are removed. Default: false.
+    pub fn keep_listed(&mut self, keep: bool) -> &mut BucketGcOptions {
+        self.keep_listed = keep;
+        self
+    }
+
+    /// Sets whether the report only states what would be removed. The probe that reads the time is written nevertheless.
+    /// Default: false.
+    pub fn dry_run(&mut self, dry_run: bool) -> &mut BucketGcOptions {
+        self.dry_run = dry_run;
+        self
+    }
+}
+
+/// What [`Bucket::gc`] removed, or would remove.
+///
+/// See [`Bucket`] for an example.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BucketGcReport {
+    /// The names of the generations, ascending.
+    pub removed: Vec<String>,
+    /// The number of their objects.
+    pub objects: u64,
+    /// The bytes of their objects.
+    pub bytes: u64,
+}
+
+impl Bucket {
+    /// Removes generations whose successor became current long enough ago, and interrupted uploads.
+    ///
+    /// Ages count by the clock of the server, which is read by writing a small object; that of this machine has no effect.
+    /// The current generation stays. Before anything is deleted, `current` names the generations that are to be removed, so
+    /// that no push or rollback makes one of them current. The manifest of a generation is deleted first: one that is half
+    /// deleted cannot be opened, and the next call deletes the rest. All objects below the name of a removed generation are
+    /// deleted; objects with foreign names stay.
+    ///
+    /// Uploads in parts that were neither completed nor aborted are not listed by stores: set a lifecycle rule for them.
+    ///
+    /// Cost: lists all objects, 1,000 per request.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if nothing was published, since then all uploads may be under way; `Locked` if another publisher
+    /// replaced `current` meanwhile; `Unsupported` for a store without conditional writes; `Corrupt` if `current` is
+    /// damaged; `Io`.
+    pub async fn gc(&self, options: &BucketGcOptions) -> Result<BucketGcReport> {
+        let base = self.root.published().await?;
+        let now = self.root.server_time().await?;
+        let listing = self.root.list().await?;
+        let mut doomed = doomed(&base, &listing, now, options);
+        doomed.truncate(MOST_REMOVED);
+        let report = BucketGcReport {
+            removed: doomed.iter().map(|(name, _)| name.to_string()).collect(),
+            objects: doomed.iter().map(|(_, totals)| totals.objects).sum(),
+            bytes: doomed.iter().fold(0, |bytes, (_, totals)| totals.bytes.saturating_add(bytes)),
+        };
+        if options.dry_run {
+            return Ok(report);
+        }
+        if !doomed.is_empty() {
+            self.root.check_conditions().await?;
+            self.announce(&base, &listing, &doomed).await?;
+        }
+        for (generation, _) in &doomed {
+            self.delete(generation).await?;
+        }
+        // others are in use
+        for (probe, _) in listing.probes.iter().filter(|(_, written)| now.seconds_since(*written) >= OLD_PROBE) {
+            _ = self.root.store().delete(&self.root.path(probe)?).await; // the next call tries again
+        }
+        Ok(report)
+    }
+
+    /// Makes `current` name the generations that are to be removed, instead of those that have no objects any more.
+    async fn announce(&self, base: &Current, listing: &Listing, doomed: &[(GenerationName, Totals)]) -> Result<()> {
+        let is_doomed = |name: &GenerationName| doomed.iter().any(|(doomed, _)| doomed == name);
+        let has_objects = |name: &GenerationName| listing.generations.contains_key(name);
+        let earlier = base.text.removed.iter().filter(|name| has_objects(name) && !is_doomed(name));
+        let removed = doomed.iter().map(|(name, _)| name).chain(earlier).take(MAX_HISTORY).cloned().collect();
+        match self.root.replace(Some(base), &base.without(removed)).await? {
+            Replacement::Written => Ok(()),
+            Replacement::Conflict(found) => Err(conflict(&self.root, found.as_deref())),
+        }
+    }
+
+    /// Deletes the objects of a generation, the manifest first.
+    async fn delete(&self, generation: &GenerationName) -> Result<()> {
+        let current = self.root.published().await?;
+        if current.generation() == generation || !current.text.removed.contains(generation) {
+            return Err(conflict(&self.root, Some(&current)));
+        }
+        let fail = |error| self.root.failed("delete", generation.as_str(), error);
+        let manifest = self.root.path(&format!("{generation}/{}", manifest::FILE_NAME))?;
+        match self.root.store().delete(&manifest).await {
+            Err(object_store::Error::NotFound { .. }) => {}
+            deleted => deleted.map_err(fail)?,
+        }
+        let objects = self.root.store().list(Some(&self.root.path(generation.as_str())?));
+        let paths = objects.map_ok(|meta| meta.location).boxed();
+        let mut deleted = self.root.store().delete_stream(paths);
+        while let Some(deleted) = deleted.next().await {
+            match deleted {
+                Err(object_store::Error::NotFound { .. }) => {} // another gc deletes it, too
+                deleted => _ = deleted.map_err(fail)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the generations to remove.
+fn doomed(
+    base: &Current,
+    listing: &Listing,
+    now: ServerTime,
+    options: &BucketGcOptions,
+) -> Vec<(GenerationName, Totals)> {
+    let replaced = replaced_times(Some(base));
+    let is_doomed = |name: &GenerationName, totals: &Totals| match replaced.get(name) {
+        _ if name == base.generation() => false,
+        Some(at) => !options.keep_listed && is_old(now, *at, options),
+        None => base.text.removed.contains(name) || is_old(now, totals.newest, options),
+    };
+    let generations = listing.generations.iter().filter(|(name, totals)| is_doomed(name, totals));
+    generations.map(|(name, totals)| (name.clone(), *totals)).collect()
+}
+
+fn is_old(now: ServerTime, then: ServerTime, options: &BucketGcOptions) -> bool {
+    Duration::from_secs(now.seconds_since(then)) >= options.older_than
+}

@@ -1,0 +1,86 @@
+//! The objects of a generation, as its manifest lists them.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::bucket_current::GenerationName;
+use crate::format::info;
+use crate::format::manifest::{self, Manifest};
+use crate::format::nested::NestedSharding;
+use crate::ids::ShardNumber;
+use crate::remote::bucket::root::Root;
+use crate::store::Checksum;
+
+/// A file of a generation other than `info` and the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GenerationObject {
+    /// Relative to the generation, separated by `/`. Stays below it, since the manifest is checked.
+    pub(super) name: String,
+    pub(super) shard: Option<ShardNumber>,
+    pub(super) stated: Checksum,
+}
+
+/// Returns the auxiliary files and the shards of a generation.
+pub(super) fn objects(manifest: &Manifest) -> Vec<GenerationObject> {
+    let directory: String =
+        manifest.nested.iter().flat_map(NestedSharding::names).flat_map(|name| [name, "/"]).collect();
+    let auxiliary = manifest.auxiliary.iter().map(|file| GenerationObject {
+        name: file.name.clone(),
+        shard: None,
+        stated: Checksum { bytes: file.bytes, crc32: file.crc32 },
+    });
+    let shards = manifest.shards.iter().map(|shard| GenerationObject {
+        name: format!("{directory}{}", manifest.sharding.shard_file_name(shard.number)),
+        shard: Some(shard.number),
+        stated: Checksum { bytes: shard.bytes, crc32: shard.crc32 },
+    });
+    auxiliary.chain(shards).collect()
+}
+
+/// Returns the bytes of all objects, without `info` and the manifest.
+pub(super) fn total_bytes(objects: &[GenerationObject]) -> u64 {
+    objects.iter().fold(0, |total, object| total.saturating_add(object.stated.bytes))
+}
+
+/// The manifest and `info` of a generation in a bucket, which match.
+#[derive(Debug)]
+pub(super) struct StoredGeneration {
+    pub(super) info: Vec<u8>,
+    pub(super) manifest: Manifest,
+    pub(super) manifest_text: Vec<u8>,
+}
+
+impl Root {
+    /// Reads the manifest and `info` of a generation.
+    ///
+    /// Errors: `NotFound` if it has no manifest; `Corrupt` if either is damaged; `TooLarge`; `Unsupported`; `Io`.
+    pub(super) async fn stored(&self, generation: &GenerationName) -> Result<StoredGeneration> {
+        let name = format!("{generation}/{}", manifest::FILE_NAME);
+        let place = self.place(&name);
+        let Some((manifest_text, _)) = self.get(&name, manifest::MAX_BYTES).await? else {
+            let message = "expected a complete generation, found none";
+            return Err(Error::new(ErrorKind::NotFound, message).at_path(&place));
+        };
+        let manifest = Manifest::parse(&manifest_text).map_err(|error| error.at_path(&place))?;
+        let name = format!("{generation}/{}", info::FILE_NAME);
+        let place = self.place(&name);
+        let Some((info, _)) = self.get(&name, info::MAX_BYTES).await? else {
+            return Err(Error::corrupt("expected the info of a generation, found none").at_path(&place));
+        };
+        manifest.check_info(&info).map_err(|error| error.at_path(&place))?;
+        Ok(StoredGeneration { info, manifest, manifest_text })
+    }
+}
+
+impl GenerationObject {
+    /// Checks the length of the object in the bucket, which is `None` if it is missing.
+    ///
+    /// Errors: `Corrupt` without a place.
+    pub(super) fn check_len(&self, found: Option<u64>) -> Result<()> {
+        let stated = self.stated.bytes;
+        let error = match found {
+            Some(found) if found == stated => return Ok(()),
+            Some(found) => Error::corrupt(format!("expected {stated} bytes as the manifest says, found {found}")),
+            None => Error::corrupt("expected an object that the manifest lists, found none"),
+        };
+        Err(self.shard.into_iter().fold(error, Error::at_shard))
+    }
+}

@@ -1,0 +1,236 @@
+//! The lookup of one key.
+//!
+//! ```text
+//! key        -> shard, minishard       hash; no request if the manifest does not list the shard
+//! minishard  -> place of its index     place: table or shard index, in memory or one request
+//!            -> index                  acquire: one request, with the values of a short minishard
+//!            -> row -> value           verified and decoded; one request if it did not come with the index
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::byte_range::{ByteRange, RelativeRange};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::gzip;
+use crate::format::minishard_index::Row;
+use crate::format::spec::Encoding;
+use crate::ids::Location;
+use crate::remote::generation::RemoteGeneration;
+use crate::remote::minishard::Minishard;
+use crate::remote::objects::Span;
+use crate::remote::operation::Exchange;
+use crate::remote::part::{Block, Part, PartKey};
+use crate::remote::place::{Place, PlaceSource, PlaceStep};
+use crate::remote::request::{Body, RemoteValue};
+
+/// A key that was found.
+pub(crate) struct Found {
+    pub(crate) location: Location,
+    pub(crate) minishard: Arc<Minishard>,
+    pub(crate) row: Row,
+    /// The stored value in its shard.
+    pub(crate) value: ByteRange,
+}
+
+/// Where a value is stored.
+///
+/// ```
+/// use sharddb::remote::RemoteLocation;
+///
+/// fn http_range(location: &RemoteLocation) -> String {
+///     format!("bytes={}-{}", location.range.start, location.range.end.saturating_sub(1))
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteLocation {
+    /// The object, relative to the root of the data set.
+    pub object: String,
+    /// The bytes of the stored value, which may be encoded. Empty for an empty value.
+    pub range: Range<u64>,
+}
+
+impl RemoteGeneration {
+    /// Returns the value of a key.
+    pub(crate) async fn get(&self, exchange: &Exchange, key: u64) -> Result<Option<RemoteValue>> {
+        match self.find(exchange, key).await? {
+            Some(found) => self.value(exchange, &found).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns where the value of a key is stored.
+    pub(crate) async fn locate(&self, exchange: &Exchange, key: u64) -> Result<Option<RemoteLocation>> {
+        let found = self.find(exchange, key).await?;
+        Ok(found.map(|found| RemoteLocation {
+            object: self.shard_object(found.location.shard),
+            range: found.value.start..found.value.end,
+        }))
+    }
+
+    /// Finds the row of a key.
+    ///
+    /// Errors: `Corrupt`, also if the value is not within the shard, or the key is not found in an index with impossible
+    /// ranges; `TooLarge`, `GenerationGone`; those of the client.
+    pub(crate) async fn find(&self, exchange: &Exchange, key: u64) -> Result<Option<Found>> {
+        let location = self.spec.route(key);
+        if self.lacks_shard(location.shard) {
+            return Ok(None);
+        }
+        let at = |error: Error| self.at(location, error).at_key(key);
+        match self.minishard(exchange, location).await.map_err(at)? {
+            Some(minishard) => self.find_in(location, minishard, key),
+            None => Ok(None),
+        }
+    }
+
+    /// Finds the row of a key in its minishard.
+    pub(crate) fn find_in(&self, location: Location, minishard: Arc<Minishard>, key: u64) -> Result<Option<Found>> {
+        let at = |error: Error| self.at(location, error).at_key(key);
+        match minishard.find(key).map_err(at)? {
+            Some(row) => self.found(location, minishard, row).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Checks the range of a row's value.
+    ///
+    /// Errors: `Corrupt` if the value is not within the shard.
+    pub(crate) fn found(&self, location: Location, minishard: Arc<Minishard>, row: Row) -> Result<Found> {
+        let value = self.value_range(location, row).map_err(|error| self.at(location, error).at_key(row.id))?;
+        Ok(Found { location, minishard, row, value })
+    }
+
+    /// Reads the value of a found key.
+    pub(crate) async fn value(&self, exchange: &Exchange, found: &Found) -> Result<RemoteValue> {
+        let encoded = match self.value_in_memory(found) {
+            Some(encoded) => encoded,
+            None => {
+                let span = self.value_span(found).map_err(|error| self.at_found(found, error))?;
+                let body = self.objects.read(exchange, &span).await;
+                let body = body.map_err(|unread| self.at_found(found, self.explain(&span, &unread)))?;
+                whole(body)
+            }
+        };
+        self.verified(found, encoded)
+    }
+
+    /// Returns the stored value, if it is empty or came with the index.
+    pub(crate) fn value_in_memory(&self, found: &Found) -> Option<RemoteValue> {
+        match found.value.len() {
+            0 => Some(RemoteValue::from(Vec::new())),
+            _ => found.minishard.value(found.value),
+        }
+    }
+
+    /// Returns the range to read for a value.
+    ///
+    /// Errors: `TooLarge` if it exceeds the cap.
+    pub(crate) fn value_span(&self, found: &Found) -> Result<Span> {
+        let cap = match self.spec.data_encoding() {
+            Encoding::Raw => self.shared.max_value_bytes,
+            Encoding::Gzip => gzip::max_stored_len(self.shared.max_value_bytes),
+        };
+        let ByteRange { start, end } = found.value;
+        if found.value.len() > cap {
+            let found = found.value.len();
+            let message =
+                format!("expected at most {cap} bytes of a value, found {found}: raise the cap `max_value_bytes`");
+            return Err(Error::new(ErrorKind::TooLarge, message).at_offset(start));
+        }
+        Ok(Span::exact(self.shard_object(found.location.shard), start..end))
+    }
+
+    /// Verifies and decodes a stored value.
+    pub(crate) fn verified(&self, found: &Found, encoded: RemoteValue) -> Result<RemoteValue> {
+        let layout = self.layout.unwrap_or_default();
+        let verified = found.minishard.verify_value(layout, found.row, found.value.start, &encoded);
+        let decoded = verified.and_then(|()| match self.spec.data_encoding() {
+            Encoding::Raw => Ok(encoded),
+            Encoding::Gzip => gzip::decode(&encoded, self.shared.max_value_bytes).map(RemoteValue::from),
+        });
+        decoded.map_err(|error| self.at_found(found, error))
+    }
+
+    /// Adds the place of a found key to an error.
+    pub(crate) fn at_found(&self, found: &Found, error: Error) -> Error {
+        self.at(found.location, error).at_key(found.row.id)
+    }
+
+    /// Returns a minishard from the cache.
+    pub(crate) fn cached_minishard(&self, exchange: &Exchange, location: Location) -> Option<Arc<Minishard>> {
+        let key = PartKey { generation: self.serial, part: Part::Minishard(location) };
+        let Some(Block::Minishard(minishard)) = self.shared.cache.get(key) else { return None };
+        self.count_cache_hit(exchange);
+        Some(minishard)
+    }
+
+    /// Returns the verified index of a minishard; `None` if the minishard has no keys.
+    pub(crate) async fn minishard(&self, exchange: &Exchange, location: Location) -> Result<Option<Arc<Minishard>>> {
+        if let Some(minishard) = self.cached_minishard(exchange, location) {
+            return Ok(Some(minishard));
+        }
+        let known = self.known_place(location)?;
+        let Some(place) = self.place(exchange, location, known).await? else { return Ok(None) };
+        let block = self.read_minishard(exchange, location, &place).await;
+        self.minishard_in(exchange, location, &place, block).await
+    }
+
+    /// Returns the minishard that was read at a place. If the bytes are not those of the minishard and the minishard table
+    /// stated the place, falls back to the shard index: the table is wrong although its checksums match.
+    pub(crate) async fn minishard_in(
+        &self,
+        exchange: &Exchange,
+        location: Location,
+        place: &Place,
+        block: Result<Block>,
+    ) -> Result<Option<Arc<Minishard>>> {
+        let error = match block.and_then(Block::minishard) {
+            Err(error) if error.kind() == ErrorKind::Corrupt && place.source == PlaceSource::Table => error,
+            minishard => return minishard.map(Some),
+        };
+        let known = self.known_place_by_shard_index(location)?;
+        match self.place(exchange, location, known).await? {
+            Some(other) if other.index == place.index => Err(error),
+            Some(other) => self.read_minishard(exchange, location, &other).await?.minishard().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads the parts that state a place until it is known; `None` if the minishard has no keys.
+    async fn place(&self, exchange: &Exchange, location: Location, mut known: PlaceStep) -> Result<Option<Place>> {
+        loop {
+            known = match known {
+                PlaceStep::Place(place) => return Ok(place),
+                PlaceStep::Read(read) => {
+                    let block = self.acquire_one(exchange, read.clone()).await;
+                    self.place_in(location, &read, &block)?
+                }
+            };
+        }
+    }
+
+    async fn read_minishard(&self, exchange: &Exchange, location: Location, place: &Place) -> Result<Block> {
+        let read = self.read_of_minishard(location, place)?;
+        self.acquire_one(exchange, read).await
+    }
+
+    /// Returns the range of a row's value in the shard.
+    ///
+    /// Errors: `Corrupt` if it is not within the shard.
+    fn value_range(&self, location: Location, row: Row) -> Result<ByteRange> {
+        let (base, len) = (self.spec.shard_index_len(), self.shard_len(location.shard));
+        row.value.resolve(base, len.unwrap_or(i64::MAX.unsigned_abs())).ok_or_else(|| {
+            let RelativeRange { start, end } = row.value;
+            let body = len.map_or(i64::MAX.unsigned_abs(), |len| len.saturating_sub(base));
+            Error::corrupt(format!("expected a value within the {body} bytes of data, found {start}..{end}"))
+        })
+    }
+}
+
+/// Returns all bytes of a response as a value.
+fn whole(body: Body) -> RemoteValue {
+    let len = body.as_slice().len();
+    RemoteValue::of(&body, 0..len).unwrap_or_else(|| RemoteValue::from(Vec::new()))
+}

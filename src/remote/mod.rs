@@ -1,0 +1,77 @@
+//! Lookups in an object store or on a web server: the same answers as from a local directory, over byte ranges of named
+//! objects.
+//!
+//! ```text
+//! module        what it has                                     its parts
+//!
+//! request       a read of an object, its answer, a value
+//! operation     the state machine of one call: requests out, responses in
+//! options       what is opened                                  open
+//! reader        lookups in the current generation               snapshot
+//! generation    an open generation, and how it is stored        objects, identity, table
+//! lookup        the lookup of one key                           place, minishard
+//! batch         lookups of many keys                            rounds, plan
+//! scan          iteration in storage order                      walk, locations
+//! range         iteration in key order                          key_range, key_file
+//! acquire       parts of a generation, by cache or requests     part, block_cache, block_store
+//! store_error   errors of the crate `object_store` (feature `remote`)
+//! disk_cache    a block store in a local directory
+//! bucket        publishing to an object store (feature `remote`)
+//! object_store  adapters for stores of the crate `object_store` (feature `remote`)
+//! ```
+//!
+//! Only the last three do I/O.
+
+mod acquire;
+mod batch;
+mod block_cache;
+mod block_store;
+#[cfg(feature = "remote")]
+mod bucket;
+mod disk_cache;
+mod generation;
+mod identity;
+mod key_file;
+mod key_range;
+mod locations;
+mod lookup;
+mod minishard;
+#[cfg(feature = "remote")]
+mod object_store;
+mod objects;
+mod open;
+mod operation;
+mod options;
+mod part;
+mod place;
+mod plan;
+mod range;
+mod reader;
+mod request;
+mod rounds;
+mod scan;
+mod snapshot;
+#[cfg(feature = "remote")]
+mod store_error;
+mod table;
+mod walk;
+
+pub use block_store::{BlockId, BlockStore};
+#[cfg(feature = "remote")]
+pub use bucket::{
+    Bucket, BucketCleaned, BucketGcOptions, BucketGcReport, BucketGeneration, BucketState, BucketVerifyLevel,
+    BucketVerifyOptions, BucketVerifyReport, BucketVersion, PublishedParts, PullOptions, Pulled, PushOptions, Pushed,
+    TransferProgress, layer_source,
+};
+pub use disk_cache::DiskCache;
+pub use key_range::RemoteKeyRange;
+pub use lookup::RemoteLocation;
+#[cfg(feature = "remote")]
+pub use object_store::{BlockingDb, RemoteDb};
+pub use operation::{Operation, OperationStats, RequestId};
+pub use options::RemoteOptions;
+pub use range::RemoteRange;
+pub use reader::{RemoteReader, RemoteStats};
+pub use request::{Body, Failure, RemoteValue, Request, Response, Wanted};
+pub use scan::{RemoteKeys, RemoteScan};
+pub use snapshot::RemoteSnapshot;

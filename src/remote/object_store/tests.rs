@@ -1,0 +1,188 @@
+//! The adapters return what was stored, whatever else is in flight, and make no request twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ::object_store::memory::InMemory;
+use ::object_store::{Error as StoreError, ObjectStoreExt};
+use futures_util::future::join_all;
+use tokio::task::yield_now;
+
+use crate::error::ErrorKind;
+use crate::remote::object_store::testing::{Recorder, block_on};
+use crate::remote::{BlockingDb, RemoteDb, RemoteOptions};
+use crate::{BulkLoader, Store};
+
+/// Keys 0, 3, 6, .. of the generation of these tests.
+const KEYS: u64 = 2000;
+
+fn value_of(key: u64) -> Vec<u8> {
+    let times = usize::try_from(1 + key % 7).unwrap();
+    format!("value {key} ").repeat(times).into_bytes()
+}
+
+/// A store in memory with a native generation at `data/set`.
+async fn generation() -> Arc<Recorder<InMemory>> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let name = format!("sharddb-remote-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let local = std::env::temp_dir().join(name);
+    let mut loader = BulkLoader::create_default(&local).unwrap();
+    (0..KEYS).for_each(|at| loader.insert(3 * at, value_of(3 * at)).unwrap());
+    loader.finish().unwrap();
+    let current = Store::open(&local).unwrap().current().unwrap().unwrap().to_string();
+    let store = Recorder::new(InMemory::new());
+    for file in std::fs::read_dir(local.join(current)).unwrap() {
+        let file = file.unwrap();
+        let name = format!("data/set/{}", file.file_name().display());
+        store.put(&name.into(), std::fs::read(file.path()).unwrap().into()).await.unwrap();
+    }
+    std::fs::remove_dir_all(local).unwrap();
+    Arc::new(store)
+}
+
+async fn opened() -> (Arc<Recorder<InMemory>>, RemoteDb) {
+    let store = generation().await;
+    let db = RemoteDb::open(store.clone(), "data/set", &RemoteOptions::new()).await.unwrap();
+    store.take_requests();
+    (store, db)
+}
+
+#[test]
+fn all_lookups_return_what_was_stored() {
+    block_on(async {
+        let (_, db) = opened().await;
+        let keys: Vec<u64> = (0..3 * KEYS).step_by(5).collect();
+        let values = db.get_many(&keys).await.unwrap();
+        for (&key, value) in keys.iter().zip(values) {
+            let expected = (key % 3 == 0).then(|| value_of(key));
+            assert_eq!(value.unwrap().map(|value| value.to_vec()), expected, "{key}");
+            assert_eq!(db.contains(key).await.unwrap(), expected.is_some(), "{key}");
+        }
+        assert_eq!(db.get(6).await.unwrap().unwrap()[..], value_of(6)[..]);
+        let location = db.locate(6).await.unwrap().unwrap();
+        assert!(location.object.ends_with(".shard"), "{location:?}");
+        assert!(!db.refresh().await.unwrap());
+        assert!(db.stats().requests > 0);
+    });
+}
+
+#[test]
+fn sixty_four_gets_of_one_block_at_once_are_one_request() {
+    block_on(async {
+        let (store, db) = opened().await;
+        let values = join_all((0..64).map(|_| db.get(300))).await;
+        assert!(values.into_iter().all(|value| value.unwrap().unwrap()[..] == value_of(300)[..]));
+        assert_eq!(store.take_requests().len(), 1);
+        let (value, cost) = db.run(db.reader().get(300)).await;
+        assert_eq!((value.unwrap().unwrap().to_vec(), cost.requests), (value_of(300), 0));
+        assert_eq!(store.take_requests(), []);
+    });
+}
+
+#[test]
+fn a_dropped_future_cancels_its_requests_and_leaves_the_others_whole() {
+    block_on(async {
+        let (store, db) = opened().await;
+        store.close();
+        let mut first = Box::pin(db.get(300));
+        let mut second = Box::pin(db.get(300));
+        // the first makes the request, the second waits for it
+        for _ in 0..10 {
+            assert!(futures_util::poll!(&mut first).is_pending());
+            assert!(futures_util::poll!(&mut second).is_pending());
+            yield_now().await;
+        }
+        assert_eq!(store.in_flight(), 1);
+        drop(first);
+        assert_eq!(store.in_flight(), 0);
+        store.open();
+        assert_eq!(second.await.unwrap().unwrap()[..], value_of(300)[..]);
+        assert_eq!(store.take_requests().len(), 2);
+        // dropped after every number of polls, alone
+        for polls in 0..200 {
+            let mut lookup = Box::pin(db.get(3 * polls));
+            for _ in 0..polls {
+                if futures_util::poll!(&mut lookup).is_ready() {
+                    break;
+                }
+            }
+            drop(lookup);
+            assert_eq!(store.in_flight(), 0);
+        }
+        let keys: Vec<u64> = (0..KEYS).map(|at| 3 * at).collect();
+        for (&key, value) in keys.iter().zip(db.get_many(&keys).await.unwrap()) {
+            assert_eq!(value.unwrap().unwrap()[..], value_of(key)[..]);
+        }
+    });
+}
+
+#[test]
+fn an_error_of_the_store_names_the_object_and_the_next_lookup_succeeds() {
+    block_on(async {
+        let store = generation().await;
+        let mut options = RemoteOptions::new();
+        options.root_name("s3://bucket/data/set");
+        let db = RemoteDb::open(store.clone(), "data/set", &options).await.unwrap();
+        store.change(|_, _, _| Err(StoreError::Generic { store: "S3", source: "no answer".into() }));
+        let error = db.get(300).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        let text = error.to_string();
+        assert!(text.contains("cannot read bytes ") && text.contains("no answer"), "{text}");
+        assert!(text.contains("(file s3://bucket/data/set/"), "{text}");
+        let values = db.get_many(&[300, 303]).await.unwrap();
+        assert!(values.iter().all(Result::is_err));
+        store.repair();
+        assert_eq!(db.get(300).await.unwrap().unwrap()[..], value_of(300)[..]);
+    });
+}
+
+#[test]
+fn without_a_root_name_errors_name_the_store_and_the_prefix() {
+    block_on(async {
+        let store = Arc::new(InMemory::new());
+        let error = RemoteDb::open(store, "a/b", &RemoteOptions::new()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("InMemory/a/b"), "{error}");
+    });
+}
+
+#[test]
+fn a_blocking_data_set_serves_many_threads() {
+    let store = block_on(generation());
+    let db = BlockingDb::open(store, "data/set", &RemoteOptions::new()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..16 {
+            let db = db.clone();
+            scope.spawn(move || {
+                for at in 0..100 {
+                    let key = 3 * (at * 16 + thread);
+                    assert_eq!(db.get(key).unwrap().unwrap()[..], value_of(key)[..]);
+                    assert!(!db.contains(key + 1).unwrap());
+                }
+            });
+        }
+    });
+    assert_eq!(db.get_many(&[1, 3]).unwrap().len(), 2);
+    assert_eq!(db.locate(4).unwrap(), None);
+    let (value, cost) = db.run(db.snapshot().get(3));
+    assert!(value.unwrap().is_some() && cost.requests <= 1);
+}
+
+#[test]
+fn a_blocking_data_set_works_and_is_dropped_inside_another_runtime() {
+    let store = block_on(generation());
+    // a task of a runtime, which has a budget of polls; a runtime of one thread
+    block_on(async {
+        let store = store.clone();
+        let task = async move {
+            let db = BlockingDb::open(store, "data/set", &RemoteOptions::new()).unwrap();
+            (0..KEYS).filter(|at| db.get(3 * at).unwrap().is_some()).count()
+        };
+        assert_eq!(tokio::spawn(task).await.unwrap() as u64, KEYS);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let db = BlockingDb::open(store, "data/set", &RemoteOptions::new()).unwrap();
+        assert!(db.get(3).unwrap().is_some());
+    });
+}

@@ -1,0 +1,71 @@
+//! The parts of a generation that are cached: what identifies them, and what they are in memory.
+
+use std::sync::Arc;
+
+use crate::byte_range::ByteRange;
+use crate::error::{Error, Result};
+use crate::ids::{Location, ShardNumber};
+use crate::remote::block_cache::BlockCache;
+use crate::remote::minishard::Minishard;
+use crate::remote::objects::Span;
+use crate::remote::request::Body;
+use crate::remote::table::Described;
+
+/// The cache of a reader. All its generations share it.
+pub(crate) type PartCache = BlockCache<PartKey, Block>;
+
+/// A part of one of the generations that a reader has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PartKey {
+    pub(crate) generation: u64,
+    pub(crate) part: Part,
+}
+
+/// A part of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Part {
+    /// A group of blocks of the minishard table.
+    TableGroup(u64),
+    /// A block of the entries of a shard index, or all of it.
+    ShardIndex { shard: ShardNumber, block: u64 },
+    /// The index of a minishard, with the checks, and the values of a short one.
+    Minishard(Location),
+}
+
+/// A part in memory. Cheap to clone.
+#[derive(Clone)]
+pub(crate) enum Block {
+    Bytes(Body),
+    /// A shard that has no object, and so no keys.
+    NoShard,
+    Minishard(Arc<Minishard>),
+}
+
+impl Block {
+    /// Returns the minishard that it is.
+    pub(crate) fn minishard(self) -> Result<Arc<Minishard>> {
+        match self {
+            Block::Minishard(minishard) => Ok(minishard),
+            Block::Bytes(_) | Block::NoShard => Err(Error::internal("expected a minishard, found another part")),
+        }
+    }
+}
+
+/// A part to read.
+#[derive(Clone, Debug)]
+pub(crate) struct PartRead {
+    pub(crate) part: Part,
+    pub(crate) span: Span,
+    pub(crate) wanted: Wanted,
+}
+
+/// What the bytes of a part have to contain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted {
+    /// An intact block of the minishard table.
+    TableBlock(ShardNumber, Described),
+    /// Entries of a shard index.
+    Entries(ShardNumber),
+    /// The encoded index of a minishard at this place of the shard.
+    Minishard(Location, ByteRange),
+}

@@ -1,0 +1,191 @@
+//! The rounds of requests of lookups of many keys and of walks. Each minishard and each value has its own error.
+//!
+//! ```text
+//! plan_minishards   parts that state places   blocks of the minishard table or of shard indexes, if they are not in memory
+//! read_minishards   minishards                with the values of short ones
+//! values            the other values
+//! ```
+//!
+//! The requests of a round are planned together. Batches and walks bound its memory by [`next_run`]; a range reads up to 256
+//! minishards at once.
+
+use std::collections::{BTreeMap, btree_map};
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::ids::Location;
+use crate::remote::generation::RemoteGeneration;
+use crate::remote::lookup::Found;
+use crate::remote::minishard::Minishard;
+use crate::remote::objects::{Span, Unread};
+use crate::remote::operation::Exchange;
+use crate::remote::part::{Block, Part, PartRead};
+use crate::remote::place::{Place, PlaceStep};
+use crate::remote::request::{Body, RemoteValue};
+
+/// Maximum number of bytes of a run of requests of a batch, unless a single one is longer.
+pub(crate) const RUN_BYTES: u64 = 32 << 20;
+
+/// What is read of each minishard.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// Index and checks.
+    Indexes,
+    /// Also the values of short minishards, with the same request.
+    Minishards,
+}
+
+/// A minishard in a round of requests: `T` is its read, and then its block.
+pub(crate) enum Step<T> {
+    /// It has no keys.
+    Empty,
+    /// It has keys. An error may be one of the place: see [`minishard_of`](RemoteGeneration::minishard_of).
+    At(Place, Result<T>),
+    /// Its place is not known.
+    Failed(Error),
+}
+
+/// Minishards to read, in storage order.
+pub(crate) type MinishardPlan = Peekable<btree_map::IntoIter<Location, Step<PartRead>>>;
+
+/// Takes the next minishards, whose reads have at most `most` bytes together; at least one.
+pub(crate) fn next_minishards(plan: &mut MinishardPlan, most: u64) -> Vec<(Location, Step<PartRead>)> {
+    next_run(plan, most, |(_, step)| match step {
+        Step::At(_, Ok(read)) => read.span.len(),
+        Step::At(_, Err(_)) | Step::Empty | Step::Failed(_) => 0,
+    })
+}
+
+impl RemoteGeneration {
+    /// Finds the places of minishards. Where the minishard table is damaged, reads the shard indexes in another round.
+    pub(crate) async fn plan_minishards(
+        &self,
+        exchange: &Exchange,
+        locations: impl IntoIterator<Item = Location>,
+        reads: Reads,
+    ) -> MinishardPlan {
+        let mut steps = BTreeMap::new();
+        let mut known: Vec<(Location, Result<PlaceStep>)> =
+            locations.into_iter().map(|location| (location, self.known_place(location))).collect();
+        while !known.is_empty() {
+            let mut needs: BTreeMap<Part, (PartRead, Vec<Location>)> = BTreeMap::new();
+            for (location, known) in known.drain(..) {
+                let step = match known {
+                    Ok(PlaceStep::Place(Some(place))) => Step::At(place, self.read_of(location, &place, reads)),
+                    Ok(PlaceStep::Place(None)) => Step::Empty,
+                    Ok(PlaceStep::Read(read)) => {
+                        let needed = read.span.needed;
+                        let (first, locations) = needs.entry(read.part).or_insert_with(|| (read, Vec::new()));
+                        first.span.needed = first.span.needed.min(needed); // a shorter object fails by minishard
+                        locations.push(location);
+                        continue;
+                    }
+                    Err(error) => Step::Failed(error),
+                };
+                steps.insert(location, step);
+            }
+            let mut needs = needs.into_values().peekable();
+            while needs.peek().is_some() {
+                let run = next_run(&mut needs, RUN_BYTES, |(read, _)| read.span.len());
+                let (parts, locations): (Vec<PartRead>, Vec<Vec<Location>>) = run.into_iter().unzip();
+                let blocks = self.acquire(exchange, &parts).await;
+                for ((read, locations), block) in parts.iter().zip(locations).zip(&blocks) {
+                    known.extend(locations.into_iter().map(|at| (at, self.place_in(at, read, block))));
+                }
+            }
+        }
+        steps.into_iter().peekable()
+    }
+
+    /// Reads minishards, in their order. [`minishard_of`](Self::minishard_of) returns each of them.
+    pub(crate) async fn read_minishards(
+        &self,
+        exchange: &Exchange,
+        steps: Vec<(Location, Step<PartRead>)>,
+    ) -> Vec<(Location, Step<Block>)> {
+        let reads = steps.iter().filter_map(|(_, step)| match step {
+            Step::At(_, Ok(read)) => Some(read.clone()),
+            Step::At(_, Err(_)) | Step::Empty | Step::Failed(_) => None,
+        });
+        let reads: Vec<PartRead> = reads.collect();
+        let mut blocks = self.acquire(exchange, &reads).await.into_iter();
+        let mut block_of = |read: Result<PartRead>| read.and_then(|_| blocks.next().unwrap_or_else(|| Err(lost())));
+        let read = steps.into_iter().map(|(location, step)| match step {
+            Step::At(place, read) => (location, Step::At(place, block_of(read))),
+            Step::Empty => (location, Step::Empty),
+            Step::Failed(error) => (location, Step::Failed(error)),
+        });
+        read.collect()
+    }
+
+    /// Returns a minishard that was read; `None` if it has no keys. Reads it again if the minishard table stated a wrong place.
+    pub(crate) async fn minishard_of(
+        &self,
+        exchange: &Exchange,
+        location: Location,
+        step: Step<Block>,
+    ) -> Result<Option<Arc<Minishard>>> {
+        let minishard = match step {
+            Step::At(place, block) => self.minishard_in(exchange, location, &place, block).await,
+            Step::Empty => Ok(None),
+            Step::Failed(error) => Err(error),
+        };
+        minishard.map_err(|error| self.at(location, error))
+    }
+
+    /// Reads the values of found keys, in their order. The error of a request names no key, because it reads many values.
+    pub(crate) async fn values(&self, exchange: &Exchange, found: &[Found]) -> Vec<Result<RemoteValue>> {
+        let mut values: Vec<Option<Result<RemoteValue>>> = Vec::with_capacity(found.len());
+        let mut separate: Vec<(usize, &Found, Span)> = Vec::new();
+        for (at, found) in found.iter().enumerate() {
+            values.push(match self.value_in_memory(found) {
+                Some(encoded) => Some(self.verified(found, encoded)),
+                None => match self.value_span(found) {
+                    Ok(span) => {
+                        separate.push((at, found, span));
+                        None
+                    }
+                    Err(error) => Some(Err(self.at_found(found, error))),
+                },
+            });
+        }
+        let spans = separate.iter().map(|(_, _, span)| span);
+        let answered = |member: usize, requested: &Span, answer: &Result<Body, Unread>| {
+            let Some((at, found, span)) = separate.get(member) else { return };
+            let value = match answer.as_ref().map(|body| span.value_of(requested, body)) {
+                Ok(Some(encoded)) => self.verified(found, encoded).map(RemoteValue::without_neighbours),
+                Ok(None) => Err(Error::internal("expected a response that covers its ranges")),
+                Err(unread) => Err(self.explain(span, unread)),
+            };
+            if let Some(slot) = values.get_mut(*at) {
+                *slot = Some(value);
+            }
+        };
+        self.objects.read_planned(exchange, spans, answered).await;
+        values.into_iter().map(|value| value.unwrap_or_else(|| Err(lost()))).collect()
+    }
+
+    fn read_of(&self, location: Location, place: &Place, reads: Reads) -> Result<PartRead> {
+        match reads {
+            Reads::Indexes => self.read_of_index(location, place),
+            Reads::Minishards => self.read_of_minishard(location, place),
+        }
+    }
+}
+
+/// Takes the next items, as long as they have at most `most` bytes together; at least one.
+pub(crate) fn next_run<T>(items: &mut Peekable<impl Iterator<Item = T>>, most: u64, len: impl Fn(&T) -> u64) -> Vec<T> {
+    let mut left = most;
+    let mut run = Vec::new();
+    while let Some(item) = items.next_if(|item| run.is_empty() || len(item) <= left) {
+        left = left.saturating_sub(len(&item));
+        run.push(item);
+    }
+    run
+}
+
+/// A part or a value that has no result.
+pub(super) fn lost() -> Error {
+    Error::internal("expected a result for everything that was requested")
+}

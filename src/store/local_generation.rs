@@ -1,0 +1,51 @@
+//! A complete local generation as the source of a copy: its files with the checksums that its manifest states.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::{self, Manifest};
+use crate::store::adopt::Foreign;
+use crate::store::cancel::Cancel;
+use crate::store::lease::{Lease, LeasedGeneration};
+use crate::store::{fs, has_current};
+
+/// A complete generation: the current one of a store, or a directory with a manifest. Leased while this lives.
+#[derive(Debug)]
+pub(crate) struct LocalGeneration {
+    pub(crate) directory: PathBuf,
+    pub(crate) info: Vec<u8>,
+    pub(crate) manifest: Manifest,
+    /// The bytes of `manifest.json`, which may have members that [`Manifest`] lacks.
+    pub(crate) manifest_text: Vec<u8>,
+    _lease: Option<Lease>,
+}
+
+impl LocalGeneration {
+    /// Opens the current generation of a store, or a generation by its directory. Reads `info` and the manifest.
+    ///
+    /// Errors: `InvalidInput` for a foreign directory, which has no manifest; `NotFound` if nothing is there, or nothing was
+    /// published; `Corrupt` if `info`, the manifest and the names of the shards do not match; `Unsupported`; `Io`.
+    pub(crate) fn open(path: &Path) -> Result<LocalGeneration> {
+        if !fs::is_dir(path) {
+            let message = "expected a store or a generation, found no directory";
+            return Err(Error::new(ErrorKind::NotFound, message).at_path(path));
+        }
+        let (path, lease) = match has_current(path)? {
+            true => {
+                let LeasedGeneration { path, lease, .. } = LeasedGeneration::acquire_current(path)?;
+                (path, Some(lease))
+            }
+            false => {
+                let lease = Lease::is_offered_by(path).then(|| Lease::acquire(path)).transpose()?;
+                (path.to_path_buf(), lease)
+            }
+        };
+        if !fs::is_file(&path.join(manifest::FILE_NAME)) {
+            let message = "expected a generation with a manifest.json, as ShardDb writes it, found none: \
+                           `sharddb import` makes one of foreign data";
+            return Err(Error::invalid_input(message).at_path(&path));
+        }
+        let (directory, info, manifest, manifest_text) = Foreign::open(&path, Cancel::default())?.into_parts();
+        Ok(LocalGeneration { directory, info, manifest, manifest_text, _lease: lease })
+    }
+}

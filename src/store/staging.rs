@@ -1,0 +1,177 @@
+//! The staging directory of a generation that is copied from elsewhere file by file: it survives a killed process, and
+//! the next copy of the same generation continues.
+//!
+//! ```text
+//! store/                        locked by the writer while the directory is filled
+//! store.pull-NAME/              NAME is that of the source, with 128 random bits
+//!   tmp-0, tmp-1, ..            files that are being written; removed by the next copy
+//!   0.shard, minishards, ..     complete: the checksum matched before the rename
+//!   info, manifest.json         written last; then the directory is moved into the store
+//! ```
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::disk;
+use crate::error::{Error, Result};
+use crate::format::info;
+use crate::format::manifest::{self, Manifest, ShardRecord};
+use crate::format::nested::NestedSharding;
+use crate::ids::ShardNumber;
+use crate::storage::read_whole;
+use crate::store::cancel::Cancel;
+use crate::store::fs::{self, Checksum};
+use crate::store::generation_id::GenerationId;
+use crate::store::link::needs_copy;
+use crate::store::{Store, StoreWriter, is_complete};
+
+const TEMPORARY_PREFIX: &str = "tmp-";
+
+/// The staging directory of one generation.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    path: PathBuf,
+    /// The number of the next temporary file.
+    next: AtomicU64,
+}
+
+impl Staging {
+    /// Opens the directory next to a store, or creates it. The caller holds the lock of the store.
+    ///
+    /// `name` is one name of a path. Removes the temporary files of an earlier copy.
+    pub(crate) fn open(store: &Path, name: &str, nested: Option<&NestedSharding>) -> Result<Staging> {
+        let Some(beside) = store.file_name() else {
+            let message = "expected the path of a store in a directory, found a root";
+            return Err(Error::invalid_input(message).at_path(store));
+        };
+        let mut own_name = beside.to_os_string();
+        own_name.push(format!(".pull-{name}"));
+        let path = store.with_file_name(own_name);
+        fs::create_dir_all(&path)?;
+        for name in fs::names(&path)?.iter().filter(|name| name.starts_with(TEMPORARY_PREFIX)) {
+            fs::remove(&path.join(name))?;
+        }
+        let shards = nested.map(NestedSharding::directory).unwrap_or_default();
+        fs::create_dir_all(&path.join(shards))?;
+        Ok(Staging { path, next: AtomicU64::new(0) })
+    }
+
+    /// Returns whether a file is complete. Removes it if it has other bytes. Cost: reads the file.
+    pub(crate) fn has(&self, name: &str, stated: Checksum) -> Result<bool> {
+        let path = self.path.join(name);
+        if !fs::exists(&path)? {
+            return Ok(false);
+        }
+        if fs::is_real_file(&path) && fs::checksum(&path, &Cancel::default())? == stated {
+            return Ok(true);
+        }
+        fs::remove(&path).map(|()| false)
+    }
+
+    /// Adds a local file with the stated checksum: as a hard link, or as a copy where it cannot be linked. Returns false if
+    /// the file is damaged.
+    pub(crate) fn share(&self, from: &Path, name: &str, stated: Checksum) -> Result<bool> {
+        if !fs::is_real_file(from) || fs::checksum(from, &Cancel::default())? != stated {
+            return Ok(false);
+        }
+        let to = self.path.join(name);
+        match disk::hard_link(from, &to) {
+            Ok(()) => Ok(true),
+            Err(error) if needs_copy(&error) => {
+                let temporary = self.temporary();
+                let found = fs::copy_new(from, &temporary, &Cancel::default())?;
+                stated.check(found).map_err(|error| error.at_path(from))?;
+                fs::rename(&temporary, &to).map(|()| true)
+            }
+            Err(error) => Err(Error::io("link", from, error)),
+        }
+    }
+
+    /// Begins a file.
+    pub(crate) fn begin(&self, name: &str) -> Result<StagedFile> {
+        let temporary = self.temporary();
+        let file = disk::create_new(&temporary).map_err(|error| Error::io("create", &temporary, error))?;
+        let found = Checksum { bytes: 0, crc32: 0 };
+        Ok(StagedFile { file, temporary, to: self.path.join(name), hasher: crc32fast::Hasher::new(), found })
+    }
+
+    /// Adds `info` and the manifest, and publishes the directory, whose checksums are verified once more.
+    ///
+    /// Errors: those of [`StoreWriter::adopt_by_moving`]. The directory stays then, for the next copy.
+    pub(crate) fn publish(self, writer: &StoreWriter, info: &[u8], manifest: &[u8]) -> Result<GenerationId> {
+        for (name, bytes) in [(info::FILE_NAME, info), (manifest::FILE_NAME, manifest)] {
+            let path = self.path.join(name);
+            fs::remove(&path)?; // of a copy that was killed before the move
+            fs::write_new(&path, bytes)?;
+        }
+        let id = writer.adopt_by_moving(&self.path)?;
+        fs::remove(&self.path)?; // only where the store is on another file system, and has a copy now
+        Ok(id)
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.path.join(format!("{TEMPORARY_PREFIX}{}", self.next.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+/// A file of a staging directory that is being written.
+pub(crate) struct StagedFile {
+    file: File,
+    temporary: PathBuf,
+    to: PathBuf,
+    hasher: crc32fast::Hasher,
+    found: Checksum,
+}
+
+impl StagedFile {
+    /// Appends bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = disk::write_all_at(&self.file, &self.temporary, self.found.bytes, bytes);
+        written.map_err(|error| Error::io("write", &self.temporary, error))?;
+        self.hasher.update(bytes);
+        self.found.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Gives the file its name, if its bytes are the stated ones. Does not sync it: publishing does, and the next copy
+    /// compares the checksum again.
+    ///
+    /// Errors: `Corrupt` if they are not; `Io`.
+    pub(crate) fn finish(self, stated: Checksum) -> Result<()> {
+        let found = Checksum { crc32: self.hasher.finalize(), ..self.found };
+        if let Err(error) = stated.check(found) {
+            _ = fs::remove(&self.temporary); // the next copy removes it, too
+            return Err(error);
+        }
+        drop(self.file); // Windows does not rename an open file
+        fs::rename(&self.temporary, &self.to)
+    }
+}
+
+impl Store {
+    /// Returns the paths of local shard files that have the bytes of shards of another generation, by their number.
+    ///
+    /// Cost: reads the manifest of every complete generation. A generation that cannot be read is passed over.
+    pub(crate) fn shards_like(&self, wanted: &Manifest) -> Result<HashMap<ShardNumber, PathBuf>> {
+        let mut found = HashMap::new();
+        for id in super::generations(&self.path)?.into_iter().filter(|id| is_complete(&self.path, *id)) {
+            let directory = self.generation_path(id);
+            let text = read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES);
+            let Some(manifest) = text.ok().and_then(|text| Manifest::parse(&text).ok()) else { continue };
+            let is_wanted = |shard: &&ShardRecord| wanted.shard(shard.number) == Some(*shard);
+            for shard in manifest.shards.iter().filter(is_wanted) {
+                found.insert(shard.number, manifest.shard_path(&directory, shard.number)); // the newest generation wins
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the current generation, if its manifest has exactly these bytes.
+    pub(crate) fn current_with(&self, manifest: &[u8]) -> Result<Option<GenerationId>> {
+        let Some(id) = self.current()? else { return Ok(None) };
+        let text = read_whole(&self.generation_path(id).join(manifest::FILE_NAME), manifest::MAX_BYTES);
+        Ok(text.is_ok_and(|text| text == manifest).then_some(id))
+    }
+}
