@@ -3,6 +3,7 @@
     python icechunk_references.py VOLUME REPOSITORY
 
 Needs ``pip install sharddb zarr icechunk``. The chunks stay in the shards; each commit is a version of the references.
+When the process ends, a thread of Icechunk 1.1.21 may abort it, after everything is written.
 Icechunk 1.1 and 2.3 do not find local files below a directory whose URL has percent-encoded characters, such as a space.
 """
 

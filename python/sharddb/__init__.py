@@ -1,8 +1,10 @@
 """Databases of ``uint64 -> bytes`` in the Neuroglancer precomputed sharded format.
 
-``sharddb.open(path)`` opens a store, one generation, or a directory of shards of any writer.
+``sharddb.open(path)`` opens a store, one generation, or a directory of shards of any writer; with ``store=``, in an object
+store.
 """
 
+from sharddb._open import open, open_async
 from sharddb._sharddb import (
     Changes,
     Database,
@@ -26,7 +28,6 @@ from sharddb._sharddb import (
     diff,
     job_directory,
     merge,
-    open,
     plan,
     publish_parts,
     reshard,
@@ -48,7 +49,8 @@ from sharddb.errors import (
     TooLarge,
     Unsupported,
 )
-from sharddb.stats import Stats
+from sharddb.remote import RemoteDatabase, RemoteReader, RemoteSnapshot
+from sharddb.stats import RemoteStats, Stats
 
 __all__ = [
     "Cancelled",
@@ -75,6 +77,10 @@ __all__ = [
     "Plan",
     "Published",
     "Reader",
+    "RemoteDatabase",
+    "RemoteReader",
+    "RemoteSnapshot",
+    "RemoteStats",
     "Snapshot",
     "SpillWriter",
     "Stats",
@@ -89,6 +95,7 @@ __all__ = [
     "job_directory",
     "merge",
     "open",
+    "open_async",
     "plan",
     "publish_parts",
     "reshard",

@@ -1,4 +1,4 @@
-"""The type of ``db.stats``."""
+"""The types of ``db.stats``."""
 
 from typing import Literal, TypedDict
 
@@ -42,3 +42,20 @@ class Stats(TypedDict):
     """Refreshes that failed since the last one that succeeded."""
     last_error: str | None
     """The last error of a refresh."""
+
+
+class RemoteStats(TypedDict):
+    """Statistics of a database in an object store since it was opened; see ``RemoteReader.stats``."""
+
+    generation: str | None
+    """The name of the generation that is served; ``None`` for a bare directory."""
+    keys: int | None
+    """The number of keys; ``None`` without a manifest."""
+    requests: int
+    """The requests, those of opening included."""
+    bytes: int
+    """The bytes of their responses."""
+    cache_hits: int
+    """The blocks of indexes that reads found in the cache."""
+    cache_bytes: int
+    """The size of the cache."""

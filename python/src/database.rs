@@ -31,8 +31,11 @@ impl Database {
     /// `sharddb.open`) the old generation is served.
     fn refresh(this: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<u64>> {
         let reader = this.as_super();
-        let before = reader.snapshot(py)?;
-        let open = reader.open(py)?;
+        let Ok(open) = reader.open(py) else {
+            // the generation of a forked child's parent has gone
+            return Ok(reader.open_current(py)?.snapshot().generation().map(|id| id.get()));
+        };
+        let before = open.snapshot();
         py.detach(|| open.db.refresh()).or_raise(py)?;
         if let Some(unpinned) = open.unpinned() {
             reader.replace(unpinned);

@@ -1,5 +1,6 @@
 //! From the errors of the library to the exceptions of `sharddb.errors`, one class per kind.
 
+use std::error::Error as _;
 use std::path::Path;
 
 use pyo3::prelude::*;
@@ -19,11 +20,16 @@ impl<T> OrRaise<T> for sharddb::Result<T> {
     }
 }
 
-/// Returns the exception for an error: the class of its kind, the message, and the place as attributes.
+/// Returns the exception for an error: the class of its kind, the message, and the place as attributes. Its cause is the
+/// exception of an object store, if there is one.
 #[cold]
 pub(crate) fn to_py(py: Python<'_>, error: &Error) -> PyErr {
     let place = Place { path: error.path(), key: error.key(), location: error.location() };
-    exception(py, error.kind(), &error.to_string(), &place)
+    let exception = exception(py, error.kind(), &error.to_string(), &place);
+    if let Some(cause) = error.source().and_then(|source| source.downcast_ref::<PyErr>()) {
+        exception.set_cause(py, Some(cause.clone_ref(py)));
+    }
+    exception
 }
 
 /// Returns an exception of a kind about an argument or state of this package, with the path or key that it refers to.

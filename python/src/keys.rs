@@ -59,6 +59,10 @@ impl<'py> FromPyObject<'_, 'py> for Keys {
                 keys.get_type().name()?
             )));
         }
+        if keys.hasattr("mask")? && keys.hasattr("filled")? {
+            let message = "expected an array of integers as keys, found a masked array; pass its `compressed()`";
+            return Err(PyTypeError::new_err(message));
+        }
         if let Ok(buffer) = PyUntypedBuffer::get(&keys) {
             return of_buffer(keys.py(), &buffer).map(Keys);
         }

@@ -54,9 +54,9 @@ const MOST_RESERVED: usize = 1 << 27;
 /// Keys between two looks at the flag that cancels.
 const KEYS_PER_CHECK: usize = 1 << 16;
 
-type KeyRange = (End<u64>, End<u64>);
+pub(crate) type KeyRange = (End<u64>, End<u64>);
 
-const WHOLE: KeyRange = (End::Unbounded, End::Unbounded);
+pub(crate) const WHOLE: KeyRange = (End::Unbounded, End::Unbounded);
 
 /// Which keys, in which order.
 enum Order {
@@ -95,7 +95,7 @@ fn all_of(
 }
 
 /// Parses a `range` or `slice` of keys.
-fn key_range(range: &Bound<'_, PyAny>) -> PyResult<KeyRange> {
+pub(crate) fn key_range(range: &Bound<'_, PyAny>) -> PyResult<KeyRange> {
     if !range.is_instance_of::<PyRange>() && !range.is_instance_of::<PySlice>() {
         let class = range.get_type().name()?;
         return Err(PyTypeError::new_err(format!("expected a range or a slice of keys, found {class}")));

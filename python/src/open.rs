@@ -1,4 +1,4 @@
-//! `sharddb.open`, its options, and the state of an open database.
+//! The local part of `sharddb.open`, its options, and the state of an open database.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -223,22 +223,8 @@ pub(crate) struct Origin {
     pub(crate) generation: Option<(GenerationId, PathBuf)>,
 }
 
-/// Opens a database: a store, the directory of one generation, or a directory of shards of any writer.
-///
-/// `mode` selects how files are read. "mmap" maps them: lookups copy nothing but their result. "pread" uses positioned
-/// reads. "memory" reads all files first. "auto" maps files on local file systems, and uses positioned reads on all others
-/// (NFS, Lustre, GPFS, FUSE, SMB, 9p). Nobody may truncate or edit files while they are mapped, and an I/O error on a
-/// mapped file ends the process with SIGBUS; removing files is safe. "pread" and "memory" have no such condition.
-///
-/// `verify` selects when reads verify checksums: "once", at the first use of most bytes, "always" or "never".
-///
-/// `pointer` is the JSON pointer of the object in `info` that has the member "sharding", such as "/scales/0".
-///
-/// `spec` is the sharding specification, a dict or JSON text, for a directory of shards without `info`, or to override it. A
-/// generation that is opened with it is read like foreign data: without its checksums.
-///
-/// Raises `NotFound` (a `FileNotFoundError`), `InvalidSpec`, `InvalidInput`, `Corrupt`, `Unsupported`, `TooLarge`,
-/// `GenerationGone` or `Io`.
+/// Opens a database on disk. `sharddb.open` has the documentation of the arguments, and the promise that the mode "mmap"
+/// requires of the caller.
 #[pyfunction]
 #[pyo3(signature = (path, *, mode = "auto", verify = "once", pointer = None, spec = None))]
 fn open(

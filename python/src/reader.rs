@@ -11,7 +11,7 @@ use sharddb::{ErrorKind, Snapshot};
 
 use crate::errors;
 use crate::keys::Key;
-use crate::open::Open;
+use crate::open::{Open, Origin};
 
 /// A database or a snapshot of one: a read-only mapping of `int` from 0 to 2**64 - 1 to `bytes`.
 ///
@@ -61,6 +61,13 @@ impl Reader {
         let open = Arc::new(open);
         self.open.store(Some(open.clone()));
         open
+    }
+
+    /// Opens the path of the database again: the current generation, if it is a store. A forked child needs this if the
+    /// generation of its parent has gone.
+    pub(crate) fn open_current(&self, py: Python<'_>) -> PyResult<Arc<Open>> {
+        let open = self.open.load_full().ok_or_else(|| closed(py))?;
+        Open::again(py, Origin { generation: None, ..open.origin() }).map(|open| self.replace(open))
     }
 
     /// Opens the generation that the parent served. The copy of the parent's state is dropped, with its watch.

@@ -129,6 +129,10 @@ def test_a_generation_that_was_removed(store: Path, mode: Any) -> None:
             assert raised.value.path == str(store / "gen-0000000001")
         with sharddb.open(store) as again:
             assert again.generation == 2 and again[0] == before
+        assert db.refresh() == 2
+        assert db.generation == 2 and db[0] == before
+        with pytest.raises(sharddb.GenerationGone):
+            snapshot[0]
 
     in_child(check)
     assert mode == "pread" or db[0] == before

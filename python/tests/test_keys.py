@@ -107,6 +107,13 @@ def test_an_object_that_converts_to_an_array(batch: Any, pairs: dict[int, bytes]
         batch(Series(np.zeros(2)))
 
 
+def test_a_mask_is_not_ignored(batch: Any, pairs: dict[int, bytes]) -> None:
+    masked = np.ma.masked_array(np.array(list(pairs), "u8"), mask=[True, *[False] * (len(pairs) - 1)])
+    with pytest.raises(TypeError, match="masked"):
+        batch(masked)
+    assert batch(masked.compressed()) == list(pairs.values())[1:]
+
+
 @pytest.mark.parametrize(
     "keys",
     [

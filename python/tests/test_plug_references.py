@@ -1,8 +1,8 @@
 """References: fsspec and Icechunk read the chunks of a volume from its shards as the array that TensorStore reads."""
 
 import json
+import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,15 @@ def test_icechunk_reads_what_tensorstore_reads(volume: Path, tmp_path: Path) -> 
     np.testing.assert_array_equal(script.open_array(again)[1:3, 1, :, 0], read_with_tensorstore(volume)[1:3, 1, :, 0])
 
 
-def test_the_programs_print_the_array(tmp_path: Path) -> None:
-    for name, output in (("kerchunk_references", "references.json"), ("icechunk_references", "repository")):
-        program = Path(__file__).resolve().parents[1] / "examples" / f"{name}.py"
-        command = [sys.executable, str(program), str(NEUROGLANCER / "image"), str(tmp_path / output)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert "shape=(128, 128, 128, 1) dtype=uint8" in done.stdout
+@pytest.mark.parametrize("name", ["kerchunk_references", "icechunk_references"])
+def test_the_programs_print_the_array(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = Path(__file__).resolve().parents[1] / "examples" / f"{name}.py"
+    monkeypatch.setattr(sys, "argv", [str(program), str(NEUROGLANCER / "image"), str(tmp_path / "output")])
+    # in this process: at the end of a short one, Icechunk 1.1.21 aborts in one of twenty runs
+    runpy.run_path(str(program), run_name="__main__")
+    assert "shape=(128, 128, 128, 1) dtype=uint8" in capsys.readouterr().out
 
 
 def test_a_reference_is_the_stored_bytes(volume: Path) -> None:

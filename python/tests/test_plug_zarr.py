@@ -222,7 +222,7 @@ def test_a_chunk_of_another_length_is_corrupt(tmp_path: Path) -> None:
     change_info(tmp_path, source=tmp_path, size=[8, 8, 7])
     array = zarr.open_array(sharddb.zarr.Store(tmp_path), mode="r")
     with pytest.raises(sharddb.Corrupt, match=r"expected a chunk of 48 bytes at \(0, 0, 1\), found 64") as raised:
-        array[:, :, 6]
+        array[0, 0, 6]  # of one chunk: which of several is read first is not known
     assert raised.value.key == 4
 
 

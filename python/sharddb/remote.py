@@ -1,0 +1,341 @@
+"""Databases in an object store or on a web server: ``sharddb.open(path, store=store)``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeVar, overload
+
+from sharddb._sharddb import RemoteHandle, RemoteOperation
+from sharddb.errors import GenerationGone, InvalidInput, NotFound
+from sharddb.stats import RemoteStats
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sharddb._sharddb import _Keys
+    from sharddb._transport import ObjectStore, Transport
+
+_T = TypeVar("_T")
+
+CACHE_BYTES = 64 << 20
+"""The default memory for indexes, in bytes."""
+
+DISK_CACHE_BYTES = 1 << 30
+"""The default capacity of a cache on disk, in bytes."""
+
+THREADS = 32
+"""The default upper bound on the requests of a call that are in flight at a time."""
+
+
+class RemoteSource(NamedTuple):
+    """What is opened: the arguments of ``sharddb.open``. It pickles if the store does."""
+
+    store: ObjectStore
+    name: str
+    """The path or URL, for messages."""
+    prefix: str
+    """The path in the store."""
+    pointer: str | None
+    spec: dict[str, Any] | str | None
+    cache_bytes: int | str
+    disk_cache: str | None
+    disk_cache_bytes: int | str
+    threads: int
+
+    def _opening(self, directory: str | None) -> tuple[RemoteOperation, Transport]:
+        """Returns the operation that opens the data set, or a directory of it."""
+        name, prefix = (
+            "/".join(filter(None, (path, directory))) for path in (self.name or type(self.store).__name__, self.prefix)
+        )
+        from sharddb._transport import Transport  # asyncio takes longer to import than the rest of the package
+
+        operation = RemoteHandle.open(
+            name, self.pointer, self.spec, self.cache_bytes, self.disk_cache, self.disk_cache_bytes
+        )
+        return operation, Transport(self.store, prefix, self.threads)
+
+    def open(self, directory: str | None = None) -> _Served:
+        operation, transport = self._opening(directory)
+        return _Served(transport.run(operation), transport, directory)
+
+    async def open_async(self) -> _Served:
+        operation, transport = self._opening(None)
+        return _Served(await transport.run_async(operation), transport)
+
+
+class _Served(NamedTuple):
+    """An open data set, or the directory of one generation of it."""
+
+    handle: RemoteHandle
+    transport: Transport
+    directory: str | None = None
+    """The directory of the generation; ``None`` if the data set was opened."""
+
+    @property
+    def generation(self) -> str | None:
+        return self.directory or self.handle.generation
+
+    def pinned(self) -> _Served:
+        return _Served(self.handle.pinned(), self.transport, self.directory)
+
+
+class RemoteReader:
+    """A database in an object store, or a snapshot of one: a mapping of ``int`` from 0 to 2**64 - 1 to ``bytes``.
+
+    A method whose name ends with ``_async`` is a coroutine, which calls the asynchronous methods of the store on the
+    running event loop, or the synchronous ones on threads of the loop if the store has no others. Cancelling it ends its
+    requests. All methods may be called from several threads and event loops: calls that need the same index at the same
+    time read it once.
+
+    Every read of data that has checksums is verified. If the store has ``get`` and returns ETags, an object that was
+    replaced is ``GenerationGone``. Without ETags, data of ShardDb is protected by its checksums, and data of other writers
+    is not.
+
+    On the thread of an event loop, a synchronous method raises ``InvalidInput`` if it would wait for an asynchronous one.
+    In a forked child, all reads raise it: open the database there.
+    """
+
+    def __init__(self, source: RemoteSource, served: _Served) -> None:
+        self._source = source
+        self._served: _Served | None = served
+
+    def _open(self) -> _Served:
+        if self._served is None:
+            raise InvalidInput("expected an open database, found a closed one", path=self.path)
+        return self._served
+
+    def _run(self, start: Callable[[RemoteHandle], RemoteOperation]) -> Any:
+        served = self._open()
+        return served.transport.run(start(served.handle))
+
+    async def _run_async(self, start: Callable[[RemoteHandle], RemoteOperation]) -> Any:
+        served = self._open()
+        return await served.transport.run_async(start(served.handle))
+
+    @overload
+    def get(self, key: SupportsIndex, default: None = None) -> bytes | None: ...
+
+    @overload
+    def get(self, key: SupportsIndex, default: _T) -> bytes | _T: ...
+
+    def get(self, key: SupportsIndex, default: object = None) -> object:
+        """Returns the value of a key, or ``default`` if the key is absent.
+
+        Raises ``TypeError`` or ``OverflowError`` for a key that is not an integer from 0 to 2**64 - 1; ``Io`` if the
+        store raises, with its exception as the cause, or returns a wrong number of bytes; ``Corrupt`` for wrong bytes;
+        ``TooLarge``; and ``GenerationGone`` if the generation was removed, or an object of it replaced. A database opens
+        the current generation then and tries once more.
+        """
+        value = self._run(lambda handle: handle.get(key))
+        return default if value is None else value
+
+    @overload
+    async def get_async(self, key: SupportsIndex, default: None = None) -> bytes | None: ...
+
+    @overload
+    async def get_async(self, key: SupportsIndex, default: _T) -> bytes | _T: ...
+
+    async def get_async(self, key: SupportsIndex, default: object = None) -> object:
+        """Returns the value of a key, or ``default`` if the key is absent. Raises the errors of ``get``."""
+        value = await self._run_async(lambda handle: handle.get(key))
+        return default if value is None else value
+
+    def __getitem__(self, key: SupportsIndex, /) -> bytes:
+        """Returns the value of a key. Raises ``KeyError`` if the key is absent, and the errors of ``get``."""
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: SupportsIndex, /) -> bool:
+        """Returns whether there is a key. Reads no value. Raises the errors of ``get``."""
+        found: bool = self._run(lambda handle: handle.contains(key))
+        return found
+
+    async def contains_async(self, key: SupportsIndex) -> bool:
+        """Returns whether there is a key. Reads no value. Raises the errors of ``get``."""
+        found: bool = await self._run_async(lambda handle: handle.contains(key))
+        return found
+
+    __iter__ = None  # neither by `__getitem__` with 0, 1, 2, .., nor by requests that nobody sees
+
+    def get_many(self, keys: _Keys, /) -> list[bytes | None]:
+        """Returns the values of many keys, in their order; ``None`` for each absent key. Keys may repeat.
+
+        All requests are planned together: few, and of few bytes. ``keys`` is an array of any integer dtype with at most
+        one dimension, or an iterable of integers.
+
+        Raises the errors of ``get`` for the first value that cannot be read.
+        """
+        values: list[bytes | None] = self._run(lambda handle: handle.get_many(keys))
+        return values
+
+    async def get_many_async(self, keys: _Keys, /) -> list[bytes | None]:
+        """Returns the values of many keys, like ``get_many``."""
+        values: list[bytes | None] = await self._run_async(lambda handle: handle.get_many(keys))
+        return values
+
+    def locate(self, key: SupportsIndex) -> tuple[str, int, int] | None:
+        """Returns where the value of a key is stored: ``(object, offset, length)``, or ``None`` if the key is absent.
+
+        ``object`` is a path relative to that of the database. The offset and the length are those of the stored bytes:
+        where ``spec["data_encoding"]`` is "gzip", these are a gzip member of the value. Raises the errors of ``get``.
+        """
+        return self._located(self._run(lambda handle: handle.locate(key)))
+
+    async def locate_async(self, key: SupportsIndex) -> tuple[str, int, int] | None:
+        """Returns where the value of a key is stored, like ``locate``."""
+        return self._located(await self._run_async(lambda handle: handle.locate(key)))
+
+    def _located(self, location: tuple[str, int, int] | None) -> tuple[str, int, int] | None:
+        directory = self._open().directory
+        if location is None or directory is None:
+            return location
+        path, offset, length = location
+        return f"{directory}/{path}", offset, length
+
+    def keys(self, range: range | slice | None = None, sorted: bool = False) -> NDArray[np.uint64]:
+        """Returns the keys as a ``uint64`` array.
+
+        Without arguments: all keys in storage order. With ``sorted``: all keys, ascending. With ``range``, a ``range(start,
+        stop)`` or ``slice(start, stop)``: the keys from ``start`` up to, but without, ``stop``, ascending.
+
+        Cost: reads all indexes, or the key file where there is one. Raises the errors of ``get``, but does not try again;
+        ``TypeError``, ``ValueError`` or ``OverflowError`` for another range.
+        """
+        keys: NDArray[np.uint64] = self._run(lambda handle: handle.keys(range, sorted))
+        return keys
+
+    async def keys_async(self, range: range | slice | None = None, sorted: bool = False) -> NDArray[np.uint64]:
+        """Returns the keys as a ``uint64`` array, like ``keys``."""
+        keys: NDArray[np.uint64] = await self._run_async(lambda handle: handle.keys(range, sorted))
+        return keys
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """Iterates over the pairs of the current generation in storage order. Reads all of it once, some 8 MiB at a time.
+
+        Raises the errors of ``get``, but does not try again. An error ends the iteration.
+        """
+        served = self._open()
+        cursor = served.handle.items()
+        while batch := served.transport.run(cursor.next()):
+            pairs, cursor = batch
+            yield from pairs
+
+    async def items_async(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Iterates over the pairs of the current generation, like ``items``."""
+        served = self._open()
+        cursor = served.handle.items()
+        while batch := await served.transport.run_async(cursor.next()):
+            pairs, cursor = batch
+            for pair in pairs:
+                yield pair
+
+    def snapshot(self) -> RemoteSnapshot:
+        """Returns a snapshot of the generation that is served now. No request."""
+        return RemoteSnapshot(self._source, self._open().pinned())
+
+    @property
+    def path(self) -> str:
+        """The path or URL that was opened."""
+        return self._source.name
+
+    @property
+    def generation(self) -> str | None:
+        """The name of the generation in its store; ``None`` for a bare directory."""
+        return self._open().generation
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The sharding specification: the object ``"sharding"`` of ``info``, with all members."""
+        return self._open().handle.spec
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The file ``info``, parsed."""
+        return self._open().handle.info
+
+    @property
+    def stats(self) -> RemoteStats:
+        """The requests, bytes and cache hits since the database was opened; see ``sharddb.RemoteStats``."""
+        served = self._open()
+        stats: RemoteStats = {**served.handle.stats, "generation": served.generation}
+        return stats
+
+    def close(self) -> None:
+        """Closes the database. Later calls of methods raise ``InvalidInput``; the store stays open."""
+        self._served = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        served = self._served
+        state = ", closed" if served is None else f" ({served.generation})" if served.generation else ""
+        return f"<sharddb.{type(self).__name__} {self.path!r}{state}>"
+
+    def __reduce__(self) -> tuple[Callable[..., RemoteReader], tuple[Any, ...]]:
+        """Pickles the store, the arguments of ``sharddb.open`` and the generation.
+
+        Unpickling opens that generation, or raises ``GenerationGone``; a database then follows its store at ``refresh``.
+        """
+        return _open_again, (type(self), self._source, self._open().generation)
+
+
+class RemoteDatabase(RemoteReader):
+    """A database in an object store: a store that was published there, one generation, or a directory of shards.
+
+    A database that was opened by the path of a store serves its current generation: the one that was current when it was
+    opened or at the last ``refresh``. If a read finds that this one was removed, it refreshes once.
+    """
+
+    def refresh(self) -> str | None:
+        """Switches to the current generation of the store, newer or older: one request if it is served already.
+
+        Returns its name, or ``None`` if it is served already, or if the database stays with one generation. Snapshots
+        stay with theirs. After an exception (those of ``sharddb.open``) the old generation is served.
+        """
+        served = self._open()
+        before = served.generation
+        if served.directory is None:
+            self._run(lambda handle: handle.refresh())
+        else:
+            self._served = self._source.open()
+        return self._changed(before)
+
+    async def refresh_async(self) -> str | None:
+        """Switches to the current generation of the store, like ``refresh``."""
+        served = self._open()
+        before = served.generation
+        if served.directory is None:
+            await self._run_async(lambda handle: handle.refresh())
+        else:
+            self._served = await self._source.open_async()
+        return self._changed(before)
+
+    def _changed(self, before: str | None) -> str | None:
+        generation = self._open().generation
+        return generation if generation != before else None
+
+
+class RemoteSnapshot(RemoteReader):
+    """One generation of a database in an object store: all reads see the same pairs, whatever is published.
+
+    There is no lease: a read raises ``GenerationGone`` if the generation was removed meanwhile.
+    """
+
+
+def _open_again(cls: type[RemoteReader], source: RemoteSource, generation: str | None) -> RemoteReader:
+    """Opens the generation that another process served."""
+    served = source.open()
+    if generation is not None and served.generation != generation:
+        try:
+            served = source.open(generation)
+        except NotFound as error:
+            message = f"expected {generation}, found it removed: open the store again, which serves its current generation"
+            raise GenerationGone(message, path=source.name) from error
+    return cls(source, served.pinned() if cls is RemoteSnapshot else served)

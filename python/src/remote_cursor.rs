@@ -1,0 +1,45 @@
+//! `RemoteCursor`: a position in the pairs of a remote generation.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use sharddb::ErrorKind;
+use sharddb::remote::RemoteScan;
+
+use crate::errors;
+use crate::remote_operation::{Outcome, RemoteOperation};
+
+/// A position in the pairs of a generation, in storage order.
+#[pyclass(frozen, module = "sharddb._sharddb")]
+pub(crate) struct RemoteCursor {
+    /// `None` once it was used: each batch comes with the next position.
+    rest: Mutex<Option<RemoteScan>>,
+}
+
+impl RemoteCursor {
+    pub(crate) fn new(rest: RemoteScan) -> RemoteCursor {
+        RemoteCursor { rest: Mutex::new(Some(rest)) }
+    }
+}
+
+#[pymethods]
+impl RemoteCursor {
+    /// Returns the operation that reads the next pairs: a list of them and the next position, or `None` at the end.
+    ///
+    /// Raises `InvalidInput` if it was called before.
+    fn next(&self, py: Python<'_>) -> PyResult<RemoteOperation> {
+        let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut rest) = rest else {
+            let message = "expected the last position of an iteration, found one that was used before";
+            return Err(errors::new(py, ErrorKind::InvalidInput, message, None, None));
+        };
+        Ok(RemoteOperation::of_future(|mailbox| async move {
+            let pairs = mailbox.run(rest.next_batch()).await?;
+            Ok(Outcome::Pairs(pairs.map(|pairs| (pairs, rest))))
+        }))
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<RemoteCursor>()
+}

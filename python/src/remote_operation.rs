@@ -1,0 +1,389 @@
+//! `RemoteOperation`: a call of a remote reader as a state machine that Python code drives. No I/O is done here.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Context, Poll, Waker};
+
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use sharddb::ErrorKind;
+use sharddb::remote::{
+    Body, Failure, Operation, RemoteLocation, RemoteReader, RemoteScan, RemoteValue, Request, RequestId, Response,
+    Wanted,
+};
+
+use crate::errors::{self, OrRaise};
+use crate::remote_cursor::RemoteCursor;
+use crate::remote_handle::RemoteHandle;
+use crate::{buffer, bytes_like};
+
+/// What an operation returns.
+#[expect(clippy::large_enum_variant, reason = "one per call")]
+pub(crate) enum Outcome {
+    Opened(RemoteReader),
+    Value(Option<RemoteValue>),
+    Values(Vec<sharddb::Result<Option<RemoteValue>>>),
+    Location(Option<RemoteLocation>),
+    Flag(bool),
+    Keys(Vec<u64>),
+    /// The next pairs of a scan, and the rest of it; `None` at the end.
+    Pairs(Option<(Vec<(u64, RemoteValue)>, RemoteScan)>),
+}
+
+/// An operation of the library with any result.
+trait Steps: Send {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<sharddb::Result<Outcome>>;
+    fn next_request(&mut self) -> Option<(RequestId, Request)>;
+    fn answer(&mut self, id: RequestId, answer: Result<Response, Failure>);
+}
+
+/// An operation, and what its result is for Python.
+struct Call<T> {
+    operation: Operation<'static, T>,
+    outcome: fn(T) -> Outcome,
+}
+
+impl<T> Steps for Call<T> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<sharddb::Result<Outcome>> {
+        self.operation.poll(context).map_ok(self.outcome)
+    }
+
+    fn next_request(&mut self) -> Option<(RequestId, Request)> {
+        self.operation.next_request()
+    }
+
+    fn answer(&mut self, id: RequestId, answer: Result<Response, Failure>) {
+        self.operation.answer(id, answer);
+    }
+}
+
+/// Several operations of the library, one after the other.
+struct Calls {
+    future: Pin<Box<dyn Future<Output = sharddb::Result<Outcome>> + Send>>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Steps for Calls {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<sharddb::Result<Outcome>> {
+        self.future.as_mut().poll(context)
+    }
+
+    fn next_request(&mut self) -> Option<(RequestId, Request)> {
+        self.mailbox.mail().requests.pop_front()
+    }
+
+    fn answer(&mut self, id: RequestId, answer: Result<Response, Failure>) {
+        self.mailbox.mail().answers.push((id, answer));
+    }
+}
+
+/// The requests and answers of the operation that a future runs now.
+#[derive(Default)]
+pub(crate) struct Mailbox(Mutex<Mail>);
+
+#[derive(Default)]
+struct Mail {
+    requests: VecDeque<(RequestId, Request)>,
+    answers: Vec<(RequestId, Result<Response, Failure>)>,
+}
+
+impl Mailbox {
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs an operation to its end. Its requests go into the mailbox, and the answers come from there.
+    pub(crate) async fn run<T>(&self, mut operation: Operation<'_, T>) -> sharddb::Result<T> {
+        poll_fn(|context| {
+            let answers = std::mem::take(&mut self.mail().answers);
+            for (id, answer) in answers {
+                operation.answer(id, answer);
+            }
+            let polled = operation.poll(context);
+            let requests = std::iter::from_fn(|| operation.next_request());
+            self.mail().requests.extend(requests);
+            polled
+        })
+        .await
+    }
+}
+
+/// A call that needs reads from an object store. `sharddb._transport` performs them.
+///
+/// Drive it from one thread: `poll`; perform the requests that `requests` returns, in any order, and give each answer to
+/// `answer` or `fail`; then `poll` again. `cancel` ends it.
+///
+/// Nothing waits for the GIL with a lock of the library, so a thread may wait for such a lock with the GIL.
+#[pyclass(frozen, module = "sharddb._sharddb")]
+pub(crate) struct RemoteOperation {
+    /// `None` after the end.
+    steps: Mutex<Option<Box<dyn Steps>>>,
+}
+
+impl RemoteOperation {
+    pub(crate) fn new<T: 'static>(operation: Operation<'static, T>, outcome: fn(T) -> Outcome) -> RemoteOperation {
+        RemoteOperation { steps: Mutex::new(Some(Box::new(Call { operation, outcome }))) }
+    }
+
+    /// Creates an operation from a function that makes its future, which runs operations of the library in the mailbox.
+    pub(crate) fn of_future<F>(start: impl FnOnce(Arc<Mailbox>) -> F) -> RemoteOperation
+    where
+        F: Future<Output = sharddb::Result<Outcome>> + Send + 'static,
+    {
+        let mailbox = Arc::new(Mailbox::default());
+        let future = Box::pin(start(mailbox.clone()));
+        RemoteOperation { steps: Mutex::new(Some(Box::new(Calls { future, mailbox }))) }
+    }
+
+    fn steps(&self) -> MutexGuard<'_, Option<Box<dyn Steps>>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Advances the operation, and drops it at its end; `None` if it had ended before.
+    fn advance(&self, waker: &Waker) -> Option<Poll<sharddb::Result<Outcome>>> {
+        let mut steps = self.steps();
+        let polled = steps.as_mut()?.poll(&mut Context::from_waker(waker));
+        if polled.is_ready() {
+            *steps = None;
+        }
+        Some(polled)
+    }
+
+    fn give(&self, request: &RemoteRequest, answer: Result<Response, Failure>) {
+        if let Some(steps) = self.steps().as_mut() {
+            steps.answer(request.id, answer);
+        }
+    }
+}
+
+#[pymethods]
+impl RemoteOperation {
+    /// Advances the operation. Returns a tuple of the result once there is one; before, `None`.
+    ///
+    /// `wake` is called without arguments, from any thread, when another operation has what this one waits for.
+    ///
+    /// Raises the errors of the operation, whose cause is an exception of the store, if there is one.
+    fn poll<'py>(&self, py: Python<'py>, wake: Py<PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let waker = Waker::from(Arc::new(Wake { callback: wake }));
+        let polled = py.detach(|| self.advance(&waker));
+        wake_others(py);
+        match polled {
+            Some(Poll::Pending) => Ok(None),
+            Some(Poll::Ready(outcome)) => Ok(Some(PyTuple::new(py, [to_python(py, outcome.or_raise(py)?)?])?)),
+            None => Err(errors::new(
+                py,
+                ErrorKind::InvalidInput,
+                "expected an operation that is under way, found one that has ended or was cancelled",
+                None,
+                None,
+            )),
+        }
+    }
+
+    /// Takes the requests that are to be performed now.
+    fn requests(&self) -> Vec<RemoteRequest> {
+        let mut steps = self.steps();
+        let next = || steps.as_mut()?.next_request().map(|(id, request)| RemoteRequest { id, request });
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Gives the bytes that a request has read, and the ETag and length of the object where they are known.
+    ///
+    /// Raises `TypeError` or `ValueError` for a body that is not bytes.
+    #[pyo3(signature = (request, body, etag = None, object_len = None))]
+    fn answer(
+        &self,
+        request: &RemoteRequest,
+        body: &Bound<'_, PyAny>,
+        etag: Option<String>,
+        object_len: Option<u64>,
+    ) -> PyResult<()> {
+        let mut bytes = Vec::new();
+        bytes_like::append(body, &mut bytes)?;
+        let found = u64::try_from(bytes.len())?;
+        let answer = match request.request.wanted {
+            Wanted::Whole { most } if found > most => Err(Failure::too_large(most, found)),
+            _ => Ok(Response { body: Body::new(bytes), etag, object_len }),
+        };
+        self.give(request, answer);
+        Ok(())
+    }
+
+    /// Refuses an object that is larger than `request.most`, and was not read.
+    fn refuse(&self, request: &RemoteRequest, object_len: u64) {
+        let most = request.most().unwrap_or(u64::MAX);
+        self.give(request, Err(Failure::too_large(most, object_len)));
+    }
+
+    /// Gives the reason why a request failed: "not-found", "replaced", "unchanged", or "other" with the exception.
+    ///
+    /// Raises `ValueError` for another reason.
+    fn fail(&self, py: Python<'_>, request: &RemoteRequest, reason: &str, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        let failure = match reason {
+            "not-found" => Failure::NotFound,
+            "replaced" => Failure::Replaced,
+            "unchanged" => Failure::Unchanged,
+            "other" => Failure::io("read", io::Error::other(Raised::new(py, PyErr::from_value(error.clone())))),
+            other => return Err(PyValueError::new_err(format!("expected a reason of a failure, found {other:?}"))),
+        };
+        self.give(request, Err(failure));
+        Ok(())
+    }
+
+    /// Ends the operation. Others that wait for a response to it make the request themselves.
+    fn cancel(&self, py: Python<'_>) {
+        py.detach(|| {
+            let steps = self.steps().take();
+            drop(steps);
+        });
+        wake_others(py);
+    }
+}
+
+/// A read of an object or of a range of it.
+#[pyclass(frozen, module = "sharddb._sharddb")]
+pub(crate) struct RemoteRequest {
+    id: RequestId,
+    request: Request,
+}
+
+#[pymethods]
+impl RemoteRequest {
+    /// The object: names separated by `/`, relative to the root of the data set.
+    #[getter]
+    fn object(&self) -> &str {
+        &self.request.object
+    }
+
+    /// The first byte and the end; `None` for the whole object.
+    #[getter]
+    fn range(&self) -> Option<(u64, u64)> {
+        match &self.request.wanted {
+            Wanted::Bytes(range) => Some((range.start, range.end)),
+            _ => None,
+        }
+    }
+
+    /// The maximum length of the object; `None` for a range.
+    #[getter]
+    fn most(&self) -> Option<u64> {
+        match self.request.wanted {
+            Wanted::Whole { most } => Some(most),
+            _ => None,
+        }
+    }
+
+    /// The ETag that the object must have, or `None`.
+    #[getter]
+    fn if_match(&self) -> Option<&str> {
+        self.request.if_match.as_deref()
+    }
+
+    /// The ETag that the object must not have, or `None`.
+    #[getter]
+    fn if_none_match(&self) -> Option<&str> {
+        self.request.if_none_match.as_deref()
+    }
+}
+
+/// A waker that calls a Python function, but not where it is woken: there, locks of the library may be held.
+struct Wake {
+    callback: Py<PyAny>,
+}
+
+thread_local! {
+    /// The wakers that calls of this thread have woken, until [`wake_others`].
+    static WOKEN: RefCell<Vec<Arc<Wake>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl task::Wake for Wake {
+    fn wake(self: Arc<Self>) {
+        WOKEN.with_borrow_mut(|woken| woken.push(self));
+    }
+}
+
+/// Calls the functions of the operations that this thread has woken. Only calls of this module wake them.
+fn wake_others(py: Python<'_>) {
+    for wake in WOKEN.take() {
+        if let Err(error) = wake.callback.call0(py) {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+/// An exception of the store, as the source of an error of the library. [`errors::to_py`] makes it the cause.
+struct Raised {
+    /// Its class, and the first line of its text.
+    text: String,
+    exception: PyErr,
+}
+
+impl Raised {
+    fn new(py: Python<'_>, exception: PyErr) -> Raised {
+        let class = exception.get_type(py).name().map_or_else(|_| "an exception".to_string(), |name| name.to_string());
+        let text = exception.value(py).str().map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
+        let text = match text.lines().next() {
+            Some(line) if !line.trim().is_empty() => format!("{class}: {line}"),
+            _ => class,
+        };
+        Raised { text, exception }
+    }
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Raised {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.exception)
+    }
+}
+
+fn to_python<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyAny>> {
+    match outcome {
+        Outcome::Opened(reader) => Ok(Bound::new(py, RemoteHandle::new(reader))?.into_any()),
+        Outcome::Value(value) => value.map(|value| PyBytes::new(py, &value)).into_bound_py_any(py),
+        Outcome::Values(values) => {
+            let mut found = Vec::with_capacity(values.len());
+            for value in values {
+                found.push(value.or_raise(py)?.map(|value| PyBytes::new(py, &value)));
+            }
+            Ok(PyList::new(py, found)?.into_any())
+        }
+        Outcome::Location(location) => location
+            .map(|location| {
+                let len = location.range.end.saturating_sub(location.range.start);
+                (location.object, location.range.start, len)
+            })
+            .into_bound_py_any(py),
+        Outcome::Flag(flag) => flag.into_bound_py_any(py),
+        Outcome::Keys(keys) => buffer::array(py, keys),
+        Outcome::Pairs(pairs) => pairs
+            .map(|(pairs, rest)| {
+                let pairs: Vec<_> = pairs.iter().map(|(key, value)| (*key, PyBytes::new(py, value))).collect();
+                (pairs, RemoteCursor::new(rest))
+            })
+            .into_bound_py_any(py),
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<RemoteOperation>()?;
+    module.add_class::<RemoteRequest>()
+}

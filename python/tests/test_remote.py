@@ -1,0 +1,634 @@
+"""A database in an object store gives the same answers as the same files on disk, in few requests."""
+
+import asyncio
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.request import Request as UrlRequest
+from urllib.request import urlopen
+
+import obstore
+import pytest
+from conftest import DATA, Expected, sha
+from moto.server import ThreadedMotoServer
+from obstore.store import HTTPStore, LocalStore, MemoryStore, S3Store
+from remote_stores import ManyRanges, Objects, Ranges, files, keys_apart, make_current, publish, remove, web_server
+from test_fork import in_child
+
+import sharddb
+
+VALUES = {key: b"value %d " % key * (key % 7) for key in range(3000)}
+
+
+@pytest.fixture(scope="session")
+def local_profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A generation of the profile "local": raw indexes beside their values."""
+    store = tmp_path_factory.mktemp("local")
+    with sharddb.Loader(store, profile="local") as loader:
+        loader.extend(VALUES)
+    return store / "gen-0000000001"
+
+
+@pytest.fixture(scope="session")
+def foreign() -> Path:
+    """Shards of CloudVolume: raw indexes, 10,000 keys."""
+    return DATA / "public" / "cv_10k_id"
+
+
+def memory_store(objects: dict[str, bytes]) -> MemoryStore:
+    store = MemoryStore()
+    upload(store, objects)
+    return store
+
+
+STORES: dict[str, Callable[[Path], Any]] = {
+    "LocalStore": lambda path: LocalStore(path),
+    "MemoryStore": lambda path: memory_store(files(path)),
+    "Objects": lambda path: Objects(files(path)),
+    "Ranges": lambda path: Ranges(files(path)),
+    "ManyRanges": lambda path: ManyRanges(files(path)),
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("number", [1, 2])
+def test_every_store_has_every_value(store: Path, pairs: dict[int, bytes], kind: str, number: int) -> None:
+    generation = store / f"gen-{number:010}"
+    with sharddb.open("", store=STORES[kind](generation)) as db, sharddb.open(generation) as local:
+        assert {key: db[key] for key in pairs} == pairs
+        assert db.get_many(list(pairs)) == list(pairs.values())
+        assert (db.spec, db.info, db.stats["keys"]) == (local.spec, local.info, len(pairs))
+        absent = next(key for key in range(1000) if key not in pairs)
+        assert absent not in db and min(pairs) in db
+        assert db.get(absent) is None and db.get(absent, b"default") == b"default"
+        with pytest.raises(KeyError) as raised:
+            db[absent]
+        assert raised.value.args == (absent,)
+
+
+def test_data_of_other_writers(public: Expected) -> None:
+    with sharddb.open("", store=LocalStore(public.path)) as db:
+        assert {key: sha(db[key]) for key in public.hashes} == public.hashes
+        assert all(key not in db and db.get(key) is None for key in public.absent)
+        keys = [*public.hashes, *public.absent]
+        found = [None if value is None else sha(value) for value in db.get_many(keys)]
+        assert found == [*public.hashes.values(), *[None] * len(public.absent)]
+        assert db.generation is None
+
+
+def test_requests_of_the_local_profile(local_profile: Path) -> None:
+    store = Objects(files(local_profile))
+    db = sharddb.open("", store=store)
+    for key in (0, 5, 2999):
+        assert store.count(lambda: db[key]) == 1
+    assert store.count(lambda: 10**12 in db) <= 1
+    before = db.stats
+    assert store.count(lambda: db.get_many(list(VALUES))) == db.stats["requests"] - before["requests"]
+    assert db.stats["bytes"] - before["bytes"] >= sum(map(len, VALUES.values()))
+
+
+def test_requests_of_other_writers(foreign: Path) -> None:
+    """Three for the first key of a minishard, and one for the next."""
+    store = Objects(files(foreign))
+    db = sharddb.open("", store=store)
+    key = int(json.loads((foreign / "expected.jsonl").open().readline())["key"])
+    assert store.count(lambda: db[key]) == 3
+    hits = db.stats["cache_hits"]
+    assert store.count(lambda: db[key]) == 1
+    assert db.stats["cache_hits"] > hits
+    assert 0 < db.stats["cache_bytes"] <= 64 << 20
+
+
+def test_a_batch_of_many_requests(foreign: Path) -> None:
+    """The requests of a batch run on several threads, on one, in calls of `get_ranges`, or as tasks."""
+    with sharddb.open(foreign) as local:
+        keys = local.keys()
+        expected = local.get_many(keys)
+    objects = files(foreign)
+    for store in (Objects(objects), Ranges(objects), ManyRanges(objects), LocalStore(foreign)):
+        for threads in (1, 4, 32):
+            with sharddb.open("", store=store, threads=threads, cache_bytes="1MiB") as db:
+                assert db.get_many(keys) == expected
+                assert db.get_many(keys[::-7]) == expected[::-7]
+                assert db.get_many([]) == []
+
+
+def test_get_ranges_is_one_call(local_profile: Path) -> None:
+    store = ManyRanges(files(local_profile))
+    with sharddb.open("", store=store, cache_bytes=0) as db:
+        keys = keys_apart(db, VALUES)
+        assert len(keys) > 2
+        store.calls.clear()
+        assert db.get_many(keys) == [VALUES[key] for key in keys]
+        assert any(" of " in call for call in store.calls)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_all_keys_and_pairs(store: Path, pairs: dict[int, bytes], number: int) -> None:
+    generation = store / f"gen-{number:010}"
+    with sharddb.open("", store=LocalStore(generation)) as db, sharddb.open(generation) as local:
+        assert db.keys().tolist() == local.keys().tolist()
+        assert db.keys(sorted=True).tolist() == sorted(pairs)
+        for some in (range(5, 1000), slice(None, 100), slice(1000, None), range(2**64 - 5, 2**64), range(0)):
+            assert db.keys(some).tolist() == local.keys(some).tolist()
+        assert [*db.items()] == [*local.items()]
+        with pytest.raises(TypeError, match="a range or a slice"):
+            db.keys(5)  # type: ignore[arg-type]
+
+        async def read() -> None:
+            assert [pair async for pair in db.items_async()] == [*local.items()]
+            assert (await db.keys_async()).tolist() == local.keys().tolist()
+            async for pair in db.items_async():
+                break  # closes the rest
+
+        asyncio.run(read())
+
+
+def test_items_stay_with_their_generation(store: Path, pairs: dict[int, bytes], bucket: Objects) -> None:
+    db = sharddb.open("", store=bucket)
+    before = db.items()
+    first_pair = next(before)
+    publish(bucket.objects, store / "gen-0000000002", 2)
+    assert db.refresh() is not None
+    assert dict([first_pair, *before]) == pairs == dict(db.items())
+
+
+def test_items_after_an_error(local_profile: Path) -> None:
+    """An error ends the iteration: no pair is lost without one."""
+    store = Objects(files(local_profile))
+    db = sharddb.open("", store=store)
+    name = max(path for path in store.objects if path.endswith(".shard"))
+    store.objects[name] = store.objects[name][:-1] + b"?"
+    items = db.items()
+    with pytest.raises(sharddb.Corrupt):
+        list(items)
+    assert list(items) == []
+    with pytest.raises(sharddb.Corrupt):
+        list(db.items())
+
+
+def test_a_scale_of_a_volume() -> None:
+    path = DATA / "neuroglancer" / "image"
+    with sharddb.open(path, pointer="/scales/0") as local:
+        for db in (
+            sharddb.open("", store=LocalStore(path), pointer="/scales/0"),
+            sharddb.open("neuroglancer/image", store=LocalStore(DATA), pointer="/scales/0"),
+        ):
+            assert [*db.items()] == [*local.items()] and db.info == local.info
+            assert pickle.loads(pickle.dumps(db)).spec == local.spec
+
+
+def test_shards_without_info(public: Expected) -> None:
+    objects = files(public.path)
+    spec = json.loads(objects.pop("info"))["sharding"]
+    with pytest.raises(sharddb.NotFound):
+        sharddb.open("", store=Objects(objects))
+    for given in (spec, json.dumps(spec)):
+        with sharddb.open("", store=Objects(objects), spec=given) as db:
+            assert {key: sha(db[key]) for key in [*public.hashes][:20]} == dict([*public.hashes.items()][:20])
+
+
+def test_a_cache_on_disk(tmp_path: Path, foreign: Path) -> None:
+    """A second run makes fewer requests. Only a URL says which data it is."""
+    url = "https://example.org/data"
+    keys = [int(line["key"]) for line in map(json.loads, (foreign / "expected.jsonl").open())][:50]
+    with sharddb.open(foreign) as local:
+        expected = local.get_many(keys)
+    requests = []
+    for _ in range(2):
+        store = Objects(files(foreign))
+        with sharddb.open(url, store=store, disk_cache=tmp_path / "cache", disk_cache_bytes="10MiB") as db:
+            assert [db[key] for key in keys] == expected
+            assert pickle.loads(pickle.dumps(db))[keys[0]] == expected[0]
+        requests.append(len(store.requests))
+    assert requests[1] < requests[0]
+    with pytest.raises(ValueError, match="expected a URL as path"):
+        sharddb.open("data", store=store, disk_cache=tmp_path / "cache")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("not of a cache")
+    with pytest.raises(sharddb.InvalidInput):
+        sharddb.open(url, store=store, disk_cache=tmp_path / "other")
+
+
+def test_places(local_profile: Path) -> None:
+    """The bytes at the place of a value are the value: the profile has no compression."""
+    with sharddb.open("", store=LocalStore(local_profile)) as db:
+        for key in (1, 2, 2999):
+            place = db.locate(key)
+            assert place is not None
+            path, offset, length = place
+            assert (local_profile / path).read_bytes()[offset : offset + length] == VALUES[key]
+        assert db.locate(10**12) is None
+
+
+def test_keys_that_are_none(local_profile: Path) -> None:
+    with sharddb.open("", store=LocalStore(local_profile)) as db:
+        for key, error in ((-1, OverflowError), (2**64, OverflowError), (True, TypeError), ("1", TypeError)):
+            with pytest.raises(error):
+                db[key]  # type: ignore[index]
+            with pytest.raises(error):
+                db.get_many([key])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="not iterable"):
+            iter(db)
+
+
+# --- paths and URLs
+
+
+def test_a_path_in_the_store(local_profile: Path) -> None:
+    store = Objects(files(local_profile, "a/b/"))
+    for path in ("a/b", "/a/b/", "a/b|neuroglancer-precomputed:", "a/b/|neuroglancer-precomputed:"):
+        with sharddb.open(path, store=store) as db:
+            assert db[5] == VALUES[5]
+    with pytest.raises(sharddb.NotFound):
+        sharddb.open("a", store=store)
+
+
+def test_a_url_is_the_root_of_the_store(local_profile: Path) -> None:
+    store = Objects(files(local_profile))
+    for url in ("s3://bucket/some/store", "https://example.org/store/|neuroglancer-precomputed:"):
+        with sharddb.open(url, store=store) as db:
+            assert db[5] == VALUES[5]
+            assert db.path in url and url.partition("|")[0].rstrip("/") in repr(db)
+    with pytest.raises(sharddb.NotFound, match="s3://bucket/nothing"):
+        sharddb.open("s3://bucket/nothing", store=Objects({}))
+
+
+def test_a_store_of_obstore_from_a_url(local_profile: Path) -> None:
+    url = local_profile.as_uri()
+    with sharddb.open(url, store=obstore.store.from_url(url)) as db:
+        assert db[5] == VALUES[5]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/store", "https://example.org/a", "gs://b|neuroglancer-precomputed:"])
+def test_a_url_without_a_store(url: str) -> None:
+    with pytest.raises(ValueError, match=r"store=obstore\.store\.from_url\('.*'\)"):
+        sharddb.open(url)
+
+
+def test_a_file_url_is_a_path(tmp_path: Path, local_profile: Path) -> None:
+    path = tmp_path / "with space"
+    shutil.copytree(local_profile, path)
+    for text in (path.as_uri(), f"{path}|neuroglancer-precomputed:", f"{path.as_uri()}/|neuroglancer-precomputed:"):
+        with sharddb.open(text) as db:
+            assert type(db) is sharddb.Database and db[5] == VALUES[5] and db.path == path
+    with pytest.raises(ValueError, match="file://host"):
+        sharddb.open("file://host/path")
+
+
+# --- a web server
+
+
+def http_store(url: str) -> HTTPStore:
+    return HTTPStore.from_url(url, client_options={"allow_http": True}, retry_config={"max_retries": 0})
+
+
+def test_a_web_server(store: Path, pairs: dict[int, bytes]) -> None:
+    """The log of the server has the requests that the statistics state."""
+    objects: dict[str, bytes] = {}
+    first = publish(objects, store / "gen-0000000001", 1)
+    with web_server(objects) as (url, log):
+        db = sharddb.open(url, store=http_store(url), cache_bytes=0)
+        snapshot = db.snapshot()
+        assert db.generation == first and db.get_many(list(pairs)) == list(pairs.values())
+        assert {key: db[key] for key in pairs} == pairs
+        assert asyncio.run(db.get_many_async(list(pairs))) == list(pairs.values())
+        assert db.stats["requests"] == len(log)
+        assert db.refresh() is None and db.stats["requests"] == len(log)
+        second = publish(objects, store / "gen-0000000002", 2)
+        remove(objects, first)
+        assert db.refresh() == second and db.get_many(list(pairs)) == list(pairs.values())
+        with pytest.raises(sharddb.GenerationGone, match=first):
+            snapshot.get_many(list(pairs))
+        assert log[0] == "/current "
+
+
+def test_foreign_data_on_a_web_server(foreign: Path) -> None:
+    """`If-Match` finds that a shard was replaced."""
+    objects = files(foreign)
+    with web_server(objects) as (url, _), sharddb.open(foreign) as local:
+        db = sharddb.open(url, store=http_store(url), cache_bytes=0)
+        snapshot = db.snapshot()
+        keys = local.keys()
+        assert snapshot.get_many(keys) == local.get_many(keys)
+        objects.update({path: body + b"more" for path, body in objects.items() if path.endswith(".shard")})
+        with pytest.raises(sharddb.GenerationGone):
+            snapshot.get_many(keys)
+        assert db.get_many(keys) == local.get_many(keys)
+
+
+def test_a_web_server_without_ranges(foreign: Path) -> None:
+    with web_server(files(foreign), has_ranges=False) as (url, _):
+        db = sharddb.open(url, store=http_store(url))
+        with pytest.raises(sharddb.Io, match="(?i)range") as raised:
+            db[1]
+        assert raised.value.__cause__ is not None
+
+
+def test_no_web_server(foreign: Path) -> None:
+    with web_server({}) as (url, _):
+        store = http_store(url)
+    with pytest.raises(sharddb.Io, match=url):
+        sharddb.open(url, store=store)
+
+
+# --- S3
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Callable[[str], S3Store]]:
+    """Stores in a bucket of moto, each with its prefix."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    urlopen(UrlRequest(f"{url}/bucket", method="PUT")).close()
+
+    def store(prefix: str) -> S3Store:
+        return S3Store(
+            "bucket",
+            prefix=prefix,
+            endpoint=url,
+            region="us-east-1",
+            access_key_id="none",
+            secret_access_key="none",
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": True},
+        )
+
+    yield store
+    server.stop()
+
+
+def test_a_bucket_in_s3(s3: Callable[[str], S3Store], store: Path, pairs: dict[int, bytes]) -> None:
+    objects: dict[str, bytes] = {}
+    remote = s3("some/store")
+    first = publish(objects, store / "gen-0000000001", 1)
+    upload(remote, objects)
+    db = sharddb.open("s3://bucket/some/store", store=remote)
+    assert db.generation == first and db.get_many(list(pairs)) == list(pairs.values())
+    assert asyncio.run(db.get_async(max(pairs))) == pairs[max(pairs)]
+    again = pickle.loads(pickle.dumps(db))
+    assert again[max(pairs)] == pairs[max(pairs)]
+    before = db.stats["requests"]
+    assert db.refresh() is None and db.stats["requests"] == before + 1
+    second = publish(objects, store / "gen-0000000002", 2)
+    upload(remote, objects)
+    assert db.refresh() == second and db.get_many(list(pairs)) == list(pairs.values())
+    with pytest.raises(sharddb.NotFound, match="s3://bucket/nothing"):
+        sharddb.open("s3://bucket/nothing", store=s3("nothing"))
+
+
+def test_foreign_data_in_s3(s3: Callable[[str], S3Store], foreign: Path) -> None:
+    """`If-Match` finds that a shard was replaced."""
+    remote = s3("foreign")
+    upload(remote, files(foreign))
+    snapshot = sharddb.open("", store=remote, cache_bytes=0).snapshot()
+    with sharddb.open(foreign) as local:
+        keys = local.keys()
+        assert snapshot.get_many(keys) == local.get_many(keys)
+    upload(remote, {path: body + b"more" for path, body in files(foreign).items() if path.endswith(".shard")})
+    with pytest.raises(sharddb.GenerationGone):
+        snapshot.get_many(keys)
+
+
+def upload(store: Any, objects: dict[str, bytes]) -> None:
+    for path, body in objects.items():
+        obstore.put(store, path, body)
+
+
+# --- generations
+
+
+@pytest.fixture
+def bucket(store: Path) -> Objects:
+    """A bucket with the first generation of `store`."""
+    objects: dict[str, bytes] = {}
+    publish(objects, store / "gen-0000000001", 1)
+    return Objects(objects)
+
+
+def test_refresh(store: Path, pairs: dict[int, bytes], bucket: Objects) -> None:
+    db = sharddb.open("s3://bucket/store", store=bucket)
+    first = db.generation
+    assert first is not None and db.get_many(list(pairs)) == list(pairs.values())
+    results: list[str | None] = []
+    assert bucket.count(lambda: results.append(db.refresh())) == 1
+    snapshot = db.snapshot()
+    second = publish(bucket.objects, store / "gen-0000000002", 2)
+    assert db.generation == first
+    results.append(db.refresh())
+    results.append(db.refresh())
+    assert results == [None, second, None]
+    assert (db.generation, db.stats["generation"], snapshot.generation) == (second, second, first)
+    assert db.spec["data_encoding"] == "gzip" and snapshot.spec["data_encoding"] == "raw"
+    for reader in (db, snapshot):
+        assert reader.get_many(list(pairs)) == list(pairs.values())
+    assert repr(db) == f"<sharddb.RemoteDatabase 's3://bucket/store' ({second})>"
+    assert repr(snapshot).startswith("<sharddb.RemoteSnapshot 's3://bucket/store'")
+
+
+def test_a_removed_generation(store: Path, pairs: dict[int, bytes], bucket: Objects) -> None:
+    """A database goes on with the current one; a snapshot says that its generation is gone."""
+    db = sharddb.open("", store=bucket)
+    snapshot = db.snapshot()
+    first = db.generation
+    assert first is not None
+    second = publish(bucket.objects, store / "gen-0000000002", 2)
+    remove(bucket.objects, first)
+    with pytest.raises(sharddb.GenerationGone):
+        snapshot.get_many(list(pairs))
+    with pytest.raises(sharddb.GenerationGone):
+        snapshot[max(pairs)]
+    assert db.get_many(list(pairs)) == list(pairs.values())
+    assert db.generation == second
+
+
+def test_foreign_data_that_is_replaced(foreign: Path) -> None:
+    """The ETag of a shard changes between two reads of it: an error of the snapshot, not a mix."""
+    store = Objects(files(foreign))
+    db = sharddb.open("", store=store)
+    snapshot = db.snapshot()
+    with sharddb.open(foreign) as local:
+        keys = local.keys()
+        expected = local.get_many(keys)
+    assert db.get_many(keys) == snapshot.get_many(keys) == expected
+    for path in store.objects:
+        if path.endswith(".shard"):
+            store.objects[path] += b"more"
+    with pytest.raises(sharddb.GenerationGone, match=r"\.shard"):
+        snapshot.get_many(keys)
+    assert db.get_many(keys) == expected
+
+
+# --- several callers
+
+
+def test_a_hundred_coroutines(local_profile: Path) -> None:
+    async def main() -> None:
+        db = await sharddb.open_async("", store=LocalStore(local_profile))
+        keys = range(0, 3000, 30)
+        assert await asyncio.gather(*(db.get_async(key) for key in keys)) == [VALUES[key] for key in keys]
+        assert await db.get_many_async(list(VALUES)) == list(VALUES.values())
+        assert await db.contains_async(5) and not await db.contains_async(10**12)
+        assert await db.get_async(10**12, b"none") == b"none"
+        assert await db.locate_async(5) == db.locate(5)
+        assert await db.refresh_async() is None
+
+    asyncio.run(main())
+
+
+def test_a_store_without_coroutines(local_profile: Path) -> None:
+    """The synchronous methods run on threads of the loop."""
+
+    async def main() -> None:
+        db = await sharddb.open_async("", store=Ranges(files(local_profile)))
+        keys = list(range(0, 3000, 30))
+        assert await asyncio.gather(*(db.get_async(key) for key in keys)) == [VALUES[key] for key in keys]
+
+    asyncio.run(main())
+
+
+def test_coroutines_and_threads_share_indexes(foreign: Path) -> None:
+    """Many callers at once need the same indexes: each is read once."""
+    with sharddb.open(foreign) as local:
+        keys = [int(key) for key in local.keys()[:64]]
+        expected = local.get_many(keys)
+
+    class Slow(Objects):
+        async def get_async(self, path: str, *, options: dict[str, Any] | None = None) -> Any:
+            result = self.get(path, options=options)
+            await asyncio.sleep(0.001)
+            return result
+
+    store = Slow(files(foreign))
+    db = sharddb.open("", store=store)
+
+    async def read() -> list[bytes | None]:
+        return list(await asyncio.gather(*(db.get_async(key) for key in keys)))
+
+    with ThreadPoolExecutor(6) as pool:
+        calls: list[Any] = [pool.submit(asyncio.run, read()) for _ in range(3)]
+        calls += [pool.submit(lambda: [db.get(key) for key in keys]) for _ in range(3)]
+        assert all(call.result(60) == expected for call in calls)
+    ranges = [(path, str(options.get("range"))) for path, options in store.requests]
+    values = {(path, str((offset, offset + length))) for path, offset, length in map(db.locate, keys)}  # type: ignore[misc]
+    indexes_read = [read for read in ranges if read not in values]
+    assert len(indexes_read) == len(set(indexes_read))
+
+
+def test_threads(local_profile: Path) -> None:
+    db = sharddb.open("", store=LocalStore(local_profile))
+
+    def read(start: int) -> bool:
+        keys = [(start + 37 * n) % 3000 for n in range(200)]
+        return [db[key] for key in keys] == [VALUES[key] for key in keys] == db.get_many(keys)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(16)))
+
+
+def test_no_thread_outlives_a_call(foreign: Path) -> None:
+    before = set(threading.enumerate())
+    with sharddb.open("", store=Objects(files(foreign))) as db, sharddb.open(foreign) as local:
+        db.get_many(local.keys())
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+# --- life of a handle
+
+
+def test_close(local_profile: Path) -> None:
+    db = sharddb.open("", store=LocalStore(local_profile))
+    snapshot = db.snapshot()
+    with db:
+        pass
+    for call in (lambda: db[1], lambda: db.refresh(), lambda: db.snapshot(), lambda: db.stats, lambda: pickle.dumps(db)):
+        with pytest.raises(sharddb.InvalidInput, match="closed"):
+            call()
+    assert snapshot[1] == VALUES[1]
+    assert repr(db) == "<sharddb.RemoteDatabase '', closed>"
+    db.close()
+
+
+def test_pickle(tmp_path: Path, store: Path, pairs: dict[int, bytes]) -> None:
+    """A pickle has the store, the arguments and the generation; the next refresh follows the store."""
+    objects: dict[str, bytes] = {}
+    publish(objects, store / "gen-0000000001", 1)
+    write(tmp_path / "bucket", objects)
+    db = sharddb.open("bucket", store=LocalStore(tmp_path), threads=3, cache_bytes="1MiB")
+    first, keys = db.generation, list(pairs)
+    pickles = [pickle.dumps(db), pickle.dumps(db.snapshot())]
+    second = publish(objects, store / "gen-0000000002", 2)
+    write(tmp_path / "bucket", objects)
+    again, snapshot = map(pickle.loads, pickles)
+    assert (type(again), type(snapshot)) == (sharddb.RemoteDatabase, sharddb.RemoteSnapshot)
+    for reader in (again, snapshot):
+        assert reader.generation == reader.stats["generation"] == first
+        assert reader.get_many(keys) == list(pairs.values())
+        assert reader.locate(keys[1]) == db.locate(keys[1])
+        assert pickle.loads(pickle.dumps(reader)).generation == first
+    assert again.refresh() == second
+    assert again.get_many(keys) == list(pairs.values())
+    shutil.rmtree(tmp_path / "bucket" / str(first))
+    for pickled in pickles:
+        with pytest.raises(sharddb.GenerationGone, match=str(first)):
+            pickle.loads(pickled)
+    make_current(objects, 2)
+    fresh = pickle.loads(pickle.dumps(again))
+    assert fresh.generation == second and fresh.refresh() is None
+
+
+def write(directory: Path, objects: dict[str, bytes]) -> None:
+    for path, body in objects.items():
+        if path == "current" or not (directory / path).exists():  # an object that is written again is another one
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            (directory / path).write_bytes(body)
+
+
+def test_pickle_of_a_store_that_does_not(local_profile: Path) -> None:
+    class Unpicklable(Objects):
+        def __reduce__(self) -> Any:
+            raise TypeError("this store stays")
+
+    with sharddb.open("", store=Unpicklable(files(local_profile))) as db, pytest.raises(TypeError, match="stays"):
+        pickle.dumps(db)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child(local_profile: Path) -> None:
+    db = sharddb.open("", store=Objects(files(local_profile)))
+
+    def check() -> None:
+        for call in (lambda: db[1], lambda: db.get_many([1]), lambda: db.refresh(), lambda: db.snapshot()):
+            with pytest.raises(sharddb.InvalidInput, match="forked child"):
+                call()
+        assert pickle.loads(pickle.dumps(sharddb.open("", store=Objects(files(local_profile)))))[1] == VALUES[1]
+
+    in_child(check)
+    assert db[1] == VALUES[1]
+
+
+def test_another_process(tmp_path: Path, local_profile: Path) -> None:
+    """A pickle opens in a process that has only the package and the store."""
+    with sharddb.open("", store=LocalStore(local_profile)) as db:
+        (tmp_path / "pickle").write_bytes(pickle.dumps(db))
+    program = textwrap.dedent("""
+        import pickle, sys
+        from pathlib import Path
+        print(pickle.loads(Path(sys.argv[1]).read_bytes())[5])
+    """)
+    command = [sys.executable, "-c", program, str(tmp_path / "pickle")]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert found.stdout == f"{VALUES[5]!r}\n", found.stderr
