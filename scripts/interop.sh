@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes data sets with ShardDb for TensorStore and CloudVolume to read, then arrays for zarr-python and TensorStore,
 # then arrays, tables and files for bcolz and bloscpack. Builds skeletons with the command for CloudVolume to read, and
-# updates, copies, merges and reshards foreign ones for both; and volumes.
+# updates, copies, merges and reshards foreign ones for both; and volumes. Serves a data set by HTTP to both.
 #
 # SHARDDB_VENV          the Python environment with both readers; created if missing (default: below target/)
 # SHARDDB_BCOLZ_VENV    the Python environment with bcolz and bloscpack; likewise
@@ -42,3 +42,4 @@ cargo build --release --quiet --package sharddb-cli
 "$venv/bin/python" scripts/check_skeletons.py "$target/release/sharddb"
 "$venv/bin/python" scripts/check_living.py "$target/release/sharddb"
 "$venv/bin/python" scripts/check_volumes.py "$target/release/sharddb"
+"$venv/bin/python" scripts/check_served.py "$target/release/sharddb"

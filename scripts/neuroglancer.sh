@@ -7,7 +7,8 @@
 # CHECK_DIR   a copy of ngcheck/ in which setup.sh has run
 #
 # Neuroglancer draws the data set unchanged, rebuilt with the same specifications, and rebuilt with those that the
-# profiles remote and local plan; also its skeletons with the info that `sharddb build --kind skeletons` writes. A damaged
+# profiles remote and local plan, from a server of the check and from `sharddb serve`: its files and, one URL per object, its
+# objects; also its skeletons with the info that `sharddb build --kind skeletons` writes. A damaged
 # copy must not be drawn. The last line is `N passed, N failed`. Exit: 0 if
 # none failed, else 1.
 set -euo pipefail
@@ -27,9 +28,20 @@ passed=0 failed=0
 count() { # COMMAND..
     if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 }
-draw() { # NAME DATASET [OPTION..]
+draw() { # NAME DATASET|OPTION..
     echo "== $1"
-    node "$check/run_ng_check.mjs" "$2" --out "$work/shots-$1" "${@:3}"
+    node "$check/run_ng_check.mjs" "${@:2}" --out "$work/shots-$1"
+}
+# Draws the files that `sharddb serve` serves, then the objects of the same data set.
+draw_served() { # NAME DATASET
+    draw "$1-served" --server "$sharddb serve $2 --quiet" || return
+    local urls=$work/urls-$1
+    "$sharddb" serve "$2" --quiet >"$urls" &
+    local server=$! code=0 tries=100
+    until [ -s "$urls" ] || [ $((tries--)) = 0 ]; do sleep 0.1; done
+    draw "$1-objects" "$(sed -n '1s,/raw$,/objects,p' "$urls")" --unsharded-ok || code=$?
+    kill "$server" && wait "$server" || code=$?
+    return "$code"
 }
 does_not_draw() {
     local code=0
@@ -41,15 +53,17 @@ rebuild_and_draw() { # NAME [OPTION..]
     shift
     scripts/rebuild_sharded.py --sharddb "$target/release/sharddb" "$@" "$dataset" "$work/$name"
     count draw "$name" "$work/$name"
+    count draw_served "$name" "$work/$name"
 }
 
+sharddb=$target/release/sharddb
 count draw original "$dataset"
+count draw_served original "$dataset"
 rebuild_and_draw same-specification
 rebuild_and_draw remote --profile remote
 rebuild_and_draw local --profile local
 
 # skeletons of which only the values are given, with a radius and a type for each vertex: the command writes the info
-sharddb=$target/release/sharddb
 "$sharddb" export "$dataset/seg/skeletons" --format dir --output "$work/byfile"
 for file in "$work"/byfile/*; do
     head -c $((5 * $(od -An -tu4 -N4 "$file"))) /dev/zero >>"$file"

@@ -20,10 +20,22 @@ impl AllowEmpty {
     ///
     /// Errors: `NoPairs` if `pairs` is 0 and the current generation has keys or cannot be read.
     pub(crate) fn check(self, pairs: u64, inputs: &str, store: &Path) -> Result<()> {
-        if pairs > 0 || self.allow_empty || !has_keys(store)? {
+        self.check_replaced(pairs, inputs, &store.display().to_string(), || has_keys(store))
+    }
+
+    /// Refuses to publish an empty generation to a store that has keys, as `has_keys` finds out.
+    ///
+    /// Errors: `NoPairs`; those of `has_keys`.
+    pub(crate) fn check_replaced(
+        self,
+        pairs: u64,
+        inputs: &str,
+        store: &str,
+        has_keys: impl FnOnce() -> Result<bool>,
+    ) -> Result<()> {
+        if pairs > 0 || self.allow_empty || !has_keys()? {
             return Ok(());
         }
-        let store = store.display();
         Err(Failure::NoPairs(format!(
             "expected pairs, found none in {inputs}, and {store} has some: nothing was published; \
              --allow-empty publishes an empty generation"

@@ -15,6 +15,9 @@ use crate::progress;
 pub(crate) struct Context {
     /// Print errors only (`-q`).
     pub(crate) quiet: bool,
+    /// Report what each call to an object store costs (`-v`).
+    #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "calls to object stores read it"))]
+    pub(crate) verbose: bool,
     /// The state of signals.
     pub(crate) interrupt: Interrupt,
 }
@@ -61,6 +64,21 @@ pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
 /// Errors: `BrokenPipe`, `Io`.
 pub(crate) fn flush(mut out: BufWriter<StdoutLock<'static>>) -> Result<()> {
     out.flush().map_err(Failure::stdout)
+}
+
+/// Writes one line to standard output.
+pub(crate) fn write_line(line: &impl std::fmt::Display) -> Result<()> {
+    let mut out = stdout();
+    writeln!(out, "{line}").map_err(Failure::stdout)?;
+    flush(out)
+}
+
+/// Writes one line of JSON to standard output.
+pub(crate) fn write_json(value: &impl serde::Serialize) -> Result<()> {
+    let mut out = stdout();
+    serde_json::to_writer(&mut out, value).map_err(|error| Failure::stdout(error.into()))?;
+    out.write_all(b"\n").map_err(Failure::stdout)?;
+    flush(out)
 }
 
 /// The errors of a run that continues after them. Each is reported at once, and the worst sets the exit code.

@@ -11,16 +11,19 @@ use sharddb::container::zarr::ZarrArray;
 use sharddb::container::{Container, ContainerOptions};
 use sharddb::{ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot};
 
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::not_a_database;
+use crate::remote::url::{path_or_url, refuse_url, url_of};
+use crate::remote::{RemoteDatabase, RemoteOpening};
 use crate::sharding;
 use crate::size::Size;
 
 /// The path of a database and how to open it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Database {
-    /// A store, one of its generations, or any directory of shards
-    #[arg(value_name = "DB")]
+    /// A store, one of its generations, or any directory of shards; a path or a URL
+    #[arg(value_name = "DB", value_parser = path_or_url())]
     path: PathBuf,
     #[command(flatten)]
     opening: Opening,
@@ -30,6 +33,13 @@ impl Database {
     /// Opens the database and pins its generation.
     pub(crate) fn open(&self) -> Result<Snapshot> {
         self.opening.open(&self.path)
+    }
+
+    /// Opens the data set in an object store or on a web server; `None` if DB is a path.
+    ///
+    /// Errors: `Usage` for an option that has no effect there, those of [`RemoteDatabase::open`].
+    pub(crate) fn open_remote(&self, at_url: &RemoteOpening, context: &Context) -> Result<Option<RemoteDatabase>> {
+        self.opening.open_remote(&self.path, at_url, context)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -52,9 +62,23 @@ impl AnyDatabase {
         self.database.opening.open_any(self.path(), &self.column)
     }
 
+    /// Opens the data set in an object store or on a web server; `None` if DB is a path.
+    ///
+    /// Errors: `Usage` for an option that has no effect there, those of [`RemoteDatabase::open`].
+    pub(crate) fn open_remote(&self, at_url: &RemoteOpening, context: &Context) -> Result<Option<RemoteDatabase>> {
+        let remote = self.database.open_remote(at_url, context)?;
+        match (&remote, &self.column.column) {
+            (Some(remote), Some(_)) => {
+                Err(Failure::usage(format!("--column is for bcolz tables, found {}", remote.url())))
+            }
+            _ => Ok(remote),
+        }
+    }
+
     /// Opens the table if the path is one and no column was named; otherwise `None`.
     pub(crate) fn open_table(&self) -> Result<Option<BcolzTable>> {
         let opening = &self.database.opening;
+        refuse_url(self.path())?;
         match self.column.column {
             None if opening.is_table(self.path()) => opening.open_table(self.path()).map(Some),
             _ => Ok(None),
@@ -266,6 +290,7 @@ impl Opening {
     ///
     /// Errors: `Usage` for a table without a column name, or a column name for anything else.
     pub(crate) fn open_any(&self, path: &Path, column: &Column) -> Result<Opened> {
+        refuse_url(path)?;
         match (&column.column, self.is_table(path)) {
             (Some(name), true) => {
                 return Ok(Opened::Container(Box::new(self.open_table(path)?.into_column(name)?)));
@@ -295,6 +320,7 @@ impl Opening {
     ///
     /// Errors: `Usage` if the path is a container of another format.
     pub(crate) fn open(&self, path: &Path) -> Result<Snapshot> {
+        refuse_url(path)?;
         if is_container(path) {
             let path = path.display();
             return Err(Failure::usage(format!(
@@ -303,6 +329,33 @@ impl Opening {
             )));
         }
         self.open_database(path)
+    }
+
+    /// Opens the data set in an object store or on a web server; `None` if the argument is a path.
+    fn open_remote(
+        &self,
+        argument: &Path,
+        at_url: &RemoteOpening,
+        context: &Context,
+    ) -> Result<Option<RemoteDatabase>> {
+        match (url_of(argument)?, self.verify_reads) {
+            (None, _) => at_url.refuse_for_path(argument)?,
+            (Some(url), Some(VerifyReads::Never)) => {
+                return Err(Failure::usage(format!("reads of {url} always verify: leave out --verify-reads never")));
+            }
+            (Some(_), _) => {}
+        }
+        let spec = self.spec()?;
+        RemoteDatabase::open(argument, context, |options| {
+            options.max_value_bytes(self.max_value.0);
+            if let Some(spec) = spec {
+                options.spec(spec);
+            }
+            if let Some(pointer) = &self.sharding_at {
+                options.pointer(pointer);
+            }
+            at_url.set(options)
+        })
     }
 
     /// Opens a container of another format; `None` if the path is not one.

@@ -8,7 +8,7 @@
 //! names the file.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::exit::Exit;
@@ -25,6 +25,8 @@ struct State {
     cleanups: AtomicUsize,
     /// Whether a signal is ending the process.
     is_ending: AtomicBool,
+    /// The grace period in milliseconds, if it is longer than [`GRACE`].
+    grace: AtomicU64,
     /// What an interrupted run has not done; empty if nothing is promised.
     spared: Mutex<&'static str>,
 }
@@ -79,6 +81,13 @@ impl Interrupt {
     pub(crate) fn cleanup(&self) -> Cleanup {
         self.0.cleanups.fetch_add(1, Ordering::AcqRel);
         Cleanup(Arc::clone(&self.0))
+    }
+
+    /// Like [`cleanup`](Interrupt::cleanup), for a server that lets running answers end for at most `grace`.
+    #[allow(dead_code, reason = "the subcommand serve may be left out")]
+    pub(crate) fn draining(&self, grace: std::time::Duration) -> Cleanup {
+        self.0.grace.store(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+        self.cleanup()
     }
 
     /// Like [`cleanup`](Interrupt::cleanup), for a run that publishes a generation at its end.
@@ -136,9 +145,10 @@ impl State {
             self.is_ending.store(true, Ordering::Release);
             end(exit);
         }
+        let longer = std::time::Duration::from_millis(self.grace.load(Ordering::Acquire));
         std::thread::spawn(move || {
             // on its own thread, so that a second signal is handled meanwhile
-            std::thread::sleep(GRACE);
+            std::thread::sleep(GRACE.saturating_add(longer));
             end(exit);
         });
     }

@@ -16,3 +16,15 @@ pub(crate) fn raise_open_files() {
 /// Does nothing: there is no such limit.
 #[cfg(not(unix))]
 pub(crate) fn raise_open_files() {}
+
+/// The number of files that the process may have open; `None` without a limit.
+#[cfg(all(unix, feature = "serve"))]
+pub(crate) fn open_files() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// The number of files that the process may have open; `None` without a limit.
+#[cfg(all(not(unix), feature = "serve"))]
+pub(crate) fn open_files() -> Option<u64> {
+    None
+}

@@ -2,6 +2,7 @@
 //!
 //! Data goes to standard output, messages to standard error. A run ends with an [`Exit`] code.
 
+mod age;
 mod allow_empty;
 mod bench;
 mod chunks;
@@ -34,6 +35,9 @@ mod position;
 mod printable;
 mod progress;
 mod receipts;
+mod remote;
+#[cfg(feature = "serve")]
+mod serve;
 mod sharding;
 mod size;
 mod tip;
@@ -83,7 +87,7 @@ fn reject(error: &clap::Error) -> ExitCode {
 
 fn run(cli: Cli) -> Result<Exit> {
     let interrupt = Interrupt::install().map_err(Failure::signals)?;
-    let context = Context { quiet: cli.quiet, interrupt };
+    let context = Context { quiet: cli.quiet, verbose: cli.verbose, interrupt };
     let done = cli.command.run(&context);
     context.interrupt.wait_for_end();
     match done {

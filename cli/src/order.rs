@@ -94,6 +94,21 @@ impl Order {
         sort(&options)
     }
 
+    /// The range of a data set at a URL; `None` if no order is wanted.
+    ///
+    /// Errors: `Usage` for an option that has no effect there.
+    pub(crate) fn bounds_at_url(&self) -> Result<Option<(Bound<u64>, Bound<u64>)>> {
+        self.check()?;
+        let without_effect =
+            [("--reverse", self.reverse), ("--memory", self.memory.is_some()), ("--temp-dir", self.temp_dir.is_some())];
+        match without_effect.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => {
+                Err(Failure::usage(format!("{option} is for local databases, found a URL: leave it out")))
+            }
+            None => Ok(self.is_given().then(|| self.bounds())),
+        }
+    }
+
     fn bounds(&self) -> (Bound<u64>, Bound<u64>) {
         self.range.map_or((Bound::Unbounded, Bound::Unbounded), KeyRange::bounds)
     }

@@ -26,6 +26,7 @@ fn main() {
     }
     jsons(&data, &out);
     inputs(&out);
+    requests(&out);
     containers::blosc(&data, &out);
     containers::bcolz(&data, &out);
     containers::zarr(&data, &out);
@@ -140,4 +141,15 @@ fn inputs(out: &Path) {
     write(out, "inputs", "bin", &[&[2], &bin[..]].concat());
     let bin2 = [record(&[1, 2, 3], b"ppabc"), record(&[2, 0, 0], b"")].concat();
     write(out, "inputs", "bin2", &[&[3], &bin2[..]].concat());
+}
+
+fn requests(out: &Path) {
+    let request = |name: &str, len: u64, text: &str| {
+        write(out, "requests", name, &[&len.to_le_bytes(), text.as_bytes()].concat());
+    };
+    request("file", 1000, "/raw/image/s0/0.shard\nbytes=0-15");
+    request("object", 7, "/objects/seg/s0/0-32_0-32_0-32\nbytes=3-");
+    request("key", 0, "/api/a%20b/get/18446744073709551615\nbytes=-1");
+    request("parent", u64::MAX, "/%2e%2e/..%5c/.\nbytes=18446744073709551615-99999999999999999999");
+    request("device", 1, "/con/NUL.txt/a:b/c.\nBytes=0-0,2-3");
 }

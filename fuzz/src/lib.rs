@@ -44,3 +44,9 @@ mod progress;
 #[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/size.rs"]
 mod size;
+// pure modules of the subcommand `serve`, for the target `requests`
+#[path = "../../cli/src/serve/byte_range.rs"]
+mod byte_range;
+#[allow(dead_code, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/serve/request_path.rs"]
+mod request_path;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use glob::Pattern;
 use serde_json::json;
 use sharddb::build::{BuildPhase, BuildProgress};
 use sharddb::spec::{Encoding, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, OnDuplicate, Profile, Published, ShardingSpec, Store};
+use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec, Store};
 
 use crate::allow_empty::AllowEmpty;
 use crate::commands::{gc, write_json};
@@ -26,12 +26,14 @@ use crate::number::plural;
 use crate::output::Sources;
 use crate::plan::ValueTrial;
 use crate::progress::{Amount, Progress, Status, part};
+use crate::remote::url::path_or_url;
+use crate::remote::{Call, RemoteStore};
 use crate::size::{Size, parse_memory};
 use crate::viewer::{self, Described, Kind, Values};
 use crate::{duplicates, foreign, sharding};
 
 /// Build a generation from pairs and publish it
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "sharddb build [OPTIONS] <STORE> --input <PATH>...",
     after_help = "\
@@ -41,6 +43,7 @@ Examples:
   sharddb build skeletons --input byfile/ --kind skeletons --profile remote
   sharddb build mesh --input meshes/ --info info --kind multires-mesh --ignore '*.json'
   sharddb build volume --input chunks/ --info volume.info --sharding-at /scales/0
+  sharddb build s3://bucket/numbers --input numbers.ndjson        built in the temporary directory
   zcat dump.gz | sharddb build big --input - --format bin2 --memory 4GiB --temp-dir /scratch
 
 Inputs (the format follows from the name: a directory, .ndjson or .jsonl, .csv, .bin, .bin2; files
@@ -81,7 +84,8 @@ Exit codes: 0 published, 2 usage, 3 malformed or corrupt, or no pairs where the 
 4 not found, no space, or another writer is at work."
 )]
 pub(crate) struct Args {
-    /// The store; created if there is none
+    /// The store; created if there is none. A path, or a URL to which the generation is pushed
+    #[arg(value_parser = path_or_url())]
     store: PathBuf,
     /// The inputs, as PATH or FORMAT:PATH; - is standard input
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
@@ -146,8 +150,29 @@ pub(crate) struct Args {
     force: bool,
 }
 
+/// A store in the temporary directory, removed with the value.
+pub(super) struct TemporaryStore(PathBuf);
+
+impl TemporaryStore {
+    /// Names a store in `directory`, by default that of the system. Builds create it.
+    pub(super) fn new(directory: Option<&Path>) -> TemporaryStore {
+        let directory = directory.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        TemporaryStore(directory.join(format!("sharddb-build-{}", std::process::id())))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryStore {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0); // the build may have failed before it created it
+    }
+}
+
 /// How inputs are read.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InputOptions {
     /// The format of the inputs. Default: follows from their names
     #[arg(long, value_name = "FORMAT", value_parser = encodings())]
@@ -277,6 +302,30 @@ impl From<Encoded> for Encoding {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        match RemoteStore::open(&self.store)? {
+            Some(remote) => self.run_at_url(&remote, context),
+            None => self.build("published", context),
+        }
+    }
+
+    /// Builds a store in the temporary directory, pushes it, and removes it.
+    fn run_at_url(&self, remote: &RemoteStore, context: &Context) -> Result<Exit> {
+        if self.keep.is_some() {
+            return Err(Failure::usage("--keep is for local stores: see sharddb gc --older-than"));
+        }
+        let may_have_keys = remote.may_have_keys()?; // before the work of building
+        let _cleanup = context.interrupt.publishing(); // until the temporary store is removed
+        let temporary = TemporaryStore::new(self.temp_dir.as_deref());
+        let local = Args { store: temporary.path().to_path_buf(), json: false, ..self.clone() };
+        local.build("built", context)?;
+        let built = OpenOptions::new().open_pread(temporary.path())?.snapshot().len().unwrap_or(0);
+        let (inputs, url) = (names(&self.inputs.resolve(&self.input)?), self.store.display().to_string());
+        self.allow_empty.check_replaced(built, &inputs, &url, || Ok(may_have_keys))?;
+        remote.push(temporary.path(), Call { context, json: self.json })
+    }
+
+    /// Builds a generation of a local store; `done` is the verb of its message.
+    fn build(&self, done: &str, context: &Context) -> Result<Exit> {
         let begun = Instant::now();
         let inputs = self.inputs.resolve(&self.input)?;
         Sources::of(inputs.iter().filter_map(Input::directory)).refuse(&self.store)?;
@@ -291,7 +340,7 @@ impl Args {
         if intake.pairs == 0 {
             context.say(format_args!("found no pairs in {}", names(&inputs)));
         }
-        context.say(summary(&published, begun));
+        context.say(summary(done, &published, begun));
         if self.json {
             write_json(&to_json(&published, &skipped, begun))?;
         }
@@ -466,14 +515,14 @@ fn to_json(published: &Published, skipped: &Skipped, begun: Instant) -> serde_js
     })
 }
 
-/// The line about what was published.
-pub(super) fn summary(published: &Published, begun: Instant) -> String {
+/// The line about what was published or built.
+pub(super) fn summary(done: &str, published: &Published, begun: Instant) -> String {
     let dropped = match published.dropped {
         0 => String::new(),
         dropped => format!(", {} dropped", plural(dropped, "duplicate")),
     };
     format!(
-        "published {}: {}{dropped}, {} of values in {} of {}, in {:.1} s",
+        "{done} {}: {}{dropped}, {} of values in {} of {}, in {:.1} s",
         published.generation,
         plural(published.keys, "key"),
         Size(published.value_bytes),

@@ -12,10 +12,12 @@ use crate::commands::build::{Duplicates, alignments, status_of};
 use crate::commands::write_line;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::number::plural;
 use crate::progress::Progress;
 use crate::receipts;
+use crate::remote::RemoteStore;
+use crate::remote::url::path_or_url;
 use crate::size::{Size, parse_memory};
 
 /// Build in parts, step 2: write the shards of one part
@@ -34,7 +36,8 @@ that is killed, repeated or run twice at once does no harm. See sharddb spill --
 Exit codes: 0 written, 2 usage, or receipts that do not belong together, 3 malformed, corrupt, or a
 duplicate key, 4 a lost file, no space and other I/O.")]
 pub(crate) struct Args {
-    /// The store; it need not exist yet
+    /// The store, a path or a URL; it need not exist yet
+    #[arg(value_parser = path_or_url())]
     store: PathBuf,
     /// The name of the build
     job: String,
@@ -62,7 +65,8 @@ pub(crate) struct Args {
     /// The memory to use, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<Size>,
-    /// Where to spill pairs that do not fit into memory: a local disk. Default: the directory of the job
+    /// Where to spill pairs that do not fit into memory: a local disk. Default: the directory of the job. At a URL: also
+    /// for the shards; default: the temporary directory
     #[arg(long, value_name = "DIR")]
     temp_dir: Option<PathBuf>,
     /// Number of threads, of which at most 6 are used. Default: one per processor
@@ -77,13 +81,23 @@ impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let plan = receipts::plan(&self.plan)?;
         let job = job_directory(&self.store, &self.job)?;
-        let spills = SpillSet::new(&plan, self.dir.as_ref().unwrap_or(&job), receipts::read(&self.spills)?)?;
+        let remote = RemoteStore::open(&self.store)?;
+        if remote.is_some() && self.dir.is_some() {
+            return Err(Failure::usage("--dir is for local stores: the spills of a store at a URL are next to it"));
+        }
+        let spills = receipts::read(&self.spills)?;
         let mut options = self.options();
         let build = Arc::default();
         options.progress(Arc::clone(&build)).cancel(Arc::clone(context.interrupt.cancel()));
         let cleanup = context.interrupt.writing();
         let progress = Progress::start(context.quiet, move || status_of(&build));
-        let receipt = spills.build_part(self.part, &job, &options)?;
+        let receipt = match &remote {
+            Some(remote) => remote.build_part(&self.job, &plan, spills, self.part, &options)?,
+            None => {
+                let spills = SpillSet::new(&plan, self.dir.as_ref().unwrap_or(&job), spills)?;
+                spills.build_part(self.part, &job, &options)?
+            }
+        };
         cleanup.done();
         drop(progress);
         write_line(&receipt)?;

@@ -2,10 +2,12 @@
 
 use sharddb::container::Container;
 
+use crate::context::Context;
 use crate::database::Database;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::position::KeyOrPosition;
+use crate::remote::RemoteOpening;
 
 /// Report by the exit code whether a key is present: 0 yes, 1 no
 #[derive(Debug, clap::Args)]
@@ -13,6 +15,7 @@ use crate::position::KeyOrPosition;
 Examples:
   sharddb contains numbers 2 && echo present
   sharddb contains volume --at 3,0,7 && echo present
+  sharddb contains s3://bucket/numbers 2 -v
 
 Reads indexes, never the value. An array or another container must be imported first: see
 sharddb import --help.
@@ -23,14 +26,26 @@ pub(crate) struct Args {
     #[command(flatten)]
     database: Database,
     #[command(flatten)]
+    at_url: RemoteOpening,
+    #[command(flatten)]
     key: KeyOrPosition,
 }
 
 impl Args {
-    pub(crate) fn run(&self) -> Result<Exit> {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let found = match self.database.open_remote(&self.at_url, context)? {
+            Some(remote) => {
+                let key = self.key.resolve(|| remote.key_space())?;
+                remote.run("contains", remote.reader().contains(key))?
+            }
+            None => self.find()?,
+        };
+        Ok(if found { Exit::Done } else { Exit::Absent })
+    }
+
+    fn find(&self) -> Result<bool> {
         let snapshot = self.database.open()?;
         let key = self.key.resolve(|| Container::key_space(&snapshot))?;
-        let found = snapshot.contains(key)?;
-        Ok(if found { Exit::Done } else { Exit::Absent })
+        Ok(snapshot.contains(key)?)
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use sharddb::container::{Container, bcolz, zarr};
 use sharddb::read::{Range, RangeEntry};
+use sharddb::remote::RemoteValue;
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
 use sharddb::{ErrorKind, Snapshot, Value};
@@ -28,6 +29,8 @@ use crate::order::Order;
 use crate::output::{Form, Output, Sources, Values};
 use crate::printable::word;
 use crate::progress::{Counter, Progress, Unit};
+use crate::remote::url::url_of;
+use crate::remote::{RemoteDatabase, RemoteOpening};
 
 /// Write the pairs in a format that build reads
 #[derive(Debug, clap::Args)]
@@ -62,6 +65,8 @@ followed. It must not be in DB.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
+    #[command(flatten)]
+    at_url: RemoteOpening,
     /// The format to write
     #[arg(long, value_enum)]
     format: Target,
@@ -113,9 +118,17 @@ impl Args {
             Target::Ndjson => Form::Ndjson(self.values.unwrap_or(Values::Base64)),
             Target::Bin => Form::Bin,
             Target::Bin2 => Form::Bin2,
-            Target::Zarr | Target::Bcolz => return self.give_back(context),
+            Target::Zarr | Target::Bcolz => {
+                if url_of(self.database.path())?.is_none() {
+                    self.at_url.refuse_for_path(self.database.path())?;
+                }
+                return self.give_back(context);
+            }
         };
         self.order.check()?;
+        if let Some(remote) = self.database.open_remote(&self.at_url, context)? {
+            return self.run_remote(&remote, format, context);
+        }
         let opened = self.database.verifying(!self.no_verify).open()?;
         match opened {
             Opened::Sharded(_) => self.chunks.refuse_decoded()?,
@@ -163,6 +176,45 @@ impl Args {
         if matches!(opened, Opened::Sharded(_)) && export.errors.has_damage() {
             self.suggest_salvage();
         }
+        Ok(export.errors.exit())
+    }
+
+    /// Writes pairs of a data set at a URL.
+    fn run_remote(&self, remote: &RemoteDatabase, format: Form, context: &Context) -> Result<Exit> {
+        self.chunks.refuse_decoded()?;
+        let (url, snapshot, bounds) = (remote.url(), remote.reader().snapshot(), self.order.bounds_at_url()?);
+        if self.no_verify {
+            return Err(Failure::usage(format!("reads of {url} always verify: leave out --no-verify")));
+        }
+        if snapshot.layout().is_some_and(|layout| layout.prefixes) {
+            return Err(Failure::usage(format!(
+                "expected a data set without prefixes, found {url}: export a copy, made by sharddb pull {url} STORE"
+            )));
+        }
+        let wanted = self.wanted(context)?;
+        let _cleanup = match self.output == Path::new("-") {
+            true => context.interrupt.cleanup(),
+            false => context.interrupt.writing(),
+        };
+        let counter = Counter::new("export", Unit::Items("keys"));
+        counter.set_total(wanted.as_ref().map_or(snapshot.len().unwrap_or(0), |wanted| wanted.len() as u64));
+        let shown = Arc::clone(&counter);
+        let output = Output::open(&self.output, format)?;
+        let progress = Progress::beside(&self.output, context.quiet, move || shown.status(0));
+        let mut export = Export { context, output, errors: Errors::new(), counter };
+        match (wanted, bounds) {
+            (Some(wanted), _) => export.some_remote(remote, wanted)?,
+            (None, Some(bounds)) => {
+                let mut pairs = snapshot.range(bounds);
+                export.batches(|| remote.run("export", pairs.next_batch()))?;
+            }
+            (None, None) => {
+                let mut pairs = snapshot.scan();
+                export.batches(|| remote.run("export", pairs.next_batch()))?;
+            }
+        }
+        export.output.finish()?;
+        drop(progress);
         Ok(export.errors.exit())
     }
 
@@ -241,6 +293,9 @@ pub(super) fn read_keys(mut list: KeyList) -> Result<Vec<u64>> {
     }
 }
 
+/// Keys that are looked up together at a URL. Their values are in memory at once.
+const REMOTE_BATCH: usize = 256;
+
 struct Export<'a> {
     context: &'a Context,
     output: Output,
@@ -268,6 +323,37 @@ impl Export<'_> {
                 Ok(())
             }
         })
+    }
+
+    /// Writes pairs of a data set at a URL, in batches.
+    fn batches(&mut self, mut next: impl FnMut() -> Result<Option<Vec<(u64, RemoteValue)>>>) -> Result<()> {
+        while let Some(pairs) = next()? {
+            self.context.check_cancel()?;
+            self.counter.add(pairs.len() as u64);
+            pairs.iter().try_for_each(|(key, value)| self.output.write(*key, &[], value))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the pairs of the given keys of a data set at a URL.
+    fn some_remote(&mut self, remote: &RemoteDatabase, mut wanted: Vec<u64>) -> Result<()> {
+        let (snapshot, mut absent) = (remote.reader().snapshot(), Absent::default());
+        wanted.sort_unstable_by_key(|&key| (snapshot.spec().route(key), key)); // storage order, as for a local database
+        wanted.dedup();
+        for keys in wanted.chunks(REMOTE_BATCH) {
+            self.context.check_cancel()?;
+            let values = remote.run("export", snapshot.get_many(keys))?;
+            for (&key, value) in keys.iter().zip(values) {
+                match value {
+                    Ok(Some(value)) => self.output.write(key, &[], &value)?,
+                    Ok(None) => absent.add(key),
+                    Err(error) => self.errors.tell(&error),
+                }
+            }
+            self.counter.add(keys.len() as u64);
+        }
+        self.note_absent(&absent);
+        Ok(())
     }
 
     /// Writes pairs in the order of their keys.

@@ -1,19 +1,23 @@
 //! `gc`: removes old generations.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 use sharddb::store::GcReport;
 use sharddb::{GenerationId, Store};
 
+use crate::age::Age;
 use crate::commands::{open_store, write_json};
 use crate::context::{Context, warn};
 use crate::exit::Exit;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::freed::Files;
 use crate::leases::Leases;
 use crate::number::plural;
 use crate::progress::{Amount, Progress, Status};
+use crate::remote::url::path_or_url;
+use crate::remote::{Call, RemoteStore};
 use crate::size::Size;
 
 /// Remove old generations that are not open for reading
@@ -23,6 +27,7 @@ Examples:
   sharddb gc numbers --dry-run                   what would be removed, and how much that frees
   sharddb gc numbers
   sharddb gc numbers --keep 3                    keeps two more, for a rollback
+  sharddb gc s3://bucket/numbers --older-than 7d
 
 The current generation is never removed, nor one that a process has open. If a generation cannot be
 removed, the others still are; it is named, and the exit code is 4. What is freed is the size of the
@@ -30,16 +35,22 @@ files without another name: those that a generation shares with one that stays a
 
 With --json, the members are \"dry_run\", \"removed\" (each with \"generation\" and \"bytes\"), \"in_use\"
 (names), \"failed\" (each with \"generation\" and \"error\") and \"freed_bytes\". With --dry-run, 'removed'
-is what would be removed.
+is what would be removed. At a URL they are \"dry_run\", \"removed\" (names), \"objects\" (their
+number) and \"freed_bytes\", and the first failure ends the run.
 
 Exit codes: 0 done, 2 no store, 3 current names a generation that does not exist, 4 a generation
 could not be removed, not found, or another writer is at work.")]
 pub(crate) struct Args {
-    /// The store
+    /// The store; a path or a URL
+    #[arg(value_parser = path_or_url())]
     store: PathBuf,
-    /// Number of newest generations to keep
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    keep: usize,
+    /// Number of newest generations to keep. Default: 1
+    #[arg(long, value_name = "N", conflicts_with = "older_than")]
+    keep: Option<usize>,
+    /// At a URL: remove what was replaced at least this long ago, by the clock of the server, and unfinished uploads of
+    /// that age: 7d, 12h, 30m or 0s
+    #[arg(long, value_name = "AGE")]
+    older_than: Option<Age>,
     /// Remove nothing, and say what would be removed
     #[arg(long)]
     dry_run: bool,
@@ -72,12 +83,31 @@ struct NotRemoved {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let store = open_store(&self.store)?;
-        let collected = if self.dry_run { predict(&store, self.keep)? } else { collect(context, &store, self.keep)? };
+        if let Some(remote) = RemoteStore::open(&self.store)? {
+            return remote.gc(self.age()?, self.dry_run, Call { context, json: self.json });
+        }
+        if self.older_than.is_some() {
+            return Err(Failure::usage("--older-than is for stores at a URL: see --keep"));
+        }
+        let (store, keep) = (open_store(&self.store)?, self.keep.unwrap_or(1));
+        let collected = if self.dry_run { predict(&store, keep)? } else { collect(context, &store, keep)? };
         if self.json {
             write_json(&collected)?;
         }
         Ok(collected.say(context))
+    }
+}
+
+impl Args {
+    /// How long ago a generation must have been replaced. There are no leases at a URL, so the user decides.
+    fn age(&self) -> Result<Duration> {
+        match (self.older_than, self.keep) {
+            (Some(Age(age)), _) => Ok(age),
+            (None, Some(_)) => Err(Failure::usage("--keep is for local stores: see --older-than")),
+            (None, None) => Err(Failure::usage(
+                "expected --older-than AGE, such as 7d: nothing else shows whether somebody still reads a generation at a URL",
+            )),
+        }
     }
 }
 

@@ -9,12 +9,14 @@ use sharddb::store::{GenerationTotals, StoredGeneration};
 
 use crate::bench::disk_usage::DiskUsage;
 use crate::commands::{open_store, write_json};
-use crate::context::{self, Errors, warn};
+use crate::context::{self, Context, Errors, warn};
 use crate::date::iso_8601;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 use crate::leases::Leases;
+use crate::remote::url::path_or_url;
+use crate::remote::{Call, RemoteStore};
 use crate::size::Size;
 
 /// List the generations of a store, oldest first
@@ -36,9 +38,14 @@ With --json, the members of a generation are \"generation\", \"state\" (current,
 incomplete), \"in_use\" (null where the operating system does not list locks), \"completed\", \"keys\",
 \"value_bytes\", \"shards\" (null if the manifest is missing or damaged) and \"bytes\".
 
+At a URL, the date is when the successor of a generation became current, by the clock of the server,
+and 'incomplete' is an upload under way or interrupted. With --json, the members there are
+\"generation\", \"state\" (current, earlier, incomplete), \"replaced\", \"objects\" and \"bytes\".
+
 Exit codes: 0 listed, 2 no store, 3 a damaged current, history or manifest, 4 not found.")]
 pub(crate) struct Args {
-    /// The store
+    /// The store; a path or a URL
+    #[arg(value_parser = path_or_url())]
     store: PathBuf,
     /// Print a JSON array
     #[arg(long)]
@@ -71,7 +78,10 @@ struct Listed {
 }
 
 impl Args {
-    pub(crate) fn run(&self) -> Result<Exit> {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        if let Some(remote) = RemoteStore::open(&self.store)? {
+            return remote.generations(Call { context, json: self.json });
+        }
         let mut errors = Errors::new();
         let listed = list(&open_store(&self.store)?, &mut errors)?;
         match self.json {

@@ -1,5 +1,6 @@
 //! `get`: writes the bytes of one value, or of several to files.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use sharddb::Value;
@@ -12,6 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::output::{Form, Output, Sources, Target};
 use crate::position::KeysOrPosition;
+use crate::remote::{RemoteDatabase, RemoteOpening};
 
 /// Write the value of a key to standard output, and nothing else
 #[derive(Debug, clap::Args)]
@@ -24,6 +26,9 @@ Examples:
   sharddb get volume --at 3,0,7                  a chunk by its position in the grid
   sharddb get volume.zarr 42 --decoded           the elements of a chunk of an array
   sharddb get trades 0 --column price --decoded  the first rows of a column of a bcolz table
+  sharddb get s3://bucket/numbers 2 -v           and what it cost, on standard error
+  sharddb get s3://bucket/numbers 2 --cache-dir ~/.cache/numbers
+  sharddb get s3://bucket/numbers 2 --generation 3
 
 A file at --output is replaced when the value is complete, and keeps its mode. It must not be in DB.
 
@@ -31,6 +36,8 @@ Exit codes: 0 found (an empty value too), 1 absent; with several keys, 1 if one 
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
+    #[command(flatten)]
+    at_url: RemoteOpening,
     #[command(flatten)]
     wanted: KeysOrPosition,
     /// Write the N bytes directly before the value instead of the value
@@ -49,12 +56,36 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        if let Some(remote) = self.database.open_remote(&self.at_url, context)? {
+            self.refuse_for_remote(&remote)?;
+            let keys = self.wanted.resolve(|| remote.key_space())?;
+            return self.write(&keys, context, |key| remote.run("get", remote.reader().get(key)));
+        }
         let opened = self.database.open()?;
         self.sources(&opened).refuse(&self.output)?;
+        self.write(&self.keys(&opened)?, context, |key| self.value(&opened, key))
+    }
+
+    /// Refuses options that have no effect on a data set in an object store.
+    fn refuse_for_remote(&self, remote: &RemoteDatabase) -> Result<()> {
+        self.chunks.refuse_decoded()?;
+        match self.prefix {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(format!("--prefix is for local databases, found {}", remote.url()))),
+        }
+    }
+
+    /// Writes the values of the keys.
+    fn write<V: Deref<Target = [u8]>>(
+        &self,
+        keys: &[u64],
+        context: &Context,
+        value: impl Fn(u64) -> Result<Option<V>>,
+    ) -> Result<Exit> {
         let _cleanup = context.interrupt.cleanup(); // until a partial output is removed or renamed
-        match *self.keys(&opened)?.as_slice() {
-            [key] => self.write_value(&opened, key, context),
-            ref keys => self.write_directory(&opened, keys, context),
+        match *keys {
+            [key] => self.write_value(key, value(key)?, context),
+            ref keys => self.write_directory(keys, value, context),
         }
     }
 
@@ -67,8 +98,8 @@ impl Args {
     }
 
     /// Writes the value of one key to the output; nothing if it is absent.
-    fn write_value(&self, opened: &Opened, key: u64, context: &Context) -> Result<Exit> {
-        let Some(value) = self.value(opened, key)? else { return Ok(absent(key, context)) };
+    fn write_value<V: Deref<Target = [u8]>>(&self, key: u64, value: Option<V>, context: &Context) -> Result<Exit> {
+        let Some(value) = value else { return Ok(absent(key, context)) };
         let mut target = Target::open(&self.output)?;
         target.write_all(&value)?;
         target.finish()?;
@@ -76,7 +107,12 @@ impl Args {
     }
 
     /// Writes the values of several keys to a new directory.
-    fn write_directory(&self, opened: &Opened, keys: &[u64], context: &Context) -> Result<Exit> {
+    fn write_directory<V: Deref<Target = [u8]>>(
+        &self,
+        keys: &[u64],
+        value: impl Fn(u64) -> Result<Option<V>>,
+        context: &Context,
+    ) -> Result<Exit> {
         if self.output == Path::new("-") {
             return Err(Failure::usage(
                 "expected --output DIR for several keys, found standard output, where nothing would separate the \
@@ -87,7 +123,7 @@ impl Args {
         let mut exit = Exit::Done;
         for &key in keys {
             context.check_cancel()?;
-            match self.value(opened, key)? {
+            match value(key)? {
                 Some(value) => output.write(key, &[], &value)?,
                 None => exit = absent(key, context),
             }

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use sharddb::{Snapshot, Value};
+use sharddb::Snapshot;
 
 use crate::chunks::Chunks;
 use crate::context::{self, Context, Errors};
@@ -18,6 +18,7 @@ use crate::failure::{Failure, Result, exit_of};
 use crate::input::{BadLine, KeyList};
 use crate::input::{Reading, Stream};
 use crate::key::Key;
+use crate::remote::{RemoteDatabase, RemoteOpening};
 
 /// Look up many keys: one line of JSON per key, in the order of the list
 #[derive(Debug, clap::Args)]
@@ -28,6 +29,7 @@ Examples:
   sharddb get-many numbers --keys keys.txt
   sharddb keys numbers | sharddb get-many numbers --keys - --values
   sharddb get-many trades --column price --keys chunks.txt
+  sharddb get-many s3://bucket/numbers --keys keys.txt -v
 
 A line is one of
   {\"key\":\"2\",\"len\":3,\"sha256\":\"3fc4cc...\"}                     with --values also \"value_b64\":\"dHdv\"
@@ -39,6 +41,8 @@ keys are absent or not; 3 or 4 if there was an error; the other keys are still l
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
+    #[command(flatten)]
+    at_url: RemoteOpening,
     /// The keys, one per line, decimal or 0x hex; - is standard input
     #[arg(long, value_name = "FILE|-")]
     keys: Option<PathBuf>,
@@ -74,13 +78,16 @@ enum Answer {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let opened = self.database.open()?;
-        if let Opened::Sharded(_) = opened {
+        let source = match self.database.open_remote(&self.at_url, context)? {
+            Some(remote) => Source::Remote(remote),
+            None => Source::Local(self.database.open()?),
+        };
+        if !matches!(source, Source::Local(Opened::Container(_))) {
             self.chunks.refuse_decoded()?;
         }
         let mut lines = Lines { args: self, errors: Errors::new(), out: context::stdout() };
         let given: Vec<u64> = self.key.iter().map(|key| key.0).collect();
-        lines.of_keys(&opened, &given)?;
+        lines.of_keys(&source, &given)?;
         lines.out.flush().map_err(Failure::stdout)?;
         let Some(path) = &self.keys else { return Ok(lines.errors.exit()) };
         let mut list = KeyList::new(open_list(path, context)?);
@@ -92,25 +99,31 @@ impl Args {
             // looks up the keys between two bad lines as one batch
             for run in batch.chunk_by(|one, next| one.is_ok() && next.is_ok()) {
                 let keys: Vec<u64> = run.iter().filter_map(|line| line.as_ref().ok().copied()).collect();
-                lines.of_keys(&opened, &keys)?;
+                lines.of_keys(&source, &keys)?;
                 run.iter().filter_map(|line| line.as_ref().err()).try_for_each(|bad| lines.of_bad_line(bad))?;
             }
             lines.out.flush().map_err(Failure::stdout)?;
         }
     }
 
-    fn answer(&self, key: String, value: sharddb::Result<Option<Value<'_>>>) -> Answer {
+    fn answer(&self, key: String, value: sharddb::Result<Option<impl AsRef<[u8]>>>) -> Answer {
         match value {
             Ok(Some(value)) => Answer::Found {
                 key,
-                len: value.len(),
-                sha256: format!("{:x}", Sha256::digest(&*value)),
-                value_b64: self.values.then(|| STANDARD.encode(&*value)),
+                len: value.as_ref().len(),
+                sha256: format!("{:x}", Sha256::digest(&value)),
+                value_b64: self.values.then(|| STANDARD.encode(&value)),
             },
             Ok(None) => Answer::Absent { key, absent: true },
             Err(error) => Answer::Failed { key, error: format!("{}: {error}", error.kind()) },
         }
     }
+}
+
+/// Where the values are.
+enum Source {
+    Local(Opened),
+    Remote(RemoteDatabase),
 }
 
 /// Writes the answers.
@@ -121,10 +134,15 @@ struct Lines<'a, W> {
 }
 
 impl<W: Write> Lines<'_, W> {
-    fn of_keys(&mut self, opened: &Opened, keys: &[u64]) -> Result<()> {
-        match opened {
-            Opened::Sharded(snapshot) => self.of_database(snapshot, keys),
-            Opened::Container(container) => {
+    fn of_keys(&mut self, source: &Source, keys: &[u64]) -> Result<()> {
+        match source {
+            _ if keys.is_empty() => Ok(()),
+            Source::Remote(remote) => {
+                let values = remote.run("get-many", remote.reader().get_many(keys))?;
+                keys.iter().zip(values).try_for_each(|(key, value)| self.write(key.to_string(), value))
+            }
+            Source::Local(Opened::Sharded(snapshot)) => self.of_database(snapshot, keys),
+            Source::Local(Opened::Container(container)) => {
                 let form = self.args.chunks.form();
                 keys.iter().try_for_each(|key| self.write(key.to_string(), container.get(*key, form)))
             }
@@ -152,7 +170,7 @@ impl<W: Write> Lines<'_, W> {
         }
     }
 
-    fn write(&mut self, key: String, value: sharddb::Result<Option<Value<'_>>>) -> Result<()> {
+    fn write(&mut self, key: String, value: sharddb::Result<Option<impl AsRef<[u8]>>>) -> Result<()> {
         if let Err(error) = &value {
             self.errors.note(exit_of(error.kind()));
         }

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use sharddb::Snapshot;
 use sharddb::container::Container;
 use sharddb::container::bcolz::{BcolzArray, BcolzTable};
+use sharddb::remote::RemoteSnapshot;
 use sharddb::shard::{Entry, Shard};
-use sharddb::spec::MinishardNumber;
+use sharddb::spec::{Layout, MinishardNumber};
 
+use crate::commands::write_line;
 use crate::context::{self, Context, Errors};
 use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
@@ -19,6 +21,7 @@ use crate::number::plural;
 use crate::output::{Sources, Target};
 use crate::plot::Plot;
 use crate::printable;
+use crate::remote::{RemoteDatabase, RemoteOpening};
 use crate::size::Size;
 
 /// Describe a database, and how its keys and bytes are distributed
@@ -39,10 +42,14 @@ The place is the JSON pointer of the object in the info that describes the shard
 top level, as in a volume. With --json it is the member \"sharding_at\".
 
 An array or another container is described by its metadata, a bcolz table by its columns, and with
---column NAME by that column. A column is also an array of its own, for example trades/price.")]
+--column NAME by that column. A column is also an array of its own, for example trades/price.
+
+A data set at a URL is described by its info and its manifest; the cost is that of opening it.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
+    #[command(flatten)]
+    at_url: RemoteOpening,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -53,6 +60,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        if let Some(remote) = self.database.open_remote(&self.at_url, context)? {
+            return self.run_on_remote(&remote);
+        }
         if let Some(table) = self.database.open_table()? {
             return self.run_on_table(&table);
         }
@@ -60,6 +70,18 @@ impl Args {
             Opened::Sharded(snapshot) => self.run_on_database(&snapshot, context),
             Opened::Container(container) => self.run_on_container(&*container),
         }
+    }
+
+    /// Writes what is known of a data set at a URL without a walk: its specification, and what the manifest counts.
+    fn run_on_remote(&self, remote: &RemoteDatabase) -> Result<Exit> {
+        if self.plot.is_some() {
+            let url = remote.url();
+            return Err(Failure::usage(format!("--plot reads all indexes of a local database, found {url}")));
+        }
+        let snapshot = remote.reader().snapshot();
+        let text = if self.json { remote_json(remote, &snapshot).to_string() } else { remote_text(remote, &snapshot) };
+        write_line(&text)?;
+        Ok(Exit::Done)
     }
 
     /// Writes the description of a container: one JSON object, or one line per member.
@@ -141,13 +163,6 @@ impl Args {
 
     fn json(&self, snapshot: &Snapshot, survey: &Survey) -> Value {
         let spec = snapshot.spec();
-        let layout = snapshot.layout().map(|layout| {
-            json!({
-                "checks": layout.checks,
-                "prefixes": layout.prefixes,
-                "value_alignment": layout.value_alignment.get(),
-            })
-        });
         let buckets = |histogram: &Histogram| -> Vec<Value> {
             let bucket = |it: crate::histogram::Bucket| json!({"from": it.from, "to": it.to, "count": it.count});
             histogram.buckets().into_iter().map(bucket).collect()
@@ -156,7 +171,7 @@ impl Args {
             "path": absolute(self.database.path()),
             "generation": snapshot.generation().map(|id| id.to_string()),
             "sharding": serde_json::from_str::<Value>(&spec.to_json()).unwrap_or_default(),
-            "layout": layout,
+            "layout": layout_json(snapshot.layout()),
             "keys": survey.known(survey.keys),
             "value_bytes": survey.known(survey.value_bytes),
             "file_bytes": survey.file_bytes,
@@ -181,11 +196,7 @@ impl Args {
         let overhead = overhead.map_or("-".to_string(), |bytes| format!("{bytes:.1} B per key"));
         let unknown = if survey.is_partial { ", and those that cannot be read" } else { "" };
         let empty = survey.known(survey.minishards - survey.filled).map_or("unknown".to_string(), grouped);
-        let layout = snapshot.layout().map_or("foreign".to_string(), |layout| {
-            let (checks, prefixes) =
-                (if layout.checks { "checks" } else { "no checks" }, if layout.prefixes { ", prefixes" } else { "" });
-            format!("{checks}{prefixes}, values aligned to {}", layout.value_alignment.get())
-        });
+        let layout = layout_text(snapshot.layout());
         let mut lines = vec![
             format!("database   {from}"),
             format!("sharding   {}", snapshot.spec()),
@@ -229,6 +240,51 @@ fn check_extension(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+fn layout_json(layout: Option<Layout>) -> Value {
+    let json = |layout: Layout| {
+        json!({
+            "checks": layout.checks,
+            "prefixes": layout.prefixes,
+            "value_alignment": layout.value_alignment.get(),
+        })
+    };
+    layout.map_or(Value::Null, json)
+}
+
+fn layout_text(layout: Option<Layout>) -> String {
+    layout.map_or("foreign".to_string(), |layout| {
+        let (checks, prefixes) =
+            (if layout.checks { "checks" } else { "no checks" }, if layout.prefixes { ", prefixes" } else { "" });
+        format!("{checks}{prefixes}, values aligned to {}", layout.value_alignment.get())
+    })
+}
+
+fn remote_json(remote: &RemoteDatabase, snapshot: &RemoteSnapshot) -> Value {
+    let cost = remote.reader().stats();
+    json!({
+        "url": remote.url(),
+        "generation": snapshot.generation(),
+        "sharding": serde_json::from_str::<Value>(&snapshot.spec().to_json()).unwrap_or_default(),
+        "layout": layout_json(snapshot.layout()),
+        "keys": snapshot.len(),
+        "cost": {"requests": cost.requests, "bytes": cost.bytes, "cache_hits": cost.cache_hits},
+    })
+}
+
+fn remote_text(remote: &RemoteDatabase, snapshot: &RemoteSnapshot) -> String {
+    let url = printable::line(remote.url());
+    let from = snapshot.generation().map_or(format!("{url}"), |generation| format!("{url}, {generation}"));
+    let cost = remote.reader().stats();
+    [
+        format!("database   {from}"),
+        format!("sharding   {}", snapshot.spec()),
+        format!("layout     {}", layout_text(snapshot.layout())),
+        format!("keys       {}", snapshot.len().map_or("unknown".to_string(), grouped)),
+        format!("cost       {}, {}", plural(cost.requests, "request"), plural(cost.bytes, "byte")),
+    ]
+    .join("\n")
 }
 
 fn table_json(table: &BcolzTable, path: &Path) -> Value {

@@ -10,6 +10,7 @@ use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::order::Order;
+use crate::remote::{RemoteDatabase, RemoteOpening};
 
 /// Print keys, decimal, one per line: all in storage order, or those of a range in order
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,7 @@ Examples:
   sharddb keys numbers --sorted --reverse
   sharddb keys volume.zarr                       the numbers of the chunks that are present
   sharddb keys trades --column price             the chunks of a column of a bcolz table
+  sharddb keys s3://bucket/numbers --range 100..200
 
 In order, keys are printed when all are sorted. A store that was built with --ordered has them
 sorted; otherwise all indexes are read, or with the identity hash those that can hold the range.
@@ -32,6 +34,8 @@ A bad minishard is named on standard error, and the listing continues; the exit 
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
+    #[command(flatten)]
+    at_url: RemoteOpening,
     /// Only the keys of this shard, given by the number in its file name
     #[arg(long, value_name = "HEX", value_parser = parse_shard, conflicts_with_all = ["range", "sorted", "reverse"])]
     shard: Option<ShardNumber>,
@@ -47,6 +51,9 @@ type Keys<'a> = Box<dyn Iterator<Item = sharddb::Result<u64>> + 'a>;
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         self.order.check()?;
+        if let Some(remote) = self.database.open_remote(&self.at_url, context)? {
+            return self.run_remote(&remote);
+        }
         let opened = self.database.open()?;
         if let Opened::Container(_) = opened {
             self.order.refuse_container()?;
@@ -80,6 +87,40 @@ impl Args {
         }
         context::flush(out)?;
         Ok(errors.exit())
+    }
+}
+
+impl Args {
+    fn run_remote(&self, remote: &RemoteDatabase) -> Result<Exit> {
+        if self.shard.is_some() {
+            return Err(Failure::usage(format!("--shard is for local databases, found {}", remote.url())));
+        }
+        let snapshot = remote.reader().snapshot();
+        match self.order.bounds_at_url()? {
+            Some(bounds) => {
+                let mut keys = snapshot.key_range(bounds);
+                self.print_batches(|| remote.run("keys", keys.next_batch()))
+            }
+            None => {
+                let mut keys = snapshot.keys();
+                self.print_batches(|| remote.run("keys", keys.next_batch()))
+            }
+        }
+    }
+
+    fn print_batches(&self, mut next: impl FnMut() -> Result<Option<Vec<u64>>>) -> Result<Exit> {
+        let (mut out, mut count) = (context::stdout(), 0);
+        while let Some(keys) = next()? {
+            count += keys.len() as u64;
+            if !self.count {
+                keys.iter().try_for_each(|key| writeln!(out, "{key}")).map_err(Failure::stdout)?;
+            }
+        }
+        if self.count {
+            writeln!(out, "{count}").map_err(Failure::stdout)?;
+        }
+        context::flush(out)?;
+        Ok(Exit::Done)
     }
 }
 

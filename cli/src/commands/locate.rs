@@ -3,13 +3,15 @@
 use std::io::Write;
 
 use serde::Serialize;
+use sharddb::ShardingSpec;
 use sharddb::container::Container;
 
-use crate::context;
+use crate::context::{self, Context};
 use crate::database::Database;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::position::KeyOrPosition;
+use crate::remote::{RemoteDatabase, RemoteOpening};
 
 /// Print as JSON where a key belongs and, if it is present, where its value is
 #[derive(Debug, clap::Args)]
@@ -26,6 +28,8 @@ Exit codes: 0 found, 1 absent, 2 usage, or an array or container instead of a da
 pub(crate) struct Args {
     #[command(flatten)]
     database: Database,
+    #[command(flatten)]
+    at_url: RemoteOpening,
     #[command(flatten)]
     key: KeyOrPosition,
 }
@@ -48,7 +52,32 @@ struct Stored {
 }
 
 impl Args {
-    pub(crate) fn run(&self) -> Result<Exit> {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let report = match self.database.open_remote(&self.at_url, context)? {
+            Some(remote) => self.locate_remote(&remote)?,
+            None => self.locate()?,
+        };
+        let mut out = context::stdout();
+        serde_json::to_writer(&mut out, &report).map_err(|error| Failure::stdout(error.into()))?;
+        out.write_all(b"\n").map_err(Failure::stdout)?;
+        context::flush(out)?;
+        Ok(if report.stored.is_some() { Exit::Done } else { Exit::Absent })
+    }
+
+    fn locate_remote(&self, remote: &RemoteDatabase) -> Result<Report> {
+        let key = self.key.resolve(|| remote.key_space())?;
+        let found = remote.run("locate", remote.reader().locate(key))?;
+        let snapshot = remote.reader().snapshot();
+        let spec = snapshot.spec();
+        let file = match &found {
+            Some(location) => remote.object_url(&location.object),
+            None => remote.shard_url(&snapshot, &spec.shard_file_name(spec.route(key).shard)),
+        };
+        let stored = found.map(|it| Stored { offset: it.range.start, stored_len: it.range.end - it.range.start });
+        Ok(Report::new(spec, key, file, stored))
+    }
+
+    fn locate(&self) -> Result<Report> {
         let snapshot = self.database.open()?;
         let key = self.key.resolve(|| Container::key_space(&snapshot))?;
         let spec = snapshot.spec();
@@ -58,18 +87,21 @@ impl Args {
             Some(location) => location.path().to_path_buf(),
             None => snapshot.shards_directory().join(spec.shard_file_name(place.shard)),
         };
-        let report = Report {
+        let stored = found.as_ref().map(|location| Stored { offset: location.offset(), stored_len: location.len() });
+        Ok(Report::new(spec, key, file.display().to_string(), stored))
+    }
+}
+
+impl Report {
+    fn new(spec: &ShardingSpec, key: u64, file: String, stored: Option<Stored>) -> Report {
+        let place = spec.route(key);
+        Report {
             key: key.to_string(),
             hash: format!("{:#018x}", spec.hash(key)),
             shard: place.shard.0,
             minishard: place.minishard.0,
-            file: file.display().to_string(),
-            stored: found.as_ref().map(|location| Stored { offset: location.offset(), stored_len: location.len() }),
-        };
-        let mut out = context::stdout();
-        serde_json::to_writer(&mut out, &report).map_err(|error| Failure::stdout(error.into()))?;
-        out.write_all(b"\n").map_err(Failure::stdout)?;
-        context::flush(out)?;
-        Ok(if found.is_some() { Exit::Done } else { Exit::Absent })
+            file,
+            stored,
+        }
     }
 }

@@ -27,24 +27,30 @@ mod new_store;
 mod plan;
 mod publish;
 mod publish_parts;
+mod pull;
+mod push;
 mod put;
 mod reshard;
 mod rollback;
 mod salvage;
+#[cfg(feature = "serve")]
+mod serve;
 mod spill;
 mod update;
 mod verify;
 mod zarr;
 
-use std::io::Write;
 use std::path::Path;
 
 use clap::{Parser, Subcommand};
 use sharddb::Store;
 
-use crate::context::{self, Context};
+use crate::context::Context;
+pub(crate) use crate::context::{write_json, write_line};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::remote::RemoteStore;
+use crate::remote::url::refuse_url;
 
 /// An embedded key-value engine: uint64 keys, values of any bytes, in files that Neuroglancer, TensorStore and
 /// CloudVolume read
@@ -54,6 +60,9 @@ pub(crate) struct Cli {
     /// Print errors only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+    /// Report what each call to an object store costs: requests, bytes, cache hits, generation
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -69,6 +78,13 @@ DB is a store that build made, one of its generations, or any directory of shard
 (or with --sharding). get, get-many, keys, export, info and verify also take Zarr v3 arrays, bcolz
 arrays, bloscpack files and, with --column, bcolz tables; for the other subcommands, import builds a
 store from them. KEY is decimal or 0x hex.
+
+In a build with the feature remote, get, get-many, contains, locate, keys, export and info take DB
+at s3://, gs://, az://, http:// and https:// too, verify at the first three, and push and pull copy
+stores. There --generation reads an older generation, and --cache-dir keeps what lookups read on the
+local disk. Credentials come from the environment and the usual files; AWS_SKIP_SIGNATURE=true reads
+public buckets without any. SHARDDB_REMOTE_TIMEOUT is the time for one request in seconds,
+SHARDDB_REMOTE_RETRIES the number of its retries.
 
 Exit codes: 0 done, found or equal, 1 absent or different, 2 usage, 3 corrupt, unsupported or
 malformed (or findings of verify), 4 not found, no space, locked and other I/O, 70 a bug in sharddb,
@@ -98,6 +114,8 @@ pub(crate) enum Command {
     Apply(apply::Args),
     Plan(plan::Args),
     Publish(publish::Args),
+    Push(push::Args),
+    Pull(pull::Args),
     Spill(spill::Args),
     BuildPart(build_part::Args),
     PublishParts(publish_parts::Args),
@@ -107,6 +125,8 @@ pub(crate) enum Command {
     Salvage(salvage::Args),
     Generations(generations::Args),
     Gc(gc::Args),
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -121,8 +141,8 @@ impl Command {
             Command::Delete(args) => args.run(context),
             Command::Get(args) => args.run(context),
             Command::GetMany(args) => args.run(context),
-            Command::Contains(args) => args.run(),
-            Command::Locate(args) => args.run(),
+            Command::Contains(args) => args.run(context),
+            Command::Locate(args) => args.run(context),
             Command::Keys(args) => args.run(context),
             Command::Export(args) => args.run(context),
             Command::Import(args) => args.run(context),
@@ -137,6 +157,8 @@ impl Command {
             Command::Apply(args) => args.run(context),
             Command::Plan(args) => args.run(context),
             Command::Publish(args) => args.run(context),
+            Command::Push(args) => args.run(context),
+            Command::Pull(args) => args.run(context),
             Command::Spill(args) => args.run(context),
             Command::BuildPart(args) => args.run(context),
             Command::PublishParts(args) => args.run(context),
@@ -144,8 +166,10 @@ impl Command {
             Command::Rollback(args) => args.run(context),
             Command::Discard(args) => args.run(context),
             Command::Salvage(args) => args.run(context),
-            Command::Generations(args) => args.run(),
+            Command::Generations(args) => args.run(context),
             Command::Gc(args) => args.run(context),
+            #[cfg(feature = "serve")]
+            Command::Serve(args) => args.run(context),
             Command::Bench(args) => args.run(context),
             Command::Completions(args) => args.run(),
             Command::Man(args) => args.run(context),
@@ -153,23 +177,21 @@ impl Command {
     }
 }
 
-/// Writes one line to standard output.
-fn write_line(line: &impl std::fmt::Display) -> Result<()> {
-    let mut out = context::stdout();
-    writeln!(out, "{line}").map_err(Failure::stdout)?;
-    context::flush(out)
-}
-
-/// Writes one line of JSON to standard output.
-fn write_json(value: &impl serde::Serialize) -> Result<()> {
-    let mut out = context::stdout();
-    serde_json::to_writer(&mut out, value).map_err(|error| Failure::stdout(error.into()))?;
-    out.write_all(b"\n").map_err(Failure::stdout)?;
-    context::flush(out)
+/// Returns the store at a URL.
+///
+/// Errors: `Usage` for a path.
+fn at_url(argument: &Path) -> Result<RemoteStore> {
+    RemoteStore::open(argument)?.ok_or_else(|| {
+        let path = argument.display();
+        Failure::usage(format!(
+            "expected a URL such as s3://bucket/path, found the path {path}: see sharddb publish --help"
+        ))
+    })
 }
 
 /// Opens a store, which must exist.
 fn open_store(path: &Path) -> Result<Store> {
+    refuse_url(path)?;
     path.metadata().map_err(|error| Failure::io("open", path, error))?;
     Ok(Store::open(path)?)
 }

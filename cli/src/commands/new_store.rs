@@ -151,7 +151,7 @@ impl NewStore {
         out: &Path,
         context: &Context,
     ) -> Result<Exit> {
-        context.say(summary(published, begun));
+        context.say(summary("published", published, begun));
         if self.json {
             write_json(&json!({
                 "generation": published.generation.to_string(),

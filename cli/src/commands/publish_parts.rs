@@ -16,6 +16,8 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::receipts;
+use crate::remote::url::path_or_url;
+use crate::remote::{Call, RemoteStore};
 use crate::size::{Size, parse_memory};
 
 /// Build in parts, step 3: publish a generation of all parts
@@ -27,7 +29,8 @@ Example:
 Needs one receipt of each part, and the receipts of the tasks that the parts were built of. The
 shards become hard links, and then the files that the receipts name are removed. Readers see the old
 generation or the new one. The receipts are checked, and the length and the checksum of the index of
-every shard; sharddb verify checks everything.
+every shard; sharddb verify checks everything. At a URL the server copies the shards, and --ordered
+is not supported.
 
 The same command again prints the same result and changes nothing, also after another build, and
 also if the first run was killed. After sharddb clean-parts it fails.
@@ -38,7 +41,8 @@ and \"file_bytes\". See sharddb spill --help for all steps.
 Exit codes: 0 published, 2 usage, or receipts that are incomplete or do not belong together, 3
 malformed or corrupt, 4 a lost file, no space, or another writer is at work.")]
 pub(crate) struct Args {
-    /// The store; created if there is none
+    /// The store, a path or a URL; created if there is none
+    #[arg(value_parser = path_or_url())]
     store: PathBuf,
     /// The name of the build
     job: String,
@@ -81,7 +85,11 @@ impl Args {
         let begun = Instant::now();
         let plan = receipts::plan(&self.plan)?;
         let job = job_directory(&self.store, &self.job)?;
-        let spills = SpillSet::new(&plan, self.dir.as_ref().unwrap_or(&job), receipts::read(&self.spills)?)?;
+        let remote = RemoteStore::open(&self.store)?;
+        if remote.is_some() && self.dir.is_some() {
+            return Err(Failure::usage("--dir is for local stores: the spills of a store at a URL are next to it"));
+        }
+        let (spills, parts) = (receipts::read(&self.spills)?, receipts::read(&self.parts)?);
         let mut options = BulkLoader::options();
         options.ordered(self.ordered);
         if let Some(memory) = self.memory {
@@ -98,12 +106,17 @@ impl Args {
         }
         let build = Arc::default();
         options.progress(Arc::clone(&build)).cancel(Arc::clone(context.interrupt.cancel()));
-        let cleanup = context.interrupt.publishing();
+        let cleanup = context.interrupt.publishing(); // until the temporary files are removed
         let progress = Progress::start(context.quiet, move || status_of(&build));
-        let published = spills.publish(&self.store, &self.job, receipts::read(&self.parts)?, &options)?;
+        if let Some(remote) = remote {
+            let call = Call { context, json: self.json };
+            return remote.publish_parts(&self.job, &plan, (spills, parts), &options, call);
+        }
+        let spills = SpillSet::new(&plan, self.dir.as_ref().unwrap_or(&job), spills)?;
+        let published = spills.publish(&self.store, &self.job, parts, &options)?;
         cleanup.done();
         drop(progress);
-        context.say(summary(&published, begun));
+        context.say(summary("published", &published, begun));
         if self.json {
             write_json(&json!({
                 "generation": published.generation.to_string(),

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use sharddb::GenerationId;
 
 use crate::commands::{open_store, write_json};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::generation::parse_generation;
+use crate::remote::url::path_or_url;
+use crate::remote::{Call, RemoteStore};
 
 /// Make another generation current: the previous one, or the one named
 #[derive(Debug, clap::Args)]
@@ -18,6 +19,7 @@ Examples:
   sharddb rollback numbers
   sharddb rollback numbers gen-0000000001
   sharddb rollback numbers 3                     also to a newer generation
+  sharddb rollback s3://bucket/numbers
 
 Without a number, the generation that was current before becomes current; generations that were
 rolled back are skipped. Readers that refresh see the change at once. Nothing is deleted: see
@@ -29,11 +31,11 @@ null if none was current.
 Exit codes: 0 done, 2 no store, or no earlier generation, 3 a damaged current or history, 4 no such
 generation, not found, or another writer is at work.")]
 pub(crate) struct Args {
-    /// The store
+    /// The store; a path or a URL
+    #[arg(value_parser = path_or_url())]
     store: PathBuf,
-    /// The generation: gen-0000000003, gen-3 or 3
-    #[arg(value_parser = parse_generation)]
-    generation: Option<GenerationId>,
+    /// The generation: gen-0000000003, gen-3 or 3; at a URL its whole name
+    generation: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -41,9 +43,13 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        if let Some(remote) = RemoteStore::open(&self.store)? {
+            return remote.rollback(self.generation.as_deref(), Call { context, json: self.json });
+        }
+        let generation = self.generation.as_deref().map(parse_generation).transpose().map_err(Failure::usage)?;
         let store = open_store(&self.store)?;
         let previous = store.current().unwrap_or_default(); // a rollback may repair it
-        let id = store.writer()?.rollback(self.generation)?;
+        let id = store.writer()?.rollback(generation)?;
         if self.json {
             let previous = previous.map(|id| id.to_string());
             write_json(&json!({"current": id.to_string(), "previous": previous}))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sharddb::BulkLoader;
 use sharddb::parts::{SpillWriter, job_directory};
 
-use crate::commands::build::{InputOptions, Stages};
+use crate::commands::build::{InputOptions, Stages, TemporaryStore};
 use crate::commands::write_line;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -15,6 +15,8 @@ use crate::input::{self, Input, Skipped};
 use crate::number::plural;
 use crate::output::Sources;
 use crate::receipts;
+use crate::remote::RemoteStore;
+use crate::remote::url::path_or_url;
 use crate::size::Size;
 
 /// Build in parts, step 1: divide the pairs of one task by part
@@ -22,8 +24,9 @@ use crate::size::Size;
 #[command(
     override_usage = "sharddb spill [OPTIONS] <STORE> <JOB> --plan <FILE> --task <N> --input <PATH>...",
     after_help = "\
-A build in parts runs as many processes, on hosts that share a file system. Its result has the bytes
-of a single build. JOB is any name; the files are in STORE/parts-JOB.
+A build in parts runs as many processes, on hosts that share a file system or an object store. Its
+result has the bytes of a single build. JOB is any name; the files are in STORE/parts-JOB, and STORE
+may be a URL such as s3://bucket/store for all four steps.
 
   plan           once        number of parts -> the plan
   spill          per task    pairs of the task -> one file, divided by part; a receipt
@@ -51,7 +54,8 @@ Inputs are described by sharddb build --help. A task may have no pairs.
 Exit codes: 0 written, 2 usage, 3 malformed, 4 not found, no space and other I/O."
 )]
 pub(crate) struct Args {
-    /// The store; it need not exist yet
+    /// The store, a path or a URL; it need not exist yet
+    #[arg(value_parser = path_or_url())]
     store: PathBuf,
     /// The name of the build: letters, digits, ".", "_" and "-"
     job: String,
@@ -66,7 +70,8 @@ pub(crate) struct Args {
     input: Vec<PathBuf>,
     #[command(flatten)]
     inputs: InputOptions,
-    /// Where to write the file, which must be seen by all hosts. Default: the directory of the job
+    /// Where to write the file, which must be seen by all hosts. Default: the directory of the job. At a URL: where to
+    /// write it before it is uploaded; default: the temporary directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -74,9 +79,11 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let plan = receipts::plan(&self.plan)?;
+        let remote = RemoteStore::open(&self.store)?;
         let job = job_directory(&self.store, &self.job)?;
         let inputs = self.inputs.resolve(&self.input)?;
-        let directory = self.dir.as_ref().unwrap_or(&job);
+        let temporary = remote.as_ref().map(|_| TemporaryStore::new(self.dir.as_deref()));
+        let directory = temporary.as_ref().map_or(self.dir.as_ref().unwrap_or(&job).as_path(), TemporaryStore::path);
         Sources::of(inputs.iter().filter_map(Input::directory)).refuse(directory)?;
         let cleanup = context.interrupt.writing();
         let reading = self.inputs.reading(context);
@@ -94,6 +101,8 @@ impl Args {
             skipped.absorb(input.read(&reading, &mut spill)?);
         }
         let receipt = spill.finish()?;
+        remote.map_or(Ok(()), |remote| remote.put_spill(&self.job, directory, &receipt, &options))?;
+        drop(temporary);
         cleanup.done();
         drop(progress);
         write_line(&receipt)?;

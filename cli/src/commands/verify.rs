@@ -15,6 +15,7 @@ use crate::in_order;
 use crate::number::plural;
 use crate::printable;
 use crate::progress::{Counter, Progress, Status, Unit};
+use crate::remote::{Call, RemoteStore};
 
 /// Check a database against every rule of the format and against its manifest
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,10 @@ Prints one finding per line: severity, what was expected and found, file, shard,
 the rule in brackets. An error makes some read fail; a warning is legal, but another reader may not
 accept it; a note is information. An array or another container is checked in the same way, and its
 chunks and files are counted; a bcolz table is checked with all columns, or with that of --column.
+
+A store at a URL is compared with its manifest: with --level structure the lengths of all objects,
+with --level data also all bytes. With --json, the members there are \"generation\", \"objects\",
+\"bytes\", \"errors\" and \"findings\", an array of messages.
 
 Exit codes: 3 with errors, and with warnings in a store that ShardDb wrote; otherwise 0.")]
 pub(crate) struct Args {
@@ -105,6 +110,9 @@ struct Verified {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        if let Some(remote) = RemoteStore::open(self.database.path())? {
+            return self.verify_remote(&remote, context);
+        }
         let Verified { report, is_container, is_ours } = self.verify(context)?;
         let mut out = context::stdout();
         if self.json {
@@ -125,6 +133,18 @@ impl Args {
         // warnings are legal in foreign data, but not in a store that ShardDb wrote
         let clean = report.is_clean() && !(is_ours && report.warnings() > 0);
         Ok(if clean { Exit::Done } else { Exit::Corrupt })
+    }
+
+    /// Compares the objects of a generation at a URL with its manifest.
+    fn verify_remote(&self, remote: &RemoteStore, context: &Context) -> Result<Exit> {
+        let call = Call { context, json: self.json };
+        match self.level {
+            Level::Structure => remote.verify(false, call),
+            Level::Data => remote.verify(true, call),
+            Level::Index => Err(Failure::usage(
+                "expected --level structure or data for a URL: the indexes are verified after sharddb pull",
+            )),
+        }
     }
 
     fn verify(&self, context: &Context) -> Result<Verified> {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::common::{Place, Run, foreign, sharddb};
 
 /// The command, run by a shell that first sets a limit; exits with 99 if the limit cannot be set.
-fn limited(limit: &str, args: &[&str]) -> Command {
+pub(crate) fn limited(limit: &str, args: &[&str]) -> Command {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{limit} || exit 99; exec \"$@\""), "bash", env!("CARGO_BIN_EXE_sharddb")]);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -16,7 +16,11 @@ mod parts;
 mod places;
 mod plan;
 mod read;
+#[cfg(feature = "remote")]
+mod remote;
 mod salvage;
+#[cfg(all(feature = "serve", unix))]
+mod serve;
 mod store;
 mod terminal;
 mod transcripts;

@@ -8,6 +8,7 @@ pub mod directory;
 pub mod info_json;
 pub mod inputs;
 pub mod minishard_index;
+pub mod requests;
 pub mod shard_index;
 pub mod spec_json;
 pub mod whole_shard;
@@ -23,6 +24,7 @@ pub const ALL: &[(&str, fn(&[u8]))] = &[
     ("info_json", info_json::run),
     ("inputs", inputs::run),
     ("minishard_index", minishard_index::run),
+    ("requests", requests::run),
     ("shard_index", shard_index::run),
     ("spec_json", spec_json::run),
     ("whole_shard", whole_shard::run),

@@ -21,6 +21,7 @@ mod plan;
 mod progress;
 mod reports;
 mod store;
+mod urls;
 
 use insta::Settings;
 use insta_cmd::assert_cmd_snapshot;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::common::sharddb;
 
-/// The options of clap, and the one that every subcommand has.
-const SHARED: [&str; 3] = ["--help", "--quiet", "--version"];
+/// The options of clap, and those that every subcommand has.
+const SHARED: [&str; 4] = ["--help", "--quiet", "--verbose", "--version"];
 
 /// The transcripts as (subcommand, its arguments). A subcommand of a subcommand is one name: `zarr pack`.
 fn transcripts() -> Vec<Vec<String>> {

@@ -1,0 +1,87 @@
+//! Builds in parts at a URL: spills, parts and their publication as objects.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use sharddb::BuildOptions;
+use sharddb::parts::{PartPlan, PartReceipt, SpillReceipt};
+
+use crate::context::{Context, warn, write_json};
+use crate::exit::Exit;
+use crate::failure::Result;
+use crate::number::plural;
+use crate::remote::bucket::{Call, RemoteStore};
+use crate::size::Size;
+
+/// What a web server is refused for.
+const VERB: &str = "builds in";
+
+impl RemoteStore {
+    /// Uploads a spill from a local directory.
+    pub(crate) fn put_spill(
+        &self,
+        job: &str,
+        directory: &Path,
+        receipt: &SpillReceipt,
+        options: &BuildOptions,
+    ) -> Result<()> {
+        self.check_scheme(VERB)?;
+        self.wait_for(self.bucket.put_spill(job, directory, receipt, options))
+    }
+
+    /// Builds and uploads a part.
+    pub(crate) fn build_part(
+        &self,
+        job: &str,
+        plan: &PartPlan,
+        spills: Vec<SpillReceipt>,
+        part: u64,
+        options: &BuildOptions,
+    ) -> Result<PartReceipt> {
+        self.check_scheme(VERB)?;
+        self.wait_for(self.bucket.build_part(job, plan, spills, part, options))
+    }
+
+    /// Publishes a generation of all parts.
+    pub(crate) fn publish_parts(
+        &self,
+        job: &str,
+        plan: &PartPlan,
+        (spills, parts): (Vec<SpillReceipt>, Vec<PartReceipt>),
+        options: &BuildOptions,
+        call: Call,
+    ) -> Result<Exit> {
+        self.check_scheme("publishes to")?;
+        let published = self.wait_for(self.bucket.publish_parts(job, plan, spills, parts, options))?;
+        if call.json {
+            write_json(&json!({
+                "generation": published.generation,
+                "keys": published.keys,
+                "duplicates_dropped": published.dropped,
+                "value_bytes": published.value_bytes,
+                "shards": published.shards,
+                "file_bytes": published.file_bytes,
+            }))?;
+        }
+        let (keys, shards) = (plural(published.keys, "key"), plural(published.shards, "shard"));
+        let (generation, bytes) = (published.generation, Size(published.file_bytes));
+        call.context.say(format_args!("published {generation} at {}: {keys}, {shards} of {bytes}", self.url));
+        Ok(Exit::Done)
+    }
+
+    /// Removes what is left of jobs.
+    pub(crate) fn clean_parts(&self, job: Option<&str>, older_than: Duration, context: &Context) -> Result<Exit> {
+        self.check_scheme("removes objects from")?;
+        let cleaned = self.wait_for(self.bucket.clean_parts(job, older_than))?;
+        cleaned.foreign.iter().for_each(|object| warn(format_args!("left in place: {object}")));
+        match cleaned.jobs.is_empty() {
+            true => context.say("nothing to remove"),
+            false => {
+                let (objects, bytes) = (plural(cleaned.objects, "object"), Size(cleaned.bytes));
+                context.say(format_args!("removed {}: {objects}, {bytes}", cleaned.jobs.join(", ")));
+            }
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,238 @@
+//! HTTP for the clients: redirects, credentials that stay with their host, and short bodies of errors.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_RANGE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, LOCATION, RANGE,
+    USER_AGENT,
+};
+use http::{Method, StatusCode, Uri};
+use http_body_util::BodyExt;
+use object_store::ClientConfigKey;
+use object_store::client::{
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+use url::Url;
+
+use crate::remote::traffic::Traffic;
+
+/// Maximum number of redirects of one request.
+const MOST_REDIRECTS: usize = 5;
+/// Maximum number of bytes that are read of the body of an error.
+const LONGEST_ERROR: usize = 16 << 10;
+/// The headers that another host gets after a redirect: none that could be a credential.
+const FORWARDED: [HeaderName; 5] = [ACCEPT, IF_MATCH, IF_NONE_MATCH, RANGE, USER_AGENT];
+
+/// Makes clients that follow redirects by the rules of this module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Connector {
+    /// `Authorization` of requests to the host of a URL with a user and a password.
+    pub(crate) authorization: Option<HeaderValue>,
+    /// Counts the requests.
+    pub(crate) traffic: Arc<Traffic>,
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let client = client(options).map_err(|source| object_store::Error::Generic { store: "HTTP", source })?;
+        let client = HttpClient::new(client);
+        Ok(HttpClient::new(Service { client, connector: self.clone() }))
+    }
+}
+
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The client below: it follows no redirects and decodes nothing.
+fn client(options: &ClientOptions) -> Result<reqwest::Client, BoxedError> {
+    let duration = |key| options.get_config_value(&key).map(|text| humantime::parse_duration(&text)).transpose();
+    let mut builder = reqwest::ClientBuilder::new()
+        .user_agent(concat!("sharddb/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .http1_only() // faster than version 2 for many small reads
+        .https_only(options.get_config_value(&ClientConfigKey::AllowHttp).is_none_or(|it| it != "true"));
+    if let Some(timeout) = duration(ClientConfigKey::Timeout)? {
+        builder = builder.timeout(timeout);
+    }
+    if let Some(timeout) = duration(ClientConfigKey::ConnectTimeout)? {
+        builder = builder.connect_timeout(timeout);
+    }
+    if let Some(proxy) = options.get_config_value(&ClientConfigKey::ProxyUrl) {
+        builder = builder.proxy(reqwest::Proxy::all(proxy)?);
+    }
+    Ok(builder.build()?)
+}
+
+#[derive(Debug)]
+struct Service {
+    client: HttpClient,
+    connector: Connector,
+}
+
+impl Service {
+    /// Makes one request.
+    async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let traffic = &self.connector.traffic;
+        traffic.count_request(&request);
+        Ok(traffic.count_response(self.client.execute(request).await?))
+    }
+}
+
+#[async_trait::async_trait]
+impl HttpService for Service {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if let Some(authorization) = &self.connector.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Ok(checked(self.execute(request).await?).await);
+        }
+        let (mut from, mut headers) = (parsed(request.uri())?, request.headers().clone());
+        for _ in 0..=MOST_REDIRECTS {
+            let mut next = HttpRequest::new(HttpRequestBody::empty());
+            *next.method_mut() = request.method().clone();
+            *next.headers_mut() = headers.clone();
+            *next.uri_mut() = from.as_str().parse().map_err(|error| unusable(&from, error))?;
+            let response = self.execute(next).await?;
+            let Some(to) = redirect(&from, &response)? else { return Ok(checked(response).await) };
+            if to.origin() != from.origin() {
+                headers = forwarded(&headers);
+            }
+            from = to;
+        }
+        Err(refused(format!("more than {MOST_REDIRECTS} redirects, the last one to {}", without_secrets(&from))))
+    }
+}
+
+/// The place that a response redirects to; `None` if it does not.
+///
+/// Errors: no URL of a web server, or one without TLS after one with it.
+fn redirect(from: &Url, response: &HttpResponse) -> Result<Option<Url>, HttpError> {
+    let status = response.status();
+    let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let Some(location) = response.headers().get(LOCATION).filter(|_| is_redirect) else { return Ok(None) };
+    let to = location.to_str().ok().and_then(|location| from.join(location).ok());
+    let Some(mut to) = to.filter(|to| matches!(to.scheme(), "http" | "https") && to.has_host()) else {
+        return Err(refused(format!("a redirect ({status}) to something else than a URL of a web server")));
+    };
+    if from.scheme() == "https" && to.scheme() == "http" {
+        let to = without_secrets(&to);
+        return Err(refused(format!("a redirect ({status}) from https to {to}, which anybody on the way can change")));
+    }
+    // a user and a password that the server invents are not sent
+    let _ = to.set_username("");
+    let _ = to.set_password(None);
+    Ok(Some(to))
+}
+
+/// The headers that another host gets.
+fn forwarded(headers: &HeaderMap) -> HeaderMap {
+    let names = FORWARDED.into_iter();
+    names.filter_map(|name| headers.get(&name).cloned().map(|value| (name, value))).collect()
+}
+
+/// The response with a short body if it is an error, and without a range that no object has.
+async fn checked(response: HttpResponse) -> HttpResponse {
+    let (mut parts, body) = response.into_parts();
+    if parts.headers.get(CONTENT_RANGE).is_some_and(|range| !is_possible(range)) {
+        parts.headers.remove(CONTENT_RANGE);
+    }
+    if parts.status.is_success() || parts.status == StatusCode::NOT_MODIFIED {
+        return HttpResponse::from_parts(parts, body);
+    }
+    let beginning = beginning_of(body).await;
+    HttpResponse::from_parts(parts, HttpResponseBody::from(beginning))
+}
+
+/// The first bytes of a body, as far as they arrive.
+async fn beginning_of(mut body: HttpResponseBody) -> String {
+    let mut bytes = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        if let Ok(piece) = frame.into_data() {
+            bytes.extend_from_slice(&piece);
+        }
+        if bytes.len() > LONGEST_ERROR {
+            bytes.truncate(LONGEST_ERROR);
+            break;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Whether all numbers of a Content-Range are lengths of objects; the client computes with them unchecked.
+fn is_possible(range: &HeaderValue) -> bool {
+    let is_length = |number: &str| number.parse::<i64>().is_ok();
+    let text = range.to_str().unwrap_or_default();
+    text.split(|c: char| !c.is_ascii_digit()).filter(|number| !number.is_empty()).all(is_length)
+}
+
+fn parsed(uri: &Uri) -> Result<Url, HttpError> {
+    uri.to_string().parse().map_err(|_| refused("expected a URL".to_string()))
+}
+
+fn unusable(url: &Url, error: impl fmt::Display) -> HttpError {
+    refused(format!("a redirect to {}, which cannot be requested: {error}", without_secrets(url)))
+}
+
+/// A URL as messages show it: a query may be a signature.
+fn without_secrets(url: &Url) -> String {
+    let (mut url, has_query) = (url.clone(), url.query().is_some());
+    url.set_query(None);
+    if has_query { format!("{url}?..") } else { url.to_string() }
+}
+
+/// An answer that is not used. It is not requested again.
+fn refused(message: String) -> HttpError {
+    HttpError::new_boxed(HttpErrorKind::Decode, message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_host_gets_no_credentials() {
+        let names =
+            ["authorization", "x-amz-security-token", "x-amz-date", "cookie", "x-ms-version", "range", "if-match"];
+        let headers: HeaderMap =
+            names.map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x"))).into_iter().collect();
+        let mut left: Vec<_> = forwarded(&headers).keys().map(|name| name.as_str().to_string()).collect();
+        left.sort();
+        assert_eq!(left, ["if-match", "range"]);
+    }
+
+    fn response(status: u16, location: &str) -> HttpResponse {
+        let response = http::Response::builder().status(status).header(LOCATION, location);
+        response.body(HttpResponseBody::from(Vec::new())).unwrap()
+    }
+
+    #[test]
+    fn redirects_lead_to_web_servers_and_not_away_from_tls() {
+        let from: Url = "https://host/a/b?sig=1".parse().unwrap();
+        let to = |status, location| redirect(&from, &response(status, location));
+        assert_eq!(to(302, "../c").unwrap().unwrap().as_str(), "https://host/c");
+        assert_eq!(to(307, "https://u:p@other:1/c?x").unwrap().unwrap().as_str(), "https://other:1/c?x");
+        assert!(to(200, "https://other/").unwrap().is_none() && to(304, "https://other/").unwrap().is_none());
+        for (location, message) in [
+            ("http://host/a?secret", "from https to http://host/a?.., which"),
+            ("file:///etc/passwd", "something else than a URL of a web server"),
+            ("https://", "something else"),
+        ] {
+            let error = to(301, location).unwrap_err().to_string();
+            assert!(error.contains(message) && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranges_that_overflow_are_not_possible() {
+        for (range, possible) in [
+            ("bytes 0-15/120", true),
+            ("bytes 0-9223372036854775807/9223372036854775807", true),
+            ("bytes 0-18446744073709551615/*", false),
+            ("bytes 0-9223372036854775808/1", false),
+        ] {
+            assert_eq!(is_possible(&HeaderValue::from_static(range)), possible, "{range}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `info`: what a database is, its generations and its shards.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use sharddb::container::Container;
+use sharddb::{Snapshot, Store};
+
+use crate::bench::disk_usage::DiskUsage;
+use crate::date::iso_8601;
+use crate::serve::app::App;
+use crate::serve::catalog::{Kind, type_of};
+use crate::serve::database::{Database, Source};
+use crate::serve::problem::{Problem, Result};
+use crate::serve::shard_files::ShardFile;
+
+pub(super) fn json(app: &App, database: &Database) -> Result<Value> {
+    match &database.source {
+        Source::Sharded(_) => sharded(app, database),
+        Source::Container(container) => Ok(of_container(database, &**container)),
+    }
+}
+
+fn sharded(app: &App, database: &Database) -> Result<Value> {
+    let pinned = database.pinned()?;
+    let snapshot = &pinned.snapshot;
+    let files = ShardFile::list(snapshot).map_err(|error| Problem::io("list", snapshot.shards_directory(), &error))?;
+    let info = info_text(snapshot);
+    let stats = snapshot.stats();
+    // counted only where no manifest states it
+    let survey = stats.keys.is_none().then(|| pinned.survey()).filter(|survey| survey.is_complete());
+    let shards: Vec<Value> = files
+        .iter()
+        .map(|file| json!({"number": file.number.0, "file": file.name, "bytes": file.bytes, "keys": file.keys}))
+        .collect();
+    let (generations, current) = generations(app, database)?;
+    Ok(json!({
+        "path": database.found.names.join("/"),
+        "kind": database.found.kind.as_str(),
+        "native": snapshot.layout().is_some(),
+        "spec": serde_json::from_str::<Value>(&snapshot.spec().to_json()).unwrap_or_default(),
+        "sharding_at": snapshot.sharding_at(),
+        "generation": snapshot.generation().map(|id| id.to_string()),
+        "current": current,
+        "generations": generations,
+        "keys": stats.keys.or(survey.as_ref().map(|survey| survey.keys)),
+        "value_bytes": stats.value_bytes.or(survey.as_ref().map(|survey| survey.value_bytes)),
+        "file_bytes": files.iter().map(|file| file.bytes).sum::<u64>(),
+        "shards": shards,
+        "type": type_of(&info),
+        "info": info,
+    }))
+}
+
+fn info_text(snapshot: &Snapshot) -> Value {
+    let text = fs::read_to_string(snapshot.directory().join("info")).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// The generations of a store, oldest first, and the name of the current one.
+fn generations(app: &App, database: &Database) -> Result<(Vec<Value>, Option<String>)> {
+    let is_in_store = matches!(database.found.kind, Kind::Store | Kind::Generation);
+    let Some(path) = database.found.place.store().filter(|_| is_in_store) else { return Ok((Vec::new(), None)) };
+    let store = Store::open(path)?;
+    let current = store.current()?.map(|id| id.to_string());
+    let mut listed = Vec::new();
+    for stored in store.generations()? {
+        let path = store.generation_path(stored.id);
+        let totals = stored.is_complete.then(|| store.totals(stored.id).ok()).flatten();
+        let state = match (stored.is_complete, stored.is_current) {
+            (false, _) => "incomplete",
+            (true, true) => "current",
+            (true, false) => "kept",
+        };
+        let file = if stored.is_complete { path.join("manifest.json") } else { path.clone() };
+        let modified = fs::metadata(file).and_then(|metadata| metadata.modified()).ok();
+        listed.push(json!({
+            "name": stored.id.to_string(),
+            "number": stored.id.get(),
+            "state": state,
+            "modified": modified.map(iso_8601),
+            "keys": totals.map(|totals| totals.keys),
+            "bytes": DiskUsage::of(&path).ok().map(|usage| usage.apparent),
+            "tag": app.databases.generation_tag(&path).map(|tag| tag.quoted()),
+        }));
+    }
+    Ok((listed, current))
+}
+
+/// A container is described by its metadata, which is the member `info`.
+fn of_container(database: &Database, container: &dyn Container) -> Value {
+    json!({
+        "path": database.found.names.join("/"),
+        "kind": database.found.kind.as_str(),
+        "native": false,
+        "spec": null,
+        "sharding_at": "",
+        "generation": null,
+        "current": null,
+        "generations": [],
+        "keys": null,
+        "value_bytes": null,
+        "file_bytes": null,
+        "shards": [],
+        "type": (database.found.kind != Kind::Bloscpack).then_some(database.found.kind.as_str()),
+        "info": serde_json::from_str::<Value>(&container.describe()).unwrap_or_default(),
+    })
+}

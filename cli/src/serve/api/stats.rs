@@ -1,0 +1,21 @@
+//! `stats`: the requests of a database, and how its keys and bytes are distributed.
+
+use serde_json::{Value, json};
+
+use crate::serve::database::{Database, Source};
+use crate::serve::problem::Result;
+
+pub(super) fn json(database: &Database) -> Result<Value> {
+    let mut stats = database.counters.json();
+    let distribution = match &database.source {
+        Source::Sharded(_) => database.pinned()?.survey().json(),
+        Source::Container(_) => {
+            let none = json!({"edges": [], "counts": []});
+            json!({"minishard_fill": none, "value_size": none, "sampled": false})
+        }
+    };
+    if let (Value::Object(stats), Value::Object(distribution)) = (&mut stats, distribution) {
+        stats.extend(distribution);
+    }
+    Ok(stats)
+}

@@ -1,0 +1,116 @@
+//! The accept loop: a bounded number of connections, their timeouts, and the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower_service::Service;
+
+use crate::interrupt::Interrupt;
+use crate::serve::routes::Peer;
+use crate::serve::timed_stream::TimedStream;
+
+/// The buffer of a connection: the longest head of a request, and what is copied before it is written.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// The time that the head of a request may take.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// The pause after a connection could not be accepted, because the process has no descriptors left, for example.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often the flag that a signal sets is read.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Upper bounds on what clients may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Connections at a time. Further ones wait in the queue of the operating system.
+    pub(crate) connections: usize,
+    /// Databases that are open at a time.
+    pub(crate) databases: usize,
+    /// The time without progress after which a connection is closed.
+    pub(crate) idle: Duration,
+    /// The time that running answers have after a signal.
+    pub(crate) grace: Duration,
+}
+
+/// Serves connections until a signal arrives, then lets running answers end.
+pub(crate) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, interrupt: &Interrupt) {
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(bounds.connections));
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &places) => accepted,
+            () = signal(interrupt) => break,
+        };
+        let Some((stream, peer, place)) = accepted else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        connect(stream, peer, place, &router, &graceful, bounds.idle);
+    }
+    drop(listener); // further connections are refused
+    let _ = tokio::time::timeout(bounds.grace, graceful.shutdown()).await;
+}
+
+/// Waits for a place, then for a connection; `None` if it could not be accepted.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, peer)) => Some((stream, peer, place)),
+        Err(error) => {
+            tracing::warn!("cannot accept a connection: {error}");
+            None
+        }
+    }
+}
+
+/// Serves a connection on a task of its own.
+fn connect(
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: OwnedSemaphorePermit,
+    router: &Router,
+    graceful: &GracefulShutdown,
+    idle: Duration,
+) {
+    let _ = stream.set_nodelay(true); // without it, answers are only later
+    let router = router.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
+        router.clone().call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME.min(idle))
+        .max_buf_size(BUFFER_BYTES)
+        .half_close(true) // a client may send all its requests, and read after that
+        .serve_connection(TokioIo::new(TimedStream::new(stream, idle)), service);
+    let connection = graceful.watch(connection);
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!("the connection of {peer} ended: {error}");
+        }
+        drop(place);
+    });
+}
+
+/// Returns once a signal has arrived.
+async fn signal(interrupt: &Interrupt) {
+    while !interrupt.is_set() {
+        tokio::time::sleep(POLL).await;
+    }
+}

@@ -1,0 +1,210 @@
+//! From a request to its answer: token, area, method; the access log.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, HttpBody, to_bytes};
+use axum::extract::State;
+use axum::http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderValue, Method, Response, StatusCode};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{Any, CorsLayer};
+use tower_http::set_header::SetResponseHeaderLayer;
+use tracing::field::display;
+
+use crate::serve::answer::{Answer, AnswerBody, Pieces};
+use crate::serve::app::App;
+use crate::serve::counters::Counters;
+use crate::serve::problem::{Problem, Result};
+use crate::serve::request::{Query, Request};
+use crate::serve::request_path::{self, Platform};
+use crate::serve::{api, objects, page, raw};
+
+/// The largest body of a request: the keys of get-many.
+const MAX_BODY_BYTES: usize = 8 << 20;
+
+/// Upper bound on the bytes that are read of a body after it is refused. After them the connection is closed.
+const MAX_DISCARDED_BYTES: usize = 64 << 20;
+
+/// The time that a body of a request may take.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// The address of the client of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Returns the service of all requests.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let cors = CorsLayer::new()
+        .allow_origin(Any)
+        .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::OPTIONS])
+        .allow_headers(Any)
+        .expose_headers([ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG])
+        .allow_private_network(true)
+        .max_age(Duration::from_secs(86_400));
+    let header = |name, value| SetResponseHeaderLayer::overriding(name, HeaderValue::from_static(value));
+    Router::new().fallback(handle).with_state(app).layer((
+        // the token is in the URL, which must not reach other hosts
+        header(REFERRER_POLICY, "no-referrer"),
+        header(X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        cors,
+        CatchPanicLayer::new(),
+    ))
+}
+
+/// Answers one request and logs it. The log has no token.
+async fn handle(State(app): State<Arc<App>>, request: axum::http::Request<Body>) -> Response<Body> {
+    let begun = Instant::now();
+    let peer = request.extensions().get::<Peer>().map(|peer| display(peer.0));
+    let (method, path) = (request.method().clone(), logged_path(&app, request.uri().path()).to_string());
+    let is_head = method == Method::HEAD;
+    let (answer, counters) = match route(&app, request).await {
+        Ok((answer, names)) => (answer, names),
+        Err(problem) => (problem.into(), None),
+    };
+    let (status, bytes, latency) = (answer.status, if is_head { Some(0) } else { answer.len() }, begun.elapsed());
+    if let Some(counters) = counters {
+        let is_absent = status == StatusCode::NOT_FOUND;
+        counters.add((status.is_client_error() && !is_absent) || status.is_server_error(), bytes.unwrap_or(0), latency);
+    }
+    let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+    tracing::info!(target: "access", peer, %method, path, status = status.as_u16(), bytes, micros);
+    respond(answer, is_head)
+}
+
+/// The path after the token.
+fn logged_path<'a>(app: &App, path: &'a str) -> &'a str {
+    match (&app.token, path.strip_prefix('/').and_then(|path| path.find('/'))) {
+        (None, _) => path,
+        (Some(_), Some(slash)) => path.split_at(slash + 1).1,
+        (Some(_), None) => "",
+    }
+}
+
+/// Finds the area of a request and answers it. Also returns the counters of the database that it is about.
+async fn route(app: &Arc<App>, request: axum::http::Request<Body>) -> Result<(Answer, Option<Arc<Counters>>)> {
+    let (parts, body) = request.into_parts();
+    let mut names = request_path::parse(parts.uri.path(), Platform::HERE).ok_or_else(Problem::nothing_here)?;
+    if let Some(token) = &app.token {
+        if !names.first().is_some_and(|name| token.is(name)) {
+            return Err(Problem::nothing_here());
+        }
+        names.remove(0);
+    }
+    let is_post = parts.method == Method::POST;
+    if !is_post && parts.method != Method::GET && parts.method != Method::HEAD {
+        return Err(Problem::method());
+    }
+    let area = if names.is_empty() { String::new() } else { names.remove(0) };
+    if is_post && area != "api" {
+        return Err(Problem::method());
+    }
+    match (area.as_str(), names.as_slice()) {
+        // the page refers to other files by relative paths
+        ("", _) if !parts.uri.path().ends_with('/') => return Ok((redirect(parts.uri.path()), None)),
+        ("", _) => return page::answer("index.html", &parts.headers).map(|answer| (answer, None)),
+        ("page", [name]) => return page::answer(name, &parts.headers).map(|answer| (answer, None)),
+        ("raw" | "objects" | "api", _) => {}
+        _ => return Err(Problem::nothing_here()),
+    }
+    let query = Query::parse(parts.uri.query().unwrap_or_default())?;
+    let body = if is_post { read_body(body).await? } else { Bytes::new() };
+    let request = Request { is_post, names, query, headers: parts.headers, body };
+    let is_lookup = area != "api" || api::is_lookup(&request.names);
+    let call = {
+        let app = Arc::clone(app);
+        move || {
+            let answer = dispatch(&app, &area, &request).unwrap_or_else(Answer::from);
+            let counters = counted(&app, &area, &request);
+            Ok((answer, counters))
+        }
+    };
+    if is_lookup { app.disk_calls.look_up(call).await } else { app.disk_calls.run(call).await }
+}
+
+/// A redirection to the path with a slash at its end.
+fn redirect(path: &str) -> Answer {
+    let mut answer = Answer::of_bytes(StatusCode::PERMANENT_REDIRECT, "text/plain", Bytes::new());
+    let last = path.rsplit('/').next().unwrap_or_default();
+    answer.set(LOCATION, &format!("{last}/")); // relative, which is right after a proxy too
+    answer
+}
+
+/// Answers from files: each call may wait for a disk.
+fn dispatch(app: &App, area: &str, request: &Request) -> Result<Answer> {
+    match area {
+        "raw" => raw::answer(&app.databases, &request.names, &request.headers),
+        "objects" => objects::answer(app, request),
+        _ => api::answer(app, request),
+    }
+}
+
+/// The counters of the database that a request is about.
+fn counted(app: &App, area: &str, request: &Request) -> Option<Arc<Counters>> {
+    match area {
+        "api" => app.databases.counters_of(api::database_of(&request.names)?),
+        _ => app.databases.counters_around(request.names.split_last()?.1),
+    }
+}
+
+/// Reads the body of a POST request.
+///
+/// Errors: 413, before the body arrives if its stated length is too large; 400 and 408.
+async fn read_body(body: Body) -> Result<Bytes> {
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+        tokio::spawn(discard(body));
+        return Err(Problem::large_body());
+    }
+    let failed = |error: axum::Error| match error.to_string().contains("length limit") {
+        true => Problem::large_body(),
+        false => Problem::invalid(format!("the body of the request is not complete: {error}")),
+    };
+    match tokio::time::timeout(BODY_TIME, to_bytes(body, MAX_BODY_BYTES)).await {
+        Ok(read) => read.map_err(failed),
+        Err(_) => Err(Problem::timeout()),
+    }
+}
+
+/// Reads a body that is already refused. If the connection were closed with unread bytes, the client could lose the answer.
+async fn discard(body: Body) {
+    let mut pieces = body.into_data_stream();
+    let mut rest = MAX_DISCARDED_BYTES;
+    let read = async {
+        while rest > 0
+            && let Some(Ok(piece)) = pieces.next().await
+        {
+            rest = rest.saturating_sub(piece.len());
+        }
+    };
+    let _ = tokio::time::timeout(BODY_TIME, read).await;
+}
+
+/// Converts an answer into a response, whose pieces are made as the client takes them.
+fn respond(answer: Answer, is_head: bool) -> Response<Body> {
+    let body = match answer.body {
+        _ if is_head => Body::empty(),
+        AnswerBody::Bytes(bytes) => Body::from(bytes),
+        AnswerBody::Pieces(pieces) => Body::from_stream(stream::try_unfold(pieces, next_piece)),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    response
+}
+
+type Piece = Option<(Bytes, Box<dyn Pieces>)>;
+
+/// Makes one piece on a thread for blocking calls. Between two pieces a client occupies no thread.
+async fn next_piece(mut pieces: Box<dyn Pieces>) -> std::io::Result<Piece> {
+    let made = tokio::task::spawn_blocking(move || {
+        let piece = pieces.next().inspect_err(|error| tracing::warn!("a body ends early: {error}"));
+        piece.map(|piece| piece.map(|piece| (piece, pieces)))
+    });
+    made.await.map_err(std::io::Error::other)?
+}

@@ -1,0 +1,176 @@
+//! Whatever fails between the client and the server: no wrong value, bounded memory, an error that names URL and range.
+
+use std::time::Duration;
+
+use super::server::{Got, Reply, Server};
+use super::{command, sharddb, store, value_of};
+use crate::common::{Place, Run, foreign};
+
+/// A server of a native generation, its URL, and the directory.
+fn native() -> (Place, Server, String) {
+    let place = Place::new();
+    let generation = store(&place);
+    let server = Server::start(&place.path(""));
+    let url = server.url(&format!("store/{generation}"));
+    (place, server, url)
+}
+
+/// A plan that answers reads of shards after the open, and passes everything else on.
+fn at_the_lookup(reply: Reply) -> impl Fn(&Got) -> Reply + Send + Sync + 'static {
+    move |got| if is_lookup(got) { reply.clone() } else { Reply::File }
+}
+
+/// Whether a request reads a minishard: the shard indexes, which are read at open, begin at byte 0.
+fn is_lookup(got: &Got) -> bool {
+    got.path.ends_with(".shard") && got.header("range").is_some_and(|range| !range.starts_with("bytes=0-"))
+}
+
+/// A plan that fails the first read of each shard, and passes the retry on.
+fn once(reply: Reply) -> impl Fn(&Got) -> Reply + Send + Sync + 'static {
+    let failed = std::sync::atomic::AtomicBool::new(false);
+    move |got| match is_lookup(got) && !failed.swap(true, std::sync::atomic::Ordering::SeqCst) {
+        true => reply.clone(),
+        false => Reply::File,
+    }
+}
+
+fn get(url: &str, retries: u32) -> Run {
+    command(&["get", url, "147"], retries).output().unwrap().into()
+}
+
+fn status(status: u16) -> Reply {
+    Reply::Status(status, vec![("Retry-After", "1".to_string())], "try later".to_string())
+}
+
+#[test]
+fn what_passes_is_retried_and_the_value_is_right() {
+    let (_place, server, url) = native();
+    let faults = [
+        status(500),
+        status(503),
+        status(429),
+        Reply::Nothing,
+        Reply::Truncated(0),
+        Reply::Truncated(100),
+        Reply::Reset(0),
+        Reply::Reset(100),
+    ];
+    for fault in faults {
+        server.plan(once(fault.clone()));
+        let run = get(&url, 2);
+        assert_eq!((run.code, run.text()), (Some(0), value_of(147).as_str()), "{fault:?}: {}", run.stderr);
+        let lookups = server.take_requests().iter().filter(|got| is_lookup(got)).count();
+        assert_eq!(lookups, 2, "{fault:?}");
+    }
+}
+
+#[test]
+fn what_does_not_pass_is_an_error_that_names_object_and_range() {
+    let (_place, server, url) = native();
+    let cases = [
+        (status(500), "500 Internal Server Error: try later"),
+        (status(503), "503 Service Unavailable: try later"),
+        (status(403), "403 Forbidden"),
+        (Reply::Nothing, "timed out"),
+        (Reply::Truncated(20), ""),
+        (Reply::Reset(20), ""),
+        (Reply::LaterRange(8), "Requested"),
+        (Reply::Trickle(Duration::from_millis(300)), ""),
+        (Reply::Status(206, vec![("Content-Range", "bytes 0-18446744073709551615/7".to_string())], String::new()), ""),
+        (Reply::Status(206, vec![("Content-Range", "bytes 9-3/7".to_string())], String::new()), ""),
+        (Reply::Status(206, vec![], "no range".to_string()), "Content-Range"),
+    ];
+    for (fault, cause) in cases {
+        server.plan(at_the_lookup(fault.clone()));
+        let run = get(&url, 1);
+        assert_eq!(run.code, Some(4), "{fault:?}: {}", run.stderr);
+        let parts = ["cannot read bytes ", cause, &url, ".shard"];
+        run.expect_error(4, &parts);
+        let lookups = server.take_requests().iter().filter(|got| is_lookup(got)).count();
+        assert!(lookups <= 3, "{fault:?}: {lookups} requests");
+    }
+}
+
+#[test]
+fn a_server_without_ranges_is_named() {
+    let (_place, server, url) = native();
+    server.plan(|_| Reply::WholeFile);
+    let range = ["the server ignores Range requests", "expected bytes ", "status 200", &url];
+    sharddb(&["get", &url, "147"]).expect_error(3, &range);
+}
+
+#[test]
+fn wrong_bytes_are_found_by_their_checks() {
+    let (_place, server, url) = native();
+    for key in ["0", "147", "297"] {
+        let value = value_of(key.parse().unwrap());
+        server.plan(at_the_lookup(Reply::WrongBytes(16)));
+        sharddb(&["get", &url, key]).expect_error(3, &[&url, ".shard"]);
+        // one bit, in the last value of the minishard, which may be another one
+        server.plan(at_the_lookup(Reply::WrongBytes(usize::MAX)));
+        let run = sharddb(&["get", &url, key]);
+        let is_right = run.code == Some(0) && run.text() == value;
+        assert!(is_right || run.code == Some(3) && run.text().is_empty(), "{key}: {run:?}");
+    }
+    for file in ["info", "manifest.json"] {
+        server.plan(move |got| if got.path.ends_with(file) { Reply::WrongBytes(16) } else { Reply::File });
+        sharddb(&["get", &url, "147"]).expect_error(3, &[file]);
+    }
+}
+
+#[test]
+fn an_object_that_is_replaced_between_two_reads_is_not_mixed() {
+    let place = Place::new();
+    foreign(&place);
+    let server = Server::start(&place.path(""));
+    let url = server.url("foreign");
+    // the shard index has one ETag, all later reads another: also after the one refresh
+    server.plan(|got| match got.header("range") {
+        Some(range) if !range.starts_with("bytes=0-") && !range.starts_with("bytes=16-") => {
+            Reply::FileWithEtag("\"2\"")
+        }
+        _ => Reply::FileWithEtag("\"1\""),
+    });
+    let run = sharddb(&["get", &url, "5"]);
+    run.expect_error(4, &["0.shard"]);
+    let conditions: Vec<_> =
+        server.take_requests().iter().filter_map(|got| got.header("if-match").map(str::to_string)).collect();
+    assert!(conditions.contains(&"\"1\"".to_string()), "{conditions:?}");
+    // without ETags foreign data is not protected, and read
+    server.plan(|_| Reply::FileWithoutEtag);
+    assert_eq!(sharddb(&["get", &url, "5"]).expect(0).text(), "xyz");
+}
+
+#[test]
+fn a_shard_that_a_gc_removed_is_named() {
+    let (place, server, url) = native();
+    for (name, _) in place.files("store/gen-0000000001") {
+        if name.ends_with(".shard") {
+            std::fs::remove_file(place.path(&format!("store/gen-0000000001/{name}"))).unwrap();
+        }
+    }
+    server.plan(|_| Reply::File);
+    let run = sharddb(&["get", &url, "147"]);
+    run.expect_error(4, &[".shard"]);
+}
+
+#[test]
+fn endless_answers_are_not_read() {
+    let (_place, server, url) = native();
+    for (code, plan) in [(200, "info"), (404, "info"), (400, "info"), (500, "manifest.json"), (206, ".shard")] {
+        server.plan(move |got| if got.path.ends_with(plan) { Reply::Endless(code) } else { Reply::File });
+        let run = sharddb(&["get", &url, "147"]);
+        assert!(matches!(run.code, Some(3 | 4)), "{code} {plan}: {}", run.stderr);
+        assert!(run.stderr.contains(&url) && run.stderr.len() < 2000, "{code} {plan}: {}", run.stderr);
+        assert!(server.sent() < 64 << 20, "{code} {plan}: {} bytes", server.sent());
+    }
+}
+
+/// The server answers 416.
+#[test]
+fn an_object_that_ends_before_its_values_is_damaged() {
+    let (place, _server, url) = native();
+    let shard = place.path("store/gen-0000000001/0.shard");
+    std::fs::File::options().write(true).open(shard).unwrap().set_len(1024).unwrap();
+    sharddb(&["get", &url, "147"]).expect_error(3, &["ends before them", "0.shard"]);
+}

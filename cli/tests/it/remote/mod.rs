@@ -1,0 +1,50 @@
+//! The command on URLs: a web server on loopback serves what the command built, and fails in every way.
+//!
+//! Nothing is sent to another address.
+
+mod bucket_server;
+mod buckets;
+mod caches;
+mod faults;
+mod reads;
+mod redirects;
+mod server;
+
+use std::process::Command;
+
+use crate::common::{self, Place, Run};
+
+/// The number of keys of the store of these tests: 0, 3, 6, ..
+const KEYS: u64 = 300;
+
+/// Runs the command with few retries, without proxies and without the credentials of whoever runs the tests.
+fn sharddb(args: &[&str]) -> Run {
+    command(args, 1).output().unwrap().into()
+}
+
+fn command(args: &[&str], retries: u32) -> Command {
+    let mut command = common::command(args);
+    let variables = std::env::vars_os().filter(|(name, _)| {
+        let name = name.to_string_lossy().to_ascii_uppercase();
+        ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|prefix| name.starts_with(prefix)) || name.ends_with("_PROXY")
+    });
+    variables.for_each(|(name, _)| {
+        command.env_remove(name);
+    });
+    command.env("HOME", "/nonexistent").env("NO_PROXY", "127.0.0.1,localhost");
+    command.env("SHARDDB_REMOTE_RETRIES", retries.to_string()).env("SHARDDB_REMOTE_TIMEOUT", "2");
+    command
+}
+
+/// The value of a key, by this model; long enough for several pieces of a body.
+fn value_of(key: u64) -> String {
+    format!("value {key} ").repeat(usize::try_from(1 + key % 50).unwrap())
+}
+
+/// A store of `KEYS` keys, `store`; returns the name of its generation.
+fn store(place: &Place) -> String {
+    let lines = (0..KEYS).map(|at| format!("{{\"key\": {}, \"text\": \"{}\"}}\n", 3 * at, value_of(3 * at)));
+    let input = place.write("store.ndjson", lines.collect::<String>());
+    common::sharddb(["build", &place.text("store"), "--input", &input]).expect(0);
+    "gen-0000000001".to_string()
+}

@@ -1,0 +1,213 @@
+//! A small HTTP client, and a server that is stopped when the test ends.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use crate::common::{command, kill};
+#[cfg(unix)]
+use crate::limits::limited;
+
+/// A running `sharddb serve`.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) urls: Vec<String>,
+    /// What it writes to standard error, collected by a thread.
+    log: Option<std::thread::JoinHandle<String>>,
+}
+
+impl Server {
+    /// Starts a server and reads its URLs.
+    pub(crate) fn start(args: &[&str]) -> Server {
+        Server::spawn(command([&["serve"], args].concat()))
+    }
+
+    /// Starts a server that may have a number of open files.
+    #[cfg(unix)]
+    pub(crate) fn start_with_files(files: u32, args: &[&str]) -> Server {
+        Server::spawn(limited(&format!("ulimit -n {files}"), &[&["serve"], args].concat()))
+    }
+
+    fn spawn(mut command: Command) -> Server {
+        let mut child = command.spawn().unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        let log = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            stderr.read_to_end(&mut text).unwrap();
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let urls: Vec<String> = vec![lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap()];
+        // all URLs are written at once, but the end of the output is the end of the run
+        std::thread::spawn(move || lines.for_each(drop));
+        assert!(urls.iter().all(|url| url.starts_with("http://")), "{urls:?}");
+        Server { child, urls, log: Some(log) }
+    }
+
+    /// The address, for a connection.
+    pub(crate) fn address(&self) -> &str {
+        self.urls[0].strip_prefix("http://").unwrap().split('/').next().unwrap()
+    }
+
+    /// The path that the URLs begin with: the token.
+    pub(crate) fn base(&self) -> String {
+        let path = self.urls[0].strip_prefix(&format!("http://{}", self.address())).unwrap();
+        path.strip_suffix("/raw").unwrap().to_string()
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client { stream: BufReader::new(stream), base: self.base() }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.connect().get(path)
+    }
+
+    /// Repeats a request until the answer fits: the API serves a new generation up to 10 ms after it was published.
+    pub(crate) fn get_until(&self, path: &str, fits: impl Fn(&Answer) -> bool) -> Answer {
+        let mut answers = (0..1000).map(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            self.get(path)
+        });
+        answers.find(fits).unwrap_or_else(|| panic!("no answer for {path} fits"))
+    }
+
+    /// The memory of the process, in KiB.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        kill(signal, &self.child);
+    }
+
+    /// Waits for the end of the server. Returns its status and its log.
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().unwrap();
+        (status, self.log.take().unwrap().join().unwrap())
+    }
+
+    /// Stops the server, which must end without an error. Returns its log.
+    pub(crate) fn stop(self) -> String {
+        self.signal("-TERM");
+        let (status, log) = self.wait();
+        assert!(status.success(), "{status}: {log}");
+        assert!(!log.contains("panicked"), "{log}");
+        log
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A connection that is kept for several requests.
+pub(crate) struct Client {
+    pub(crate) stream: BufReader<TcpStream>,
+    base: String,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let path = format!("{}{path}", self.base);
+        self.write(method, &path, headers, body);
+        self.read(method == "HEAD").unwrap()
+    }
+
+    /// Sends a request for a path that is not below the token.
+    pub(crate) fn write(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+        let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let len = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\n{lines}{len}\r\n");
+        self.stream.get_mut().write_all(&[head.as_bytes(), body].concat()).unwrap();
+    }
+
+    /// Reads an answer; `None` if the server has closed the connection.
+    pub(crate) fn read(&mut self, is_head: bool) -> Option<Answer> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut headers = BTreeMap::new();
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line).unwrap();
+            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            headers.insert(name.to_lowercase(), value.to_string());
+        }
+        let mut answer = Answer { status, headers, body: Vec::new() };
+        if is_head || status == 304 {
+            return Some(answer);
+        }
+        match answer.header("content-length").map(|len| len.parse::<usize>().unwrap()) {
+            Some(len) => {
+                answer.body = vec![0; len];
+                self.stream.read_exact(&mut answer.body).unwrap();
+            }
+            None if answer.header("transfer-encoding") == Some("chunked") => answer.body = self.read_chunks(),
+            None => drop(self.stream.read_to_end(&mut answer.body)),
+        }
+        Some(answer)
+    }
+
+    fn read_chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line).unwrap();
+            let mut chunk = vec![0; usize::from_str_radix(line.trim_end(), 16).unwrap() + 2];
+            self.stream.read_exact(&mut chunk).unwrap();
+            chunk.truncate(chunk.len() - 2);
+            if chunk.is_empty() {
+                return body;
+            }
+            body.extend(chunk);
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
+
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Answer {
+        assert_eq!(self.status, status, "{:?}: {}", self.headers, String::from_utf8_lossy(&self.body));
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+    }
+
+    /// Asserts the status and the kind of an error.
+    #[track_caller]
+    pub(crate) fn expect_error(self, status: u16, kind: &str) -> Answer {
+        let answer = self.expect(status);
+        assert_eq!(answer.json()["error"]["kind"], kind);
+        answer
+    }
+}

@@ -1,0 +1,333 @@
+//! Swaps under running requests, slow clients, bounds, and the end.
+
+use std::fs;
+use std::io::{BufRead, ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{Place, Server, build, value};
+use crate::common::sharddb;
+
+/// Two prebuilt generations are swapped while clients read. Every answer is of one generation, which its tag names.
+#[test]
+fn a_swap_never_mixes_generations() {
+    let place = Place::new();
+    build(&place, "one");
+    build(&place, "two");
+    let store = place.text("served/numbers");
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    let files = ["gen-0000000001", "gen-0000000002"].map(|name| {
+        let read = |file: &str| fs::read(place.path(&format!("served/numbers/{name}/{file}"))).unwrap();
+        (name, read("0.shard"), read("manifest.json"))
+    });
+    let (stop, seen) = (AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
+    std::thread::scope(|scope| {
+        for worker in 0..4u64 {
+            let (server, stop, seen, files) = (&server, &stop, &seen, &files);
+            scope.spawn(move || {
+                let mut client = server.connect();
+                let mut key = worker;
+                while !stop.load(Ordering::Relaxed) {
+                    key = (key + 7) % 200;
+                    let path = match key % 3 {
+                        0 => "/raw/numbers/0.shard".to_string(),
+                        1 => "/raw/numbers/manifest.json".to_string(),
+                        _ => format!("/api/numbers/get/{key}"),
+                    };
+                    let answer = client.get(&path).expect(200);
+                    let tag = answer.header("etag").unwrap();
+                    let of = files.iter().position(|(name, ..)| tag.contains(name)).unwrap();
+                    let expected = match key % 3 {
+                        0 => files[of].1.clone(),
+                        1 => files[of].2.clone(),
+                        _ => value(["one", "two"][of], key),
+                    };
+                    assert!(answer.body == expected, "{path} {tag}");
+                    seen[of].fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for swap in 0..20 {
+            sharddb(["rollback", &store, if swap % 2 == 0 { "1" } else { "2" }]).expect(0);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(seen.iter().all(|seen| seen.load(Ordering::Relaxed) > 0), "{seen:?}");
+    server.stop();
+}
+
+/// A file of 64 MiB, which no socket buffers.
+fn large(place: &Place) -> u64 {
+    fs::create_dir_all(place.path("served")).unwrap();
+    fs::File::create(place.path("served/large")).unwrap().set_len(64 << 20).unwrap();
+    64 << 20
+}
+
+#[test]
+fn slow_clients_do_not_block_others() {
+    let place = Place::new();
+    build(&place, "one");
+    large(&place);
+    let server = Server::start(&[&place.text("served"), "-q", "--timeout", "600"]);
+    let request = format!("GET {}/raw/large HTTP/1.1\r\nhost: x\r\n\r\n", server.base());
+    let slow: Vec<_> = (0..300)
+        .map(|at| {
+            let mut client = server.connect();
+            // half of them send an incomplete head, the others read nothing of the answer but its first line
+            let text = if at % 2 == 0 { &request.as_bytes()[..20] } else { request.as_bytes() };
+            client.stream.get_mut().write_all(text).unwrap();
+            if at % 2 == 1 {
+                let mut line = String::new();
+                client.stream.read_line(&mut line).unwrap();
+                assert!(line.contains("200"), "{line}");
+            }
+            client
+        })
+        .collect();
+    let mut client = server.connect();
+    for key in 0..200 {
+        assert_eq!(client.get(&format!("/api/numbers/get/{key}")).expect(200).body, value("one", key));
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let kib = server.resident_kib();
+        assert!(kib < 400 << 10, "{kib} KiB for {} slow clients", slow.len());
+    }
+    drop(slow);
+    server.stop();
+}
+
+#[test]
+fn a_connection_without_progress_is_closed() {
+    let place = Place::new();
+    build(&place, "one");
+    large(&place);
+    let server = Server::start(&[&place.text("served"), "-q", "--timeout", "1"]);
+    // a head that never ends
+    let mut silent = server.connect();
+    silent.stream.get_mut().write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    let mut text = Vec::new();
+    let _ = silent.stream.read_to_end(&mut text); // ends: the connection is closed
+    // an answer that nobody reads
+    let mut lazy = server.connect();
+    let path = format!("{}/raw/large", server.base());
+    lazy.write("GET", &path, &[], b"");
+    std::thread::sleep(Duration::from_secs(4));
+    let mut read = Vec::new();
+    let _ = lazy.stream.read_to_end(&mut read);
+    assert!(read.len() < 64 << 20, "the rest is not sent");
+    server.get("/raw/numbers/info").expect(200);
+    server.stop();
+}
+
+#[test]
+fn connections_beyond_the_limit_wait() {
+    let place = Place::new();
+    build(&place, "one");
+    let server = Server::start(&[&place.text("served"), "-q", "--max-connections", "2"]);
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.get("/raw/numbers/info").expect(200);
+    second.get("/raw/numbers/info").expect(200);
+    let mut third = server.connect();
+    let path = format!("{}/raw/numbers/info", server.base());
+    third.write("GET", &path, &[], b"");
+    third.stream.get_ref().set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let error = third.stream.fill_buf().map(<[u8]>::len).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+    drop(first);
+    third.stream.get_ref().set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    third.read(false).unwrap().expect(200);
+    drop((second, third));
+    server.stop();
+}
+
+#[test]
+fn a_signal_lets_running_answers_end() {
+    let place = Place::new();
+    let len = large(&place);
+    for signal in ["-TERM", "-INT"] {
+        let server = Server::start(&[&place.text("served"), "-q", "--grace", "60"]);
+        let mut idle = server.connect();
+        idle.get("/api/").expect(200);
+        let mut client = server.connect();
+        let path = format!("{}/raw/large", server.base());
+        client.write("GET", &path, &[], b"");
+        client.stream.fill_buf().unwrap(); // the answer has begun
+        server.signal(signal);
+        // further connections are refused once the listener is closed
+        while std::net::TcpStream::connect(server.address()).is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let answer = client.read(false).unwrap().expect(200);
+        assert_eq!(answer.body.len() as u64, len);
+        assert!(idle.read(false).is_none(), "an idle connection is closed");
+        let (status, log) = server.wait();
+        assert!(status.success(), "{status}: {log}");
+    }
+}
+
+#[test]
+fn the_end_does_not_wait_for_ever() {
+    let place = Place::new();
+    large(&place);
+    let server = Server::start(&[&place.text("served"), "-q", "--grace", "0"]);
+    let mut client = server.connect();
+    let path = format!("{}/raw/large", server.base());
+    client.write("GET", &path, &[], b"");
+    client.stream.fill_buf().unwrap();
+    server.signal("-TERM");
+    assert!(server.wait().0.success());
+    let mut rest = Vec::new();
+    let _ = client.stream.read_to_end(&mut rest);
+    assert!(rest.len() < 64 << 20, "the answer was cut off");
+}
+
+/// Without a request after the swap.
+#[test]
+fn an_old_generation_is_left_to_gc() {
+    let place = Place::new();
+    build(&place, "one");
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    server.get("/api/numbers/get/7").expect(200);
+    build(&place, "two");
+    let old = place.path("served/numbers/gen-0000000001");
+    for _ in 0..300 {
+        let _ = sharddb(["gc", &place.text("served/numbers"), "--keep", "0"]);
+        if !old.exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(!old.exists(), "the server keeps its lease");
+    assert_eq!(server.get("/api/numbers/get/7").expect(200).body, value("two", 7));
+    server.stop();
+}
+
+#[test]
+fn foreign_files_that_are_replaced_are_opened_again() {
+    let place = Place::new();
+    let path = crate::common::foreign(&place);
+    let server = Server::start(&[&path, "-q"]);
+    let before = server.get("/api/foreign/get/0").expect(200);
+    assert_eq!(before.body, b"abc");
+    let mut shard = crate::common::foreign_shard();
+    shard[32..35].copy_from_slice(b"ABC");
+    place.write("foreign/new", shard);
+    fs::rename(place.path("foreign/new"), place.path("foreign/0.shard")).unwrap();
+    let after = server.get("/api/foreign/get/0").expect(200);
+    assert_eq!(after.body, b"ABC");
+    assert_ne!(before.header("etag"), after.header("etag"));
+    server.stop();
+}
+
+/// A store that was removed and built again is another one, also if its generations have the same numbers.
+#[test]
+fn a_store_that_is_replaced_is_served() {
+    let place = Place::new();
+    for (text, generations) in [("one", 1), ("two", 1), ("three", 2), ("four", 1)] {
+        let _ = fs::remove_dir_all(place.path("served/numbers"));
+        (0..generations).for_each(|_| build(&place, text));
+        if text == "one" {
+            continue;
+        }
+        let server = Server::start(&[&place.text("served"), "-q"]);
+        let before = server.get("/api/numbers/get/3").expect(200);
+        assert_eq!(before.body, value(text, 3));
+        let page = server.get("/api/numbers/keys?limit=5").expect(200).json();
+        fs::remove_dir_all(place.path("served/numbers")).unwrap();
+        let gone = server.get_until("/api/numbers/get/3", |answer| answer.status != 200);
+        gone.expect_error(404, "not-found");
+        build(&place, "again");
+        for _ in 0..3 {
+            let after = server.get("/api/numbers/get/3").expect(200);
+            assert_eq!(after.body, value("again", 3));
+            assert_ne!(after.header("etag"), before.header("etag"));
+        }
+        let next = page["next"].as_str().unwrap();
+        server.get(&format!("/api/numbers/keys?cursor={next}")).expect_error(410, "generation-gone");
+        server.stop();
+    }
+}
+
+/// A generation that is refused does not stop the server from serving the next one.
+#[cfg(unix)]
+#[test]
+fn the_generation_after_a_refused_one_is_served() {
+    let place = Place::new();
+    build(&place, "one");
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    server.get("/api/numbers/get/3").expect(200);
+    build(&place, "two");
+    let outside = place.write("outside", "secret");
+    std::os::unix::fs::symlink(outside, place.path("served/numbers/gen-0000000002/link")).unwrap();
+    sharddb(["rollback", &place.text("served/numbers"), "1"]).expect(0);
+    sharddb(["rollback", &place.text("served/numbers"), "2"]).expect(0);
+    let refused = server.get_until("/api/numbers/get/3", |answer| answer.status != 200);
+    refused.expect_error(404, "not-found");
+    build(&place, "three");
+    assert_eq!(server.get("/api/numbers/get/3").expect(200).body, value("three", 3));
+    server.stop();
+}
+
+/// `rm -r` removes the shards before it removes their directory.
+#[test]
+fn a_store_that_is_being_removed_has_no_empty_pages() {
+    let place = Place::new();
+    build(&place, "one");
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    server.get("/api/numbers/keys").expect(200);
+    for file in ["manifest.json", "0.shard"] {
+        fs::remove_file(place.path(&format!("served/numbers/gen-0000000001/{file}"))).unwrap();
+    }
+    server.get("/api/numbers/keys").expect_error(404, "not-found");
+    server.stop();
+}
+
+/// Each open database has a lease, which is an open file.
+#[cfg(unix)]
+#[test]
+fn more_stores_than_open_files_are_served() {
+    let place = Place::new();
+    let stores: Vec<_> = (0..24).map(|store| format!("store-{store}")).collect();
+    for store in &stores {
+        build(&place, store);
+        fs::rename(place.path("served/numbers"), place.path(&format!("served/{store}"))).unwrap();
+    }
+    let server = Server::start_with_files(32, &[&place.text("served"), "-q"]);
+    let mut client = server.connect();
+    for store in stores.iter().chain(&stores) {
+        assert_eq!(client.get(&format!("/api/{store}/get/7")).expect(200).body, value(store, 7));
+    }
+    server.stop();
+}
+
+/// Opening a FIFO would wait for a writer.
+#[cfg(unix)]
+#[test]
+fn special_files_hold_no_request() {
+    let place = Place::new();
+    place.write("served/store/gen-0000000001/info", "{}");
+    std::os::unix::fs::symlink("gen-0000000001", place.path("served/store/current")).unwrap();
+    let manifest = place.text("served/store/gen-0000000001/manifest.json");
+    assert!(std::process::Command::new("mkfifo").arg(manifest).status().unwrap().success());
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    assert_eq!(server.get("/raw/store/info").expect(200).body, b"{}");
+    server.get("/raw/store/manifest.json").expect_error(404, "not-found");
+    server.stop();
+}
+
+#[cfg(unix)]
+#[test]
+fn stores_that_no_request_can_name_are_not_listed() {
+    let place = Place::new();
+    for name in ["line\nbreak", "back\\slash", "space and %"] {
+        build(&place, "one");
+        fs::rename(place.path("served/numbers"), place.path("served").join(name)).unwrap();
+    }
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    let listed = server.get("/api/").expect(200).json();
+    let paths: Vec<_> = listed["databases"].as_array().unwrap().iter().map(|database| &database["path"]).collect();
+    assert_eq!(paths, ["space and %"]);
+    server.get("/api/space%20and%20%25/get/7").expect(200);
+    server.stop();
+}
