@@ -6,11 +6,10 @@
 # DATASET     a precomputed data set with its expectations (ng_expect.json): tests/data/neuroglancer
 # CHECK_DIR   a copy of ngcheck/ in which setup.sh has run
 #
-# Neuroglancer draws the data set unchanged, rebuilt with the same specifications, and rebuilt with those that the
-# profiles remote and local plan, from a server of the check and from `sharddb serve`: its files and, one URL per object, its
-# objects; also its skeletons with the info that `sharddb build --kind skeletons` writes. A damaged
-# copy must not be drawn. The last line is `N passed, N failed`. Exit: 0 if
-# none failed, else 1.
+# Neuroglancer draws, from a server of the check, the data set unchanged, rebuilt with the same specifications, and with the
+# info of the skeletons that `sharddb build --kind skeletons` writes; and from `sharddb serve`, the data set unchanged and rebuilt
+# with the specifications that the profiles remote and local plan: its files, and one URL per object. A damaged copy must not be
+# drawn. The last line is `N passed, N failed`. Exit: 0 if none failed, else 1.
 set -euo pipefail
 if [ $# -ne 2 ]; then
     sed -n '4,7s/^# //p' "$0" >&2
@@ -48,20 +47,19 @@ does_not_draw() {
     draw "$@" 2>&1 | sed 's/^/    expected: /' || code=$?
     [ "$code" = 1 ] # 2: could not run
 }
-rebuild_and_draw() { # NAME [OPTION..]
-    local name=$1
-    shift
-    scripts/rebuild_sharded.py --sharddb "$target/release/sharddb" "$@" "$dataset" "$work/$name"
-    count draw "$name" "$work/$name"
-    count draw_served "$name" "$work/$name"
+rebuild() { # NAME [OPTION..]
+    scripts/rebuild_sharded.py --sharddb "$sharddb" "${@:2}" "$dataset" "$work/$1"
 }
 
 sharddb=$target/release/sharddb
 count draw original "$dataset"
 count draw_served original "$dataset"
-rebuild_and_draw same-specification
-rebuild_and_draw remote --profile remote
-rebuild_and_draw local --profile local
+rebuild same-specification
+count draw same-specification "$work/same-specification"
+for profile in remote local; do
+    rebuild "$profile" --profile "$profile"
+    count draw_served "$profile" "$work/$profile"
+done
 
 # skeletons of which only the values are given, with a radius and a type for each vertex: the command writes the info
 "$sharddb" export "$dataset/seg/skeletons" --format dir --output "$work/byfile"
