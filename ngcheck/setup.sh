@@ -12,7 +12,7 @@ NG_VERSION=${NG_VERSION:-2.41.2}
 if ! command -v chromium >/dev/null; then
     as_root=$([ "$(id -u)" = 0 ] || echo sudo)
     $as_root apt-get update -qq
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-liberation >/dev/null
 fi
 
 # The wheel contains the built client. The npm package cannot be installed without git: one dependency is a git URL.
