@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Publishes with the command to an S3 server, and reads with the command, TensorStore and CloudVolume.
+"""Publishes with the command to object stores, and reads with the command, TensorStore and CloudVolume.
 
-usage: check_remote.py SHARDDB
+usage: check_remote.py SHARDDB AZURITE
 
-SHARDDB is the command, built with the feature remote. The servers are on loopback: moto, which speaks S3, a static web
-server with ranges and one without. Prints how many requests the same lookups cost each reader, and ends with the line
+SHARDDB is the command, built with the feature remote; AZURITE a directory with the npm package azurite. The servers are on
+loopback: moto, which speaks S3, azurite, which speaks Azure's protocol, a server that speaks Google's (gcs_server.py), a static
+web server with ranges and one without. Prints how many requests the same lookups cost each reader, and ends with the line
 `N passed, N failed`; exit 1 if any failed.
 """
 
@@ -23,9 +24,11 @@ from pathlib import Path
 
 import boto3
 import tensorstore
+from azurite import ACCOUNT, KEY, Azurite
 from cloudvolume.cacheservice import CacheService
 from cloudvolume.cloudvolume import SharedConfiguration
 from cloudvolume.datasource.precomputed.sharding import ShardingSpecification, ShardReader
+from gcs_server import GcsServer
 from moto.server import ThreadedMotoServer
 
 # Pairs of the stores: keys 0, 7, 14, .. with values of 100 to 1,000 bytes.
@@ -103,13 +106,12 @@ def serve(directory, has_ranges=True):
 class Command:
     """The command, with the credentials of the server and no others."""
 
-    def __init__(self, path, home, endpoint):
+    def __init__(self, path, home, settings):
         names = [name for name in os.environ if not name.startswith(("AWS_", "GOOGLE_", "AZURE_"))]
         self.path = path
         self.environment = {name: os.environ[name] for name in names}
-        self.environment |= CREDENTIALS | {
-            "AWS_ENDPOINT_URL": endpoint, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"),
-            "NO_PROXY": "127.0.0.1", "SHARDDB_REMOTE_RETRIES": "2",
+        self.environment |= settings | {
+            "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "NO_PROXY": "127.0.0.1", "SHARDDB_REMOTE_RETRIES": "2",
         }  # fmt: skip
 
     def run(self, *args, expect=0):
@@ -160,9 +162,9 @@ def equal(what, found, expected):
         raise Failed(f"{what}: expected {str(expected)[:200]}, found {str(found)[:200]}")
 
 
-def check_published(command, place, bucket):
+def check_published(command, place, root):
     """Two versions are pushed, listed, verified, rolled back, collected and pulled."""
-    url, keys = f"s3://{bucket}/numbers", [0, 7, 8, 70_000]
+    url, keys = f"{root}/numbers", [0, 7, 8, 70_000]
 
     def version():
         value = command.run("get", url, 7).stdout
@@ -215,11 +217,11 @@ def check_read_by_others(command, place, bucket, endpoint, generation):
     equal("TensorStore by S3", tensorstore_values(tensorstore_reader(s3, sharding), keys), expected)
 
 
-def check_built(command, place, bucket):
+def check_built(command, place, root):
     """`build` with a URL builds and pushes, and leaves nothing in the temporary directory; an empty input replaces nothing."""
     temporary = place / "temporary"
     temporary.mkdir()
-    url = f"s3://{bucket}/built"
+    url = f"{root}/built"
     command.run("build", url, "--input", place / "first.ndjson", "--temp-dir", temporary)
     equal("value", command.run("get", url, 70).stdout, value_of(70))
     equal("temporary files", list(temporary.iterdir()), [])
@@ -229,14 +231,14 @@ def check_built(command, place, bucket):
     equal("a key after an empty build", command.run("get", url, 7).stdout, value_of(7))
     command.run("build", url, "--input", empty, "--allow-empty")
     command.run("get", url, 7, expect=1)
-    foreign = f"s3://{bucket}/a prefix%2f/numbers"
+    foreign = f"{root}/a prefix%2f/numbers"
     command.run("push", place / "first", foreign)
     equal("a key at a prefix of odd characters", command.run("get", foreign, 7).stdout, value_of(7))
 
 
-def check_built_in_parts(command, place, bucket):
+def check_built_in_parts(command, place, root):
     """A build in parts has the generation of a single build, and leaves no objects of the job."""
-    url, temporary = f"s3://{bucket}/parts", place / "temporary"
+    url, temporary = f"{root}/parts", place / "temporary"
     lines = (place / "first.ndjson").read_text().splitlines(keepends=True)
     pairs = str(len(lines))
     plan, spills, parts = place / "plan", place / "spills", place / "parts"
@@ -284,11 +286,46 @@ def check_static(command, place, bucket, client):
         raise Failed(f"expected an error that names Range requests and the URL, found: {error}")
 
 
-def check_refused(command, place, bucket):
-    """Wrong credentials and an absent bucket are errors of exit code 4."""
-    command.run("get", f"s3://{bucket}-absent/numbers", 7, expect=4)
-    command.run("get", f"s3://{bucket}/absent", 7, expect=4)
-    command.run("rollback", f"s3://{bucket}/absent", expect=4)
+def check_google(path, place):
+    """The life of a store, in a bucket of Google's protocol."""
+    server = GcsServer("shards")
+    account = copy_of_inputs(place, "google") / "account.json"
+    # a service account without keys: the client asks nobody for a token
+    account.write_text('{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}')
+    settings = {"GOOGLE_BASE_URL": server.endpoint, "GOOGLE_SERVICE_ACCOUNT": str(account)}
+    check_life(Command(path, account.parent, settings), account.parent, "gs://shards")
+    server.close()
+
+
+def check_azure(path, place, azurite):
+    """The life of a store, in a container of Azure."""
+    server = Azurite(azurite, "shards")
+    place = copy_of_inputs(place, "azure")
+    settings = {"AZURE_STORAGE_ACCOUNT_KEY": KEY, "AZURE_STORAGE_ENDPOINT": server.endpoint}
+    check_life(Command(path, place, settings), place, f"az://shards@{ACCOUNT}")
+    server.close()
+
+
+def check_life(command, place, root):
+    check_published(command, place, root)
+    check_built(command, place, root)
+    check_built_in_parts(command, place, root)
+    check_refused(command, place, root)
+
+
+def copy_of_inputs(place, name):
+    """A directory with what the checks publish."""
+    (place / name).mkdir()
+    for path in "first", "second", "first.ndjson":
+        (place / name / path).symlink_to(place / path)
+    return place / name
+
+
+def check_refused(command, place, root):
+    """An absent bucket and an absent store are errors of exit code 4."""
+    command.run("get", f"{root}-absent/numbers", 7, expect=4)
+    command.run("get", f"{root}/absent", 7, expect=4)
+    command.run("rollback", f"{root}/absent", expect=4)
 
 
 # ---- the comparison ----
@@ -371,7 +408,7 @@ def run(place):
     os.environ |= CREDENTIALS  # for boto3 and TensorStore
     client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     client.create_bucket(Bucket="shards", ACL="public-read")
-    command = Command(os.path.abspath(sys.argv[1]), place, endpoint)
+    command = Command(os.path.abspath(sys.argv[1]), place, CREDENTIALS | {"AWS_ENDPOINT_URL": endpoint})
     for version, name in (1, "first"), (2, "second"):
         lines = (json.dumps({"key": key, "text": value_of(key, version).decode()}) for key in range(0, 7 * PAIRS, 7))
         (place / f"{name}.ndjson").write_text("\n".join(lines))
@@ -379,12 +416,14 @@ def run(place):
 
     passed, failed, generation = 0, 0, None
     checks = [
-        lambda: check_published(command, place, "shards"),
+        lambda: check_published(command, place, "s3://shards"),
         lambda: check_read_by_others(command, place, "shards", endpoint, generation),
-        lambda: check_built(command, place, "shards"),
-        lambda: check_built_in_parts(command, place, "shards"),
+        lambda: check_built(command, place, "s3://shards"),
+        lambda: check_built_in_parts(command, place, "s3://shards"),
         lambda: check_static(command, place, "shards", client),
-        lambda: check_refused(command, place, "shards"),
+        lambda: check_refused(command, place, "s3://shards"),
+        lambda: check_google(command.path, place),
+        lambda: check_azure(command.path, place, sys.argv[2]),
         lambda: compare(command, place),
     ]
     for check in checks:

@@ -34,7 +34,7 @@ fi
 
 mkdir -p "$sets"
 sets=$(cd "$sets" && pwd)
-SHARDDB_INTEROP_DIR=$sets cargo test --release --package sharddb --features bcolz,zarr --test it -- --ignored interop::
+SHARDDB_INTEROP_DIR=$sets cargo test --workspace --test it -- --ignored interop::
 "$venv/bin/python" scripts/check_readable.py --self-test "$sets/precomputed"
 "$venv/bin/python" scripts/check_zarr.py --self-test "$sets/zarr"
 "$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets/bcolz"

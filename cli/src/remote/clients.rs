@@ -10,7 +10,7 @@ use http::HeaderValue;
 use http::uri::{Authority, Uri};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
@@ -54,11 +54,13 @@ pub(crate) fn client(url: &RemoteUrl) -> Result<Client> {
         Scheme::S3 => Arc::new(
             s3(url)?.with_http_connector(connector).with_retry(retry).build().map_err(|error| unusable(url, &error))?,
         ),
-        Scheme::Gs => {
-            let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(url.authority());
-            let builder = builder.with_http_connector(connector).with_retry(retry);
-            Arc::new(builder.with_client_options(options(false)?).build().map_err(|error| unusable(url, &error))?)
-        }
+        Scheme::Gs => Arc::new(
+            google(url)?
+                .with_http_connector(connector)
+                .with_retry(retry)
+                .build()
+                .map_err(|error| unusable(url, &error))?,
+        ),
         Scheme::Az => Arc::new(
             azure(url)?
                 .with_http_connector(connector)
@@ -124,6 +126,13 @@ fn azure(url: &RemoteUrl) -> Result<MicrosoftAzureBuilder> {
     let allows_http = endpoint.is_some_and(|it| it.starts_with("http://"))
         || builder.get_config_value(&AzureConfigKey::UseEmulator).is_some_and(|it| it == "true");
     Ok(builder.with_client_options(options(allows_http)?))
+}
+
+fn google(url: &RemoteUrl) -> Result<GoogleCloudStorageBuilder> {
+    let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(url.authority());
+    let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
+    endpoint.as_deref().map_or(Ok(()), check_endpoint)?;
+    Ok(builder.with_client_options(options(endpoint.is_some_and(|it| it.starts_with("http://")))?))
 }
 
 /// Errors: `Usage` if `object_store` would panic, or name a password in its errors.
