@@ -10,8 +10,10 @@ mod answer;
 mod api;
 mod app;
 mod bins;
+mod budget;
 mod byte_range;
 mod catalog;
+mod chunks;
 mod counters;
 mod database;
 mod databases;
@@ -33,7 +35,7 @@ mod timed_stream;
 mod token;
 mod tree;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,11 +47,11 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::foreign::is_data;
 use crate::serve::app::App;
-use crate::serve::databases::Databases;
+use crate::serve::databases::{Databases, GENERATION_AGE};
 use crate::serve::disk_calls::{DiskCalls, Workers};
 use crate::serve::tree::Tree;
 
-/// How often generations that are no longer used are left.
+/// How often generations that are no longer used are closed.
 const TIDY: Duration = Duration::from_secs(5);
 
 /// The time that blocking calls have to end after the last connection.
@@ -100,7 +102,7 @@ impl Server {
                 loop {
                     tokio::time::sleep(TIDY).await;
                     let app = Arc::clone(&tidied);
-                    let _ = tokio::task::spawn_blocking(move || app.databases.tidy()).await;
+                    let _ = tokio::task::spawn_blocking(move || app.databases.tidy(GENERATION_AGE)).await;
                 }
             });
             listen::serve(listener, routes::router(app), self.bounds, &context.interrupt).await;
@@ -133,8 +135,15 @@ impl Urls {
     }
 }
 
-/// The URL of the server with its token, without a slash at its end.
+/// The URL of the server with its token, without a slash at its end. A server that listens on all addresses is at the
+/// loopback address for programs of this machine.
 fn base(given: Option<&str>, local: SocketAddr, token: Option<&Token>) -> String {
+    let ip = match local.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let local = SocketAddr::new(ip, local.port());
     let host = given.map_or_else(|| format!("http://{local}"), |url| url.trim_end_matches('/').to_string());
     token.map_or_else(|| host.clone(), |token| format!("{host}/{}", token.as_str()))
 }
@@ -155,6 +164,8 @@ mod tests {
         let local: SocketAddr = "127.0.0.1:8080".parse().unwrap();
         assert_eq!(base(None, local, None), "http://127.0.0.1:8080");
         assert_eq!(base(None, "[::1]:80".parse().unwrap(), None), "http://[::1]:80");
+        assert_eq!(base(None, "0.0.0.0:80".parse().unwrap(), None), "http://127.0.0.1:80");
+        assert_eq!(base(None, "[::]:80".parse().unwrap(), None), "http://[::1]:80");
         assert_eq!(base(Some("https://a.org/data/"), local, None), "https://a.org/data");
         let token = Token::random().unwrap();
         assert_eq!(base(Some("https://a.org"), local, Some(&token)), format!("https://a.org/{}", token.as_str()));

@@ -220,6 +220,73 @@ fn foreign_files_that_are_replaced_are_opened_again() {
     server.stop();
 }
 
+/// An array of 8 bytes in chunks of 4.
+fn array(place: &Place, name: &str, codecs: &str) {
+    let text = format!(
+        r#"{{"zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8", "fill_value": 0,
+            "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [4]}}}},
+            "chunk_key_encoding": {{"name": "default"}}, "codecs": {codecs}}}"#
+    );
+    place.write(&format!("served/{name}/zarr.json"), text);
+}
+
+/// Replaces a file as writers should: by a rename.
+fn replace(place: &Place, name: &str, bytes: &[u8]) {
+    place.write("new", bytes);
+    fs::create_dir_all(place.path(name).parent().unwrap()).unwrap();
+    fs::rename(place.path("new"), place.path(name)).unwrap();
+}
+
+#[test]
+fn chunks_that_appear_or_are_replaced_are_served() {
+    let place = Place::new();
+    array(&place, "plain", r#"[{"name": "bytes"}]"#);
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    let mut client = server.connect();
+    for path in ["/objects/plain/c/1", "/api/plain/get/1"] {
+        let _ = fs::remove_file(place.path("served/plain/c/1"));
+        client.get(path).expect_error(404, "not-found");
+        let mut tags = Vec::new();
+        for bytes in [b"abcd", b"efgh", b"ijkl"] {
+            replace(&place, "served/plain/c/1", bytes);
+            let tag = tags.last().map_or("\"x\"", String::as_str).to_string();
+            let answer = client.send("GET", path, &[("if-none-match", &tag)], b"").expect(200);
+            assert_eq!(answer.body, bytes, "{path}");
+            tags.push(answer.header("etag").unwrap().to_string());
+            client.send("GET", path, &[("if-none-match", tags.last().unwrap())], b"").expect(304);
+        }
+        assert!(tags[0] != tags[1] && tags[1] != tags[2], "{tags:?}");
+    }
+    server.stop();
+}
+
+/// A shard that is compressed as a whole: its chunks are no ranges of the file.
+#[test]
+fn chunks_of_replaced_compressed_shards_have_another_tag() {
+    let place = Place::new();
+    let inner = r#"{"name": "sharding_indexed", "configuration": {"chunk_shape": [2], "codecs": [{"name": "bytes"}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}"#;
+    array(&place, "packed", &format!(r#"[{inner}, {{"name": "gzip", "configuration": {{"level": 1}}}}]"#));
+    // two chunks of two bytes, then the index: offset and length of each
+    let shard = |bytes: &[u8; 4]| {
+        let index: Vec<u8> = [0u64, 2, 2, 2].into_iter().flat_map(u64::to_le_bytes).collect();
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&[&bytes[..], &index].concat()).unwrap();
+        encoder.finish().unwrap()
+    };
+    replace(&place, "served/packed/c/0", &shard(b"abcd"));
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    let mut client = server.connect();
+    let before = client.get("/api/packed/get/1").expect(200);
+    assert_eq!(before.body, b"cd");
+    let tag = before.header("etag").unwrap().to_string();
+    client.send("GET", "/api/packed/get/1", &[("if-none-match", &tag)], b"").expect(304);
+    replace(&place, "served/packed/c/0", &shard(b"efgh"));
+    let after = client.send("GET", "/api/packed/get/1", &[("if-none-match", &tag)], b"").expect(200);
+    assert_eq!(after.body, b"gh");
+    server.stop();
+}
+
 /// A store that was removed and built again is another one, also if its generations have the same numbers.
 #[test]
 fn a_store_that_is_replaced_is_served() {
