@@ -26,6 +26,7 @@ mod objects;
 mod page;
 mod problem;
 mod raw;
+mod redirect;
 mod request;
 mod request_path;
 mod routes;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use listen::Bounds;
+pub(crate) use redirect::Redirect;
 use token::Token;
 
 use crate::context::Context;

@@ -418,10 +418,41 @@ fn the_page_and_the_arguments() {
     server.get("/page/other").expect_error(404, "not-found");
     server.stop();
 
+    let server = Server::start(&[&place.text("served"), "--bind", "0.0.0.0"]);
+    assert!(server.urls[0].starts_with("http://127.0.0.1:"), "{:?}", server.urls);
+    assert!(server.stop().contains("--base-url"));
+
     sharddb(["serve", &place.text("missing")]).expect_error(4, &["cannot open"]);
     sharddb(["serve"]).expect_error(2, &["PATH"]);
     sharddb(["serve", "s3://bucket/x"]).expect_error(2, &["expected a local path", "s3://bucket/x", "sharddb pull"]);
     #[cfg(unix)]
     sharddb(["serve", "/dev/null"]).expect_error(2, &["expected a directory or a regular file at /dev/null"]);
     sharddb(["serve", &place.text("served"), "--base-url", "x"]).expect_error(2, &["expected a URL"]);
+}
+
+/// All users see the arguments of a process.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_browser_is_opened_without_the_token_in_its_arguments() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = Place::new();
+    build(&place, "one");
+    let program = place.write("bin/xdg-open", "#!/bin/sh\necho \"$@\" > \"$OUT.part\"\nmv \"$OUT.part\" \"$OUT\"\n");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let path = format!("{}:{}", place.text("bin"), std::env::var("PATH").unwrap());
+    let server = Server::start_with(
+        &[("PATH", &path), ("OUT", &place.text("out")), ("TMPDIR", &place.text("bin"))],
+        &[&place.text("served"), "-q", "--open"],
+    );
+    while !place.path("out").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let argument = fs::read_to_string(place.path("out")).unwrap();
+    assert!(!argument.contains(&server.base()[1..]), "{argument}");
+    let file = Path::new(argument.trim_end()).to_path_buf();
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(fs::read_to_string(&file).unwrap().contains(&format!("url={}\"", server.urls[1])));
+    server.stop();
+    assert!(!file.exists());
 }
