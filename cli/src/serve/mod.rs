@@ -88,30 +88,41 @@ impl Server {
             .build()
             .map_err(Failure::thread)?;
         let _draining = context.interrupt.draining(self.bounds.grace);
-        let served = runtime.block_on(async {
-            let address = SocketAddr::new(self.address, self.port);
-            let failure = |source| Failure::Io { what: format!("listen on {address}"), source };
-            let listener = tokio::net::TcpListener::bind(address).await.map_err(failure)?;
-            let local = listener.local_addr().map_err(failure)?;
-            let base = base(self.base_url.as_deref(), local, token.as_ref());
-            let databases = Databases::new(Arc::new(tree), self.max_value_bytes, self.bounds.databases);
-            let app = Arc::new(App::new(databases, DiskCalls::new(workers)?, token, base));
-            let listed = Arc::clone(&app);
-            let urls = tokio::task::spawn_blocking(move || Urls::of(&listed)).await;
-            ready(&urls.map_err(|error| Failure::Internal(format!("cannot list the databases: {error}")))?)?;
-            let tidied = Arc::clone(&app);
-            tokio::spawn(async move {
-                loop {
-                    tokio::time::sleep(TIDY).await;
-                    let app = Arc::clone(&tidied);
-                    let _ = tokio::task::spawn_blocking(move || app.databases.tidy(GENERATION_AGE)).await;
-                }
-            });
-            listen::serve(listener, routes::router(app), self.bounds, &context.interrupt).await;
-            Ok(())
-        });
+        let served = runtime.block_on(self.serve(tree, token, workers, context, ready));
         runtime.shutdown_timeout(LAST_CALLS); // not the time of a disk that does not answer
         served
+    }
+
+    async fn serve(
+        self,
+        tree: Tree,
+        token: Option<Token>,
+        workers: Workers,
+        context: &Context,
+        ready: impl FnOnce(&Urls) -> Result<()>,
+    ) -> Result<()> {
+        let address = SocketAddr::new(self.address, self.port);
+        let failure = |source| Failure::Io { what: format!("listen on {address}"), source };
+        let listener = tokio::net::TcpListener::bind(address).await.map_err(failure)?;
+        let local = listener.local_addr().map_err(failure)?;
+        let base = base(self.base_url.as_deref(), local, token.as_ref());
+        let databases = Databases::new(Arc::new(tree), self.max_value_bytes, self.bounds.databases);
+        let app = Arc::new(App::new(databases, DiskCalls::new(workers)?, token, base));
+        let listed = Arc::clone(&app);
+        let urls = tokio::task::spawn_blocking(move || Urls::of(&listed)).await;
+        ready(&urls.map_err(|error| Failure::Internal(format!("cannot list the databases: {error}")))?)?;
+        tokio::spawn(tidy(Arc::clone(&app)));
+        listen::serve(listener, routes::router(app), self.bounds, &context.interrupt).await;
+        Ok(())
+    }
+}
+
+/// Closes generations that are no longer used, as long as the runtime lives.
+async fn tidy(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(TIDY).await;
+        let app = Arc::clone(&app);
+        let _ = tokio::task::spawn_blocking(move || app.databases.tidy(GENERATION_AGE)).await;
     }
 }
 

@@ -120,6 +120,44 @@ fn a_connection_without_progress_is_closed() {
     server.stop();
 }
 
+/// Of bodies of 8,000,000 bytes, 67 fit into 512 MiB. The memory is reserved before they arrive.
+#[test]
+fn bodies_beyond_the_memory_are_refused() {
+    let place = Place::new();
+    build(&place, "one");
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    let path = format!("{}/api/numbers/get-many", server.base());
+    let mut waiting: Vec<_> = (0..80)
+        .map(|_| {
+            let mut client = server.connect();
+            client.write("POST", &path, &[("content-length", "8000000")], b"");
+            client.stream.get_ref().set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+            client
+        })
+        .collect();
+    let mut refused = 0;
+    for _ in 0..1000 {
+        if refused == 13 {
+            break;
+        }
+        waiting.retain_mut(|client| match client.stream.fill_buf() {
+            Ok(_) => {
+                client.read(false).unwrap().expect_error(503, "busy");
+                refused += 1;
+                false
+            }
+            Err(_) => true,
+        });
+    }
+    assert_eq!(server.get("/api/numbers/get/7").expect(200).body, value("one", 7), "small values need no memory");
+    assert_eq!((refused, waiting.len()), (13, 67));
+    drop(waiting);
+    let body = [b"[7]".to_vec(), vec![b' '; 8_000_000 - 3]].concat();
+    let answers = (0..100).map(|_| server.connect().send("POST", "/api/numbers/get-many", &[], &body).status);
+    assert!(answers.into_iter().any(|status| status == 200), "the memory is free again");
+    server.stop();
+}
+
 #[test]
 fn connections_beyond_the_limit_wait() {
     let place = Place::new();
