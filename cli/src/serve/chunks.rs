@@ -87,10 +87,12 @@ fn read(
         (None, None) => return Ok(None),
     };
     let mut share = budget.reserve(location.as_ref().map_or(0, |location| location.len()).max(decoded))?;
-    let Some(bytes) = container.get(key, form)?.map(|chunk| chunk.into_owned()) else { return Ok(None) };
+    let read = container.get(key, form);
+    let after = tag_of(path)?;
+    let tag = before.filter(|before| after.as_ref() == Some(before)).ok_or_else(Problem::replaced)?.part(key);
+    let Some(bytes) = read?.map(|chunk| chunk.into_owned()) else { return Ok(None) };
     budget.grow(&mut share, bytes.len() as u64)?;
-    let tag = before.filter(|before| tag_of(path).is_ok_and(|after| after.as_ref() == Some(before)));
-    Ok(Some(Chunk { bytes, share, tag: tag.ok_or_else(Problem::replaced)?.part(key) }))
+    Ok(Some(Chunk { bytes, share, tag }))
 }
 
 fn tag_of(path: &Path) -> Result<Option<EntityTag>> {

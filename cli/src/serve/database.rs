@@ -175,8 +175,8 @@ impl Database {
     ///
     /// Errors: those of [`Chunks::get`].
     pub(crate) fn chunk(&self, chunks: &Chunks, key: u64, form: Form, budget: &Budget) -> Result<Option<Chunk>> {
-        let chunk = chunks.get(key, form, budget)?;
-        if self.is_fresh() { Ok(chunk) } else { Err(Problem::replaced()) }
+        let chunk = chunks.get(key, form, budget);
+        if self.is_fresh() { chunk } else { Err(Problem::replaced()) }
     }
 
     /// Pins the current generation, which may be another one than at the last call. While one request opens a new

@@ -49,6 +49,11 @@ impl Databases {
         }
     }
 
+    /// The number of databases that may be open at a time.
+    pub(crate) fn max_open(&self) -> usize {
+        self.max_open
+    }
+
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }

@@ -15,7 +15,7 @@ const MAX_OPENED: usize = 100;
 
 pub(super) fn json(app: &App) -> Value {
     let list = app.list();
-    let are_opened = list.len() <= MAX_OPENED;
+    let are_opened = list.len() <= MAX_OPENED.min(app.databases.max_open());
     let error = |found: &Found| if are_opened { app.databases.get(&found.names, None).err() } else { None };
     let databases: Vec<Value> = list.iter().map(|found| database(app, found, error(found))).collect();
     json!({"version": env!("CARGO_PKG_VERSION"), "databases": databases})
