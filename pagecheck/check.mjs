@@ -235,6 +235,27 @@ await check('lists of keys: a range, the next page, a click', '#cities', async p
   await page.waitForFunction(() => /^Key \d+ found/.test(document.querySelector('#said').textContent));
 });
 
+await check('lists of keys: other text does not change a list, another data set begins without it', '#cities', async page => {
+  await page.click('#browse summary');
+  await page.waitForSelector('#keys li');
+  await page.fill('#from', '50000');
+  await page.click('#range button');
+  const expected = keys.filter(key => BigInt(key) >= 50000n).sort((a, b) => (BigInt(a) < BigInt(b) ? -1 : 1));
+  const first = at => page.waitForFunction(first => document.querySelector('#keys a')?.textContent === first, expected[at]);
+  await first(0);
+  await page.fill('#from', '9');
+  await page.click('#more');
+  await first(60);
+  await page.fill('#from', 'x');
+  await page.click('#range button');
+  await page.waitForFunction(() => document.querySelector('#keys-said').textContent.startsWith('Expected a number'));
+  await page.selectOption('#database', 'array.zarr');
+  await page.waitForFunction(() => document.querySelector('#title').textContent === 'array.zarr' && !document.querySelector('#browse').open);
+  await page.click('#browse summary');
+  await page.waitForSelector('#keys li');
+  equal(await page.inputValue('#from'), '', 'first key');
+});
+
 await check('values: text, JSON, hex', `#cities/${KEY}`, async page => {
   await said(page, 'found');
   equal(await page.locator('#tabs button').allInnerTexts(), ['JSON', 'Text', 'Hex'], 'tabs');
@@ -306,7 +327,16 @@ await check('values: segments, annotations, a manifest with a link to Neuroglanc
   await page.waitForFunction(() => /\d annotations of type point/.test(document.querySelector('#view')?.textContent));
   await page.selectOption('#database', 'fly/seg/mesh');
   await page.waitForFunction(() => document.querySelector('#view')?.textContent.includes('manifest'));
-  expect(/^https?:/.test(await page.locator('#view a').getAttribute('href')), 'expected a link');
+  const link = await page.locator('#value-links a', { hasText: 'Neuroglancer' }).getAttribute('href'), state = JSON.parse(decodeURIComponent(link.split('#!')[1]));
+  expect(/^https?:/.test(link), 'expected a link');
+  equal(state.layers.map(({ type, segments }) => [type, segments]), [['segmentation', [await page.inputValue('#key')]]], 'layers of Neuroglancer');
+});
+
+await check('values: a large one is loaded on request, whatever its stored length', '#large/7', async page => {
+  await page.waitForFunction(() => document.querySelector('#value-size').textContent === '32.4 MiB');
+  equal(await page.locator('#tabs button').count(), 0, 'views');
+  await page.click('#view button');
+  await page.waitForFunction(() => document.querySelector('#value-size').textContent.replaceAll('\u202f', '') === '34000000 bytes');
 });
 
 await check('a container has keys and values, but no path', '#array.zarr', async page => {
@@ -406,7 +436,7 @@ await check('only the keyboard: skip link, key, tabs', '#cities', async page => 
   await page.keyboard.type(KEY);
   await page.keyboard.press('Enter');
   await said(page, `Key ${KEY} found`);
-  await page.waitForSelector('#tab-0');
+  await loaded(page); // the tabs before are those of the first key
   await page.focus('#tab-0');
   await page.keyboard.press('ArrowRight');
   equal(await page.evaluate(() => document.activeElement.textContent), 'Text', 'tab');

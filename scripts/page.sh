@@ -55,6 +55,11 @@ cp -r tests/data/zarr/arrays/rs_2d_f32_blosc.zarr "$data/plane.zarr"
 cp -r tests/data/bcolz/bz_f4_bigendian "$data/column"
 cp -r tests/data/bcolz/bz_S5 "$data/words"
 
+# a value of 34 MB that is stored in few bytes
+mkdir "$work/large"
+head -c 34000000 /dev/zero >"$work/large/7"
+build "$data/large" --input "$work/large" --sharding "${sharding%\}}, \"data_encoding\": \"gzip\"}"
+
 # 16 minishards with 5 to 30 keys: check.mjs has the same numbers
 minishard=0
 for keys in 5 6 6 7 9 9 9 12 15 20 20 22 25 29 30 30; do

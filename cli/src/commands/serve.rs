@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::limits;
 use crate::remote::url::{path_or_url, refuse_url};
-use crate::serve::{Bounds, Server, Urls};
+use crate::serve::{Bounds, Redirect, Server, Urls};
 use crate::size::Size;
 
 /// Databases that are open at a time, at most.
@@ -23,7 +23,7 @@ const MAX_DATABASES: u32 = 256;
 Examples:
   sharddb serve data                 every database below data, on a free port of this machine
   sharddb serve data --open          and open the page in a browser
-  sharddb serve skeletons --port 8080 --no-token --bind 0.0.0.0
+  sharddb serve skeletons --port 8080 --bind 0.0.0.0 --base-url http://host.example:8080
 
 Prints URLs, one per line: the files (raw), the page, and the source of a layer for each data set
 that Neuroglancer draws. Then serves until SIGINT or SIGTERM, and lets running answers end.
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// The port; 0 is a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// The address to listen on: 0.0.0.0 or :: for other machines too
+    /// The address to listen on: 0.0.0.0 or :: for other machines too, which need --base-url
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     bind: IpAddr,
     /// Open the page in a browser
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Connections at a time, at most a quarter of the files that the process may have open; more wait
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
-    /// Close a connection without progress after this number of seconds
+    /// Close a connection without progress, also between two requests, after this number of seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     timeout: u32,
     /// After a signal, let running answers end for at most this number of seconds
@@ -79,19 +79,30 @@ impl Args {
             has_token: !self.no_token,
             max_value_bytes: self.max_value.0,
             bounds: Bounds {
-                connections: share_of_files(4, self.max_connections),
-                databases: share_of_files(8, MAX_DATABASES),
+                connections: part_of_files(4, self.max_connections),
+                databases: part_of_files(8, MAX_DATABASES),
                 idle: Duration::from_secs(self.timeout.into()),
                 grace: Duration::from_secs(self.grace.into()),
             },
         };
+        let mut redirect = None; // until the end: the browser may read it late
         server.run(context, |urls| {
             write_urls(urls)?;
-            if self.open && !open_in_browser(&urls.page) {
-                context.say("sharddb: cannot open a browser: open the second URL");
+            if self.bind.is_unspecified() && self.base_url.is_none() {
+                context.say(
+                    "sharddb: the URLs are for this machine; for other machines give the one under which they reach \
+                     it: --base-url http://NAME:PORT",
+                );
+            }
+            if self.open {
+                let file = redirect.insert(Redirect::to(&urls.page)?);
+                if !open_in_browser(file.path()) {
+                    context.say("sharddb: cannot open a browser: open the second URL");
+                }
             }
             Ok(())
         })?;
+        drop(redirect);
         context.say("sharddb: stopped");
         Ok(Exit::Done)
     }
@@ -99,11 +110,11 @@ impl Args {
 
 /// Divides the files that the process may have open: a quarter is for connections and a quarter for the files that are
 /// sent, an eighth for the leases of databases. The library keeps a quarter open.
-fn share_of_files(divisor: u64, wanted: u32) -> usize {
-    share(limits::open_files(), divisor, wanted)
+fn part_of_files(divisor: u64, wanted: u32) -> usize {
+    part(limits::open_files(), divisor, wanted)
 }
 
-fn share(open_files: Option<u64>, divisor: u64, wanted: u32) -> usize {
+fn part(open_files: Option<u64>, divisor: u64, wanted: u32) -> usize {
     let most = open_files.map_or(u64::MAX, |files| (files / divisor).max(1));
     usize::try_from(most.min(wanted.into())).unwrap_or(usize::MAX)
 }
@@ -116,15 +127,15 @@ fn write_urls(urls: &Urls) -> Result<()> {
     context::flush(out)
 }
 
-/// Opens a URL with the program that the desktop has for it. Returns whether that could be started.
-fn open_in_browser(url: &str) -> bool {
+/// Opens a page with the program that the desktop has for it. Returns whether that could be started.
+fn open_in_browser(page: &Path) -> bool {
     let (program, first) = match std::env::consts::OS {
         "macos" => ("open", None),
         "windows" => ("rundll32", Some("url.dll,FileProtocolHandler")),
         _ => ("xdg-open", None),
     };
     let mut command = Command::new(program);
-    command.args(first).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(first).arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return false };
     // so that no zombie is left
     let _ = std::thread::Builder::new().spawn(move || child.wait());
@@ -147,10 +158,10 @@ mod tests {
 
     #[test]
     fn files_are_left_for_other_uses() {
-        assert_eq!(share(None, 4, 2048), 2048);
-        assert_eq!(share(Some(1 << 20), 4, 2048), 2048);
-        assert_eq!(share(Some(1024), 4, 2048), 256);
-        assert_eq!(share(Some(0), 4, 1), 1);
+        assert_eq!(part(None, 4, 2048), 2048);
+        assert_eq!(part(Some(1 << 20), 4, 2048), 2048);
+        assert_eq!(part(Some(1024), 4, 2048), 256);
+        assert_eq!(part(Some(0), 4, 1), 1);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 
+use crate::serve::budget::Share;
 use crate::serve::byte_range::{Wanted, wanted};
 use crate::serve::entity_tag::{EntityTag, Precondition};
 use crate::serve::problem::Problem;
@@ -53,8 +53,8 @@ pub(crate) struct Representation {
 
 /// Where the bytes of a representation are.
 pub(crate) enum Source {
-    /// In memory, with the share of the budget that they take, if they are large.
-    Memory(Bytes, Option<OwnedSemaphorePermit>),
+    /// In memory, with their share of the budget.
+    Memory(Bytes, Share),
     /// A part of a file.
     File(File, Range<u64>),
 }
@@ -70,9 +70,12 @@ impl Source {
     /// The bytes of a range of these bytes.
     fn part(self, range: Range<u64>) -> AnswerBody {
         match self {
-            Source::Memory(bytes, None) => AnswerBody::Bytes(slice(&bytes, range)),
-            Source::Memory(bytes, Some(share)) => {
-                AnswerBody::Pieces(Box::new(SharedPieces { rest: slice(&bytes, range), _share: share }))
+            Source::Memory(bytes, share) => {
+                let rest = slice(&bytes, range);
+                match share.is_empty() {
+                    true => AnswerBody::Bytes(rest),
+                    false => AnswerBody::Pieces(Box::new(SharedPieces { rest, _share: share })),
+                }
             }
             Source::File(file, all) => {
                 AnswerBody::Pieces(Box::new(FilePieces { file, rest: all.start + range.start..all.start + range.end }))
@@ -202,7 +205,7 @@ impl Pieces for FilePieces {
 /// A large value in memory.
 struct SharedPieces {
     rest: Bytes,
-    _share: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl Pieces for SharedPieces {
@@ -239,7 +242,7 @@ mod tests {
 
     fn answer(headers: &[(HeaderName, &str)]) -> Answer {
         let request = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-        let source = Source::Memory(Bytes::from_static(b"0123456789"), None);
+        let source = Source::Memory(Bytes::from_static(b"0123456789"), Share::default());
         Answer::of(Representation { tag: EntityTag::new("t"), content_type: BYTES, source }, &request)
     }
 

@@ -1,28 +1,21 @@
 //! What all requests share.
 
-use std::fs;
+use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sharddb::container::Container;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use sharddb::container::Form;
 
 use crate::serve::answer::{BYTES, Representation, Source};
+use crate::serve::budget::{Budget, SMALL_BYTES};
 use crate::serve::catalog::{Found, search};
-use crate::serve::database::Pinned;
+use crate::serve::chunks::{Chunk, Chunks};
+use crate::serve::database::{Database, Pinned, Read};
 use crate::serve::databases::Databases;
 use crate::serve::disk_calls::DiskCalls;
-use crate::serve::entity_tag::EntityTag;
-use crate::serve::file_tag::file_tag;
 use crate::serve::problem::{Problem, Result};
 use crate::serve::token::Token;
-
-/// The memory for large values that are being sent, in KiB.
-const BUDGET_KIB: u32 = 512 << 10;
-
-/// Values up to this length do not count: the number of connections bounds them.
-const SMALL_BYTES: u64 = 1 << 20;
 
 /// A list of databases is at most this old.
 const LIST_AGE: Duration = Duration::from_secs(1);
@@ -35,14 +28,13 @@ pub(crate) struct App {
     pub(crate) token: Option<Token>,
     /// The URL of the server with the token, without a slash at its end.
     pub(crate) base: String,
-    budget: Arc<Semaphore>,
+    pub(crate) budget: Budget,
     listed: Mutex<Option<(Instant, Arc<Vec<Found>>)>>,
 }
 
 impl App {
     pub(crate) fn new(databases: Databases, disk_calls: DiskCalls, token: Option<Token>, base: String) -> App {
-        let budget = Arc::new(Semaphore::new(usize::try_from(BUDGET_KIB).unwrap_or(Semaphore::MAX_PERMITS)));
-        App { databases, disk_calls, token, base, budget, listed: Mutex::default() }
+        App { databases, disk_calls, token, base, budget: Budget::new(), listed: Mutex::default() }
     }
 
     /// Returns the databases in the tree. Searches it if the last search is older than a second.
@@ -58,33 +50,38 @@ impl App {
         }
     }
 
-    /// Reserves memory for a large value, until it is sent; `None` for a small one.
-    ///
-    /// Errors: `busy` if other large values take it, `too-large` if it never fits.
-    pub(crate) fn share(&self, bytes: u64) -> Result<Option<OwnedSemaphorePermit>> {
-        if bytes <= SMALL_BYTES {
-            return Ok(None);
-        }
-        let share = u32::try_from(bytes >> 10).ok().filter(|share| *share <= BUDGET_KIB);
-        let share =
-            share.ok_or_else(|| Problem::too_large(format!("expected at most 512 MiB, found {bytes} bytes")))?;
-        Arc::clone(&self.budget).try_acquire_many_owned(share).map(Some).map_err(|_| Problem::busy())
-    }
-
     /// Returns the value of a key; `None` if it is absent.
     ///
     /// Errors: those of the lookup; `busy`, `too-large`.
     pub(crate) fn value(&self, pinned: &Pinned, key: u64) -> Result<Option<Representation>> {
-        let Some(value) = pinned.snapshot.get_owned(key)? else { return Ok(None) };
-        let share = self.share(value.len() as u64)?;
-        let tag = pinned.value_tag(key)?;
-        Ok(Some(Representation { tag, content_type: BYTES, source: Source::Memory(Bytes::from(value), share) }))
+        let Some(read) = pinned.read(key, &self.budget)? else { return Ok(None) };
+        let Read { bytes, share, tag, file } = read;
+        let source = match file.filter(|location| location.len() > SMALL_BYTES) {
+            // it is verified; a slow client holds an open file instead of memory
+            Some(location) => {
+                let file = File::open(location.path()).map_err(|error| Problem::io("open", location.path(), &error))?;
+                Source::File(file, location.offset()..location.offset() + location.len())
+            }
+            None => Source::Memory(Bytes::from(bytes), share),
+        };
+        Ok(Some(Representation { tag, content_type: BYTES, source }))
     }
 
-    /// The tag of the file that has a chunk.
-    pub(crate) fn chunk_tag(&self, container: &dyn Container, key: u64) -> EntityTag {
-        let location = container.locate(key).ok().flatten();
-        file_tag(location.and_then(|location| fs::metadata(location.path()).ok()).as_ref())
+    /// Returns a chunk of a container; `None` if it is absent.
+    ///
+    /// Errors: those of [`Database::chunk`].
+    pub(crate) fn chunk(
+        &self,
+        database: &Database,
+        chunks: &Chunks,
+        key: u64,
+        form: Form,
+    ) -> Result<Option<Representation>> {
+        let chunk = database.chunk(chunks, key, form, &self.budget)?;
+        Ok(chunk.map(|Chunk { bytes, share, tag }| {
+            let source = Source::Memory(Bytes::from(bytes), share);
+            Representation { tag, content_type: BYTES, source }
+        }))
     }
 
     /// The URL of a path below an area, such as `raw`.

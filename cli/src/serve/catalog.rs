@@ -1,7 +1,7 @@
 //! Which databases and containers there are in the tree, and what the `info` beside them describes.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,9 @@ use serde_json::{Map, Value};
 use sharddb::GenerationId;
 use sharddb::container::bcolz::{BcolzArray, BcolzTable};
 use sharddb::container::bloscpack::Bloscpack;
-use sharddb::container::zarr::ZarrArray;
 
 use crate::serve::request_path::{Platform, encode, parse};
-use crate::serve::tree::{Place, Tree};
+use crate::serve::tree::{CURRENT, Place, Tree};
 
 /// The largest `info` or `zarr.json` that is read.
 const MAX_INFO_BYTES: u64 = 16 << 20;
@@ -50,10 +49,6 @@ impl Kind {
             Kind::Bloscpack => "bloscpack",
         }
     }
-
-    pub(crate) fn is_container(self) -> bool {
-        matches!(self, Kind::Zarr | Kind::Bcolz | Kind::Bloscpack)
-    }
 }
 
 /// A database or container that was found.
@@ -72,17 +67,20 @@ pub(crate) struct Found {
 
 impl Found {
     /// Returns the path that the library opens; `None` if a symbolic link leads out of the tree, or nothing is there.
-    pub(crate) fn path(&self) -> Option<PathBuf> {
-        let directory = self.place.canonical()?;
+    ///
+    /// Errors: any other failure of the operating system.
+    pub(crate) fn path(&self) -> io::Result<Option<PathBuf>> {
         match self.kind {
-            Kind::Store => self.place.store(),
-            _ => Some(directory),
+            Kind::Store => self.place.own_store(),
+            _ => self.place.canonical(),
         }
     }
 
-    /// The text of the `info`, if there is one.
-    pub(crate) fn info(&self) -> Option<Value> {
-        read_json(&self.place.join("info")).ok().flatten()
+    /// Reads the `info`; `None` if there is none.
+    ///
+    /// Errors: those of [`read_json`].
+    pub(crate) fn info(&self) -> io::Result<Option<Value>> {
+        read_json(&self.place.join("info"))
     }
 }
 
@@ -95,6 +93,10 @@ pub(crate) fn find(tree: &Tree, names: &[String], generation: Option<GenerationI
     let Some(id) = generation else { return find_named(tree, names) };
     let mut splits = (0..=names.len()).map(|len| names.split_at(len));
     let Some((store, inside)) = splits.find(|(store, _)| is_store(tree, store)) else { return Ok(None) };
+    let inside = match inside.split_first() {
+        Some((first, rest)) if first == CURRENT => rest,
+        _ => inside,
+    };
     let found = find_named(tree, &[store, &[id.to_string()], inside].concat())?;
     Ok(found.map(|found| Found { names: names.to_vec(), ..found }))
 }
@@ -121,8 +123,9 @@ fn find_here(tree: &Tree, names: &[String]) -> io::Result<Option<Found>> {
         let kind = if generation.is_named { Kind::Generation } else { Kind::Store };
         return Ok(place.join("info").open()?.map(|_| found(kind, place)));
     }
-    let Some(path) = place.canonical() else { return Ok(None) };
+    let Some(path) = place.canonical()? else { return Ok(None) };
     if path.is_file() {
+        place.open()?; // `is_at` reports a file that cannot be opened as one of another format
         return Ok(Bloscpack::is_at(&path).then(|| found(Kind::Bloscpack, place)));
     }
     if is_zarr_array(&place)? {
@@ -158,9 +161,6 @@ fn find_nested(tree: &Tree, names: &[String]) -> io::Result<Option<Found>> {
 }
 
 fn is_zarr_array(place: &Place) -> io::Result<bool> {
-    if !place.canonical().is_some_and(ZarrArray::is_at) {
-        return Ok(false);
-    }
     let metadata = read_json(&place.join("zarr.json"))?;
     Ok(metadata.is_some_and(|metadata| metadata.get("node_type") == Some(&"array".into())))
 }
@@ -169,10 +169,17 @@ fn is_zarr_array(place: &Place) -> io::Result<bool> {
 ///
 /// Errors: those of opening and reading it.
 pub(crate) fn read_json(place: &Place) -> io::Result<Option<Value>> {
+    Ok(read_json_file(place)?.map(|(value, _)| value))
+}
+
+/// Like [`read_json`], and returns the metadata of the file that was read.
+pub(crate) fn read_json_file(place: &Place) -> io::Result<Option<(Value, Metadata)>> {
     let Some(file) = place.open()? else { return Ok(None) };
+    let metadata = file.metadata()?;
     let mut text = Vec::new();
     let read = file.take(MAX_INFO_BYTES + 1).read_to_end(&mut text)?;
-    Ok((read as u64 <= MAX_INFO_BYTES).then(|| serde_json::from_slice(&text).ok()).flatten())
+    let value = (read as u64 <= MAX_INFO_BYTES).then(|| serde_json::from_slice(&text).ok()).flatten();
+    Ok(value.map(|value| (value, metadata)))
 }
 
 /// Returns the JSON pointer and the directory of each nested object of an `info` that describes shards.
@@ -249,7 +256,7 @@ pub(crate) fn search(tree: &Tree) -> Vec<Found> {
             continue;
         }
         let Some(place) = tree.resolve(&names) else { continue };
-        let Some(path) = place.canonical().filter(|path| path.is_dir()) else { continue };
+        let Some(path) = place.canonical().ok().flatten().filter(|path| path.is_dir()) else { continue };
         let info = read_json(&place.join("info")).ok().flatten();
         let inside: Vec<Vec<String>> =
             info.iter().flat_map(nested_shardings).filter_map(|(_, directory)| names_of(&directory)).collect();

@@ -58,6 +58,11 @@ impl Counters {
         self.tick(self.second());
     }
 
+    /// Counts bytes of an answer whose length was not known when it began.
+    pub(crate) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
     /// Counts a request in a second, counted from 1.
     fn tick(&self, second: u64) {
         let Some(slot) = self.slot(second) else { return };

@@ -1,21 +1,24 @@
 //! One open database or container, and the generation that requests are answered from.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use sharddb::container::bcolz::BcolzArray;
-use sharddb::container::bloscpack::Bloscpack;
-use sharddb::container::zarr::ZarrArray;
-use sharddb::container::{Container, ContainerOptions};
-use sharddb::{ErrorKind, OpenOptions, ShardDb, Snapshot};
+use serde_json::Value;
+use sharddb::container::Form;
+use sharddb::shard::ValueLocation;
+use sharddb::spec::Encoding;
+use sharddb::{ErrorKind, OpenOptions, OwnedValue, ShardDb, Snapshot};
 
+use crate::serve::budget::{Budget, Share};
 use crate::serve::catalog::{Found, Kind};
+use crate::serve::chunks::{Chunk, Chunks};
 use crate::serve::counters::Counters;
 use crate::serve::entity_tag::EntityTag;
-use crate::serve::file_tag::{file_tag, generation_tag, stamp};
+use crate::serve::file_tag::{file_tag, generation_tag, metadata_of, stamp};
 use crate::serve::problem::{Problem, Result};
 use crate::serve::survey::Survey;
 
@@ -40,15 +43,25 @@ pub(crate) struct Database {
 /// How keys are looked up.
 pub(crate) enum Source {
     Sharded(ShardDb),
-    Container(Box<dyn Container>),
+    Container(Chunks),
 }
 
-/// A generation, whose symbolic links are checked, and its tag.
+/// A generation, whose symbolic links are checked, its `info` and its tag.
 pub(crate) struct Pinned {
     pub(crate) snapshot: Snapshot,
+    pub(crate) info: Value,
     /// `None` outside of stores.
     tag: Option<EntityTag>,
-    survey: OnceLock<Survey>,
+    survey: Mutex<Option<Arc<Survey>>>,
+}
+
+/// A value in memory.
+pub(crate) struct Read {
+    pub(crate) bytes: OwnedValue,
+    pub(crate) share: Share,
+    pub(crate) tag: EntityTag,
+    /// Where its bytes are, in a file that does not change.
+    pub(crate) file: Option<ValueLocation>,
 }
 
 impl Pinned {
@@ -57,19 +70,44 @@ impl Pinned {
         self.tag.as_ref().map_or("", EntityTag::as_str)
     }
 
+    /// Whether it is a generation of a store, whose files do not change.
+    pub(crate) fn is_in_store(&self) -> bool {
+        self.tag.is_some()
+    }
+
     /// How the keys and bytes are distributed. Counted once.
-    pub(crate) fn survey(&self) -> &Survey {
-        self.survey.get_or_init(|| Survey::take(&self.snapshot))
+    ///
+    /// Errors: those of [`Survey::take`], after which the next call counts again.
+    pub(crate) fn survey(&self) -> Result<Arc<Survey>> {
+        let mut known = self.survey.lock().unwrap_or_else(PoisonError::into_inner); // one request counts
+        if let Some(survey) = &*known {
+            return Ok(Arc::clone(survey));
+        }
+        let survey = Arc::new(Survey::take(&self.snapshot)?);
+        *known = Some(Arc::clone(&survey));
+        Ok(survey)
     }
 
     /// The tag of a value: that of its generation, or of the file that has it, and the key.
-    pub(crate) fn value_tag(&self, key: u64) -> Result<EntityTag> {
+    pub(crate) fn value_tag(&self, key: u64, location: &ValueLocation) -> Result<EntityTag> {
         if let Some(tag) = &self.tag {
             return Ok(tag.part(key));
         }
-        let location = self.snapshot.locate(key)?;
-        let metadata = location.and_then(|location| fs::metadata(location.path()).ok());
-        Ok(file_tag(metadata.as_ref()).part(key))
+        let metadata = metadata_of(location.path())?.ok_or_else(Problem::replaced)?;
+        Ok(file_tag(&metadata).part(key))
+    }
+
+    /// Reads a value, for which memory is reserved before; `None` if the key is absent.
+    ///
+    /// Errors: those of the lookup; `busy`, `too-large`.
+    pub(crate) fn read(&self, key: u64, budget: &Budget) -> Result<Option<Read>> {
+        let Some(location) = self.snapshot.locate(key)? else { return Ok(None) };
+        let tag = self.value_tag(key, &location)?; // before the bytes: an old tag of new bytes costs one more request
+        let mut share = budget.reserve(location.len())?;
+        let Some(bytes) = self.snapshot.get_owned(key)? else { return Ok(None) };
+        budget.grow(&mut share, bytes.len() as u64)?; // it was compressed
+        let is_constant = self.is_in_store() && self.snapshot.spec().data_encoding() == Encoding::Raw;
+        Ok(Some(Read { bytes, share, tag, file: is_constant.then_some(location) }))
     }
 }
 
@@ -77,7 +115,8 @@ impl Database {
     /// Errors: `not-found` if it is gone, or if a symbolic link leads out of the tree; those of opening it.
     pub(crate) fn open(found: Found, max_value_bytes: u64, counters: Arc<Counters>) -> Result<Database> {
         let nothing = || Problem::not_found(format!("no database is at {:?}", found.names.join("/")));
-        let path = found.path().ok_or_else(nothing)?;
+        let path = found.path().map_err(|error| Problem::io("open", &found.place.path(), &error))?;
+        let path = path.ok_or_else(nothing)?;
         let stamps = stamps(&found, &path);
         let source = match found.kind {
             Kind::Store | Kind::Generation | Kind::Foreign => {
@@ -87,7 +126,7 @@ impl Database {
                 if path.is_dir() {
                     check_links(&found, &path)?;
                 }
-                Source::Container(open_container(found.kind, &path, max_value_bytes)?)
+                Source::Container(Chunks::open(found.kind, &path, max_value_bytes)?)
             }
         };
         Ok(Database {
@@ -129,7 +168,15 @@ impl Database {
     /// Whether the files are those that were opened. A store is compared by `pinned`.
     pub(crate) fn is_fresh(&self) -> bool {
         self.found.kind == Kind::Store
-            || self.found.path().is_some_and(|path| stamps(&self.found, &path) == self.stamps)
+            || matches!(self.found.path(), Ok(Some(path)) if stamps(&self.found, &path) == self.stamps)
+    }
+
+    /// Reads a chunk of `chunks`, which are those of this container; `None` if it is absent.
+    ///
+    /// Errors: those of [`Chunks::get`].
+    pub(crate) fn chunk(&self, chunks: &Chunks, key: u64, form: Form, budget: &Budget) -> Result<Option<Chunk>> {
+        let chunk = chunks.get(key, form, budget);
+        if self.is_fresh() { chunk } else { Err(Problem::replaced()) }
     }
 
     /// Pins the current generation, which may be another one than at the last call. While one request opens a new
@@ -161,7 +208,7 @@ impl Database {
         let found = db.refresh();
         if let Err(error) = &found {
             tracing::warn!("cannot refresh {}: {error}", self.found.names.join("/"));
-            if error.kind() == ErrorKind::NotFound || self.found.path().is_none_or(|path| !path.exists()) {
+            if error.kind() == ErrorKind::NotFound || matches!(self.found.path(), Ok(None)) {
                 self.pin(None);
                 return Err(Problem::not_found("the store no longer exists"));
             }
@@ -188,10 +235,11 @@ impl Database {
             let snapshot = db.snapshot();
             let in_store = snapshot.generation().is_some();
             check_links(&self.found, if in_store { snapshot.directory() } else { snapshot.shards_directory() })?;
-            let tag = if in_store { generation_tag(snapshot.directory()) } else { None };
-            // the tag is that of the snapshot, unless its directory was replaced by another one
+            let tag = if in_store { generation_tag(snapshot.directory())? } else { None };
+            let info = read_info(snapshot.directory())?;
+            // tag and info are those of the snapshot, unless its directory was replaced by another one
             if !matches!(db.refresh(), Ok(Some(_))) {
-                return Ok(Pinned { snapshot, tag, survey: OnceLock::new() });
+                return Ok(Pinned { snapshot, info, tag, survey: Mutex::default() });
             }
         }
     }
@@ -212,14 +260,16 @@ fn open_sharded(found: &Found, path: &Path, max_value_bytes: u64) -> Result<Shar
     Ok(options.open_pread(path)?)
 }
 
-fn open_container(kind: Kind, path: &Path, max_value_bytes: u64) -> Result<Box<dyn Container>> {
-    let mut options = ContainerOptions::new();
-    options.max_chunk_bytes(max_value_bytes);
-    Ok(match kind {
-        Kind::Zarr => Box::new(ZarrArray::open_with(path, &options)?),
-        Kind::Bloscpack => Box::new(Bloscpack::open_with(path, &options)?),
-        _ => Box::new(BcolzArray::open_with(path, &options)?),
-    })
+/// Reads the `info` of a directory that the library opened.
+///
+/// Errors: `not-found` if the directory was removed meanwhile; `io`.
+fn read_info(directory: &Path) -> Result<Value> {
+    let path = directory.join("info");
+    let text = fs::read(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Problem::not_found("the generation no longer exists"),
+        _ => Problem::io("read", &path, &error),
+    })?;
+    serde_json::from_slice(&text).map_err(|error| Problem::io("read", &path, &error.into()))
 }
 
 /// The stamps of what changes when the files of a database are replaced. A store needs none.
@@ -229,8 +279,9 @@ fn stamps(found: &Found, path: &Path) -> Vec<String> {
     }
     let shards = found.names.strip_prefix(&found.data_set[..]).unwrap_or_default();
     let shards = shards.iter().fold(path.to_path_buf(), |path, name| path.join(name));
-    let files = [path.to_path_buf(), path.join("info"), path.join("zarr.json"), path.join("meta/sizes"), shards];
-    files.iter().filter_map(|path| fs::metadata(path).ok()).map(|metadata| stamp(&metadata)).collect()
+    let inside = ["info", "zarr.json", "meta/sizes", "data"].map(|name| path.join(name));
+    let files = [path.to_path_buf(), shards].into_iter().chain(inside);
+    files.filter_map(|path| fs::metadata(path).ok()).map(|metadata| stamp(&metadata)).collect()
 }
 
 /// Errors: `not-found` if a symbolic link leads out of the tree, so that the library would follow it.
@@ -244,5 +295,64 @@ fn check_links(found: &Found, directory: &Path) -> Result<()> {
             ))
         }
         Err(error) => Err(Problem::io("list", directory, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sharddb::BulkLoader;
+
+    use super::*;
+
+    #[test]
+    fn an_info_that_cannot_be_read_is_no_empty_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let status = || read_info(directory.path()).map_err(|problem| problem.status.as_u16());
+        let info = directory.path().join("info");
+        assert_eq!(status(), Err(404));
+        fs::create_dir(&info).unwrap();
+        assert_eq!(status(), Err(500));
+        fs::remove_dir(&info).unwrap();
+        fs::write(&info, "{").unwrap();
+        assert_eq!(status(), Err(500));
+        fs::write(&info, "{}").unwrap();
+        assert_eq!(status(), Ok(serde_json::json!({})));
+    }
+
+    fn pinned(path: &Path, tag: Option<EntityTag>) -> Pinned {
+        let snapshot = ShardDb::open_pread(path).unwrap().snapshot();
+        Pinned { snapshot, info: Value::Null, tag, survey: Mutex::default() }
+    }
+
+    /// A slow client of a long value then needs no memory.
+    #[test]
+    fn raw_values_of_generations_can_be_sent_from_their_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut loader = BulkLoader::create_default(directory.path().join("store")).unwrap();
+        loader.insert(7, b"seven").unwrap();
+        loader.finish().unwrap();
+        let read = |tag| pinned(&directory.path().join("store"), tag).read(7, &Budget::new()).unwrap().unwrap();
+        let (of_store, other) = (read(Some(EntityTag::new("g"))), read(None));
+        assert_eq!((of_store.bytes, of_store.tag.as_str()), (OwnedValue::from(b"seven".to_vec()), "g-7"));
+        let location = of_store.file.unwrap();
+        let bytes = fs::read(location.path()).unwrap();
+        let start = usize::try_from(location.offset()).unwrap();
+        assert_eq!(&bytes[start..start + 5], b"seven");
+        assert!(other.file.is_none(), "another file may be at its path");
+    }
+
+    #[test]
+    fn a_failed_survey_is_repeated() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, away) = (directory.path().join("data"), directory.path().join("away"));
+        let info = r#"{"@type": "x", "sharding": {"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity",
+            "preshift_bits": 0, "minishard_bits": 0, "shard_bits": 0}}"#;
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("info"), info).unwrap();
+        let pinned = pinned(&path, None);
+        fs::rename(&path, &away).unwrap();
+        assert_eq!(pinned.survey().unwrap_err().status.as_u16(), 500);
+        fs::rename(&away, &path).unwrap();
+        assert!(pinned.survey().unwrap().is_complete());
     }
 }

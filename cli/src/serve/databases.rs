@@ -1,7 +1,6 @@
 //! The open databases and containers, by their path in URLs. Each is opened at its first use.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use crate::serve::catalog::{Found, Kind, find};
 use crate::serve::counters::Counters;
 use crate::serve::database::Database;
 use crate::serve::entity_tag::EntityTag;
-use crate::serve::file_tag::{self, stamp};
+use crate::serve::file_tag::{self, metadata_of, stamp};
 use crate::serve::problem::{Problem, Result};
 use crate::serve::tree::Tree;
 
@@ -20,7 +19,7 @@ use crate::serve::tree::Tree;
 const MAX_TAGS: usize = 1024;
 
 /// The time after which a generation that was requested by its number is closed.
-const GENERATION_AGE: Duration = Duration::from_secs(60);
+pub(crate) const GENERATION_AGE: Duration = Duration::from_secs(60);
 
 /// The path of a database in URLs, and the generation if one was named.
 type Address = (Vec<String>, Option<GenerationId>);
@@ -50,6 +49,11 @@ impl Databases {
         }
     }
 
+    /// The number of databases that may be open at a time.
+    pub(crate) fn max_open(&self) -> usize {
+        self.max_open
+    }
+
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -58,35 +62,41 @@ impl Databases {
     ///
     /// Errors: `not-found` if there is no database, or no such generation; those of opening it.
     pub(crate) fn get(&self, names: &[String], generation: Option<GenerationId>) -> Result<Arc<Database>> {
+        match self.find(names, generation)? {
+            Some(database) => Ok(database),
+            None => Err(self.nothing_at(names, generation)?),
+        }
+    }
+
+    /// Like [`get`](Databases::get); `None` if there is no database, or no such generation.
+    pub(crate) fn find(&self, names: &[String], generation: Option<GenerationId>) -> Result<Option<Arc<Database>>> {
         let address = (names.to_vec(), generation);
         let known = read(&self.open).get(&address).cloned();
         if let Some(database) = known.filter(|database| database.is_fresh()) {
             database.touch();
-            return Ok(database);
+            return Ok(Some(database));
         }
-        let found = self.find(names, generation)?;
-        let opened = found.map(|found| Database::open(found, self.max_value_bytes, self.counters(names)));
-        let Some(opened) = opened else {
+        let Some(found) = self.found(names, generation)? else {
             write(&self.open).remove(&address);
-            return Err(self.nothing_at(names, generation)?);
+            return Ok(None);
         };
+        let opened = Arc::new(Database::open(found, self.max_value_bytes, self.counters(names))?);
         let mut closed = Vec::new(); // dropped after `open`: it closes files
         let mut open = write(&self.open);
         closed.extend(open.remove(&address));
-        let opened = Arc::new(opened?);
         if open.len() >= self.max_open
             && let Some(oldest) = open.iter().max_by_key(|(_, database)| database.unused()).map(|it| it.0.clone())
         {
             closed.extend(open.remove(&oldest));
         }
         open.insert(address, Arc::clone(&opened));
-        Ok(opened)
+        Ok(Some(opened))
     }
 
     /// Returns what is at `names`.
     ///
     /// Errors: `io`.
-    pub(crate) fn find(&self, names: &[String], generation: Option<GenerationId>) -> Result<Option<Found>> {
+    fn found(&self, names: &[String], generation: Option<GenerationId>) -> Result<Option<Found>> {
         find(&self.tree, names, generation).map_err(|error| Problem::io("open", Path::new(&names.join("/")), &error))
     }
 
@@ -95,7 +105,7 @@ impl Databases {
     /// Errors: `io`.
     fn nothing_at(&self, names: &[String], generation: Option<GenerationId>) -> Result<Problem> {
         let path = names.join("/");
-        let here = generation.map_or(Ok(None), |_| self.find(names, None))?;
+        let here = generation.map_or(Ok(None), |_| self.found(names, None))?;
         let message = match (generation, here) {
             (Some(generation), Some(found)) if found.kind == Kind::Store => {
                 format!("the store at {path:?} has no generation {}", generation.get())
@@ -106,11 +116,11 @@ impl Databases {
         Ok(Problem::not_found(message))
     }
 
-    /// Closes generations that are no longer current, so that `gc` may remove them: of stores that no request refreshes,
-    /// and those that were requested by their number some time ago.
-    pub(crate) fn tidy(&self) {
-        let is_old = |(_, generation): &Address, database: &mut Arc<Database>| {
-            generation.is_some() && database.unused() >= GENERATION_AGE
+    /// Closes generations that are no longer current, so that `gc` may remove them: those of stores that no request
+    /// refreshes, and those that a number in a request named if none did for `age`.
+    pub(crate) fn tidy(&self, age: Duration) {
+        let is_old = |_: &Address, database: &mut Arc<Database>| {
+            database.found.kind == Kind::Generation && database.unused() >= age
         };
         let closed: Vec<_> = write(&self.open).extract_if(is_old).collect();
         drop(closed); // without the lock
@@ -138,18 +148,21 @@ impl Databases {
     }
 
     /// The tag of a generation, which is kept until its manifest changes; `None` without a manifest.
-    pub(crate) fn generation_tag(&self, directory: &Path) -> Option<EntityTag> {
-        let stamp = stamp(&fs::metadata(directory.join("manifest.json")).ok()?);
+    ///
+    /// Errors: those of reading the manifest.
+    pub(crate) fn generation_tag(&self, directory: &Path) -> Result<Option<EntityTag>> {
+        let Some(metadata) = metadata_of(&directory.join("manifest.json"))? else { return Ok(None) };
+        let stamp = stamp(&metadata);
         if let Some((_, tag)) = read(&self.tags).get(directory).filter(|(known, _)| *known == stamp) {
-            return Some(tag.clone());
+            return Ok(Some(tag.clone()));
         }
-        let tag = file_tag::generation_tag(directory)?;
+        let Some(tag) = file_tag::generation_tag(directory)? else { return Ok(None) };
         let mut tags = write(&self.tags);
         if tags.len() >= MAX_TAGS {
             tags.clear();
         }
         tags.insert(directory.to_path_buf(), (stamp, tag.clone()));
-        Some(tag)
+        Ok(Some(tag))
     }
 }
 
@@ -159,4 +172,41 @@ fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 
 fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use sharddb::BulkLoader;
+
+    use super::*;
+
+    fn publish(store: &Path, value: &[u8]) {
+        let mut loader = BulkLoader::create_default(store).unwrap();
+        loader.insert(7, value).unwrap();
+        loader.finish().unwrap();
+    }
+
+    /// Each open generation has a lease.
+    #[test]
+    fn generations_that_a_number_named_are_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = directory.path().join("store");
+        publish(&store, b"one");
+        publish(&store, b"two");
+        let tree = Tree::new(&[directory.path().to_path_buf()], |_| false).unwrap();
+        let databases = Databases::new(Arc::new(tree), 1 << 20, 8);
+        let names = |path: &str| path.split('/').map(str::to_string).collect::<Vec<_>>();
+        let by_path = databases.get(&names("store/gen-0000000001"), None).unwrap();
+        databases.get(&names("store"), "gen-0000000001".parse().ok()).unwrap();
+        let current = ["store", "store/current"].map(|path| databases.get(&names(path), None).unwrap());
+        assert!(current.iter().all(|database| database.found.kind == Kind::Store));
+        assert_eq!(by_path.found.kind, Kind::Generation);
+        databases.tidy(GENERATION_AGE);
+        assert_eq!(read(&databases.open).len(), 4);
+        databases.tidy(Duration::ZERO);
+        let mut open: Vec<_> = read(&databases.open).keys().map(|(names, _)| names.join("/")).collect();
+        open.sort();
+        assert_eq!(open, ["store", "store/current"]);
+    }
 }

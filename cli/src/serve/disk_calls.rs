@@ -17,6 +17,9 @@ use crate::serve::problem::{Problem, Result};
 /// The threads of calls, at most, besides those of [`Workers`].
 pub(crate) const THREADS: usize = 64;
 
+/// The long calls that run at a time; others wait without a thread.
+const LONG_CALLS: usize = 8;
+
 /// The lookups that run on threads of connections at a time, at least.
 const MIN_LOOKUPS: usize = 4;
 
@@ -46,10 +49,23 @@ impl Workers {
     }
 }
 
+/// What a call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cost {
+    /// A few reads.
+    Lookup,
+    /// Reads of a bounded part of a database.
+    Some,
+    /// Reads of all indexes, or a search of directories.
+    Long,
+}
+
 /// Runs calls that may wait for a disk.
 pub(crate) struct DiskCalls {
     /// The others of the workers serve connections also if no lookup returns.
     lookups: Semaphore,
+    /// The others of [`THREADS`] read files also if no long call returns.
+    long: Arc<Semaphore>,
     relief: Relief,
 }
 
@@ -58,17 +74,40 @@ impl DiskCalls {
     ///
     /// Errors: `Io` if no thread can be started.
     pub(crate) fn new(workers: Workers) -> Started<DiskCalls> {
-        Ok(DiskCalls { lookups: Semaphore::new(workers.lookups()), relief: Relief::start(Handle::current())? })
+        Ok(DiskCalls {
+            lookups: Semaphore::new(workers.lookups()),
+            long: Arc::new(Semaphore::new(LONG_CALLS)),
+            relief: Relief::start(Handle::current())?,
+        })
+    }
+
+    /// Runs a call where its cost belongs.
+    ///
+    /// Errors: those of the call; `internal` if it panics.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        cost: Cost,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        match cost {
+            Cost::Lookup => self.look_up(call).await,
+            Cost::Some => self.run(call).await,
+            Cost::Long => {
+                let place = Arc::clone(&self.long).acquire_owned().await;
+                self.run(move || {
+                    let _place = place; // until the call ends, also if nobody waits for it any more
+                    call()
+                })
+                .await
+            }
+        }
     }
 
     /// Runs a lookup on this thread, a worker: if its bytes are in memory, it takes less time than another thread takes
     /// to begin it. While many lookups wait for disks, like [`run`](DiskCalls::run).
     ///
     /// Errors: those of the lookup; `internal` if it panics.
-    pub(crate) async fn look_up<T: Send + 'static>(
-        &self,
-        call: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
+    async fn look_up<T: Send + 'static>(&self, call: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         match self.lookups.try_acquire() {
             Ok(_place) => {
                 let _running = self.relief.begin();
@@ -81,7 +120,7 @@ impl DiskCalls {
     /// Runs a call on one of [`THREADS`] threads.
     ///
     /// Errors: those of the call; `internal` if it panics.
-    pub(crate) async fn run<T: Send + 'static>(&self, call: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    async fn run<T: Send + 'static>(&self, call: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         spawn_blocking(call).await.map_err(|_| panicked())?
     }
 }
@@ -183,6 +222,30 @@ mod tests {
             release.iter().for_each(|release| release.send(()).unwrap());
             for lookup in waiting {
                 assert!(lookup.await.unwrap(), "it was not released before the other calls returned");
+            }
+        });
+    }
+
+    /// Many more long calls than threads, none of which returns: other calls still do.
+    #[test]
+    fn long_calls_leave_threads_to_others() {
+        let workers = Workers { processors: 1 };
+        let runtime = Builder::new_multi_thread().worker_threads(2).max_blocking_threads(THREADS).build().unwrap();
+        let (release, released) = (0..2 * THREADS).map(|_| mpsc::channel::<()>()).unzip::<_, _, Vec<_>, Vec<_>>();
+        runtime.block_on(async {
+            let calls = Arc::new(DiskCalls::new(workers).unwrap());
+            let mut waiting = Vec::new();
+            for released in released {
+                let calls = Arc::clone(&calls);
+                let wait = move || Ok(released.recv_timeout(Duration::from_secs(60)).is_ok());
+                waiting.push(tokio::spawn(async move { calls.call(Cost::Long, wait).await.unwrap() }));
+            }
+            for _ in 0..100 {
+                assert_eq!(calls.call(Cost::Some, || Ok(7)).await.unwrap(), 7);
+            }
+            release.iter().for_each(|release| release.send(()).unwrap());
+            for call in waiting {
+                assert!(call.await.unwrap(), "it was not released before the other calls returned");
             }
         });
     }

@@ -51,7 +51,8 @@ impl EntityTag {
 
     /// Whether the `Range` of a request applies: there is no `If-Range`, or it is this tag. A date never is.
     pub(crate) fn allows_range(&self, headers: &HeaderMap) -> bool {
-        !headers.contains_key(IF_RANGE) || self.is_listed(headers, IF_RANGE, Comparison::Strong)
+        let mut lines = headers.get_all(IF_RANGE).iter();
+        lines.next().is_none_or(|line| line.as_bytes() == self.quoted().as_bytes()) && lines.next().is_none()
     }
 
     fn is_listed(&self, headers: &HeaderMap, name: HeaderName, comparison: Comparison) -> bool {
@@ -113,6 +114,7 @@ mod tests {
         assert!(allows("\"gen-1-x\""));
         assert!(!allows("\"gen-2-x\""));
         assert!(!allows("W/\"gen-1-x\""));
+        assert!(!allows("*") && !allows("\"gen-1-x\", \"gen-2-x\""), "a list is not a validator");
         assert!(!allows("Mon, 23 Nov 2026 10:00:00 GMT"));
         assert!(EntityTag::new("a").allows_range(&HeaderMap::new()));
     }

@@ -1,23 +1,48 @@
 //! Entity tags of files and of generations.
 
 use std::fs::{self, Metadata};
+use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use crate::serve::entity_tag::EntityTag;
+use crate::serve::problem::{Problem, Result};
 
 /// The tag of a file that is in no generation: its length, modification time and inode.
-pub(crate) fn file_tag(metadata: Option<&Metadata>) -> EntityTag {
-    EntityTag::new(metadata.map_or_else(|| "0".to_string(), stamp))
+pub(crate) fn file_tag(metadata: &Metadata) -> EntityTag {
+    EntityTag::new(stamp(metadata))
 }
 
-/// The tag of a generation: its name and the CRC-32 of its manifest; `None` without a manifest.
-pub(crate) fn generation_tag(directory: &Path) -> Option<EntityTag> {
+/// The tag of a generation: its name and the CRC-32 of its manifest; `None` without a manifest that states it.
+///
+/// Errors: those of reading the manifest.
+pub(crate) fn generation_tag(directory: &Path) -> Result<Option<EntityTag>> {
     let manifest = directory.join("manifest.json");
-    let is_file = fs::metadata(&manifest).ok()?.is_file(); // opening a FIFO would wait for a writer
-    let crc32 = is_file.then(|| fs::read_to_string(&manifest).ok()).flatten().as_deref().and_then(stated_crc32)?;
-    let name = directory.file_name()?.to_str()?;
-    Some(EntityTag::new(format!("{name}-{crc32:08x}")))
+    let Some(metadata) = metadata_of(&manifest)? else { return Ok(None) };
+    if !metadata.is_file() {
+        return Ok(None); // opening a FIFO would wait for a writer
+    }
+    let Some(text) = known(fs::read(&manifest), &manifest)? else { return Ok(None) };
+    let crc32 = std::str::from_utf8(&text).ok().and_then(stated_crc32);
+    let name = directory.file_name().and_then(|name| name.to_str());
+    Ok(name.zip(crc32).map(|(name, crc32)| EntityTag::new(format!("{name}-{crc32:08x}"))))
+}
+
+/// The metadata of a file or directory; `None` if nothing is there.
+///
+/// Errors: `io`.
+pub(crate) fn metadata_of(path: &Path) -> Result<Option<Metadata>> {
+    known(fs::metadata(path), path)
+}
+
+/// The result of an access to a file; `None` if there is no such file for this process.
+fn known<T>(result: io::Result<T>, path: &Path) -> Result<Option<T>> {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory | PermissionDenied) => Ok(None),
+        Err(error) => Err(Problem::io("read", path, &error)),
+    }
 }
 
 /// What changes when a file is replaced or written.

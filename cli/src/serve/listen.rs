@@ -19,11 +19,9 @@ use crate::interrupt::Interrupt;
 use crate::serve::routes::Peer;
 use crate::serve::timed_stream::TimedStream;
 
-/// The buffer of a connection: the longest head of a request, and what is copied before it is written.
+/// The buffer of a connection: heads of requests up to this length are read, and this is copied before it is written. A
+/// head of twice the length is refused.
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// The time that the head of a request may take.
-const HEAD_TIME: Duration = Duration::from_secs(10);
 
 /// The pause after a connection could not be accepted, because the process has no descriptors left, for example.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -95,7 +93,7 @@ fn connect(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME.min(idle))
+        .header_read_timeout(idle) // of the whole head, and between two requests
         .max_buf_size(BUFFER_BYTES)
         .half_close(true) // a client may send all its requests, and read after that
         .serve_connection(TokioIo::new(TimedStream::new(stream, idle)), service);

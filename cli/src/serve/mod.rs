@@ -10,8 +10,10 @@ mod answer;
 mod api;
 mod app;
 mod bins;
+mod budget;
 mod byte_range;
 mod catalog;
+mod chunks;
 mod counters;
 mod database;
 mod databases;
@@ -24,6 +26,7 @@ mod objects;
 mod page;
 mod problem;
 mod raw;
+mod redirect;
 mod request;
 mod request_path;
 mod routes;
@@ -33,23 +36,24 @@ mod timed_stream;
 mod token;
 mod tree;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use listen::Bounds;
+pub(crate) use redirect::Redirect;
 use token::Token;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::foreign::is_data;
 use crate::serve::app::App;
-use crate::serve::databases::Databases;
+use crate::serve::databases::{Databases, GENERATION_AGE};
 use crate::serve::disk_calls::{DiskCalls, Workers};
 use crate::serve::tree::Tree;
 
-/// How often generations that are no longer used are left.
+/// How often generations that are no longer used are closed.
 const TIDY: Duration = Duration::from_secs(5);
 
 /// The time that blocking calls have to end after the last connection.
@@ -84,30 +88,41 @@ impl Server {
             .build()
             .map_err(Failure::thread)?;
         let _draining = context.interrupt.draining(self.bounds.grace);
-        let served = runtime.block_on(async {
-            let address = SocketAddr::new(self.address, self.port);
-            let failure = |source| Failure::Io { what: format!("listen on {address}"), source };
-            let listener = tokio::net::TcpListener::bind(address).await.map_err(failure)?;
-            let local = listener.local_addr().map_err(failure)?;
-            let base = base(self.base_url.as_deref(), local, token.as_ref());
-            let databases = Databases::new(Arc::new(tree), self.max_value_bytes, self.bounds.databases);
-            let app = Arc::new(App::new(databases, DiskCalls::new(workers)?, token, base));
-            let listed = Arc::clone(&app);
-            let urls = tokio::task::spawn_blocking(move || Urls::of(&listed)).await;
-            ready(&urls.map_err(|error| Failure::Internal(format!("cannot list the databases: {error}")))?)?;
-            let tidied = Arc::clone(&app);
-            tokio::spawn(async move {
-                loop {
-                    tokio::time::sleep(TIDY).await;
-                    let app = Arc::clone(&tidied);
-                    let _ = tokio::task::spawn_blocking(move || app.databases.tidy()).await;
-                }
-            });
-            listen::serve(listener, routes::router(app), self.bounds, &context.interrupt).await;
-            Ok(())
-        });
+        let served = runtime.block_on(self.serve(tree, token, workers, context, ready));
         runtime.shutdown_timeout(LAST_CALLS); // not the time of a disk that does not answer
         served
+    }
+
+    async fn serve(
+        self,
+        tree: Tree,
+        token: Option<Token>,
+        workers: Workers,
+        context: &Context,
+        ready: impl FnOnce(&Urls) -> Result<()>,
+    ) -> Result<()> {
+        let address = SocketAddr::new(self.address, self.port);
+        let failure = |source| Failure::Io { what: format!("listen on {address}"), source };
+        let listener = tokio::net::TcpListener::bind(address).await.map_err(failure)?;
+        let local = listener.local_addr().map_err(failure)?;
+        let base = base(self.base_url.as_deref(), local, token.as_ref());
+        let databases = Databases::new(Arc::new(tree), self.max_value_bytes, self.bounds.databases);
+        let app = Arc::new(App::new(databases, DiskCalls::new(workers)?, token, base));
+        let listed = Arc::clone(&app);
+        let urls = tokio::task::spawn_blocking(move || Urls::of(&listed)).await;
+        ready(&urls.map_err(|error| Failure::Internal(format!("cannot list the databases: {error}")))?)?;
+        tokio::spawn(tidy(Arc::clone(&app)));
+        listen::serve(listener, routes::router(app), self.bounds, &context.interrupt).await;
+        Ok(())
+    }
+}
+
+/// Closes generations that are no longer used, as long as the runtime lives.
+async fn tidy(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(TIDY).await;
+        let app = Arc::clone(&app);
+        let _ = tokio::task::spawn_blocking(move || app.databases.tidy(GENERATION_AGE)).await;
     }
 }
 
@@ -133,8 +148,15 @@ impl Urls {
     }
 }
 
-/// The URL of the server with its token, without a slash at its end.
+/// The URL of the server with its token, without a slash at its end. A server that listens on all addresses is at the
+/// loopback address for programs of this machine.
 fn base(given: Option<&str>, local: SocketAddr, token: Option<&Token>) -> String {
+    let ip = match local.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let local = SocketAddr::new(ip, local.port());
     let host = given.map_or_else(|| format!("http://{local}"), |url| url.trim_end_matches('/').to_string());
     token.map_or_else(|| host.clone(), |token| format!("{host}/{}", token.as_str()))
 }
@@ -155,6 +177,8 @@ mod tests {
         let local: SocketAddr = "127.0.0.1:8080".parse().unwrap();
         assert_eq!(base(None, local, None), "http://127.0.0.1:8080");
         assert_eq!(base(None, "[::1]:80".parse().unwrap(), None), "http://[::1]:80");
+        assert_eq!(base(None, "0.0.0.0:80".parse().unwrap(), None), "http://127.0.0.1:80");
+        assert_eq!(base(None, "[::]:80".parse().unwrap(), None), "http://[::1]:80");
         assert_eq!(base(Some("https://a.org/data/"), local, None), "https://a.org/data");
         let token = Token::random().unwrap();
         assert_eq!(base(Some("https://a.org"), local, Some(&token)), format!("https://a.org/{}", token.as_str()));

@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 
 use crate::serve::answer::{Answer, Representation, Source};
+use crate::serve::budget::Share;
 use crate::serve::entity_tag::EntityTag;
 use crate::serve::problem::{Problem, Result};
 
@@ -35,7 +36,7 @@ pub(crate) fn answer(name: &str, headers: &HeaderMap) -> Result<Answer> {
     let file = FILES.iter().find(|(known, ..)| *known == name);
     let (_, content_type, bytes) = file.ok_or_else(Problem::nothing_here)?;
     let tag = EntityTag::new(format!("{}-{:08x}", env!("CARGO_PKG_VERSION"), fingerprint(bytes)));
-    let source = Source::Memory(Bytes::from_static(bytes), None);
+    let source = Source::Memory(Bytes::from_static(bytes), Share::default());
     let mut answer = Answer::of(Representation { tag, content_type, source }, headers);
     if answer.status != StatusCode::NOT_MODIFIED {
         answer.set(CONTENT_SECURITY_POLICY, POLICY);

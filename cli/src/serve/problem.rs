@@ -73,6 +73,14 @@ impl Problem {
         )
     }
 
+    pub(crate) fn replaced() -> Problem {
+        Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "busy",
+            "the files were replaced while they were read: repeat the request",
+        )
+    }
+
     pub(crate) fn internal(message: impl Into<String>) -> Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorKind::Internal.as_str(), message)
     }

@@ -25,11 +25,12 @@ fn open(databases: &Databases, names: &[String]) -> Result<Option<Representation
 
 /// Opens the file at a place.
 fn represent(databases: &Databases, place: &Place, name: &str) -> Result<Option<Representation>> {
+    // before the file is opened: an old tag of new bytes costs the client one more request
+    let of_generation = place.generation_path().map(|generation| databases.generation_tag(&generation)).transpose()?;
     let opened = place.open().map_err(|error| Problem::io("open", &place.path(), &error))?;
     let Some(file) = opened else { return Ok(None) };
     let metadata = file.metadata().map_err(|error| Problem::io("read", &place.path(), &error))?;
-    let of_generation = place.generation_path().and_then(|generation| databases.generation_tag(&generation));
-    let tag = of_generation.unwrap_or_else(|| file_tag(Some(&metadata)));
+    let tag = of_generation.flatten().unwrap_or_else(|| file_tag(&metadata));
     let source = Source::File(file, 0..metadata.len());
     Ok(Some(Representation { tag, content_type: content_type(name), source }))
 }

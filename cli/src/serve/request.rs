@@ -5,6 +5,7 @@ use bytes::Bytes;
 use sharddb::GenerationId;
 
 use crate::generation::parse_generation;
+use crate::serve::budget::Share;
 use crate::serve::problem::{Problem, Result};
 use crate::serve::request_path::decode;
 
@@ -18,6 +19,8 @@ pub(crate) struct Request {
     pub(crate) headers: HeaderMap,
     /// The body of a POST request.
     pub(crate) body: Bytes,
+    /// The memory of the body.
+    pub(crate) _share: Share,
 }
 
 /// The parameters after the `?`.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, HttpBody, to_bytes};
+use axum::body::{Body, HttpBody};
 use axum::extract::State;
 use axum::http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION, RANGE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderValue, Method, Response, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -20,14 +20,17 @@ use tracing::field::display;
 
 use crate::serve::answer::{Answer, AnswerBody, Pieces};
 use crate::serve::app::App;
+use crate::serve::budget::{Budget, Share};
 use crate::serve::counters::Counters;
+use crate::serve::disk_calls::Cost;
 use crate::serve::problem::{Problem, Result};
 use crate::serve::request::{Query, Request};
 use crate::serve::request_path::{self, Platform};
+use crate::serve::token::Token;
 use crate::serve::{api, objects, page, raw};
 
 /// The largest body of a request: the keys of get-many.
-const MAX_BODY_BYTES: usize = 8 << 20;
+const MAX_BODY_BYTES: u64 = 8 << 20;
 
 /// Upper bound on the bytes that are read of a body after it is refused. After them the connection is closed.
 const MAX_DISCARDED_BYTES: usize = 64 << 20;
@@ -62,7 +65,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 async fn handle(State(app): State<Arc<App>>, request: axum::http::Request<Body>) -> Response<Body> {
     let begun = Instant::now();
     let peer = request.extensions().get::<Peer>().map(|peer| display(peer.0));
-    let (method, path) = (request.method().clone(), logged_path(&app, request.uri().path()).to_string());
+    let (method, path) = (request.method().clone(), logged_path(app.token.as_ref(), request.uri().path()).to_string());
     let is_head = method == Method::HEAD;
     let (answer, counters) = match route(&app, request).await {
         Ok((answer, names)) => (answer, names),
@@ -78,31 +81,21 @@ async fn handle(State(app): State<Arc<App>>, request: axum::http::Request<Body>)
     respond(answer, is_head)
 }
 
-/// The path after the token.
-fn logged_path<'a>(app: &App, path: &'a str) -> &'a str {
-    match (&app.token, path.strip_prefix('/').and_then(|path| path.find('/'))) {
-        (None, _) => path,
-        (Some(_), Some(slash)) => path.split_at(slash + 1).1,
-        (Some(_), None) => "",
-    }
+/// The path after the token; empty for any other path, because the token may be somewhere else in it.
+fn logged_path<'a>(token: Option<&Token>, path: &'a str) -> &'a str {
+    let Some(token) = token else { return path };
+    let rest = path.strip_prefix('/').and_then(|path| path.strip_prefix(token.as_str()));
+    rest.filter(|rest| rest.starts_with('/') && !rest.contains(token.as_str())).unwrap_or_default()
 }
 
 /// Finds the area of a request and answers it. Also returns the counters of the database that it is about.
 async fn route(app: &Arc<App>, request: axum::http::Request<Body>) -> Result<(Answer, Option<Arc<Counters>>)> {
     let (parts, body) = request.into_parts();
-    let mut names = request_path::parse(parts.uri.path(), Platform::HERE).ok_or_else(Problem::nothing_here)?;
-    if let Some(token) = &app.token {
-        if !names.first().is_some_and(|name| token.is(name)) {
-            return Err(Problem::nothing_here());
-        }
-        names.remove(0);
-    }
-    let is_post = parts.method == Method::POST;
-    if !is_post && parts.method != Method::GET && parts.method != Method::HEAD {
-        return Err(Problem::method());
-    }
+    let mut names = names_after_token(app, parts.uri.path())?;
     let area = if names.is_empty() { String::new() } else { names.remove(0) };
-    if is_post && area != "api" {
+    let is_post = parts.method == Method::POST;
+    let is_known = matches!(parts.method, Method::GET | Method::HEAD | Method::POST);
+    if !is_known || is_post && !(area == "api" && api::takes_body(&names)) {
         return Err(Problem::method());
     }
     match (area.as_str(), names.as_slice()) {
@@ -114,9 +107,10 @@ async fn route(app: &Arc<App>, request: axum::http::Request<Body>) -> Result<(An
         _ => return Err(Problem::nothing_here()),
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default())?;
-    let body = if is_post { read_body(body).await? } else { Bytes::new() };
-    let request = Request { is_post, names, query, headers: parts.headers, body };
-    let is_lookup = area != "api" || api::is_lookup(&request.names);
+    let (body, share) = if is_post { read_body(body, &app.budget).await? } else { (Bytes::new(), Share::default()) };
+    let headers = if parts.method == Method::HEAD { without_range(parts.headers) } else { parts.headers };
+    let request = Request { is_post, names, query, headers, body, _share: share };
+    let cost = if area == "api" { api::cost(&request.names, &request.query) } else { Cost::Lookup };
     let call = {
         let app = Arc::clone(app);
         move || {
@@ -125,7 +119,27 @@ async fn route(app: &Arc<App>, request: axum::http::Request<Body>) -> Result<(An
             Ok((answer, counters))
         }
     };
-    if is_lookup { app.disk_calls.look_up(call).await } else { app.disk_calls.run(call).await }
+    app.disk_calls.call(cost, call).await
+}
+
+/// The names of a path after the token.
+///
+/// Errors: `not-found` for a path that no file has, and without the token.
+fn names_after_token(app: &App, path: &str) -> Result<Vec<String>> {
+    let mut names = request_path::parse(path, Platform::HERE).ok_or_else(Problem::nothing_here)?;
+    if let Some(token) = &app.token {
+        if !names.first().is_some_and(|name| token.is(name)) {
+            return Err(Problem::nothing_here());
+        }
+        names.remove(0);
+    }
+    Ok(names)
+}
+
+/// A range applies to GET only (RFC 9110, section 14.2).
+fn without_range(mut headers: HeaderMap) -> HeaderMap {
+    headers.remove(RANGE);
+    headers
 }
 
 /// A redirection to the path with a slash at its end.
@@ -153,22 +167,37 @@ fn counted(app: &App, area: &str, request: &Request) -> Option<Arc<Counters>> {
     }
 }
 
-/// Reads the body of a POST request.
+/// Reads the body of a POST request, for which memory is reserved before.
 ///
-/// Errors: 413, before the body arrives if its stated length is too large; 400 and 408.
-async fn read_body(body: Body) -> Result<Bytes> {
-    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
-        tokio::spawn(discard(body));
-        return Err(Problem::large_body());
-    }
-    let failed = |error: axum::Error| match error.to_string().contains("length limit") {
-        true => Problem::large_body(),
-        false => Problem::invalid(format!("the body of the request is not complete: {error}")),
+/// Errors: 413 and 503, before the body arrives if its stated length is the reason; 400 and 408.
+async fn read_body(body: Body, budget: &Budget) -> Result<(Bytes, Share)> {
+    let len = body.size_hint().upper().unwrap_or(MAX_BODY_BYTES);
+    let reserved = if len > MAX_BODY_BYTES { Err(Problem::large_body()) } else { budget.reserve(len) };
+    let share = match reserved {
+        Ok(share) => share,
+        Err(problem) => {
+            tokio::spawn(discard(body));
+            return Err(problem);
+        }
     };
-    match tokio::time::timeout(BODY_TIME, to_bytes(body, MAX_BODY_BYTES)).await {
-        Ok(read) => read.map_err(failed),
+    match tokio::time::timeout(BODY_TIME, collect(body)).await {
+        Ok(read) => Ok((read?, share)),
         Err(_) => Err(Problem::timeout()),
     }
+}
+
+/// Errors: 413 after [`MAX_BODY_BYTES`]; 400 if the body is not complete.
+async fn collect(body: Body) -> Result<Bytes> {
+    let mut pieces = body.into_data_stream();
+    let mut bytes = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        let failed = |error| Problem::invalid(format!("the body of the request is not complete: {error}"));
+        bytes.extend_from_slice(&piece.map_err(failed)?);
+        if bytes.len() as u64 > MAX_BODY_BYTES {
+            return Err(Problem::large_body());
+        }
+    }
+    Ok(bytes.into())
 }
 
 /// Reads a body that is already refused. If the connection were closed with unread bytes, the client could lose the answer.
@@ -207,4 +236,23 @@ async fn next_piece(mut pieces: Box<dyn Pieces>) -> std::io::Result<Piece> {
         piece.map(|piece| piece.map(|piece| (piece, pieces)))
     });
     made.await.map_err(std::io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_never_has_the_token() {
+        let token = Token::random().unwrap();
+        let text = token.as_str();
+        let logged = |path: &str| logged_path(Some(&token), path).to_string();
+        assert_eq!(logged(&format!("/{text}/raw/a")), "/raw/a");
+        for path in
+            ["/TOKEN", "//TOKEN/raw/a", "/data/TOKEN/raw/a", "/TOKEN/TOKEN/raw/a", "/TOKENx/raw/a", "TOKEN/raw/a"]
+        {
+            assert_eq!(logged(&path.replace("TOKEN", text)), "", "{path}");
+        }
+        assert_eq!(logged_path(None, "/raw/a"), "/raw/a");
+    }
 }

@@ -1,11 +1,12 @@
 //! How the keys and bytes of a database are distributed: counted in its indexes, for a large database in a sample.
 
 use serde_json::{Value, json};
-use sharddb::Snapshot;
 use sharddb::shard::Shard;
 use sharddb::spec::{MinishardNumber, ShardNumber};
+use sharddb::{ErrorKind, Snapshot};
 
 use crate::serve::distribution::Distribution;
+use crate::serve::problem::{Problem, Result};
 use crate::serve::shard_files::ShardFile;
 
 /// About this number of keys is counted. A shard is counted whole.
@@ -21,15 +22,17 @@ pub(crate) struct Survey {
     pub(crate) value_bytes: u64,
     /// Whether some shards were left out, so that the totals are those of the others.
     pub(crate) is_sample: bool,
-    /// Whether a part could not be read.
+    /// Whether a part is damaged, so that it is not counted.
     pub(crate) is_partial: bool,
     fill: Distribution,
     value_size: Distribution,
 }
 
 impl Survey {
-    /// Counts all shards, or shards spread over all of them.
-    pub(crate) fn take(snapshot: &Snapshot) -> Survey {
+    /// Counts all shards, or shards spread over all of them. Damaged parts are left out.
+    ///
+    /// Errors: `io`.
+    pub(crate) fn take(snapshot: &Snapshot) -> Result<Survey> {
         let mut survey = Survey {
             keys: 0,
             value_bytes: 0,
@@ -38,7 +41,8 @@ impl Survey {
             fill: Distribution::default(),
             value_size: Distribution::default(),
         };
-        let files = ShardFile::list(snapshot).unwrap_or_default();
+        let listed = ShardFile::list(snapshot);
+        let files = listed.map_err(|error| Problem::io("list", snapshot.shards_directory(), &error))?;
         let minishards = snapshot.spec().minishards();
         let max_shards = usize::try_from(MAX_MINISHARDS / minishards).unwrap_or(usize::MAX);
         for number in spread(&files.iter().map(|file| file.number).collect::<Vec<_>>()).into_iter().take(max_shards) {
@@ -47,22 +51,31 @@ impl Survey {
                 break;
             }
             match snapshot.shard(number) {
-                Ok(Some(shard)) => survey.add(&shard, minishards),
+                Ok(Some(shard)) => survey.add(&shard, minishards)?,
                 Ok(None) => {}
-                Err(_) => survey.is_partial = true,
+                Err(error) => survey.miss(error)?,
             }
         }
         survey.is_sample |= files.len() > max_shards;
-        survey
+        Ok(survey)
     }
 
-    fn add(&mut self, shard: &Shard, minishards: u64) {
+    /// Notes damage. Other errors may not be there when the request is repeated.
+    fn miss(&mut self, error: sharddb::Error) -> Result<()> {
+        self.is_partial = true;
+        if error.kind() == ErrorKind::Io { Err(error.into()) } else { Ok(()) }
+    }
+
+    fn add(&mut self, shard: &Shard, minishards: u64) -> Result<()> {
         let mut filled = 0;
         let mut current: Option<(MinishardNumber, u64)> = None;
         for entry in shard.iter() {
-            let Ok(entry) = entry else {
-                self.is_partial = true;
-                continue;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.miss(error)?;
+                    continue;
+                }
             };
             let minishard = entry.location().minishard;
             current = match current {
@@ -84,6 +97,7 @@ impl Survey {
             filled += 1;
         }
         self.fill.add_times(0, minishards.saturating_sub(filled));
+        Ok(())
     }
 
     /// Whether the totals are those of the whole database.
@@ -97,6 +111,7 @@ impl Survey {
             "minishard_fill": self.fill.json(),
             "value_size": self.value_size.json(),
             "sampled": self.is_sample,
+            "damaged": self.is_partial,
         })
     }
 }

@@ -13,7 +13,7 @@ use sharddb::GenerationId;
 use crate::failure::{Failure, Result};
 
 /// The name of the link in a store that names its current generation.
-const CURRENT: &str = "current";
+pub(crate) const CURRENT: &str = "current";
 
 /// All directories that are served.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(crate) struct InStore {
     pub(crate) id: GenerationId,
     /// Whether the names end at the store or its generation.
     pub(crate) is_whole: bool,
-    /// Whether the generation was named, and is not just the current one.
+    /// Whether a number named the generation. The path then stays at it; any other path follows the store.
     pub(crate) is_named: bool,
 }
 
@@ -135,19 +135,15 @@ impl Place {
     /// Enters a generation of the store at this place: the one that the first name names, or the current one. Returns
     /// the names in it.
     fn enter<'a>(&mut self, current: GenerationId, names: &'a [String]) -> &'a [String] {
-        let named = names.first().map(|name| match name.as_str() {
-            CURRENT => Some(current),
-            name => name.parse::<GenerationId>().ok(),
-        });
-        let (id, names) = match (named, names.split_first()) {
-            (Some(Some(id)), Some((_, rest))) => (id, rest),
-            _ => (current, names),
+        let named = names.first().and_then(|name| name.parse::<GenerationId>().ok());
+        let inside = match names.split_first() {
+            Some((first, rest)) if named.is_some() || first == CURRENT => rest,
+            _ => names,
         };
-        let is_named = named.flatten().is_some();
-        let store = self.relative.clone();
-        self.generation = Some(InStore { store, id, is_whole: names.is_empty(), is_named });
+        let (store, id) = (self.relative.clone(), named.unwrap_or(current));
+        self.generation = Some(InStore { store, id, is_whole: inside.is_empty(), is_named: named.is_some() });
         self.relative.push(id.to_string());
-        names
+        inside
     }
 
     /// The path in the file system. Symbolic links in it are not checked.
@@ -189,8 +185,26 @@ impl Place {
     }
 
     /// Returns the canonical path of a file or directory; `None` if there is none, or a link leads out of the root.
-    pub(crate) fn canonical(&self) -> Option<PathBuf> {
-        self.path().canonicalize().ok().filter(|path| path.starts_with(&self.root))
+    ///
+    /// Errors: any other failure of the operating system.
+    pub(crate) fn canonical(&self) -> io::Result<Option<PathBuf>> {
+        self.canonical_at(&self.path())
+    }
+
+    /// Returns the path of the store, if this is in one, there is one, and no link leads out of the root.
+    ///
+    /// Errors: any other failure of the operating system.
+    pub(crate) fn own_store(&self) -> io::Result<Option<PathBuf>> {
+        let Some(store) = self.store() else { return Ok(None) };
+        Ok(self.canonical_at(&store)?.map(|_| store))
+    }
+
+    fn canonical_at(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        match path.canonicalize() {
+            Ok(path) => Ok(path.starts_with(&self.root).then_some(path)),
+            Err(error) if is_absence(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether a directory is below the root, and no symbolic link in it, or in a directory below it, leads out.
@@ -333,6 +347,8 @@ mod tests {
         {
             assert_eq!(text(&tree, path), None, "{path}");
         }
+        let is_named = |path: &str| tree.resolve(&names(path)).unwrap().generation.unwrap().is_named;
+        assert_eq!(["store", "store/current", "store/gen-0000000002"].map(is_named), [false, false, true]);
         // where links are not possible, `current` is a text
         let current = directory.path().join("served/store/current");
         fs::remove_file(&current).unwrap();
@@ -355,7 +371,7 @@ mod tests {
         assert_eq!(text(&tree, "a/self/b").as_deref(), Some("b"));
         for path in ["outside", "absolute", "up/secret", "magic/etc/passwd", "loop"] {
             assert_eq!(text(&tree, path), None, "{path}");
-            assert!(tree.resolve(&names(path)).unwrap().canonical().is_none(), "{path}");
+            assert_eq!(tree.resolve(&names(path)).unwrap().canonical().unwrap(), None, "{path}");
         }
         let place = tree.resolve(&[]).unwrap();
         assert!(!place.has_only_own_links(&served).unwrap());

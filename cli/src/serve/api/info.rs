@@ -3,8 +3,8 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use sharddb::Store;
 use sharddb::container::Container;
-use sharddb::{Snapshot, Store};
 
 use crate::bench::disk_usage::DiskUsage;
 use crate::date::iso_8601;
@@ -17,7 +17,7 @@ use crate::serve::shard_files::ShardFile;
 pub(super) fn json(app: &App, database: &Database) -> Result<Value> {
     match &database.source {
         Source::Sharded(_) => sharded(app, database),
-        Source::Container(container) => Ok(of_container(database, &**container)),
+        Source::Container(chunks) => chunks.with(|container| of_container(database, container)),
     }
 }
 
@@ -25,10 +25,10 @@ fn sharded(app: &App, database: &Database) -> Result<Value> {
     let pinned = database.pinned()?;
     let snapshot = &pinned.snapshot;
     let files = ShardFile::list(snapshot).map_err(|error| Problem::io("list", snapshot.shards_directory(), &error))?;
-    let info = info_text(snapshot);
     let stats = snapshot.stats();
     // counted only where no manifest states it
-    let survey = stats.keys.is_none().then(|| pinned.survey()).filter(|survey| survey.is_complete());
+    let survey = if stats.keys.is_none() { Some(pinned.survey()?) } else { None };
+    let survey = survey.filter(|survey| survey.is_complete());
     let shards: Vec<Value> = files
         .iter()
         .map(|file| json!({"number": file.number.0, "file": file.name, "bytes": file.bytes, "keys": file.keys}))
@@ -38,7 +38,7 @@ fn sharded(app: &App, database: &Database) -> Result<Value> {
         "path": database.found.names.join("/"),
         "kind": database.found.kind.as_str(),
         "native": snapshot.layout().is_some(),
-        "spec": serde_json::from_str::<Value>(&snapshot.spec().to_json()).unwrap_or_default(),
+        "spec": parse(&snapshot.spec().to_json())?,
         "sharding_at": snapshot.sharding_at(),
         "generation": snapshot.generation().map(|id| id.to_string()),
         "current": current,
@@ -47,21 +47,25 @@ fn sharded(app: &App, database: &Database) -> Result<Value> {
         "value_bytes": stats.value_bytes.or(survey.as_ref().map(|survey| survey.value_bytes)),
         "file_bytes": files.iter().map(|file| file.bytes).sum::<u64>(),
         "shards": shards,
-        "type": type_of(&info),
-        "info": info,
+        "type": type_of(&pinned.info),
+        "info": pinned.info,
     }))
 }
 
-fn info_text(snapshot: &Snapshot) -> Value {
-    let text = fs::read_to_string(snapshot.directory().join("info")).unwrap_or_default();
-    serde_json::from_str(&text).unwrap_or_default()
+/// Parses JSON that the library wrote.
+fn parse(text: &str) -> Result<Value> {
+    serde_json::from_str(text).map_err(|error| Problem::internal(format!("expected JSON from the library: {error}")))
+}
+
+/// The store that a database is in; `None` outside of stores.
+pub(super) fn store(database: &Database) -> Result<Option<Store>> {
+    let is_in_store = matches!(database.found.kind, Kind::Store | Kind::Generation);
+    Ok(database.found.place.store().filter(|_| is_in_store).map(Store::open).transpose()?)
 }
 
 /// The generations of a store, oldest first, and the name of the current one.
 fn generations(app: &App, database: &Database) -> Result<(Vec<Value>, Option<String>)> {
-    let is_in_store = matches!(database.found.kind, Kind::Store | Kind::Generation);
-    let Some(path) = database.found.place.store().filter(|_| is_in_store) else { return Ok((Vec::new(), None)) };
-    let store = Store::open(path)?;
+    let Some(store) = store(database)? else { return Ok((Vec::new(), None)) };
     let current = store.current()?.map(|id| id.to_string());
     let mut listed = Vec::new();
     for stored in store.generations()? {
@@ -81,15 +85,15 @@ fn generations(app: &App, database: &Database) -> Result<(Vec<Value>, Option<Str
             "modified": modified.map(iso_8601),
             "keys": totals.map(|totals| totals.keys),
             "bytes": DiskUsage::of(&path).ok().map(|usage| usage.apparent),
-            "tag": app.databases.generation_tag(&path).map(|tag| tag.quoted()),
+            "tag": app.databases.generation_tag(&path)?.map(|tag| tag.quoted()),
         }));
     }
     Ok((listed, current))
 }
 
 /// A container is described by its metadata, which is the member `info`.
-fn of_container(database: &Database, container: &dyn Container) -> Value {
-    json!({
+fn of_container(database: &Database, container: &dyn Container) -> Result<Value> {
+    Ok(json!({
         "path": database.found.names.join("/"),
         "kind": database.found.kind.as_str(),
         "native": false,
@@ -103,6 +107,6 @@ fn of_container(database: &Database, container: &dyn Container) -> Value {
         "file_bytes": null,
         "shards": [],
         "type": (database.found.kind != Kind::Bloscpack).then_some(database.found.kind.as_str()),
-        "info": serde_json::from_str::<Value>(&container.describe()).unwrap_or_default(),
-    })
+        "info": parse(&container.describe())?,
+    }))
 }

@@ -83,7 +83,7 @@ pub(super) fn answer(database: &Database, query: &Query) -> Result<Answer> {
     let page = match (&database.source, range) {
         (Source::Sharded(_), Some(range)) => in_order(&database.pinned()?.snapshot, range, cursor, limit)?,
         (Source::Sharded(_), None) => stored(&*database.pinned()?, cursor, parse_place(query)?, limit)?,
-        (Source::Container(container), None) => chunks(&**container, cursor, limit)?,
+        (Source::Container(open), None) => open.with(|container| chunks(container, cursor, limit))?,
         (Source::Container(_), Some(_)) => {
             return Err(Problem::unsupported("a range is for databases, found a container of another format"));
         }

@@ -15,7 +15,7 @@ const MAX_OPENED: usize = 100;
 
 pub(super) fn json(app: &App) -> Value {
     let list = app.list();
-    let are_opened = list.len() <= MAX_OPENED;
+    let are_opened = list.len() <= MAX_OPENED.min(app.databases.max_open());
     let error = |found: &Found| if are_opened { app.databases.get(&found.names, None).err() } else { None };
     let databases: Vec<Value> = list.iter().map(|found| database(app, found, error(found))).collect();
     json!({"version": env!("CARGO_PKG_VERSION"), "databases": databases})
@@ -27,7 +27,7 @@ fn database(app: &App, found: &Found, error: Option<Problem>) -> Value {
         "path": found.names.join("/"),
         "kind": found.kind.as_str(),
         "error": error.map(|problem| problem.json()["error"]["message"].clone()),
-        "objects_layer": layer_of_objects(app, found),
+        "objects_layer": self::layer(app, "objects", found),
         "neuroglancer": layer.as_ref().map(|layer| neuroglancer(layer, found)),
         "layer": layer,
     })
@@ -39,19 +39,23 @@ pub(crate) fn layer(app: &App, area: &str, found: &Found) -> Option<String> {
         Kind::Zarr => Some(format!("zarr3://{}/", app.url(area, &found.names))),
         Kind::Bcolz | Kind::Bloscpack => None,
         Kind::Store | Kind::Generation | Kind::Foreign => {
-            type_of(&found.info()?)?;
+            type_of(&info(found)?)?;
             Some(format!("precomputed://{}", app.url(area, &found.data_set)))
         }
     }
 }
 
-fn layer_of_objects(app: &App, found: &Found) -> Option<String> {
-    layer(app, "objects", found)
+/// The `info`. One that cannot be read is an error of opening the database, too.
+fn info(found: &Found) -> Option<Value> {
+    found.info().unwrap_or_else(|error| {
+        tracing::warn!("a layer is not listed: cannot read the info of {}: {error}", found.names.join("/"));
+        None
+    })
 }
 
 /// The URL that opens a layer in Neuroglancer.
 fn neuroglancer(layer: &str, found: &Found) -> String {
-    let info = found.info().unwrap_or_default();
+    let info = info(found).unwrap_or_default();
     let kind = match type_of(&info) {
         Some("annotations") => "annotation",
         Some("volume") if info.get("type") != Some(&"segmentation".into()) => "image",

@@ -4,8 +4,9 @@
 //! there is the answer of the library.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
+use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use serde_json::{Value, json};
@@ -13,8 +14,9 @@ use sharddb::Snapshot;
 use sharddb::spec::Encoding;
 
 use crate::serve::answer::read_exact_at;
+use crate::serve::budget::Budget;
 use crate::serve::database::Database;
-use crate::serve::problem::Result;
+use crate::serve::problem::{Problem, Result};
 
 /// The largest minishard index that is read, encoded or decoded.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
@@ -22,15 +24,21 @@ const MAX_INDEX_BYTES: u64 = 64 << 20;
 /// The bytes of a row: a key, a gap and a length.
 const ROW_BYTES: usize = 24;
 
-pub(super) fn json(database: &Database, key: u64) -> Result<Value> {
+/// Describes the path.
+///
+/// Errors: those of the lookup; `io`, `corrupt`, `too-large` and `busy` for the index.
+pub(super) fn json(database: &Database, key: u64, budget: &Budget) -> Result<Value> {
     let pinned = database.pinned()?;
     let snapshot = &pinned.snapshot;
     let (spec, place) = (snapshot.spec(), snapshot.spec().route(key));
     let found = snapshot.locate(key)?;
     let file = spec.shard_file_name(place.shard);
     let path = snapshot.shards_directory().join(&file);
-    // no such file: the shard is empty
-    let index = File::open(&path).ok().and_then(|file| Index::read(&file, snapshot, key).ok());
+    let index = match File::open(&path) {
+        Ok(file) => Some(Index::read(&file, &path, snapshot, key, budget)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => None, // the shard is empty
+        Err(error) => return Err(Problem::io("open", &path, &error)),
+    };
     let range = |range: &Range<u64>| json!({"start": range.start, "end": range.end});
     let entry = place.minishard.0 * 16;
     Ok(json!({
@@ -66,28 +74,49 @@ struct Index {
 }
 
 impl Index {
-    fn read(file: &File, snapshot: &Snapshot, key: u64) -> io::Result<Index> {
+    fn read(file: &File, path: &Path, snapshot: &Snapshot, key: u64, budget: &Budget) -> Result<Index> {
+        let failed = |error: io::Error| Problem::io("read the minishard index of", path, &error);
+        let spec = snapshot.spec();
+        let stored = Index::range(file, snapshot, key).map_err(failed)?;
+        let len = stored.end - stored.start;
+        let _share = budget.reserve(len)?;
+        if len > MAX_INDEX_BYTES {
+            return Err(too_large(len));
+        }
+        let mut bytes = vec![0; usize::try_from(len).map_err(|_| too_large(len))?];
+        read_exact_at(file, &mut bytes, stored.start).map_err(failed)?;
+        if spec.minishard_index_encoding() == Encoding::Gzip && !bytes.is_empty() {
+            let mut decoded = Vec::new();
+            let read = MultiGzDecoder::new(&bytes[..]).take(MAX_INDEX_BYTES + 1).read_to_end(&mut decoded);
+            if read.map_err(failed)? as u64 > MAX_INDEX_BYTES {
+                return Err(too_large(MAX_INDEX_BYTES + 1));
+            }
+            bytes = decoded;
+        }
+        let rows = bytes.len() / ROW_BYTES;
+        Ok(Index { stored, rows, row: row_of(&bytes, rows, key) })
+    }
+
+    /// Reads the entry of the shard index: the range of the minishard index in the file.
+    fn range(file: &File, snapshot: &Snapshot, key: u64) -> io::Result<Range<u64>> {
         let (spec, place) = (snapshot.spec(), snapshot.spec().route(key));
         let mut entry = [0; 16];
         read_exact_at(file, &mut entry, place.minishard.0 * 16)?;
         let (start, end) = entry.split_at(8);
         let offset = |bytes: &[u8]| word(bytes)?.checked_add(spec.shard_index_len());
         let stored = offset(start).zip(offset(end)).map(|(start, end)| start..end);
-        let stored = stored.filter(|range| range.start <= range.end).ok_or(io::ErrorKind::InvalidData)?;
-        let len = stored.end - stored.start;
-        if stored.end > file.metadata()?.len() || len > MAX_INDEX_BYTES {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-        read_exact_at(file, &mut bytes, stored.start)?;
-        if spec.minishard_index_encoding() == Encoding::Gzip && !bytes.is_empty() {
-            let mut decoded = Vec::new();
-            MultiGzDecoder::new(&bytes[..]).take(MAX_INDEX_BYTES).read_to_end(&mut decoded)?;
-            bytes = decoded;
-        }
-        let rows = bytes.len() / ROW_BYTES;
-        Ok(Index { stored, rows, row: row_of(&bytes, rows, key) })
+        let len = file.metadata()?.len();
+        stored.filter(|range| range.start <= range.end && range.end <= len).ok_or_else(|| {
+            let message = format!("expected a range of the {len} bytes of the file in the entry of the shard index");
+            io::Error::new(ErrorKind::InvalidData, message)
+        })
     }
+}
+
+fn too_large(bytes: u64) -> Problem {
+    Problem::too_large(format!(
+        "expected a minishard index of at most {MAX_INDEX_BYTES} bytes to describe the path, found {bytes} or more"
+    ))
 }
 
 /// Returns the row of a key. The first words are keys, each the difference from the one before.

@@ -10,11 +10,12 @@ mod stats;
 use sharddb::container::Form;
 
 use crate::key::Key;
-use crate::serve::answer::{Answer, BYTES, Representation, Source};
+use crate::serve::answer::Answer;
 use crate::serve::app::App;
 use crate::serve::database::{self, Database};
+use crate::serve::disk_calls::Cost;
 use crate::serve::problem::{Problem, Result};
-use crate::serve::request::Request;
+use crate::serve::request::{Query, Request};
 
 pub(crate) use list::layer;
 
@@ -53,31 +54,38 @@ pub(crate) fn database_of(names: &[String]) -> Option<&[String]> {
     operation(names).map(|(database, _)| database)
 }
 
-/// Whether a path of the API is about one key, so that its answer is a lookup.
-pub(crate) fn is_lookup(names: &[String]) -> bool {
-    matches!(operation(names), Some((_, Operation::Get(_) | Operation::Locate(_))))
+/// Whether a path of the API is one for POST.
+pub(crate) fn takes_body(names: &[String]) -> bool {
+    matches!(operation(names), Some((_, Operation::GetMany)))
+}
+
+/// What answering a request may take.
+pub(crate) fn cost(names: &[String], query: &Query) -> Cost {
+    match operation(names) {
+        Some((_, Operation::Get(_) | Operation::Locate(_))) => Cost::Lookup,
+        Some((_, Operation::Keys)) if query.get("range").is_none() => Cost::Some,
+        Some((_, Operation::GetMany)) => Cost::Some,
+        None if !names.is_empty() => Cost::Some, // nothing is there
+        _ => Cost::Long,
+    }
 }
 
 /// Answers a request of the API.
 ///
 /// Errors: `not-found`, `invalid-input`, and those of the lookup.
 pub(crate) fn answer(app: &App, request: &Request) -> Result<Answer> {
-    let operation = operation(&request.names);
-    if request.is_post && !matches!(operation, Some((_, Operation::GetMany))) {
-        return Err(Problem::method());
-    }
     if request.names.is_empty() {
         return Ok(Answer::json(&list::json(app)));
     }
-    let (names, operation) = operation.ok_or_else(Problem::nothing_here)?;
+    let (names, operation) = operation(&request.names).ok_or_else(Problem::nothing_here)?;
     let database = app.databases.get(names, request.query.generation()?)?;
     match operation {
         Operation::Info => Ok(Answer::json(&info::json(app, &database)?)),
         Operation::Stats => Ok(Answer::json(&stats::json(&database)?)),
         Operation::Keys => keys::answer(&database, &request.query),
-        Operation::GetMany => get_many::answer(&database, request),
+        Operation::GetMany => get_many::answer(&database, request, &app.budget),
         Operation::Get(key) => get(app, &database, parse_key(&key)?, request),
-        Operation::Locate(key) => Ok(Answer::json(&locate::json(&database, parse_key(&key)?)?)),
+        Operation::Locate(key) => Ok(Answer::json(&locate::json(&database, parse_key(&key)?, &app.budget)?)),
     }
 }
 
@@ -90,15 +98,7 @@ fn parse_key(text: &str) -> Result<u64> {
 fn get(app: &App, database: &Database, key: u64, request: &Request) -> Result<Answer> {
     let representation = match &database.source {
         database::Source::Sharded(_) => app.value(&*database.pinned()?, key)?,
-        database::Source::Container(container) => match container.get(key, Form::Decoded)? {
-            None => None,
-            Some(chunk) => {
-                let share = app.share(chunk.len() as u64)?;
-                let source = Source::Memory(bytes::Bytes::from_owner(chunk.into_owned()), share);
-                let tag = app.chunk_tag(&**container, key).part(key);
-                Some(Representation { tag, content_type: BYTES, source })
-            }
-        },
+        database::Source::Container(chunks) => app.chunk(database, chunks, key, Form::Decoded)?,
     };
     let representation = representation.ok_or_else(|| Problem::not_found(format!("key {key} is absent")))?;
     Ok(Answer::of(representation, &request.headers))

@@ -2,20 +2,23 @@
 
 use serde_json::{Value, json};
 
+use super::info::store;
 use crate::serve::database::{Database, Source};
 use crate::serve::problem::Result;
 
 pub(super) fn json(database: &Database) -> Result<Value> {
     let mut stats = database.counters.json();
     let distribution = match &database.source {
-        Source::Sharded(_) => database.pinned()?.survey().json(),
+        Source::Sharded(_) => database.pinned()?.survey()?.json(),
         Source::Container(_) => {
             let none = json!({"edges": [], "counts": []});
-            json!({"minishard_fill": none, "value_size": none, "sampled": false})
+            json!({"minishard_fill": none, "value_size": none, "sampled": false, "damaged": false})
         }
     };
+    let current = store(database)?.map(|store| store.current()).transpose()?.flatten();
     if let (Value::Object(stats), Value::Object(distribution)) = (&mut stats, distribution) {
         stats.extend(distribution);
+        stats.insert("current".to_string(), json!(current.map(|id| id.to_string())));
     }
     Ok(stats)
 }

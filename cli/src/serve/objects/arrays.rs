@@ -1,14 +1,14 @@
 //! Chunks of Zarr arrays, as an array without shards, and of bcolz arrays and bloscpack files, by their number.
 
 use axum::http::HeaderMap;
-use serde_json::{Value, json};
-use sharddb::container::{Container, Form, KeySpace};
+use serde_json::{Value, json as value};
+use sharddb::container::Form;
 
-use super::{bytes, decimal, read};
-use crate::serve::answer::{Answer, JSON, Representation, Source};
+use super::{decimal, json, read};
+use crate::serve::answer::Answer;
 use crate::serve::app::App;
-use crate::serve::catalog::Kind;
-use crate::serve::database::{Database, Source as Opened};
+use crate::serve::chunks::Chunks;
+use crate::serve::database::Source as Opened;
 use crate::serve::file_tag::file_tag;
 use crate::serve::problem::{Problem, Result};
 
@@ -16,12 +16,9 @@ use crate::serve::problem::{Problem, Result};
 ///
 /// Errors: `unsupported` if the shards are encoded as a whole, or nested.
 pub(super) fn metadata(app: &App, directory: &[String], headers: &HeaderMap) -> Result<Answer> {
-    let place = app.databases.tree().resolve(directory).ok_or_else(Problem::nothing_here)?.join("zarr.json");
-    let metadata = read(&place)?.ok_or_else(Problem::nothing_here)?;
-    let file = place.open().ok().flatten().and_then(|file| file.metadata().ok());
-    let source = Source::Memory(without_shards(metadata)?.to_string().into(), None);
-    let tag = file_tag(file.as_ref()).part("objects");
-    Ok(Answer::of(Representation { tag, content_type: JSON, source }, headers))
+    let place = app.databases.tree().resolve(directory).ok_or_else(Problem::nothing_here)?;
+    let (metadata, file) = read(&place.join("zarr.json"))?;
+    Ok(json(&file_tag(&file), &without_shards(metadata)?, headers))
 }
 
 /// Replaces the sharding codec by the codecs inside it. An array without shards and a group stay as they are.
@@ -40,7 +37,7 @@ fn without_shards(mut metadata: Value) -> Result<Value> {
     if inner.iter().any(is_sharding) {
         return Err(unsupported());
     }
-    let (grid, codecs) = (json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}}), inner.clone());
+    let (grid, codecs) = (value!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}}), inner.clone());
     let Value::Object(members) = &mut metadata else { return Err(unsupported()) };
     members.insert("chunk_grid".to_string(), grid);
     members.insert("codecs".to_string(), Value::Array(codecs));
@@ -53,16 +50,19 @@ fn without_shards(mut metadata: Value) -> Result<Value> {
 pub(super) fn chunk_of(app: &App, names: &[String], headers: &HeaderMap) -> Result<Option<Answer>> {
     let tree = app.databases.tree();
     let above = (0..names.len()).rev().map(|len| names.split_at(len));
-    let found = above.filter(|(array, _)| tree.resolve(array).is_some_and(|place| may_be_container(&place)));
-    for (array, chunk) in found {
-        let Some(found) = app.databases.find(array, None)?.filter(|found| found.kind.is_container()) else { continue };
-        let database = app.databases.get(array, None)?;
-        let Opened::Container(container) = &database.source else { continue };
-        let key = match found.kind {
-            Kind::Zarr => zarr_key(&database, &container.key_space(), chunk),
-            _ => <&[String; 1]>::try_from(chunk).ok().and_then(|[number]| decimal(number)),
+    let places = above.filter(|(array, _)| tree.resolve(array).is_some_and(|place| may_be_container(&place)));
+    for (array, name) in places {
+        let Some(database) = app.databases.find(array, None)? else { continue };
+        let Opened::Container(chunks) = &database.source else { continue };
+        let key = match (chunks, name) {
+            (Chunks::Zarr(array), name) => array.key_of(name),
+            (Chunks::Other(_), [number]) => decimal(number),
+            (Chunks::Other(_), _) => None,
         };
-        return stored_chunk(app, &**container, key.ok_or_else(Problem::nothing_here)?, headers).map(Some);
+        let key = key.ok_or_else(Problem::nothing_here)?;
+        let absent = || Problem::not_found(format!("the array has no chunk {key}"));
+        let chunk = app.chunk(&database, chunks, key, Form::Encoded)?.ok_or_else(absent)?;
+        return Ok(Some(Answer::of(chunk, headers)));
     }
     Ok(None)
 }
@@ -73,36 +73,11 @@ fn may_be_container(place: &crate::serve::tree::Place) -> bool {
     path.join("zarr.json").is_file() || path.join("meta").is_dir() || path.is_file()
 }
 
-/// The number of the chunk that a chunk key names: `c/0/1` in the encoding "default", `0.1` in "v2".
-fn zarr_key(database: &Database, space: &KeySpace, names: &[String]) -> Option<u64> {
-    let metadata = read(&database.found.place.join("zarr.json")).ok()??;
-    let encoding = metadata.get("chunk_key_encoding")?;
-    let is_v2 = encoding.get("name")? == "v2";
-    let separator = encoding.pointer("/configuration/separator").and_then(Value::as_str);
-    let separator = separator.unwrap_or(if is_v2 { "." } else { "/" });
-    let joined = names.join("/");
-    let position = match is_v2 {
-        true if matches!(space, KeySpace::Linear { grid } if grid.is_empty()) => joined.strip_prefix('0')?,
-        true => joined.as_str(),
-        false if joined == "c" => "",
-        false => joined.strip_prefix('c')?.strip_prefix(separator)?,
-    };
-    let cells = position.split(separator).filter(|_| !position.is_empty());
-    space.key_at(&cells.map(decimal).collect::<Option<Vec<_>>>()?).ok()
-}
-
-fn stored_chunk(app: &App, container: &dyn Container, key: u64, headers: &HeaderMap) -> Result<Answer> {
-    let absent = || Problem::not_found(format!("the array has no chunk {key}"));
-    let chunk = container.get(key, Form::Encoded)?.ok_or_else(absent)?;
-    let share = app.share(chunk.len() as u64)?;
-    let chunk = bytes::Bytes::from_owner(chunk.into_owned());
-    let tag = app.chunk_tag(container, key).part(key);
-    Ok(Answer::of(Representation { source: Source::Memory(chunk.clone(), share), ..bytes(tag, chunk) }, headers))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
+
+    use super::{Value, without_shards};
 
     fn sharded(codecs: &Value) -> Value {
         json!({"zarr_format": 3, "shape": [8], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}}, "codecs": codecs})

@@ -3,10 +3,12 @@
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use sharddb::Snapshot;
+use sharddb::shard::ValueLocation;
 
 use super::{absent, decimal, value};
 use crate::serve::answer::{Answer, BYTES, Representation, Source, read_exact_at};
 use crate::serve::app::App;
+use crate::serve::budget::SMALL_BYTES;
 use crate::serve::database::Pinned;
 use crate::serve::problem::{Problem, Result};
 
@@ -17,15 +19,26 @@ pub(super) fn answer(app: &App, pinned: &Pinned, name: &str, headers: &HeaderMap
     }
     let snapshot = &pinned.snapshot;
     let key = decimal(name).ok_or_else(Problem::nothing_here)?;
+    let location = snapshot.locate(key)?.ok_or_else(|| absent(key))?;
+    let tag = pinned.value_tag(key, &location)?;
     let manifest = snapshot.get(key)?.ok_or_else(|| absent(key))?;
     let damaged = || Problem::internal(format!("the manifest of mesh {key} does not state the size of its fragments"));
     let size = fragments_size(&manifest).ok_or_else(damaged)?;
-    let tag = pinned.value_tag(key)?.part("fragments");
     let source = match snapshot.layout().is_some_and(|layout| layout.checks) {
-        // verified, which needs all of them
-        true => Source::Memory(verified(snapshot, key, size)?, app.share(size)?),
-        false => in_file(snapshot, key, size)?,
+        true => {
+            let share = app.budget.reserve(size)?;
+            let bytes = verified(snapshot, key, size)?; // which needs all of them
+            match size > SMALL_BYTES && pinned.is_in_store() {
+                true => in_file(snapshot, &location, key, size)?,
+                false => Source::Memory(bytes, share),
+            }
+        }
+        false => in_file(snapshot, &location, key, size)?,
     };
+    if pinned.value_tag(key, &location)? != tag {
+        return Err(Problem::replaced()); // by a file with which the location has nothing to do
+    }
+    let tag = tag.part("fragments");
     Ok(Answer::of(Representation { tag, content_type: BYTES, source }, headers))
 }
 
@@ -35,8 +48,7 @@ fn verified(snapshot: &Snapshot, key: u64, size: u64) -> Result<Bytes> {
 }
 
 /// The range of the file before the manifest.
-fn in_file(snapshot: &Snapshot, key: u64, size: u64) -> Result<Source> {
-    let location = snapshot.locate(key)?.ok_or_else(|| absent(key))?;
+fn in_file(snapshot: &Snapshot, location: &ValueLocation, key: u64, size: u64) -> Result<Source> {
     let begin = location.offset().checked_sub(size).filter(|begin| *begin >= snapshot.spec().shard_index_len());
     let begin =
         begin.ok_or_else(|| Problem::internal(format!("the fragments of mesh {key} begin before its shard")))?;

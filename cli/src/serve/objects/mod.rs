@@ -5,19 +5,22 @@ mod arrays;
 mod meshes;
 mod volumes;
 
+use std::fs::Metadata;
+
 use axum::http::HeaderMap;
 use serde_json::Value;
-use sharddb::Snapshot;
 
-use crate::serve::answer::{Answer, BYTES, JSON, Representation, Source};
+use crate::serve::answer::{Answer, JSON, Representation, Source};
 use crate::serve::app::App;
-use crate::serve::catalog::{type_of, without_sharding};
+use crate::serve::budget::Share;
+use crate::serve::catalog::{read_json_file, type_of, without_sharding};
 use crate::serve::database::{Database, Pinned};
+use crate::serve::entity_tag::EntityTag;
 use crate::serve::file_tag::file_tag;
 use crate::serve::problem::{Problem, Result};
+use crate::serve::raw;
 use crate::serve::request::Request;
 use crate::serve::tree::Place;
-use crate::serve::{catalog, raw};
 
 /// Answers with an `info` without sharding, an object, or a plain file that is no shard.
 ///
@@ -32,8 +35,7 @@ pub(crate) fn answer(app: &App, request: &Request) -> Result<Answer> {
     if let Some(chunk) = arrays::chunk_of(app, &request.names, &request.headers)? {
         return Ok(chunk);
     }
-    if app.databases.find(directory, None)?.is_some() {
-        let database = app.databases.get(directory, None)?;
+    if let Some(database) = app.databases.find(directory, None)? {
         return object(app, &database, name, &request.headers);
     }
     match name.ends_with(".shard") {
@@ -45,41 +47,37 @@ pub(crate) fn answer(app: &App, request: &Request) -> Result<Answer> {
 /// Answers with the `info` of a directory, without the members that describe shards.
 fn info(app: &App, directory: &[String], headers: &HeaderMap) -> Result<Answer> {
     let place = app.databases.tree().resolve(directory).ok_or_else(Problem::nothing_here)?;
-    let info = read(&place.join("info"))?.ok_or_else(Problem::nothing_here)?;
-    let generation = place.generation_path().and_then(|path| app.databases.generation_tag(&path));
-    let tag = generation.unwrap_or_else(|| {
-        let file = place.join("info").open().ok().flatten();
-        file_tag(file.and_then(|file| file.metadata().ok()).as_ref())
-    });
-    let source = Source::Memory(without_sharding(info).to_string().into(), None);
-    Ok(Answer::of(Representation { tag: tag.part("objects"), content_type: JSON, source }, headers))
+    let generation = place.generation_path().map(|path| app.databases.generation_tag(&path)).transpose()?;
+    let (info, metadata) = read(&place.join("info"))?;
+    let tag = generation.flatten().unwrap_or_else(|| file_tag(&metadata));
+    Ok(json(&tag, &without_sharding(info), headers))
 }
 
-/// Reads a file of JSON; `None` if there is none.
+/// Reads a file of JSON.
 ///
-/// Errors: `io`.
-fn read(place: &Place) -> Result<Option<Value>> {
-    catalog::read_json(place).map_err(|error| Problem::io("read", &place.path(), &error))
+/// Errors: `not-found`; `io`.
+fn read(place: &Place) -> Result<(Value, Metadata)> {
+    let read = read_json_file(place).map_err(|error| Problem::io("read", &place.path(), &error))?;
+    read.ok_or_else(Problem::nothing_here)
+}
+
+/// Answers with JSON that is made of a file with this tag.
+fn json(tag: &EntityTag, value: &Value, headers: &HeaderMap) -> Answer {
+    let source = Source::Memory(value.to_string().into(), Share::default());
+    Answer::of(Representation { tag: tag.part("objects"), content_type: JSON, source }, headers)
 }
 
 /// Answers with one object of a database.
 fn object(app: &App, database: &Database, name: &str, headers: &HeaderMap) -> Result<Answer> {
     let pinned = database.pinned()?;
-    let snapshot = &pinned.snapshot;
-    // of this generation, also if another one becomes current meanwhile
-    let info = info_of(snapshot).unwrap_or_default();
-    let described = info.pointer(snapshot.sharding_at()).unwrap_or(&info);
-    match type_of(&info) {
+    let info = &pinned.info;
+    let described = info.pointer(pinned.snapshot.sharding_at()).unwrap_or(info);
+    match type_of(info) {
         Some("multires_mesh") => meshes::answer(app, &pinned, name, headers),
         Some("volume") => value(app, &pinned, volumes::key(described, name), headers),
         Some("annotations") => value(app, &pinned, annotations::key(described, name), headers),
         _ => value(app, &pinned, decimal(name), headers),
     }
-}
-
-/// The `info` of a snapshot.
-fn info_of(snapshot: &Snapshot) -> Option<Value> {
-    serde_json::from_str(&std::fs::read_to_string(snapshot.directory().join("info")).ok()?).ok()
 }
 
 /// Answers with the value of a key; `None` is the key of a name that no object has.
@@ -97,11 +95,6 @@ fn absent(key: u64) -> Problem {
 fn decimal(text: &str) -> Option<u64> {
     let number = text.parse::<u64>().ok()?;
     (number.to_string() == text).then_some(number)
-}
-
-/// Bytes in memory as a representation.
-fn bytes(tag: crate::serve::entity_tag::EntityTag, bytes: bytes::Bytes) -> Representation {
-    Representation { tag, content_type: BYTES, source: Source::Memory(bytes, None) }
 }
 
 #[cfg(test)]

@@ -9,11 +9,10 @@ const MOST_VALUE = 32 * 2 ** 20; // larger values are loaded on request
 const MOST_KEY = 2n ** 64n - 1n;
 const SHARDED = ['store', 'generation', 'foreign']; // the other kinds are containers: without a path of a key
 const POLL = 2000;
-const FOLLOW = 5; // every fifth poll looks whether another generation is current
-const MOST_FOLLOWED = 5000; // shards: the answer lists them all
+const MOST_TRIES = 5; // to show a generation that is current and cannot be opened
 
 let databases = [], version = '';
-let shown = null; // { database, generation, info, part, map, redraw, statistics } of the database on the page
+let shown = null; // the database on the page; `generation` is that of the address or null, `at` that of all requests
 let work = new AbortController(); // of the current address: a new one aborts its requests
 let lookup = new AbortController();
 
@@ -99,7 +98,8 @@ async function show(database, generation, signal) {
   const info = await attempt(() => json(address(database.path, 'info', { generation }), signal), message => instead(`${database.path || 'The data set'} cannot be shown`, message));
   if (!info || signal.aborted) return false;
   lookup.abort();
-  shown = { database, generation, info, part: info.info ? described(info.info, info.sharding_at) : null, map: null, redraw: () => {}, statistics: null, first: null, next: null };
+  const at = database.kind === 'store' ? numberOf(info.generation) : null;
+  shown = { database, generation, at, info, part: info.info ? described(info.info, info.sharding_at) : null, map: null, redraw: () => {}, statistics: null, first: null, next: null, range: null };
   $('empty').hidden = true;
   $('content').hidden = false;
   document.title = `${database.path || 'ShardDb'} · ShardDb`;
@@ -112,7 +112,7 @@ async function show(database, generation, signal) {
   const grid = shown.part && gridOf(shown.part);
   $('key-help').textContent = `Decimal, or hex after 0x${grid ? `, or the position x,y,z of a chunk in the grid of ${grid.join(' × ')}` : ''}.`;
   $('value').hidden = true;
-  $('key').value = '';
+  for (const id of ['key', 'from', 'to']) $(id).value = '';
   $('browse').open = false;
   $('random').disabled = info.keys === 0;
   $('range').hidden = !info.spec;
@@ -193,7 +193,7 @@ function showElsewhere() {
     setTimeout(() => { event.target.textContent = 'Copy'; }, 2000);
   } }, 'Copy');
   const entry = (name, text) => (text ? [h('dt', {}, name), h('dd', {}, h('code', {}, text), copy(text))] : []);
-  const link = database.neuroglancer ? [h('dt', {}, 'Neuroglancer'), h('dd', {}, h('a', { href: database.neuroglancer, target: '_blank', rel: 'noreferrer noopener' }, 'Open in Neuroglancer'))] : [];
+  const link = database.neuroglancer ? [h('dt', {}, 'Neuroglancer'), h('dd', {}, h('a', { href: database.neuroglancer, target: '_blank', rel: 'noreferrer' }, 'Open in Neuroglancer'))] : [];
   $('open').replaceChildren(...link, ...entry('Layer source, sharded', database.layer), ...entry('Layer source, by object', database.objects_layer), ...entry('Files', new URL(`raw/${encoded(database.path)}/`, here).href), ...entry('Values', new URL(address(database.path, 'get/'), here).href + 'KEY'));
 }
 
@@ -203,22 +203,23 @@ function showShards() {
   $('fill').closest('.pair').hidden = !spec;
   if (!shards.length) return;
   $('map-words').textContent = 'A cell per shard, in order of their numbers. The filled height is its size' + (shards.some(shard => shard.keys !== null) ? ', the strength of the color its number of keys.' : '.');
-  const ordered = [...shards].map(shard => ({ ...shard, number: String(shard.number) })).sort((a, b) => (BigInt(a.number) < BigInt(b.number) ? -1 : 1));
-  shown.map = shardMap($('map'), $('map-said'), ordered, spec?.shard_bits);
+  shown.map = shardMap($('map'), $('map-said'), shards, spec?.shard_bits);
 }
 
 // ---- statistics, every 2 seconds while the page is visible ----
 
-let polling = null, polls = 0;
+let polling = null;
+const tries = {};
 
 async function poll() {
   clearTimeout(polling);
   const of = shown;
-  if (of && !document.hidden && ++polls % FOLLOW === 0) await follow(of);
-  if (of !== shown) return; // another database is on the page, and polls by itself
   if (!document.hidden && of) {
-    const statistics = await attempt(() => json(address(of.database.path, 'stats', { generation: of.generation })));
-    if (statistics && of === shown) showStatistics(statistics);
+    let isRemoved = false;
+    const statistics = await attempt(() => json(address(of.database.path, 'stats', { generation: of.at })), message => { isRemoved = message.endsWith('(not-found)'); });
+    if (of !== shown) return; // another database is on the page, and polls by itself
+    if (statistics) showStatistics(statistics);
+    if (of.generation === null && of.at && (isRemoved || isNewer(statistics?.current))) return follow();
   } else if (!document.hidden && !$('gone').hidden) {
     await start();
   }
@@ -226,15 +227,18 @@ async function poll() {
   polling = setTimeout(poll, POLL);
 }
 
-/** Shows the current generation anew if it is another one than on the page, which follows it unless its address has a number. */
-async function follow(of) {
-  const { generation, database, info } = of;
-  if (generation !== null || !info.current || (info.shards?.length ?? 0) > MOST_FOLLOWED) return;
-  const now = await attempt(() => json(address(database.path, 'info'), work.signal));
-  if (!now || of !== shown || now.current === info.current) return;
+/** Whether another generation than the one on the page is current, and may be opened. */
+function isNewer(current) {
+  if (!current || current === shown.info.generation) return false;
+  tries[current] = (tries[current] ?? 0) + 1;
+  return tries[current] <= MOST_TRIES;
+}
+
+/** Shows the current generation: the page follows it unless its address has a number. */
+async function follow() {
   shown = null;
   await route();
-  if (shown) $('said').textContent = `Generation ${numberOf(now.current)} is current now. ${$('said').textContent}`;
+  if (shown) $('said').textContent = `Generation ${shown.at} is current now. ${$('said').textContent}`;
 }
 
 function showStatistics(statistics) {
@@ -246,7 +250,7 @@ function showStatistics(statistics) {
 }
 
 function drawHistograms() {
-  const { minishard_fill: fill, value_size: sizes, sampled } = shown.statistics, part = sampled ? ', of a sample' : '';
+  const { minishard_fill: fill, value_size: sizes, sampled, damaged } = shown.statistics, part = (sampled ? ', of a sample' : '') + (damaged ? ', without damaged parts' : '');
   histogram($('fill'), fill, { unit: count, axis: `keys in a minishard${part}`, things: 'minishards' });
   histogram($('size'), sizes, { unit: size, axis: `size of a value, as stored${part}`, things: 'values' });
 }
@@ -288,7 +292,7 @@ function chunkName(key) {
 /** Shows the first key, so that the page has a lookup to look at; the address and the screen reader are left alone. */
 async function preview() {
   if (shown.info.keys === 0) { $('said').textContent = 'This generation has no keys.'; return; }
-  const of = shown, first = await attempt(() => json(address(of.database.path, 'keys', { limit: 1, generation: of.generation }), work.signal));
+  const of = shown, first = await attempt(() => json(address(of.database.path, 'keys', { limit: 1, generation: of.at }), work.signal));
   if (first?.keys.length && of === shown && currentKey() === null) await find(first.keys[0], false);
 }
 
@@ -296,7 +300,7 @@ async function preview() {
 async function find(key, announce) {
   lookup.abort();
   lookup = new AbortController();
-  const { signal } = lookup, of = shown, at = what => address(of.database.path, `${what}/${key}`, { generation: of.generation });
+  const { signal } = lookup, of = shown, at = what => address(of.database.path, `${what}/${key}`, { generation: of.at });
   $('key').value = key;
   const failed = message => { $('path').replaceChildren(); absent(); say(message, true); };
   const absent = () => { $('value').hidden = true; $('value').setAttribute('aria-busy', false); };
@@ -305,39 +309,55 @@ async function find(key, announce) {
   const located = of.info.spec ? await attempt(() => json(at('locate'), signal), failed) : { found: true };
   if (!located || signal.aborted || of !== shown) return;
   if (of.info.spec) {
-    const number = String(BigInt('0x' + located.shard)), file = of.info.shards?.find(shard => String(shard.number) === number);
+    const file = of.info.shards.find(shard => shard.file === located.file);
     of.redraw = showPath($('path'), located, of.info.spec, file, chunkName(key));
-    of.map?.mark(number);
+    of.map?.mark(located.file, String(BigInt('0x' + located.shard)));
     const why = absence(located, !!file);
     if (why) { absent(); say(`Key ${key} is absent: ${why}.`); return; }
   }
   say(announce ? `Key ${key} found.` : `The first key. Type another, or take one at random.`);
-  const stored = located.value ? located.value.end - located.value.start : 0;
-  if (stored > MOST_VALUE) return tooLarge(at('get'), key, stored);
-  await load(at('get'), key, signal);
+  await load(at('get'), key, signal, MOST_VALUE);
+}
+
+const DRAWN = ['skeletons', 'mesh', 'multires_mesh'];
+
+/** A link that opens Neuroglancer with the object of a key. */
+function drawing({ database, info }, key) {
+  if (!database.neuroglancer || !DRAWN.includes(info.type)) return [];
+  const [url, state] = database.neuroglancer.split('#!'), all = JSON.parse(decodeURIComponent(state));
+  all.layers[0].segments = [key];
+  return [' ', h('a', { href: `${url}#!${encodeURIComponent(JSON.stringify(all))}`, rel: 'noreferrer', target: '_blank' }, 'Draw in Neuroglancer')];
 }
 
 function valueHead(url, key, text) {
   $('value').hidden = false;
   $('value').setAttribute('aria-busy', false);
   $('value-size').textContent = text;
-  $('value-links').replaceChildren(h('a', { href: url, download: `${key}` }, 'Download'));
+  $('value-links').replaceChildren(h('a', { href: url, download: `${key}` }, 'Download'), ...drawing(shown, key));
   $('tabs').replaceChildren();
   $('view').replaceChildren();
 }
 
-function tooLarge(url, key, stored) {
-  valueHead(url, key, `${size(stored)} as stored`);
-  $('view').append(h('button', { type: 'button', onclick: () => load(url, key, lookup.signal) }, 'Load the value'));
-}
-
-async function load(url, key, signal) {
+/** Loads a value and shows it; only its length if that is more than `most`. */
+async function load(url, key, signal, most) {
   const failed = message => { valueHead(url, key, ''); $('value-links').replaceChildren(); $('view').replaceChildren(h('p', { class: 'error' }, message)); };
-  const data = await attempt(async () => new Uint8Array(await (await request(url, signal)).arrayBuffer()), failed);
-  if (!data || signal.aborted || !shown) return;
+  let length = 0;
+  const data = await attempt(async () => {
+    const response = await request(url, signal);
+    length = Number(response.headers.get('content-length'));
+    if (length <= most) return new Uint8Array(await response.arrayBuffer());
+    response.body.cancel();
+    return null;
+  }, failed);
+  if (signal.aborted || !shown) return;
+  if (length > most) {
+    valueHead(url, key, size(length));
+    $('view').append(h('button', { type: 'button', onclick: () => load(url, key, lookup.signal, Infinity) }, 'Load the value'));
+  }
+  if (!data) return;
   valueHead(url, key, data.length === 0 ? 'Present and empty.' : plural(data.length, 'byte'));
-  const { info, part, database } = shown;
-  showTabs(views({ data, key, type: info.type, info: info.info ?? {}, part, pointer: info.sharding_at ?? '', neuroglancer: database.neuroglancer }));
+  const { info, part } = shown;
+  showTabs(views({ data, key, type: info.type, info: info.info ?? {}, part, pointer: info.sharding_at ?? '' }));
 }
 
 /** Tabs in the pattern of ARIA: arrow keys choose, one tab stop. */
@@ -371,11 +391,11 @@ const FIRST = 1000;
  */
 async function randomKey() {
   const of = shown, { shards } = of.info, below = n => Math.floor(Math.random() * n);
-  const page = place => json(address(of.database.path, 'keys', { limit: FIRST, ...place, generation: of.generation }), work.signal);
+  const page = place => json(address(of.database.path, 'keys', { limit: FIRST, ...place, generation: of.at }), work.signal);
   let found = of.first ??= await page({});
   if (found.next !== null && shards.length) {
-    const { number, keys } = shards[below(shards.length)];
-    found = await page({ shard: BigInt(number).toString(16), skip: below(keys ?? 1) });
+    const { file, keys } = shards[below(shards.length)];
+    found = await page({ shard: file.split('.')[0], skip: below(keys ?? 1) });
     if (keys > 0) found.keys.length = Math.min(1, found.keys.length);
   }
   return found.keys[below(found.keys.length)] ?? null;
@@ -384,8 +404,12 @@ async function randomKey() {
 let lists = 0;
 
 async function listKeys(cursor) {
-  const of = shown, list = ++lists, bound = id => ($(id).value.trim() === '' ? '' : keyOf($(id).value)), said = message => { $('keys-said').textContent = message; };
-  const page = await attempt(() => json(address(of.database.path, 'keys', { range: bound('from') + bound('to') === '' ? null : `${bound('from')}..${bound('to')}`, limit: 60, cursor, generation: of.generation }), work.signal), said);
+  const of = shown, list = ++lists, said = message => { $('keys-said').textContent = message; };
+  const page = await attempt(async () => {
+    const [from, to] = ['from', 'to'].map(id => ($(id).value.trim() === '' ? '' : keyOf($(id).value)));
+    if (cursor === null) of.range = from + to === '' ? null : `${from}..${to}`; // the next pages are of the same range
+    return json(address(of.database.path, 'keys', { range: of.range, limit: 60, cursor, generation: of.at }), work.signal);
+  }, said);
   if (!page || of !== shown || list !== lists) return; // a later list is under way
   $('keys').replaceChildren(...page.keys.map(key => h('li', {}, h('a', { href: hashOf(of.database.path, key, of.generation) }, key))));
   said(page.keys.length ? plural(page.keys.length, 'key') + (page.next ? ', and more' : '') : 'No keys.');
@@ -409,7 +433,7 @@ $('random').onclick = async () => {
   const report = message => { $('said').textContent = message; }, of = shown, key = await attempt(randomKey, report);
   if (key) go(of.database.path, key, of.generation);
 };
-$('range').onsubmit = event => { event.preventDefault(); attempt(() => listKeys(null), message => { $('keys-said').textContent = message; }); };
+$('range').onsubmit = event => { event.preventDefault(); listKeys(null); };
 $('more').onclick = () => listKeys(shown.next);
 $('browse').ontoggle = () => { if ($('browse').open && $('keys').children.length === 0) listKeys(null); };
 $('skip').onclick = event => { event.preventDefault(); $('key').focus(); };

@@ -116,7 +116,7 @@ export function latencies(box, latency) {
   box.replaceChildren(svg);
 }
 
-/** The parts of a shard file in file order, without overlaps: what lies between the named ones is `other`. */
+/** The parts of a shard file in file order, without overlaps: the bytes between the named ones are `other`. */
 function inOrder(parts, length) {
   const sorted = parts.filter(part => part.end > part.start).sort((a, b) => a.start - b.start), all = [];
   let at = 0;
@@ -157,11 +157,11 @@ function cells(shards, shardBits) {
   const slots = 2 ** (shardBits ?? 64);
   if (slots <= MOST_CELLS) {
     const all = Array.from({ length: slots }, (_, number) => ({ number: String(number), shards: [] }));
-    for (const shard of shards) all[Number(shard.number)]?.shards.push(shard);
+    for (const shard of shards) all[shard.number]?.shards.push(shard);
     return all;
   }
   const group = Math.ceil(shards.length / MOST_CELLS);
-  return Array.from({ length: Math.ceil(shards.length / group) }, (_, i) => ({ number: shards[i * group].number, shards: shards.slice(i * group, (i + 1) * group) }));
+  return Array.from({ length: Math.ceil(shards.length / group) }, (_, i) => ({ shards: shards.slice(i * group, (i + 1) * group) }));
 }
 
 /** What a cell is, in words. */
@@ -182,7 +182,7 @@ export function shardMap(box, readout, shards, shardBits) {
   const load = cell => cell.shards.reduce((total, shard) => total + shard.bytes, 0), keys = cell => cell.shards.reduce((total, shard) => total + Number(shard.keys ?? 0), 0);
   const largest = Math.max(1, ...all.map(load)), fullest = Math.max(1, ...all.map(keys)), known = shards.some(shard => shard.keys !== null);
   const canvas = h('canvas', { 'aria-hidden': 'true' });
-  let at = 0, found = null, columns = 1, cell = 8;
+  let at = 0, found = -1, columns = 1, cell = 8;
   const rows = () => Math.ceil(all.length / columns);
 
   function draw() {
@@ -204,7 +204,7 @@ export function shardMap(box, readout, shards, shardBits) {
         c.globalAlpha = known ? .4 + .6 * (keys(one) / fullest) : .8; c.fillStyle = color('--shard'); c.fillRect(x, y + inner - high, inner, high);
       }
       c.globalAlpha = 1;
-      if (one.number === found) { c.lineWidth = 2.5; c.strokeStyle = color('--value'); c.strokeRect(x + 1, y + 1, inner - 2, inner - 2); }
+      if (i === found) { c.lineWidth = 2.5; c.strokeStyle = color('--value'); c.strokeRect(x + 1, y + 1, inner - 2, inner - 2); }
       if (i === at && (box.matches(':focus') || box.matches(':hover'))) { c.lineWidth = 1.5; c.strokeStyle = color('--ink'); c.strokeRect(x + .5, y + .5, inner - 1, inner - 1); }
     });
   }
@@ -228,11 +228,10 @@ export function shardMap(box, readout, shards, shardBits) {
   move(0);
   return {
     draw,
-    /** Marks the shard of a key and shows its words; null: none. */
-    mark(number) {
-      const i = all.findIndex(one => one.number === number || one.shards.some(shard => String(shard.number) === number));
-      found = all[i]?.number;
-      if (i >= 0) move(i); else draw();
+    /** Marks the shard of a key and shows its words. Numbers above 2^53 are not exact, names of files are. */
+    mark(file, number) {
+      found = all.findIndex(one => one.number === number || one.shards.some(shard => shard.file === file));
+      if (found >= 0) move(found); else draw();
     },
   };
 }

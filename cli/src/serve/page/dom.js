@@ -68,7 +68,7 @@ export const encoded = path => path.split('/').map(encodeURIComponent).join('/')
 export function address(database, what, parameters = {}) {
   const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== ''));
   const path = database === null ? 'api/' : database === '' ? `api/${what}` : `api/${encoded(database)}/${what}`;
-  return query.size ? `${path}?${query}` : path;
+  return `${query}` ? `${path}?${query}` : path;
 }
 
 /** Sends a request and returns the response; throws `Failure` for an error of any kind but an abort. */

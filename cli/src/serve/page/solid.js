@@ -14,6 +14,8 @@ function bounds(points) {
   return { center, radius: Math.hypot(...low.map((n, d) => high[d] - n)) / 2 || 1 };
 }
 
+let redraw = null; // of the last drawing, which is the one on the page
+
 /** A canvas that calls `paint(canvas, project)` for each view; `project` returns x, y and depth in pixels. */
 function turntable(box, points, name, paint) {
   const { center, radius } = bounds(points), wide = Math.min(box.clientWidth, 720), ratio = Math.min(2, devicePixelRatio || 1);
@@ -44,7 +46,8 @@ function turntable(box, points, name, paint) {
   canvas.onkeydown = event => { if (keys[event.key]) { event.preventDefault(); keys[event.key](); } };
   const button = (label, words, by) => h('button', { type: 'button', class: 'plain copy', 'aria-label': words, onclick: () => magnify(by) }, label);
   box.append(canvas, h('div', { class: 'controls' }, h('span', { class: 'help' }, 'Drag or use the arrow keys to turn'), button('+', 'Zoom in', 1.25), button('−', 'Zoom out', .8)));
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+  if (!redraw) matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => redraw());
+  redraw = draw;
   draw();
 }
 

@@ -157,7 +157,7 @@ function showAnnotations(box, { data, info, pointer }) {
 
 // ---- the manifest of a multi-resolution mesh ----
 
-function showManifest(box, { data, neuroglancer }) {
+function showManifest(box, { data }) {
   const floats = (at, n) => Array.from(copied(Float32Array, data, at, n), n => Number(n.toPrecision(6))), numbers = (at, n) => Array.from(copied(Uint32Array, data, at, n));
   const levels = numbers(24, 1)[0];
   expect(levels > 0 && levels <= 64, `expected 1 to 64 levels of detail, found ${levels}`);
@@ -168,7 +168,7 @@ function showManifest(box, { data, neuroglancer }) {
     at += 16 * n;
     return h('tr', {}, [level, scales[level], count(n), size(sizes.reduce((a, b) => a + b, 0))].map(cell => h('td', { class: 'n' }, cell)));
   });
-  box.append(h('p', {}, 'The manifest of a multi-resolution mesh. Its fragments are Draco files directly before it in the shard. ', neuroglancer ? h('a', { href: neuroglancer, rel: 'noreferrer noopener', target: '_blank' }, 'Draw it in Neuroglancer') : null),
+  box.append(h('p', {}, 'The manifest of a multi-resolution mesh. Its fragments are Draco files directly before it in the shard.'),
     h('p', { class: 'help' }, `Chunks of ${floats(0, 3).join(' × ')}, grid origin ${floats(12, 3).join(', ')}.`),
     h('table', {}, h('thead', {}, h('tr', {}, ['Level of detail', 'Scale', 'Fragments', 'Size'].map(name => h('th', { scope: 'col', class: 'n' }, name)))), h('tbody', {}, rows)));
 }

@@ -178,9 +178,42 @@ fn the_path_of_a_key_has_the_numbers_of_the_file() {
     server.get("/api/foreign/locate/x").expect_error(400, "invalid-input");
     let info = server.get("/api/foreign/info").expect(200).json();
     assert_eq!((&info["kind"], &info["keys"], &info["native"]), (&json!("foreign"), &json!(4), &json!(false)));
+    assert_eq!(server.get("/api/foreign/stats").expect(200).json()["damaged"], false);
     assert_eq!(server.get("/api/foreign/get/4").expect(200).body, b"");
     assert_eq!(server.get("/api/foreign/get/0").expect(200).body, b"abc");
     server.get("/api/foreign/get/1").expect_error(404, "not-found");
+    server.stop();
+}
+
+/// The library has the index in memory. That the file no longer has it is an error, not an empty minishard.
+#[test]
+fn a_path_that_cannot_be_read_is_an_error() {
+    let place = Place::new();
+    foreign(&place);
+    let server = Server::start(&[&place.text("foreign"), "-q"]);
+    server.get("/api/foreign/locate/8").expect(200);
+    let file = fs::OpenOptions::new().write(true).open(place.path("foreign/0.shard")).unwrap();
+    file.set_len(40).unwrap();
+    server.get("/api/foreign/locate/8").expect(500);
+    server.stop();
+}
+
+#[test]
+fn the_name_current_follows_the_store() {
+    let place = Place::new();
+    build(&place, "one");
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    for path in ["/api/numbers/current/get/7", "/objects/numbers/current/7"] {
+        assert_eq!(server.get(path).expect(200).body, value("one", 7));
+    }
+    build(&place, "two");
+    for path in ["/api/numbers/current/get/7", "/objects/numbers/current/7"] {
+        server.get_until(path, |answer| answer.body == value("two", 7));
+    }
+    assert_eq!(server.get("/api/numbers/current/get/7?generation=1").expect(200).body, value("one", 7));
+    assert_eq!(server.get("/api/numbers/gen-0000000001/get/7").expect(200).body, value("one", 7));
+    let stats = server.get("/api/numbers/stats?generation=1").expect(200).json();
+    assert_eq!(stats["current"], "gen-0000000002");
     server.stop();
 }
 
@@ -287,6 +320,42 @@ fn many_keys_are_answered_in_their_order() {
     server.stop();
 }
 
+/// A value longer than a piece of the answer. The bytes of the answer are counted while they are sent.
+#[test]
+fn a_long_value_of_many_keys_is_whole() {
+    let place = Place::new();
+    let long: String = (0..200_000).map(|number| format!("{number} ")).collect();
+    let line = |key: u64, text: &str| format!("{{\"key\": {key}, \"text\": \"{text}\"}}\n");
+    let input = place.write("input.ndjson", line(1, &long) + &line(2, "short"));
+    sharddb(["build", &place.text("store"), "--input", &input]).expect(0);
+    let server = Server::start(&[&place.text("store"), "-q"]);
+    let answer = server.connect().send("POST", "/api/store/get-many", &[], b"[1, 3, 2, 1]").expect(200);
+    let values = [Some(long.as_str()), None, Some("short"), Some(long.as_str())];
+    let lines: String = ["1", "3", "2", "1"]
+        .iter()
+        .zip(values)
+        .map(|(key, value)| format!("{}\n", json!({"key": key, "value": value.map(|text| STANDARD.encode(text))})))
+        .collect();
+    assert!(answer.body == lines.as_bytes());
+    assert_eq!(server.get("/api/store/stats").expect(200).json()["bytes_sent"], lines.len());
+    server.stop();
+}
+
+/// No byte of the body is sent before the answer is read.
+#[test]
+fn a_body_is_refused_where_it_has_no_use() {
+    let place = Place::new();
+    build(&place, "one");
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    for path in ["/api/numbers/get/7", "/api/numbers/keys", "/api/", "/raw/numbers/info", "/objects/numbers/7"] {
+        let mut client = server.connect();
+        let path = format!("{}{path}", server.base());
+        client.write("POST", &path, &[("content-length", "8000000")], b"");
+        client.read(false).unwrap().expect_error(405, "invalid-input");
+    }
+    server.stop();
+}
+
 /// No byte of the body is sent before the answer is read.
 #[test]
 fn a_body_that_is_too_large_is_refused_by_its_stated_length() {
@@ -349,10 +418,41 @@ fn the_page_and_the_arguments() {
     server.get("/page/other").expect_error(404, "not-found");
     server.stop();
 
+    let server = Server::start(&[&place.text("served"), "--bind", "0.0.0.0"]);
+    assert!(server.urls[0].starts_with("http://127.0.0.1:"), "{:?}", server.urls);
+    assert!(server.stop().contains("--base-url"));
+
     sharddb(["serve", &place.text("missing")]).expect_error(4, &["cannot open"]);
     sharddb(["serve"]).expect_error(2, &["PATH"]);
     sharddb(["serve", "s3://bucket/x"]).expect_error(2, &["expected a local path", "s3://bucket/x", "sharddb pull"]);
     #[cfg(unix)]
     sharddb(["serve", "/dev/null"]).expect_error(2, &["expected a directory or a regular file at /dev/null"]);
     sharddb(["serve", &place.text("served"), "--base-url", "x"]).expect_error(2, &["expected a URL"]);
+}
+
+/// All users see the arguments of a process.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_browser_is_opened_without_the_token_in_its_arguments() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = Place::new();
+    build(&place, "one");
+    let program = place.write("bin/xdg-open", "#!/bin/sh\necho \"$@\" > \"$OUT.part\"\nmv \"$OUT.part\" \"$OUT\"\n");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let path = format!("{}:{}", place.text("bin"), std::env::var("PATH").unwrap());
+    let server = Server::start_with(
+        &[("PATH", &path), ("OUT", &place.text("out")), ("TMPDIR", &place.text("bin"))],
+        &[&place.text("served"), "-q", "--open"],
+    );
+    while !place.path("out").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let argument = fs::read_to_string(place.path("out")).unwrap();
+    assert!(!argument.contains(&server.base()[1..]), "{argument}");
+    let file = Path::new(argument.trim_end()).to_path_buf();
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(fs::read_to_string(&file).unwrap().contains(&format!("url={}\"", server.urls[1])));
+    server.stop();
+    assert!(!file.exists());
 }

@@ -24,6 +24,14 @@ impl Server {
         Server::spawn(command([&["serve"], args].concat()))
     }
 
+    /// Starts a server with variables of its environment.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn start_with(environment: &[(&str, &str)], args: &[&str]) -> Server {
+        let mut command = command([&["serve"], args].concat());
+        command.envs(environment.iter().copied());
+        Server::spawn(command)
+    }
+
     /// Starts a server that may have a number of open files.
     #[cfg(unix)]
     pub(crate) fn start_with_files(files: u32, args: &[&str]) -> Server {

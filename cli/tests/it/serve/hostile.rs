@@ -25,8 +25,15 @@ fn only_the_token_opens_anything() {
     let mut client = server.connect();
     let mut bodies = Vec::new();
     let wrong = format!("/{}x", &token[1..32]);
-    for path in ["/", "/raw/plain", "/api/", "/page/index.html", &wrong, &format!("{wrong}/raw/plain"), "//raw/plain"] {
-        client.write("GET", path, &[], b"");
+    let mut paths = ["/", "/raw/plain", "/api/", "/page/index.html", "//raw/plain"].map(str::to_string).to_vec();
+    paths.extend([
+        wrong.clone(),
+        format!("{wrong}/raw/plain"),
+        format!("/{token}/raw/plain"),
+        format!("/a{token}/raw/plain"),
+    ]);
+    for path in paths {
+        client.write("GET", &path, &[], b"");
         let answer = client.read(false).unwrap().expect(404);
         assert_eq!(answer.header("location"), None);
         bodies.push(answer.body);

@@ -120,6 +120,44 @@ fn a_connection_without_progress_is_closed() {
     server.stop();
 }
 
+/// Of bodies of 8,000,000 bytes, 67 fit into 512 MiB. The memory is reserved before they arrive.
+#[test]
+fn bodies_beyond_the_memory_are_refused() {
+    let place = Place::new();
+    build(&place, "one");
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    let path = format!("{}/api/numbers/get-many", server.base());
+    let mut waiting: Vec<_> = (0..80)
+        .map(|_| {
+            let mut client = server.connect();
+            client.write("POST", &path, &[("content-length", "8000000")], b"");
+            client.stream.get_ref().set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+            client
+        })
+        .collect();
+    let mut refused = 0;
+    for _ in 0..1000 {
+        if refused == 13 {
+            break;
+        }
+        waiting.retain_mut(|client| match client.stream.fill_buf() {
+            Ok(_) => {
+                client.read(false).unwrap().expect_error(503, "busy");
+                refused += 1;
+                false
+            }
+            Err(_) => true,
+        });
+    }
+    assert_eq!(server.get("/api/numbers/get/7").expect(200).body, value("one", 7), "small values need no memory");
+    assert_eq!((refused, waiting.len()), (13, 67));
+    drop(waiting);
+    let body = [b"[7]".to_vec(), vec![b' '; 8_000_000 - 3]].concat();
+    let answers = (0..100).map(|_| server.connect().send("POST", "/api/numbers/get-many", &[], &body).status);
+    assert!(answers.into_iter().any(|status| status == 200), "the memory is free again");
+    server.stop();
+}
+
 #[test]
 fn connections_beyond_the_limit_wait() {
     let place = Place::new();
@@ -217,6 +255,73 @@ fn foreign_files_that_are_replaced_are_opened_again() {
     let after = server.get("/api/foreign/get/0").expect(200);
     assert_eq!(after.body, b"ABC");
     assert_ne!(before.header("etag"), after.header("etag"));
+    server.stop();
+}
+
+/// An array of 8 bytes in chunks of 4.
+fn array(place: &Place, name: &str, codecs: &str) {
+    let text = format!(
+        r#"{{"zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8", "fill_value": 0,
+            "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [4]}}}},
+            "chunk_key_encoding": {{"name": "default"}}, "codecs": {codecs}}}"#
+    );
+    place.write(&format!("served/{name}/zarr.json"), text);
+}
+
+/// Replaces a file as writers should: by a rename.
+fn replace(place: &Place, name: &str, bytes: &[u8]) {
+    place.write("new", bytes);
+    fs::create_dir_all(place.path(name).parent().unwrap()).unwrap();
+    fs::rename(place.path("new"), place.path(name)).unwrap();
+}
+
+#[test]
+fn chunks_that_appear_or_are_replaced_are_served() {
+    let place = Place::new();
+    array(&place, "plain", r#"[{"name": "bytes"}]"#);
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    let mut client = server.connect();
+    for path in ["/objects/plain/c/1", "/api/plain/get/1"] {
+        let _ = fs::remove_file(place.path("served/plain/c/1"));
+        client.get(path).expect_error(404, "not-found");
+        let mut tags = Vec::new();
+        for bytes in [b"abcd", b"efgh", b"ijkl"] {
+            replace(&place, "served/plain/c/1", bytes);
+            let tag = tags.last().map_or("\"x\"", String::as_str).to_string();
+            let answer = client.send("GET", path, &[("if-none-match", &tag)], b"").expect(200);
+            assert_eq!(answer.body, bytes, "{path}");
+            tags.push(answer.header("etag").unwrap().to_string());
+            client.send("GET", path, &[("if-none-match", tags.last().unwrap())], b"").expect(304);
+        }
+        assert!(tags[0] != tags[1] && tags[1] != tags[2], "{tags:?}");
+    }
+    server.stop();
+}
+
+/// A shard that is compressed as a whole: its chunks are no ranges of the file.
+#[test]
+fn chunks_of_replaced_compressed_shards_have_another_tag() {
+    let place = Place::new();
+    let inner = r#"{"name": "sharding_indexed", "configuration": {"chunk_shape": [2], "codecs": [{"name": "bytes"}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}"#;
+    array(&place, "packed", &format!(r#"[{inner}, {{"name": "gzip", "configuration": {{"level": 1}}}}]"#));
+    // two chunks of two bytes, then the index: offset and length of each
+    let shard = |bytes: &[u8; 4]| {
+        let index: Vec<u8> = [0u64, 2, 2, 2].into_iter().flat_map(u64::to_le_bytes).collect();
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&[&bytes[..], &index].concat()).unwrap();
+        encoder.finish().unwrap()
+    };
+    replace(&place, "served/packed/c/0", &shard(b"abcd"));
+    let server = Server::start(&[&place.text("served"), "-q"]);
+    let mut client = server.connect();
+    let before = client.get("/api/packed/get/1").expect(200);
+    assert_eq!(before.body, b"cd");
+    let tag = before.header("etag").unwrap().to_string();
+    client.send("GET", "/api/packed/get/1", &[("if-none-match", &tag)], b"").expect(304);
+    replace(&place, "served/packed/c/0", &shard(b"efgh"));
+    let after = client.send("GET", "/api/packed/get/1", &[("if-none-match", &tag)], b"").expect(200);
+    assert_eq!(after.body, b"gh");
     server.stop();
 }
 
