@@ -109,6 +109,11 @@ class Requests(http.server.BaseHTTPRequestHandler):
             return 200, b"", {"ETag": f'"{hashlib.md5(body).hexdigest()}"'}
         if self.is_refused(name):
             return 412, error("PreconditionFailed"), {}
+        if "x-goog-copy-source" in self.headers:
+            source = urllib.parse.unquote(self.headers["x-goog-copy-source"]).lstrip("/").partition("/")[2]
+            if source not in self.state.objects:
+                return 404, error("NoSuchKey"), {}
+            body = self.state.objects[source]["content"]
         return 200, b"", self.state.store(name, body)
 
     def post(self, name, query, body):

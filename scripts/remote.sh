@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of the feature `remote`, which have servers of their own. Then publishes to an S3 server on loopback (moto)
-# and reads from it and from static web servers: with the command, TensorStore and CloudVolume. Compares the numbers of
-# requests.
+# Runs the tests of the feature `remote`, which have servers of their own. Then publishes to servers on loopback that speak the
+# protocols of S3 (moto), Azure (azurite) and Google, and reads from them and from static web servers: with the command,
+# TensorStore and CloudVolume. Compares the numbers of requests.
 #
 # SHARDDB_REMOTE_VENV   the Python environment with scripts/requirements-remote.txt; created if missing (default: below
 #                       target/)
@@ -20,8 +20,13 @@ if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --req
     exit 1
 fi
 
+azurite=$target/azurite
+mkdir -p "$azurite"
+[ -d "$azurite/node_modules/azurite" ] ||
+    npm install --prefix "$azurite" --silent --ignore-scripts --no-audit --no-fund azurite@3.35.0
+
 cargo test --quiet --package sharddb --features remote --lib -- remote::
 cargo test --quiet --package sharddb --features remote --doc -- remote::
 cargo test --quiet --package sharddb-cli --features remote --test it -- remote::
 cargo build --quiet --package sharddb-cli --features remote
-"$venv/bin/python" scripts/check_remote.py "$target/debug/sharddb"
+"$venv/bin/python" scripts/check_remote.py "$target/debug/sharddb" "$azurite"
