@@ -1,10 +1,12 @@
 //! The adapters return what was stored, whatever else is in flight, and make no request twice.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::object_store::memory::InMemory;
-use ::object_store::{Error as StoreError, ObjectStoreExt};
+use ::object_store::{Attribute, Error as StoreError, ObjectStore, ObjectStoreExt, PutOptions};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tokio::task::yield_now;
 
@@ -63,6 +65,47 @@ fn all_lookups_return_what_was_stored() {
         assert!(location.object.ends_with(".shard"), "{location:?}");
         assert!(!db.refresh().await.unwrap());
         assert!(db.stats().requests > 0);
+    });
+}
+
+/// Compresses bytes by another program's defaults.
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut member = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    member.write_all(bytes).unwrap();
+    member.finish().unwrap()
+}
+
+/// Some tools upload texts compressed, and state that as a content encoding.
+#[test]
+fn texts_with_a_content_encoding_of_gzip_open() {
+    block_on(async {
+        let store = generation().await;
+        let all: Vec<_> = store.list(None).map(|object| object.unwrap().location).collect().await;
+        for location in all {
+            let bytes = store.get(&location).await.unwrap().bytes().await.unwrap();
+            let name = location.filename().unwrap();
+            let mut options = PutOptions::default();
+            let bytes = match name {
+                "info" | "manifest.json" => {
+                    options.attributes.insert(Attribute::ContentEncoding, "gzip".into());
+                    gzip(&bytes)
+                }
+                _ => bytes.to_vec(),
+            };
+            for directory in ["root", "published/gen-0000000001"] {
+                let to = format!("{directory}/{name}").into();
+                store.put_opts(&to, bytes.clone().into(), options.clone()).await.unwrap();
+            }
+        }
+        let mut options = PutOptions::default();
+        options.attributes.insert(Attribute::ContentEncoding, "gzip".into());
+        store.put_opts(&"published/current".into(), gzip(b"gen-0000000001\n").into(), options).await.unwrap();
+        for prefix in ["root", "published"] {
+            let db = RemoteDb::open(store.clone(), prefix, &RemoteOptions::new()).await.unwrap();
+            assert_eq!(db.snapshot().len(), Some(KEYS), "{prefix}");
+            assert_eq!(db.get(300).await.unwrap().unwrap()[..], value_of(300)[..], "{prefix}");
+            assert!(!db.refresh().await.unwrap(), "{prefix}");
+        }
     });
 }
 

@@ -46,9 +46,16 @@ impl Transport {
         let location = self.location(&request.object).map_err(|error| self.failure(request, &error))?;
         let got = self.store.get_opts(&location, options_of(request)).await;
         let got = got.map_err(|error| self.failure(request, &error))?;
-        let (etag, object_len) = (got.meta.e_tag.clone(), Some(got.meta.size));
-        let body = self.body(request, got).await.map_err(Failure::Other)?;
-        Ok(Response { body, etag, object_len })
+        let is_gzip = self.is_gzip(request, &got).map_err(Failure::Other)?;
+        let (etag, stored_len) = (got.meta.e_tag.clone(), got.meta.size);
+        let stored = self.body(request, got).await.map_err(Failure::Other)?;
+        match is_gzip {
+            false => Ok(Response { body: stored, etag, object_len: Some(stored_len) }),
+            true => {
+                let body = self.decoded(request, stored.as_slice()).map_err(Failure::Other)?;
+                Ok(Response { body, etag, object_len: None }) // the stored length is not that of the body
+            }
+        }
     }
 
     fn location(&self, object: &str) -> Result<ObjectPath, ::object_store::Error> {
@@ -56,15 +63,14 @@ impl Transport {
         Ok(ObjectPath::parse(path)?)
     }
 
-    /// Reads the body of a response.
+    /// Reads the body of a response, as it is stored.
     async fn body(&self, request: &Request, got: GetResult) -> Result<Body, Error> {
         let expected = self.body_len(request, &got)?;
-        let is_gzip = self.is_gzip(request, &got)?;
         let mut body = Vec::new();
         let mut stream = got.into_stream();
         while let Some(piece) = stream.next().await {
             let piece = piece.map_err(|error| self.broken(request, &error))?;
-            if body.is_empty() && piece.len() as u64 == expected && !is_gzip {
+            if body.is_empty() && piece.len() as u64 == expected {
                 return Ok(Body::new(piece)); // without a copy
             }
             if body.is_empty() {
@@ -78,7 +84,7 @@ impl Transport {
         if (body.len() as u64) < expected {
             return Err(self.wrong_len(request, expected, &body.len()));
         }
-        if is_gzip { self.decoded(request, &body) } else { Ok(Body::new(body)) }
+        Ok(Body::new(body))
     }
 
     /// The length of the body that the response announces, if the request permits it.
@@ -403,7 +409,9 @@ mod tests {
             let mut options = PutOptions::default();
             options.attributes.insert(Attribute::ContentEncoding, "gzip".into());
             recorder.put_opts(&"store/a".into(), member.finish().unwrap().into(), options).await.unwrap();
-            assert_eq!(transport.perform(&whole(1000)).await.unwrap().body.as_slice(), [7; 1000]);
+            let response = transport.perform(&whole(1000)).await.unwrap();
+            assert_eq!(response.body.as_slice(), [7; 1000]);
+            assert_eq!(response.object_len, None, "the store knows the encoded length");
             let error = other(transport.perform(&whole(999)).await);
             assert_eq!(error.kind(), ErrorKind::TooLarge);
             let error = other(transport.perform(&bytes(0..4)).await);
