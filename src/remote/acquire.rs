@@ -13,7 +13,7 @@ use crate::remote::minishard::Parsed;
 use crate::remote::objects::{Span, Unread};
 use crate::remote::operation::Exchange;
 use crate::remote::part::{Block, PartKey, PartRead, Wanted};
-use crate::remote::request::Body;
+use crate::remote::request::{Body, RemoteValue};
 
 /// A part that this operation loads.
 struct Load {
@@ -96,31 +96,31 @@ impl RemoteGeneration {
         while !loads.is_empty() {
             let spans: Vec<Span> = loads.iter().map(|load| load.span.clone()).collect();
             let mut open: Vec<Option<Load>> = loads.drain(..).map(Some).collect();
-            let answered = |member: usize, requested: &Span, answer: &Result<Body, Unread>| {
+            let answered = |member: usize, answer: Result<RemoteValue, Unread>| {
                 let Some(load) = open.get_mut(member).and_then(Option::take) else { return };
                 let Some(read) = reads.get(load.at) else { return };
-                loads.extend(self.end_load(read, load, requested, answer, results));
+                loads.extend(self.end_load(read, load, answer, results));
             };
             self.objects.read_planned(exchange, &spans, answered).await;
         }
     }
 
-    /// Ends a load with the answer to a request that covers it. Returns it if it needs more bytes.
+    /// Ends a load with the bytes of its span. Returns it if it needs more.
     fn end_load(
         &self,
         read: &PartRead,
         load: Load,
-        requested: &Span,
-        answer: &Result<Body, Unread>,
+        answer: Result<RemoteValue, Unread>,
         results: &mut [Option<Result<Block>>],
     ) -> Option<Load> {
         let content = match answer {
-            Ok(body) => part_of(body, requested, &load.span).and_then(|bytes| {
-                let content = self.parse(read, bytes.clone(), load.span.range.start)?;
-                Ok((content, Some(bytes)))
-            }),
+            Ok(bytes) => {
+                let bytes = bytes.into_body();
+                let content = self.parse(read, bytes.clone(), load.span.range.start);
+                content.map(|content| (content, Some(bytes)))
+            }
             Err(Unread::Missing) => self.missing(read).map(|block| (Content::Block(block, 0), None)),
-            Err(unread) => Err(self.explain(&load.span, unread)),
+            Err(unread) => Err(self.explain(&load.span, &unread)),
         };
         match content {
             Ok((Content::Block(block, size), bytes)) => {
@@ -242,14 +242,20 @@ impl RemoteGeneration {
     fn extended(&self, load: &Load, end: u64) -> Result<Span> {
         let Range { start, end: before } = load.span.range;
         if load.is_extended || end <= before {
-            let message =
-                format!("expected checks that end at byte {before}, found a minishard index whose end at {end}");
+            let message = format!(
+                "expected a minishard whose index and checks end at byte {before}, found an index with checks up to byte {end}; \
+                 run `sharddb verify`"
+            );
             return Err(Error::corrupt(message).at_path(&self.objects.path(&load.span.object)).at_offset(start));
         }
-        let cap = self.shared.max_index_bytes;
-        if end - before > ChecksPlace::total_len(cap, self.layout.unwrap_or_default()) {
-            let message = format!("expected checks of an index of at most {cap} bytes, found more");
-            return Err(Error::new(ErrorKind::TooLarge, message).at_offset(start));
+        let cap = ChecksPlace::total_len(self.shared.max_index_bytes, self.layout.unwrap_or_default());
+        if end - before > cap {
+            let message = format!(
+                "expected at most {cap} bytes of checks of a minishard, found {}: raise the cap `max_index_bytes`",
+                end - before
+            );
+            let path = self.objects.path(&load.span.object);
+            return Err(Error::new(ErrorKind::TooLarge, message).at_path(&path).at_offset(start));
         }
         Ok(Span::exact(load.span.object.clone(), start..end))
     }
@@ -264,18 +270,6 @@ fn fail(load: Load, error: Error, results: &mut [Option<Result<Block>>]) -> Opti
 fn set(results: &mut [Option<Result<Block>>], at: usize, result: Result<Block>) {
     if let Some(slot) = results.get_mut(at) {
         *slot = Some(result);
-    }
-}
-
-/// Returns the bytes of a span from the answer to a request that covers it. They are copied unless they are all of it, so
-/// that a cached part does not keep the bytes of its neighbours.
-fn part_of(body: &Body, requested: &Span, span: &Span) -> Result<Body> {
-    if requested.range == span.range {
-        return Ok(body.clone());
-    }
-    match span.value_of(requested, body) {
-        Some(part) => Ok(Body::new(part.to_vec())),
-        None => Err(Error::internal("expected a response that covers its ranges, found a shorter one")),
     }
 }
 

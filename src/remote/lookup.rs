@@ -22,7 +22,7 @@ use crate::remote::objects::Span;
 use crate::remote::operation::Exchange;
 use crate::remote::part::{Block, Part, PartKey};
 use crate::remote::place::{Place, PlaceSource, PlaceStep};
-use crate::remote::request::{Body, RemoteValue};
+use crate::remote::request::RemoteValue;
 
 /// A key that was found.
 pub(crate) struct Found {
@@ -110,7 +110,7 @@ impl RemoteGeneration {
                 let span = self.value_span(found).map_err(|error| self.at_found(found, error))?;
                 let body = self.objects.read(exchange, &span).await;
                 let body = body.map_err(|unread| self.at_found(found, self.explain(&span, &unread)))?;
-                whole(body)
+                RemoteValue::all(body)
             }
         };
         self.verified(found, encoded)
@@ -227,10 +227,4 @@ impl RemoteGeneration {
             Error::corrupt(format!("expected a value within the {body} bytes of data, found {start}..{end}"))
         })
     }
-}
-
-/// Returns all bytes of a response as a value.
-fn whole(body: Body) -> RemoteValue {
-    let len = body.as_slice().len();
-    RemoteValue::of(&body, 0..len).unwrap_or_else(|| RemoteValue::from(Vec::new()))
 }

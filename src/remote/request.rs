@@ -134,6 +134,21 @@ impl RemoteValue {
         body.as_slice().get(range.clone()).is_some().then(|| RemoteValue { body: body.clone(), range })
     }
 
+    /// Returns all bytes of a response.
+    pub(crate) fn all(body: Body) -> RemoteValue {
+        let range = 0..body.as_slice().len();
+        RemoteValue { body, range }
+    }
+
+    /// Returns the bytes as a response of their own. Copies them unless they are all of it, so that they do not keep their
+    /// neighbours in memory.
+    pub(crate) fn into_body(self) -> Body {
+        match self.len() == self.body.as_slice().len() {
+            true => self.body,
+            false => Body::new(self.to_vec()),
+        }
+    }
+
     /// Copies the value if it is less than half of its response, so that it does not keep the other bytes in memory.
     pub(crate) fn without_neighbours(self) -> RemoteValue {
         match self.len() < self.body.as_slice().len() / 2 {
@@ -159,8 +174,7 @@ impl AsRef<[u8]> for RemoteValue {
 
 impl From<Vec<u8>> for RemoteValue {
     fn from(bytes: Vec<u8>) -> RemoteValue {
-        let range = 0..bytes.len();
-        RemoteValue { body: Body::new(bytes), range }
+        RemoteValue::all(Body::new(bytes))
     }
 }
 

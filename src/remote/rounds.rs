@@ -18,11 +18,11 @@ use crate::ids::Location;
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::lookup::Found;
 use crate::remote::minishard::Minishard;
-use crate::remote::objects::{Span, Unread};
+use crate::remote::objects::Unread;
 use crate::remote::operation::Exchange;
 use crate::remote::part::{Block, Part, PartRead};
 use crate::remote::place::{Place, PlaceStep};
-use crate::remote::request::{Body, RemoteValue};
+use crate::remote::request::RemoteValue;
 
 /// Maximum number of bytes of a run of requests of a batch, unless a single one is longer.
 pub(crate) const RUN_BYTES: u64 = 32 << 20;
@@ -137,32 +137,31 @@ impl RemoteGeneration {
     /// Reads the values of found keys, in their order. The error of a request names no key, because it reads many values.
     pub(crate) async fn values(&self, exchange: &Exchange, found: &[Found]) -> Vec<Result<RemoteValue>> {
         let mut values: Vec<Option<Result<RemoteValue>>> = Vec::with_capacity(found.len());
-        let mut separate: Vec<(usize, &Found, Span)> = Vec::new();
+        let (mut separate, mut spans) = (Vec::new(), Vec::new());
         for (at, found) in found.iter().enumerate() {
             values.push(match self.value_in_memory(found) {
                 Some(encoded) => Some(self.verified(found, encoded)),
                 None => match self.value_span(found) {
                     Ok(span) => {
-                        separate.push((at, found, span));
+                        separate.push((at, found));
+                        spans.push(span);
                         None
                     }
                     Err(error) => Some(Err(self.at_found(found, error))),
                 },
             });
         }
-        let spans = separate.iter().map(|(_, _, span)| span);
-        let answered = |member: usize, requested: &Span, answer: &Result<Body, Unread>| {
-            let Some((at, found, span)) = separate.get(member) else { return };
-            let value = match answer.as_ref().map(|body| span.value_of(requested, body)) {
-                Ok(Some(encoded)) => self.verified(found, encoded).map(RemoteValue::without_neighbours),
-                Ok(None) => Err(Error::internal("expected a response that covers its ranges")),
-                Err(unread) => Err(self.explain(span, unread)),
+        let answered = |member: usize, answer: Result<RemoteValue, Unread>| {
+            let (Some((at, found)), Some(span)) = (separate.get(member), spans.get(member)) else { return };
+            let value = match answer {
+                Ok(encoded) => self.verified(found, encoded).map(RemoteValue::without_neighbours),
+                Err(unread) => Err(self.explain(span, &unread)),
             };
             if let Some(slot) = values.get_mut(*at) {
                 *slot = Some(value);
             }
         };
-        self.objects.read_planned(exchange, spans, answered).await;
+        self.objects.read_planned(exchange, &spans, answered).await;
         values.into_iter().map(|value| value.unwrap_or_else(|| Err(lost()))).collect()
     }
 
