@@ -21,8 +21,23 @@ struct Load {
     at: usize,
     lead: Lead<PartKey, Block>,
     span: Span,
-    /// Whether the span was extended because the first one did not cover the checks.
+    /// Whether this is the second request of the load: the first span did not cover the checks.
     is_extended: bool,
+}
+
+/// A part that was requested.
+pub(crate) enum Acquired {
+    Block(Block),
+    /// It was left out, because the blocks before it take much memory: to be acquired alone.
+    Deferred,
+}
+
+/// The results for parts, by their position, in bounded memory.
+struct Results {
+    blocks: Vec<Option<Result<Acquired>>>,
+    /// The bytes of the minishards in `blocks`, and the upper bound on them; the first one may be longer.
+    held: u64,
+    most: u64,
 }
 
 /// What the bytes of a part are.
@@ -44,7 +59,23 @@ impl RemoteGeneration {
     /// Errors: `Corrupt` if a part is not what it has to be; `GenerationGone` if its object is missing or was replaced;
     /// those of the client.
     pub(crate) async fn acquire(&self, exchange: &Exchange, reads: &[PartRead]) -> Vec<Result<Block>> {
-        let mut results: Vec<Option<Result<Block>>> = reads.iter().map(|_| None).collect();
+        let acquired = self.acquire_within(exchange, reads, u64::MAX).await.into_iter();
+        let blocks = acquired.map(|acquired| match acquired? {
+            Acquired::Block(block) => Ok(block),
+            Acquired::Deferred => Err(lost()),
+        });
+        blocks.collect()
+    }
+
+    /// Like [`acquire`](Self::acquire), for minishards that take at most `most` bytes of memory together, unless one is
+    /// longer. Indexes may decode to many times their stored length; minishards that do not fit are deferred.
+    pub(crate) async fn acquire_within(
+        &self,
+        exchange: &Exchange,
+        reads: &[PartRead],
+        most: u64,
+    ) -> Vec<Result<Acquired>> {
+        let mut results = Results { blocks: reads.iter().map(|_| None).collect(), held: 0, most };
         let mut pending: Vec<(usize, Attempt)> = (0..reads.len()).map(|at| (at, Attempt::First)).collect();
         while !pending.is_empty() {
             let (mut loads, mut waits) = (Vec::new(), Vec::new());
@@ -53,7 +84,7 @@ impl RemoteGeneration {
                 match self.shared.cache.claim(self.key_of(read), attempt) {
                     Claim::Ready(block) => {
                         self.count_cache_hit(exchange);
-                        set(&mut results, at, Ok(block));
+                        results.set(at, Ok(block));
                     }
                     Claim::Lead(lead) => loads.push(Load { at, lead, span: read.span.clone(), is_extended: false }),
                     Claim::Wait(wait) => waits.push((at, wait)),
@@ -65,14 +96,14 @@ impl RemoteGeneration {
                 match wait.end().await {
                     Waited::Done(block) => {
                         self.count_cache_hit(exchange);
-                        set(&mut results, at, Ok(block));
+                        results.set(at, Ok(block));
                     }
-                    Waited::Failed(error) => set(&mut results, at, Err(error)),
+                    Waited::Failed(error) => results.set(at, Err(error)),
                     Waited::Again(attempt) => pending.push((at, attempt)),
                 }
             }
         }
-        results.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
+        results.blocks.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
     }
 
     /// Returns the key of a part in the cache.
@@ -85,13 +116,7 @@ impl RemoteGeneration {
         self.objects.totals().count_cache_hit();
     }
 
-    async fn load(
-        &self,
-        exchange: &Exchange,
-        reads: &[PartRead],
-        loads: Vec<Load>,
-        results: &mut [Option<Result<Block>>],
-    ) {
+    async fn load(&self, exchange: &Exchange, reads: &[PartRead], loads: Vec<Load>, results: &mut Results) {
         let mut loads = self.load_from_store(exchange, reads, loads, results);
         while !loads.is_empty() {
             let spans: Vec<Span> = loads.iter().map(|load| load.span.clone()).collect();
@@ -111,7 +136,7 @@ impl RemoteGeneration {
         read: &PartRead,
         load: Load,
         answer: Result<RemoteValue, Unread>,
-        results: &mut [Option<Result<Block>>],
+        results: &mut Results,
     ) -> Option<Load> {
         let content = match answer {
             Ok(bytes) => {
@@ -130,7 +155,7 @@ impl RemoteGeneration {
                     store.put(&id, bytes.as_slice());
                 }
                 self.finish(load.lead, block.clone(), size, &load.span);
-                set(results, load.at, Ok(block));
+                results.set(load.at, Ok(block));
                 None
             }
             Ok((Content::NeedsUntil(end), _)) => match self.extended(&load, end) {
@@ -147,7 +172,7 @@ impl RemoteGeneration {
         exchange: &Exchange,
         reads: &[PartRead],
         loads: Vec<Load>,
-        results: &mut [Option<Result<Block>>],
+        results: &mut Results,
     ) -> Vec<Load> {
         let Some(store) = &self.shared.block_store else { return loads };
         let mut left = Vec::new();
@@ -160,7 +185,7 @@ impl RemoteGeneration {
                 Some(Ok(Content::Block(block, size))) => {
                     self.count_cache_hit(exchange);
                     self.finish(load.lead, block.clone(), size, &load.span);
-                    set(results, load.at, Ok(block));
+                    results.set(load.at, Ok(block));
                 }
                 _ => left.push(load), // not there, or damaged
             }
@@ -261,15 +286,29 @@ impl RemoteGeneration {
     }
 }
 
-fn fail(load: Load, error: Error, results: &mut [Option<Result<Block>>]) -> Option<Load> {
+fn fail(load: Load, error: Error, results: &mut Results) -> Option<Load> {
     load.lead.fail(&error);
-    set(results, load.at, Err(error));
+    results.set(load.at, Err(error));
     None
 }
 
-fn set(results: &mut [Option<Result<Block>>], at: usize, result: Result<Block>) {
-    if let Some(slot) = results.get_mut(at) {
-        *slot = Some(result);
+impl Results {
+    fn set(&mut self, at: usize, result: Result<Block>) {
+        let size = match &result {
+            Ok(Block::Minishard(minishard)) => minishard.size(),
+            _ => 0,
+        };
+        let held = self.held.saturating_add(size);
+        let acquired = match self.held > 0 && held > self.most {
+            true => Ok(Acquired::Deferred),
+            false => {
+                self.held = held;
+                result.map(Acquired::Block)
+            }
+        };
+        if let Some(slot) = self.blocks.get_mut(at) {
+            *slot = Some(acquired);
+        }
     }
 }
 

@@ -133,7 +133,7 @@ impl KeyRangeState {
     async fn sorted(&self, exchange: &Exchange, bounds: KeyBounds) -> Result<Vec<u64>> {
         let mut walk = Walk::new(self.generation.clone(), bounds, Reads::Indexes)?;
         let mut keys = Vec::new();
-        while let Some(visited) = walk.next_minishards(exchange).await? {
+        while let Some(visited) = walk.next_minishard(exchange).await? {
             let mut rows = Rows::new(visited);
             while let Some(found) = rows.next(&self.generation)? {
                 let key = found.row.id;
