@@ -178,7 +178,7 @@ impl RemoteGeneration {
         let mut left = Vec::new();
         for load in loads {
             let stored = self.block_id(&load.span).and_then(|id| store.get(&id));
-            let stored = stored.filter(|bytes| bytes.len() as u64 == load.span.needed);
+            let stored = stored.filter(|bytes| self.is_all_of(&load.span, bytes.len() as u64));
             let start = load.span.range.start;
             let parsed = stored.zip(reads.get(load.at)).map(|(bytes, read)| self.parse(read, Body::new(bytes), start));
             match parsed {
@@ -193,6 +193,13 @@ impl RemoteGeneration {
         left
     }
 
+    /// Returns whether a stored block of `found` bytes has all that the object has of a span.
+    fn is_all_of(&self, span: &Span, found: u64) -> bool {
+        let end = span.range.start.saturating_add(found);
+        let ends_object = || self.objects.identity(&span.object).is_some_and(|identity| identity.len == Some(end));
+        found == span.len() || (span.needed..span.len()).contains(&found) && ends_object()
+    }
+
     /// Ends a load. The block is kept unless the identity of its object is not known, which later blocks of the object
     /// could not be compared with.
     fn finish(&self, lead: Lead<PartKey, Block>, block: Block, size: u64, span: &Span) {
@@ -203,12 +210,15 @@ impl RemoteGeneration {
         }
     }
 
-    /// Returns the name of a range for the block store; `None` if the content of the object has no unique name.
+    /// Returns the name of a range for the block store; `None` if the content of the object has no unique name, or if that
+    /// is never known before the range is read.
     fn block_id(&self, span: &Span) -> Option<BlockId> {
         self.shared.block_store.as_ref()?;
         let data_set = match &self.content_name {
             Some(name) => name.clone(),
             None if self.shared.root.is_empty() => return None,
+            // a whole shard index is the first read of its object, whose response has the ETag
+            None if span.range == (0..self.spec.shard_index_len()) => return None,
             None => {
                 let identity = self.objects.identity(&span.object)?;
                 format!("{}|{}", self.shared.root, identity.strong_etag()?)
