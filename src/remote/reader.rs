@@ -20,8 +20,8 @@ use crate::remote::snapshot::RemoteSnapshot;
 /// or an object was replaced, the lookup refreshes once and tries again. If an object is missing from a generation that is
 /// still current, it returns `GenerationGone` after one request for `current`.
 ///
-/// Cheap to clone; clones share the generation, the cache and the requests in flight. Drop an operation that is not polled
-/// to its end: others may wait for its responses.
+/// Cheap to clone; clones share the generation, the cache and the requests in flight. Poll each operation until it ends, or
+/// drop it: others may wait for its responses, and wait forever if it is neither polled nor dropped.
 ///
 /// ```
 /// use sharddb::remote::{Operation, RemoteReader};

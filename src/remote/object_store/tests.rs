@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::object_store::memory::InMemory;
 use ::object_store::{Attribute, Error as StoreError, ObjectStore, ObjectStoreExt, PutOptions};
-use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use tokio::task::yield_now;
 
 use crate::error::ErrorKind;
@@ -119,6 +119,30 @@ fn sixty_four_gets_of_one_block_at_once_are_one_request() {
         let (value, cost) = db.run(db.reader().get(300)).await;
         assert_eq!((value.unwrap().unwrap().to_vec(), cost.requests), (value_of(300), 0));
         assert_eq!(store.take_requests(), []);
+    });
+}
+
+/// The pattern of the docs of `RemoteDb`: each lookup of the stream is a task, so that the body of the loop may await others
+/// of the same blocks while the stream is not polled.
+#[test]
+fn lookups_in_tasks_may_be_awaited_in_any_order() {
+    block_on(async {
+        let (_, db) = opened().await;
+        let spawn = |key| {
+            let db = db.clone();
+            tokio::spawn(async move { (key, db.get(key).await) })
+        };
+        let mut lookups = std::pin::pin!(stream::iter((0..400).map(|at| 3 * at)).map(spawn).buffered(8));
+        let mut count = 0;
+        while let Some(task) = lookups.next().await {
+            let (key, found) = task.unwrap();
+            assert_eq!(found.unwrap().unwrap()[..], value_of(key)[..]);
+            for begun in (key + 3..key + 24).step_by(3) {
+                assert_eq!(db.get(begun).await.unwrap().unwrap()[..], value_of(begun)[..]);
+            }
+            count += 1;
+        }
+        assert_eq!(count, 400);
     });
 }
 
