@@ -216,7 +216,8 @@ impl RemoteGeneration {
     pub(crate) fn explain(&self, span: &Span, unread: &Unread) -> Error {
         match unread {
             Unread::Missing => self.objects.gone(&span.object),
-            Unread::Unchanged => Error::internal("expected an answer without a condition, found \"unchanged\""),
+            Unread::Unchanged => Error::internal("expected an answer without a condition, found \"unchanged\"")
+                .at_path(&self.objects.path(&span.object)),
             Unread::Failed(error) => error.copy(),
         }
     }

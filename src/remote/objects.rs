@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::identity::{Identities, Identity, Replaced};
 use crate::remote::operation::Exchange;
-use crate::remote::request::{Body, Failure, RemoteValue, Request, Response, Wanted};
+use crate::remote::request::{Body, Failure, RemoteValue, Request, Response, Wanted, too_large};
 
 /// Requests and bytes of all operations of a reader.
 #[derive(Debug, Default)]
@@ -160,11 +160,7 @@ impl Objects {
         let found = response.body.as_slice().len() as u64;
         let stated = response.object_len.unwrap_or(found);
         if found.max(stated) > most {
-            let found = found.max(stated);
-            let message = format!(
-                "expected an object of a data set of at most {most} bytes, found {found}: check the address of the data set"
-            );
-            return Err(Unread::Failed(Error::new(ErrorKind::TooLarge, message).at_path(&self.path(object))));
+            return Err(Unread::Failed(too_large(most, &found.max(stated)).at_path(&self.path(object))));
         }
         if stated != found {
             return Err(Unread::Failed(self.wrong_length(object, &(0..stated), found)));

@@ -78,9 +78,16 @@ impl Failure {
 
     /// Returns the failure for an object of `found` bytes that is larger than [`Wanted::Whole`] permits.
     pub fn too_large(most: u64, found: u64) -> Failure {
-        let message = format!("expected an object of at most {most} bytes, found {found}");
-        Failure::Other(Error::new(ErrorKind::TooLarge, message))
+        Failure::Other(too_large(most, &found))
     }
+}
+
+/// Returns the error for an object that is larger than [`Wanted::Whole`] permits, without a place.
+pub(crate) fn too_large(most: u64, found: &dyn fmt::Display) -> Error {
+    let message = format!(
+        "expected an object of at most {most} bytes, found {found}: it is not of a data set, or damaged; check the address"
+    );
+    Error::new(ErrorKind::TooLarge, message)
 }
 
 /// Bytes of a response, shared without a copy.

@@ -59,7 +59,7 @@ impl Walk {
     /// Returns the next minishard that has keys; `None` at the end.
     pub(crate) async fn next_minishard(&mut self, exchange: &Exchange) -> Result<Option<Visited>> {
         loop {
-            while let Some((location, step)) = self.round.next() {
+            for (location, step) in self.round.by_ref() {
                 let minishard = self.generation.minishard_of(exchange, location, step).await?;
                 if let Some(minishard) = minishard {
                     return Ok(Some((location, minishard)));

@@ -55,7 +55,7 @@ async fn requests_of_get(store: &Slow, db: &RemoteDb, key: u64) -> u32 {
     let start = Instant::now();
     let found = db.get(key).await.unwrap();
     let elapsed = start.elapsed();
-    assert_eq!(found.map(|value| value.to_vec()), (key % 2 == 0).then(|| value_of(key)), "key {key}");
+    assert_eq!(found.map(|value| value.to_vec()), key.is_multiple_of(2).then(|| value_of(key)), "key {key}");
     let requests = u32::try_from(store.take_requests().len()).unwrap();
     assert_eq!(elapsed, requests * LATENCY, "key {key}: {requests} requests");
     requests

@@ -12,6 +12,7 @@ use ::object_store::{Attribute, GetOptions, GetRange, GetResult, ObjectStore};
 use futures_util::StreamExt;
 
 use crate::error::{Error, ErrorKind};
+use crate::remote::request::too_large;
 use crate::remote::store_error::{cause, contains, missing_bucket};
 use crate::remote::{Body, Failure, Request, Response, Wanted};
 
@@ -132,7 +133,7 @@ impl Transport {
             self.at(request, Error::corrupt(format!("expected Content-Encoding gzip, found damaged gzip: {error}")))
         })?;
         if bytes.len() as u64 > most {
-            return Err(self.at(request, too_large(most, &"more after decompression")));
+            return Err(self.at(request, too_large(most, &"more after gzip is decoded")));
         }
         Ok(Body::new(bytes))
     }
@@ -215,10 +216,6 @@ fn options_of(request: &Request) -> GetOptions {
     };
     let (if_match, if_none_match) = (request.if_match.clone(), request.if_none_match.clone());
     GetOptions { range, if_match, if_none_match, ..GetOptions::default() }
-}
-
-fn too_large(most: u64, found: &dyn fmt::Display) -> Error {
-    Error::new(ErrorKind::TooLarge, format!("expected an object of at most {most} bytes, found {found}"))
 }
 
 /// The object is shorter than an index or a manifest states.
@@ -312,7 +309,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::TooLarge);
             assert_eq!(
                 error.to_string(),
-                "expected an object of at most 99 bytes, found 100 (file s3://bucket/store/a)"
+                "expected an object of at most 99 bytes, found 100: it is not of a data set, or damaged; check the address \
+                 (file s3://bucket/store/a)"
             );
         });
     }
