@@ -309,7 +309,7 @@ impl Results {
             _ => 0,
         };
         let held = self.held.saturating_add(size);
-        let acquired = match self.held > 0 && held > self.most {
+        let acquired = match size > 0 && self.held > 0 && held > self.most {
             true => Ok(Acquired::Deferred),
             false => {
                 self.held = held;

@@ -111,8 +111,8 @@ impl RemoteSnapshot {
 }
 
 impl RemoteKeys {
-    /// Returns the next keys, at least one; `None` at the end. A batch ends with the minishard that reaches 65,536 keys. An
-    /// error ends the iteration.
+    /// Returns the next keys, at least one; `None` at the end. A batch reads up to 8 MiB, and ends
+    /// with the minishard that reaches 65,536 keys. An error ends the iteration.
     ///
     /// # Errors
     ///
@@ -130,9 +130,8 @@ impl RemoteKeys {
 
 async fn next_keys(walk: &mut Walk, exchange: &Exchange) -> Result<Option<Vec<u64>>> {
     let mut keys = Vec::new();
-    while keys.len() < BATCH_KEYS
-        && let Some(visited) = walk.next_minishard(exchange).await?
-    {
+    while keys.is_empty() || keys.len() < BATCH_KEYS && !walk.is_round_done() {
+        let Some(visited) = walk.next_minishard(exchange).await? else { break };
         let mut rows = Rows::new(visited);
         while let Some(found) = rows.next(walk.generation())? {
             keys.push(found.row.id);
@@ -168,6 +167,7 @@ impl ScanState {
             };
             match found {
                 Some(found) => batch.push(found),
+                None if !batch.found.is_empty() && self.walk.is_round_done() => break,
                 None => match self.walk.next_minishard(exchange).await? {
                     Some(visited) => self.rows = Some(Rows::new(visited)),
                     None => break,

@@ -56,6 +56,12 @@ impl Walk {
         &self.generation
     }
 
+    /// Whether the next minishard takes another round of requests. A batch of results ends there, so that it holds the
+    /// responses of one round.
+    pub(crate) fn is_round_done(&self) -> bool {
+        self.round.as_slice().is_empty()
+    }
+
     /// Returns the next minishard that has keys; `None` at the end.
     pub(crate) async fn next_minishard(&mut self, exchange: &Exchange) -> Result<Option<Visited>> {
         loop {
