@@ -476,7 +476,7 @@ class RemoteOperation:
     def fail(
         self,
         request: RemoteRequest,
-        reason: Literal["not-found", "replaced", "unchanged", "other"],
+        reason: Literal["not-found", "replaced", "unchanged", "no-permission", "other"],
         error: BaseException,
     ) -> None: ...
     def cancel(self) -> None: ...

@@ -310,7 +310,7 @@ def _method(store: object, name: str) -> Callable[..., Any] | None:
 
 def _reason(
     error: Exception, request: RemoteRequest
-) -> Literal["not-found", "replaced", "unchanged", "other"]:
+) -> Literal["not-found", "replaced", "unchanged", "no-permission", "other"]:
     """Returns what an exception says about a request. obstore and other stores have their own classes with these names."""
     names = {cls.__name__ for cls in type(error).__mro__}
     if isinstance(error, FileNotFoundError) or "NotFoundError" in names:
@@ -319,6 +319,8 @@ def _reason(
         return "replaced"
     if request.if_none_match is not None and "NotModifiedError" in names:
         return "unchanged"
+    if isinstance(error, PermissionError) or names & {"PermissionDeniedError", "UnauthenticatedError"}:
+        return "no-permission"
     return "other"
 
 

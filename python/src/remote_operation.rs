@@ -222,15 +222,18 @@ impl RemoteOperation {
         self.give(request, Err(Failure::too_large(most, object_len)));
     }
 
-    /// Gives the reason why a request failed: "not-found", "replaced", "unchanged", or "other" with the exception.
+    /// Gives the reason why a request failed: "not-found", "replaced", "unchanged", or "no-permission" or "other" with the
+    /// exception.
     ///
     /// Raises `ValueError` for another reason.
     fn fail(&self, py: Python<'_>, request: &RemoteRequest, reason: &str, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        let raised = || Raised::new(py, PyErr::from_value(error.clone()));
         let failure = match reason {
             "not-found" => Failure::NotFound,
             "replaced" => Failure::Replaced,
             "unchanged" => Failure::Unchanged,
-            "other" => Failure::io("read", io::Error::other(Raised::new(py, PyErr::from_value(error.clone())))),
+            "no-permission" => Failure::io("read", io::Error::new(io::ErrorKind::PermissionDenied, raised())),
+            "other" => Failure::io("read", io::Error::other(raised())),
             other => return Err(PyValueError::new_err(format!("expected a reason of a failure, found {other:?}"))),
         };
         self.give(request, Err(failure));

@@ -123,6 +123,29 @@ def test_the_message_of_a_store(objects: dict[str, bytes]) -> None:
     assert ".shard" in str(raised.value)
 
 
+def test_missing_objects_that_are_forbidden(objects: dict[str, bytes]) -> None:
+    """Without the permission to list, a store answers "no permission" for a missing object, such as ``current`` here."""
+
+    class PermissionDeniedError(Exception):
+        """Found by its name, like the class of obstore."""
+
+    class Closed(Objects):
+        def __init__(self, error: Exception) -> None:
+            super().__init__(objects)
+            self.error = error
+
+        def get(self, path: str, *, options: dict[str, Any] | None = None) -> Result:
+            try:
+                return super().get(path, options=options)
+            except FileNotFoundError:
+                raise self.error from None
+
+    for error in (PermissionError(13, "forbidden"), PermissionDeniedError("403")):
+        assert sharddb.open("s3://bucket/store", store=Closed(error))[5] == VALUES[5]
+    with pytest.raises(sharddb.Io, match="current"):
+        sharddb.open("s3://bucket/store", store=Closed(TimeoutError("no answer")))
+
+
 def test_no_database(tmp_path: Path) -> None:
     for store in (Objects({}), Ranges({}), Objects({"info": b""}), Ranges({"info": b"{"})):
         with pytest.raises(sharddb.Error) as raised:

@@ -13,7 +13,7 @@ use crate::remote::minishard::Parsed;
 use crate::remote::objects::{Span, Unread};
 use crate::remote::operation::Exchange;
 use crate::remote::part::{Block, PartKey, PartRead, Wanted};
-use crate::remote::request::Body;
+use crate::remote::request::{Body, RemoteValue};
 
 /// A part that this operation loads.
 struct Load {
@@ -21,8 +21,23 @@ struct Load {
     at: usize,
     lead: Lead<PartKey, Block>,
     span: Span,
-    /// Whether the span was extended because the first one did not cover the checks.
+    /// Whether this is the second request of the load: the first span did not cover the checks.
     is_extended: bool,
+}
+
+/// A part that was requested.
+pub(crate) enum Acquired {
+    Block(Block),
+    /// It was left out, because the blocks before it take much memory: to be acquired alone.
+    Deferred,
+}
+
+/// The results for parts, by their position, in bounded memory.
+struct Results {
+    blocks: Vec<Option<Result<Acquired>>>,
+    /// The bytes of the minishards in `blocks`, and the upper bound on them; the first one may be longer.
+    held: u64,
+    most: u64,
 }
 
 /// What the bytes of a part are.
@@ -44,7 +59,23 @@ impl RemoteGeneration {
     /// Errors: `Corrupt` if a part is not what it has to be; `GenerationGone` if its object is missing or was replaced;
     /// those of the client.
     pub(crate) async fn acquire(&self, exchange: &Exchange, reads: &[PartRead]) -> Vec<Result<Block>> {
-        let mut results: Vec<Option<Result<Block>>> = reads.iter().map(|_| None).collect();
+        let acquired = self.acquire_within(exchange, reads, u64::MAX).await.into_iter();
+        let blocks = acquired.map(|acquired| match acquired? {
+            Acquired::Block(block) => Ok(block),
+            Acquired::Deferred => Err(lost()),
+        });
+        blocks.collect()
+    }
+
+    /// Like [`acquire`](Self::acquire), for minishards that take at most `most` bytes of memory together, unless one is
+    /// longer. Indexes may decode to many times their stored length; minishards that do not fit are deferred.
+    pub(crate) async fn acquire_within(
+        &self,
+        exchange: &Exchange,
+        reads: &[PartRead],
+        most: u64,
+    ) -> Vec<Result<Acquired>> {
+        let mut results = Results { blocks: reads.iter().map(|_| None).collect(), held: 0, most };
         let mut pending: Vec<(usize, Attempt)> = (0..reads.len()).map(|at| (at, Attempt::First)).collect();
         while !pending.is_empty() {
             let (mut loads, mut waits) = (Vec::new(), Vec::new());
@@ -53,7 +84,7 @@ impl RemoteGeneration {
                 match self.shared.cache.claim(self.key_of(read), attempt) {
                     Claim::Ready(block) => {
                         self.count_cache_hit(exchange);
-                        set(&mut results, at, Ok(block));
+                        results.set(at, Ok(block));
                     }
                     Claim::Lead(lead) => loads.push(Load { at, lead, span: read.span.clone(), is_extended: false }),
                     Claim::Wait(wait) => waits.push((at, wait)),
@@ -65,14 +96,14 @@ impl RemoteGeneration {
                 match wait.end().await {
                     Waited::Done(block) => {
                         self.count_cache_hit(exchange);
-                        set(&mut results, at, Ok(block));
+                        results.set(at, Ok(block));
                     }
-                    Waited::Failed(error) => set(&mut results, at, Err(error)),
+                    Waited::Failed(error) => results.set(at, Err(error)),
                     Waited::Again(attempt) => pending.push((at, attempt)),
                 }
             }
         }
-        results.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
+        results.blocks.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
     }
 
     /// Returns the key of a part in the cache.
@@ -85,42 +116,36 @@ impl RemoteGeneration {
         self.objects.totals().count_cache_hit();
     }
 
-    async fn load(
-        &self,
-        exchange: &Exchange,
-        reads: &[PartRead],
-        loads: Vec<Load>,
-        results: &mut [Option<Result<Block>>],
-    ) {
+    async fn load(&self, exchange: &Exchange, reads: &[PartRead], loads: Vec<Load>, results: &mut Results) {
         let mut loads = self.load_from_store(exchange, reads, loads, results);
         while !loads.is_empty() {
             let spans: Vec<Span> = loads.iter().map(|load| load.span.clone()).collect();
             let mut open: Vec<Option<Load>> = loads.drain(..).map(Some).collect();
-            let answered = |member: usize, requested: &Span, answer: &Result<Body, Unread>| {
+            let answered = |member: usize, answer: Result<RemoteValue, Unread>| {
                 let Some(load) = open.get_mut(member).and_then(Option::take) else { return };
                 let Some(read) = reads.get(load.at) else { return };
-                loads.extend(self.end_load(read, load, requested, answer, results));
+                loads.extend(self.end_load(read, load, answer, results));
             };
             self.objects.read_planned(exchange, &spans, answered).await;
         }
     }
 
-    /// Ends a load with the answer to a request that covers it. Returns it if it needs more bytes.
+    /// Ends a load with the bytes of its span. Returns it if it needs more.
     fn end_load(
         &self,
         read: &PartRead,
         load: Load,
-        requested: &Span,
-        answer: &Result<Body, Unread>,
-        results: &mut [Option<Result<Block>>],
+        answer: Result<RemoteValue, Unread>,
+        results: &mut Results,
     ) -> Option<Load> {
         let content = match answer {
-            Ok(body) => part_of(body, requested, &load.span).and_then(|bytes| {
-                let content = self.parse(read, bytes.clone(), load.span.range.start)?;
-                Ok((content, Some(bytes)))
-            }),
+            Ok(bytes) => {
+                let bytes = bytes.into_body();
+                let content = self.parse(read, bytes.clone(), load.span.range.start);
+                content.map(|content| (content, Some(bytes)))
+            }
             Err(Unread::Missing) => self.missing(read).map(|block| (Content::Block(block, 0), None)),
-            Err(unread) => Err(self.explain(&load.span, unread)),
+            Err(unread) => Err(self.explain(&load.span, &unread)),
         };
         match content {
             Ok((Content::Block(block, size), bytes)) => {
@@ -130,7 +155,7 @@ impl RemoteGeneration {
                     store.put(&id, bytes.as_slice());
                 }
                 self.finish(load.lead, block.clone(), size, &load.span);
-                set(results, load.at, Ok(block));
+                results.set(load.at, Ok(block));
                 None
             }
             Ok((Content::NeedsUntil(end), _)) => match self.extended(&load, end) {
@@ -147,25 +172,32 @@ impl RemoteGeneration {
         exchange: &Exchange,
         reads: &[PartRead],
         loads: Vec<Load>,
-        results: &mut [Option<Result<Block>>],
+        results: &mut Results,
     ) -> Vec<Load> {
         let Some(store) = &self.shared.block_store else { return loads };
         let mut left = Vec::new();
         for load in loads {
             let stored = self.block_id(&load.span).and_then(|id| store.get(&id));
-            let stored = stored.filter(|bytes| bytes.len() as u64 == load.span.needed);
+            let stored = stored.filter(|bytes| self.is_all_of(&load.span, bytes.len() as u64));
             let start = load.span.range.start;
             let parsed = stored.zip(reads.get(load.at)).map(|(bytes, read)| self.parse(read, Body::new(bytes), start));
             match parsed {
                 Some(Ok(Content::Block(block, size))) => {
                     self.count_cache_hit(exchange);
                     self.finish(load.lead, block.clone(), size, &load.span);
-                    set(results, load.at, Ok(block));
+                    results.set(load.at, Ok(block));
                 }
                 _ => left.push(load), // not there, or damaged
             }
         }
         left
+    }
+
+    /// Returns whether a stored block of `found` bytes has all that the object has of a span.
+    fn is_all_of(&self, span: &Span, found: u64) -> bool {
+        let end = span.range.start.saturating_add(found);
+        let ends_object = || self.objects.identity(&span.object).is_some_and(|identity| identity.len == Some(end));
+        found == span.len() || (span.needed..span.len()).contains(&found) && ends_object()
     }
 
     /// Ends a load. The block is kept unless the identity of its object is not known, which later blocks of the object
@@ -178,12 +210,15 @@ impl RemoteGeneration {
         }
     }
 
-    /// Returns the name of a range for the block store; `None` if the content of the object has no unique name.
+    /// Returns the name of a range for the block store; `None` if the content of the object has no unique name, or if that
+    /// is never known before the range is read.
     fn block_id(&self, span: &Span) -> Option<BlockId> {
         self.shared.block_store.as_ref()?;
         let data_set = match &self.content_name {
             Some(name) => name.clone(),
             None if self.shared.root.is_empty() => return None,
+            // a whole shard index is the first read of its object, whose response has the ETag
+            None if span.range == (0..self.spec.shard_index_len()) => return None,
             None => {
                 let identity = self.objects.identity(&span.object)?;
                 format!("{}|{}", self.shared.root, identity.strong_etag()?)
@@ -242,40 +277,48 @@ impl RemoteGeneration {
     fn extended(&self, load: &Load, end: u64) -> Result<Span> {
         let Range { start, end: before } = load.span.range;
         if load.is_extended || end <= before {
-            let message =
-                format!("expected checks that end at byte {before}, found a minishard index whose end at {end}");
+            let message = format!(
+                "expected a minishard whose index and checks end at byte {before}, found an index with checks up to byte {end}; \
+                 run `sharddb verify`"
+            );
             return Err(Error::corrupt(message).at_path(&self.objects.path(&load.span.object)).at_offset(start));
         }
-        let cap = self.shared.max_index_bytes;
-        if end - before > ChecksPlace::total_len(cap, self.layout.unwrap_or_default()) {
-            let message = format!("expected checks of an index of at most {cap} bytes, found more");
-            return Err(Error::new(ErrorKind::TooLarge, message).at_offset(start));
+        let cap = ChecksPlace::total_len(self.shared.max_index_bytes, self.layout.unwrap_or_default());
+        if end - before > cap {
+            let message = format!(
+                "expected at most {cap} bytes of checks of a minishard, found {}: raise the cap `max_index_bytes`",
+                end - before
+            );
+            let path = self.objects.path(&load.span.object);
+            return Err(Error::new(ErrorKind::TooLarge, message).at_path(&path).at_offset(start));
         }
         Ok(Span::exact(load.span.object.clone(), start..end))
     }
 }
 
-fn fail(load: Load, error: Error, results: &mut [Option<Result<Block>>]) -> Option<Load> {
+fn fail(load: Load, error: Error, results: &mut Results) -> Option<Load> {
     load.lead.fail(&error);
-    set(results, load.at, Err(error));
+    results.set(load.at, Err(error));
     None
 }
 
-fn set(results: &mut [Option<Result<Block>>], at: usize, result: Result<Block>) {
-    if let Some(slot) = results.get_mut(at) {
-        *slot = Some(result);
-    }
-}
-
-/// Returns the bytes of a span from the answer to a request that covers it. They are copied unless they are all of it, so
-/// that a cached part does not keep the bytes of its neighbours.
-fn part_of(body: &Body, requested: &Span, span: &Span) -> Result<Body> {
-    if requested.range == span.range {
-        return Ok(body.clone());
-    }
-    match span.value_of(requested, body) {
-        Some(part) => Ok(Body::new(part.to_vec())),
-        None => Err(Error::internal("expected a response that covers its ranges, found a shorter one")),
+impl Results {
+    fn set(&mut self, at: usize, result: Result<Block>) {
+        let size = match &result {
+            Ok(Block::Minishard(minishard)) => minishard.size(),
+            _ => 0,
+        };
+        let held = self.held.saturating_add(size);
+        let acquired = match size > 0 && self.held > 0 && held > self.most {
+            true => Ok(Acquired::Deferred),
+            false => {
+                self.held = held;
+                result.map(Acquired::Block)
+            }
+        };
+        if let Some(slot) = self.blocks.get_mut(at) {
+            *slot = Some(acquired);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Lookups of many keys with requests that are planned together.
 //!
 //! Memory: keys are processed in windows of [`WINDOW`] minishards in storage order, and each round in runs of requests for
-//! at most [`RUN_BYTES`]. So a batch takes its values, the cache, and a few runs, however many keys it has.
+//! at most [`RUN_BYTES`]. So a batch takes its values, the cache, and a few runs, however many keys it has and whatever its
+//! indexes decode to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::remote::lookup::Found;
 use crate::remote::minishard::Minishard;
 use crate::remote::operation::Exchange;
 use crate::remote::request::RemoteValue;
-use crate::remote::rounds::{RUN_BYTES, Reads, lost, next_minishards, next_run};
+use crate::remote::rounds::{RUN_BYTES, Reads, lost, next_run};
 
 /// Maximum number of minishards of a window.
 const WINDOW: usize = 4096;
@@ -65,7 +66,7 @@ impl Batch<'_> {
         let locations = open.keys().copied();
         let mut plan = self.generation.plan_minishards(self.exchange, locations, Reads::Minishards).await;
         while plan.peek().is_some() {
-            let run = next_minishards(&mut plan, RUN_BYTES);
+            let run = self.generation.next_minishards(&mut plan, RUN_BYTES);
             let mut separate = Vec::new();
             for (location, step) in self.generation.read_minishards(self.exchange, run).await {
                 let minishard = self.generation.minishard_of(self.exchange, location, step).await;
@@ -85,13 +86,13 @@ impl Batch<'_> {
     ) {
         for (key, positions) in keys {
             let found = match minishard {
-                Ok(Some(minishard)) => self.generation.find_in(location, minishard.clone(), key),
+                Ok(Some(minishard)) => self.generation.find_in(location, minishard, key),
                 Ok(None) => Ok(None),
                 Err(error) => Err(error.copy().at_key(key)),
             };
             match found {
-                Ok(Some(found)) => match self.generation.value_in_memory(&found) {
-                    Some(encoded) => self.end_value(&positions, self.generation.verified(&found, encoded)),
+                Ok(Some(found)) => match &found.in_memory {
+                    Some(encoded) => self.end_value(&positions, self.generation.verified(&found, encoded.clone())),
                     None => separate.push((found, positions)),
                 },
                 Ok(None) => self.set(&positions, Ok(None)),

@@ -4,7 +4,8 @@
 //! dropped hands over to a waiter, and so does the first one that fails. The error of the second goes to all waiters, so
 //! that a server that is down costs each of them two requests at most.
 //!
-//! Nobody waits while he leads: a caller first ends its own loads, then waits for others. So waits have no circles.
+//! A caller ends its own loads before it waits for others, so that no two callers wait for each other. This requires that
+//! each caller is polled until it ends its loads, or is dropped: the cache has no timer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;

@@ -1,11 +1,12 @@
-//! A second cache behind the one in memory, which the caller brings: files on a disk, for example.
+//! A second cache, which the caller brings and which is used after the one in memory: files on a disk, for example.
 
 use std::ops::Range;
 
 /// A cache of blocks that outlives the reader, and that readers may share.
 ///
-/// A reader asks it before it makes a request, and gives it what it reads. It verifies the bytes of a native data set like
-/// those of a response. It calls both functions while an operation is polled, so they should not take long.
+/// A reader calls [`get`](BlockStore::get) before it makes a request, and [`put`](BlockStore::put) after it. It verifies the
+/// bytes of a native data set like those of a response. It calls both while an operation is polled, so they should not take
+/// long.
 pub trait BlockStore: Send + Sync {
     /// Returns the bytes of a block, if the store has all of them.
     fn get(&self, block: &BlockId) -> Option<Vec<u8>>;

@@ -17,7 +17,7 @@ use crate::remote::minishard::MinishardFormat;
 use crate::remote::objects::{Objects, Span, Totals, Unread};
 use crate::remote::operation::Exchange;
 use crate::remote::part::PartCache;
-use crate::remote::request::Body;
+use crate::remote::request::{Body, RemoteValue};
 use crate::remote::table::Table;
 
 /// The shard indexes of a store without a minishard table are read at open if they have at most this many bytes in all.
@@ -186,10 +186,10 @@ impl RemoteGeneration {
         let spans: Vec<Span> = spans.collect();
         let mut indexes = HashMap::new();
         let mut failed = None;
-        let answered = |at: usize, span: &Span, answer: &Result<Body, Unread>| {
-            let Some(shard) = manifest.shards.get(at) else { return };
-            let read = answer.as_ref().map_err(|unread| self.explain(span, unread));
-            match read.and_then(|index| self.check_shard_index(shard, index.clone())) {
+        let answered = |at: usize, answer: Result<RemoteValue, Unread>| {
+            let (Some(shard), Some(span)) = (manifest.shards.get(at), spans.get(at)) else { return };
+            let read = answer.map_err(|unread| self.explain(span, &unread));
+            match read.and_then(|index| self.check_shard_index(shard, index.into_body())) {
                 Ok(index) => drop(indexes.insert(shard.number, index)),
                 // a damaged shard index is reported by lookups in its shard
                 Err(error) if error.kind() == ErrorKind::Corrupt => {}
@@ -216,7 +216,8 @@ impl RemoteGeneration {
     pub(crate) fn explain(&self, span: &Span, unread: &Unread) -> Error {
         match unread {
             Unread::Missing => self.objects.gone(&span.object),
-            Unread::Unchanged => Error::internal("expected an answer without a condition, found \"unchanged\""),
+            Unread::Unchanged => Error::internal("expected an answer without a condition, found \"unchanged\"")
+                .at_path(&self.objects.path(&span.object)),
             Unread::Failed(error) => error.copy(),
         }
     }

@@ -1,6 +1,7 @@
 //! The key file of a generation in an object store, read block by block.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::key_file::{self, BLOCK_KEYS, Directory, GROUP_BLOCKS, TRAILER_LEN, Tag, Tail};
@@ -20,6 +21,8 @@ const REQUEST_BLOCKS: u64 = 16;
 /// An open key file.
 pub(crate) struct RemoteKeyFile {
     tail: Tail,
+    /// The directory that was read last, with the number of its group.
+    last_directory: Option<(u64, Arc<Directory>)>,
 }
 
 /// Consecutive keys.
@@ -42,7 +45,8 @@ impl RemoteGeneration {
         };
         let start = end.as_slice().len().checked_sub(usize::try_from(tail_len).ok()?)?;
         let tail = Tail::read(end.as_slice().get(start..)?, len).ok()?;
-        (tail.shape.keys == manifest.keys && tail.tag == tag_of(manifest)).then_some(RemoteKeyFile { tail })
+        (tail.shape.keys == manifest.keys && tail.tag == tag_of(manifest))
+            .then_some(RemoteKeyFile { tail, last_directory: None })
     }
 
     async fn read_keys(&self, exchange: &Exchange, range: Range<u64>) -> Result<Body> {
@@ -60,7 +64,7 @@ impl RemoteKeyFile {
     ///
     /// Errors: `Corrupt`; those of the client.
     pub(crate) async fn numbers(
-        &self,
+        &mut self,
         generation: &RemoteGeneration,
         exchange: &Exchange,
         bounds: KeyBounds,
@@ -74,8 +78,8 @@ impl RemoteKeyFile {
     }
 
     /// Returns the number of keys below `key`.
-    async fn rank(&self, generation: &RemoteGeneration, exchange: &Exchange, key: u64) -> Result<u64> {
-        if self.tail.shape.keys == 0 {
+    async fn rank(&mut self, generation: &RemoteGeneration, exchange: &Exchange, key: u64) -> Result<u64> {
+        if self.tail.shape.keys == 0 || key == 0 {
             return Ok(0);
         }
         let group = self.tail.group_of_key(key);
@@ -89,7 +93,7 @@ impl RemoteKeyFile {
     ///
     /// Errors: `Corrupt` if one is damaged, or there is no such key; those of the client.
     pub(crate) async fn run_from(
-        &self,
+        &mut self,
         generation: &RemoteGeneration,
         exchange: &Exchange,
         numbers: &Range<u64>,
@@ -101,10 +105,24 @@ impl RemoteKeyFile {
         self.blocks(generation, exchange, &directory, first..end).await
     }
 
-    async fn directory(&self, generation: &RemoteGeneration, exchange: &Exchange, group: u64) -> Result<Directory> {
+    /// Returns the directory of a group, by a request unless it is the last one.
+    async fn directory(
+        &mut self,
+        generation: &RemoteGeneration,
+        exchange: &Exchange,
+        group: u64,
+    ) -> Result<Arc<Directory>> {
+        if let Some((last, directory)) = &self.last_directory
+            && *last == group
+        {
+            return Ok(directory.clone());
+        }
         let range = self.tail.directory_range(group).ok_or_else(|| self.absent("group", group))?;
         let bytes = generation.read_keys(exchange, range).await?;
-        self.tail.read_directory(group, bytes.as_slice()).map_err(|error| at_key_file(generation, error))
+        let directory = self.tail.read_directory(group, bytes.as_slice());
+        let directory = Arc::new(directory.map_err(|error| at_key_file(generation, error))?);
+        self.last_directory = Some((group, directory.clone()));
+        Ok(directory)
     }
 
     /// Reads consecutive blocks of a group by one request.
@@ -122,8 +140,11 @@ impl RemoteKeyFile {
         let mut keys = Vec::new();
         for number in blocks.clone() {
             let entry = entry(number)?;
-            let offset = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
-            let block = bytes.as_slice().get(offset(entry.start)..offset(entry.end)).unwrap_or_default();
+            let offset = |at: u64| usize::try_from(at.checked_sub(start)?).ok();
+            let range = offset(entry.start).zip(offset(entry.end));
+            let block = range.and_then(|(start, end)| bytes.as_slice().get(start..end));
+            let block =
+                block.ok_or_else(|| Error::internal("expected bytes with the blocks of the key file, found others"))?;
             let count = self.tail.shape.keys_of(number);
             let decoded = key_file::decode_block(self.tail.tag, number, entry.first_key, count, block);
             keys.extend(decoded.map_err(|error| at_key_file(generation, error))?);

@@ -43,8 +43,13 @@ pub(crate) struct KeyRangeState {
 enum Source {
     /// Not known before the first batch.
     Unknown,
-    /// The key file, and the numbers of the keys that are left.
-    KeyFile(RemoteKeyFile, Range<u64>),
+    KeyFile {
+        file: RemoteKeyFile,
+        /// The numbers of the keys that are not read.
+        numbers: Range<u64>,
+        /// Keys that are read, and not taken.
+        read: std::vec::IntoIter<u64>,
+    },
     /// The keys that are left.
     Sorted(std::vec::IntoIter<u64>),
 }
@@ -52,7 +57,8 @@ enum Source {
 impl RemoteSnapshot {
     /// Iterates over the keys of a range in ascending order, in batches: those that [`get`](RemoteSnapshot::get) finds.
     ///
-    /// Cost: with a key file three requests, and then one per 16,384 keys. Without one, reads the indexes of the minishards
+    /// Cost: with a key file up to five requests for the ends of the range, then one per 16,384 keys and one per 262,144
+    /// keys. Without one, reads the indexes of the minishards
     /// that can hold the keys (few, if the hash is the identity and the range narrow; otherwise all of them) before the
     /// first batch, and sorts the keys in memory, 8 bytes each.
     pub fn key_range(&self, range: impl RangeBounds<u64>) -> RemoteKeyRange {
@@ -90,27 +96,29 @@ impl KeyRangeState {
     pub(crate) async fn next_keys(&mut self, exchange: &Exchange, most: usize) -> Result<Option<Vec<u64>>> {
         let Some(bounds) = self.bounds else { return Ok(None) };
         loop {
-            let keys = match &mut self.source {
+            let keys: Vec<u64> = match &mut self.source {
                 Source::Unknown => {
                     self.source = self.open(exchange, bounds).await?;
                     continue;
                 }
                 Source::Sorted(left) => left.take(most).collect(),
-                Source::KeyFile(_, numbers) if numbers.is_empty() => Vec::new(),
-                Source::KeyFile(file, numbers) => {
-                    match file.run_from(&self.generation, exchange, numbers).await {
-                        Ok(run) => take_run(run, numbers, most),
-                        Err(error) if error.kind() == ErrorKind::Corrupt => {
-                            // a damaged key file changes no result
-                            self.source = Source::Sorted(self.sorted(exchange, bounds).await?.into_iter());
-                            continue;
+                Source::KeyFile { file, numbers, read } => {
+                    if read.as_slice().is_empty() && !numbers.is_empty() {
+                        match file.run_from(&self.generation, exchange, numbers).await {
+                            Ok(run) => *read = take_run(run, numbers).into_iter(),
+                            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                                // a damaged key file changes no result
+                                self.source = Source::Sorted(self.sorted(exchange, bounds).await?.into_iter());
+                                continue;
+                            }
+                            Err(error) => return Err(error),
                         }
-                        Err(error) => return Err(error),
                     }
+                    read.take(most).collect()
                 }
             };
             let Some(last) = keys.last() else { return Ok(None) };
-            if matches!(self.source, Source::KeyFile(..)) {
+            if matches!(self.source, Source::KeyFile { .. }) {
                 // what is left if the rest of the key file is damaged
                 self.bounds = last.checked_add(1).and_then(|next| KeyBounds::new(&(next..=bounds.last())));
             }
@@ -119,9 +127,9 @@ impl KeyRangeState {
     }
 
     async fn open(&self, exchange: &Exchange, bounds: KeyBounds) -> Result<Source> {
-        if let Some(file) = self.generation.open_key_file(exchange).await {
+        if let Some(mut file) = self.generation.open_key_file(exchange).await {
             match file.numbers(&self.generation, exchange, bounds).await {
-                Ok(numbers) => return Ok(Source::KeyFile(file, numbers)),
+                Ok(numbers) => return Ok(Source::KeyFile { file, numbers, read: Vec::new().into_iter() }),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {}
                 Err(error) => return Err(error),
             }
@@ -133,7 +141,7 @@ impl KeyRangeState {
     async fn sorted(&self, exchange: &Exchange, bounds: KeyBounds) -> Result<Vec<u64>> {
         let mut walk = Walk::new(self.generation.clone(), bounds, Reads::Indexes)?;
         let mut keys = Vec::new();
-        while let Some(visited) = walk.next_minishards(exchange).await? {
+        while let Some(visited) = walk.next_minishard(exchange).await? {
             let mut rows = Rows::new(visited);
             while let Some(found) = rows.next(&self.generation)? {
                 let key = found.row.id;
@@ -155,10 +163,10 @@ impl KeyRangeState {
     }
 }
 
-/// Takes up to `most` of the keys of a run that are among `numbers`.
-fn take_run(run: KeyRun, numbers: &mut Range<u64>, most: usize) -> Vec<u64> {
+/// Takes the keys of a run that are among `numbers`.
+fn take_run(run: KeyRun, numbers: &mut Range<u64>) -> Vec<u64> {
     let skipped = usize::try_from(numbers.start.saturating_sub(run.first)).unwrap_or(usize::MAX);
-    let left = usize::try_from(numbers.end - numbers.start).unwrap_or(usize::MAX).min(most);
+    let left = usize::try_from(numbers.end - numbers.start).unwrap_or(usize::MAX);
     let keys: Vec<u64> = run.keys.into_iter().skip(skipped).take(left).collect();
     numbers.start += keys.len() as u64;
     keys

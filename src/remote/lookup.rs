@@ -17,20 +17,23 @@ use crate::format::minishard_index::Row;
 use crate::format::spec::Encoding;
 use crate::ids::Location;
 use crate::remote::generation::RemoteGeneration;
-use crate::remote::minishard::Minishard;
+use crate::remote::minishard::{Minishard, StoredCheck};
 use crate::remote::objects::Span;
 use crate::remote::operation::Exchange;
 use crate::remote::part::{Block, Part, PartKey};
 use crate::remote::place::{Place, PlaceSource, PlaceStep};
-use crate::remote::request::{Body, RemoteValue};
+use crate::remote::request::RemoteValue;
 
-/// A key that was found.
+/// A key that was found. It does not keep its minishard in memory, except for a short one that has the value.
 pub(crate) struct Found {
     pub(crate) location: Location,
-    pub(crate) minishard: Arc<Minishard>,
     pub(crate) row: Row,
     /// The stored value in its shard.
     pub(crate) value: ByteRange,
+    /// `None` in a layout without checks.
+    check: Option<StoredCheck>,
+    /// The stored value, if it is empty or came with the index.
+    pub(crate) in_memory: Option<RemoteValue>,
 }
 
 /// Where a value is stored.
@@ -80,13 +83,13 @@ impl RemoteGeneration {
         }
         let at = |error: Error| self.at(location, error).at_key(key);
         match self.minishard(exchange, location).await.map_err(at)? {
-            Some(minishard) => self.find_in(location, minishard, key),
+            Some(minishard) => self.find_in(location, &minishard, key),
             None => Ok(None),
         }
     }
 
     /// Finds the row of a key in its minishard.
-    pub(crate) fn find_in(&self, location: Location, minishard: Arc<Minishard>, key: u64) -> Result<Option<Found>> {
+    pub(crate) fn find_in(&self, location: Location, minishard: &Minishard, key: u64) -> Result<Option<Found>> {
         let at = |error: Error| self.at(location, error).at_key(key);
         match minishard.find(key).map_err(at)? {
             Some(row) => self.found(location, minishard, row).map(Some),
@@ -94,34 +97,32 @@ impl RemoteGeneration {
         }
     }
 
-    /// Checks the range of a row's value.
+    /// Takes from a minishard what the value of a row needs.
     ///
     /// Errors: `Corrupt` if the value is not within the shard.
-    pub(crate) fn found(&self, location: Location, minishard: Arc<Minishard>, row: Row) -> Result<Found> {
-        let value = self.value_range(location, row).map_err(|error| self.at(location, error).at_key(row.id))?;
-        Ok(Found { location, minishard, row, value })
+    pub(crate) fn found(&self, location: Location, minishard: &Minishard, row: Row) -> Result<Found> {
+        let at = |error: Error| self.at(location, error).at_key(row.id);
+        let value = self.value_range(location, row).map_err(at)?;
+        let check = minishard.check_of_value(self.layout.unwrap_or_default(), row).map_err(at)?;
+        let in_memory = match value.len() {
+            0 => Some(RemoteValue::from(Vec::new())),
+            _ => minishard.value(value),
+        };
+        Ok(Found { location, row, value, check, in_memory })
     }
 
     /// Reads the value of a found key.
     pub(crate) async fn value(&self, exchange: &Exchange, found: &Found) -> Result<RemoteValue> {
-        let encoded = match self.value_in_memory(found) {
-            Some(encoded) => encoded,
+        let encoded = match &found.in_memory {
+            Some(encoded) => encoded.clone(),
             None => {
                 let span = self.value_span(found).map_err(|error| self.at_found(found, error))?;
                 let body = self.objects.read(exchange, &span).await;
                 let body = body.map_err(|unread| self.at_found(found, self.explain(&span, &unread)))?;
-                whole(body)
+                RemoteValue::all(body)
             }
         };
         self.verified(found, encoded)
-    }
-
-    /// Returns the stored value, if it is empty or came with the index.
-    pub(crate) fn value_in_memory(&self, found: &Found) -> Option<RemoteValue> {
-        match found.value.len() {
-            0 => Some(RemoteValue::from(Vec::new())),
-            _ => found.minishard.value(found.value),
-        }
     }
 
     /// Returns the range to read for a value.
@@ -144,8 +145,10 @@ impl RemoteGeneration {
 
     /// Verifies and decodes a stored value.
     pub(crate) fn verified(&self, found: &Found, encoded: RemoteValue) -> Result<RemoteValue> {
-        let layout = self.layout.unwrap_or_default();
-        let verified = found.minishard.verify_value(layout, found.row, found.value.start, &encoded);
+        let verified = match &found.check {
+            Some(check) => check.verify_value(found.row.id, found.value.start, &encoded),
+            None => Ok(()),
+        };
         let decoded = verified.and_then(|()| match self.spec.data_encoding() {
             Encoding::Raw => Ok(encoded),
             Encoding::Gzip => gzip::decode(&encoded, self.shared.max_value_bytes).map(RemoteValue::from),
@@ -227,10 +230,4 @@ impl RemoteGeneration {
             Error::corrupt(format!("expected a value within the {body} bytes of data, found {start}..{end}"))
         })
     }
-}
-
-/// Returns all bytes of a response as a value.
-fn whole(body: Body) -> RemoteValue {
-    let len = body.as_slice().len();
-    RemoteValue::of(&body, 0..len).unwrap_or_else(|| RemoteValue::from(Vec::new()))
 }

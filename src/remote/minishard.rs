@@ -30,13 +30,20 @@ pub(crate) struct Minishard {
     checks: ChecksPlace,
 }
 
+/// A check as it is stored in the shard, at `place`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredCheck {
+    place: ByteRange,
+    stated: u32,
+}
+
 enum Index {
     /// A short raw index: the range in `bytes`.
     InPlace(Range<usize>),
     Sorted(SortedIndex),
 }
 
-/// What bytes of a shard are to a minishard.
+/// The result of [`MinishardFormat::parse`].
 pub(crate) enum Parsed {
     Minishard(Minishard),
     /// The checks end at this offset of the shard, which is after the bytes.
@@ -65,21 +72,23 @@ impl MinishardFormat {
         }
         if self.layout.checks {
             let found = checks::compute_index_check(location, encoded);
-            compare(&bytes, start, checks.place_of_index(), "minishard index", index.start, found)?;
+            let check = StoredCheck::read(&bytes, start, checks.place_of_index())?;
+            check.compare("minishard index", index.start, found)?;
         }
         let in_place = decoded.is_none() && view.len() <= SCAN_LIMIT;
         if in_place && let Some(range) = offsets(start, index) {
             return Ok(Parsed::Minishard(Minishard { index: Index::InPlace(range), bytes, start, checks }));
         }
-        let index = Index::Sorted(SortedIndex::new(view));
+        let sorted = Index::Sorted(SortedIndex::new(view));
         let has_values = decoded.is_none() && end < start.saturating_add(bytes.as_slice().len() as u64);
         if has_values {
-            return Ok(Parsed::Minishard(Minishard { index, bytes, start, checks }));
+            return Ok(Parsed::Minishard(Minishard { index: sorted, bytes, start, checks }));
         }
         // the encoded index is not needed any more
-        let stored_checks = slice(&bytes, start, ByteRange { start: checks.index_end, end }).unwrap_or_default();
+        let stored_checks = slice(&bytes, start, ByteRange { start: checks.index_end, end });
+        let stored_checks = stored_checks.ok_or_else(|| lacks_checks(index.start))?;
         let bytes = Body::new(stored_checks.to_vec());
-        Ok(Parsed::Minishard(Minishard { index, bytes, start: checks.index_end, checks }))
+        Ok(Parsed::Minishard(Minishard { index: sorted, bytes, start: checks.index_end, checks }))
     }
 
     /// Returns the length of the checks after a raw index of `index_len` bytes.
@@ -135,13 +144,12 @@ impl Minishard {
         RemoteValue::of(&self.bytes, offsets(self.start, value)?)
     }
 
-    /// Compares the check of a stored value. Does nothing without checks.
-    pub(crate) fn verify_value(&self, layout: Layout, row: Row, start: u64, encoded: &[u8]) -> Result<()> {
-        if !layout.checks {
-            return Ok(());
+    /// Returns the check of a row's value; `None` in a layout without checks.
+    pub(crate) fn check_of_value(&self, layout: Layout, row: Row) -> Result<Option<StoredCheck>> {
+        match layout.checks {
+            true => StoredCheck::read(&self.bytes, self.start, self.checks.place_of_value(row.number)).map(Some),
+            false => Ok(None),
         }
-        let found = checks::compute_value_check(row.id, encoded);
-        compare(&self.bytes, self.start, self.checks.place_of_value(row.number), "value", start, found)
     }
 
     /// Returns its size in memory, in bytes.
@@ -157,22 +165,37 @@ impl Minishard {
         match &self.index {
             Index::InPlace(range) => {
                 let bytes = self.bytes.as_slice().get(range.clone());
-                IndexView::view(bytes.unwrap_or_default()).map(SearchableIndex::Scanned)
+                let bytes = bytes.ok_or_else(|| Error::internal("expected a minishard with its index, found none"))?;
+                IndexView::view(bytes).map(SearchableIndex::Scanned)
             }
             Index::Sorted(index) => Ok(SearchableIndex::Sorted(index)),
         }
     }
 }
 
-/// Compares a check that is stored at `place` of the shard with `found`.
-fn compare(bytes: &Body, start: u64, place: Option<ByteRange>, what: &str, of: u64, found: u32) -> Result<()> {
-    let place = place.ok_or_else(|| {
-        Error::corrupt("expected checks at an offset below 2^64, found a minishard index that ends later")
-    })?;
-    match slice(bytes, start, place).and_then(|stored| stored.first_chunk()) {
-        Some(stored) => checks::compare(what, of, place, u32::from_le_bytes(*stored), found),
-        None => Err(Error::internal("expected bytes with the checks of a minishard, found others").at_offset(of)),
+impl StoredCheck {
+    /// Reads the check at `place` of the shard from its bytes from offset `start`.
+    fn read(bytes: &Body, start: u64, place: Option<ByteRange>) -> Result<StoredCheck> {
+        let place = place.ok_or_else(|| {
+            Error::corrupt("expected checks at an offset below 2^64, found a minishard index that ends later")
+        })?;
+        let stored = slice(bytes, start, place).and_then(|stored| stored.first_chunk());
+        let stated = u32::from_le_bytes(*stored.ok_or_else(|| lacks_checks(place.start))?);
+        Ok(StoredCheck { place, stated })
     }
+
+    /// Compares the check of a stored value that begins at offset `start` of the shard.
+    pub(crate) fn verify_value(self, key: u64, start: u64, encoded: &[u8]) -> Result<()> {
+        self.compare("value", start, checks::compute_value_check(key, encoded))
+    }
+
+    fn compare(self, what: &str, start: u64, found: u32) -> Result<()> {
+        checks::compare(what, start, self.place, self.stated, found)
+    }
+}
+
+fn lacks_checks(offset: u64) -> Error {
+    Error::internal("expected bytes with the checks of a minishard, found others").at_offset(offset)
 }
 
 /// Returns the bytes of a range of the shard, of which `bytes` are those from offset `start`.

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::identity::{Identities, Identity, Replaced};
 use crate::remote::operation::Exchange;
-use crate::remote::request::{Body, Failure, RemoteValue, Request, Response, Wanted};
+use crate::remote::request::{Body, Failure, RemoteValue, Request, Response, Wanted, too_large};
 
 /// Requests and bytes of all operations of a reader.
 #[derive(Debug, Default)]
@@ -23,6 +23,7 @@ pub(crate) struct Objects {
     /// The name of the data set for errors, `s3://bucket/store`; may be empty.
     root: Arc<str>,
     identities: Identities,
+    was_replaced: AtomicBool,
     totals: Arc<Totals>,
 }
 
@@ -45,6 +46,16 @@ pub(crate) enum Unread {
     /// The object still has the ETag of the request.
     Unchanged,
     Failed(Error),
+}
+
+impl Unread {
+    pub(crate) fn copy(&self) -> Unread {
+        match self {
+            Unread::Missing => Unread::Missing,
+            Unread::Unchanged => Unread::Unchanged,
+            Unread::Failed(error) => Unread::Failed(error.copy()),
+        }
+    }
 }
 
 impl Span {
@@ -97,7 +108,7 @@ impl Totals {
 
 impl Objects {
     pub(crate) fn new(root: Arc<str>, totals: Arc<Totals>) -> Objects {
-        Objects { root, identities: Identities::default(), totals }
+        Objects { root, identities: Identities::default(), was_replaced: AtomicBool::new(false), totals }
     }
 
     /// Returns the totals that requests are added to.
@@ -149,8 +160,7 @@ impl Objects {
         let found = response.body.as_slice().len() as u64;
         let stated = response.object_len.unwrap_or(found);
         if found.max(stated) > most {
-            let message = format!("expected an object of at most {most} bytes, found {}", found.max(stated));
-            return Err(Unread::Failed(Error::new(ErrorKind::TooLarge, message).at_path(&self.path(object))));
+            return Err(Unread::Failed(too_large(most, &found.max(stated)).at_path(&self.path(object))));
         }
         if stated != found {
             return Err(Unread::Failed(self.wrong_length(object, &(0..stated), found)));
@@ -188,8 +198,24 @@ impl Objects {
         if found < span.len() && found >= span.needed && is_whole_rest {
             return Ok(response.body);
         }
+        Err(self.too_short(span, response.object_len, found))
+    }
+
+    /// Returns the bytes of a span from the accepted answer to a request that covers it.
+    ///
+    /// Errors: `Corrupt` if the object ends before them; `Io` if that is not known.
+    pub(crate) fn part(&self, span: &Span, requested: &Span, body: &Body) -> Result<RemoteValue, Unread> {
+        span.value_of(requested, body).ok_or_else(|| {
+            let end = requested.range.start.saturating_add(body.as_slice().len() as u64);
+            let len = self.identity(&span.object).and_then(|identity| identity.len);
+            self.too_short(span, len, end.saturating_sub(span.range.start))
+        })
+    }
+
+    /// Returns the error for a span of which `found` bytes were found, in an object of `object_len` bytes if that is known.
+    fn too_short(&self, span: &Span, object_len: Option<u64>, found: u64) -> Unread {
         let needed_end = span.range.start.saturating_add(span.needed);
-        Err(Unread::Failed(match response.object_len {
+        Unread::Failed(match object_len {
             Some(len) if len < needed_end => {
                 let Range { start, end: _ } = span.range;
                 let message =
@@ -197,7 +223,7 @@ impl Objects {
                 Error::corrupt(message).at_path(&self.path(&span.object))
             }
             _ => self.wrong_length(&span.object, &span.range, found),
-        }))
+        })
     }
 
     /// Counts the bytes of a response and compares the identity of its object.
@@ -219,7 +245,13 @@ impl Objects {
         }
     }
 
+    /// Whether a response was about another object than the first response.
+    pub(crate) fn was_replaced(&self) -> bool {
+        self.was_replaced.load(Ordering::Relaxed)
+    }
+
     fn replaced(&self, object: &str, replaced: &Replaced) -> Error {
+        self.was_replaced.store(true, Ordering::Relaxed);
         let Replaced { expected, found } = replaced;
         let message = format!(
             "the object was replaced while it was in use: expected {expected}, found {found}: refresh, or open it again"

@@ -1,5 +1,6 @@
 //! Finds the generation to serve, and opens it.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -58,11 +59,13 @@ impl Served {
                 None => Err(nothing_at_root(&root)),
             },
             // stores answer "no permission" for a missing object, if listing is not permitted
-            Err(Unread::Failed(error)) => match Served::of_root(shared, exchange).await {
-                Ok(Some(served)) => Ok(served),
-                Ok(None) | Err(_) => Err(error),
-            },
-            Err(Unread::Unchanged) => Err(unexpected_unchanged()),
+            Err(Unread::Failed(error)) if error.io_kind() == Some(io::ErrorKind::PermissionDenied) => {
+                match Served::of_root(shared, exchange).await {
+                    Ok(Some(served)) => Ok(served),
+                    Ok(None) | Err(_) => Err(error),
+                }
+            }
+            Err(unread) => Err(failed(unread, &root, bucket_current::FILE_NAME)),
         }
     }
 
@@ -75,11 +78,11 @@ impl Served {
         let info = match files.info {
             Ok(info) => info.body,
             Err(Unread::Missing) => return Err(files.objects.gone(&format!("{name}/{}", info::FILE_NAME))),
-            Err(unread) => return Err(failed(unread)),
+            Err(unread) => return Err(failed(unread, &files.objects, &format!("{name}/{}", info::FILE_NAME))),
         };
         let manifest = match files.manifest {
             Err(Unread::Missing) => return Err(files.objects.gone(&format!("{name}/{}", manifest::FILE_NAME))),
-            manifest => parsed(manifest),
+            manifest => parsed(manifest, &files.objects, &format!("{name}/{}", manifest::FILE_NAME)),
         };
         let generation = opened(shared, exchange, Some(name), (info, manifest), files.objects).await?;
         Ok(Served { generation, watched })
@@ -94,10 +97,10 @@ impl Served {
                 Response { body: Body::new(Vec::new()), etag: None, object_len: None }
             }
             Err(Unread::Missing) => return Ok(None),
-            Err(unread) => return Err(failed(unread)),
+            Err(unread) => return Err(failed(unread, &files.objects, info::FILE_NAME)),
         };
         let watched = Watched { object: info::FILE_NAME, etag: info.etag, text: info.body.clone() };
-        let manifest = parsed(files.manifest);
+        let manifest = parsed(files.manifest, &files.objects, manifest::FILE_NAME);
         let generation = opened(shared, exchange, None, (info.body, manifest), files.objects).await?;
         Ok(Some(Served { generation, watched }))
     }
@@ -193,24 +196,24 @@ async fn opened(
 }
 
 /// Parses a manifest; `Ok(None)` if there is none.
-fn parsed(manifest: Result<Response, Unread>) -> Result<Option<Manifest>> {
+fn parsed(manifest: Result<Response, Unread>, objects: &Objects, object: &str) -> Result<Option<Manifest>> {
     match manifest {
         Ok(text) => Manifest::parse(text.body.as_slice()).map(Some),
         Err(Unread::Missing) => Ok(None),
-        Err(unread) => Err(failed(unread)),
+        Err(unread) => Err(failed(unread, objects, object)),
     }
 }
 
-fn failed(unread: Unread) -> Error {
-    match unread {
-        Unread::Failed(error) => error,
-        Unread::Unchanged => unexpected_unchanged(),
-        Unread::Missing => Error::internal("expected an object, found none"),
-    }
-}
-
-fn unexpected_unchanged() -> Error {
-    Error::new(ErrorKind::Io, "expected an answer to a request without a condition, found \"unchanged\"")
+/// Returns the error for an object that was requested without a condition, and is not known to be missing.
+fn failed(unread: Unread, objects: &Objects, object: &str) -> Error {
+    let message = match unread {
+        Unread::Failed(error) => return error,
+        Unread::Missing => return Error::internal("expected an object, found none").at_path(&objects.path(object)),
+        Unread::Unchanged => {
+            "expected the object, found the answer \"unchanged\" (status 304) to a request without a condition"
+        }
+    };
+    Error::new(ErrorKind::Io, message).at_path(&objects.path(object))
 }
 
 fn no_history(root: &Objects) -> Error {

@@ -113,8 +113,9 @@ impl RemoteOptions {
         self
     }
 
-    /// Sets a second cache, which is asked before a request is made. Foreign data uses it only for objects with a strong
-    /// ETag, and if there is a [`root_name`](RemoteOptions::root_name). Default: none.
+    /// Sets a second cache, which is looked up before a request is made. Foreign data uses it only for objects with a strong
+    /// ETag, after the first response about the object, and if there is a [`root_name`](RemoteOptions::root_name). Default:
+    /// none.
     pub fn block_store(&mut self, store: Arc<dyn BlockStore>) -> &mut RemoteOptions {
         self.block_store = Some(store);
         self

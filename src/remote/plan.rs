@@ -9,9 +9,9 @@ use std::collections::BinaryHeap;
 
 use crate::remote::objects::{Objects, Span, Unread};
 use crate::remote::operation::Exchange;
-use crate::remote::request::Body;
+use crate::remote::request::RemoteValue;
 
-/// The bytes that a request is worth. A longer gap is never read to save a request. `object_store` merges up to 1 MiB, which
+/// Upper bound on a gap that is read to save a request, in bytes. `object_store` merges up to 1 MiB, which
 /// reads a hundred times the bytes of short values.
 const REQUEST_COST: u64 = 16 << 10;
 
@@ -25,6 +25,8 @@ const LONGEST: u64 = 4 << 20;
 /// A request for several ranges of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Merged {
+    /// Covers the ranges. Needs the bytes up to the first end of a range: an object that is shorter than another one still
+    /// has this one.
     pub(crate) span: Span,
     /// The positions of the ranges in the input.
     pub(crate) members: Vec<usize>,
@@ -48,20 +50,29 @@ pub(crate) fn merge<'a>(spans: impl IntoIterator<Item = &'a Span>) -> Vec<Merged
 }
 
 impl Objects {
-    /// Reads spans with planned requests. Calls `f` for each span with its position, the span of the request that covers
-    /// it, and the answer to that, in the order of arrival.
-    pub(crate) async fn read_planned<'a>(
+    /// Reads spans with planned requests. Calls `f` for each span with its position and its own result, in the order of
+    /// arrival: an object that is too short for one span of a request has the others.
+    pub(crate) async fn read_planned(
         &self,
         exchange: &Exchange,
-        spans: impl IntoIterator<Item = &'a Span>,
-        mut f: impl FnMut(usize, &Span, &Result<Body, Unread>),
+        spans: &[Span],
+        mut f: impl FnMut(usize, Result<RemoteValue, Unread>),
     ) {
         let plan = merge(spans);
         let requests: Vec<_> = plan.iter().map(|merged| self.request(&merged.span)).collect();
         let answered = |at: usize, answer| {
-            let Some(Merged { span, members }) = plan.get(at) else { return };
-            let answer = self.accept(span, answer);
-            members.iter().for_each(|member| f(*member, span, &answer));
+            let Some(Merged { span: requested, members }) = plan.get(at) else { return };
+            let answer = self.accept(requested, answer);
+            for member in members {
+                let Some(span) = spans.get(*member) else { continue };
+                f(
+                    *member,
+                    match &answer {
+                        Ok(body) => self.part(span, requested, body),
+                        Err(unread) => Err(unread.copy()),
+                    },
+                );
+            }
         };
         exchange.fetch_all(requests, answered).await;
     }
@@ -70,7 +81,7 @@ impl Objects {
 impl Merged {
     fn append(&mut self, next: Merged) {
         let (span, more) = (&mut self.span, next.span);
-        let needed_end = (span.range.start + span.needed).max(more.range.start.saturating_add(more.needed));
+        let needed_end = (span.range.start + span.needed).min(more.range.start.saturating_add(more.needed));
         span.range.end = span.range.end.max(more.range.end);
         span.needed = needed_end.saturating_sub(span.range.start);
         self.members.extend(next.members);
@@ -142,12 +153,15 @@ mod tests {
     }
 
     #[test]
-    fn the_needed_bytes_reach_to_the_last_needed_one() {
+    fn the_needed_bytes_are_those_of_the_range_that_ends_first() {
         let mut two = spans(&[("a", 0, 100), ("a", 100, 200)]);
-        if let Some(last) = two.last_mut() {
-            last.needed = 30;
+        let needed = |spans: &[Span]| merge(spans).first().map(|merged| merged.span.needed);
+        assert_eq!(needed(&two), Some(100));
+        if let Some(first) = two.first_mut() {
+            first.needed = 70;
         }
-        let plan = merge(&two);
-        assert_eq!(plan.first().map(|merged| merged.span.needed), Some(130));
+        assert_eq!(needed(&two), Some(70));
+        let within = spans(&[("a", 0, 100), ("a", 10, 20)]);
+        assert_eq!(needed(&within), Some(20));
     }
 }

@@ -1,6 +1,6 @@
 //! Iteration over the pairs of a range in ascending order of keys.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::ops::RangeBounds;
 
@@ -11,11 +11,11 @@ use crate::remote::key_range::KeyRangeState;
 use crate::remote::lookup::Found;
 use crate::remote::operation::{Exchange, Operation};
 use crate::remote::request::RemoteValue;
-use crate::remote::rounds::Reads;
-use crate::remote::scan::{Position, take_batch};
+use crate::remote::rounds::{RUN_BYTES, Reads};
+use crate::remote::scan::{PairBatch, Position};
 use crate::remote::snapshot::RemoteSnapshot;
 
-/// Keys that are looked up together. As many minishards may be in memory.
+/// Keys that are looked up together.
 const LOOKUP_KEYS: usize = 256;
 
 /// An iterator over the pairs of a range in ascending order of keys, in batches; see [`RemoteSnapshot::range`].
@@ -77,24 +77,43 @@ impl RangeState {
             let Some(keys) = self.keys.next_keys(exchange, LOOKUP_KEYS).await? else { return Ok(None) };
             self.found = generation.find_many(exchange, &keys).await?;
         }
-        let found = take_batch(|| Ok(self.found.pop_front()))?;
-        generation.pairs(exchange, &found).await.map(Some)
+        let mut batch = PairBatch::default();
+        while !batch.is_full()
+            && let Some(found) = self.found.pop_front()
+        {
+            batch.push(found);
+        }
+        generation.pairs(exchange, batch).await
     }
 }
 
 impl RemoteGeneration {
     /// Finds keys, in their order. The first error ends it.
+    ///
+    /// Memory: the minishards of one run; a found key keeps a minishard of at most 64 KiB.
     async fn find_many(&self, exchange: &Exchange, keys: &[u64]) -> Result<VecDeque<Found>> {
-        let locations = keys.iter().map(|key| self.spec.route(*key));
-        let locations: BTreeSet<Location> = locations.filter(|location| !self.lacks_shard(location.shard)).collect();
-        let plan = self.plan_minishards(exchange, locations, Reads::Minishards).await;
-        let minishards: HashMap<_, _> = self.visit(exchange, plan.collect()).await?.into_iter().collect();
-        let found = keys.iter().map(|key| {
+        let mut wanted: BTreeMap<Location, Vec<u64>> = BTreeMap::new();
+        for key in keys {
             let location = self.spec.route(*key);
-            let minishard = minishards.get(&location).cloned();
-            let found = minishard.map(|minishard| self.find_in(location, minishard, *key)).transpose()?.flatten();
+            if !self.lacks_shard(location.shard) {
+                wanted.entry(location).or_default().push(*key);
+            }
+        }
+        let mut plan = self.plan_minishards(exchange, wanted.keys().copied(), Reads::Minishards).await;
+        let mut all_found = HashMap::new();
+        while plan.peek().is_some() {
+            let run = self.next_minishards(&mut plan, RUN_BYTES);
+            for (location, step) in self.read_minishards(exchange, run).await {
+                let Some(minishard) = self.minishard_of(exchange, location, step).await? else { continue };
+                for key in wanted.get(&location).into_iter().flatten() {
+                    let found = self.find_in(location, &minishard, *key)?;
+                    all_found.extend(found.map(|found| (*key, found)));
+                }
+            }
+        }
+        let found = keys.iter().map(|key| {
             // each key is from an index or from the key file of this generation
-            found.ok_or_else(|| self.at(location, not_stored()).at_key(*key))
+            all_found.remove(key).ok_or_else(|| self.at(self.spec.route(*key), not_stored()).at_key(*key))
         });
         found.collect()
     }

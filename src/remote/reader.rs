@@ -17,10 +17,11 @@ use crate::remote::snapshot::RemoteSnapshot;
 /// A data set in an object store or on a web server, read by [`Operation`]s.
 ///
 /// A lookup uses the generation that was current when the reader was opened or refreshed. If that generation was removed,
-/// or an object of foreign data was replaced, the lookup refreshes once and tries again.
+/// or an object was replaced, the lookup refreshes once and tries again. If an object is missing from a generation that is
+/// still current, it returns `GenerationGone` after one request for `current`.
 ///
-/// Cheap to clone; clones share the generation, the cache and the requests in flight. Drop an operation that is not polled
-/// to its end: others may wait for its responses.
+/// Cheap to clone; clones share the generation, the cache and the requests in flight. Poll each operation until it ends, or
+/// drop it: others may wait for its responses, and wait forever if it is neither polled nor dropped.
 ///
 /// ```
 /// use sharddb::remote::{Operation, RemoteReader};
@@ -108,12 +109,15 @@ impl RemoteReader {
             let is_gone = |result: &Result<_>| {
                 result.as_ref().is_err_and(|error: &crate::Error| error.kind() == ErrorKind::GenerationGone)
             };
-            match results.iter().any(is_gone) {
-                true => {
-                    let next = state.reopened(&generation, &exchange).await?;
+            if !results.iter().any(is_gone) {
+                return Ok(results);
+            }
+            match state.after_gone(&generation, &exchange).await? {
+                Some(next) => {
+                    drop(results);
                     Ok(next.get_many(&exchange, &keys).await)
                 }
-                false => Ok(results),
+                None => Ok(results),
             }
         })
     }
@@ -173,8 +177,10 @@ impl RemoteReader {
             let generation = state.generation();
             match run(generation.clone(), exchange.clone()).await {
                 Err(error) if error.kind() == ErrorKind::GenerationGone => {
-                    let next = state.reopened(&generation, &exchange).await?;
-                    run(next, exchange).await
+                    match state.after_gone(&generation, &exchange).await? {
+                        Some(next) => run(next, exchange).await,
+                        None => Err(error),
+                    }
                 }
                 result => result,
             }
@@ -187,15 +193,34 @@ impl State {
         self.served.load().generation.clone()
     }
 
-    /// Returns the generation that is current after `gone` is gone, from another operation or opened now.
-    async fn reopened(&self, gone: &Arc<RemoteGeneration>, exchange: &Exchange) -> Result<Arc<RemoteGeneration>> {
+    /// Returns the generation to use after an object of `gone` was not found or was replaced, from another operation or
+    /// opened now. `None` if `current` still names `gone`: the object is missing from it, and opening it again would not
+    /// help.
+    async fn after_gone(
+        &self,
+        gone: &Arc<RemoteGeneration>,
+        exchange: &Exchange,
+    ) -> Result<Option<Arc<RemoteGeneration>>> {
         let before = self.served.load_full();
         if !Arc::ptr_eq(&before.generation, gone) {
-            return Ok(before.generation.clone());
+            return Ok(Some(before.generation.clone()));
         }
-        let served = Served::open(&self.shared, exchange).await?;
-        self.replace(&before, served);
-        Ok(self.generation())
+        let is_published = gone.name.is_some() && !gone.objects.was_replaced();
+        let next = match is_published {
+            true => before.refreshed(&self.shared, exchange).await?,
+            false => Refreshed::Other(Served::open(&self.shared, exchange).await?),
+        };
+        match next {
+            Refreshed::Unchanged => Ok(None),
+            Refreshed::Same(served) => {
+                self.replace(&before, served);
+                Ok(None)
+            }
+            Refreshed::Other(served) => {
+                self.replace(&before, served);
+                Ok(Some(self.generation()))
+            }
+        }
     }
 
     /// Serves another generation, unless another operation has replaced `before` meanwhile.

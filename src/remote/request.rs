@@ -78,9 +78,16 @@ impl Failure {
 
     /// Returns the failure for an object of `found` bytes that is larger than [`Wanted::Whole`] permits.
     pub fn too_large(most: u64, found: u64) -> Failure {
-        let message = format!("expected an object of at most {most} bytes, found {found}");
-        Failure::Other(Error::new(ErrorKind::TooLarge, message))
+        Failure::Other(too_large(most, &found))
     }
+}
+
+/// Returns the error for an object that is larger than [`Wanted::Whole`] permits, without a place.
+pub(crate) fn too_large(most: u64, found: &dyn fmt::Display) -> Error {
+    let message = format!(
+        "expected an object of at most {most} bytes, found {found}: it is not of a data set, or damaged; check the address"
+    );
+    Error::new(ErrorKind::TooLarge, message)
 }
 
 /// Bytes of a response, shared without a copy.
@@ -134,6 +141,21 @@ impl RemoteValue {
         body.as_slice().get(range.clone()).is_some().then(|| RemoteValue { body: body.clone(), range })
     }
 
+    /// Returns all bytes of a response.
+    pub(crate) fn all(body: Body) -> RemoteValue {
+        let range = 0..body.as_slice().len();
+        RemoteValue { body, range }
+    }
+
+    /// Returns the bytes as a response of their own. Copies them unless they are all of it, so that they do not keep their
+    /// neighbours in memory.
+    pub(crate) fn into_body(self) -> Body {
+        match self.len() == self.body.as_slice().len() {
+            true => self.body,
+            false => Body::new(self.to_vec()),
+        }
+    }
+
     /// Copies the value if it is less than half of its response, so that it does not keep the other bytes in memory.
     pub(crate) fn without_neighbours(self) -> RemoteValue {
         match self.len() < self.body.as_slice().len() / 2 {
@@ -159,8 +181,7 @@ impl AsRef<[u8]> for RemoteValue {
 
 impl From<Vec<u8>> for RemoteValue {
     fn from(bytes: Vec<u8>) -> RemoteValue {
-        let range = 0..bytes.len();
-        RemoteValue { body: Body::new(bytes), range }
+        RemoteValue::all(Body::new(bytes))
     }
 }
 

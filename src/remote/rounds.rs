@@ -6,8 +6,8 @@
 //! values            the other values
 //! ```
 //!
-//! The requests of a round are planned together. Batches and walks bound its memory by [`next_run`]; a range reads up to 256
-//! minishards at once.
+//! The requests of a round are planned together. Its memory is bounded twice: by [`next_run`] for the bytes of its requests,
+//! and by [`DECODED_BYTES`] for the minishards that it returns.
 
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Peekable;
@@ -15,17 +15,25 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::ids::Location;
+use crate::remote::acquire::Acquired;
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::lookup::Found;
 use crate::remote::minishard::Minishard;
-use crate::remote::objects::{Span, Unread};
+use crate::remote::objects::Unread;
 use crate::remote::operation::Exchange;
 use crate::remote::part::{Block, Part, PartRead};
 use crate::remote::place::{Place, PlaceStep};
-use crate::remote::request::{Body, RemoteValue};
+use crate::remote::request::RemoteValue;
 
 /// Maximum number of bytes of a run of requests of a batch, unless a single one is longer.
 pub(crate) const RUN_BYTES: u64 = 32 << 20;
+
+/// Upper bound on the minishards in memory that a round returns, unless a single one is longer.
+const DECODED_BYTES: u64 = 128 << 20;
+
+/// The bytes of memory that a byte of a gzip index is expected to take. More is correct and slower: the last minishards of
+/// a round are deferred then.
+const GZIP_RATIO: u64 = 4;
 
 /// What is read of each minishard.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,15 +57,23 @@ pub(crate) enum Step<T> {
 /// Minishards to read, in storage order.
 pub(crate) type MinishardPlan = Peekable<btree_map::IntoIter<Location, Step<PartRead>>>;
 
-/// Takes the next minishards, whose reads have at most `most` bytes together; at least one.
-pub(crate) fn next_minishards(plan: &mut MinishardPlan, most: u64) -> Vec<(Location, Step<PartRead>)> {
-    next_run(plan, most, |(_, step)| match step {
-        Step::At(_, Ok(read)) => read.span.len(),
-        Step::At(_, Err(_)) | Step::Empty | Step::Failed(_) => 0,
-    })
+/// A minishard of a round.
+pub(crate) enum InRound {
+    Read(Block),
+    /// It is read when its turn comes.
+    Deferred(PartRead),
 }
 
 impl RemoteGeneration {
+    /// Takes the next minishards, whose reads have at most `most` bytes together; at least one.
+    pub(crate) fn next_minishards(&self, plan: &mut MinishardPlan, most: u64) -> Vec<(Location, Step<PartRead>)> {
+        let ratio = if self.has_raw_indexes() { 1 } else { GZIP_RATIO };
+        next_run(plan, most, |(_, step)| match step {
+            Step::At(_, Ok(read)) => read.span.len().saturating_mul(ratio),
+            Step::At(_, Err(_)) | Step::Empty | Step::Failed(_) => 0,
+        })
+    }
+
     /// Finds the places of minishards. Where the minishard table is damaged, reads the shard indexes in another round.
     pub(crate) async fn plan_minishards(
         &self,
@@ -103,14 +119,20 @@ impl RemoteGeneration {
         &self,
         exchange: &Exchange,
         steps: Vec<(Location, Step<PartRead>)>,
-    ) -> Vec<(Location, Step<Block>)> {
+    ) -> Vec<(Location, Step<InRound>)> {
         let reads = steps.iter().filter_map(|(_, step)| match step {
             Step::At(_, Ok(read)) => Some(read.clone()),
             Step::At(_, Err(_)) | Step::Empty | Step::Failed(_) => None,
         });
         let reads: Vec<PartRead> = reads.collect();
-        let mut blocks = self.acquire(exchange, &reads).await.into_iter();
-        let mut block_of = |read: Result<PartRead>| read.and_then(|_| blocks.next().unwrap_or_else(|| Err(lost())));
+        let mut acquired = self.acquire_within(exchange, &reads, DECODED_BYTES).await.into_iter();
+        let mut block_of = |read: Result<PartRead>| {
+            let read = read?;
+            Ok(match acquired.next().unwrap_or_else(|| Err(lost()))? {
+                Acquired::Block(block) => InRound::Read(block),
+                Acquired::Deferred => InRound::Deferred(read),
+            })
+        };
         let read = steps.into_iter().map(|(location, step)| match step {
             Step::At(place, read) => (location, Step::At(place, block_of(read))),
             Step::Empty => (location, Step::Empty),
@@ -124,10 +146,17 @@ impl RemoteGeneration {
         &self,
         exchange: &Exchange,
         location: Location,
-        step: Step<Block>,
+        step: Step<InRound>,
     ) -> Result<Option<Arc<Minishard>>> {
         let minishard = match step {
-            Step::At(place, block) => self.minishard_in(exchange, location, &place, block).await,
+            Step::At(place, in_round) => {
+                let block = match in_round {
+                    Ok(InRound::Read(block)) => Ok(block),
+                    Ok(InRound::Deferred(read)) => self.acquire_one(exchange, read).await,
+                    Err(error) => Err(error),
+                };
+                self.minishard_in(exchange, location, &place, block).await
+            }
             Step::Empty => Ok(None),
             Step::Failed(error) => Err(error),
         };
@@ -137,32 +166,31 @@ impl RemoteGeneration {
     /// Reads the values of found keys, in their order. The error of a request names no key, because it reads many values.
     pub(crate) async fn values(&self, exchange: &Exchange, found: &[Found]) -> Vec<Result<RemoteValue>> {
         let mut values: Vec<Option<Result<RemoteValue>>> = Vec::with_capacity(found.len());
-        let mut separate: Vec<(usize, &Found, Span)> = Vec::new();
+        let (mut separate, mut spans) = (Vec::new(), Vec::new());
         for (at, found) in found.iter().enumerate() {
-            values.push(match self.value_in_memory(found) {
-                Some(encoded) => Some(self.verified(found, encoded)),
+            values.push(match &found.in_memory {
+                Some(encoded) => Some(self.verified(found, encoded.clone())),
                 None => match self.value_span(found) {
                     Ok(span) => {
-                        separate.push((at, found, span));
+                        separate.push((at, found));
+                        spans.push(span);
                         None
                     }
                     Err(error) => Some(Err(self.at_found(found, error))),
                 },
             });
         }
-        let spans = separate.iter().map(|(_, _, span)| span);
-        let answered = |member: usize, requested: &Span, answer: &Result<Body, Unread>| {
-            let Some((at, found, span)) = separate.get(member) else { return };
-            let value = match answer.as_ref().map(|body| span.value_of(requested, body)) {
-                Ok(Some(encoded)) => self.verified(found, encoded).map(RemoteValue::without_neighbours),
-                Ok(None) => Err(Error::internal("expected a response that covers its ranges")),
-                Err(unread) => Err(self.explain(span, unread)),
+        let answered = |member: usize, answer: Result<RemoteValue, Unread>| {
+            let (Some((at, found)), Some(span)) = (separate.get(member), spans.get(member)) else { return };
+            let value = match answer {
+                Ok(encoded) => self.verified(found, encoded).map(RemoteValue::without_neighbours),
+                Err(unread) => Err(self.explain(span, &unread)),
             };
             if let Some(slot) = values.get_mut(*at) {
                 *slot = Some(value);
             }
         };
-        self.objects.read_planned(exchange, spans, answered).await;
+        self.objects.read_planned(exchange, &spans, answered).await;
         values.into_iter().map(|value| value.unwrap_or_else(|| Err(lost()))).collect()
     }
 

@@ -18,6 +18,9 @@ const BATCH_BYTES: u64 = 8 << 20;
 /// Maximum number of pairs per batch.
 const BATCH_PAIRS: usize = 1 << 16;
 
+/// A batch of keys ends with the minishard at which it has this many.
+const BATCH_KEYS: usize = 1 << 16;
+
 /// An iterator over all keys in storage order, in batches; see [`RemoteSnapshot::keys`].
 ///
 /// ```
@@ -61,7 +64,15 @@ pub(crate) enum Position<T> {
 
 struct ScanState {
     walk: Walk,
-    rows: Rows,
+    /// The minishard that is visited now; `None` before the first one.
+    rows: Option<Rows>,
+}
+
+/// The found keys of a batch of pairs: until their values have 8 MiB, at most 65,536.
+#[derive(Default)]
+pub(crate) struct PairBatch {
+    found: Vec<Found>,
+    bytes: u64,
 }
 
 impl<T> Position<T> {
@@ -95,12 +106,13 @@ impl RemoteSnapshot {
     /// Iterates over all pairs in the order of [`keys`](RemoteSnapshot::keys), in batches. Reads everything once.
     pub fn scan(&self) -> RemoteScan {
         let walk = Walk::new(self.generation.clone(), KeyBounds::ALL, Reads::Minishards);
-        RemoteScan(Position::new(walk.map(|walk| ScanState { walk, rows: Rows::new(Vec::new()) })))
+        RemoteScan(Position::new(walk.map(|walk| ScanState { walk, rows: None })))
     }
 }
 
 impl RemoteKeys {
-    /// Returns the next keys, at least one; `None` at the end. Reads some 8 MiB. An error ends the iteration.
+    /// Returns the next keys, at least one; `None` at the end. A batch reads up to 8 MiB, and ends
+    /// with the minishard that reaches 65,536 keys. An error ends the iteration.
     ///
     /// # Errors
     ///
@@ -117,16 +129,15 @@ impl RemoteKeys {
 }
 
 async fn next_keys(walk: &mut Walk, exchange: &Exchange) -> Result<Option<Vec<u64>>> {
-    loop {
-        let Some(visited) = walk.next_minishards(exchange).await? else { return Ok(None) };
-        let (mut rows, mut keys) = (Rows::new(visited), Vec::new());
+    let mut keys = Vec::new();
+    while keys.is_empty() || keys.len() < BATCH_KEYS && !walk.is_round_done() {
+        let Some(visited) = walk.next_minishard(exchange).await? else { break };
+        let mut rows = Rows::new(visited);
         while let Some(found) = rows.next(walk.generation())? {
             keys.push(found.row.id);
         }
-        if !keys.is_empty() {
-            return Ok(Some(keys));
-        }
     }
+    Ok((!keys.is_empty()).then_some(keys))
 }
 
 impl RemoteScan {
@@ -148,38 +159,48 @@ impl RemoteScan {
 
 impl ScanState {
     async fn next_pairs(&mut self, exchange: &Exchange) -> Result<Option<Vec<(u64, RemoteValue)>>> {
-        loop {
-            let generation = self.walk.generation().clone();
-            let found = take_batch(|| self.rows.next(&generation))?;
-            if !found.is_empty() {
-                return generation.pairs(exchange, &found).await.map(Some);
-            }
-            match self.walk.next_minishards(exchange).await? {
-                Some(visited) => self.rows = Rows::new(visited),
-                None => return Ok(None),
+        let mut batch = PairBatch::default();
+        while !batch.is_full() {
+            let found = match &mut self.rows {
+                Some(rows) => rows.next(self.walk.generation())?,
+                None => None,
+            };
+            match found {
+                Some(found) => batch.push(found),
+                None if !batch.found.is_empty() && self.walk.is_round_done() => break,
+                None => match self.walk.next_minishard(exchange).await? {
+                    Some(visited) => self.rows = Some(Rows::new(visited)),
+                    None => break,
+                },
             }
         }
+        self.walk.generation().pairs(exchange, batch).await
     }
 }
 
-/// Takes the found keys of a batch: until their values have 8 MiB, at most 65,536.
-pub(crate) fn take_batch(mut next: impl FnMut() -> Result<Option<Found>>) -> Result<Vec<Found>> {
-    let (mut batch, mut bytes) = (Vec::new(), 0u64);
-    while batch.len() < BATCH_PAIRS
-        && bytes < BATCH_BYTES
-        && let Some(found) = next()?
-    {
-        bytes = bytes.saturating_add(found.value.len());
-        batch.push(found);
+impl PairBatch {
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.len() >= BATCH_PAIRS || self.bytes >= BATCH_BYTES
     }
-    Ok(batch)
+
+    pub(crate) fn push(&mut self, found: Found) {
+        self.bytes = self.bytes.saturating_add(found.value.len());
+        self.found.push(found);
+    }
 }
 
 impl RemoteGeneration {
-    /// Reads the values of found keys. The first error ends it.
-    pub(crate) async fn pairs(&self, exchange: &Exchange, found: &[Found]) -> Result<Vec<(u64, RemoteValue)>> {
-        let values = self.values(exchange, found).await;
-        found.iter().zip(values).map(|(found, value)| Ok((found.row.id, value?))).collect()
+    /// Reads the values of a batch; `None` if it is empty. The first error ends it.
+    pub(crate) async fn pairs(
+        &self,
+        exchange: &Exchange,
+        PairBatch { found, .. }: PairBatch,
+    ) -> Result<Option<Vec<(u64, RemoteValue)>>> {
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let values = self.values(exchange, &found).await;
+        found.iter().zip(values).map(|(found, value)| Ok((found.row.id, value?))).collect::<Result<_>>().map(Some)
     }
 }
 

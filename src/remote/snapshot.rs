@@ -12,10 +12,13 @@ use crate::remote::lookup::RemoteLocation;
 use crate::remote::operation::{Exchange, Operation};
 use crate::remote::request::RemoteValue;
 
-/// One generation in an object store, or one state of foreign data.
+/// One generation in an object store, or a directory of foreign data.
 ///
 /// Its lookups never return data of another generation. There are no leases in an object store: if the generation is
-/// removed, or an object of foreign data is replaced, they return `GenerationGone`. Cheap to clone.
+/// removed, or an object that was read before is replaced, they return `GenerationGone`. Cheap to clone.
+///
+/// Foreign data has no generations. The bytes of one object are never a mix of two states, if responses have ETags or
+/// lengths; two objects are of different states if the first reads of them are before and after a replacement.
 #[derive(Clone)]
 pub struct RemoteSnapshot {
     pub(crate) generation: Arc<RemoteGeneration>,

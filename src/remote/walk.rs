@@ -1,7 +1,8 @@
 //! A walk over the minishards of a generation, in storage order and in bounded memory.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::vec;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::Location;
@@ -11,8 +12,7 @@ use crate::remote::locations::Locations;
 use crate::remote::lookup::Found;
 use crate::remote::minishard::Minishard;
 use crate::remote::operation::Exchange;
-use crate::remote::part::PartRead;
-use crate::remote::rounds::{MinishardPlan, Reads, Step, next_minishards};
+use crate::remote::rounds::{InRound, MinishardPlan, Reads, Step};
 
 /// Upper bound on the bytes that a batch reads, unless a single part is longer.
 const BATCH_BYTES: u64 = 8 << 20;
@@ -30,6 +30,8 @@ pub(crate) struct Walk {
     locations: Locations,
     /// Minishards whose place is known, which come before `locations`.
     plan: MinishardPlan,
+    /// Minishards of the last round, which come before `plan`.
+    round: vec::IntoIter<(Location, Step<InRound>)>,
 }
 
 impl Walk {
@@ -46,67 +48,62 @@ impl Walk {
             );
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        Ok(Walk { generation, reads, locations, plan: BTreeMap::new().into_iter().peekable() })
+        let plan = BTreeMap::new().into_iter().peekable();
+        Ok(Walk { generation, reads, locations, plan, round: Vec::new().into_iter() })
     }
 
     pub(crate) fn generation(&self) -> &Arc<RemoteGeneration> {
         &self.generation
     }
 
-    /// Returns the next minishards that have keys; `None` at the end.
-    pub(crate) async fn next_minishards(&mut self, exchange: &Exchange) -> Result<Option<Vec<Visited>>> {
-        while self.plan.peek().is_none() {
-            let batch = self.locations.next_batch(&self.generation);
-            if batch.is_empty() {
-                return Ok(None);
+    /// Whether the next minishard takes another round of requests. A batch of results ends there, so that it holds the
+    /// responses of one round.
+    pub(crate) fn is_round_done(&self) -> bool {
+        self.round.as_slice().is_empty()
+    }
+
+    /// Returns the next minishard that has keys; `None` at the end.
+    pub(crate) async fn next_minishard(&mut self, exchange: &Exchange) -> Result<Option<Visited>> {
+        loop {
+            for (location, step) in self.round.by_ref() {
+                let minishard = self.generation.minishard_of(exchange, location, step).await?;
+                if let Some(minishard) = minishard {
+                    return Ok(Some((location, minishard)));
+                }
             }
-            self.plan = self.generation.plan_minishards(exchange, batch, self.reads).await;
+            while self.plan.peek().is_none() {
+                let batch = self.locations.next_batch(&self.generation);
+                if batch.is_empty() {
+                    return Ok(None);
+                }
+                self.plan = self.generation.plan_minishards(exchange, batch, self.reads).await;
+            }
+            let round = self.generation.next_minishards(&mut self.plan, BATCH_BYTES);
+            self.round = self.generation.read_minishards(exchange, round).await.into_iter();
         }
-        let batch = next_minishards(&mut self.plan, BATCH_BYTES);
-        self.generation.visit(exchange, batch).await.map(Some)
     }
 }
 
-impl RemoteGeneration {
-    /// Reads minishards, and returns those that have keys. The first error ends it.
-    pub(crate) async fn visit(
-        &self,
-        exchange: &Exchange,
-        steps: Vec<(Location, Step<PartRead>)>,
-    ) -> Result<Vec<Visited>> {
-        let mut visited = Vec::with_capacity(steps.len());
-        for (location, step) in self.read_minishards(exchange, steps).await {
-            let minishard = self.minishard_of(exchange, location, step).await?;
-            visited.extend(minishard.map(|minishard| (location, minishard)));
-        }
-        Ok(visited)
-    }
-}
-
-/// The rows of minishards that are not taken yet.
+/// The rows of a minishard that are not taken yet.
 pub(crate) struct Rows {
-    visited: VecDeque<Visited>,
-    /// The number of the next row in the first minishard.
+    location: Location,
+    minishard: Arc<Minishard>,
+    /// The number of the next row.
     next: usize,
 }
 
 impl Rows {
-    pub(crate) fn new(visited: Vec<Visited>) -> Rows {
-        Rows { visited: visited.into(), next: 0 }
+    pub(crate) fn new((location, minishard): Visited) -> Rows {
+        Rows { location, minishard, next: 0 }
     }
 
-    /// Takes the next row.
+    /// Takes the next row; `None` after the last one.
     ///
     /// Errors: `Corrupt` if its value is not within the shard.
     pub(crate) fn next(&mut self, generation: &RemoteGeneration) -> Result<Option<Found>> {
-        while let Some((location, minishard)) = self.visited.front() {
-            if let Some(row) = minishard.row(self.next).map_err(|error| generation.at(*location, error))? {
-                self.next += 1;
-                return generation.found(*location, minishard.clone(), row).map(Some);
-            }
-            self.visited.pop_front();
-            self.next = 0;
-        }
-        Ok(None)
+        let row = self.minishard.row(self.next).map_err(|error| generation.at(self.location, error))?;
+        let Some(row) = row else { return Ok(None) };
+        self.next += 1;
+        generation.found(self.location, &self.minishard, row).map(Some)
     }
 }

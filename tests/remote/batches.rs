@@ -163,6 +163,37 @@ fn each_key_has_its_own_error() {
     assert!(failed > 10 && found > 100);
 }
 
+/// A shard is cut: its keys before the cut are found, also those whose ranges are read by one request with lost ones.
+#[test]
+fn each_key_of_a_cut_shard_has_the_result_of_get() {
+    for index in [Encoding::Raw, Encoding::Gzip] {
+        let store = build(options().spec(spec(4, 0, index)), 3000, 100);
+        let bucket = Bucket::of(store.path());
+        let shard = bucket.object("gen-0000000001/0.shard");
+        bucket.put("gen-0000000001/0.shard", &shard[..shard.len() / 2]);
+        let keys: Vec<u64> = keys(3000).collect();
+        let results = bucket.run(bucket.open().get_many(&keys)).unwrap();
+        let (mut failed, mut found) = (0, 0);
+        let reader = bucket.open();
+        for (key, result) in keys.into_iter().zip(results) {
+            match (result, bucket.run(reader.get(key))) {
+                (Ok(one), Ok(other)) => {
+                    assert_eq!(one.unwrap().to_vec(), value(key, 100));
+                    assert_eq!(other.unwrap().to_vec(), value(key, 100));
+                    found += 1;
+                }
+                (Err(one), Err(other)) => {
+                    assert_eq!((one.kind(), other.kind()), (ErrorKind::Corrupt, ErrorKind::Corrupt), "{one}; {other}");
+                    assert_eq!((one.key(), one.path()), (Some(key), other.path()), "{one}; {other}");
+                    failed += 1;
+                }
+                (one, other) => panic!("key {key}: {one:?} in a batch, {other:?} alone"),
+            }
+        }
+        assert!(failed > 500 && found > 500, "{failed} failed, {found} found");
+    }
+}
+
 /// A long batch is read in runs, so that its requests never have more than 32 MiB in flight.
 #[test]
 fn a_long_batch_is_read_in_runs() {

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use crate::bucket::Bucket;
 use crate::common::{Answer, data, expected};
-use crate::stores::{build, bytes, keys, options, value};
+use crate::stores::{build, bytes, keys, options, spec, value};
 use sharddb::Profile;
-use sharddb::remote::{BlockId, BlockStore, RemoteOptions};
+use sharddb::remote::{BlockId, BlockStore, RemoteOptions, RemoteReader};
+use sharddb::spec::Encoding;
 
 /// Blocks in memory.
 #[derive(Default)]
@@ -28,6 +29,10 @@ fn with(blocks: &Arc<Blocks>) -> RemoteOptions {
     let mut options = RemoteOptions::new();
     options.root_name("s3://bucket/store").block_store(blocks.clone());
     options
+}
+
+fn bucket_with(bucket: &Bucket, blocks: &Arc<Blocks>) -> RemoteReader {
+    bucket.run(with(blocks).open()).unwrap()
 }
 
 #[test]
@@ -82,6 +87,40 @@ fn damaged_blocks_are_read_again() {
             _ => bytes.truncate(20),
         });
     }
+}
+
+/// A long shard index of foreign data is kept in blocks. A shard's first request states its ETag, so that it is always made;
+/// a whole shard index is not kept, which could never be found.
+#[test]
+fn blocks_of_foreign_shard_indexes_are_found() {
+    let spec = spec(14, 0, Encoding::Raw);
+    let store = build(options().spec(spec).allow_sparse(true), 4000, 20);
+    let bucket = Bucket::default();
+    bucket.put("0.shard", Bucket::of(store.path()).object("gen-0000000001/0.shard"));
+    let block_of = |key: u64| spec.route(key).minishard.0 / 512;
+    let first = 0;
+    let second = keys(4000).find(|key| block_of(*key) != block_of(first)).unwrap();
+    let third = keys(4000).find(|key| ![block_of(first), block_of(second)].contains(&block_of(*key))).unwrap();
+    let blocks = Arc::new(Blocks::default());
+    let counts = || {
+        let reader = bucket.run(with(&blocks).spec(spec).open()).unwrap();
+        [first, second, third].map(|key| {
+            let (found, requests) = bucket.count(reader.get(key));
+            assert_eq!(found.map(|found| found.to_vec()), Some(value(key, 20)));
+            requests
+        })
+    };
+    assert_eq!(counts(), [3, 3, 3], "block of the shard index, minishard index, value");
+    assert_eq!(counts(), [2, 1, 1], "the first block, and the values");
+
+    let short = Bucket::of(&data("public/ts_10k_mm3"));
+    let reader = bucket_with(&short, &blocks);
+    blocks.0.lock().unwrap().clear();
+    let key = expected(&data("public/ts_10k_mm3")).into_iter().find(|(_, answer)| matches!(answer, Answer::Value(_)));
+    assert!(short.run(reader.get(key.unwrap().0)).unwrap().is_some());
+    let index_len = 16 * reader.snapshot().spec().minishards();
+    let kept = blocks.0.lock().unwrap();
+    assert!(!kept.is_empty() && kept.keys().all(|block| block.range.start >= index_len), "{kept:?}");
 }
 
 /// Foreign data has no checks: a block is used only for an object with the same strong ETag.

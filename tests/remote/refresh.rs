@@ -6,7 +6,7 @@ use crate::bucket::{Bucket, poll};
 use crate::common::Scratch;
 use crate::stores::{bytes, options, spec};
 use sharddb::ErrorKind;
-use sharddb::remote::{Failure, RemoteOptions};
+use sharddb::remote::{Failure, RemoteOptions, Response};
 use sharddb::spec::Encoding;
 
 /// Adds a generation in which every value states its number.
@@ -104,6 +104,60 @@ fn a_missing_shard_of_the_current_generation_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::GenerationGone, "its shard indexes are read at open");
 }
 
+/// A shard is missing from the generation that is current: its lookups cost two requests each, and the cache stays.
+#[test]
+fn a_missing_shard_does_not_open_the_generation_again() {
+    let (_store, bucket) = store();
+    let reader = bucket.open();
+    let snapshot = reader.snapshot();
+    let shard_of = |key: &u64| snapshot.spec().route(*key).shard.0;
+    let lost: Vec<u64> = (0..500).filter(|key| shard_of(key) == 1).take(5).collect();
+    let kept: Vec<u64> = (0..500).filter(|key| shard_of(key) != 1).take(20).collect();
+    bucket.remove("gen-0000000001/1.shard");
+    for key in &kept {
+        assert_eq!(bytes(bucket.run(reader.get(*key))), expected(1, *key));
+    }
+    for key in &lost {
+        bucket.take_log();
+        let error = bucket.run(reader.get(*key)).unwrap_err();
+        assert_eq!((error.kind(), error.key()), (ErrorKind::GenerationGone, Some(*key)), "{error}");
+        let names: Vec<String> = bucket.take_log().into_iter().map(|request| request.object).collect();
+        assert_eq!(names, ["gen-0000000001/1.shard", "current"]);
+    }
+    for key in &kept {
+        assert_eq!(bucket.count(reader.get(*key)).1, 0, "key {key} is in the cache");
+    }
+    let both: Vec<u64> = kept.iter().chain(&lost).copied().collect();
+    let (results, cost) = bucket.run_counted(reader.get_many(&both));
+    for (key, result) in both.iter().zip(results.unwrap()) {
+        match lost.contains(key) {
+            true => assert_eq!(result.unwrap_err().kind(), ErrorKind::GenerationGone),
+            false => assert_eq!(bytes(result), expected(1, *key)),
+        }
+    }
+    assert!(cost.requests <= lost.len() + 1, "{cost:?}");
+}
+
+/// The objects of a generation have other ETags: it was copied again, and has the same bytes.
+#[test]
+fn a_generation_that_was_copied_again_is_opened_again() {
+    let (store, bucket) = store();
+    let reader = bucket.open();
+    let old = reader.snapshot();
+    assert_eq!(bytes(bucket.run(reader.get(5))), expected(1, 5));
+    let copy = Bucket::of(store.path()).without_etags();
+    bucket.set_fault(move |request, _| {
+        let etag = format!("\"other-{}\"", request.object);
+        let mut request = request.clone();
+        match request.if_match.take() {
+            Some(condition) if condition != etag => Err(Failure::Replaced),
+            _ => copy.perform(&request).map(|response| Response { etag: Some(etag), ..response }),
+        }
+    });
+    let cold = (0..500).find(|key| bucket.run(old.get(*key)).is_err()).unwrap();
+    assert_eq!(bytes(bucket.run(reader.get(cold))), expected(1, cold));
+}
+
 /// A new generation that cannot be opened is not served.
 #[test]
 fn a_refresh_that_fails_keeps_the_old_generation() {
@@ -165,6 +219,25 @@ fn a_root_without_current_opens_where_missing_objects_are_forbidden() {
     bucket.remove("info");
     let error = bucket.run(RemoteOptions::new().open()).unwrap_err();
     assert_eq!(error.io_kind(), Some(std::io::ErrorKind::PermissionDenied));
+}
+
+/// Only "no permission" may mean that `current` is missing: any other failure does not serve the directory at the root.
+#[test]
+fn a_current_that_cannot_be_read_is_an_error() {
+    let (store, bucket) = store();
+    bucket.add(&store.path().join("gen-0000000001"), "");
+    let failures: [fn() -> Failure; 3] = [
+        || Failure::io("read", std::io::ErrorKind::TimedOut.into()),
+        || Failure::io("read", std::io::Error::other("status 500")),
+        || Failure::too_large(1, 2),
+    ];
+    for failure in failures {
+        bucket.set_fault(move |request, answer| if request.object == "current" { Err(failure()) } else { answer });
+        bucket.take_log();
+        let error = bucket.run(RemoteOptions::new().open()).unwrap_err();
+        assert!(error.path().is_some_and(|path| path.ends_with("current")), "{error}");
+        assert_eq!(bucket.take_log().len(), 1, "{error}");
+    }
 }
 
 /// The JSON `current` of a bucket, written by hand; its crc32 by another implementation of CRC-32.

@@ -149,7 +149,7 @@ fn a_key_file_makes_a_range_a_few_requests() {
     let mut keys = snapshot.key_range(30_000..30_100);
     let (batch, cost) = bucket.run_counted(keys.next_batch());
     assert_eq!(batch.unwrap().unwrap().len(), 67);
-    assert!(cost.requests <= 7, "{cost:?}"); // the tail, and a directory and blocks for each end and for the batch
+    assert_eq!(cost.requests, 5, "the tail, a directory, a block for each end, and the batch");
     assert!(cost.bytes < 100_000, "{cost:?}");
 
     let without = build(options().spec(spec), 60_000, 20);
@@ -158,6 +158,20 @@ fn a_key_file_makes_a_range_a_few_requests() {
     let (batch, cost) = bucket.run_counted(keys.next_batch());
     assert_eq!(batch.unwrap().unwrap().len(), 67);
     assert!(cost.bytes > 1_000_000, "all indexes: {cost:?}");
+}
+
+/// The tail, a directory, and each block of 1,024 keys once, 16 by one request: for keys, and for pairs.
+#[test]
+fn a_range_reads_the_key_file_once() {
+    let store = build(options().profile(Profile::Local).ordered(true), 20_000, 20);
+    let bucket = Bucket::of(store.path());
+    let snapshot = bucket.open().snapshot();
+    let count = |bucket: &Bucket| bucket.take_log().iter().filter(|request| request.object.ends_with("/keys")).count();
+    assert_eq!(count(&bucket), 0);
+    assert_eq!(range_keys(&bucket, &snapshot, ..).len(), 20_000);
+    assert_eq!(count(&bucket), 4);
+    assert_eq!(range_pairs(&bucket, &snapshot, ..).len(), 20_000);
+    assert_eq!(count(&bucket), 4);
 }
 
 #[test]

@@ -11,6 +11,8 @@
 
 mod blocking_db;
 mod drive;
+#[cfg(test)]
+mod latency_tests;
 mod remote_db;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -16,6 +16,14 @@ use crate::remote::{
 /// It needs no particular runtime, only the one that the object store needs. Clones share caches and requests: of lookups
 /// that need the same block at once, one makes the request. Dropping a future cancels its requests.
 ///
+/// # Poll every lookup
+///
+/// A lookup that waits for the request of another one ends only if that one is polled too, or dropped. So do not await a
+/// lookup while another one has begun and is not polled: in the body of a loop over
+/// `stream::iter(keys).map(|key| db.get(key)).buffered(8)`, for example, or after a `select!` that keeps a pending lookup.
+/// Either poll them together, with `join_all`, or run each as a task, which the runtime polls: see the example.
+/// [`get_many`](RemoteDb::get_many) needs neither. A [`BlockingDb`](crate::remote::BlockingDb) polls each lookup to its end.
+///
 /// ```
 /// use std::sync::Arc;
 ///
@@ -46,6 +54,15 @@ use crate::remote::{
 /// let (values, cost) = db.run(db.reader().get_many(&[42, 7])).await; // what one call costs
 /// assert_eq!(values?.len(), 2);
 /// println!("{} requests, {} bytes", cost.requests, cost.bytes);
+///
+/// // lookups at the same time: each is a task, and others may be awaited meanwhile
+/// let spawn = |key| {
+///     let db = db.clone();
+///     tokio::spawn(async move { db.get(key).await })
+/// };
+/// let (first, second) = (spawn(42), spawn(7));
+/// assert!(db.contains(42).await?);
+/// assert!(first.await??.is_some() && second.await??.is_none());
 /// # std::fs::remove_dir_all(&local)?;
 /// # Ok(())
 /// # })
@@ -72,28 +89,32 @@ impl RemoteDb {
         Ok(RemoteDb { reader, transport })
     }
 
-    /// Returns the value of a key; `None` if it is absent. See [`RemoteReader::get`].
+    /// Returns the value of a key; `None` if it is absent. See [`RemoteReader::get`]; poll it until it ends, or drop it: see
+    /// [above](RemoteDb#poll-every-lookup).
     ///
     /// Errors: those of [`RemoteReader::get`].
     pub async fn get(&self, key: u64) -> Result<Option<RemoteValue>> {
         self.run(self.reader.get(key)).await.0
     }
 
-    /// Returns whether a key is present. See [`RemoteReader::contains`].
+    /// Returns whether a key is present. See [`RemoteReader::contains`]; poll it until it ends, or drop it: see
+    /// [above](RemoteDb#poll-every-lookup).
     ///
     /// Errors: those of [`RemoteReader::contains`].
     pub async fn contains(&self, key: u64) -> Result<bool> {
         self.run(self.reader.contains(key)).await.0
     }
 
-    /// Returns where the value of a key is. See [`RemoteReader::locate`].
+    /// Returns where the value of a key is. See [`RemoteReader::locate`]; poll it until it ends, or drop it: see
+    /// [above](RemoteDb#poll-every-lookup).
     ///
     /// Errors: those of [`RemoteReader::locate`].
     pub async fn locate(&self, key: u64) -> Result<Option<RemoteLocation>> {
         self.run(self.reader.locate(key)).await.0
     }
 
-    /// Returns the values of many keys, in their order, with a result for each. See [`RemoteReader::get_many`].
+    /// Returns the values of many keys, in their order, with a result for each. See [`RemoteReader::get_many`]; poll it until
+    /// it ends, or drop it: see [above](RemoteDb#poll-every-lookup).
     ///
     /// Errors: those of [`RemoteReader::get_many`].
     pub async fn get_many(&self, keys: &[u64]) -> Result<Vec<Result<Option<RemoteValue>>>> {
@@ -108,7 +129,8 @@ impl RemoteDb {
     }
 
     /// Runs an operation of this data set's [reader](RemoteDb::reader) or [snapshots](RemoteDb::snapshot), with at most 48
-    /// requests at a time. Returns its result, and what it cost.
+    /// requests at a time. Returns its result, and what it cost. Poll it until it ends, or drop it: see
+    /// [above](RemoteDb#poll-every-lookup).
     pub async fn run<T>(&self, operation: Operation<'_, T>) -> (Result<T>, OperationStats) {
         drive(&self.transport, operation).await
     }

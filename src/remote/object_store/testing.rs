@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use ::object_store::path::Path;
 use ::object_store::{
@@ -30,6 +31,8 @@ pub(crate) struct Recorder<S> {
     inner: S,
     change: Mutex<Option<Change>>,
     is_closed: AtomicBool,
+    /// The time of a read.
+    latency: Duration,
     state: Mutex<State>,
 }
 
@@ -42,7 +45,13 @@ struct State {
 
 impl<S: ObjectStore> Recorder<S> {
     pub(crate) fn new(inner: S) -> Recorder<S> {
-        Recorder { inner, change: Mutex::default(), is_closed: AtomicBool::new(false), state: Mutex::default() }
+        Recorder::with_latency(inner, Duration::ZERO)
+    }
+
+    /// A store whose reads take `latency` each.
+    pub(crate) fn with_latency(inner: S, latency: Duration) -> Recorder<S> {
+        let is_closed = AtomicBool::new(false);
+        Recorder { inner, change: Mutex::default(), is_closed, latency, state: Mutex::default() }
     }
 
     /// Changes the answers from now on.
@@ -129,6 +138,9 @@ impl<S: ObjectStore> ObjectStore for Recorder<S> {
         let _in_flight = InFlight(&self.state);
         for _ in 0..64 {
             yield_now().await; // so that others begin before this one ends
+        }
+        if !self.latency.is_zero() {
+            tokio::time::sleep(self.latency).await;
         }
         while self.is_closed.load(Ordering::SeqCst) {
             yield_now().await;

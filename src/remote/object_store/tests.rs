@@ -1,11 +1,13 @@
 //! The adapters return what was stored, whatever else is in flight, and make no request twice.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::object_store::memory::InMemory;
-use ::object_store::{Error as StoreError, ObjectStoreExt};
+use ::object_store::{Attribute, Error as StoreError, ObjectStore, ObjectStoreExt, PutOptions};
 use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use tokio::task::yield_now;
 
 use crate::error::ErrorKind;
@@ -66,6 +68,47 @@ fn all_lookups_return_what_was_stored() {
     });
 }
 
+/// Compresses bytes by another program's defaults.
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut member = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    member.write_all(bytes).unwrap();
+    member.finish().unwrap()
+}
+
+/// Some tools upload texts compressed, and state that as a content encoding.
+#[test]
+fn texts_with_a_content_encoding_of_gzip_open() {
+    block_on(async {
+        let store = generation().await;
+        let all: Vec<_> = store.list(None).map(|object| object.unwrap().location).collect().await;
+        for location in all {
+            let bytes = store.get(&location).await.unwrap().bytes().await.unwrap();
+            let name = location.filename().unwrap();
+            let mut options = PutOptions::default();
+            let bytes = match name {
+                "info" | "manifest.json" => {
+                    options.attributes.insert(Attribute::ContentEncoding, "gzip".into());
+                    gzip(&bytes)
+                }
+                _ => bytes.to_vec(),
+            };
+            for directory in ["root", "published/gen-0000000001"] {
+                let to = format!("{directory}/{name}").into();
+                store.put_opts(&to, bytes.clone().into(), options.clone()).await.unwrap();
+            }
+        }
+        let mut options = PutOptions::default();
+        options.attributes.insert(Attribute::ContentEncoding, "gzip".into());
+        store.put_opts(&"published/current".into(), gzip(b"gen-0000000001\n").into(), options).await.unwrap();
+        for prefix in ["root", "published"] {
+            let db = RemoteDb::open(store.clone(), prefix, &RemoteOptions::new()).await.unwrap();
+            assert_eq!(db.snapshot().len(), Some(KEYS), "{prefix}");
+            assert_eq!(db.get(300).await.unwrap().unwrap()[..], value_of(300)[..], "{prefix}");
+            assert!(!db.refresh().await.unwrap(), "{prefix}");
+        }
+    });
+}
+
 #[test]
 fn sixty_four_gets_of_one_block_at_once_are_one_request() {
     block_on(async {
@@ -76,6 +119,30 @@ fn sixty_four_gets_of_one_block_at_once_are_one_request() {
         let (value, cost) = db.run(db.reader().get(300)).await;
         assert_eq!((value.unwrap().unwrap().to_vec(), cost.requests), (value_of(300), 0));
         assert_eq!(store.take_requests(), []);
+    });
+}
+
+/// The pattern of the docs of `RemoteDb`: each lookup of the stream is a task, so that the body of the loop may await others
+/// of the same blocks while the stream is not polled.
+#[test]
+fn lookups_in_tasks_may_be_awaited_in_any_order() {
+    block_on(async {
+        let (_, db) = opened().await;
+        let spawn = |key| {
+            let db = db.clone();
+            tokio::spawn(async move { (key, db.get(key).await) })
+        };
+        let mut lookups = std::pin::pin!(stream::iter((0..400).map(|at| 3 * at)).map(spawn).buffered(8));
+        let mut count = 0;
+        while let Some(task) = lookups.next().await {
+            let (key, found) = task.unwrap();
+            assert_eq!(found.unwrap().unwrap()[..], value_of(key)[..]);
+            for begun in (key + 3..key + 24).step_by(3) {
+                assert_eq!(db.get(begun).await.unwrap().unwrap()[..], value_of(begun)[..]);
+            }
+            count += 1;
+        }
+        assert_eq!(count, 400);
     });
 }
 

@@ -12,6 +12,7 @@ use ::object_store::{Attribute, GetOptions, GetRange, GetResult, ObjectStore};
 use futures_util::StreamExt;
 
 use crate::error::{Error, ErrorKind};
+use crate::remote::request::too_large;
 use crate::remote::store_error::{cause, contains, missing_bucket};
 use crate::remote::{Body, Failure, Request, Response, Wanted};
 
@@ -46,9 +47,16 @@ impl Transport {
         let location = self.location(&request.object).map_err(|error| self.failure(request, &error))?;
         let got = self.store.get_opts(&location, options_of(request)).await;
         let got = got.map_err(|error| self.failure(request, &error))?;
-        let (etag, object_len) = (got.meta.e_tag.clone(), Some(got.meta.size));
-        let body = self.body(request, got).await.map_err(Failure::Other)?;
-        Ok(Response { body, etag, object_len })
+        let is_gzip = self.is_gzip(request, &got).map_err(Failure::Other)?;
+        let (etag, stored_len) = (got.meta.e_tag.clone(), got.meta.size);
+        let stored = self.body(request, got).await.map_err(Failure::Other)?;
+        match is_gzip {
+            false => Ok(Response { body: stored, etag, object_len: Some(stored_len) }),
+            true => {
+                let body = self.decoded(request, stored.as_slice()).map_err(Failure::Other)?;
+                Ok(Response { body, etag, object_len: None }) // the stored length is not that of the body
+            }
+        }
     }
 
     fn location(&self, object: &str) -> Result<ObjectPath, ::object_store::Error> {
@@ -56,15 +64,14 @@ impl Transport {
         Ok(ObjectPath::parse(path)?)
     }
 
-    /// Reads the body of a response.
+    /// Reads the body of a response, as it is stored.
     async fn body(&self, request: &Request, got: GetResult) -> Result<Body, Error> {
         let expected = self.body_len(request, &got)?;
-        let is_gzip = self.is_gzip(request, &got)?;
         let mut body = Vec::new();
         let mut stream = got.into_stream();
         while let Some(piece) = stream.next().await {
             let piece = piece.map_err(|error| self.broken(request, &error))?;
-            if body.is_empty() && piece.len() as u64 == expected && !is_gzip {
+            if body.is_empty() && piece.len() as u64 == expected {
                 return Ok(Body::new(piece)); // without a copy
             }
             if body.is_empty() {
@@ -78,7 +85,7 @@ impl Transport {
         if (body.len() as u64) < expected {
             return Err(self.wrong_len(request, expected, &body.len()));
         }
-        if is_gzip { self.decoded(request, &body) } else { Ok(Body::new(body)) }
+        Ok(Body::new(body))
     }
 
     /// The length of the body that the response announces, if the request permits it.
@@ -126,7 +133,7 @@ impl Transport {
             self.at(request, Error::corrupt(format!("expected Content-Encoding gzip, found damaged gzip: {error}")))
         })?;
         if bytes.len() as u64 > most {
-            return Err(self.at(request, too_large(most, &"more after decompression")));
+            return Err(self.at(request, too_large(most, &"more after gzip is decoded")));
         }
         Ok(Body::new(bytes))
     }
@@ -209,10 +216,6 @@ fn options_of(request: &Request) -> GetOptions {
     };
     let (if_match, if_none_match) = (request.if_match.clone(), request.if_none_match.clone());
     GetOptions { range, if_match, if_none_match, ..GetOptions::default() }
-}
-
-fn too_large(most: u64, found: &dyn fmt::Display) -> Error {
-    Error::new(ErrorKind::TooLarge, format!("expected an object of at most {most} bytes, found {found}"))
 }
 
 /// The object is shorter than an index or a manifest states.
@@ -306,7 +309,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::TooLarge);
             assert_eq!(
                 error.to_string(),
-                "expected an object of at most 99 bytes, found 100 (file s3://bucket/store/a)"
+                "expected an object of at most 99 bytes, found 100: it is not of a data set, or damaged; check the address \
+                 (file s3://bucket/store/a)"
             );
         });
     }
@@ -403,7 +407,9 @@ mod tests {
             let mut options = PutOptions::default();
             options.attributes.insert(Attribute::ContentEncoding, "gzip".into());
             recorder.put_opts(&"store/a".into(), member.finish().unwrap().into(), options).await.unwrap();
-            assert_eq!(transport.perform(&whole(1000)).await.unwrap().body.as_slice(), [7; 1000]);
+            let response = transport.perform(&whole(1000)).await.unwrap();
+            assert_eq!(response.body.as_slice(), [7; 1000]);
+            assert_eq!(response.object_len, None, "the store knows the encoded length");
             let error = other(transport.perform(&whole(999)).await);
             assert_eq!(error.kind(), ErrorKind::TooLarge);
             let error = other(transport.perform(&bytes(0..4)).await);
