@@ -274,8 +274,11 @@ class RemoteReader:
         self.close()
 
     def __repr__(self) -> str:
-        served = self._served
-        state = ", closed" if served is None else f" ({served.generation})" if served.generation else ""
+        try:
+            generation = None if self._served is None else self._served.generation
+        except InvalidInput:  # in a forked child
+            generation = None
+        state = ", closed" if self._served is None else f" ({generation})" if generation else ""
         return f"<sharddb.{type(self).__name__} {self.path!r}{state}>"
 
     def __reduce__(self) -> tuple[Callable[..., RemoteReader], tuple[Any, ...]]:

@@ -13,11 +13,11 @@ use sharddb::{ErrorKind, Snapshot, Value};
 
 use crate::buffer::{self, Rows};
 use crate::errors;
-use crate::keys::Keys;
+use crate::keys::{Keys, is_masked};
 use crate::reader::Reader;
 use crate::task::{Failure, SignalCheck};
 
-/// Keys between two looks at the clock.
+/// Keys per check of the clock.
 const KEYS_PER_CHECK: usize = 256;
 
 /// Keys of `get_many` between two acquisitions of the GIL. Bounds the values that are in memory twice.
@@ -133,7 +133,7 @@ fn for_each_value<'a>(
 }
 
 /// Reads a byte of each page, so that no page fault waits for a disk while the GIL is held.
-fn touch(bytes: &[u8]) {
+pub(crate) fn touch(bytes: &[u8]) {
     for byte in bytes.iter().step_by(PAGE) {
         std::hint::black_box(*byte);
     }
@@ -184,6 +184,9 @@ fn rows_of(out: &Bound<'_, PyAny>, keys: usize) -> PyResult<Rows> {
         ))
     })?;
     let expected = "a writable C-contiguous array with one row per key";
+    if is_masked(out)? {
+        return Err(PyValueError::new_err(format!("expected {expected}, found a masked array: pass its `data`")));
+    }
     let rows =
         Rows::new(buffer).map_err(|found| PyValueError::new_err(format!("expected {expected}, found {found}")))?;
     if rows.len() != keys {

@@ -1,6 +1,6 @@
 //! `RemoteHandle`: an open remote reader or a snapshot of one, whose calls are operations for Python code to drive.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -183,7 +183,9 @@ impl RemoteHandle {
     /// The file `info`, parsed.
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        metadata::parse_json(py, self.snapshot(py)?.info())
+        let snapshot = self.snapshot(py)?;
+        let text = Some(snapshot.info()).filter(|text| !text.is_empty()); // empty where the object is missing
+        metadata::info_of_text(py, text, Path::new("info"))
     }
 
     /// The counters; see `sharddb.RemoteStats`.

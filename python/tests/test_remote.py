@@ -614,6 +614,7 @@ def test_a_forked_child(local_profile: Path) -> None:
         for call in (lambda: db[1], lambda: db.get_many([1]), lambda: db.refresh(), lambda: db.snapshot()):
             with pytest.raises(sharddb.InvalidInput, match="forked child"):
                 call()
+        assert repr(db) == "<sharddb.RemoteDatabase ''>"  # also in a debugger
         assert pickle.loads(pickle.dumps(sharddb.open("", store=Objects(files(local_profile)))))[1] == VALUES[1]
 
     in_child(check)
