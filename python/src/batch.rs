@@ -196,6 +196,43 @@ fn rows_of(out: &Bound<'_, PyAny>, keys: usize) -> PyResult<Rows> {
     Ok(rows)
 }
 
+/// Returns keys as a `uint64` array. For `sharddb.remote`.
+#[pyfunction]
+fn _key_array(py: Python<'_>, keys: Keys) -> PyResult<Array<'_>> {
+    buffer::array(py, keys.0)
+}
+
+/// Checks that an array takes the values of as many keys as `get_into` requires. For `sharddb.remote`.
+#[pyfunction]
+fn _check_rows(out: &Bound<'_, PyAny>, keys: usize) -> PyResult<()> {
+    rows_of(out, keys).map(drop)
+}
+
+/// Copies values into the rows of an array, like `get_into`. Returns `found`. For `sharddb.remote`.
+#[pyfunction]
+fn _copy_into<'py>(
+    py: Python<'py>,
+    keys: Keys,
+    values: Vec<Option<Bound<'py, PyBytes>>>,
+    out: &Bound<'py, PyAny>,
+) -> PyResult<Array<'py>> {
+    let mut rows = rows_of(out, values.len())?;
+    for (at, (key, value)) in keys.0.iter().zip(&values).enumerate() {
+        if let Some(value) = value.as_ref().map(|value| value.as_bytes())
+            && !rows.write(at, value)
+        {
+            return Err(wrong_length(Some(*key), rows.row_bytes(), value.len()));
+        }
+    }
+    buffer::array(py, values.iter().map(Option::is_some).collect())
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_key_array, module)?)?;
+    module.add_function(wrap_pyfunction!(_check_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(_copy_into, module)?)
+}
+
 fn copy_into(snapshot: &Snapshot, keys: &[u64], rows: &mut Rows) -> Result<Vec<bool>, Failure> {
     let mut found = Vec::with_capacity(keys.len());
     let mut copied = keys.iter();

@@ -57,6 +57,7 @@ fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     database::register(module)?;
     snapshot::register(module)?;
     value::register(module)?;
+    batch::register(module)?;
     iter::register(module)?;
     report::register(module)?;
     pickle::register(module)?;

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.request import Request as UrlRequest
 from urllib.request import urlopen
 
+import numpy as np
 import obstore
 import pytest
 from conftest import DATA, Expected, sha
@@ -237,8 +238,49 @@ def test_keys_that_are_none(local_profile: Path) -> None:
                 db[key]  # type: ignore[index]
             with pytest.raises(error):
                 db.get_many([key])  # type: ignore[list-item]
-        with pytest.raises(TypeError, match="not iterable"):
-            iter(db)
+
+
+def test_batches_are_those_of_a_local_database(local_profile: Path) -> None:
+    keys = [5, 10**12, 0, 2999, 5]
+
+    async def compare(db: sharddb.RemoteDatabase) -> None:
+        batches: list[tuple[Any, ...]] = [db.get_ragged(keys), await db.get_ragged_async(iter(keys)), local.get_ragged(keys)]
+        for columns in zip(*batches, strict=True):
+            assert columns[0].dtype == columns[1].dtype == columns[2].dtype
+            assert columns[0].tolist() == columns[1].tolist() == columns[2].tolist()
+            assert columns[0].flags.writeable
+        assert db.view(5) == await db.view_async(5) == VALUES[5] and db.view(5).readonly
+        with pytest.raises(KeyError):
+            db.view(10**12)
+        with pytest.raises(KeyError):
+            await db.view_async(10**12)
+
+    with sharddb.open("", store=LocalStore(local_profile)) as db, sharddb.open(local_profile) as local:
+        asyncio.run(compare(db))
+        data, offsets, found = db.get_ragged([])
+        assert (data.size, offsets.tolist(), found.size) == (0, [0], 0)
+        assert list(db) == list(local) and list(iter(db))[0] == int(db.keys()[0])
+
+
+def test_values_of_a_fixed_size(local_profile: Path) -> None:
+    """Those of `VALUES` with an equal length, of which `out` has room for one more."""
+    keys = [key for key in range(1000, 3000) if key % 7 == 2]
+    size = len(VALUES[keys[0]])
+    store = Objects(files(local_profile))
+    with sharddb.open("", store=store) as db:
+        for read in (db.get_into, lambda *arguments: asyncio.run(db.get_into_async(*arguments))):
+            out = np.full((len(keys) + 1, size), 7, np.uint8)
+            found = read([*keys, 10**12], out)
+            assert found.tolist() == [True] * len(keys) + [False]
+            assert [row.tobytes() for row in out[:-1]] == [VALUES[key] for key in keys] and (out[-1] == 7).all()
+            out = np.full((3, size), 7, np.uint8)
+            with pytest.raises(sharddb.InvalidInput, match=f"expected values of {size} bytes") as raised:
+                read([keys[0], 1, keys[1]], out)
+            assert raised.value.key == 1
+            assert out[0].tobytes() == VALUES[keys[0]] and (out[1:] == 7).all()
+            for bad in (np.zeros((2, size), np.uint8), np.zeros((3, size), np.uint8)[:, ::2]):
+                with pytest.raises(ValueError, match="one row per key"):
+                    assert store.count(lambda: read(keys[:3], bad)) == 0
 
 
 # --- paths and URLs
