@@ -248,6 +248,32 @@ class RemoteReader:
         path, offset, length = location
         return f"{directory}/{path}", offset, length
 
+    def locate_many(self, keys: _Keys, /) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """Returns where the values of many keys are stored: ``(objects, object_no, offsets, lengths)``.
+
+        ``objects`` is a list of paths relative to that of the database; ``object_no`` is ``int32[n]``, an index into it, or
+        -1 for an absent key; ``offsets`` and ``lengths`` are ``int64[n]``, those of ``locate``, 0 for an absent key. Keys
+        that share an index read it once.
+
+        ``keys`` is that of ``get_many``. Raises the errors of ``get``, but does not try again.
+        """
+        return self._all_located(self._run(lambda handle: handle.locate_many(keys)))
+
+    async def locate_many_async(
+        self, keys: _Keys, /
+    ) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """Returns where the values of many keys are stored, like ``locate_many``."""
+        return self._all_located(await self._run_async(lambda handle: handle.locate_many(keys)))
+
+    def _all_located(
+        self, places: tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
+    ) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        directory = self._open().directory
+        if directory is None:
+            return places
+        objects, object_no, offsets, lengths = places
+        return [f"{directory}/{path}" for path in objects], object_no, offsets, lengths
+
     def keys(self, range: range | slice | None = None, sorted: bool = False) -> NDArray[np.uint64]:
         """Returns the keys as a ``uint64`` array.
 

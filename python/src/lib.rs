@@ -36,6 +36,7 @@ mod reader;
 mod remote_cursor;
 mod remote_handle;
 mod remote_operation;
+mod remote_places;
 mod report;
 mod size;
 mod snapshot;

@@ -12,6 +12,7 @@ use crate::errors::OrRaise;
 use crate::keys::{Key, Keys};
 use crate::remote_cursor::RemoteCursor;
 use crate::remote_operation::{Outcome, RemoteOperation};
+use crate::remote_places::Places;
 use crate::{errors, fork, listing, metadata, size, spec};
 
 /// The capacity of a cache on disk unless stated, in bytes.
@@ -124,6 +125,11 @@ impl RemoteHandle {
     /// Returns the operation that finds the place of a value: `(object, offset, length)` or `None`.
     fn locate(&self, py: Python<'_>, key: Key) -> PyResult<RemoteOperation> {
         self.look_up(py, |reader| reader.locate(key.0), |snapshot| snapshot.locate(key.0), Outcome::Location)
+    }
+
+    /// Returns the operation that finds the places of values: `(objects, object_no, offsets, lengths)`.
+    fn locate_many(&self, py: Python<'_>, keys: Keys) -> PyResult<RemoteOperation> {
+        Ok(RemoteOperation::of_steps(Places::new(self.snapshot(py)?, keys.0)))
     }
 
     /// Returns the operation that reads all keys, or those of a range in ascending order: a `uint64` array.

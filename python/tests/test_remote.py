@@ -231,6 +231,19 @@ def test_places(local_profile: Path) -> None:
         assert db.locate(10**12) is None
 
 
+def test_places_of_many_values(local_profile: Path, foreign: Path) -> None:
+    for directory in (local_profile, foreign):
+        with sharddb.open("", store=LocalStore(directory)) as db, sharddb.open(directory) as local:
+            keys = [2**63, *local.keys()[:2000].tolist(), 2**63 - 1]
+            expected: tuple[Any, ...] = local.locate_many(keys)
+            for places in (db.locate_many(keys), asyncio.run(db.locate_many_async(keys))):
+                assert [directory / name for name in places[0]] == [Path(file) for file in expected[0]]
+                columns: tuple[Any, ...] = places[1:]
+                for column, of_local in zip(columns, expected[1:], strict=True):
+                    assert column.dtype == of_local.dtype and column.tolist() == of_local.tolist()
+            assert [len(column) for column in db.locate_many([])] == [0, 0, 0, 0]
+
+
 def test_keys_that_are_none(local_profile: Path) -> None:
     with sharddb.open("", store=LocalStore(local_profile)) as db:
         for key, error in ((-1, OverflowError), (2**64, OverflowError), (True, TypeError), ("1", TypeError)):
