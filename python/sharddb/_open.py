@@ -57,7 +57,7 @@ def open(
     disk_cache_bytes: int | str = DISK_CACHE_BYTES,
     threads: int = THREADS,
 ) -> Database | RemoteDatabase:
-    """Opens a database: a store, the directory of one generation, or a directory of shards of any writer.
+    """Opens a database: a store, the directory of one generation, or a directory of native or foreign shards.
 
     Without ``store``, ``path`` is a path or a ``file://`` URL. ``mode`` selects how files are read. "mmap" maps them:
     lookups copy nothing but their result. "pread" uses positioned reads. "memory" reads all files first. "auto" maps

@@ -89,8 +89,7 @@ class RemoteReader:
     time read it once.
 
     Every read of data that has checksums is verified. If the store has ``get`` and returns ETags, an object that was
-    replaced is ``GenerationGone``. Without ETags, data of ShardDb is protected by its checksums, and data of other writers
-    is not.
+    replaced is ``GenerationGone``. Without ETags, data of ShardDb is protected by its checksums, and foreign data is not.
 
     On the thread of an event loop, a synchronous method raises ``InvalidInput`` if it would wait for an asynchronous one.
     In a forked child, all reads raise it: open the database there.
@@ -292,7 +291,7 @@ class RemoteReader:
         return keys
 
     def items(self) -> Iterator[tuple[int, bytes]]:
-        """Iterates over the pairs of the current generation in storage order. Reads all of it once, some 8 MiB at a time.
+        """Iterates over the pairs of the current generation in storage order. Reads each byte once, about 8 MiB per batch.
 
         Raises the errors of ``get``, but does not try again. An error ends the iteration.
         """
