@@ -153,6 +153,16 @@ impl Error {
         self.0.source.as_ref().map(|source| source.kind())
     }
 
+    /// Returns the error number of the kernel (`errno`) of the I/O error that is the cause, if there is one.
+    ///
+    /// ```
+    /// let error = sharddb::ShardDb::open_pread("no-such-directory").unwrap_err();
+    /// assert_eq!(error.raw_os_error(), None); // the library has found out that nothing is there
+    /// ```
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.0.source.as_ref().and_then(|source| source.raw_os_error())
+    }
+
     /// Returns the message without the place and without the I/O error.
     pub fn message(&self) -> &str {
         &self.0.message
@@ -344,6 +354,15 @@ mod tests {
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
         let error = Error::io("read", Path::new(""), missing()).at_path(Path::new("db/1c.shard"));
         assert_eq!(error.to_string(), format!("cannot read: {} (file db/1c.shard)", missing()));
+    }
+
+    #[test]
+    fn the_error_number_is_that_of_the_kernel() {
+        let full = io::Error::from_raw_os_error(28);
+        let error = Error::io("write", Path::new("db/1c.shard"), full);
+        assert_eq!((error.raw_os_error(), error.copy().raw_os_error()), (Some(28), Some(28)));
+        assert_eq!(Error::io("write", Path::new(""), io::Error::other("no number")).raw_os_error(), None);
+        assert_eq!(Error::corrupt("expected 3, found 4").raw_os_error(), None);
     }
 
     #[test]

@@ -34,6 +34,7 @@ from sharddb._sharddb import (
     update,
 )
 from sharddb.errors import (
+    AbsentKey,
     Cancelled,
     Corrupt,
     DuplicateKey,
@@ -53,6 +54,7 @@ from sharddb.remote import RemoteDatabase, RemoteReader, RemoteSnapshot
 from sharddb.stats import RemoteStats, Stats
 
 __all__ = [
+    "AbsentKey",
     "Cancelled",
     "Changes",
     "Corrupt",

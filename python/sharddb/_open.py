@@ -57,7 +57,7 @@ def open(
     disk_cache_bytes: int | str = DISK_CACHE_BYTES,
     threads: int = THREADS,
 ) -> Database | RemoteDatabase:
-    """Opens a database: a store, the directory of one generation, or a directory of shards of any writer.
+    """Opens a database: a store, the directory of one generation, or a directory of native or foreign shards.
 
     Without ``store``, ``path`` is a path or a ``file://`` URL. ``mode`` selects how files are read. "mmap" maps them:
     lookups copy nothing but their result. "pread" uses positioned reads. "memory" reads all files first. "auto" maps
@@ -66,8 +66,7 @@ def open(
     files is safe. "pread" and "memory" have no such condition. ``verify`` selects when reads verify checksums: "once", at
     the first use of most bytes, "always" or "never".
 
-    With ``store``, the result is a ``RemoteDatabase``. Its reads always verify checksums; ``mode`` and ``verify`` have no
-    effect. ``store`` is an object store with the methods of obspec, such as those of obstore. ``path`` is the path in it;
+    With ``store``, the result is a ``RemoteDatabase``. Its reads always verify checksums. ``store`` is an object store with the methods of obspec, such as those of obstore. ``path`` is the path in it;
     a URL such as ``s3://bucket/store`` names the root of the store in messages. ``cache_bytes`` is the memory for indexes.
     ``disk_cache`` is a directory that keeps up to ``disk_cache_bytes`` of them for later processes; several processes may
     share it. It needs a URL as ``path``, which distinguishes the data sets in it. ``threads`` is the number of requests of
@@ -82,11 +81,19 @@ def open(
 
     Raises ``NotFound`` (a ``FileNotFoundError``), ``InvalidSpec``, ``InvalidInput``, ``Corrupt``, ``Unsupported``,
     ``TooLarge``, ``GenerationGone`` or ``Io``, whose cause is the exception of the store; ``TypeError`` for an object that
-    is not a store, and ``ValueError`` for a URL without a store.
+    is not a store, and for an option that the other kind of database has; ``ValueError`` for a URL without a store.
     """
     if store is not None:
+        _refuse("without a store", mode=(mode, "auto"), verify=(verify, "once"))
         source = _source(path, store, pointer, spec, cache_bytes, disk_cache, disk_cache_bytes, threads)
         return RemoteDatabase(source, source.open())
+    _refuse(
+        "next to a store",
+        cache_bytes=(cache_bytes, CACHE_BYTES),
+        disk_cache=(disk_cache, None),
+        disk_cache_bytes=(disk_cache_bytes, DISK_CACHE_BYTES),
+        threads=(threads, THREADS),
+    )
     return _sharddb.open(_local(path), mode=mode, verify=verify, pointer=pointer, spec=spec)
 
 
@@ -104,6 +111,13 @@ async def open_async(
     """Opens a database in an object store, like ``open``, with the asynchronous methods of the store."""
     source = _source(path, store, pointer, spec, cache_bytes, disk_cache, disk_cache_bytes, threads)
     return RemoteDatabase(source, await source.open_async())
+
+
+def _refuse(where: str, **options: tuple[object, object]) -> None:
+    """Raises ``TypeError`` for the first option whose value is not its default."""
+    for name, (value, default) in options.items():
+        if value != default:
+            raise TypeError(f"expected {name} only {where}, found {value!r}")
 
 
 def _source(

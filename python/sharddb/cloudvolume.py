@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -120,10 +121,18 @@ class ShardReader(sharding.ShardReader):  # type: ignore[misc] # CloudVolume has
         if self.cache.enabled or protocol != "file" or not os.path.isdir(directory):
             return own()
         try:
-            return read(_database(directory, str(self.spec.to_json()), os.stat(directory).st_mtime_ns))
+            changed = os.stat(directory).st_mtime_ns
+            # within a tick of the clock of the file system, a change after the opening has the same time
+            is_recent = abs(time.time_ns() - changed) < _TICK_NS
+            open_directory = _database.__wrapped__ if is_recent else _database
+            return read(open_directory(directory, str(self.spec.to_json()), changed))
         except (sharddb.Corrupt, sharddb.Io):
             own()  # raises CloudVolume's error, if it has one
             raise
+
+
+# Upper bound on the resolution of modification times.
+_TICK_NS = 2_000_000_000
 
 
 @lru_cache(maxsize=64)

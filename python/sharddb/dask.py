@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 # The options that affect the bytes of a part.
-_OF_PARTS = ("checks", "value_alignment", "allow_sparse")
+_OF_PARTS = ("checks", "value_alignment", "allow_sparse", "durable")
 
-# The other ones, which are for the publication.
+# Those of the publication.
 _OF_PUBLICATION = ("info", "sharding_at", "ordered", "threads", "durable")
 
 
@@ -65,6 +65,8 @@ def build(
     on the scheduler that Dask is configured for. ``merge``: a function ``f(key, values) -> bytes`` of all values of a key in
     the order of chunks, and within a chunk in the order of pairs. ``on_duplicate``: the policy without it. ``memory``: of
     each task; pairs of a part beyond it are spilled to ``temp_dir``, which should be a local disk of the workers.
+    ``threads``: of each task that builds a part, default 1, because Dask runs one task per thread of a worker; and, if it is
+    given, of the publication. ``durable``: whether spills, parts and the generation are synced, default true.
     ``progress``: a bar such as ``tqdm()``, whose ``total`` becomes the number of tasks. ``job``: the name of the build, which
     is that of its directory ``parts-<job>`` in the store; default: a random one. ``options``: those of ``Loader`` that do
     not affect the pairs (``info``, ``sharding_at``, ``ordered``, ``checks``, ``value_alignment``, ``allow_sparse``).
@@ -73,7 +75,7 @@ def build(
     ``pandas.ArrowDtype(pyarrow.binary())``.
 
     The bytes are those of one ``Loader`` that gets the same pairs in the order of chunks. After an exception nothing was
-    published, and the files of the job are removed unless its tasks are still running; then ``sharddb.clean_parts(store,
+    published, unless it has a note with the generation: a KeyboardInterrupt that came too late. The files of the job are removed unless its tasks are still running; then ``sharddb.clean_parts(store,
     job)`` removes them. Raises what a task raises, and ``TypeError``.
     """
     if unknown := options.keys() - {*_OF_PARTS, *_OF_PUBLICATION}:
@@ -83,15 +85,18 @@ def build(
     plan = spec if isinstance(spec, sharddb.PartPlan) else sharddb.PartPlan(spec, parts or _default_parts(client))
     job = job or uuid.uuid4().hex
     directory = str(sharddb.job_directory(store, job))
-    of_parts: dict[str, Any] = {name: options.pop(name) for name in _OF_PARTS if name in options}
+    of_parts: dict[str, Any] = {name: options[name] for name in _OF_PARTS if name in options}
     of_parts |= {"on_duplicate": merge or on_duplicate, "memory": memory, "temp_dir": temp_dir}
-    spill = functools.partial(_spill, directory=directory, plan=plan, memory=memory, columns=columns)
+    of_parts["threads"] = options.get("threads") or 1
+    of_publication = {name: options[name] for name in _OF_PUBLICATION if name in options}
+    of_spills = {"memory": memory, "durable": options.get("durable", True)}
+    spill = functools.partial(_spill, directory=directory, plan=plan, options=of_spills, columns=columns)
     run = functools.partial(_run, client=client, retries=retries, step=_steps(progress, len(chunks) + plan.parts))
     try:
         spills = run(spill, [(chunk, task) for task, chunk in enumerate(chunks)], shared=None)
         build_part = functools.partial(_build_part, directory=directory, plan=plan, options=of_parts)
         built = run(build_part, [(part,) for part in range(plan.parts)], shared=spills)
-        published = sharddb.publish_parts(store, job, plan, spills, built, **options)
+        published = sharddb.publish_parts(store, job, plan, spills, built, **of_publication)
     finally:
         _clean(store, job)
     return published
@@ -113,10 +118,11 @@ def _default_parts(client: distributed.Client | None) -> int:
     return max(16, 4 * threads)
 
 
-def _spill(chunk: Any, task: int, *, directory: str, plan: sharddb.PartPlan, memory: Any, columns: tuple[str, str]) -> str:
+def _spill(chunk: Any, task: int, *, directory: str, plan: sharddb.PartPlan, options: dict[str, Any], columns: tuple[str, str]) -> str:
     """The map task: spills a chunk. Returns its receipt."""
-    with sharddb.SpillWriter(directory, plan, task, memory=memory) as writer:
-        if isinstance(chunk, tuple) and len(chunk) == 3:
+    with sharddb.SpillWriter(directory, plan, task, **options) as writer:
+        # data are one buffer, and a pair is none: three pairs in a tuple are no arrays
+        if isinstance(chunk, tuple) and len(chunk) == 3 and not isinstance(chunk[2], (tuple, list)):
             writer.extend(*chunk)
         elif hasattr(chunk, "iloc"):  # a pandas dataframe
             key, value = columns

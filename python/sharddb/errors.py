@@ -1,10 +1,13 @@
 """The exceptions of the package: ``Error``, and one subclass per kind of error.
 
-``db[k]`` raises ``KeyError`` if the key is absent. Arguments of a wrong type raise ``TypeError``, and keys outside of 0 to
+``Io`` and ``NotFound`` are ``OSError`` with ``errno``, ``strerror`` and ``filename``, so far as they are known. ``db[k]``
+raises ``KeyError`` if the key is absent. Arguments of a wrong type raise ``TypeError``, and keys outside of 0 to
 2**64 - 1 raise ``OverflowError``.
 """
 
-from typing import ClassVar
+import errno as _errno
+import os
+from typing import Any, ClassVar
 
 
 class Error(Exception):
@@ -46,16 +49,51 @@ class Error(Exception):
         self.offset = offset
 
 
-class Io(Error, OSError):
+class _SystemError(Error, OSError):
+    """An error with the attributes of ``OSError``. They are properties, so that the message and pickling are ``Error``'s."""
+
+    def __init__(self, message: str = "", *, errno: int | None = None, **place: Any) -> None:
+        super().__init__(message, **place)
+        self._errno = errno
+
+    @property
+    def errno(self) -> int | None:  # type: ignore[override]
+        """The error number of the kernel, such as ``errno.ENOSPC``; ``None`` if it is not known."""
+        return self._errno
+
+    @property
+    def strerror(self) -> str | None:  # type: ignore[override]
+        """The text of ``errno``."""
+        return None if self._errno is None else os.strerror(self._errno)
+
+    @property
+    def filename(self) -> str | None:
+        """The same as ``path``."""
+        return self.path
+
+
+class Io(_SystemError):
     """A system call failed: no permission, no space, or a missing file, for example."""
 
     kind = "io"
 
 
-class NotFound(Error, FileNotFoundError):
+class NotFound(_SystemError, FileNotFoundError):
     """The path is not a database: it does not exist, is something else, or is a store without a generation."""
 
     kind = "not-found"
+
+    def __init__(self, message: str = "", *, errno: int | None = _errno.ENOENT, **place: Any) -> None:
+        super().__init__(message, errno=errno, **place)
+
+
+class AbsentKey(Error, KeyError):
+    """A key that must exist is absent: one that ``update(strict=True)`` was to delete."""
+
+    kind = "absent-key"
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # `KeyError` shows the repr
 
 
 class Corrupt(Error):
@@ -129,6 +167,7 @@ _CLASSES: dict[str, type[Error]] = {
     for cls in (
         Io,
         NotFound,
+        AbsentKey,
         Corrupt,
         TooLarge,
         InvalidSpec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeVar, overload
 
-from sharddb._sharddb import RemoteHandle, RemoteOperation
+from sharddb._sharddb import RemoteHandle, RemoteOperation, _check_rows, _copy_into, _key_array
 from sharddb.errors import GenerationGone, InvalidInput, NotFound
 from sharddb.stats import RemoteStats
 
@@ -89,8 +89,7 @@ class RemoteReader:
     time read it once.
 
     Every read of data that has checksums is verified. If the store has ``get`` and returns ETags, an object that was
-    replaced is ``GenerationGone``. Without ETags, data of ShardDb is protected by its checksums, and data of other writers
-    is not.
+    replaced is ``GenerationGone``. Without ETags, data of ShardDb is protected by its checksums, and foreign data is not.
 
     On the thread of an event loop, a synchronous method raises ``InvalidInput`` if it would wait for an asynchronous one.
     In a forked child, all reads raise it: open the database there.
@@ -158,7 +157,26 @@ class RemoteReader:
         found: bool = await self._run_async(lambda handle: handle.contains(key))
         return found
 
-    __iter__ = None  # neither by `__getitem__` with 0, 1, 2, .., nor by requests that nobody sees
+    def __iter__(self) -> Iterator[int]:
+        """Iterates over the keys in storage order, as integers. Reads all indexes first, like ``keys``.
+
+        Raises the errors of ``keys``.
+        """
+        return iter(self.keys().tolist())
+
+    def view(self, key: SupportsIndex, /) -> memoryview:
+        """Returns the value of a key as a read-only buffer. Raises ``KeyError`` if the key is absent.
+
+        The bytes are those of ``get``: nothing is copied again. Raises the errors of ``get``.
+        """
+        return memoryview(self[key])
+
+    async def view_async(self, key: SupportsIndex) -> memoryview:
+        """Returns the value of a key as a read-only buffer, like ``view``."""
+        value = await self.get_async(key)
+        if value is None:
+            raise KeyError(key)
+        return memoryview(value)
 
     def get_many(self, keys: _Keys, /) -> list[bytes | None]:
         """Returns the values of many keys, in their order; ``None`` for each absent key. Keys may repeat.
@@ -175,6 +193,40 @@ class RemoteReader:
         """Returns the values of many keys, like ``get_many``."""
         values: list[bytes | None] = await self._run_async(lambda handle: handle.get_many(keys))
         return values
+
+    def get_ragged(self, keys: _Keys, /) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.bool_]]:
+        """Returns the values of many keys, one after the other: ``(data, offsets, found)``.
+
+        ``data`` is a ``uint8`` array, ``offsets`` is ``int64[n + 1]``, ``found`` is ``bool[n]``. The value of ``keys[i]`` is
+        ``data[offsets[i]:offsets[i + 1]]``, with no bytes if ``found[i]`` is false. The values are in memory twice.
+
+        ``keys``, requests and errors are those of ``get_many``.
+        """
+        return _ragged(self.get_many(keys))
+
+    async def get_ragged_async(self, keys: _Keys, /) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.bool_]]:
+        """Returns the values of many keys, one after the other, like ``get_ragged``."""
+        return _ragged(await self.get_many_async(keys))
+
+    def get_into(self, keys: _Keys, /, out: NDArray[Any]) -> NDArray[np.bool_]:
+        """Copies values of a fixed size into the rows of an array: that of ``keys[i]`` to ``out[i]``. Returns ``found``,
+        ``bool[n]``.
+
+        ``out`` is a writable C-contiguous array of any dtype without objects, whose first axis has the length of ``keys``;
+        the bytes of each ``out[i]`` are the bytes of a value. Rows of absent keys do not change.
+
+        Raises ``ValueError`` for another ``out``, before any request; ``InvalidInput`` (a ``ValueError``) with the key of the
+        first value that has another length, after which the rows before it are written; and the errors of ``get_many``.
+        """
+        numbers = _key_array(keys)
+        _check_rows(out, len(numbers))
+        return _copy_into(numbers, self.get_many(numbers), out)
+
+    async def get_into_async(self, keys: _Keys, /, out: NDArray[Any]) -> NDArray[np.bool_]:
+        """Copies values of a fixed size into the rows of an array, like ``get_into``."""
+        numbers = _key_array(keys)
+        _check_rows(out, len(numbers))
+        return _copy_into(numbers, await self.get_many_async(numbers), out)
 
     def locate(self, key: SupportsIndex) -> tuple[str, int, int] | None:
         """Returns where the value of a key is stored: ``(object, offset, length)``, or ``None`` if the key is absent.
@@ -195,6 +247,32 @@ class RemoteReader:
         path, offset, length = location
         return f"{directory}/{path}", offset, length
 
+    def locate_many(self, keys: _Keys, /) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """Returns where the values of many keys are stored: ``(objects, object_no, offsets, lengths)``.
+
+        ``objects`` is a list of paths relative to that of the database; ``object_no`` is ``int32[n]``, an index into it, or
+        -1 for an absent key; ``offsets`` and ``lengths`` are ``int64[n]``, those of ``locate``, 0 for an absent key. Keys
+        that share an index read it once.
+
+        ``keys`` is that of ``get_many``. Raises the errors of ``get``, but does not try again.
+        """
+        return self._all_located(self._run(lambda handle: handle.locate_many(keys)))
+
+    async def locate_many_async(
+        self, keys: _Keys, /
+    ) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """Returns where the values of many keys are stored, like ``locate_many``."""
+        return self._all_located(await self._run_async(lambda handle: handle.locate_many(keys)))
+
+    def _all_located(
+        self, places: tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
+    ) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        directory = self._open().directory
+        if directory is None:
+            return places
+        objects, object_no, offsets, lengths = places
+        return [f"{directory}/{path}" for path in objects], object_no, offsets, lengths
+
     def keys(self, range: range | slice | None = None, sorted: bool = False) -> NDArray[np.uint64]:
         """Returns the keys as a ``uint64`` array.
 
@@ -213,7 +291,7 @@ class RemoteReader:
         return keys
 
     def items(self) -> Iterator[tuple[int, bytes]]:
-        """Iterates over the pairs of the current generation in storage order. Reads all of it once, some 8 MiB at a time.
+        """Iterates over the pairs of the current generation in storage order. Reads each byte once, about 8 MiB per batch.
 
         Raises the errors of ``get``, but does not try again. An error ends the iteration.
         """
@@ -274,8 +352,11 @@ class RemoteReader:
         self.close()
 
     def __repr__(self) -> str:
-        served = self._served
-        state = ", closed" if served is None else f" ({served.generation})" if served.generation else ""
+        try:
+            generation = None if self._served is None else self._served.generation
+        except InvalidInput:  # in a forked child
+            generation = None
+        state = ", closed" if self._served is None else f" ({generation})" if generation else ""
         return f"<sharddb.{type(self).__name__} {self.path!r}{state}>"
 
     def __reduce__(self) -> tuple[Callable[..., RemoteReader], tuple[Any, ...]]:
@@ -327,6 +408,17 @@ class RemoteSnapshot(RemoteReader):
 
     There is no lease: a read raises ``GenerationGone`` if the generation was removed meanwhile.
     """
+
+
+def _ragged(values: list[bytes | None]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.bool_]]:
+    """Returns values one after the other, as ``get_ragged`` does."""
+    import numpy as np
+
+    found = np.array([value is not None for value in values], np.bool_)
+    present = [value or b"" for value in values]
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in present], out=offsets[1:])
+    return np.frombuffer(bytearray().join(present), np.uint8), offsets, found
 
 
 def _open_again(cls: type[RemoteReader], source: RemoteSource, generation: str | None) -> RemoteReader:

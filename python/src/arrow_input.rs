@@ -3,13 +3,13 @@
 use std::fmt::Display;
 
 use arrow_array::cast::AsArray;
-use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::ffi_stream::ArrayStreamReader;
 use arrow_array::types::{
     BinaryType, BinaryViewType, Int8Type, Int16Type, Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type,
     StringViewType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
 };
-use arrow_array::{Array, ArrayAccessor, ArrowPrimitiveType, RecordBatch};
-use arrow_schema::{ArrowError, DataType, Schema};
+use arrow_array::{Array, ArrayAccessor, ArrayReader, ArrowPrimitiveType, StructArray};
+use arrow_schema::{ArrowError, DataType, Field, Fields};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use sharddb::ErrorKind;
@@ -32,10 +32,20 @@ pub(crate) fn extend<S: Sink>(writer: &mut Writer<S>, capsule: &Bound<'_, PyAny>
         errors::new(py, ErrorKind::InvalidInput, &format!("the Arrow stream failed: {error}"), None, None)
     };
     let stream = buffer::take_arrow_stream(capsule)?;
-    let mut batches = py.detach(|| RecordBatchStreamReader::try_new(stream)).map_err(failed)?;
-    let columns = Columns::of(&arrow_array::RecordBatchReader::schema(&batches))?;
+    // not the reader of record batches, which ignores that rows are null
+    let mut batches = py.detach(|| ArrayStreamReader::try_new(stream)).map_err(failed)?;
+    let DataType::Struct(fields) = batches.field().data_type() else {
+        let found = batches.field().data_type();
+        let message = format!("expected an Arrow stream of record batches, found one of {found}");
+        return Err(errors::new(py, ErrorKind::InvalidInput, &message, None, None));
+    };
+    let columns = Columns::of(fields)?;
     while let Some(batch) = py.detach(|| batches.next()) {
-        columns.insert(py, &batch.map_err(failed)?, writer)?;
+        let batch = batch.map_err(failed)?;
+        let Some(batch) = batch.as_struct_opt() else {
+            return Err(errors::new(py, ErrorKind::Internal, "an Arrow stream has changed its type", None, None));
+        };
+        columns.insert(py, batch, writer)?;
     }
     Ok(())
 }
@@ -49,44 +59,55 @@ struct Columns {
 impl Columns {
     /// Finds the columns: by their names, or the first and the second of two.
     ///
-    /// Errors: `ValueError` if they are not there; `TypeError` for other types than integers and bytes.
-    fn of(schema: &Schema) -> PyResult<Columns> {
-        let columns = match (schema.index_of(KEY), schema.index_of(VALUE)) {
-            (Ok(key), Ok(value)) => Columns { key, value },
-            _ if schema.fields().len() == 2 => Columns { key: 0, value: 1 },
-            _ => {
-                let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-                let message =
-                    format!("expected the columns \"{KEY}\" and \"{VALUE}\", or two columns, found {names:?}");
-                return Err(PyValueError::new_err(message));
-            }
+    /// Errors: `ValueError` if the columns do not exist; `TypeError` for other types than integers and bytes.
+    fn of(fields: &Fields) -> PyResult<Columns> {
+        let named = fields.find(KEY).zip(fields.find(VALUE));
+        let two = || match &fields[..] {
+            [key, value] => Some(((0, key), (1, value))),
+            _ => None,
         };
-        let expect = |at: usize, is_right: fn(&DataType) -> bool, expected: &str| {
-            let field = schema.field(at);
-            match is_right(field.data_type()) {
-                true => Ok(()),
-                false => Err(PyTypeError::new_err(format!(
-                    "expected {expected} in the column {:?}, found {}",
-                    field.name(),
-                    field.data_type()
-                ))),
-            }
+        let Some(((key, key_field), (value, value_field))) = named.or_else(two) else {
+            let names: Vec<_> = fields.iter().map(|field| field.name().as_str()).collect();
+            let message = format!("expected the columns \"{KEY}\" and \"{VALUE}\", or two columns, found {names:?}");
+            return Err(PyValueError::new_err(message));
         };
-        expect(columns.key, DataType::is_integer, "integers")?;
-        expect(columns.value, is_bytes, "binary or strings")?;
-        Ok(columns)
+        let expect = |field: &Field, is_right: fn(&DataType) -> bool, expected: &str| match is_right(field.data_type())
+        {
+            true => Ok(()),
+            false => Err(PyTypeError::new_err(format!(
+                "expected {expected} in the column {:?}, found {}",
+                field.name(),
+                field.data_type()
+            ))),
+        };
+        expect(key_field, DataType::is_integer, "integers")?;
+        expect(value_field, is_bytes, "binary or strings")?;
+        Ok(Columns { key, value })
     }
 
-    fn insert<S: Sink>(&self, py: Python<'_>, batch: &RecordBatch, writer: &mut Writer<S>) -> PyResult<()> {
-        let (key, value) = (batch.column(self.key), batch.column(self.value));
-        let schema = batch.schema_ref();
-        check(key, schema.field(self.key).name())?;
-        check(value, schema.field(self.value).name())?;
-        let keys = keys(key)?;
+    fn insert<S: Sink>(&self, py: Python<'_>, batch: &StructArray, writer: &mut Writer<S>) -> PyResult<()> {
+        let value = batch.column(self.value);
+        let keys = py.detach(|| self.checked_keys(batch))?;
         for (number, keys) in keys.chunks(BATCH_PAIRS).enumerate() {
             writer.insert_all(py, |sink| insert(sink, keys, value, number * BATCH_PAIRS))?;
         }
         Ok(())
+    }
+}
+
+impl Columns {
+    /// Checks a batch, and returns its keys. Needs no GIL.
+    ///
+    /// Errors: `ValueError` for a null or for invalid data; those of [`keys`].
+    fn checked_keys(&self, batch: &StructArray) -> PyResult<Vec<u64>> {
+        if let Some(row) = (0..batch.len()).find(|row| batch.is_null(*row)) {
+            return Err(PyValueError::new_err(format!("expected no null rows, found row {row} of a batch null")));
+        }
+        let (key, value) = (batch.column(self.key), batch.column(self.value));
+        for (column, at) in [(key, self.key), (value, self.value)] {
+            check(column, batch.fields().get(at).map_or("", |field| field.name()))?;
+        }
+        keys(key)
     }
 }
 

@@ -7,8 +7,8 @@ use arrow_array::{RecordBatch, RecordBatchReader, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use sharddb::Snapshot;
-use sharddb::read::Keys;
+use sharddb::OwnedValue;
+use sharddb::read::Pairs;
 
 use crate::buffer;
 use crate::reader::Reader;
@@ -22,7 +22,7 @@ impl Reader {
     /// Returns all pairs as an Arrow stream, a capsule, as `pyarrow.table(db)` and `polars.DataFrame(db)` read it.
     ///
     /// The columns are "key", uint64, and "value", large binary, without nulls, in storage order. A batch has at most 65,536
-    /// rows, and at most 16 MiB of values unless it is one larger value. It is read when the consumer requests it. The
+    /// rows, and at most 16 MiB of values unless it is one larger value. The pairs are those of `items`. It is read when the consumer requests it. The
     /// stream keeps the generation. `requested_schema` is ignored, as the interface allows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
@@ -31,25 +31,24 @@ impl Reader {
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
-        buffer::arrow_capsule(py, Batches::new(self.snapshot(py)?))
+        buffer::arrow_capsule(py, Batches::new(self.snapshot(py)?.pairs()))
     }
 }
 
 /// The batches of a snapshot.
 struct Batches {
-    snapshot: Snapshot,
+    pairs: Pairs,
     schema: SchemaRef,
-    keys: Keys,
     /// A pair that did not fit into the last batch.
-    next: Option<(u64, Vec<u8>)>,
+    next: Option<(u64, OwnedValue)>,
     failed: bool,
 }
 
 impl Batches {
-    fn new(snapshot: Snapshot) -> Batches {
+    fn new(pairs: Pairs) -> Batches {
         let column = |name, data_type| Field::new(name, data_type, false);
         let schema = Schema::new(vec![column("key", DataType::UInt64), column("value", DataType::LargeBinary)]);
-        Batches { keys: snapshot.keys(), snapshot, schema: Arc::new(schema), next: None, failed: false }
+        Batches { pairs, schema: Arc::new(schema), next: None, failed: false }
     }
 
     /// Reads the next batch; empty at the end.
@@ -58,16 +57,14 @@ impl Batches {
         if let Some((key, value)) = self.next.take() {
             bytes += value.len();
             keys.push(key);
-            values.append_value(value);
+            values.append_value(&value);
         }
         while keys.len() < BATCH_ROWS
             && bytes < BATCH_BYTES
-            && let Some(key) = self.keys.next().transpose()?
+            && let Some((key, value)) = self.pairs.next().transpose()?
         {
-            // a key that only a walk finds is in the wrong minishard: `sharddb.verify` names it
-            let Some(value) = self.snapshot.get(key)? else { continue };
             if bytes > 0 && bytes + value.len() > BATCH_BYTES {
-                self.next = Some((key, value.to_vec()));
+                self.next = Some((key, value));
                 break;
             }
             bytes += value.len();

@@ -13,11 +13,11 @@ use sharddb::{ErrorKind, Snapshot, Value};
 
 use crate::buffer::{self, Rows};
 use crate::errors;
-use crate::keys::Keys;
+use crate::keys::{Keys, is_masked};
 use crate::reader::Reader;
 use crate::task::{Failure, SignalCheck};
 
-/// Keys between two looks at the clock.
+/// Keys per check of the clock.
 const KEYS_PER_CHECK: usize = 256;
 
 /// Keys of `get_many` between two acquisitions of the GIL. Bounds the values that are in memory twice.
@@ -133,7 +133,7 @@ fn for_each_value<'a>(
 }
 
 /// Reads a byte of each page, so that no page fault waits for a disk while the GIL is held.
-fn touch(bytes: &[u8]) {
+pub(crate) fn touch(bytes: &[u8]) {
     for byte in bytes.iter().step_by(PAGE) {
         std::hint::black_box(*byte);
     }
@@ -184,6 +184,9 @@ fn rows_of(out: &Bound<'_, PyAny>, keys: usize) -> PyResult<Rows> {
         ))
     })?;
     let expected = "a writable C-contiguous array with one row per key";
+    if is_masked(out)? {
+        return Err(PyValueError::new_err(format!("expected {expected}, found a masked array: pass its `data`")));
+    }
     let rows =
         Rows::new(buffer).map_err(|found| PyValueError::new_err(format!("expected {expected}, found {found}")))?;
     if rows.len() != keys {
@@ -191,6 +194,43 @@ fn rows_of(out: &Bound<'_, PyAny>, keys: usize) -> PyResult<Rows> {
         return Err(PyValueError::new_err(message));
     }
     Ok(rows)
+}
+
+/// Returns keys as a `uint64` array. For `sharddb.remote`.
+#[pyfunction]
+fn _key_array(py: Python<'_>, keys: Keys) -> PyResult<Array<'_>> {
+    buffer::array(py, keys.0)
+}
+
+/// Checks that an array takes the values of as many keys as `get_into` requires. For `sharddb.remote`.
+#[pyfunction]
+fn _check_rows(out: &Bound<'_, PyAny>, keys: usize) -> PyResult<()> {
+    rows_of(out, keys).map(drop)
+}
+
+/// Copies values into the rows of an array, like `get_into`. Returns `found`. For `sharddb.remote`.
+#[pyfunction]
+fn _copy_into<'py>(
+    py: Python<'py>,
+    keys: Keys,
+    values: Vec<Option<Bound<'py, PyBytes>>>,
+    out: &Bound<'py, PyAny>,
+) -> PyResult<Array<'py>> {
+    let mut rows = rows_of(out, values.len())?;
+    for (at, (key, value)) in keys.0.iter().zip(&values).enumerate() {
+        if let Some(value) = value.as_ref().map(|value| value.as_bytes())
+            && !rows.write(at, value)
+        {
+            return Err(wrong_length(Some(*key), rows.row_bytes(), value.len()));
+        }
+    }
+    buffer::array(py, values.iter().map(Option::is_some).collect())
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_key_array, module)?)?;
+    module.add_function(wrap_pyfunction!(_check_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(_copy_into, module)?)
 }
 
 fn copy_into(snapshot: &Snapshot, keys: &[u64], rows: &mut Rows) -> Result<Vec<bool>, Failure> {

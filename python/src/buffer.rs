@@ -25,7 +25,7 @@ pub(crate) fn open_mapped(options: &OpenOptions, path: &Path) -> sharddb::Result
 
 /// Calls `f` with the bytes of each item of a one-dimensional buffer, in order.
 ///
-/// Returns `None` without a call if the items do not have `N` bytes, or if the buffer is another one.
+/// Returns `None` without a call if the items do not have `N` bytes, or if the buffer has suboffsets or other dimensions.
 pub(crate) fn for_each_item<const N: usize>(
     _py: Python<'_>,
     buffer: &PyUntypedBuffer,
@@ -97,7 +97,7 @@ pub(crate) struct Rows {
 impl Rows {
     /// Takes the buffer of an array that is writable and C-contiguous, and whose items are not references to objects.
     ///
-    /// Returns the reason if the array is another one.
+    /// Returns what is wrong with any other array.
     pub(crate) fn new(buffer: PyUntypedBuffer) -> Result<Rows, &'static str> {
         let Some(rows) = buffer.shape().first().copied() else { return Err("no axis") };
         if buffer.readonly() {

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::buffer;
+use crate::keys::is_masked;
 
 /// Appends the bytes of an object to `to`.
 ///
@@ -37,6 +38,10 @@ impl Held {
                 "expected bytes, or an object with a buffer of them, found {found}"
             )));
         };
+        if is_masked(object)? {
+            let message = "expected bytes, found a masked array: pass its `filled(value)` or `compressed()`";
+            return Err(PyTypeError::new_err(message));
+        }
         if buffer::has_pointers(buffer.format().to_bytes()) {
             return Err(PyTypeError::new_err("expected bytes, found an array of objects: convert it first"));
         }

@@ -32,13 +32,13 @@ impl Database {
     fn refresh(this: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<u64>> {
         let reader = this.as_super();
         let Ok(open) = reader.open(py) else {
-            // the generation of a forked child's parent has gone
+            // the generation of a forked child's parent was removed
             return Ok(reader.open_current(py)?.snapshot().generation().map(|id| id.get()));
         };
         let before = open.snapshot();
-        py.detach(|| open.db.refresh()).or_raise(py)?;
-        if let Some(unpinned) = open.unpinned() {
-            reader.replace(unpinned);
+        match open.is_pinned() {
+            true => drop(reader.open_current(py)?),
+            false => open.refresh(py)?,
         }
         let after = reader.snapshot(py)?;
         let is_same = before.generation() == after.generation() && before.directory() == after.directory();
@@ -56,10 +56,8 @@ impl Database {
         let interval = seconds.map(interval).transpose()?;
         let reader = this.as_super();
         let mut open = reader.open(py)?;
-        if interval.is_some()
-            && let Some(unpinned) = open.unpinned()
-        {
-            open = reader.replace(unpinned);
+        if interval.is_some() && open.is_pinned() {
+            open = reader.open_current(py)?;
         }
         let watch = interval.map(|interval| open.db.watch(interval)).transpose().or_raise(py)?;
         open.set_watch(py, watch);

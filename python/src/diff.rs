@@ -20,14 +20,26 @@ pub(crate) struct Differences {
     removed: Py<PyAny>,
     /// The keys with another value: a uint64 array.
     changed: Py<PyAny>,
-    /// The number of keys with the same value, without those of equal shards of other writers, which were not read.
+    /// The number of keys with the same value, without those of equal shards of foreign data, which were not read.
     unchanged: u64,
     /// The number of shards that are equal and were not opened.
     equal_shards: u64,
 }
 
+#[pyfunction]
+fn _differences(fields: (Py<PyAny>, Py<PyAny>, Py<PyAny>, u64, u64)) -> Differences {
+    let (added, removed, changed, unchanged, equal_shards) = fields;
+    Differences { added, removed, changed, unchanged, equal_shards }
+}
+
 #[pymethods]
 impl Differences {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Fields<'_>,))> {
+        let Differences { added, removed, changed, unchanged, equal_shards } = self;
+        let rebuild = py.import("sharddb._sharddb")?.getattr("_differences")?;
+        Ok((rebuild, ((added, removed, changed, *unchanged, *equal_shards),)))
+    }
+
     /// Whether there is a difference.
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
         for keys in [&self.added, &self.removed, &self.changed] {
@@ -48,6 +60,9 @@ impl Differences {
     }
 }
 
+/// The fields of `Differences`, which it pickles.
+type Fields<'a> = (&'a Py<PyAny>, &'a Py<PyAny>, &'a Py<PyAny>, u64, u64);
+
 /// The keys of each kind of change.
 #[derive(Default)]
 struct Changed {
@@ -61,12 +76,11 @@ struct Changed {
 ///
 /// ``old``, ``new``: paths or open databases, of any writers and specifications. ``bytes``: whether the bytes of raw values
 /// are compared even if their checksums are equal, as is needed for values with a CRC-32 of their own, such as gzip files.
-/// ``threads``: default one per core. ``progress``: a bar as for ``Loader.finish``, which counts
-/// the keys of both.
+/// ``threads``: default one per core. ``progress``: a bar as for ``Loader.finish``, which counts the keys of both.
 ///
 /// Keys are in storage order. Shards that are the same file are not opened, nor are shards of raw values with the same
-/// record; raw values with the same checksum are not read. Runs without the GIL. Raises ``Corrupt`` for damage that is met, with its place, ``NotFound``,
-/// ``Io``.
+/// record; raw values with the same checksum are not read. Runs without the GIL. Raises ``Corrupt`` for damage that is met,
+/// with its place, ``NotFound``, ``Io``.
 #[pyfunction]
 #[pyo3(signature = (old, new, *, bytes=false, threads=None, progress=None))]
 fn diff(
@@ -123,5 +137,6 @@ fn compare(
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Differences>()?;
+    module.add_function(wrap_pyfunction!(_differences, module)?)?;
     module.add_function(wrap_pyfunction!(diff, module)?)
 }

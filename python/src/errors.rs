@@ -1,6 +1,7 @@
 //! From the errors of the library to the exceptions of `sharddb.errors`, one class per kind.
 
 use std::error::Error as _;
+use std::io;
 use std::path::Path;
 
 use pyo3::prelude::*;
@@ -25,7 +26,7 @@ impl<T> OrRaise<T> for sharddb::Result<T> {
 #[cold]
 pub(crate) fn to_py(py: Python<'_>, error: &Error) -> PyErr {
     let place = Place { path: error.path(), key: error.key(), location: error.location() };
-    let exception = exception(py, error.kind(), &error.to_string(), &place);
+    let exception = exception(py, error.kind(), &error.to_string(), &place, error.raw_os_error());
     if let Some(cause) = error.source().and_then(|source| source.downcast_ref::<PyErr>()) {
         exception.set_cause(py, Some(cause.clone_ref(py)));
     }
@@ -35,7 +36,15 @@ pub(crate) fn to_py(py: Python<'_>, error: &Error) -> PyErr {
 /// Returns an exception of a kind about an argument or state of this package, with the path or key that it refers to.
 #[cold]
 pub(crate) fn new(py: Python<'_>, kind: ErrorKind, message: &str, path: Option<&Path>, key: Option<u64>) -> PyErr {
-    exception(py, kind, message, &Place { path, key, location: ErrorLocation::default() })
+    exception(py, kind, message, &Place { path, key, location: ErrorLocation::default() }, None)
+}
+
+/// Returns the exception `Io` for a system call of this package that has failed while doing `what`.
+#[cold]
+pub(crate) fn io(py: Python<'_>, what: &str, path: &Path, error: &io::Error) -> PyErr {
+    let message = format!("cannot {what}: {error} (file {})", path.display());
+    let place = Place { path: Some(path), key: None, location: ErrorLocation::default() };
+    exception(py, ErrorKind::Io, &message, &place, error.raw_os_error())
 }
 
 struct Place<'a> {
@@ -44,7 +53,7 @@ struct Place<'a> {
     location: ErrorLocation,
 }
 
-fn exception(py: Python<'_>, kind: ErrorKind, message: &str, place: &Place<'_>) -> PyErr {
+fn exception(py: Python<'_>, kind: ErrorKind, message: &str, place: &Place<'_>, errno: Option<i32>) -> PyErr {
     let create = || {
         let attributes = PyDict::new(py);
         attributes.set_item("path", place.path.map(Path::as_os_str))?;
@@ -52,7 +61,14 @@ fn exception(py: Python<'_>, kind: ErrorKind, message: &str, place: &Place<'_>) 
         attributes.set_item("shard", place.location.shard.map(|shard| shard.0))?;
         attributes.set_item("minishard", place.location.minishard.map(|minishard| minishard.0))?;
         attributes.set_item("offset", place.location.offset)?;
-        classes(py)?.as_any().get_item(kind.as_str())?.call((message,), Some(&attributes))
+        let class = match (kind, place.key) {
+            (ErrorKind::NotFound, Some(_)) => "absent-key",
+            (kind, _) => kind.as_str(),
+        };
+        if let ("io" | "not-found", Some(errno)) = (class, errno) {
+            attributes.set_item("errno", errno)?;
+        }
+        classes(py)?.as_any().get_item(class)?.call((message,), Some(&attributes))
     };
     match create() {
         Ok(exception) => PyErr::from_value(exception),

@@ -2,14 +2,18 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sharddb::Snapshot;
-use sharddb::read::Keys;
+use sharddb::read::{Keys, Pairs};
+use sharddb::{OwnedValue, Snapshot};
 
+use crate::batch;
 use crate::errors::OrRaise;
 use crate::reader::Reader;
 
-/// Keys that are read at a time, without the GIL.
+/// Keys or pairs that are read at a time, without the GIL.
 const KEYS_PER_READ: usize = 1024;
+
+/// The values of a block have at most this many bytes, except for its last one.
+const BYTES_PER_READ: usize = 1 << 20;
 
 /// The keys of a snapshot, read in blocks.
 struct KeyBlocks {
@@ -49,8 +53,24 @@ impl KeyIterator {
 /// An iterator over pairs; see `Reader.items`.
 #[pyclass(module = "sharddb")]
 struct ItemIterator {
-    keys: KeyBlocks,
-    snapshot: Snapshot,
+    pairs: Pairs,
+    block: std::vec::IntoIter<sharddb::Result<(u64, OwnedValue)>>,
+}
+
+/// Reads the next pairs: at most `KEYS_PER_READ`, and until their values have `BYTES_PER_READ` bytes.
+fn read_block(pairs: &mut Pairs) -> Vec<sharddb::Result<(u64, OwnedValue)>> {
+    let (mut block, mut bytes) = (Vec::new(), 0);
+    while block.len() < KEYS_PER_READ
+        && bytes < BYTES_PER_READ
+        && let Some(pair) = pairs.next()
+    {
+        if let Ok((_, value)) = &pair {
+            batch::touch(value);
+            bytes += value.len();
+        }
+        block.push(pair);
+    }
+    block
 }
 
 #[pymethods]
@@ -60,12 +80,12 @@ impl ItemIterator {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
-        while let Some(key) = self.keys.next(py)? {
-            if let Some(value) = self.snapshot.get(key).or_raise(py)? {
-                return Ok(Some((key, PyBytes::new(py, &value))));
-            }
+        if self.block.len() == 0 {
+            let pairs = &mut self.pairs;
+            self.block = py.detach(|| read_block(pairs)).into_iter();
         }
-        Ok(None)
+        let pair = self.block.next().transpose().or_raise(py)?;
+        Ok(pair.map(|(key, value)| (key, PyBytes::new(py, &value))))
     }
 }
 
@@ -80,10 +100,10 @@ impl Reader {
 
     /// Iterates over the pairs of the current generation in storage order, as tuples of `int` and `bytes`.
     ///
-    /// A pair that cannot be read raises; the iteration then continues with the next one that can.
+    /// These are the pairs that the indexes have: also a key that is stored twice, or in a place where lookups do not find
+    /// it. A pair that cannot be read raises; the iteration then continues with the next one that can.
     fn items(&self, py: Python<'_>) -> PyResult<ItemIterator> {
-        let snapshot = self.snapshot(py)?;
-        Ok(ItemIterator { keys: KeyBlocks::new(&snapshot), snapshot })
+        Ok(ItemIterator { pairs: self.snapshot(py)?.pairs(), block: Vec::new().into_iter() })
     }
 }
 

@@ -15,7 +15,7 @@ use sharddb::{ErrorKind, Published};
 use crate::errors::{self, OrRaise};
 use crate::merge_function::Call;
 use crate::progress::Bar;
-use crate::task::CHECK_EVERY;
+use crate::task::{CHECK_EVERY, add_note};
 
 /// The time that the GIL is kept after a call of the merge function, so that one acquisition serves a batch of keys: the
 /// threads of the build need less than this between two calls, unless they wait for the disk.
@@ -72,17 +72,23 @@ impl Job {
         visit.call(&self.merge)
     }
 
+    /// Keeps what `work` publishes.
+    pub(crate) fn publish_by(&self, work: impl FnOnce() -> sharddb::Result<Published>) -> sharddb::Result<()> {
+        let published = work()?;
+        self.published.get_or_init(|| published);
+        Ok(())
+    }
+
     /// Publishes a candidate, unless the job was cancelled.
     pub(crate) fn publish(&self, candidate: Candidate) -> sharddb::Result<()> {
         self.publishing.store(true, Ordering::SeqCst);
         if !self.cancel.load(Ordering::SeqCst) {
-            let published = candidate.publish()?;
-            self.published.get_or_init(|| published);
+            self.publish_by(|| candidate.publish())?;
         }
         Ok(())
     }
 
-    /// Runs `work`, which publishes by [`publish`](Self::publish), like [`run`](Self::run). Returns what was published, and
+    /// Runs `work`, which publishes by [`publish`](Self::publish) or [`publish_by`](Self::publish_by), like [`run`](Self::run). Returns what was published, and
     /// what it returns. Signals that arrive after `current` was swapped wait for the return.
     pub(crate) fn run_and_publish<T: Send>(
         &self,
@@ -100,7 +106,7 @@ impl Job {
     /// Runs `work` on a thread. Returns what it returns.
     ///
     /// If a signal handler (KeyboardInterrupt), the bar or the merge function raises, cancels the work, waits for its end,
-    /// and returns that exception.
+    /// and returns that exception. A note in it names the generation if one was published nevertheless.
     pub(crate) fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -116,7 +122,12 @@ impl Job {
             self.serve(py, &mut bar, &mut outcome);
             Ok::<_, PyErr>(py.detach(|| worker.join()))
         })?;
-        outcome?;
+        if let Err(error) = outcome {
+            if let Some(published) = self.published() {
+                add_note(py, &error, &format!("{} was published before this", published.generation));
+            }
+            return Err(error);
+        }
         let panicked = |_| errors::new(py, ErrorKind::Internal, "a build panicked", None, None);
         let value = result.map_err(panicked)?.or_raise(py)?;
         if let Err(error) = bar.show(&self.progress) {

@@ -59,7 +59,7 @@ impl<'py> FromPyObject<'_, 'py> for Keys {
                 keys.get_type().name()?
             )));
         }
-        if keys.hasattr("mask")? && keys.hasattr("filled")? {
+        if is_masked(&keys)? {
             let message = "expected an array of integers as keys, found a masked array; pass its `compressed()`";
             return Err(PyTypeError::new_err(message));
         }
@@ -71,6 +71,11 @@ impl<'py> FromPyObject<'_, 'py> for Keys {
             false => of_iterable(&keys).map(Keys),
         }
     }
+}
+
+/// Whether an object is a masked array of NumPy. Its buffer has the items below the mask, too.
+pub(crate) fn is_masked(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(object.getattr_opt("mask")?.is_some() && object.getattr_opt("filled")?.is_some())
 }
 
 /// Takes the keys of an object that converts to a NumPy array, and of an array without axes, which has no buffer for PyO3.

@@ -36,6 +36,7 @@ mod reader;
 mod remote_cursor;
 mod remote_handle;
 mod remote_operation;
+mod remote_places;
 mod report;
 mod size;
 mod snapshot;
@@ -57,6 +58,7 @@ fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     database::register(module)?;
     snapshot::register(module)?;
     value::register(module)?;
+    batch::register(module)?;
     iter::register(module)?;
     report::register(module)?;
     pickle::register(module)?;

@@ -3,7 +3,7 @@
 use std::ops::Bound as End;
 use std::sync::atomic::Ordering;
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyRange, PySlice};
 use sharddb::Snapshot;
@@ -12,6 +12,7 @@ use sharddb::spec::ShardNumber;
 
 use crate::progress::Bar;
 use crate::reader::Reader;
+use crate::task::Failure;
 use crate::{buffer, task};
 
 #[pymethods]
@@ -51,7 +52,7 @@ impl Reader {
 /// Upper bound on the keys for which memory is reserved at the beginning: 1 GiB, of which only used pages count.
 const MOST_RESERVED: usize = 1 << 27;
 
-/// Keys between two looks at the flag that cancels.
+/// Keys per check of the flag that cancels.
 const KEYS_PER_CHECK: usize = 1 << 16;
 
 pub(crate) type KeyRange = (End<u64>, End<u64>);
@@ -65,10 +66,13 @@ enum Order {
     Ascending(KeyRange),
 }
 
-fn collect(snapshot: &Snapshot, order: Order, control: &task::Control) -> sharddb::Result<Vec<u64>> {
+fn collect(snapshot: &Snapshot, order: Order, control: &task::Control) -> Result<Vec<u64>, Failure> {
     match order {
         Order::Storage => all_of(snapshot.keys(), snapshot.len(), control),
-        Order::Shard(number) => snapshot.shard(number)?.map_or(Ok(Vec::new()), |shard| shard.keys().collect()),
+        Order::Shard(number) => match snapshot.shard(number)? {
+            Some(shard) => all_of(shard.keys(), None, control),
+            None => Ok(Vec::new()),
+        },
         Order::Ascending(range) => {
             let keys = RangeOptions::new().cancel(control.cancel.clone()).keys(snapshot, range);
             let count = keys.remaining();
@@ -77,21 +81,30 @@ fn collect(snapshot: &Snapshot, order: Order, control: &task::Control) -> shardd
     }
 }
 
-/// Collects keys; `count` is a hint. Errors: the first one of `keys`.
+/// Collects keys; `count` is a hint. Errors: the first one of `keys`; `MemoryError`.
 fn all_of(
     keys: impl Iterator<Item = sharddb::Result<u64>>,
     count: Option<u64>,
     control: &task::Control,
-) -> sharddb::Result<Vec<u64>> {
+) -> Result<Vec<u64>, Failure> {
     let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    let mut collected = Vec::with_capacity(count.min(MOST_RESERVED));
+    let mut collected = Vec::new();
+    reserve(&mut collected, count.min(MOST_RESERVED))?;
     for key in keys {
         if collected.len() % KEYS_PER_CHECK == 0 && control.cancel.load(Ordering::Relaxed) {
-            break; // nobody uses the result
+            break; // the caller raises an exception instead of the result
+        }
+        if collected.len() == collected.capacity() {
+            reserve(&mut collected, 1)?;
         }
         collected.push(key?);
     }
     Ok(collected)
+}
+
+/// Reserves memory for `more` keys. Errors: `MemoryError`.
+fn reserve(keys: &mut Vec<u64>, more: usize) -> PyResult<()> {
+    keys.try_reserve(more).map_err(|_| PyMemoryError::new_err("the keys do not fit into memory: read a range of them"))
 }
 
 /// Parses a `range` or `slice` of keys.

@@ -61,9 +61,7 @@ impl Loader {
         spec: Option<&Bound<'py, PyAny>>,
         options: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Loader> {
-        let options = options.unwrap_or_else(|| PyDict::new(py));
-        options.set_item("spec", spec)?;
-        let Build { options, job, .. } = Build::read("Loader", Some(&options))?;
+        let Build { options, job, .. } = Build::with_spec(py, "Loader", spec, options, &["progress"])?;
         let path = std::path::absolute(store)?;
         let loader = py.detach(|| options.create(&path)).or_raise(py)?;
         let open = Exclusive::new("loader", path, Open { writer: Writer::new(loader), job });

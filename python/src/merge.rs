@@ -1,6 +1,5 @@
 //! `merge` and `reshard`: a new generation of databases.
 
-use std::fs;
 use std::path::PathBuf;
 
 use pyo3::exceptions::PyTypeError;
@@ -10,11 +9,11 @@ use sharddb::{BuildOptions, Snapshot};
 
 use crate::options::Build;
 use crate::published::Published;
-use crate::source;
+use crate::{metadata, source};
 
 /// Merges databases into a new generation of a store, and publishes it.
 ///
-/// ``stores``: paths or open databases, any of which may be of other writers and have other specifications. ``out``: the
+/// ``stores``: paths or open databases, any of which may be foreign data and have other specifications. ``out``: the
 /// store; created if nothing is there. It may be one of the sources, which does not change. Pairs are inserted in the order
 /// of the databases; ``on_duplicate`` decides about keys that several have, as for ``Loader``. ``spec``, and all other
 /// options: as for ``Loader``; without ``data_encoding`` that of the databases if they agree. ``info``: default that of the
@@ -40,10 +39,10 @@ fn merge<'py>(
     if stores.extract::<PathBuf>().is_ok() {
         return Err(PyTypeError::new_err("expected an iterable of databases, found a single path"));
     }
-    let mut build = read("merge", py, spec, options)?;
+    let mut build = Build::with_spec(py, "merge", spec, options, &[])?;
     let sources = stores.try_iter()?.map(|store| source::open(&store?)).collect::<PyResult<Vec<_>>>()?;
     if let (false, Some(first)) = (build.has_info, sources.first()) {
-        keep_info(first, &mut build.options)?;
+        keep_info(py, first, &mut build.options)?;
     }
     run(py, build, out, &sources)
 }
@@ -72,11 +71,8 @@ fn reshard<'py>(
     spec: Option<&Bound<'py, PyAny>>,
     options: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Published> {
-    if options.as_ref().is_some_and(|options| options.contains("on_duplicate").unwrap_or(true)) {
-        return Err(PyTypeError::new_err("reshard() got an unexpected keyword argument 'on_duplicate'"));
-    }
+    let mut build = Build::with_spec(py, "reshard", spec, options, &["on_duplicate"])?;
     let source = source::open(store)?;
-    let mut build = read("reshard", py, spec, options)?;
     if !build.has_alignment {
         build.options.value_alignment(source.layout().map_or_else(Default::default, |layout| layout.value_alignment));
     }
@@ -90,20 +86,9 @@ fn reshard<'py>(
         build.options.allow_sparse(true); // as the source is
     }
     if !build.has_info {
-        keep_info(&source, &mut build.options)?;
+        keep_info(py, &source, &mut build.options)?;
     }
     run(py, build, out, &[source])
-}
-
-fn read<'py>(
-    function: &str,
-    py: Python<'py>,
-    spec: Option<&Bound<'py, PyAny>>,
-    options: Option<Bound<'py, PyDict>>,
-) -> PyResult<Build<'py>> {
-    let options = options.unwrap_or_else(|| PyDict::new(py));
-    options.set_item("spec", spec)?;
-    Build::read(function, Some(&options))
 }
 
 fn run(py: Python<'_>, build: Build<'_>, out: PathBuf, sources: &[Snapshot]) -> PyResult<Published> {
@@ -113,12 +98,8 @@ fn run(py: Python<'_>, build: Build<'_>, out: PathBuf, sources: &[Snapshot]) -> 
 }
 
 /// Keeps the `info` of a source, but for what describes its shards.
-fn keep_info(source: &Snapshot, options: &mut BuildOptions) -> PyResult<()> {
-    let path = source.directory().join("info");
-    if !path.exists() {
-        return Ok(());
-    }
-    let info = fs::read_to_string(&path)?;
+fn keep_info(py: Python<'_>, source: &Snapshot, options: &mut BuildOptions) -> PyResult<()> {
+    let Some(info) = metadata::read_info(py, source)? else { return Ok(()) };
     match source.sharding_at() {
         "" => drop(options.info(info)),
         at if source.shards_directory() != source.directory() => drop(options.info(info).sharding_at(at)),

@@ -1,13 +1,16 @@
 //! What a database states about itself: specification, `info`, generation, statistics.
 
-use std::fs;
+use std::path::Path;
+use std::{fs, io};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sharddb::read::LeaseState;
+use sharddb::{ErrorKind, Snapshot};
 
-use crate::open::Open;
+use crate::open::{self, Open};
 use crate::reader::Reader;
+use crate::{errors, spec};
 
 /// The file of a data set that has its metadata.
 const INFO: &str = "info";
@@ -17,16 +20,17 @@ impl Reader {
     /// The sharding specification: the object `"sharding"` of `info`, with all members.
     #[getter]
     fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        parse_json(py, &self.snapshot(py)?.spec().to_json())
+        Ok(spec::to_dict(py, self.snapshot(py)?.spec())?.into_any())
     }
 
     /// The file `info`, parsed: a `dict`.
     ///
-    /// Raises `FileNotFoundError` if the generation was removed.
+    /// Raises `GenerationGone` if the generation was removed, `NotFound` if there is no such file, which a database that was
+    /// opened with `spec` need not have, `InvalidSpec` if it is not JSON, and `Io`.
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let snapshot = self.snapshot(py)?;
-        parse_json(py, &py.detach(|| fs::read_to_string(snapshot.directory().join(INFO)))?)
+        info_of_text(py, read_info(py, &snapshot)?.as_deref(), &snapshot.directory().join(INFO))
     }
 
     /// The number of the generation in its store; `None` for a bare directory.
@@ -42,9 +46,38 @@ impl Reader {
     }
 }
 
-/// Returns the object of a JSON text.
-pub(crate) fn parse_json<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
-    py.import("json")?.call_method1("loads", (text,))
+/// Reads the file `info` of a generation; `None` if there is none.
+///
+/// Errors: `GenerationGone` if the generation was removed; `Io`.
+pub(crate) fn read_info(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<String>> {
+    let path = snapshot.directory().join(INFO);
+    match py.detach(|| fs::read_to_string(&path)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(errors::io(py, "read", &path, &error)),
+        Err(_) => match (snapshot.directory().exists(), snapshot.generation()) {
+            (false, Some(id)) => Err(open::gone(py, id, snapshot.directory())),
+            _ => Ok(None),
+        },
+    }
+}
+
+/// Returns the object of the text of a file `info`.
+///
+/// Errors: `NotFound` without a text; `InvalidSpec` if it is not JSON.
+pub(crate) fn info_of_text<'py>(py: Python<'py>, text: Option<&str>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
+    let Some(text) = text else {
+        let message = format!(
+            "expected the file {INFO}, found none (file {}): databases that are opened with `spec` need not have it",
+            path.display()
+        );
+        return Err(errors::new(py, ErrorKind::NotFound, &message, Some(path), None));
+    };
+    py.import("json")?.call_method1("loads", (text,)).map_err(|error| {
+        let message = format!("expected JSON in the file {INFO}, found: {} (file {})", error.value(py), path.display());
+        let invalid = errors::new(py, ErrorKind::InvalidSpec, &message, Some(path), None);
+        invalid.set_cause(py, Some(error));
+        invalid
+    })
 }
 
 fn of_open<'py>(py: Python<'py>, open: &Open) -> PyResult<Bound<'py, PyDict>> {

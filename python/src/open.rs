@@ -1,16 +1,19 @@
 //! The local part of `sharddb.open`, its options, and the state of an open database.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyFileNotFoundError, PyValueError};
 use pyo3::prelude::*;
 use sharddb::read::Watch;
+use sharddb::spec::Encoding;
 use sharddb::{ErrorKind, GenerationId, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
 use crate::database::Database;
 use crate::errors::{self, OrRaise};
-use crate::{buffer, file_system, fork, spec};
+use crate::progress::Bar;
+use crate::{buffer, file_system, fork, spec, task};
 
 /// How a database is opened: the keyword arguments of `sharddb.open`, which pickle.
 #[derive(Clone, Debug)]
@@ -68,19 +71,38 @@ impl Options {
         if let Some(spec) = self.spec {
             options.spec(spec);
         }
-        match self.resolved_mode(path) {
+        match self.mode {
             Mode::Memory => options.load(path),
             Mode::Mmap => buffer::open_mapped(&options, path),
-            Mode::Auto | Mode::Pread => options.open_pread(path),
+            Mode::Pread => options.open_pread(path),
+            Mode::Auto if !file_system::is_local(path) => options.open_pread(path),
+            Mode::Auto => {
+                // the generation or the shards may be links to another file system; no shard is mapped before its first use
+                let db = buffer::open_mapped(&options, path)?;
+                match file_system::is_local(db.snapshot().shards_directory()) {
+                    true => Ok(db),
+                    false => options.open_pread(path),
+                }
+            }
         }
     }
 
-    /// Returns the mode for a path: never `Auto`.
-    fn resolved_mode(&self, path: &Path) -> Mode {
+    /// Opens a database without the GIL. Loading into memory ends at a signal.
+    fn open_detached(&self, py: Python<'_>, path: &Path) -> PyResult<ShardDb> {
         match self.mode {
-            Mode::Auto if file_system::is_local(path) => Mode::Mmap,
-            Mode::Auto => Mode::Pread,
-            mode => mode,
+            Mode::Memory => {
+                let (options, path) = (self.clone(), path.to_path_buf());
+                task::run_or_leave(py, move || options.open(&path))
+            }
+            _ => py.detach(|| self.open(path)).or_raise(py),
+        }
+    }
+
+    /// Whether a lookup in a snapshot is a system call.
+    fn is_positioned(&self, path: &Path, snapshot: &Snapshot) -> bool {
+        match self.mode {
+            Mode::Auto => ![path, snapshot.shards_directory()].into_iter().all(file_system::is_local),
+            mode => mode == Mode::Pread,
         }
     }
 }
@@ -106,12 +128,13 @@ pub(crate) struct Open {
 impl Open {
     /// Opens the database at `path`, which is absolute.
     pub(crate) fn new(py: Python<'_>, path: PathBuf, options: Options) -> PyResult<Open> {
-        let db = py.detach(|| options.open(&path)).or_raise(py)?;
+        let db = options.open_detached(py, &path)?;
         Ok(Open::of(path, options, db, None))
     }
 
     fn of(path: PathBuf, options: Options, db: ShardDb, pinned: Option<Snapshot>) -> Open {
-        let (forks, is_positioned) = (fork::count(), options.resolved_mode(&path) == Mode::Pread);
+        let served = pinned.clone().unwrap_or_else(|| db.snapshot());
+        let (forks, is_positioned) = (fork::count(), options.is_positioned(&path, &served));
         Open { path, options, db, pinned, forks, is_positioned, counted: OnceLock::new(), watch: Mutex::default() }
     }
 
@@ -122,16 +145,24 @@ impl Open {
         let Origin { path, options, generation } = origin;
         let Some((id, directory)) = generation else { return Open::new(py, path, options) };
         let open = |path: &Path| {
-            py.detach(|| options.open(path)).map_err(|error| match error.kind() {
-                ErrorKind::NotFound if directory.parent().is_some_and(Path::is_dir) => gone(py, id, &directory),
-                _ => errors::to_py(py, &error),
+            options.open_detached(py, path).map_err(|error| {
+                let is_not_found = error.is_instance_of::<PyFileNotFoundError>(py);
+                match is_not_found && directory.parent().is_some_and(Path::is_dir) {
+                    true => gone(py, id, &directory),
+                    false => error,
+                }
             })
         };
-        let db = open(&path)?;
-        let pinned = match db.snapshot().generation() == Some(id) {
-            true => None,
-            false => Some(open(&directory)?.snapshot()),
-        };
+        // only what is served is opened: in the mode "memory" it is loaded, and the current generation may be damaged
+        let is_current = path == directory || path.join("current").canonicalize().is_ok_and(|path| path == directory);
+        let mut db = open(if is_current { &path } else { &directory })?;
+        if is_current && db.snapshot().generation() == Some(id) {
+            return Ok(Open::of(path, options, db, None));
+        }
+        if is_current {
+            db = open(&directory)?; // another generation has become current meanwhile
+        }
+        let pinned = Some(db.snapshot());
         Ok(Open::of(path, options, db, pinned))
     }
 
@@ -154,15 +185,16 @@ impl Open {
         self.forks == fork::count()
     }
 
-    /// Runs the lookup of one key: without the GIL if it is a system call. In memory it takes less time than the release
-    /// of the GIL, which other threads would then take in turns.
+    /// Runs the lookup of one key in a snapshot: without the GIL if it is a system call or decodes the value. A lookup of a
+    /// raw value in memory takes less time than the release of the GIL, which other threads would then take in turns.
     #[inline]
     pub(crate) fn look_up<T: Send>(
         &self,
         py: Python<'_>,
+        snapshot: &Snapshot,
         lookup: impl FnOnce() -> sharddb::Result<T> + Send,
     ) -> PyResult<T> {
-        match self.is_positioned {
+        match self.is_positioned || snapshot.spec().data_encoding() != Encoding::Raw {
             true => py.detach(lookup),
             false => lookup(),
         }
@@ -184,10 +216,21 @@ impl Open {
         Open::of(served.directory().to_path_buf(), self.options.clone(), self.db.clone(), Some(served))
     }
 
-    /// Returns a state that serves the current generation of the store; `None` if this one does.
-    pub(crate) fn unpinned(&self) -> Option<Open> {
-        self.pinned.as_ref()?;
-        Some(Open::of(self.path.clone(), self.options.clone(), self.db.clone(), None))
+    /// Whether this state stays with a generation. A database is opened again for its store's current one.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
+    /// Refreshes the database without the GIL. A signal ends the call while a generation is loaded into memory; it may be
+    /// served later, once it is loaded.
+    pub(crate) fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        match self.options.mode {
+            Mode::Memory => {
+                let db = self.db.clone();
+                task::run_or_leave(py, move || db.refresh()).map(drop)
+            }
+            _ => py.detach(|| self.db.refresh()).or_raise(py).map(drop),
+        }
     }
 
     /// Replaces the watch of the database. Ends the previous one.
@@ -202,13 +245,19 @@ impl Open {
         if let Some(keys) = snapshot.len().or(self.counted.get().copied()) {
             return Ok(keys);
         }
-        let keys = py.detach(|| snapshot.count()).or_raise(py)?;
+        let keys = task::run(py, Bar::new(None), "count", |control| count(&snapshot, control))?;
         Ok(*self.counted.get_or_init(|| keys)) // such a data set is not refreshed
     }
 }
 
+/// Counts the keys in the indexes, until it is cancelled.
+fn count(snapshot: &Snapshot, control: &task::Control) -> sharddb::Result<u64> {
+    let shards = snapshot.shards().take_while(|_| !control.cancel.load(Ordering::Relaxed));
+    shards.map(|shard| shard?.count()).sum()
+}
+
 #[cold]
-fn gone(py: Python<'_>, id: GenerationId, directory: &Path) -> PyErr {
+pub(crate) fn gone(py: Python<'_>, id: GenerationId, directory: &Path) -> PyErr {
     let message = format!("expected {id}, found it removed: open the store again, which serves its current generation");
     errors::new(py, ErrorKind::GenerationGone, &message, Some(directory), None)
 }

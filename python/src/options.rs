@@ -64,6 +64,24 @@ impl<'py> Build<'py> {
         Ok(build)
     }
 
+    /// Like [`read`](Self::read), for a function with the argument `spec` that takes all others but `without`.
+    pub(crate) fn with_spec(
+        py: Python<'py>,
+        function: &str,
+        spec: Option<&Bound<'py, PyAny>>,
+        arguments: Option<Bound<'py, PyDict>>,
+        without: &[&str],
+    ) -> PyResult<Build<'py>> {
+        let arguments = arguments.unwrap_or_else(|| PyDict::new(py));
+        for name in without {
+            if arguments.get_item(name)?.is_some_and(|value| !value.is_none()) {
+                return Err(unknown(function, name));
+            }
+        }
+        arguments.set_item("spec", spec)?;
+        Build::read(function, Some(&arguments))
+    }
+
     /// Like [`read`](Self::read), for a function that takes only some of them.
     pub(crate) fn read_some(
         function: &str,

@@ -8,9 +8,11 @@ use pyo3::types::PyDict;
 use sharddb::parts::{self, PartReceipt, SpillReceipt, SpillSet};
 
 use crate::errors::OrRaise;
+use crate::job::Job;
 use crate::options::Build;
 use crate::part_plan::PartPlan;
 use crate::published::Published;
+use crate::task;
 
 /// Returns the directory of a job of partitioned builds in a store, ``parts-<job>``. Raises ``InvalidInput`` unless the job
 /// is named by letters, digits, ``.``, ``_`` and ``-``.
@@ -23,11 +25,13 @@ fn job_directory(py: Python<'_>, store: PathBuf, job: &str) -> PyResult<PathBuf>
 /// text, for ``publish_parts``.
 ///
 /// ``spills``: the receipts of all tasks, one per task, in any order. ``directory``: where the spills are. ``out``: where the
-/// part is written, which is the directory of the job; default: ``directory``. Pairs of a key are in the order of tasks, and within a task in the order of insertion; ``on_duplicate``: as for
-/// ``Loader``. Pairs that do not fit into ``memory`` are spilled to ``temp_dir``, which should be a local disk.
+/// part is written, which is the directory of the job; default: ``directory``. Pairs of a key are in the order of tasks, and
+/// within a task in the order of insertion; ``on_duplicate``: as for ``Loader``. Pairs that do not fit into ``memory`` are
+/// spilled to ``temp_dir``, which should be a local disk.
 ///
 /// A part may be built again or twice. Equal receipts count as one. Raises ``InvalidInput`` for a foreign receipt or
-/// two of one task, ``NotFound`` or ``Corrupt`` for a spill, ``DuplicateKey``, ``Io``, and what a merge function or the bar raises.
+/// two of one task, ``NotFound`` or ``Corrupt`` for a spill, ``DuplicateKey``, ``Io``, and what a merge function or the bar
+/// raises.
 #[pyfunction]
 #[pyo3(
     signature = (plan, spills, part, directory, *, out=None, **options),
@@ -67,7 +71,8 @@ fn build_part(
 ///
 /// A repeated call returns the same result and changes nothing, also if the first was killed. Equal receipts count as one.
 /// Raises ``InvalidInput`` for a missing or foreign receipt, two of one task or part, and if it cannot be known whether a
-/// publication that was killed came before a later one; ``NotFound`` or ``Corrupt`` for a part, ``Locked``, ``Io``; nothing is published then.
+/// publication that was killed came before a later one; ``NotFound`` or ``Corrupt`` for a part, ``Locked``, ``Io``; nothing
+/// is published then. A KeyboardInterrupt that arrives too late to cancel the publication has a note with the generation.
 #[pyfunction]
 #[pyo3(
     signature = (store, job, plan, spills, parts, *, directory=None, **options),
@@ -94,17 +99,21 @@ fn publish_parts(
     let spills = spill_set(py, &plan, &directory, &spills)?;
     let parts =
         parts.iter().map(|text| PartReceipt::from_str(text)).collect::<sharddb::Result<Vec<_>>>().or_raise(py)?;
-    build.job.run(py, build.bar, |_| spills.publish(&store, job, parts, &build.options)).map(Published::from)
+    let publish = |running: &Job| running.publish_by(|| spills.publish(&store, job, parts, &build.options));
+    let (published, ()) = build.job.run_and_publish(py, build.bar, publish)?;
+    Ok(published.into())
 }
 
 /// Removes the files of a job of partitioned builds, or of all jobs that were published and have no newer files. Returns the
 /// names of the jobs.
 ///
-/// The processes of the job must have ended. Files of other programs stay. Raises ``NotFound``, ``Locked``, ``Io``.
+/// The processes of the job must have ended. Files of other programs stay. A KeyboardInterrupt ends the call within 50 ms;
+/// a removal that has begun goes on. Raises ``NotFound``, ``Locked``, ``Io``.
 #[pyfunction]
 #[pyo3(signature = (store, job=None))]
 fn clean_parts(py: Python<'_>, store: PathBuf, job: Option<&str>) -> PyResult<Vec<String>> {
-    py.detach(|| parts::clean(store, job)).or_raise(py).map(|cleaned| cleaned.jobs)
+    let job = job.map(str::to_string);
+    task::run_or_leave(py, move || parts::clean(store, job.as_deref())).map(|cleaned| cleaned.jobs)
 }
 
 fn spill_set(py: Python<'_>, plan: &PartPlan, directory: &PathBuf, receipts: &[String]) -> PyResult<SpillSet> {

@@ -1,4 +1,5 @@
-//! Pickling: the absolute path, the options and the generation, which the other side opens.
+//! Pickling. Of databases: the absolute path, the options and the generation, which the other side opens. Of reports and
+//! plans: their fields.
 
 use std::path::PathBuf;
 
@@ -61,6 +62,31 @@ fn _open_database_again(py: Python<'_>, arguments: Arguments) -> PyResult<Py<Dat
 fn _open_snapshot_again(py: Python<'_>, arguments: Arguments) -> PyResult<Py<Snapshot>> {
     Snapshot::new(py, open_again(py, arguments)?.pinned())
 }
+
+/// Makes a class of fields pickle. `$rebuild` is the function that unpickling calls; the module has it.
+macro_rules! pickle_fields {
+    ($class:ident, $rebuild:ident, { $($field:ident: $type:ty),+ $(,)? }) => {
+        #[pyo3::pymethods]
+        impl $class {
+            fn __reduce__<'py>(
+                &self,
+                py: pyo3::Python<'py>,
+            ) -> pyo3::PyResult<(pyo3::Bound<'py, pyo3::PyAny>, (($($type,)+),))> {
+                use pyo3::types::PyAnyMethods;
+                let rebuild = py.import("sharddb._sharddb")?.getattr(stringify!($rebuild))?;
+                Ok((rebuild, (($(self.$field.clone(),)+),)))
+            }
+        }
+
+        #[pyo3::pyfunction]
+        fn $rebuild(fields: ($($type,)+)) -> $class {
+            let ($($field,)+) = fields;
+            $class { $($field),+ }
+        }
+    };
+}
+
+pub(crate) use pickle_fields;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_open_database_again, module)?)?;

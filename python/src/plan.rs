@@ -3,46 +3,39 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sharddb::Profile;
 use sharddb::plan::{KeyStats, PlanReason};
+use sharddb::{Profile, ShardingSpec};
 
+use crate::errors::OrRaise;
 use crate::keys::Keys;
+use crate::pickle::pickle_fields;
 use crate::{options, size, spec};
 
 /// A sharding specification that was chosen for keys, and why. Returned by ``plan``; ``Loader`` takes it as ``spec``.
-#[pyclass(frozen, module = "sharddb")]
-pub(crate) struct Plan(sharddb::plan::Plan);
-
-#[pymethods]
-impl Plan {
-    /// The specification: the JSON object "sharding" as a dict.
-    #[getter]
-    fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        spec::to_dict(py, &self.0.spec())
-    }
-
+#[pyclass(frozen, eq, module = "sharddb")]
+#[derive(PartialEq)]
+pub(crate) struct Plan {
+    /// The JSON text of the specification.
+    spec: String,
     /// The profile that it was chosen for.
-    #[getter]
-    fn profile(&self) -> &'static str {
-        self.0.profile().as_str()
-    }
-
+    #[pyo3(get)]
+    profile: String,
     /// The number of distinct keys; an estimate within about 5 % if there are more than 24,576 and some are repeated.
-    #[getter]
-    fn keys(&self) -> u64 {
-        self.0.keys()
-    }
-
+    #[pyo3(get)]
+    keys: u64,
     /// The expected bytes of all shards.
-    #[getter]
-    fn stored_bytes(&self) -> u64 {
-        self.0.stored_bytes()
-    }
-
+    #[pyo3(get)]
+    stored_bytes: u64,
     /// Why it uses the identity hash ("dense") or murmur ("uneven", "sparse", "few keys", "unknown keys", "profile").
-    #[getter]
-    fn reason(&self) -> &'static str {
-        match self.0.reason() {
+    #[pyo3(get)]
+    reason: String,
+}
+
+pickle_fields!(Plan, _plan, { spec: String, profile: String, keys: u64, stored_bytes: u64, reason: String });
+
+impl From<sharddb::plan::Plan> for Plan {
+    fn from(plan: sharddb::plan::Plan) -> Plan {
+        let reason = match plan.reason() {
             PlanReason::Dense { .. } => "dense",
             PlanReason::Uneven { .. } => "uneven",
             PlanReason::Sparse { .. } => "sparse",
@@ -50,17 +43,28 @@ impl Plan {
             PlanReason::UnknownKeys => "unknown keys",
             PlanReason::ProfileRule => "profile",
             _ => "other",
+        };
+        Plan {
+            spec: plan.spec().to_json(),
+            profile: plan.profile().as_str().to_string(),
+            keys: plan.keys(),
+            stored_bytes: plan.stored_bytes(),
+            reason: reason.to_string(),
         }
+    }
+}
+
+#[pymethods]
+impl Plan {
+    /// The specification: the JSON object "sharding" as a dict.
+    #[getter]
+    fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        spec::to_dict(py, &ShardingSpec::from_json(&self.spec).or_raise(py)?)
     }
 
     fn __repr__(&self) -> String {
-        let (keys, stored_bytes) = (self.0.keys(), self.0.stored_bytes());
-        format!(
-            "Plan(spec={}, profile={:?}, keys={keys}, stored_bytes={stored_bytes}, reason={:?})",
-            self.0.spec().to_json(),
-            self.profile(),
-            self.reason()
-        )
+        let Plan { spec, profile, keys, stored_bytes, reason } = self;
+        format!("Plan(spec={spec}, profile={profile:?}, keys={keys}, stored_bytes={stored_bytes}, reason={reason:?})")
     }
 }
 
@@ -88,9 +92,9 @@ fn plan(
         (Some(Keys(keys)), None, most) => {
             let stats = py.detach(|| stats_of(&keys, value_bytes));
             let most = most.unwrap_or(u64::MAX);
-            Ok(Plan(sharddb::plan::Plan::with_max_shard_bytes(&stats, profile, most)))
+            Ok(sharddb::plan::Plan::with_max_shard_bytes(&stats, profile, most).into())
         }
-        (None, Some(count), None) => Ok(Plan(sharddb::plan::Plan::for_counts(count, value_bytes, profile))),
+        (None, Some(count), None) => Ok(sharddb::plan::Plan::for_counts(count, value_bytes, profile).into()),
         (None, Some(_), Some(_)) => {
             Err(PyTypeError::new_err("expected max_shard_bytes only next to keys, found count"))
         }
@@ -114,5 +118,6 @@ pub(crate) fn stats_of(keys: &[u64], value_bytes: u64) -> KeyStats {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Plan>()?;
+    module.add_function(wrap_pyfunction!(_plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan, module)?)
 }

@@ -2,77 +2,73 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use sharddb::ShardingSpec;
 
+use crate::errors::OrRaise;
+use crate::pickle::pickle_fields;
 use crate::spec;
 
 /// A published generation, which is current when the call that returns it is done.
-#[pyclass(frozen, module = "sharddb")]
-pub(crate) struct Published(sharddb::Published);
+#[pyclass(frozen, eq, module = "sharddb")]
+#[derive(PartialEq)]
+pub(crate) struct Published {
+    /// The number of the generation.
+    #[pyo3(get)]
+    generation: u64,
+    /// The JSON text of the specification.
+    spec: String,
+    /// The number of keys.
+    #[pyo3(get)]
+    keys: u64,
+    /// The stored bytes of all values.
+    #[pyo3(get)]
+    value_bytes: u64,
+    /// The bytes of all shard files.
+    #[pyo3(get)]
+    file_bytes: u64,
+    /// The number of shard files.
+    #[pyo3(get)]
+    shards: u64,
+    /// The number of pairs that were dropped because of a duplicate key.
+    #[pyo3(get)]
+    dropped: u64,
+}
+
+pickle_fields!(Published, _published, {
+    generation: u64,
+    spec: String,
+    keys: u64,
+    value_bytes: u64,
+    file_bytes: u64,
+    shards: u64,
+    dropped: u64,
+});
 
 impl From<sharddb::Published> for Published {
     fn from(published: sharddb::Published) -> Published {
-        Published(published)
+        let sharddb::Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped, .. } = published;
+        Published { generation: generation.get(), spec: spec.to_json(), keys, value_bytes, file_bytes, shards, dropped }
     }
 }
 
 #[pymethods]
 impl Published {
-    /// The number of the generation.
-    #[getter]
-    fn generation(&self) -> u64 {
-        self.0.generation.get()
-    }
-
     /// The sharding specification, given or planned: the JSON object "sharding" of `info` as a dict.
     #[getter]
     fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        spec::to_dict(py, &self.0.spec)
-    }
-
-    /// The number of keys.
-    #[getter]
-    fn keys(&self) -> u64 {
-        self.0.keys
-    }
-
-    /// The stored bytes of all values.
-    #[getter]
-    fn value_bytes(&self) -> u64 {
-        self.0.value_bytes
-    }
-
-    /// The bytes of all shard files.
-    #[getter]
-    fn file_bytes(&self) -> u64 {
-        self.0.file_bytes
-    }
-
-    /// The number of shard files.
-    #[getter]
-    fn shards(&self) -> u64 {
-        self.0.shards
-    }
-
-    /// The number of pairs that were dropped because of a duplicate key.
-    #[getter]
-    fn dropped(&self) -> u64 {
-        self.0.dropped
-    }
-
-    fn __eq__(&self, other: &Published) -> bool {
-        self.0 == other.0
+        spec::to_dict(py, &ShardingSpec::from_json(&self.spec).or_raise(py)?)
     }
 
     fn __repr__(&self) -> String {
-        let sharddb::Published { generation, keys, value_bytes, file_bytes, shards, dropped, .. } = self.0;
+        let Published { generation, spec: _, keys, value_bytes, file_bytes, shards, dropped } = self;
         format!(
-            "Published(generation={}, keys={keys}, value_bytes={value_bytes}, file_bytes={file_bytes}, \
-             shards={shards}, dropped={dropped})",
-            generation.get()
+            "Published(generation={generation}, keys={keys}, value_bytes={value_bytes}, file_bytes={file_bytes}, \
+             shards={shards}, dropped={dropped})"
         )
     }
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Published>()
+    module.add_class::<Published>()?;
+    module.add_function(wrap_pyfunction!(_published, module)?)
 }

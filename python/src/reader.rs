@@ -52,7 +52,7 @@ impl Reader {
     fn value<'py>(&self, py: Python<'py>, key: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let open = self.open(py)?;
         let snapshot = open.snapshot();
-        let value = open.look_up(py, || snapshot.get(key))?;
+        let value = open.look_up(py, &snapshot, || snapshot.get(key))?;
         Ok(value.map(|value| PyBytes::new(py, &value)))
     }
 
@@ -64,7 +64,7 @@ impl Reader {
     }
 
     /// Opens the path of the database again: the current generation, if it is a store. A forked child needs this if the
-    /// generation of its parent has gone.
+    /// generation of its parent was removed.
     pub(crate) fn open_current(&self, py: Python<'_>) -> PyResult<Arc<Open>> {
         let open = self.open.load_full().ok_or_else(|| closed(py))?;
         Open::again(py, Origin { generation: None, ..open.origin() }).map(|open| self.replace(open))
@@ -103,7 +103,7 @@ impl Reader {
     fn __contains__(&self, py: Python<'_>, key: Key) -> PyResult<bool> {
         let open = self.open(py)?;
         let snapshot = open.snapshot();
-        open.look_up(py, || snapshot.contains(key.0))
+        open.look_up(py, &snapshot, || snapshot.contains(key.0))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

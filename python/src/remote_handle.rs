@@ -1,6 +1,6 @@
 //! `RemoteHandle`: an open remote reader or a snapshot of one, whose calls are operations for Python code to drive.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -12,6 +12,7 @@ use crate::errors::OrRaise;
 use crate::keys::{Key, Keys};
 use crate::remote_cursor::RemoteCursor;
 use crate::remote_operation::{Outcome, RemoteOperation};
+use crate::remote_places::Places;
 use crate::{errors, fork, listing, metadata, size, spec};
 
 /// The capacity of a cache on disk unless stated, in bytes.
@@ -126,6 +127,11 @@ impl RemoteHandle {
         self.look_up(py, |reader| reader.locate(key.0), |snapshot| snapshot.locate(key.0), Outcome::Location)
     }
 
+    /// Returns the operation that finds the places of values: `(objects, object_no, offsets, lengths)`.
+    fn locate_many(&self, py: Python<'_>, keys: Keys) -> PyResult<RemoteOperation> {
+        Ok(RemoteOperation::of_steps(Places::new(self.snapshot(py)?, keys.0)))
+    }
+
     /// Returns the operation that reads all keys, or those of a range in ascending order: a `uint64` array.
     #[pyo3(signature = (range = None, sorted = false))]
     fn keys(&self, py: Python<'_>, range: Option<&Bound<'_, PyAny>>, sorted: bool) -> PyResult<RemoteOperation> {
@@ -183,7 +189,9 @@ impl RemoteHandle {
     /// The file `info`, parsed.
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        metadata::parse_json(py, self.snapshot(py)?.info())
+        let snapshot = self.snapshot(py)?;
+        let text = Some(snapshot.info()).filter(|text| !text.is_empty()); // empty where the object is missing
+        metadata::info_of_text(py, text, Path::new("info"))
     }
 
     /// The counters; see `sharddb.RemoteStats`.

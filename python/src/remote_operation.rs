@@ -22,7 +22,7 @@ use sharddb::remote::{
 use crate::errors::{self, OrRaise};
 use crate::remote_cursor::RemoteCursor;
 use crate::remote_handle::RemoteHandle;
-use crate::{buffer, bytes_like};
+use crate::{buffer, bytes_like, remote_places};
 
 /// What an operation returns.
 #[expect(clippy::large_enum_variant, reason = "one per call")]
@@ -31,17 +31,18 @@ pub(crate) enum Outcome {
     Value(Option<RemoteValue>),
     Values(Vec<sharddb::Result<Option<RemoteValue>>>),
     Location(Option<RemoteLocation>),
+    Places(Vec<Option<RemoteLocation>>),
     Flag(bool),
     Keys(Vec<u64>),
     /// The next pairs of a scan, and the rest of it; `None` at the end.
     Pairs(Option<(Vec<(u64, RemoteValue)>, RemoteScan)>),
 }
 
-/// An operation of the library with any result.
-trait Steps: Send {
+/// Operations of the library with any result. A request has the number of its operation among those that run at a time.
+pub(crate) trait Steps: Send {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<sharddb::Result<Outcome>>;
-    fn next_request(&mut self) -> Option<(RequestId, Request)>;
-    fn answer(&mut self, id: RequestId, answer: Result<Response, Failure>);
+    fn next_request(&mut self) -> Option<((usize, RequestId), Request)>;
+    fn answer(&mut self, id: (usize, RequestId), answer: Result<Response, Failure>);
 }
 
 /// An operation, and what its result is for Python.
@@ -55,11 +56,11 @@ impl<T> Steps for Call<T> {
         self.operation.poll(context).map_ok(self.outcome)
     }
 
-    fn next_request(&mut self) -> Option<(RequestId, Request)> {
-        self.operation.next_request()
+    fn next_request(&mut self) -> Option<((usize, RequestId), Request)> {
+        self.operation.next_request().map(|(id, request)| ((0, id), request))
     }
 
-    fn answer(&mut self, id: RequestId, answer: Result<Response, Failure>) {
+    fn answer(&mut self, (_, id): (usize, RequestId), answer: Result<Response, Failure>) {
         self.operation.answer(id, answer);
     }
 }
@@ -75,11 +76,11 @@ impl Steps for Calls {
         self.future.as_mut().poll(context)
     }
 
-    fn next_request(&mut self) -> Option<(RequestId, Request)> {
-        self.mailbox.mail().requests.pop_front()
+    fn next_request(&mut self) -> Option<((usize, RequestId), Request)> {
+        self.mailbox.mail().requests.pop_front().map(|(id, request)| ((0, id), request))
     }
 
-    fn answer(&mut self, id: RequestId, answer: Result<Response, Failure>) {
+    fn answer(&mut self, (_, id): (usize, RequestId), answer: Result<Response, Failure>) {
         self.mailbox.mail().answers.push((id, answer));
     }
 }
@@ -130,6 +131,11 @@ pub(crate) struct RemoteOperation {
 impl RemoteOperation {
     pub(crate) fn new<T: 'static>(operation: Operation<'static, T>, outcome: fn(T) -> Outcome) -> RemoteOperation {
         RemoteOperation { steps: Mutex::new(Some(Box::new(Call { operation, outcome }))) }
+    }
+
+    /// Creates an operation from several of the library.
+    pub(crate) fn of_steps(steps: impl Steps + 'static) -> RemoteOperation {
+        RemoteOperation { steps: Mutex::new(Some(Box::new(steps))) }
     }
 
     /// Creates an operation from a function that makes its future, which runs operations of the library in the mailbox.
@@ -253,7 +259,7 @@ impl RemoteOperation {
 /// A read of an object or of a range of it.
 #[pyclass(frozen, module = "sharddb._sharddb")]
 pub(crate) struct RemoteRequest {
-    id: RequestId,
+    id: (usize, RequestId),
     request: Request,
 }
 
@@ -375,6 +381,7 @@ fn to_python<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyAn
                 (location.object, location.range.start, len)
             })
             .into_bound_py_any(py),
+        Outcome::Places(places) => remote_places::columns(py, places),
         Outcome::Flag(flag) => flag.into_bound_py_any(py),
         Outcome::Keys(keys) => buffer::array(py, keys),
         Outcome::Pairs(pairs) => pairs

@@ -8,6 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use sharddb::{VerifyLevel, verify};
 
+use crate::pickle::pickle_fields;
 use crate::progress::Bar;
 use crate::reader::Reader;
 use crate::task;
@@ -40,98 +41,94 @@ impl Reader {
                 }
             })
         })?;
-        Ok(VerifyReport(report))
+        Ok(report.into())
     }
 }
 
 /// What a verification has found. `str(report)` is one line with all counts.
-#[pyclass(frozen, module = "sharddb")]
-struct VerifyReport(verify::VerifyReport);
+#[pyclass(frozen, get_all, module = "sharddb")]
+struct VerifyReport {
+    /// "structure", "index" or "data".
+    level: String,
+    /// The number of shards that could be opened.
+    shards: u64,
+    /// The number of minishards with keys.
+    minishards: u64,
+    /// The number of keys in the indexes that could be read; 0 at the level "structure".
+    keys: u64,
+    /// The stored bytes of the values of these keys; 0 at the level "structure".
+    value_bytes: u64,
+    /// The bytes of shards that were verified.
+    bytes_read: u64,
+    /// The number of findings that are errors: a read may fail or return wrong data.
+    errors: u64,
+    /// The number of findings that are warnings: another reader may not read the data.
+    warnings: u64,
+    /// The number of findings that are notes: nothing is wrong.
+    notes: u64,
+    /// The findings, in the order of the shards; the first 10,000 per severity.
+    findings: Vec<Finding>,
+    #[pyo3(name = "_text")]
+    text: String,
+}
+
+pickle_fields!(VerifyReport, _verify_report, {
+    level: String,
+    shards: u64,
+    minishards: u64,
+    keys: u64,
+    value_bytes: u64,
+    bytes_read: u64,
+    errors: u64,
+    warnings: u64,
+    notes: u64,
+    findings: Vec<Finding>,
+    text: String,
+});
+
+impl From<verify::VerifyReport> for VerifyReport {
+    fn from(report: verify::VerifyReport) -> VerifyReport {
+        VerifyReport {
+            level: report.level.as_str().to_string(),
+            shards: report.shards,
+            minishards: report.minishards,
+            keys: report.keys,
+            value_bytes: report.value_bytes,
+            bytes_read: report.bytes_read,
+            errors: report.errors(),
+            warnings: report.warnings(),
+            notes: report.notes(),
+            findings: report.findings().iter().map(Finding::new).collect(),
+            text: report.to_string(),
+        }
+    }
+}
 
 #[pymethods]
 impl VerifyReport {
-    /// "structure", "index" or "data".
-    #[getter]
-    fn level(&self) -> &'static str {
-        self.0.level.as_str()
-    }
-
-    /// The number of shards that could be opened.
-    #[getter]
-    fn shards(&self) -> u64 {
-        self.0.shards
-    }
-
-    /// The number of minishards with keys.
-    #[getter]
-    fn minishards(&self) -> u64 {
-        self.0.minishards
-    }
-
-    /// The number of keys in the indexes that could be read; 0 at the level "structure".
-    #[getter]
-    fn keys(&self) -> u64 {
-        self.0.keys
-    }
-
-    /// The stored bytes of the values of these keys; 0 at the level "structure".
-    #[getter]
-    fn value_bytes(&self) -> u64 {
-        self.0.value_bytes
-    }
-
-    /// The bytes of shards that were verified.
-    #[getter]
-    fn bytes_read(&self) -> u64 {
-        self.0.bytes_read
-    }
-
-    /// The number of findings that are errors: a read may fail or return wrong data.
-    #[getter]
-    fn errors(&self) -> u64 {
-        self.0.errors()
-    }
-
-    /// The number of findings that are warnings: another reader may not read the data.
-    #[getter]
-    fn warnings(&self) -> u64 {
-        self.0.warnings()
-    }
-
-    /// The number of findings that are notes: nothing is wrong.
-    #[getter]
-    fn notes(&self) -> u64 {
-        self.0.notes()
-    }
-
     /// Whether there are no errors. There may be warnings and notes.
     #[getter]
     fn is_clean(&self) -> bool {
-        self.0.is_clean()
+        self.errors == 0
     }
 
-    /// The findings, in the order of the shards; the first 10,000 per severity.
-    #[getter]
-    fn findings(&self) -> Vec<Finding> {
-        self.0.findings().iter().map(Finding::new).collect()
-    }
-
-    fn __str__(&self) -> String {
-        self.0.to_string()
+    fn __str__(&self) -> &str {
+        &self.text
     }
 
     fn __repr__(&self) -> String {
-        format!("<sharddb.VerifyReport: {}>", self.0)
+        format!("<sharddb.VerifyReport: {}>", self.text)
     }
 }
 
 /// A rule that a data set breaks, or something worth knowing. `str(finding)` is one line.
-#[pyclass(frozen, get_all, module = "sharddb")]
+#[pyclass(frozen, get_all, from_py_object, module = "sharddb")]
+#[derive(Clone)]
 struct Finding {
     /// The rule, such as "value-check".
-    kind: &'static str,
+    kind: String,
     /// "error", "warning" or "note".
-    severity: &'static str,
+    severity: String,
     /// What was expected and found.
     message: String,
     /// The file or directory, or `None`.
@@ -148,12 +145,24 @@ struct Finding {
     text: String,
 }
 
+pickle_fields!(Finding, _finding, {
+    kind: String,
+    severity: String,
+    message: String,
+    path: Option<OsString>,
+    key: Option<u64>,
+    shard: Option<u64>,
+    minishard: Option<u64>,
+    offset: Option<u64>,
+    text: String,
+});
+
 impl Finding {
     fn new(finding: &verify::Finding) -> Finding {
         let place = finding.location();
         Finding {
-            kind: finding.kind().as_str(),
-            severity: finding.severity().as_str(),
+            kind: finding.kind().as_str().to_string(),
+            severity: finding.severity().as_str().to_string(),
             message: finding.message().to_string(),
             path: finding.path().map(Into::into),
             key: finding.key(),
@@ -178,5 +187,7 @@ impl Finding {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<VerifyReport>()?;
-    module.add_class::<Finding>()
+    module.add_class::<Finding>()?;
+    module.add_function(wrap_pyfunction!(_verify_report, module)?)?;
+    module.add_function(wrap_pyfunction!(_finding, module)?)
 }

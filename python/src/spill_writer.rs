@@ -74,10 +74,12 @@ impl SpillWriter {
     }
 
     /// Completes and syncs the file. Returns its receipt, a line of JSON text, for ``build_part`` and ``publish_parts``.
-    fn finish(&self, py: Python<'_>) -> PyResult<String> {
+    /// ``progress``: a bar as for ``Loader.finish``.
+    #[pyo3(signature = (progress=None))]
+    fn finish(&self, py: Python<'_>, progress: Option<Bound<'_, PyAny>>) -> PyResult<String> {
         let (writer, job) = self.open.take(py)?;
         let spill = writer.finish(py)?;
-        let receipt = job.run(py, Bar::new(None), |_| spill.finish())?;
+        let receipt = job.run(py, Bar::new(progress), |_| spill.finish())?;
         Ok(self.receipt.get_or_init(|| receipt.to_string()).clone())
     }
 
@@ -106,7 +108,7 @@ impl SpillWriter {
     ) -> PyResult<()> {
         match class.is_none() {
             true if self.receipt.get().is_some() => Ok(()),
-            true => self.finish(py).map(drop),
+            true => self.finish(py, None).map(drop),
             false => self.abort(py),
         }
     }

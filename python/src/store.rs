@@ -1,13 +1,15 @@
 //! Stores: the generations of a directory, and which one is current.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
-use sharddb::{GenerationId, StoreWriter};
+use pyo3::types::{PyString, PyType};
+use sharddb::{GenerationId, OpenOptions, StoreWriter};
 
 use crate::errors::{self, OrRaise};
+use crate::pickle::pickle_fields;
 use crate::progress::Bar;
 use crate::task;
 
@@ -116,11 +118,21 @@ impl Store {
     /// Publishes a copy of a generation that was built elsewhere: a directory with a ``manifest.json``. Returns its
     /// number.
     ///
-    /// Verifies every checksum. Runs without the GIL; a KeyboardInterrupt ends the copy within 50 ms. Raises
-    /// ``InvalidInput``, ``Corrupt``, ``Locked``, ``Io``.
-    fn publish(&self, py: Python<'_>, directory: PathBuf) -> PyResult<u64> {
-        let adopt = |control: &task::Control| self.0.writer()?.cancel(control.cancel.clone()).adopt(&directory);
-        task::run(py, Bar::new(None), "adopt", adopt).map(GenerationId::get)
+    /// Verifies every checksum. ``progress``: a bar as for ``Loader.finish``, in bytes.
+    ///
+    /// Runs without the GIL; a KeyboardInterrupt ends the copy within 50 ms, and nothing is published. One that arrives too
+    /// late, while ``current`` is being swapped, has a note with the generation. Raises ``InvalidInput``, ``Corrupt``,
+    /// ``Locked``, ``Io``, and what the bar raises.
+    #[pyo3(signature = (directory, progress=None))]
+    fn publish(&self, py: Python<'_>, directory: PathBuf, progress: Option<Bound<'_, PyAny>>) -> PyResult<u64> {
+        let adopt = |control: &task::Control| {
+            let mut writer = self.0.writer()?;
+            writer.cancel(control.cancel.clone()).progress(control.done.clone());
+            control.total.store(file_bytes(&directory), Ordering::Relaxed);
+            writer.adopt(&directory)
+        };
+        let note = |id: &GenerationId| Some(format!("{id} was published before this"));
+        task::run_noting(py, Bar::new(progress), "publish", adopt, note).map(GenerationId::get)
     }
 
     /// Makes another generation current: ``to``, or the previous one of the history. Returns its number.
@@ -134,10 +146,11 @@ impl Store {
 
     /// Removes old generations: all but the current one and the ``keep`` newest ones of the history.
     ///
-    /// ``keep`` counts the current generation. Generations that a reader has open are kept. Raises ``Corrupt``, ``Locked``,
-    /// ``Io``.
+    /// ``keep`` counts the current generation. Generations that a reader has open are kept. A KeyboardInterrupt ends it after
+    /// the generation that is being removed. Raises ``Corrupt``, ``Locked``, ``Io``.
     fn gc(&self, py: Python<'_>, keep: usize) -> PyResult<GcReport> {
-        let report = self.write(py, |writer| writer.gc(keep))?;
+        let gc = |control: &task::Control| self.0.writer()?.cancel(control.cancel.clone()).gc(keep);
+        let report = task::run(py, Bar::new(None), "gc", gc)?;
         let failed = report.failed.iter().map(|failure| (failure.id.get(), failure.error.to_string())).collect();
         Ok(GcReport { removed: numbers(report.removed), in_use: numbers(report.in_use), failed })
     }
@@ -149,6 +162,10 @@ impl Store {
     fn discard(&self, py: Python<'_>, generation: &Bound<'_, PyAny>) -> PyResult<()> {
         let id = generation_id(generation)?;
         self.write(py, |writer| writer.discard(id))
+    }
+
+    fn __reduce__<'py>(this: &Bound<'py, Self>) -> (Bound<'py, PyType>, (PathBuf,)) {
+        (this.get_type(), (this.get().path(),))
     }
 
     fn __repr__(&self) -> String {
@@ -166,6 +183,10 @@ impl Store {
         py.detach(|| operation(&self.0.writer()?)).or_raise(py)
     }
 }
+
+pickle_fields!(Generation, _generation, { id: u64, is_complete: bool, is_current: bool });
+pickle_fields!(GenerationTotals, _generation_totals, { keys: u64, value_bytes: u64, shards: u64 });
+pickle_fields!(GcReport, _gc_report, { removed: Vec<u64>, in_use: Vec<u64>, failed: Vec<(u64, String)> });
 
 #[pymethods]
 impl Generation {
@@ -190,6 +211,13 @@ impl GcReport {
         let GcReport { removed, in_use, failed } = self;
         format!("GcReport(removed={removed:?}, in_use={in_use:?}, failed={failed:?})")
     }
+}
+
+/// Returns the bytes of the shards and the key file of a generation; 1 if it cannot be opened, which `adopt` reports.
+fn file_bytes(directory: &Path) -> u64 {
+    let stats = OpenOptions::new().open_pread(directory).map(|db| db.snapshot().stats());
+    let bytes = stats.ok().map(|stats| stats.file_bytes.unwrap_or(0).saturating_add(stats.key_file_bytes.unwrap_or(0)));
+    bytes.unwrap_or(0).max(1)
 }
 
 fn numbers(ids: Vec<GenerationId>) -> Vec<u64> {
@@ -219,5 +247,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Store>()?;
     module.add_class::<Generation>()?;
     module.add_class::<GenerationTotals>()?;
-    module.add_class::<GcReport>()
+    module.add_class::<GcReport>()?;
+    module.add_function(wrap_pyfunction!(_generation, module)?)?;
+    module.add_function(wrap_pyfunction!(_generation_totals, module)?)?;
+    module.add_function(wrap_pyfunction!(_gc_report, module)?)
 }

@@ -31,11 +31,23 @@ pub(crate) struct Control {
 ///
 /// If a signal handler (KeyboardInterrupt) or the bar raises, sets `cancel`, waits for the work to end, and returns that
 /// exception, whatever the result of the work. The progress is shown once more when the work has ended well.
-pub(crate) fn run<T: Send>(
+pub(crate) fn run<T: Send, E: Into<Failure> + Send>(
+    py: Python<'_>,
+    bar: Bar<'_>,
+    name: &str,
+    work: impl FnOnce(&Control) -> Result<T, E> + Send,
+) -> PyResult<T> {
+    run_noting(py, bar, name, work, |_| None)
+}
+
+/// Like [`run`], for work with an effect. If it has ended well although an exception is returned, `note` is what the
+/// exception says about that.
+pub(crate) fn run_noting<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
     mut bar: Bar<'_>,
     name: &str,
-    work: impl FnOnce(&Control) -> sharddb::Result<T> + Send,
+    work: impl FnOnce(&Control) -> Result<T, E> + Send,
+    note: impl FnOnce(&T) -> Option<String>,
 ) -> PyResult<T> {
     let control = Control::default();
     let mut report = || match control.total.load(Ordering::Relaxed) {
@@ -48,7 +60,7 @@ pub(crate) fn run<T: Send>(
         let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
         receiver.recv_timeout(CHECK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout)
     };
-    let result = thread::scope(|scope| -> PyResult<_> {
+    let (outcome, result) = thread::scope(|scope| -> PyResult<_> {
         let control = &control;
         let worker = thread::Builder::new().name("sharddb-task".to_string()).spawn_scoped(scope, move || {
             let _disconnects_at_the_end = sender;
@@ -61,13 +73,58 @@ pub(crate) fn run<T: Send>(
                 control.cancel.store(outcome.is_err(), Ordering::Relaxed);
             }
         }
-        let result = py.detach(|| worker.join());
-        outcome.map(|()| result)
+        Ok((outcome, py.detach(|| worker.join())))
     })?;
-    let value =
-        result.map_err(|_| errors::new(py, ErrorKind::Internal, "a task panicked", None, None))?.or_raise(py)?;
-    report()?;
-    Ok(value)
+    if let Err(error) = outcome {
+        if let Ok(Ok(value)) = &result
+            && let Some(note) = note(value)
+        {
+            add_note(py, &error, &note);
+        }
+        return Err(error);
+    }
+    let panicked = |_| errors::new(py, ErrorKind::Internal, "a task panicked", None, None);
+    let value = result.map_err(panicked)?.map_err(|error| error.into().into_py(py))?;
+    match (report(), note(&value)) {
+        (Err(error), None) => Err(error),
+        (Err(error), Some(_)) => {
+            error.write_unraisable(py, None); // raised, it would say that the work had no effect
+            Ok(value)
+        }
+        (Ok(()), _) => Ok(value),
+    }
+}
+
+/// Adds a note to an exception.
+pub(crate) fn add_note(py: Python<'_>, error: &PyErr, note: &str) {
+    if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
+        failed.write_unraisable(py, None);
+    }
+}
+
+/// Runs `work` on a thread, without the GIL, and checks for signals every 50 ms.
+///
+/// Errors: those of the work. If a signal handler (KeyboardInterrupt) raises, returns that exception at once; the work, which
+/// cannot be cancelled, goes on until it ends, and its result is dropped.
+pub(crate) fn run_or_leave<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> sharddb::Result<T> + Send + 'static,
+) -> PyResult<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let receiver = Mutex::new(receiver); // lent to `detach`, which requires `Sync`
+    let next = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(CHECK_EVERY);
+    thread::Builder::new().name("sharddb-task".to_string()).spawn(move || {
+        let _ = sender.send(work()); // the caller may have been interrupted
+    })?;
+    loop {
+        match py.detach(next) {
+            Ok(result) => return result.or_raise(py),
+            Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(errors::new(py, ErrorKind::Internal, "a task panicked", None, None));
+            }
+        }
+    }
 }
 
 /// Why work in slices ended early: a read failed, or an exception was raised.

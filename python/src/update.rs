@@ -11,6 +11,7 @@ use crate::errors::OrRaise;
 use crate::keys::Keys;
 use crate::options;
 use crate::pairs::Writer;
+use crate::pickle::pickle_fields;
 use crate::published::Published;
 use crate::source;
 
@@ -37,6 +38,18 @@ pub(crate) struct Changes {
     /// Shard files of the base that were copied, because the file system does not link them.
     copied_shards: u64,
 }
+
+pickle_fields!(Changes, _changes, {
+    added: u64,
+    replaced: u64,
+    deleted: u64,
+    absent: u64,
+    overridden: u64,
+    written_shards: u64,
+    written_bytes: u64,
+    linked_shards: u64,
+    copied_shards: u64,
+});
 
 #[pymethods]
 impl Changes {
@@ -80,7 +93,7 @@ impl From<UpdateReport> for Changes {
 /// Only shards with a change are written; the others are hard links to the same files. Values that do not change are copied
 /// as stored. After an exception nothing was published, and nothing is left behind.
 ///
-/// Raises ``NotFound`` if there is no store, or with ``strict`` for an absent key, ``Locked``, ``Corrupt``, ``InvalidInput``,
+/// Raises ``NotFound`` if there is no store, with ``strict`` ``AbsentKey`` for an absent key, ``Locked``, ``Corrupt``, ``InvalidInput``,
 /// ``Io``, and what an iterable raises.
 #[pyfunction]
 #[pyo3(
@@ -118,5 +131,6 @@ fn update<'py>(
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Changes>()?;
+    module.add_function(wrap_pyfunction!(_changes, module)?)?;
     module.add_function(wrap_pyfunction!(update, module)?)
 }

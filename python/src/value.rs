@@ -50,7 +50,7 @@ impl Reader {
     fn view(&self, py: Python<'_>, key: Key) -> PyResult<Value> {
         let open = self.open(py)?;
         let snapshot = open.snapshot();
-        match open.look_up(py, || snapshot.get_owned(key.0))? {
+        match open.look_up(py, &snapshot, || snapshot.get_owned(key.0))? {
             Some(value) => Ok(Value(value)),
             None => Err(PyKeyError::new_err(key.0)),
         }

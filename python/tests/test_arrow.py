@@ -191,3 +191,19 @@ def test_polars(tmp_path: Path) -> None:
     assert read(build(tmp_path / "store", frame)) == expected
     with sharddb.open(tmp_path / "store") as db:
         assert dict(polars.DataFrame(db).rows()) == expected
+
+
+def test_null_rows_of_a_struct(tmp_path: Path) -> None:
+    """A row may be null though its key and its value are not."""
+    columns = [pa.array([1, 2]), pa.array([b"one", b"two"])]
+    rows = pa.StructArray.from_arrays(columns, names=["key", "value"], mask=pa.array([False, True]))
+    with pytest.raises(ValueError, match="expected no null rows, found row 1 of a batch null"):
+        build(tmp_path / "store", pa.chunked_array([rows]))
+    assert not (tmp_path / "store").exists()
+    whole = pa.StructArray.from_arrays(columns, names=["key", "value"])
+    assert read(build(tmp_path / "store", pa.chunked_array([whole]))) == {1: b"one", 2: b"two"}
+
+
+def test_a_stream_of_no_batches(tmp_path: Path) -> None:
+    with pytest.raises(sharddb.InvalidInput, match="expected an Arrow stream of record batches, found one of Int64"):
+        build(tmp_path / "store", pa.chunked_array([[1, 2]]))

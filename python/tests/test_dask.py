@@ -195,3 +195,34 @@ def test_fragments_of_labels_are_joined(client: Any, tmp_path: Path) -> None:
         assert len(db) == len(expected) == LABELS
         keys = np.array(sorted(expected), dtype=np.uint64)
         assert db.get_many(keys) == [expected[key] for key in keys.tolist()]
+
+
+def test_threads_and_durability_reach_the_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is built by one thread unless stated, because Dask runs a task per thread of a worker."""
+    found: dict[str, list[Any]] = {"threads": [], "part": [], "spill": []}
+    build_part, writer = sharddb.build_part, sharddb.SpillWriter
+
+    def record_part(*arguments: Any, **options: Any) -> str:
+        found["threads"].append(options.get("threads"))
+        found["part"].append(options.get("durable"))
+        return build_part(*arguments, **options)
+
+    def record_spill(*arguments: Any, **options: Any) -> Any:
+        found["spill"].append(options.get("durable"))
+        return writer(*arguments, **options)
+
+    monkeypatch.setattr(sharddb, "build_part", record_part)
+    monkeypatch.setattr(sharddb, "SpillWriter", record_spill)
+    bag = dask.bag.from_sequence([(1, b"one"), (2, b"two")], npartitions=1)
+    with dask.config.set(scheduler="synchronous"):
+        sharddb.dask.build(bag, tmp_path / "one", SPEC, parts=2)
+        sharddb.dask.build(bag, tmp_path / "three", SPEC, parts=1, threads=3, durable=False)
+    assert found == {"threads": [1, 1, 3], "part": [None, None, False], "spill": [True, False]}
+
+
+def test_three_pairs_in_a_tuple_are_pairs(tmp_path: Path) -> None:
+    chunk = dask.delayed(lambda: ((1, b"one"), (2, b"two"), (3, b"three")))()
+    with dask.config.set(scheduler="synchronous"):
+        sharddb.dask.build([chunk], tmp_path / "store", SPEC, parts=1)
+    with sharddb.open(tmp_path / "store") as db:
+        assert dict(db.items()) == {1: b"one", 2: b"two", 3: b"three"}

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sharddb
@@ -192,3 +194,47 @@ def test_a_signal_after_the_swap_does_not_undo_it(tmp_path: Path) -> None:
         found = subprocess.run([sys.executable, "-c", program, str(store)], capture_output=True, text=True, timeout=60)
         assert found.stdout == "True\n", found.stderr
         assert sharddb.Store(store).current == 1
+
+
+class LateBar:
+    """A bar that raises once a generation is current, so that the exception comes too late to cancel anything."""
+
+    total: float | None = None
+
+    def __init__(self, store: Path) -> None:
+        self.current = store / "current"
+
+    def set_description(self, text: str) -> None:
+        while not os.path.lexists(self.current):
+            time.sleep(0.001)
+        raise LookupError("too late")
+
+    def reset(self) -> None:
+        pass
+
+    def update(self, n: float) -> None:
+        pass
+
+
+def test_an_exception_after_the_swap_says_what_was_published(tmp_path: Path) -> None:
+    """The work takes longer than 50 ms, so the bar is called while it is under way."""
+    with sharddb.Loader(tmp_path / "elsewhere") as loader:
+        loader.extend((key, bytes(1 << 20)) for key in range(200))
+    store = sharddb.Store(tmp_path / "store", create=True)
+    with pytest.raises(LookupError) as raised:
+        store.publish(tmp_path / "elsewhere" / "current", progress=LateBar(tmp_path / "store"))
+    assert raised.value.__notes__ == ["gen-0000000001 was published before this"] and store.current == 1
+
+    keys = np.random.default_rng(0).permutation(3_000_000)
+    path = tmp_path / "of-parts"
+    plan = sharddb.PartPlan(sharddb.plan(count=len(keys)), 1)
+    directory = sharddb.job_directory(path, "job")
+    with sharddb.SpillWriter(directory, plan, 0) as spill:
+        spill.extend(keys, np.zeros(len(keys) + 1, np.int64), b"")
+    assert spill.receipt is not None
+    spills = [spill.receipt]
+    parts = [sharddb.build_part(plan, spills, 0, directory)]
+    with pytest.raises(LookupError) as raised:
+        sharddb.publish_parts(path, "job", plan, spills, parts, ordered=True, progress=LateBar(path))
+    assert raised.value.__notes__ == ["gen-0000000001 was published before this"]
+    assert sharddb.publish_parts(path, "job", plan, spills, parts, ordered=True).keys == len(keys)

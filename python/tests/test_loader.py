@@ -1,5 +1,6 @@
 """A loader publishes exactly the pairs that it was given, or nothing."""
 
+import errno
 import gc
 import io
 import json
@@ -580,3 +581,31 @@ def test_an_exception_of_the_bar_after_publication(tmp_path: Path, monkeypatch: 
     published, _ = sharddb.update(tmp_path / "store", {2: b"two"}, progress=Bar())
     assert [str(unraisable.exc_value) for unraisable in shown] == ["publish"]
     assert published.generation == sharddb.Store(tmp_path / "store").current == 2
+
+
+def test_the_bar_is_that_of_finish(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'progress'"):
+        sharddb.Loader(tmp_path / "store", progress=object())  # type: ignore[call-arg]
+
+
+def test_masked_arrays_are_no_values(tmp_path: Path) -> None:
+    masked = np.ma.masked_array(np.frombuffer(b"secret", np.uint8), mask=[True] + [False] * 5)
+    inserts: list[Callable[[sharddb.Loader], None]] = [
+        lambda loader: loader.__setitem__(1, masked),
+        lambda loader: loader.extend([1], [0, 6], masked),
+    ]
+    for insert in inserts:
+        loader = sharddb.Loader(tmp_path / "store")
+        with pytest.raises(TypeError, match="found a masked array"):
+            insert(loader)
+
+
+def test_errors_of_the_system_have_their_number(tmp_path: Path) -> None:
+    with pytest.raises(sharddb.Io) as raised:
+        sharddb.Loader(tmp_path / ("x" * 300))
+    error = raised.value
+    assert (error.errno, error.strerror) == (errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    assert error.filename == error.path and os.strerror(errno.ENAMETOOLONG) in str(error)
+    with pytest.raises(sharddb.NotFound) as missing:
+        sharddb.open(tmp_path / "nothing")
+    assert (missing.value.errno, missing.value.filename) == (errno.ENOENT, missing.value.path)

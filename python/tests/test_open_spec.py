@@ -63,3 +63,28 @@ def test_a_shard_excludes_a_range_and_sorting() -> None:
             db.keys(sorted=True, shard=0)
         with pytest.raises(OverflowError):
             db.keys(shard=-1)
+
+
+def test_pairs_in_wrong_places_are_walked(bare: tuple[Path, dict[str, Any]]) -> None:
+    """With another hash, lookups do not find most keys, but a walk has them all, with their values."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    directory, spec = bare
+    assert spec["hash"] == "murmurhash3_x86_128"
+    with sharddb.open(SET) as db:
+        expected = {int(key): db[int(key)] for key in db.keys()}
+    with sharddb.open(directory, spec={**spec, "hash": "identity"}) as db:
+        assert sum(int(key) in db for key in db.keys()) < len(expected)
+        assert dict(db.items()) == expected
+        rows = pa.table(db)
+        assert dict(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)) == expected
+
+
+def test_a_directory_without_info_has_none(bare: tuple[Path, dict[str, Any]]) -> None:
+    with sharddb.open(bare[0], spec=bare[1]) as db:
+        with pytest.raises(sharddb.NotFound, match="expected the file info, found none") as raised:
+            db.info
+        assert raised.value.path == str(bare[0] / "info")
+        (bare[0] / "info").write_text("{")
+        with pytest.raises(sharddb.InvalidSpec, match="expected JSON"):
+            db.info

@@ -281,3 +281,24 @@ def test_bytes_and_memory_of_the_steps(tmp_path: Path) -> None:
     assert spilling["memory"] <= (16 + 64) << 20
     assert spilling["result"] == in_memory["result"]
     assert list((tmp_path / "local").iterdir()) == []
+
+
+def test_progress_of_a_spill(tmp_path: Path) -> None:
+    phases = []
+
+    class Bar:
+        total: float | None = None
+
+        def set_description(self, text: str) -> None:
+            phases.append(text)
+
+        def reset(self) -> None:
+            pass
+
+        def update(self, n: float) -> None:
+            pass
+
+    writer = sharddb.SpillWriter(tmp_path / "spills", sharddb.PartPlan(SPEC, 3), 0, memory="16MiB")
+    writer.extend(PAIRS)
+    assert writer.finish(progress=Bar()) == writer.receipt
+    assert phases

@@ -1,6 +1,8 @@
 """A pickled handle is its absolute path, its options and its generation."""
 
 import copy
+import errno
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -90,9 +92,33 @@ def test_a_copy_is_a_handle_of_its_own(store: Path) -> None:
     assert again.generation == 1
 
 
+@pytest.mark.parametrize("cls", [sharddb.Io, sharddb.NotFound])
+def test_exceptions_of_the_system(cls: type[sharddb.Io | sharddb.NotFound]) -> None:
+    error = cls("no room", path="path", errno=errno.ENOSPC)
+    for found in (error, pickle.loads(pickle.dumps(error))):
+        assert isinstance(found, OSError) and str(found) == "no room"
+        assert (found.errno, found.strerror, found.filename) == (errno.ENOSPC, os.strerror(errno.ENOSPC), "path")
+
+
 @pytest.mark.parametrize("cls", sharddb.errors._CLASSES.values())
 def test_exceptions(cls: type[sharddb.Error]) -> None:
     error = cls("message", path="path", key=1, shard=2, minishard=3, offset=4)
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is cls and str(again) == "message" and vars(again) == vars(error)
     assert issubclass(cls, sharddb.Error) and getattr(sharddb, cls.__name__) is cls
+
+
+@pytest.mark.parametrize("mode", ["pread", "memory"])
+def test_the_current_generation_is_damaged(store: Path, pairs: dict[int, bytes], mode: Any) -> None:
+    """Unpickling opens the generation that was served, and no other."""
+    db = sharddb.open(store, mode=mode)
+    text = pickle.dumps(db)
+    (store / "gen-0000000002" / "info").unlink()
+    make_current(store, 2)
+    again = pickle.loads(text)
+    assert again.generation == 1 and dict(again.items()) == pairs
+    with pytest.raises(sharddb.Error):
+        again.refresh()
+    assert again.generation == 1
+    make_current(store, 1)
+    assert again.refresh() is None and again.generation == 1

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -224,6 +225,22 @@ def test_a_changed_directory_is_read_again(written: tuple[Path, dict[int, bytes]
         os.replace(file, volume / "part" / file.name)
     os.utime(volume / "part", ns=(1, 1))
     assert ours.get_data(list(values), "part") == changed
+
+
+def test_a_change_within_a_tick_of_the_clock(written: tuple[Path, dict[int, bytes]]) -> None:
+    """A shard that is created right after a read is found, though the time of the directory is the same."""
+    volume, values = written
+    part = volume / "part"
+    shard = sorted(part.iterdir())[0]
+    hidden = shard.read_bytes()
+    shard.unlink()
+    now = time.time_ns()
+    os.utime(part, ns=(now, now))
+    _, ours = readers(volume, SPEC)
+    assert None in ours.get_data(list(values), "part").values()
+    shard.write_bytes(hidden)
+    os.utime(part, ns=(now, now))
+    assert ours.get_data(list(values), "part") == values
 
 
 def test_a_shard_that_is_truncated_in_place_raises(written: tuple[Path, dict[int, bytes]]) -> None:

@@ -592,3 +592,27 @@ def test_other_threads_run_during_a_batch(store: Path) -> None:
         assert ticks > before
         is_done.set()
         thread.join()
+
+
+def test_a_masked_array_takes_no_values(db: sharddb.Database) -> None:
+    out = np.ma.masked_array(np.zeros((1, 4), np.uint8), mask=True)
+    with pytest.raises(ValueError, match="found a masked array"):
+        db.get_into([0], out)
+
+
+def test_info_of_a_generation_that_was_removed(store: Path) -> None:
+    with sharddb.open(store, mode="memory") as db:
+        assert db.info["sharding"] == db.spec
+        remove_generation(store, 1)
+        with pytest.raises(sharddb.GenerationGone):
+            db.info
+
+
+def test_options_of_a_remote_database(store: Path, tmp_path: Path) -> None:
+    options: list[dict[str, Any]] = [{"disk_cache": tmp_path}, {"cache_bytes": 1}, {"disk_cache_bytes": 1}, {"threads": 1}]
+    for option in options:
+        with pytest.raises(TypeError, match=f"expected {next(iter(option))} only next to a store"):
+            sharddb.open(store, **option)
+    for option in ({"mode": "pread"}, {"verify": "typo"}):
+        with pytest.raises(TypeError, match=f"expected {next(iter(option))} only without a store"):
+            sharddb.open("path", store=object(), **option)  # type: ignore[call-overload]

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.request import Request as UrlRequest
 from urllib.request import urlopen
 
+import numpy as np
 import obstore
 import pytest
 from conftest import DATA, Expected, sha
@@ -230,6 +231,19 @@ def test_places(local_profile: Path) -> None:
         assert db.locate(10**12) is None
 
 
+def test_places_of_many_values(local_profile: Path, foreign: Path) -> None:
+    for directory in (local_profile, foreign):
+        with sharddb.open("", store=LocalStore(directory)) as db, sharddb.open(directory) as local:
+            keys = [2**63, *local.keys()[:2000].tolist(), 2**63 - 1]
+            expected: tuple[Any, ...] = local.locate_many(keys)
+            for places in (db.locate_many(keys), asyncio.run(db.locate_many_async(keys))):
+                assert [directory / name for name in places[0]] == [Path(file) for file in expected[0]]
+                columns: tuple[Any, ...] = places[1:]
+                for column, of_local in zip(columns, expected[1:], strict=True):
+                    assert column.dtype == of_local.dtype and column.tolist() == of_local.tolist()
+            assert [len(column) for column in db.locate_many([])] == [0, 0, 0, 0]
+
+
 def test_keys_that_are_none(local_profile: Path) -> None:
     with sharddb.open("", store=LocalStore(local_profile)) as db:
         for key, error in ((-1, OverflowError), (2**64, OverflowError), (True, TypeError), ("1", TypeError)):
@@ -237,8 +251,49 @@ def test_keys_that_are_none(local_profile: Path) -> None:
                 db[key]  # type: ignore[index]
             with pytest.raises(error):
                 db.get_many([key])  # type: ignore[list-item]
-        with pytest.raises(TypeError, match="not iterable"):
-            iter(db)
+
+
+def test_batches_are_those_of_a_local_database(local_profile: Path) -> None:
+    keys = [5, 10**12, 0, 2999, 5]
+
+    async def compare(db: sharddb.RemoteDatabase) -> None:
+        batches: list[tuple[Any, ...]] = [db.get_ragged(keys), await db.get_ragged_async(iter(keys)), local.get_ragged(keys)]
+        for columns in zip(*batches, strict=True):
+            assert columns[0].dtype == columns[1].dtype == columns[2].dtype
+            assert columns[0].tolist() == columns[1].tolist() == columns[2].tolist()
+            assert columns[0].flags.writeable
+        assert db.view(5) == await db.view_async(5) == VALUES[5] and db.view(5).readonly
+        with pytest.raises(KeyError):
+            db.view(10**12)
+        with pytest.raises(KeyError):
+            await db.view_async(10**12)
+
+    with sharddb.open("", store=LocalStore(local_profile)) as db, sharddb.open(local_profile) as local:
+        asyncio.run(compare(db))
+        data, offsets, found = db.get_ragged([])
+        assert (data.size, offsets.tolist(), found.size) == (0, [0], 0)
+        assert list(db) == list(local) and list(iter(db))[0] == int(db.keys()[0])
+
+
+def test_values_of_a_fixed_size(local_profile: Path) -> None:
+    """Those of `VALUES` with an equal length, of which `out` has room for one more."""
+    keys = [key for key in range(1000, 3000) if key % 7 == 2]
+    size = len(VALUES[keys[0]])
+    store = Objects(files(local_profile))
+    with sharddb.open("", store=store) as db:
+        for read in (db.get_into, lambda *arguments: asyncio.run(db.get_into_async(*arguments))):
+            out = np.full((len(keys) + 1, size), 7, np.uint8)
+            found = read([*keys, 10**12], out)
+            assert found.tolist() == [True] * len(keys) + [False]
+            assert [row.tobytes() for row in out[:-1]] == [VALUES[key] for key in keys] and (out[-1] == 7).all()
+            out = np.full((3, size), 7, np.uint8)
+            with pytest.raises(sharddb.InvalidInput, match=f"expected values of {size} bytes") as raised:
+                read([keys[0], 1, keys[1]], out)
+            assert raised.value.key == 1
+            assert out[0].tobytes() == VALUES[keys[0]] and (out[1:] == 7).all()
+            for bad in (np.zeros((2, size), np.uint8), np.zeros((3, size), np.uint8)[:, ::2]):
+                with pytest.raises(ValueError, match="one row per key"):
+                    assert store.count(lambda: read(keys[:3], bad)) == 0
 
 
 # --- paths and URLs
@@ -614,6 +669,7 @@ def test_a_forked_child(local_profile: Path) -> None:
         for call in (lambda: db[1], lambda: db.get_many([1]), lambda: db.refresh(), lambda: db.snapshot()):
             with pytest.raises(sharddb.InvalidInput, match="forked child"):
                 call()
+        assert repr(db) == "<sharddb.RemoteDatabase ''>"  # also in a debugger
         assert pickle.loads(pickle.dumps(sharddb.open("", store=Objects(files(local_profile)))))[1] == VALUES[1]
 
     in_child(check)

@@ -1,5 +1,7 @@
 """A store lists its generations, rolls back, and removes old ones, as its directory shows."""
 
+import copy
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -111,3 +113,60 @@ def test_changes_need_the_lock(store: sharddb.Store) -> None:
             with pytest.raises(sharddb.Locked):
                 change()
         assert store.current == 3
+
+
+class Bar:
+    total: float | None = None
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.done = 0.0
+
+    def set_description(self, text: str) -> None:
+        self.phases.append(text)
+
+    def reset(self) -> None:
+        self.done = 0.0
+
+    def update(self, n: float) -> None:
+        self.done += n
+
+
+def test_progress_of_a_publication(store: sharddb.Store, tmp_path: Path) -> None:
+    other, bar = sharddb.Store(tmp_path / "other", create=True), Bar()
+    shards = sum(path.stat().st_size for path in (store.path / "current").glob("*.shard"))
+    assert other.publish(store.path / "current", progress=bar) == 1
+    assert bar.phases == ["publish"] and bar.done == bar.total == shards
+
+
+def test_pickling(store: sharddb.Store) -> None:
+    """What methods return goes to other processes, as Dask sends it; a store is its path."""
+    with sharddb.Loader(store.path) as loader:
+        loader[1] = b"four"
+    assert loader.published is not None
+    again = pickle.loads(pickle.dumps(store))
+    assert again.path == store.path and again.current == 4
+    with sharddb.open(store.path) as db:
+        shard = next((store.path / "current").glob("*.shard"))
+        shard.chmod(0o644)
+        shard.write_bytes(b"damage")
+        report = db.verify()
+    objects: list[Any] = [
+        store.generations()[0],
+        store.totals(2),
+        loader.published,
+        sharddb.plan(count=10**6),
+        sharddb.update(store.path, {5: b"five"}, base=store.generation_path(1))[1],
+    ]
+    for found in objects:
+        assert pickle.loads(pickle.dumps(found)) == found == copy.deepcopy(found)
+    assert not report.is_clean and report.findings
+    unpickled = pickle.loads(pickle.dumps(report))
+    assert (str(unpickled), repr(unpickled), unpickled.is_clean) == (str(report), repr(report), False)
+    assert list(map(str, unpickled.findings)) == list(map(str, report.findings))
+    assert [finding.path for finding in unpickled.findings] == [finding.path for finding in report.findings]
+    differences = sharddb.diff(store.generation_path(1), store.generation_path(2))
+    unpickled = pickle.loads(pickle.dumps(differences))
+    assert unpickled.changed.tolist() == [1, 2] and repr(unpickled) == repr(differences)
+    collected = store.gc(1)
+    assert collected.removed and repr(pickle.loads(pickle.dumps(collected))) == repr(collected)

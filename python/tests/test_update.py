@@ -67,9 +67,9 @@ def test_untouched_shards_are_linked(tmp_path: Path) -> None:
 def test_strict_names_the_absent_key(tmp_path: Path) -> None:
     store = build(tmp_path / "store", BASE)
     before = files(tmp_path)
-    with pytest.raises(sharddb.NotFound) as raised:
+    with pytest.raises(sharddb.AbsentKey, match="key 4242") as raised:
         sharddb.update(store, {1: b"one"}, [4242], strict=True)
-    assert raised.value.key == 4242
+    assert raised.value.key == 4242 and isinstance(raised.value, KeyError) and not isinstance(raised.value, OSError)
     assert files(tmp_path) == before and sharddb.Store(store).current == 1
 
 

@@ -77,7 +77,7 @@ impl Value<'_> {
 
 impl OwnedValue {
     /// Creates an owned value from one that was read from `shard`.
-    fn new(shard: &Shard, value: Value<'_>) -> OwnedValue {
+    pub(crate) fn new(shard: &Shard, value: Value<'_>) -> OwnedValue {
         match value.into_bytes() {
             Bytes::Borrowed(bytes) => match shard.reader().range_of(bytes) {
                 Some(range) => OwnedValue(Owner::Shard { shard: shard.clone(), range }),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::store::cancel::Cancel;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::names::CURRENT;
@@ -54,9 +55,13 @@ impl PartialEq for GcFailure {
 impl Eq for GcFailure {}
 
 /// Removes all generations except the current one and the `keep` newest intact ones of the history.
-pub(super) fn gc(store: &Path, keep: usize) -> Result<GcReport> {
+/// Ends before the next one once it is cancelled.
+///
+/// Errors: `Cancelled`; `Corrupt`; `Io`.
+pub(super) fn gc(store: &Path, keep: usize, cancel: &Cancel) -> Result<GcReport> {
     let mut report = GcReport::default();
     for id in removable(store, keep)? {
+        cancel.check()?;
         match remove(store, id) {
             Ok(true) => report.removed.push(id),
             Ok(false) => report.in_use.push(id),

@@ -311,7 +311,8 @@ pub struct StoreWriter {
 }
 
 impl StoreWriter {
-    /// Sets a flag that cancels an adoption: once the flag is true, the adoption returns `Cancelled`. Default: none.
+    /// Sets a flag that cancels an adoption or a garbage collection: once the flag is true, the adoption returns
+    /// `Cancelled`, and so does the garbage collection before it removes another generation. Default: none.
     pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut StoreWriter {
         self.cancel.set_flag(cancel);
         self
@@ -450,10 +451,10 @@ impl StoreWriter {
     /// # Errors
     ///
     /// `Corrupt` if `history` is damaged, or if `current` names no existing generation, since then it is unknown which
-    /// one is in use; `Locked` in a forked child; `Io`.
+    /// one is in use; `Locked` in a forked child; `Cancelled`; `Io`.
     pub fn gc(&self, keep: usize) -> Result<GcReport> {
         let _operation = self.lock.begin_operation()?;
-        gc::gc(&self.path, keep)
+        gc::gc(&self.path, keep, &self.cancel)
     }
 
     /// Returns the newest complete generation before the current one in the history.

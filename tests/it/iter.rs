@@ -39,6 +39,13 @@ fn by_shards(snapshot: &Snapshot) -> Told {
     snapshot.shards().flat_map(of_shard).collect()
 }
 
+fn by_pairs(snapshot: &Snapshot) -> Told {
+    let pair = |pair: Result<(u64, sharddb::OwnedValue)>| {
+        pair.map(|(key, value)| (key, value.to_vec())).map_err(|error| error.to_string())
+    };
+    snapshot.pairs().map(pair).collect()
+}
+
 /// Keys by iteration: an entry whose value cannot be decoded still has its key.
 fn keys_by_iter(snapshot: &Snapshot) -> Vec<Result<u64, String>> {
     snapshot.iter().map(|entry| entry.map(|entry| entry.key()).map_err(|error| error.to_string())).collect()
@@ -49,6 +56,7 @@ fn all_ways_agree(snapshot: &Snapshot, place: &str) {
     let told = by_scan(snapshot);
     let keys: Vec<_> = snapshot.keys().map(|key| key.map_err(|error| error.to_string())).collect();
     assert_eq!(by_shards(snapshot), told, "{place}");
+    assert_eq!(by_pairs(snapshot), told, "{place}");
     assert_eq!(by_iter(snapshot), told, "{place}");
     assert_eq!(keys_by_iter(snapshot), keys, "{place}");
     assert_eq!(by_scan(snapshot), told, "{place}: held");

@@ -1,4 +1,6 @@
 //! Iteration over the keys of a shard in storage order. Reads indexes and no values.
+//!
+//! The iterator owns its handle of the shard. So does the walk over pairs that is built on it, [`Pairs`](crate::read::Pairs).
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -8,6 +10,8 @@ use crate::error::Result;
 use crate::ids::MinishardNumber;
 use crate::read::shard::handle::Shard;
 use crate::read::shard::rows::Rows;
+use crate::read::shard::stored_value::FoundKey;
+use crate::read::shard::verification::VerifyScope;
 
 impl Shard {
     /// Counts the keys.
@@ -66,6 +70,34 @@ impl ShardKeys {
         shard.reader().begin_pass();
         ShardKeys { shard, rows: Rows::over(minishards) }
     }
+
+    /// Verifies also the parts of each minishard that `scope` selects.
+    pub(crate) fn with_scope(mut self, scope: VerifyScope) -> ShardKeys {
+        self.rows = std::mem::take(&mut self.rows).with_scope(scope);
+        self
+    }
+
+    pub(crate) fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// Returns the next row. Its range is not checked.
+    #[inline]
+    pub(crate) fn next_found(&mut self) -> Option<Result<FoundKey>> {
+        let reader = self.shard.reader();
+        loop {
+            if let Some(row) = self.rows.next_row(reader)
+                && let Some(minishard) = self.rows.current
+            {
+                return Some(Ok(minishard.found(row)));
+            }
+            match self.rows.next_minishard(reader) {
+                Ok(Some(_)) => self.rows.prefetch(reader),
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
 }
 
 impl Drop for ShardKeys {
@@ -79,19 +111,8 @@ impl Iterator for ShardKeys {
 
     #[inline]
     fn next(&mut self) -> Option<Result<u64>> {
-        let reader = self.shard.reader();
-        loop {
-            if let Some(row) = self.rows.next_row(reader)
-                && let Some(minishard) = self.rows.current
-            {
-                return Some(reader.check_range(&minishard.found(row)).map(|()| row.id));
-            }
-            match self.rows.next_minishard(reader) {
-                Ok(Some(_)) => self.rows.prefetch(reader),
-                Ok(None) => return None,
-                Err(error) => return Some(Err(error)),
-            }
-        }
+        let found = self.next_found()?;
+        Some(found.and_then(|found| self.shard.reader().check_range(&found).map(|()| found.row.id)))
     }
 }
 

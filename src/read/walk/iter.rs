@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use crate::error::{Error, Result};
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
-use crate::read::shard::{Entry, Shard, ShardEntries, ShardKeys, Value};
+use crate::read::shard::{Entry, FoundKey, Shard, ShardEntries, ShardKeys, Value, VerifyScope};
 use crate::read::snapshot::Snapshot;
 use crate::read::walk::piece::{OpenPiece, Piece};
 use crate::read::walk::{into_result, try_pair};
@@ -101,7 +101,7 @@ impl Snapshot {
     }
 
     /// Returns all shards, as pieces.
-    fn pieces(&self) -> Vec<Piece> {
+    pub(super) fn pieces(&self) -> Vec<Piece> {
         self.generation.shard_numbers().map(Piece::whole).collect()
     }
 
@@ -228,11 +228,42 @@ pub struct Keys {
     pieces: std::vec::IntoIter<Piece>,
     /// The keys of the current piece, and the piece, which is kept open.
     keys: Option<(ShardKeys, OpenPiece)>,
+    scope: VerifyScope,
 }
 
 impl Keys {
     pub(super) fn new(snapshot: Snapshot, pieces: Vec<Piece>) -> Keys {
-        Keys { snapshot, pieces: pieces.into_iter(), keys: None }
+        Keys { snapshot, pieces: pieces.into_iter(), keys: None, scope: VerifyScope::default() }
+    }
+
+    /// Verifies also the parts of each minishard that `scope` selects.
+    pub(super) fn with_scope(self, scope: VerifyScope) -> Keys {
+        Keys { scope, ..self }
+    }
+
+    /// Returns the next row, in which the key is, with its shard. Its range is not checked.
+    pub(super) fn next_found(&mut self) -> Option<Result<(&Shard, FoundKey)>> {
+        let found = loop {
+            if let Some(found) = self.keys.as_mut().and_then(|(keys, _)| keys.next_found()) {
+                break found;
+            }
+            if let Err(error) = self.next_piece()? {
+                return Some(Err(error));
+            }
+        };
+        let (keys, _) = self.keys.as_ref()?;
+        Some(found.map(|found| (keys.shard(), found)))
+    }
+
+    #[inline(never)]
+    fn next_piece(&mut self) -> Option<Result<()>> {
+        self.keys = None; // drops the previous shard before the next one is opened
+        let generation = &self.snapshot.generation;
+        let opened = self.pieces.find_map(|piece| piece.open(generation))?;
+        Some(opened.map(|open| {
+            let keys = ShardKeys::over(open.shard().clone(), open.minishards()).with_scope(self.scope);
+            self.keys = Some((keys, open));
+        }))
     }
 }
 
@@ -245,11 +276,8 @@ impl Iterator for Keys {
             if let Some(key) = self.keys.as_mut().and_then(|(keys, _)| keys.next()) {
                 return Some(key);
             }
-            self.keys = None; // drops the previous shard before the next one is opened
-            let generation = &self.snapshot.generation;
-            match self.pieces.find_map(|piece| piece.open(generation))? {
-                Ok(open) => self.keys = Some((ShardKeys::over(open.shard().clone(), open.minishards()), open)),
-                Err(error) => return Some(Err(error)),
+            if let Err(error) = self.next_piece()? {
+                return Some(Err(error));
             }
         }
     }

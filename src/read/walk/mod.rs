@@ -1,6 +1,7 @@
 //! Walks over all keys of a snapshot in storage order, also on several threads.
 
 mod iter;
+mod pairs;
 mod parallel;
 mod part;
 mod piece;
@@ -8,6 +9,7 @@ mod piece;
 use std::ops::ControlFlow;
 
 pub use iter::{Iter, Keys, Shards};
+pub use pairs::Pairs;
 pub use part::Part;
 
 use crate::error::{Error, Result};
