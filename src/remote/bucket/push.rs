@@ -119,7 +119,8 @@ impl Bucket {
     /// The copy has the same files, byte for byte, except the empty `lease`. Its number is the one after the greatest that
     /// `current` names. Readers see the old or the new generation, complete. An interrupted push is continued by the next one
     /// of the same generation, if the objects have the lengths and ETags with which they were uploaded. Of two publishers at
-    /// once, the one that replaces `current` first wins.
+    /// once, the one that replaces `current` first wins. After success `current` may name the generation of a later publisher
+    /// already.
     ///
     /// Cost: reads the generation once. Memory: 64 MiB, and the manifest.
     ///
