@@ -84,9 +84,9 @@ impl PushOptions {
         self
     }
 
-    /// Returns options of an upload that the flag of a build cancels.
-    pub(super) fn cancelled_by(options: &BuildOptions) -> PushOptions {
-        PushOptions { transfer: Transfer::cancelled_by(options), ..PushOptions::default() }
+    /// Returns options of an upload that is the last phase of a build.
+    pub(super) fn phase_of(options: &BuildOptions) -> PushOptions {
+        PushOptions { transfer: Transfer::phase_of(options), ..PushOptions::default() }
     }
 
     /// Sets the length of the parts of a large object, which real stores bound.
