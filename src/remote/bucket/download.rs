@@ -56,7 +56,7 @@ impl Root {
         write: &mut impl FnMut(&[u8]) -> Result<()>,
     ) -> std::result::Result<(), Broken> {
         transfer.check()?;
-        let rest = (arrived.bytes > 0).then(|| GetRange::Offset(arrived.bytes));
+        let rest = (arrived.bytes > 0).then_some(GetRange::Offset(arrived.bytes));
         let options = GetOptions { range: rest, if_match: arrived.etag.clone(), ..GetOptions::default() };
         let result = match self.store().get_opts(&self.path(object)?, options).await {
             Err(error) if is_missing_object(&error) => return Err(self.missing(object).into()),

@@ -395,7 +395,8 @@ fn a_generation_that_gc_removes_while_it_is_read_is_gone_and_not_damaged() {
         assert!(report.findings.is_empty(), "{report:?}");
         Ok(())
     };
-    let reads: [&dyn Fn(&Server, &str) -> crate::Result<()>; 3] =
+    type Read<'a> = &'a dyn Fn(&Server, &str) -> crate::Result<()>;
+    let reads: [Read<'_>; 3] =
         [&pull, &|server, name| verify(server, name, BucketVerifyLevel::Lengths), &|server, name| {
             verify(server, name, BucketVerifyLevel::Data)
         }];
