@@ -153,15 +153,7 @@ impl Bucket {
             deleted => deleted.map_err(fail)?,
         }
         let objects = self.root.store().list(Some(&self.root.path(generation.as_str())?));
-        let paths = objects.map_ok(|meta| meta.location).boxed();
-        let mut deleted = self.root.store().delete_stream(paths);
-        while let Some(deleted) = deleted.next().await {
-            match deleted {
-                Err(object_store::Error::NotFound { .. }) => {} // another gc deletes it, too
-                deleted => _ = deleted.map_err(fail)?,
-            }
-        }
-        Ok(())
+        self.root.delete_all(objects.map_ok(|meta| meta.location).boxed(), generation.as_str()).await
     }
 }
 

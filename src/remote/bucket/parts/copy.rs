@@ -82,18 +82,13 @@ impl Root {
             check(stated, bytes.len() as u64, crc32fast::hash(&bytes)).map_err(|e| e.at_path(&self.place(from)))?;
             return self.upload_bytes(to, bytes).await.map(drop);
         }
-        let fail = |error| self.failed("upload", to, error);
         let begun = self.store().put_multipart_opts(&self.path(to)?, PutMultipartOptions::default()).await;
-        let mut upload = begun.map_err(fail)?;
+        let mut upload = begun.map_err(|error| self.failed("upload", to, error))?;
         if let Err(error) = self.relay_parts(from, &mut *upload, (stated, part), transfer).await {
             _ = upload.abort().await; // the store keeps parts of an upload that is neither completed nor aborted
             return Err(error);
         }
-        match upload.complete().await {
-            Ok(_) => Ok(()),
-            // the reply may have been lost
-            Err(error) => self.check_uploaded(to, stated.bytes).await.map_err(|_| fail(error)),
-        }
+        self.complete(to, &mut *upload, stated.bytes).await.map(drop)
     }
 
     async fn relay_parts(
