@@ -53,30 +53,35 @@ const HEX_DIGITS: usize = 32;
 ///
 /// It is one name of a path, and has no character that a store escapes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct GenerationName(String);
+pub(crate) struct GenerationName {
+    name: String,
+    /// The ten digits of the name.
+    number: u64,
+}
 
 impl GenerationName {
     /// Parses an exact name; `None` for anything else.
     pub(crate) fn parse(name: &str) -> Option<GenerationName> {
         let (number, random) = name.strip_prefix(PREFIX)?.split_once('-')?;
         let is_number = number.len() == DIGITS && number.bytes().all(|byte| byte.is_ascii_digit());
-        (is_number && is_random(random)).then(|| GenerationName(name.to_string()))
+        let number = number.parse().ok().filter(|_| is_number && is_random(random))?;
+        Some(GenerationName { name: name.to_string(), number })
     }
 
     /// Returns the number, which has ten digits.
     pub(crate) fn number(&self) -> u64 {
-        self.0.get(PREFIX.len()..PREFIX.len() + DIGITS).and_then(|digits| digits.parse().ok()).unwrap_or_default()
+        self.number
     }
 
     /// Returns the name.
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 }
 
 impl fmt::Display for GenerationName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 
@@ -210,7 +215,7 @@ impl BucketCurrent {
     /// several have the number.
     pub(crate) fn named(&self, name: &str) -> Result<&GenerationName> {
         let is_named =
-            |found: &&GenerationName| found.0 == name || found.0.rsplit_once('-').is_some_and(|it| it.0 == name);
+            |found: &&GenerationName| found.name == name || found.name.rsplit_once('-').is_some_and(|it| it.0 == name);
         let all = self.before.iter().map(|entry| &entry.generation).chain([&self.generation]);
         match all.filter(is_named).collect::<Vec<_>>()[..] {
             [found] => Ok(found),
@@ -261,13 +266,18 @@ impl Replaced {
 ///
 /// Errors: those of [`BucketCurrent::parse`].
 pub(crate) fn generation_directory(bytes: &[u8]) -> Result<String> {
-    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    match local_generation(bytes) {
+        Some(local) => Ok(local.to_string()),
+        None => BucketCurrent::parse(bytes).map(|current| current.generation.name),
+    }
+}
+
+/// Returns the generation that the `current` of a copied local store names; `None` for any other text.
+pub(crate) fn local_generation(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
     let line = text.strip_suffix('\n').unwrap_or(text);
     let line = line.strip_suffix('\r').unwrap_or(line);
-    match is_local_name(line) {
-        true => Ok(line.to_string()),
-        false => BucketCurrent::parse(bytes).map(|current| current.generation.0),
-    }
+    is_local_name(line).then_some(line)
 }
 
 /// Returns the directory of a chosen generation: see [`BucketCurrent::named`]. In a copy of a local store, whose `current`

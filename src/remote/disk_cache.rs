@@ -141,7 +141,8 @@ impl DiskCache {
         Ok(())
     }
 
-    /// Removes blocks, those first that were not used for the longest time, until the others fit the capacity.
+    /// Removes blocks, those first that were not used for the longest time, until the others fit the capacity. One that cannot
+    /// be removed stays, and counts.
     fn shrink(&self) -> io::Result<()> {
         self.written.store(0, Ordering::Relaxed);
         let mut blocks = self.blocks()?;
@@ -152,14 +153,14 @@ impl DiskCache {
                 break;
             }
             match disk::remove_file(&block.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error), // else: another process did
-                _ => bytes -= block.len,
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {} // that of another user
+                _ => bytes -= block.len,                                    // by this process or another one
             }
         }
         Ok(())
     }
 
-    /// Lists all blocks. Removes temporary files of processes that ended.
+    /// Lists all blocks in directories that can be read. Removes temporary files of processes that ended.
     fn blocks(&self) -> io::Result<Vec<StoredBlock>> {
         let mut blocks = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
@@ -167,7 +168,8 @@ impl DiskCache {
             if is_temporary(&entry.file_name()) {
                 remove_if_abandoned(&entry);
             } else if is_hex(&entry.file_name(), 2) {
-                let inside = fs::read_dir(entry.path())?.flatten().filter(|entry| is_hex(&entry.file_name(), 16));
+                let Ok(inside) = fs::read_dir(entry.path()) else { continue };
+                let inside = inside.flatten().filter(|entry| is_hex(&entry.file_name(), 16));
                 blocks.extend(inside.filter_map(|entry| StoredBlock::of(&entry)));
             }
         }
@@ -193,9 +195,9 @@ struct StoredBlock {
 }
 
 impl StoredBlock {
-    /// `None` if another process has removed it.
+    /// `None` if another process has removed it, or if it is no file.
     fn of(entry: &fs::DirEntry) -> Option<StoredBlock> {
-        let metadata = entry.metadata().ok()?;
+        let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
         Some(StoredBlock { path: entry.path(), len: metadata.len(), used: metadata.modified().ok()? })
     }
 }
@@ -378,6 +380,23 @@ mod tests {
         assert!(path.exists());
         assert_eq!(cache.get(&block("0.shard", 0..1000)), None, "not used since");
         assert!(cache.get(&block("c7.shard", 0..1000)).is_some(), "the last one");
+    }
+
+    /// A file in place of a directory, and a directory in place of a block, which `remove_file` does not remove.
+    #[test]
+    fn what_cannot_be_removed_or_listed_does_not_stop_the_others() {
+        let directory = Temporary::new("stuck");
+        fs::write(directory.0.join("0f"), "not a directory").unwrap();
+        fs::create_dir_all(directory.0.join("00/0000000000000000")).unwrap();
+        let stuck = File::open(directory.0.join("00/0000000000000000")).unwrap();
+        stuck.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        for _ in 0..2 {
+            let cache = DiskCache::open(&directory.0, 20_000).unwrap();
+            (0..100).for_each(|number| cache.put(&block(&format!("{number:x}.shard"), 0..1000), &[7; 1000]));
+        }
+        let bytes: u64 =
+            files(&directory.0).iter().filter(|path| path.is_file()).map(|path| path.metadata().unwrap().len()).sum();
+        assert!((10_000..=20_000 + 20_000 / PARTS + 1200).contains(&bytes), "{bytes} bytes");
     }
 
     #[test]

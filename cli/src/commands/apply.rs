@@ -17,6 +17,7 @@ use crate::input::ndjson::Bytes;
 use crate::input::patch::{self, Edit};
 use crate::input::{Input, Reading};
 use crate::number::plural;
+use crate::remote::url::local_path;
 use crate::size::{Size, parse_memory};
 
 /// Apply the changes that diff has written to a store, as a new generation
@@ -46,6 +47,7 @@ Exit codes: 0 published, 2 usage, 3 malformed or corrupt, or old pairs that do n
 found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store
+    #[arg(value_parser = local_path())]
     store: PathBuf,
     /// A file of changes, which may be compressed (.gz, .zst); - is standard input
     #[arg(value_name = "PATCH")]

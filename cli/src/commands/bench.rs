@@ -26,6 +26,7 @@ use crate::histogram::grouped;
 use crate::input::{Directory, Reading};
 use crate::number::{Count, plural};
 use crate::printable;
+use crate::remote::url::local_path;
 
 /// Measure lookups on your own data: a store, or a directory with one file per key next to a store built from it
 #[derive(Debug, clap::Args)]
@@ -58,7 +59,7 @@ Exit codes: 0 measured, 2 usage, or nothing to look up, 3 corrupt, or the two di
 no space and other I/O, including missing privileges for --cold machine.")]
 pub(crate) struct Args {
     /// A store, one of its generations, or any directory of shards
-    #[arg(value_name = "DB")]
+    #[arg(value_name = "DB", value_parser = local_path())]
     path: Option<PathBuf>,
     #[command(flatten)]
     opening: Opening,

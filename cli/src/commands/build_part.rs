@@ -92,7 +92,7 @@ impl Args {
         let cleanup = context.interrupt.writing();
         let progress = Progress::start(context.quiet, move || status_of(&build));
         let receipt = match &remote {
-            Some(remote) => remote.build_part(&self.job, &plan, spills, self.part, &options)?,
+            Some(remote) => remote.build_part(&self.job, &plan, spills, self.part, &options, context)?,
             None => {
                 let spills = SpillSet::new(&plan, self.dir.as_ref().unwrap_or(&job), spills)?;
                 spills.build_part(self.part, &job, &options)?

@@ -12,6 +12,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 use crate::number::{Count, plural};
+use crate::remote::url::local_path;
 use crate::sharding;
 
 /// Convert a data set to another format
@@ -51,8 +52,10 @@ of a chunk's position; get --at takes the position itself. Absent chunks stay ab
 value is zero; otherwise they are written.")]
 struct ZarrPrecomputed {
     /// The directory of the array
+    #[arg(value_parser = local_path())]
     source: PathBuf,
     /// The directory of the volume; must not exist yet
+    #[arg(value_parser = local_path())]
     out: PathBuf,
     /// The axes of the array in its order, one letter each: x, y, z, and c for channels, such as zyx
     #[arg(long)]
@@ -80,8 +83,10 @@ that are compressed again with LZ4: a last chunk that is shorter than the others
 and chunks of several dimensions in Fortran order.")]
 struct BcolzZarr {
     /// The directory of the array; for a column, the directory of the table followed by the name of the column
+    #[arg(value_parser = local_path())]
     source: PathBuf,
     /// The directory of the new array; must not exist yet
+    #[arg(value_parser = local_path())]
     out: PathBuf,
     /// Number of chunks per shard. Default: as many as make 64 MiB when decoded
     #[arg(long, value_name = "N")]

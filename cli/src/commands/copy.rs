@@ -22,6 +22,7 @@ use crate::input::KeyList;
 use crate::key::Key;
 use crate::key_range::KeyRange;
 use crate::progress::Unit;
+use crate::remote::url::local_path;
 
 /// Make a store of some of the pairs of a database
 #[derive(Debug, clap::Args)]
@@ -46,8 +47,10 @@ Exit codes: 0 published, 1 published and a key was absent, 2 usage, 3 corrupt, o
 has some, 4 not found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// A store, one of its generations, or any directory of shards
+    #[arg(value_parser = local_path())]
     db: PathBuf,
     /// The store; created if there is none
+    #[arg(value_parser = local_path())]
     out: PathBuf,
     /// The keys to copy: a file with one key per line, decimal or 0x hex; - is standard input
     #[arg(long, value_name = "FILE")]

@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::failure::Result;
 use crate::position::KeysOrPosition;
 use crate::progress::Progress;
+use crate::remote::url::local_path;
 
 /// Delete keys of a store and publish the result
 #[derive(Debug, clap::Args)]
@@ -34,6 +35,7 @@ Exit codes: 0 published, or no key was there, 1 a key is absent with --strict, 2
 4 not found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store
+    #[arg(value_parser = local_path())]
     store: PathBuf,
     #[command(flatten)]
     keys: KeysOrPosition,

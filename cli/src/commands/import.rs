@@ -23,6 +23,7 @@ use crate::failure::{Failure, Place, Result};
 use crate::number::plural;
 use crate::output::Sources;
 use crate::progress::{Counter, Progress, Unit};
+use crate::remote::url::local_path;
 use crate::size::{Size, parse_memory};
 use crate::{foreign, sharding};
 
@@ -56,8 +57,10 @@ Exit codes: 0 published, 2 usage, 3 corrupt, or no keys where the store has some
 space, or another writer is at work.")]
 pub(crate) struct Args {
     /// A store, one of its generations, any directory of shards with an info, an array or another container
+    #[arg(value_parser = local_path())]
     source: PathBuf,
     /// The store; created if there is none
+    #[arg(value_parser = local_path())]
     store: PathBuf,
     /// Do not verify stored checks, and do not decode chunks
     #[arg(long, conflicts_with = "verify_reads")]

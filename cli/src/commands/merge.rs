@@ -13,6 +13,7 @@ use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::remote::url::local_path;
 
 /// Make one store of several databases and publish it
 #[derive(Debug, clap::Args)]
@@ -41,9 +42,10 @@ Exit codes: 0 published, 2 usage, 3 corrupt, a key in several inputs, or no keys
 4 not found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store; created if there is none
+    #[arg(value_parser = local_path())]
     out: PathBuf,
     /// The databases
-    #[arg(value_name = "IN", required = true)]
+    #[arg(value_name = "IN", required = true, value_parser = local_path())]
     inputs: Vec<PathBuf>,
     /// What to do with a key that several inputs have
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Duplicates::Error)]

@@ -83,8 +83,9 @@ In a build with the feature remote, get, get-many, contains, locate, keys, expor
 at s3://, gs://, az://, http:// and https:// too, verify at the first three, and push and pull copy
 stores. There --generation reads an older generation, and --cache-dir keeps what lookups read on the
 local disk. Credentials come from the environment and the usual files; AWS_SKIP_SIGNATURE=true reads
-public buckets without any. SHARDDB_REMOTE_TIMEOUT is the time for one request in seconds,
-SHARDDB_REMOTE_RETRIES the number of its retries.
+public buckets without any. SHARDDB_REMOTE_TIMEOUT is the time in seconds, by default 30, in which a
+server must begin its answer, and send each 64 KiB of it; an upload has a second more per 16 KiB.
+SHARDDB_REMOTE_RETRIES is the number of retries of one request.
 
 Exit codes: 0 done, found or equal, 1 absent or different, 2 usage, 3 corrupt, unsupported or
 malformed (or findings of verify), 4 not found, no space, locked and other I/O, 70 a bug in sharddb,
@@ -184,7 +185,8 @@ fn at_url(argument: &Path) -> Result<RemoteStore> {
     RemoteStore::open(argument)?.ok_or_else(|| {
         let path = argument.display();
         Failure::usage(format!(
-            "expected a URL such as s3://bucket/path, found the path {path}: see sharddb publish --help"
+            "expected a URL such as s3://bucket/path, found the path {path}: sharddb push copies a store there, and sharddb pull \
+             copies one from there"
         ))
     })
 }

@@ -14,6 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::foreign;
 use crate::output::Sources;
 use crate::progress::{Counter, Progress, Unit};
+use crate::remote::url::local_path;
 
 /// Publish a generation that was built elsewhere
 #[derive(Debug, clap::Args)]
@@ -34,9 +35,10 @@ Exit codes: 0 published, 2 no generation that ShardDb wrote, 3 corrupt, 4 not fo
 another writer is at work.")]
 pub(crate) struct Args {
     /// The store; created if there is none
+    #[arg(value_parser = local_path())]
     store: PathBuf,
     /// The directory of the generation
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = local_path())]
     from: PathBuf,
     /// Move the directory into the store instead of copying it
     #[arg(long = "move")]

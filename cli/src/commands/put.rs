@@ -15,6 +15,7 @@ use crate::failure::{Failure, Result};
 use crate::input::{Reading, Stream};
 use crate::position::KeyOrPosition;
 use crate::progress::Progress;
+use crate::remote::url::local_path;
 use crate::size::Size;
 
 /// Put one pair into a store: add the key, or replace its value, and publish the result
@@ -34,6 +35,7 @@ With --json, the members are those of sharddb update.
 Exit codes: 0 published, 2 usage, 3 corrupt, 4 not found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store
+    #[arg(value_parser = local_path())]
     store: PathBuf,
     #[command(flatten)]
     key: KeyOrPosition,

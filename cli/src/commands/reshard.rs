@@ -8,6 +8,7 @@ use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::remote::url::local_path;
 
 /// Make a store of the same data under another specification, encoding or profile
 #[derive(Debug, clap::Args)]
@@ -33,8 +34,10 @@ Exit codes: 0 published, 2 usage, 3 corrupt, or no keys where OUT has some, 4 no
 or another writer is at work.")]
 pub(crate) struct Args {
     /// A store, one of its generations, or any directory of shards
+    #[arg(value_parser = local_path())]
     db: PathBuf,
     /// The store; created if there is none
+    #[arg(value_parser = local_path())]
     out: PathBuf,
     #[command(flatten)]
     new: NewStore,

@@ -18,6 +18,7 @@ use crate::failure::{Failure, Result};
 use crate::number::plural;
 use crate::output::{Sources, Target};
 use crate::progress::{self, Amount, Progress, Status};
+use crate::remote::url::local_path;
 use crate::sharding;
 use crate::size::{Size, parse_memory};
 
@@ -51,10 +52,10 @@ Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or too li
 begin, 2 usage, or OUT exists already, 4 not found, no space and other I/O.")]
 pub(crate) struct Args {
     /// The damaged store, one of its generations, or any directory of shards
-    #[arg(value_name = "DB")]
+    #[arg(value_name = "DB", value_parser = local_path())]
     damaged: PathBuf,
     /// The new store: a path that does not exist yet, or a store without a generation
-    #[arg(value_name = "OUT")]
+    #[arg(value_name = "OUT", value_parser = local_path())]
     out: PathBuf,
     /// Where to write the losses; - is standard output
     #[arg(long, value_name = "FILE|-", default_value = "-")]

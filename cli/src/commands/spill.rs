@@ -101,7 +101,7 @@ impl Args {
             skipped.absorb(input.read(&reading, &mut spill)?);
         }
         let receipt = spill.finish()?;
-        remote.map_or(Ok(()), |remote| remote.put_spill(&self.job, directory, &receipt, &options))?;
+        remote.map_or(Ok(()), |remote| remote.put_spill(&self.job, directory, &receipt, &options, context))?;
         drop(temporary);
         cleanup.done();
         drop(progress);

@@ -25,6 +25,7 @@ use crate::number::plural;
 use crate::output::Sources;
 use crate::printable::word;
 use crate::progress::Progress;
+use crate::remote::url::local_path;
 use crate::size::Size;
 use crate::{foreign, not_a_database};
 
@@ -62,6 +63,7 @@ Exit codes: 0 published, or nothing to change, 1 a key of --delete is absent wit
 )]
 pub(crate) struct Args {
     /// The store; with --base, created if there is none
+    #[arg(value_parser = local_path())]
     store: PathBuf,
     /// The inputs, as PATH or FORMAT:PATH; - is standard input
     #[arg(long, value_name = "PATH", num_args = 1..)]

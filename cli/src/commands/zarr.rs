@@ -12,6 +12,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
 use crate::progress::{Counter, Progress, Unit};
+use crate::remote::url::local_path;
 
 /// Move the chunks of a Zarr v3 array into shards, other shards, or files of their own
 #[derive(Debug, clap::Args)]
@@ -68,8 +69,10 @@ supported, 4 not found, no space and other I/O.")]
 #[derive(Debug, clap::Args)]
 struct Places {
     /// The directory of the array
+    #[arg(value_parser = local_path())]
     source: PathBuf,
     /// The directory of the new array; must not exist yet
+    #[arg(value_parser = local_path())]
     out: PathBuf,
 }
 

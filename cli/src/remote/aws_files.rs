@@ -19,23 +19,32 @@ pub(crate) struct Profile {
     pub(crate) endpoint: Option<String>,
 }
 
+/// Which files may be unreadable, because variables state what is needed of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dispensable {
+    pub(crate) credentials: bool,
+    pub(crate) config: bool,
+}
+
 /// Returns the profile that `AWS_PROFILE` names, by default `default`. Without files it is empty.
 ///
 /// Errors: `Usage` if the named profile does not exist, or gets its keys in a way that is not supported; `Io`.
-pub(crate) fn profile() -> Result<Profile> {
+pub(crate) fn profile(dispensable: Dispensable) -> Result<Profile> {
     let named = env::var("AWS_PROFILE").or_else(|_| env::var("AWS_DEFAULT_PROFILE")).ok().filter(|it| !it.is_empty());
-    let credentials = text_of("AWS_SHARED_CREDENTIALS_FILE", "credentials")?;
-    let config = text_of("AWS_CONFIG_FILE", "config")?;
+    let credentials = text_of("AWS_SHARED_CREDENTIALS_FILE", "credentials", dispensable.credentials)?;
+    let config = text_of("AWS_CONFIG_FILE", "config", dispensable.config)?;
     profile_in(named.as_deref(), &credentials, &config)
 }
 
-/// The text of a file; empty if there is none.
-fn text_of(variable: &str, name: &str) -> Result<String> {
+/// The text of a file; empty if there is none, or if it is dispensable and cannot be read.
+fn text_of(variable: &str, name: &str, is_dispensable: bool) -> Result<String> {
     let usual = || env::home_dir().map(|home| home.join(".aws").join(name));
     let Some(path) = env::var_os(variable).map(PathBuf::from).or_else(usual) else { return Ok(String::new()) };
     match fs::read(&path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) if is_dispensable || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(String::new())
+        }
         Err(error) => Err(Failure::io("read", &path, error)),
     }
 }

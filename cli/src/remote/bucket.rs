@@ -70,7 +70,11 @@ impl RemoteStore {
         let (progress, mut options) = (Arc::new(TransferProgress::new()), PushOptions::new());
         options.progress(progress.clone()).cancel(call.cancel());
         let pushed = call.with_bar("push", &progress, || self.wait_for(self.bucket.push(local, &options)));
-        self.report("push", call, pushed.as_ref().ok().map(|pushed| (pushed.skipped, pushed.generation.as_str())));
+        self.report(
+            "push",
+            call.context,
+            pushed.as_ref().ok().map(|pushed| (pushed.skipped, pushed.generation.as_str())),
+        );
         let pushed = pushed?;
         cleanup.done();
         let layer = layer_source(&self.url.to_string(), &pushed.generation);
@@ -101,7 +105,11 @@ impl RemoteStore {
         generation.map(|generation| options.generation(generation));
         let pulled = call.with_bar("pull", &progress, || self.wait_for(self.bucket.pull(store, &options)));
         let skipped = |pulled: &Pulled| pulled.resumed + pulled.shared;
-        self.report("pull", call, pulled.as_ref().ok().map(|pulled| (skipped(pulled), pulled.generation.as_str())));
+        self.report(
+            "pull",
+            call.context,
+            pulled.as_ref().ok().map(|pulled| (skipped(pulled), pulled.generation.as_str())),
+        );
         let pulled = pulled?;
         cleanup.done();
         if call.json {
@@ -134,7 +142,7 @@ impl RemoteStore {
     /// Lists the generations.
     pub(crate) fn generations(&self, call: Call) -> Result<Exit> {
         self.check_scheme("lists the objects of")?;
-        let generations = self.run("generations", call, self.bucket.generations())?;
+        let generations = self.run("generations", call.context, self.bucket.generations())?;
         if generations.is_empty() {
             let none = std::io::Error::new(ErrorKind::NotFound, "expected a store, found no generation: push one");
             return Err(Failure::Io { what: format!("list {}", self.url), source: none });
@@ -152,7 +160,7 @@ impl RemoteStore {
     pub(crate) fn rollback(&self, generation: Option<&str>, call: Call) -> Result<Exit> {
         self.check_scheme("publishes to")?;
         let previous = self.wait_for(self.bucket.current())?;
-        let current = self.run("rollback", call, self.bucket.rollback(generation))?;
+        let current = self.run("rollback", call.context, self.bucket.rollback(generation))?;
         if call.json {
             write_json(&json!({"current": current, "previous": previous}))?;
         }
@@ -167,7 +175,8 @@ impl RemoteStore {
         let level = if reads_data { BucketVerifyLevel::Data } else { BucketVerifyLevel::Lengths };
         let mut options = BucketVerifyOptions::new(level);
         options.progress(progress.clone()).cancel(call.cancel());
-        let report = call.with_bar("verify", &progress, || self.run("verify", call, self.bucket.verify(&options)))?;
+        let report =
+            call.with_bar("verify", &progress, || self.run("verify", call.context, self.bucket.verify(&options)))?;
         let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
         if call.json {
             write_json(&json!({
@@ -191,7 +200,7 @@ impl RemoteStore {
         let mut options = BucketGcOptions::new(older_than);
         options.dry_run(dry_run);
         let bar = Progress::start(call.context.quiet, || Status::of_phase("remove", 0));
-        let report = self.run("gc", call, self.bucket.gc(&options));
+        let report = self.run("gc", call.context, self.bucket.gc(&options));
         drop(bar);
         let report = report?;
         if call.json {
@@ -200,6 +209,7 @@ impl RemoteStore {
                 "removed": report.removed,
                 "objects": report.objects,
                 "freed_bytes": report.bytes,
+                "remaining": report.remaining,
             }))?;
         }
         let (removed, freed) = if dry_run { ("would remove", "would free") } else { ("removed", "freed") };
@@ -210,6 +220,10 @@ impl RemoteStore {
                 let generations = plural(number, "generation");
                 call.context.say(format_args!("{freed} {} of {generations}", Size(report.bytes)));
             }
+        }
+        if report.remaining > 0 {
+            let remaining = plural(report.remaining, "generation");
+            call.context.say(format_args!("{remaining} more to remove: run sharddb gc again"));
         }
         Ok(Exit::Done)
     }
@@ -227,16 +241,21 @@ impl RemoteStore {
     }
 
     /// Waits for a call; with `-v`, reports what it cost.
-    fn run<T>(&self, name: &str, call: Call, future: impl Future<Output = sharddb::Result<T>>) -> Result<T> {
+    pub(super) fn run<T>(
+        &self,
+        name: &str,
+        context: &Context,
+        future: impl Future<Output = sharddb::Result<T>>,
+    ) -> Result<T> {
         let result = self.wait_for(future);
-        self.report(name, call, None);
+        self.report(name, context, None);
         result
     }
 
     /// With `-v`, reports the requests of a call, which may have failed, and the number of objects that were not copied of
     /// a generation.
-    fn report(&self, name: &str, call: Call, copied: Option<(u64, &str)>) {
-        if call.context.verbose {
+    fn report(&self, name: &str, context: &Context, copied: Option<(u64, &str)>) {
+        if context.verbose {
             let copied =
                 copied.map(|(skipped, generation)| format!(", {} skipped, {generation}", plural(skipped, "object")));
             warn(format_args!("sharddb: {name}: {}{}", self.traffic, copied.unwrap_or_default()));

@@ -60,6 +60,7 @@ impl RemoteStore {
         _directory: &Path,
         _receipt: &SpillReceipt,
         _options: &BuildOptions,
+        _context: &Context,
     ) -> Result<()> {
         match *self {}
     }
@@ -71,6 +72,7 @@ impl RemoteStore {
         _spills: Vec<SpillReceipt>,
         _part: u64,
         _options: &BuildOptions,
+        _context: &Context,
     ) -> Result<PartReceipt> {
         match *self {}
     }

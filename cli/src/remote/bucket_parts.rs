@@ -25,9 +25,10 @@ impl RemoteStore {
         directory: &Path,
         receipt: &SpillReceipt,
         options: &BuildOptions,
+        context: &Context,
     ) -> Result<()> {
         self.check_scheme(VERB)?;
-        self.wait_for(self.bucket.put_spill(job, directory, receipt, options))
+        self.run("spill", context, self.bucket.put_spill(job, directory, receipt, options))
     }
 
     /// Builds and uploads a part.
@@ -38,9 +39,10 @@ impl RemoteStore {
         spills: Vec<SpillReceipt>,
         part: u64,
         options: &BuildOptions,
+        context: &Context,
     ) -> Result<PartReceipt> {
         self.check_scheme(VERB)?;
-        self.wait_for(self.bucket.build_part(job, plan, spills, part, options))
+        self.run("build-part", context, self.bucket.build_part(job, plan, spills, part, options))
     }
 
     /// Publishes a generation of all parts.
@@ -53,7 +55,8 @@ impl RemoteStore {
         call: Call,
     ) -> Result<Exit> {
         self.check_scheme("publishes to")?;
-        let published = self.wait_for(self.bucket.publish_parts(job, plan, spills, parts, options))?;
+        let publish = self.bucket.publish_parts(job, plan, spills, parts, options);
+        let published = self.run("publish-parts", call.context, publish)?;
         if call.json {
             write_json(&json!({
                 "generation": published.generation,
@@ -73,7 +76,7 @@ impl RemoteStore {
     /// Removes what is left of jobs.
     pub(crate) fn clean_parts(&self, job: Option<&str>, older_than: Duration, context: &Context) -> Result<Exit> {
         self.check_scheme("removes objects from")?;
-        let cleaned = self.wait_for(self.bucket.clean_parts(job, older_than))?;
+        let cleaned = self.run("clean-parts", context, self.bucket.clean_parts(job, older_than))?;
         cleaned.foreign.iter().for_each(|object| warn(format_args!("left in place: {object}")));
         match cleaned.jobs.is_empty() {
             true => context.say("nothing to remove"),

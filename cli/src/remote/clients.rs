@@ -15,15 +15,23 @@ use object_store::http::HttpBuilder;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
 use crate::failure::{Failure, Result};
-use crate::remote::aws_files::{self, Profile};
+use crate::remote::aws_files::{self, Dispensable, Profile};
 use crate::remote::connector::Connector;
+use crate::remote::patience::VARIABLE as TIMEOUT;
 use crate::remote::traffic::Traffic;
 use crate::remote::url::{RemoteUrl, Scheme};
 
-/// The time for one request, in seconds.
-const TIMEOUT: &str = "SHARDDB_REMOTE_TIMEOUT";
 /// The number of retries of one request.
 const RETRIES: &str = "SHARDDB_REMOTE_RETRIES";
+
+/// Where credentials for S3 come from.
+const S3_CREDENTIALS: &str = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws/credentials or \
+     ~/.aws/config (AWS_PROFILE names it, AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE the files), or for a public bucket \
+     AWS_SKIP_SIGNATURE=true";
+const GS_CREDENTIALS: &str = "set GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT to a file, or run gcloud auth \
+     application-default login, or for a public bucket set GOOGLE_SKIP_SIGNATURE=true";
+const AZ_CREDENTIALS: &str = "set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_KEY, or AZURE_STORAGE_CLIENT_ID, \
+     AZURE_STORAGE_CLIENT_SECRET and AZURE_STORAGE_TENANT_ID, or for a public container AZURE_SKIP_SIGNATURE=true";
 
 /// What the client sends in headers.
 const SENT_IN_HEADERS: [AmazonS3ConfigKey; 5] = [
@@ -48,26 +56,32 @@ pub(crate) struct Client {
 /// Errors: `Usage` if credentials or settings are not usable; `Io` for a file with credentials.
 pub(crate) fn client(url: &RemoteUrl) -> Result<Client> {
     let retry = retry()?;
-    let connector = Connector::default();
+    let mut connector = Connector::default();
     let traffic = connector.traffic.clone();
+    let is_set = |value: Option<String>| value.is_some_and(|it| it == "true");
     let store: Arc<dyn ObjectStore> = match url.scheme() {
-        Scheme::S3 => Arc::new(
-            s3(url)?.with_http_connector(connector).with_retry(retry).build().map_err(|error| unusable(url, &error))?,
-        ),
-        Scheme::Gs => Arc::new(
-            google(url)?
-                .with_http_connector(connector)
-                .with_retry(retry)
-                .build()
-                .map_err(|error| unusable(url, &error))?,
-        ),
-        Scheme::Az => Arc::new(
-            azure(url)?
-                .with_http_connector(connector)
-                .with_retry(retry)
-                .build()
-                .map_err(|error| unusable(url, &error))?,
-        ),
+        Scheme::S3 => {
+            let builder = s3(url)?;
+            let is_public = is_set(builder.get_config_value(&AmazonS3ConfigKey::SkipSignature));
+            connector.credentials = (!is_public).then_some(S3_CREDENTIALS);
+            let builder = builder.with_http_connector(connector).with_retry(retry);
+            Arc::new(builder.build().map_err(|error| unusable(url, &error))?)
+        }
+        Scheme::Gs => {
+            let builder = google(url)?;
+            let is_public = is_set(builder.get_config_value(&GoogleConfigKey::SkipSignature));
+            connector.credentials = (!is_public).then_some(GS_CREDENTIALS);
+            let builder = builder.with_http_connector(connector).with_retry(retry);
+            Arc::new(builder.build().map_err(|error| unusable(url, &error))?)
+        }
+        Scheme::Az => {
+            let builder = azure(url)?;
+            let is_public = is_set(builder.get_config_value(&AzureConfigKey::SkipSignature));
+            let has_signed_urls = builder.get_config_value(&AzureConfigKey::SasKey).is_some();
+            connector.credentials = (!is_public && !has_signed_urls).then_some(AZ_CREDENTIALS);
+            let builder = builder.with_http_connector(connector).with_retry(retry);
+            Arc::new(builder.build().map_err(|error| unusable(url, &error))?)
+        }
         Scheme::Http | Scheme::Https => {
             let builder = HttpBuilder::new().with_url(url.to_string()).with_retry(retry);
             let builder = builder.with_client_options(options(url.scheme() == Scheme::Http)?);
@@ -88,12 +102,16 @@ fn s3(url: &RemoteUrl) -> Result<AmazonS3Builder> {
     let has_keys = is_set(&builder, AmazonS3ConfigKey::AccessKeyId);
     let has_role = ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"];
     let has_role = has_role.iter().any(|variable| env::var_os(variable).is_some());
-    let Profile { keys, session_token, region, endpoint } = aws_files::profile()?;
+    let needs_no_keys = has_keys
+        || has_role
+        || builder.get_config_value(&AmazonS3ConfigKey::SkipSignature).is_some_and(|it| it == "true");
+    let has_region = is_set(&builder, AmazonS3ConfigKey::Region) || is_set(&builder, AmazonS3ConfigKey::DefaultRegion);
+    let dispensable = Dispensable { credentials: needs_no_keys, config: needs_no_keys && has_region };
+    let Profile { keys, session_token, region, endpoint } = aws_files::profile(dispensable)?;
     if let (Some((id, secret)), false, false) = (keys, has_keys, has_role) {
         builder = builder.with_access_key_id(id).with_secret_access_key(secret);
         builder = session_token.into_iter().fold(builder, AmazonS3Builder::with_token);
     }
-    let has_region = is_set(&builder, AmazonS3ConfigKey::Region) || is_set(&builder, AmazonS3ConfigKey::DefaultRegion);
     if let (Some(region), false) = (region, has_region) {
         builder = builder.with_region(region);
     }
@@ -111,7 +129,7 @@ fn s3(url: &RemoteUrl) -> Result<AmazonS3Builder> {
         (None, None) => None,
     };
     endpoint.as_deref().map_or(Ok(()), check_endpoint)?;
-    let allows_http = endpoint.is_some_and(|it| it.starts_with("http://")); // whoever states it wants it
+    let allows_http = endpoint.is_some_and(|it| it.starts_with("http://")); // the user stated it
     Ok(builder.with_client_options(options(allows_http)?))
 }
 
@@ -159,7 +177,7 @@ fn options(allows_http: bool) -> Result<ClientOptions> {
     let options = ClientOptions::new().with_allow_http(allows_http);
     Ok(match number(TIMEOUT)? {
         Some(0) => return Err(Failure::usage(format!("expected {TIMEOUT} of at least one second, found 0"))),
-        Some(seconds) => options.with_timeout(Duration::from_secs(seconds)),
+        Some(seconds) => options.with_read_timeout(Duration::from_secs(seconds)),
         None => options,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{
     ACCEPT, AUTHORIZATION, CONTENT_RANGE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, LOCATION, RANGE,
@@ -16,8 +17,11 @@ use object_store::client::{
 };
 use url::Url;
 
+use crate::remote::patience::Patience;
 use crate::remote::traffic::Traffic;
 
+/// The patience with a server unless the options state another one.
+const USUAL_PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of redirects of one request.
 const MOST_REDIRECTS: usize = 5;
 /// Maximum number of bytes that are read of the body of an error.
@@ -30,32 +34,39 @@ const FORWARDED: [HeaderName; 5] = [ACCEPT, IF_MATCH, IF_NONE_MATCH, RANGE, USER
 pub(crate) struct Connector {
     /// `Authorization` of requests to the host of a URL with a user and a password.
     pub(crate) authorization: Option<HeaderValue>,
+    /// Where credentials come from, for the error of a request for some. `None` if requests for data have none in headers.
+    pub(crate) credentials: Option<&'static str>,
     /// Counts the requests.
     pub(crate) traffic: Arc<Traffic>,
 }
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = client(options).map_err(|source| object_store::Error::Generic { store: "HTTP", source })?;
-        let client = HttpClient::new(client);
-        Ok(HttpClient::new(Service { client, connector: self.clone() }))
+        let fail = |source| object_store::Error::Generic { store: "HTTP", source };
+        let patience = duration(options, ClientConfigKey::ReadTimeout).map_err(fail)?.unwrap_or(USUAL_PATIENCE);
+        let client = HttpClient::new(client(options, patience).map_err(fail)?);
+        Ok(HttpClient::new(Service { client, patience: Patience(patience), connector: self.clone() }))
     }
 }
 
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
+fn duration(options: &ClientOptions, key: ClientConfigKey) -> Result<Option<Duration>, BoxedError> {
+    Ok(options.get_config_value(&key).map(|text| humantime::parse_duration(&text)).transpose()?)
+}
+
 /// The client below: it follows no redirects and decodes nothing.
-fn client(options: &ClientOptions) -> Result<reqwest::Client, BoxedError> {
-    let duration = |key| options.get_config_value(&key).map(|text| humantime::parse_duration(&text)).transpose();
+fn client(options: &ClientOptions, patience: Duration) -> Result<reqwest::Client, BoxedError> {
     let mut builder = reqwest::ClientBuilder::new()
         .user_agent(concat!("sharddb/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .http1_only() // faster than version 2 for many small reads
         .https_only(options.get_config_value(&ClientConfigKey::AllowHttp).is_none_or(|it| it != "true"));
-    if let Some(timeout) = duration(ClientConfigKey::Timeout)? {
-        builder = builder.timeout(timeout);
+    #[cfg(target_os = "linux")]
+    {
+        builder = builder.tcp_user_timeout(patience); // a server that takes no bytes of an upload
     }
-    if let Some(timeout) = duration(ClientConfigKey::ConnectTimeout)? {
+    if let Some(timeout) = duration(options, ClientConfigKey::ConnectTimeout)? {
         builder = builder.connect_timeout(timeout);
     }
     if let Some(proxy) = options.get_config_value(&ClientConfigKey::ProxyUrl) {
@@ -67,6 +78,7 @@ fn client(options: &ClientOptions) -> Result<reqwest::Client, BoxedError> {
 #[derive(Debug)]
 struct Service {
     client: HttpClient,
+    patience: Patience,
     connector: Connector,
 }
 
@@ -75,7 +87,8 @@ impl Service {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let traffic = &self.connector.traffic;
         traffic.count_request(&request);
-        Ok(traffic.count_response(self.client.execute(request).await?))
+        let response = self.patience.wait(request, async |request| self.client.execute(request).await).await?;
+        Ok(traffic.count_response(response))
     }
 }
 
@@ -85,6 +98,17 @@ impl HttpService for Service {
         if let Some(authorization) = &self.connector.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
+        // a request for data is signed, one for credentials is not
+        match self.connector.credentials.filter(|_| !request.headers().contains_key(AUTHORIZATION)) {
+            Some(advice) => with_advice(advice, self.answer(request).await).await,
+            None => self.answer(request).await,
+        }
+    }
+}
+
+impl Service {
+    /// Makes a request, and follows redirects of reads.
+    async fn answer(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(checked(self.execute(request).await?).await);
         }
@@ -102,6 +126,21 @@ impl HttpService for Service {
             from = to;
         }
         Err(refused(format!("more than {MOST_REDIRECTS} redirects, the last one to {}", without_secrets(&from))))
+    }
+}
+
+/// The answer to a request for credentials. A failure says where else they could come from: without any, a client asks the
+/// metadata service of a cloud, which other machines do not have.
+async fn with_advice(advice: &str, answer: Result<HttpResponse, HttpError>) -> Result<HttpResponse, HttpError> {
+    let advised = |found: &str| format!("found no credentials: {advice}; the metadata service answered: {found}");
+    match answer {
+        Ok(response) if response.status().is_success() => Ok(response),
+        Ok(response) => {
+            let (parts, body) = response.into_parts();
+            let text = advised(&beginning_of(body).await);
+            Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
+        }
+        Err(error) => Err(HttpError::new_boxed(error.kind(), advised(&error.to_string()).into())),
     }
 }
 

@@ -11,6 +11,7 @@
 //! clients     the client for a URL, with credentials from the environment and the usual files   feature remote
 //! aws_files   ~/.aws/credentials and ~/.aws/config                                              feature remote
 //! connector   HTTP: redirects, credentials, lengths of error messages                           feature remote
+//! patience    how long the client waits for a server                                            feature remote
 //! traffic     requests and bytes of a client                                                    feature remote
 //! ```
 
@@ -27,6 +28,8 @@ mod connector;
 #[cfg_attr(not(feature = "remote"), path = "database_absent.rs")]
 mod database;
 mod opening;
+#[cfg(feature = "remote")]
+mod patience;
 #[cfg(feature = "remote")]
 mod traffic;
 pub(crate) mod url;

@@ -108,14 +108,14 @@ fn parse(argument: OsString) -> Result<PathBuf, String> {
     let Some(text) = argument.to_str() else { return Ok(argument.into()) };
     let text = text.strip_suffix(FORMAT).unwrap_or(text);
     match text.split_once("://") {
-        Some(("file", path)) => local_path(text, path),
+        Some(("file", path)) => path_of_file_url(text, path),
         Some((scheme, _)) if is_scheme(scheme) => text.parse::<RemoteUrl>().map(|_| text.into()),
         _ => Ok(text.into()),
     }
 }
 
 /// The path of a `file://` URL, with %20 and the like decoded.
-fn local_path(text: &str, path: &str) -> Result<PathBuf, String> {
+fn path_of_file_url(text: &str, path: &str) -> Result<PathBuf, String> {
     let path = path.strip_prefix("localhost").filter(|path| path.starts_with('/')).unwrap_or(path);
     match path.starts_with('/').then(|| decoded(path)).flatten() {
         Some(path) => Ok(path.into()),
@@ -149,6 +149,14 @@ pub(crate) fn url_of(argument: &Path) -> Result<Option<RemoteUrl>> {
     }
 }
 
+/// The parser of an argument that is a local path: it refuses a URL, of which the path would be a directory `s3:`.
+pub(crate) fn local_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|argument| {
+        let path = parse(argument)?;
+        refuse_url(&path).map(|()| path).map_err(|error| error.to_string())
+    })
+}
+
 /// Refuses a URL where a subcommand takes a path.
 ///
 /// Errors: `Usage` for a URL.
@@ -156,8 +164,8 @@ pub(crate) fn refuse_url(argument: &Path) -> Result<()> {
     match url_of(argument)? {
         None => Ok(()),
         Some(url) => Err(Failure::usage(format!(
-            "expected a local path, found the URL {url}, which this subcommand does not read: copy the store to a local disk \
-             first with sharddb pull {url} STORE"
+            "expected a local path, found the URL {url}, which this subcommand neither reads nor writes: sharddb pull {url} \
+             STORE copies the store to a local disk, and sharddb push STORE {url} copies one there"
         ))),
     }
 }

@@ -4,7 +4,7 @@ use object_store::{PutMode, UpdateVersion};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::bucket_current::{
-    BucketCurrent, FILE_NAME, GenerationName, MAX_BYTES, MAX_HISTORY, Replaced, ServerTime,
+    BucketCurrent, FILE_NAME, GenerationName, MAX_BYTES, MAX_HISTORY, Replaced, ServerTime, local_generation,
 };
 use crate::remote::bucket::random::random_name;
 use crate::remote::bucket::root::Root;
@@ -21,7 +21,7 @@ pub(super) struct Current {
 /// The effect of replacing `current`.
 #[derive(Debug)]
 pub(super) enum Replacement {
-    /// It has the new text.
+    /// It has the new text, or had it and was replaced since.
     Written,
     /// It was changed by another publisher, and is this now.
     Conflict(Option<Box<Current>>),
@@ -31,6 +31,22 @@ impl Current {
     /// Returns the generation.
     pub(super) fn generation(&self) -> &GenerationName {
         &self.text.generation
+    }
+
+    /// Returns whether the history shows that `next` was written after `base`, and has been replaced since.
+    fn has_replaced(&self, base: Option<&Current>, next: &BucketCurrent) -> bool {
+        let place = |name: &GenerationName| self.text.before.iter().position(|entry| entry.generation == *name);
+        match base {
+            // `gc` changes only what is removed
+            Some(base) if *base.generation() == next.generation => {
+                next.removed.iter().all(|name| self.text.removed.contains(name))
+            }
+            // a rollback: the generation was in the history before
+            Some(base) if base.text.before.iter().any(|entry| entry.generation == next.generation) => {
+                place(base.generation()).is_some_and(|base| place(&next.generation) > Some(base))
+            }
+            _ => place(&next.generation).is_some(),
+        }
     }
 
     /// Returns the generations before the current one, all with their times.
@@ -71,7 +87,11 @@ impl Root {
     /// Errors: those of [`BucketCurrent::parse`]; `Unsupported` for a copy of a local store; `Io`.
     pub(super) async fn current(&self) -> Result<Option<Current>> {
         let Some((bytes, meta)) = self.get(FILE_NAME, MAX_BYTES).await? else { return Ok(None) };
-        let text = BucketCurrent::parse(&bytes).map_err(|error| error.at_path(&self.place(FILE_NAME)))?;
+        let place = |error: Error| error.at_path(&self.place(FILE_NAME));
+        if let Some(local) = local_generation(&bytes) {
+            return Err(place(is_local(local)));
+        }
+        let text = BucketCurrent::parse(&bytes).map_err(place)?;
         let modified = self.modified(&meta)?;
         Ok(Some(Current { text, modified, version: UpdateVersion { e_tag: meta.e_tag, version: meta.version } }))
     }
@@ -89,7 +109,8 @@ impl Root {
     /// Replaces `current` if it is still `base`, and creates it if that is `None`.
     ///
     /// After any failure `current` is read back: the reply to a successful write may have been lost, and a repeated
-    /// request looks like a conflict then. The random id shows whose write it was.
+    /// request looks like a conflict then. The random id shows whose write it was, and the history whether it was followed
+    /// by another one.
     ///
     /// Errors: `Io`, after which `current` may or may not be replaced, since a request may be under way.
     pub(super) async fn replace(&self, base: Option<&Current>, next: &BucketCurrent) -> Result<Replacement> {
@@ -99,7 +120,7 @@ impl Root {
         let is_refused = is_refused(&error);
         let error = self.failed("replace", FILE_NAME, error);
         match self.current().await {
-            Ok(Some(found)) if found.text.id == next.id => Ok(Replacement::Written),
+            Ok(Some(found)) if found.text.id == next.id || found.has_replaced(base, next) => Ok(Replacement::Written),
             Ok(found) if is_refused => Ok(Replacement::Conflict(found.map(Box::new))),
             _ => Err(error),
         }
@@ -110,6 +131,17 @@ impl Root {
 pub(super) fn is_refused(error: &object_store::Error) -> bool {
     use object_store::Error::{AlreadyExists, NotFound, Precondition};
     matches!(error, AlreadyExists { .. } | NotFound { .. } | Precondition { .. })
+}
+
+/// Returns the error of an operation on a copied local store, without a place.
+#[cold]
+fn is_local(generation: &str) -> Error {
+    let message = format!(
+        "expected a store that was pushed, found a copy of a local store, whose current names {generation}: lookups read it, \
+         but nothing can be published to it or pulled from it; push to another prefix, and copy this one back with the tool \
+         that copied it"
+    );
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 /// Returns the error of a publisher that lost.

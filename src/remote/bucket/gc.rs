@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use object_store::ObjectStoreExt;
 
-use crate::error::Result;
-use crate::format::bucket_current::{GenerationName, MAX_HISTORY, ServerTime};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::bucket_current::{FILE_NAME, GenerationName, MAX_HISTORY, ServerTime};
 use crate::format::manifest;
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::current::{Current, Replacement, conflict};
@@ -72,6 +72,8 @@ pub struct BucketGcReport {
     pub objects: u64,
     /// The bytes of their objects.
     pub bytes: u64,
+    /// The number of further generations that the options select: the next call removes them.
+    pub remaining: u64,
 }
 
 impl Bucket {
@@ -85,7 +87,7 @@ impl Bucket {
     ///
     /// Uploads in parts that were neither completed nor aborted are not listed by stores: set a lifecycle rule for them.
     ///
-    /// Cost: lists all objects, 1,000 per request.
+    /// Removes at most 500 generations, and reports how many remain. Cost: lists all objects, 1,000 per request.
     ///
     /// # Errors
     ///
@@ -97,11 +99,13 @@ impl Bucket {
         let now = self.root.server_time().await?;
         let listing = self.root.list().await?;
         let mut doomed = doomed(&base, &listing, now, options);
+        let remaining = doomed.len().saturating_sub(MOST_REMOVED) as u64;
         doomed.truncate(MOST_REMOVED);
         let report = BucketGcReport {
             removed: doomed.iter().map(|(name, _)| name.to_string()).collect(),
             objects: doomed.iter().map(|(_, totals)| totals.objects).sum(),
             bytes: doomed.iter().fold(0, |bytes, (_, totals)| totals.bytes.saturating_add(bytes)),
+            remaining,
         };
         if options.dry_run {
             return Ok(report);
@@ -136,7 +140,11 @@ impl Bucket {
     async fn delete(&self, generation: &GenerationName) -> Result<()> {
         let current = self.root.published().await?;
         if current.generation() == generation || !current.text.removed.contains(generation) {
-            return Err(conflict(&self.root, Some(&current)));
+            let message = format!(
+                "expected current to list {generation} as removed, found that it does not: another publisher replaced it \
+                 while gc was at work; this generation and the remaining ones stay, and the next gc removes what is old"
+            );
+            return Err(Error::new(ErrorKind::Locked, message).at_path(&self.root.place(FILE_NAME)));
         }
         let fail = |error| self.root.failed("delete", generation.as_str(), error);
         let manifest = self.root.path(&format!("{generation}/{}", manifest::FILE_NAME))?;
@@ -145,15 +153,7 @@ impl Bucket {
             deleted => deleted.map_err(fail)?,
         }
         let objects = self.root.store().list(Some(&self.root.path(generation.as_str())?));
-        let paths = objects.map_ok(|meta| meta.location).boxed();
-        let mut deleted = self.root.store().delete_stream(paths);
-        while let Some(deleted) = deleted.next().await {
-            match deleted {
-                Err(object_store::Error::NotFound { .. }) => {} // another gc deletes it, too
-                deleted => _ = deleted.map_err(fail)?,
-            }
-        }
-        Ok(())
+        self.root.delete_all(objects.map_ok(|meta| meta.location).boxed(), generation.as_str()).await
     }
 }
 

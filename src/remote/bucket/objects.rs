@@ -6,6 +6,7 @@ use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::format::nested::NestedSharding;
 use crate::ids::ShardNumber;
+use crate::remote::bucket::Bucket;
 use crate::remote::bucket::root::Root;
 use crate::store::Checksum;
 
@@ -67,6 +68,44 @@ impl Root {
         };
         manifest.check_info(&info).map_err(|error| error.at_path(&place))?;
         Ok(StoredGeneration { info, manifest, manifest_text })
+    }
+}
+
+impl Bucket {
+    /// Reads the manifest and `info` of the generation of this name, or of the current one.
+    ///
+    /// Errors: `InvalidInput` for another name; `NotFound` if nothing was published, or the generation is not complete;
+    /// `GenerationGone` if `gc` removed it; those of [`Root::stored`].
+    pub(super) async fn stored(&self, name: Option<&str>) -> Result<(GenerationName, StoredGeneration)> {
+        let generation = self.named_or_current(name).await?;
+        match self.root.stored(&generation).await {
+            Ok(stored) => Ok((generation, stored)),
+            Err(error) if error.kind() == ErrorKind::NotFound => match self.root.current().await? {
+                Some(current) if current.text.removed.contains(&generation) => Err(self.gone(&generation)),
+                _ => Err(error),
+            },
+            Err(error) => Err(self.unless_gone(&generation, error).await),
+        }
+    }
+
+    /// Returns an error about the objects of a generation; `GenerationGone` if they are missing because `gc` removed them.
+    pub(super) async fn unless_gone(&self, generation: &GenerationName, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Corrupt if self.is_gone(generation).await.unwrap_or(false) => self.gone(generation),
+            _ => error,
+        }
+    }
+
+    /// Returns whether a generation whose manifest was read has none any more: `gc` deletes it first.
+    pub(super) async fn is_gone(&self, generation: &GenerationName) -> Result<bool> {
+        Ok(self.root.head(&format!("{generation}/{}", manifest::FILE_NAME)).await?.is_none())
+    }
+
+    #[cold]
+    pub(super) fn gone(&self, generation: &GenerationName) -> Error {
+        let message =
+            "expected the objects of this generation, found that gc removed it meanwhile: use the current one";
+        Error::new(ErrorKind::GenerationGone, message).at_path(&self.root.place(generation.as_str()))
     }
 }
 

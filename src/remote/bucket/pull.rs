@@ -95,12 +95,11 @@ impl Bucket {
     /// # Errors
     ///
     /// `Corrupt` if an object is missing or has other bytes than its manifest states: its name is in the error, and nothing
-    /// is published; `NotFound` if nothing was published to the bucket, or the generation is not complete; `Locked` if the
-    /// local store has another writer; `InvalidInput` if `to` is not a store, or for a name that is not one of a generation;
+    /// is published; `NotFound` if nothing was published to the bucket, or the generation is not complete; `GenerationGone`
+    /// if `gc` removed it, also meanwhile; `Locked` if the local store has another writer; `InvalidInput` if `to` is not a store, or for a name that is not one of a generation;
     /// `Unsupported`; `TooLarge`; `Cancelled`; `Io`.
     pub async fn pull(&self, to: impl AsRef<Path>, options: &PullOptions) -> Result<Pulled> {
-        let generation = self.named_or_current(options.generation.as_deref()).await?;
-        let stored = self.root.stored(&generation).await?;
+        let (generation, stored) = self.stored(options.generation.as_deref()).await?;
         let store = Store::create(to)?;
         if let Some(id) = store.current_with(&stored.manifest_text)? {
             return Ok(Pulled { is_new: false, ..Counts::default().pulled(id, &generation) });
@@ -116,7 +115,9 @@ impl Bucket {
             transfer: &options.transfer,
             counts: Counts::default(),
         };
-        download.run(objects(&stored.manifest)).await?;
+        if let Err(error) = download.run(objects(&stored.manifest)).await {
+            return Err(self.unless_gone(&generation, error).await);
+        }
         let counts = download.counts;
         let id = staging.publish(&writer, &stored.info, &stored.manifest_text)?;
         Ok(counts.pulled(id, &generation))

@@ -84,9 +84,9 @@ impl PushOptions {
         self
     }
 
-    /// Returns options of an upload that the flag of a build cancels.
-    pub(super) fn cancelled_by(options: &BuildOptions) -> PushOptions {
-        PushOptions { transfer: Transfer::cancelled_by(options), ..PushOptions::default() }
+    /// Returns options of an upload that is the last phase of a build.
+    pub(super) fn phase_of(options: &BuildOptions) -> PushOptions {
+        PushOptions { transfer: Transfer::phase_of(options), ..PushOptions::default() }
     }
 
     /// Sets the length of the parts of a large object, which real stores bound.
@@ -119,7 +119,8 @@ impl Bucket {
     /// The copy has the same files, byte for byte, except the empty `lease`. Its number is the one after the greatest that
     /// `current` names. Readers see the old or the new generation, complete. An interrupted push is continued by the next one
     /// of the same generation, if the objects have the lengths and ETags with which they were uploaded. Of two publishers at
-    /// once, the one that replaces `current` first wins.
+    /// once, the one that replaces `current` first wins. After success `current` may name the generation of a later publisher
+    /// already.
     ///
     /// Cost: reads the generation once. Memory: 64 MiB, and the manifest.
     ///

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
@@ -109,6 +110,22 @@ impl Root {
     ) -> object_store::Result<object_store::PutResult> {
         let options = PutOptions { mode, ..PutOptions::default() };
         self.store.put_opts(object, PutPayload::from(bytes), options).await
+    }
+
+    /// Deletes objects below `directory`. One that another process deletes at the same time is success.
+    pub(super) async fn delete_all(
+        &self,
+        paths: BoxStream<'static, object_store::Result<ObjectPath>>,
+        directory: &str,
+    ) -> Result<()> {
+        let mut deleted = self.store.delete_stream(paths);
+        while let Some(deleted) = deleted.next().await {
+            match deleted {
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(self.failed("delete", directory, error)),
+            }
+        }
+        Ok(())
     }
 
     /// Returns the time of the server at which an object was written.

@@ -16,8 +16,8 @@ use futures_util::stream::{self, BoxStream};
 use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use object_store::{
-    CopyMode, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+    CopyMode, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
 use crate::remote::bucket::Bucket;
@@ -61,6 +61,8 @@ struct State {
     fault: Mutex<Fault>,
     hooks: Mutex<Vec<(u64, Hook)>>,
     copies: Mutex<Copies>,
+    /// The length at which the body of every response breaks off.
+    body_break: Mutex<Option<usize>>,
     log: Mutex<Vec<Logged>>,
 }
 
@@ -97,6 +99,7 @@ impl Server {
             fault: Mutex::new(Fault::None),
             hooks: Mutex::default(),
             copies: Mutex::new(Copies::All),
+            body_break: Mutex::default(),
             log: Mutex::default(),
         }))
     }
@@ -132,6 +135,11 @@ impl Server {
 
     pub(super) fn set_copies(&self, copies: Copies) {
         *self.0.copies.lock().unwrap() = copies;
+    }
+
+    /// Breaks bodies off after this number of bytes, from now on.
+    pub(super) fn break_bodies_after(&self, bytes: Option<usize>) {
+        *self.0.body_break.lock().unwrap() = bytes;
     }
 
     /// Returns the requests since the last call.
@@ -263,8 +271,20 @@ impl ObjectStore for Server {
         self.begin().await?;
         let mut result = self.0.objects.get_opts(path, options).await?;
         result.meta = self.dated(result.meta);
-        self.log("get", path, result.range.end - result.range.start);
-        Ok(result)
+        let len = result.range.end - result.range.start;
+        self.log("get", path, len);
+        let broken = *self.0.body_break.lock().unwrap();
+        let Some(broken) = broken.filter(|broken| (*broken as u64) < len) else { return Ok(result) };
+        let (meta, range, attributes) = (result.meta.clone(), result.range.clone(), result.attributes.clone());
+        let bytes = result.bytes().await?.slice(..broken);
+        let body = stream::iter([Ok(bytes), Err(failed("the connection broke"))]).boxed();
+        Ok(GetResult {
+            payload: GetResultPayload::Stream(body),
+            meta,
+            range,
+            attributes,
+            extensions: Default::default(),
+        })
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<ObjectPath>>) -> BoxStream<'static, Result<ObjectPath>> {

@@ -315,6 +315,158 @@ fn a_lost_reply_loses_nothing() {
     }
 }
 
+/// Runs `next` after the reply to the last write of `attempt` was lost, and before `current` is read back.
+fn with_a_successor<T>(
+    server: &Server,
+    requests: u64,
+    attempt: impl FnOnce() -> crate::Result<T>,
+    next: impl Future<Output = ()> + Send + 'static,
+) -> crate::Result<T> {
+    server.before(requests, next);
+    server.set_fault(Fault::LostReply(requests - 1));
+    let result = attempt();
+    assert!(server.has_run());
+    server.set_fault(Fault::None);
+    result
+}
+
+/// The reply to the write of `current` is lost, and another publisher replaces it before it is read back: a push into an
+/// empty bucket, a push after a generation, and a rollback.
+#[test]
+fn a_lost_reply_and_a_successor_are_a_success() {
+    let local = Local::new();
+    let publish_next = |server: &Server| {
+        let (bucket, store, options) = (server.bucket(), local.store(2), local.options());
+        async move { drop(bucket.push(store, &options).await.unwrap()) }
+    };
+    let history = |server: &Server| run(server.bucket().history()).unwrap();
+    for generations in 0..=2 {
+        let server_of = || {
+            let server = Server::new();
+            (0..generations).for_each(|_| drop(local.push(&server, 1).unwrap()));
+            server.set_fault(Fault::None);
+            server
+        };
+        let server = server_of();
+        local.push(&server, 1).unwrap();
+        let requests = server.requests();
+        let server = server_of();
+        let pushed = with_a_successor(&server, requests, || local.push(&server, 1), publish_next(&server)).unwrap();
+        let versions = history(&server);
+        assert_eq!(versions.len(), generations + 2, "{versions:?}");
+        assert_eq!(versions[generations].name, pushed.generation);
+        assert_eq!(local.version_of_current(&server), Some(2));
+    }
+
+    let server_of = || {
+        let server = Server::new();
+        let names = [1, 1].map(|version| local.push(&server, version).unwrap().generation);
+        server.set_fault(Fault::None);
+        (server, names)
+    };
+    let rollback = |server: &Server| run(server.bucket().rollback(None));
+    let (server, _) = server_of();
+    rollback(&server).unwrap();
+    let requests = server.requests();
+    let (server, [first, second]) = server_of();
+    let to = with_a_successor(&server, requests, || rollback(&server), publish_next(&server)).unwrap();
+    let versions = history(&server);
+    assert_eq!((&to, &versions[0].name, &versions[1].name), (&first, &second, &first), "{versions:?}");
+
+    // the successor of the generation before: the rollback did not happen, although its target is in the history
+    let (server, [first, second]) = server_of();
+    server.before(requests - 1, publish_next(&server));
+    assert_eq!(rollback(&server).unwrap_err().kind(), ErrorKind::Locked);
+    assert!(server.has_run());
+    let versions = history(&server);
+    assert_eq!((&versions[0].name, &versions[1].name), (&first, &second), "{versions:?}");
+}
+
+/// Two collections run before any one request of a download or a verification: the first removes the generation, the second
+/// the note of that.
+#[test]
+fn a_generation_that_gc_removes_while_it_is_read_is_gone_and_not_damaged() {
+    let local = Local::new();
+    let pull = |server: &Server, name: &str| {
+        run(server.bucket().pull(local.copy(), PullOptions::new().generation(name))).map(drop)
+    };
+    let verify = |server: &Server, name: &str, level| {
+        let report = run(server.bucket().verify(BucketVerifyOptions::new(level).generation(name)))?;
+        assert!(report.findings.is_empty(), "{report:?}");
+        Ok(())
+    };
+    type Read<'a> = &'a dyn Fn(&Server, &str) -> crate::Result<()>;
+    let reads: [Read<'_>; 3] =
+        [&pull, &|server, name| verify(server, name, BucketVerifyLevel::Lengths), &|server, name| {
+            verify(server, name, BucketVerifyLevel::Data)
+        }];
+    for (index, read) in reads.into_iter().enumerate() {
+        for collections in [1, 2] {
+            let mut gone = 0;
+            for request in 0.. {
+                let server = Server::new();
+                let first = local.push(&server, 1).unwrap().generation;
+                local.push(&server, 2).unwrap();
+                let bucket = server.bucket();
+                server.before(request, async move {
+                    for _ in 0..collections {
+                        bucket.gc(&BucketGcOptions::new(Duration::ZERO)).await.unwrap();
+                    }
+                    let other = ObjectPath::from("data/store/gen-0000000007-ffffffffffffffffffffffffffffffff/info");
+                    bucket.root.put(&other, b"x".to_vec(), object_store::PutMode::Create).await.unwrap();
+                    if collections == 2 {
+                        bucket.gc(&BucketGcOptions::new(Duration::ZERO)).await.unwrap();
+                    }
+                });
+                let result = read(&server, &first);
+                let has_run = server.has_run();
+                _ = std::fs::remove_dir_all(local.copy());
+                match result {
+                    Err(error) if error.kind() == ErrorKind::GenerationGone => {
+                        assert!(error.to_string().contains(&first), "{error}");
+                        gone += 1;
+                    }
+                    // before the manifest is read, and after the note was removed: the name is as good as any other
+                    Err(error) if error.kind() == ErrorKind::NotFound && request == 0 && collections == 2 => {}
+                    Err(error) => panic!("read {index}, request {request}: {error}"),
+                    Ok(()) => {}
+                }
+                if !has_run {
+                    break;
+                }
+            }
+            assert!(gone >= 1, "read {index}");
+        }
+    }
+}
+
+/// A large object arrives over connections that break, with every retry of the client used up.
+#[test]
+fn a_download_is_continued_from_the_last_byte() {
+    let server = Server::new();
+    let object: Vec<u8> = (0..5 << 20).map(|at: u32| at.to_le_bytes()[at as usize % 3]).collect();
+    server.put_object("large", &object);
+    let root = server.bucket().root;
+    let download = |stated: u64| {
+        let mut found = Vec::new();
+        let write = |chunk: &[u8]| {
+            found.extend_from_slice(chunk);
+            Ok(())
+        };
+        let downloaded = run(root.download("large", stated, &transfer::Transfer::default(), write));
+        downloaded.map(|()| found)
+    };
+    server.break_bodies_after(Some(2 << 20));
+    assert!(download(5 << 20).unwrap() == object);
+    let ranges: Vec<_> = server.take_log().iter().filter(|it| it.method == "get").map(|it| it.bytes).collect();
+    assert_eq!(ranges, [5 << 20, 3 << 20, 1 << 20]);
+    server.break_bodies_after(Some(100)); // no progress
+    assert_eq!(download(5 << 20).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(server.take_log().len(), 1);
+    server.break_bodies_after(None);
+    assert_eq!(download(5).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
 /// Another publisher runs, from beginning to end, before any one request of the first: into an empty bucket, and after a
 /// generation.
 #[test]
@@ -921,7 +1073,13 @@ fn verify_names_every_damaged_object() {
 #[test]
 fn a_damaged_or_foreign_current_is_an_error_and_stays() {
     let (local, server) = (Local::new(), Server::new());
-    for text in ["", "gen-0000000001", "{}", "<html>"] {
+    for (text, kind) in [
+        ("", ErrorKind::Corrupt),
+        ("gen-0000000001", ErrorKind::Unsupported),
+        ("gen-0000000001\n", ErrorKind::Unsupported),
+        ("{}", ErrorKind::Corrupt),
+        ("<html>", ErrorKind::Corrupt),
+    ] {
         server.put_object("current", text.as_bytes());
         let bucket = server.bucket();
         let errors = [
@@ -932,8 +1090,10 @@ fn a_damaged_or_foreign_current_is_an_error_and_stays() {
             run(bucket.generations()).unwrap_err(),
         ];
         for error in errors {
-            assert_eq!(error.kind(), ErrorKind::Corrupt, "{text:?}: {error}");
+            assert_eq!(error.kind(), kind, "{text:?}: {error}");
             assert!(error.to_string().contains("test://data/store/current"), "{error}");
+            let advice = error.to_string().contains("a copy of a local store, whose current names gen-0000000001");
+            assert_eq!(advice, kind == ErrorKind::Unsupported, "{error}");
         }
         assert_eq!(server.objects().len(), 1, "{text:?}");
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::build::BuildOptions;
+use crate::build::{BuildOptions, BuildPhase, BuildProgress};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The bytes of an upload, download or verification, updated while it runs. Read it from another thread.
@@ -40,6 +40,8 @@ impl TransferProgress {
 pub(super) struct Transfer {
     pub(super) progress: Arc<TransferProgress>,
     pub(super) cancel: Arc<AtomicBool>,
+    /// The progress of a build, of which this transfer is a phase.
+    build: Option<Arc<BuildProgress>>,
 }
 
 impl Transfer {
@@ -48,15 +50,26 @@ impl Transfer {
         Transfer { cancel: options.cancel.clone(), ..Transfer::default() }
     }
 
+    /// Returns a transfer that the flag of a build cancels, and that is its phase `Write`.
+    pub(super) fn phase_of(options: &BuildOptions) -> Transfer {
+        Transfer { build: Some(options.progress.clone()), ..Transfer::cancelled_by(options) }
+    }
+
     /// Begins an operation on this number of bytes.
     pub(super) fn begin(&self, total: u64) {
         self.progress.done.store(0, Ordering::Relaxed);
         self.progress.total.store(total, Ordering::Relaxed);
+        if let Some(build) = &self.build {
+            build.begin(BuildPhase::Write, total);
+        }
     }
 
     /// Adds bytes that are done.
     pub(super) fn add(&self, bytes: u64) {
         self.progress.done.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(build) = &self.build {
+            build.add(bytes);
+        }
     }
 
     /// Checks the flag.

@@ -83,14 +83,22 @@ impl Root {
             _ = upload.abort().await; // the store keeps parts of an upload that is neither completed nor aborted
             return Err(error);
         }
-        match upload.complete().await {
-            Ok(put) => Ok(put.e_tag),
-            // the reply may have been lost
-            Err(error) => {
-                let error = self.failed("upload", object, error);
-                self.check_uploaded(object, len).await.map(|()| None).map_err(|_| error)
-            }
-        }
+        self.complete(object, &mut *upload, len).await
+    }
+
+    /// Joins the parts of an object. A failure is a success if the object has the stated length: only the reply was lost.
+    /// Returns its ETag, if the server states it.
+    pub(super) async fn complete(
+        &self,
+        object: &str,
+        upload: &mut dyn MultipartUpload,
+        stated: u64,
+    ) -> Result<Option<String>> {
+        let error = match upload.complete().await {
+            Ok(put) => return Ok(put.e_tag),
+            Err(error) => self.failed("upload", object, error),
+        };
+        self.check_uploaded(object, stated).await.map(|()| None).map_err(|_| error)
     }
 
     async fn send_parts(

@@ -18,9 +18,6 @@ use crate::store::Checksum;
 /// Number of objects that are read at a time.
 const OBJECTS_IN_FLIGHT: usize = 8;
 
-/// Maximum number of findings that are kept.
-const MOST_FINDINGS: usize = 1000;
-
 /// How much [`Bucket::verify`] reads.
 ///
 /// See [`Bucket`] for an example.
@@ -85,7 +82,7 @@ pub struct BucketVerifyReport {
     pub objects: u64,
     /// The bytes of the objects that the manifest lists.
     pub bytes: u64,
-    /// The damaged, missing and foreign objects: at most 1,000 errors, each with the place.
+    /// The damaged and missing objects, and one of the foreign objects, as errors with their places.
     pub findings: Vec<Error>,
 }
 
@@ -96,11 +93,11 @@ impl Bucket {
     ///
     /// # Errors
     ///
-    /// `NotFound` if nothing was published, or the generation has no manifest; `Corrupt` if the manifest, `info` or
-    /// `current` is damaged; `InvalidInput` for another name; `Cancelled`; `Io`. Other damage is a finding.
+    /// `NotFound` if nothing was published, or the generation has no manifest; `GenerationGone` if `gc` removed it, also
+    /// meanwhile; `Corrupt` if the manifest, `info` or `current` is damaged; `InvalidInput` for another name; `Cancelled`;
+    /// `Io`. Other damage is a finding.
     pub async fn verify(&self, options: &BucketVerifyOptions) -> Result<BucketVerifyReport> {
-        let generation = self.named_or_current(options.generation.as_deref()).await?;
-        let stored = self.root.stored(&generation).await?;
+        let (generation, stored) = self.stored(options.generation.as_deref()).await?;
         let objects = objects(&stored.manifest);
         let bytes = total_bytes(&objects);
         let mut findings = Vec::new();
@@ -111,10 +108,13 @@ impl Bucket {
             let mut checks = checks.buffer_unordered(OBJECTS_IN_FLIGHT);
             while let Some(checked) = checks.next().await {
                 match checked {
-                    Err(error) if error.kind() == ErrorKind::Corrupt => add(&mut findings, error),
+                    Err(error) if error.kind() == ErrorKind::Corrupt => findings.push(error),
                     checked => checked?,
                 }
             }
+        }
+        if !findings.is_empty() && self.is_gone(&generation).await? {
+            return Err(self.gone(&generation));
         }
         Ok(BucketVerifyReport {
             generation: generation.to_string(),
@@ -137,13 +137,13 @@ impl Bucket {
         let place = |name: &str| self.root.place(&format!("{generation}/{name}"));
         if let Some(name) = foreign {
             let message = "expected only the objects that the manifest lists, found another";
-            add(findings, Error::corrupt(message).at_path(&place(&name)));
+            findings.push(Error::corrupt(message).at_path(&place(&name)));
         }
         let mut sound = Vec::new();
         for object in objects {
             match object.check_len(found.get(&object.name).copied()) {
                 Ok(()) => sound.push(object.clone()),
-                Err(error) => add(findings, error.at_path(&place(&object.name))),
+                Err(error) => findings.push(error.at_path(&place(&object.name))),
             }
         }
         Ok(sound)
@@ -161,11 +161,5 @@ impl Bucket {
         let found = Checksum { bytes, crc32: hasher.finalize() };
         let checked = read.and_then(|()| object.stated.check(found));
         checked.map_err(|error| object.shard.into_iter().fold(error.at_path(&self.root.place(&name)), Error::at_shard))
-    }
-}
-
-fn add(findings: &mut Vec<Error>, error: Error) {
-    if findings.len() < MOST_FINDINGS {
-        findings.push(error);
     }
 }

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// The bucket that exists.
 const BUCKET: &str = "data";
@@ -34,6 +35,8 @@ struct Shared {
     log: Mutex<Vec<Logged>>,
     /// A write of this object is refused.
     refused: Mutex<Option<String>>,
+    /// The time that the write of a shard takes.
+    pause: Mutex<Duration>,
     is_ended: AtomicBool,
 }
 
@@ -86,6 +89,11 @@ impl BucketServer {
         *self.shared.refused.lock().unwrap() = name.map(str::to_string);
     }
 
+    /// Answers writes of shards after this time.
+    pub(crate) fn pause_at_shards(&self, pause: Duration) {
+        *self.shared.pause.lock().unwrap() = pause;
+    }
+
     /// The names of all objects.
     pub(crate) fn names(&self) -> Vec<String> {
         self.shared.objects.lock().unwrap().keys().cloned().collect()
@@ -110,6 +118,9 @@ impl Drop for BucketServer {
 impl Shared {
     fn answer(&self, mut stream: &TcpStream) -> std::io::Result<()> {
         let Some(request) = Request::read(&mut BufReader::new(stream))? else { return Ok(()) };
+        if request.method == "PUT" && request.path.ends_with(".shard") {
+            thread::sleep(*self.pause.lock().unwrap());
+        }
         let Response { status, etag, range, body } = self.respond(&request);
         let is_head = request.method == "HEAD";
         self.log.lock().unwrap().push(Logged {
@@ -151,9 +162,15 @@ impl Shared {
                 if !is_created || !is_same {
                     return Response::error(412, "PreconditionFailed", "At least one of the conditions did not hold");
                 }
-                let etag = etag_of(&request.body);
-                objects.insert(name.to_string(), (request.body.clone(), etag.clone()));
-                Response { etag: Some(etag), ..Response::ok(Vec::new()) }
+                let source = request.headers.get("x-amz-copy-source").map(|it| it.trim_start_matches('/'));
+                let source = source.and_then(|source| source.strip_prefix("data/"));
+                let body = source.map_or_else(|| request.body.clone(), |source| objects[source].0.clone());
+                let etag = etag_of(&body);
+                objects.insert(name.to_string(), (body, etag.clone()));
+                let copied =
+                    format!("<CopyObjectResult><ETag>{}</ETag></CopyObjectResult>", etag.replace('"', "&quot;"));
+                let answer = if source.is_some() { copied.into_bytes() } else { Vec::new() };
+                Response { etag: Some(etag), ..Response::ok(answer) }
             }
             ("GET" | "HEAD", _) => match objects.get(name) {
                 Some((content, etag)) => Response { etag: Some(etag.clone()), ..request.part_of(content) },

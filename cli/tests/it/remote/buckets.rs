@@ -1,7 +1,9 @@
 //! Stores in a bucket: what a push and a pull cost, older generations, and what is said about a server's errors.
 
+use std::time::Duration;
+
 use super::bucket_server::{BucketServer, Logged};
-use super::{KEYS, command, store, value_of};
+use super::{KEYS, command, large_store, store, value_of};
 use crate::common::{self, Place, Run};
 
 /// The URL of the store of these tests.
@@ -26,7 +28,8 @@ fn pushed(server: &BucketServer, place: &Place) -> String {
 fn line(call: &str, log: &[Logged], after: &str) -> String {
     let total = |of: fn(&Logged) -> usize| log.iter().map(of).sum::<usize>();
     let (sent, received) = (total(|logged| logged.sent), total(|logged| logged.received));
-    format!("sharddb: {call}: {} requests, {sent} bytes sent, {received} bytes received{after}\n", log.len())
+    let requests = if log.len() == 1 { "1 request".to_string() } else { format!("{} requests", log.len()) };
+    format!("sharddb: {call}: {requests}, {sent} bytes sent, {received} bytes received{after}\n")
 }
 
 #[test]
@@ -190,5 +193,69 @@ fn a_generation_that_is_current_is_not_pulled_again() {
         let run = sharddb(&server, &place, &pull).expect(0);
         assert_eq!(run.json_lines()[0]["is_new"], is_new);
         assert_eq!(run.stderr.contains("published"), is_new, "{}", run.stderr);
+    }
+}
+
+/// The answer takes longer than the patience, which grows with the bytes that are sent.
+#[test]
+fn a_slow_upload_is_waited_for() {
+    let (place, server) = (Place::new(), BucketServer::start());
+    large_store(&place, "large", 1 << 20);
+    server.pause_at_shards(Duration::from_millis(3500));
+    sharddb(&server, &place, &["push", &place.text("large"), URL]).expect(0);
+    sharddb(&server, &place, &["verify", URL, "--level", "data"]).expect(0);
+}
+
+#[test]
+fn verbose_reports_every_step_of_a_build_in_parts() {
+    let (place, server) = (Place::new(), BucketServer::start());
+    store(&place);
+    let plan = common::sharddb(["plan", "--keys", "300", "--bytes", "20MB", "--parts", "2"]).expect(0);
+    let plan = place.write("plan", plan.stdout);
+    let run = |args: &[&str]| {
+        let run = sharddb(&server, &place, &[args, &["-v"]].concat()).expect(0);
+        let expected = line(args[0], &server.take_log(), "");
+        assert!(run.stderr.contains(&expected), "expected {expected}, found {}", run.stderr);
+        run.stdout
+    };
+    let spill = ["spill", URL, "night", "--plan", &plan, "--task", "0", "--dir", &place.text("spills"), "--input"];
+    let spills = place.write("spills.json", run(&[&spill[..], &[&place.text("store.ndjson")]].concat()));
+    let of_job = [URL, "night", "--plan", &plan, "--spills", &spills];
+    let build = |part: &str| run(&[&["build-part"], &of_job[..], &["--part", part]].concat());
+    let parts = place.write("parts.json", [build("0"), build("1")].concat());
+    run(&[&["publish-parts"], &of_job[..], &["--parts", &parts]].concat());
+    assert_eq!(sharddb(&server, &place, &["get", URL, "147"]).expect(0).text(), value_of(147));
+    server.take_log();
+    run(&["clean-parts", URL, "night"]);
+}
+
+#[test]
+fn missing_credentials_name_the_places_that_are_looked_at() {
+    let (place, server) = (Place::new(), BucketServer::start());
+    pushed(&server, &place);
+    for (args, subject) in [(vec!["get", URL, "147"], "get"), (vec!["push", &place.text("store"), URL], "push")] {
+        let mut command = command(&args, 0);
+        command.env("AWS_ENDPOINT_URL", server.endpoint()).env("AWS_REGION", "eu-west-1");
+        command.env("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1"); // nobody answers
+        let places = ["AWS_ACCESS_KEY_ID", "~/.aws/credentials", "AWS_PROFILE", "AWS_SKIP_SIGNATURE=true", URL];
+        let run = Run::from(command.output().unwrap()).expect_error(4, &places);
+        assert!(!run.stderr.contains("[cut]"), "{subject}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_do_no_harm_if_variables_state_the_keys() {
+    let (place, server) = (Place::new(), BucketServer::start());
+    pushed(&server, &place);
+    let directory = place.text("store"); // reading it as a file fails
+    let get = |variables: &[(&str, &str)]| {
+        let mut command = command(&["get", URL, "147"], 0);
+        command.env("AWS_ENDPOINT_URL", server.endpoint()).envs(variables.iter().copied());
+        Run::from(command.output().unwrap())
+    };
+    let keys = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret"), ("AWS_REGION", "eu-west-1")];
+    for file in ["AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"] {
+        assert_eq!(get(&[&keys[..], &[(file, directory.as_str())]].concat()).expect(0).text(), value_of(147), "{file}");
+        get(&[(file, &directory)]).expect_error(4, &[&directory]);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::server::{Got, Reply, Server};
-use super::{command, sharddb, store, value_of};
+use super::{command, large_store, large_value, sharddb, store, value_of};
 use crate::common::{Place, Run, foreign};
 
 /// A server of a native generation, its URL, and the directory.
@@ -89,6 +89,22 @@ fn what_does_not_pass_is_an_error_that_names_object_and_range() {
         let lookups = server.take_requests().iter().filter(|got| is_lookup(got)).count();
         assert!(lookups <= 3, "{fault:?}: {lookups} requests");
     }
+}
+
+/// A body that takes longer than the patience, but makes progress.
+#[test]
+fn a_slow_server_is_waited_for() {
+    let place = Place::new();
+    large_store(&place, "store", 1 << 20);
+    let server = Server::start(&place.path(""));
+    let url = server.url("store/gen-0000000001");
+    server.plan(at_the_lookup(Reply::Slow(Duration::from_millis(300)))); // 13 pauses
+    let mut command = command(&["get", &url, "7"], 0);
+    let run = Run::from(command.env("SHARDDB_REMOTE_TIMEOUT", "3").output().unwrap()).expect(0);
+    assert!(run.text() == large_value(1 << 20));
+    server.plan(at_the_lookup(Reply::Nothing));
+    let run = sharddb(&["get", &url, "7"]);
+    run.expect_error(4, &["timed out: expected an answer within 2 s; SHARDDB_REMOTE_TIMEOUT sets this time"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod faults;
 mod reads;
 mod redirects;
 mod server;
+mod urls;
 
 use std::process::Command;
 
@@ -47,4 +48,20 @@ fn store(place: &Place) -> String {
     let input = place.write("store.ndjson", lines.collect::<String>());
     common::sharddb(["build", &place.text("store"), "--input", &input]).expect(0);
     "gen-0000000001".to_string()
+}
+
+/// A value of this length that compresses little.
+fn large_value(len: usize) -> String {
+    let mut state = 1_u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[(state >> 58) as usize])
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// A store with the key 7 and a large value.
+fn large_store(place: &Place, name: &str, len: usize) {
+    let input = place.write("large.ndjson", format!("{{\"key\": 7, \"text\": \"{}\"}}\n", large_value(len)));
+    common::sharddb(["build", &place.text(name), "--input", &input]).expect(0);
 }

@@ -51,6 +51,8 @@ pub(crate) enum Reply {
     Reset(usize),
     /// Sends a byte of the body at a time, with a pause after each.
     Trickle(Duration),
+    /// Sends 80 KiB of the body at a time, with a pause after each.
+    Slow(Duration),
     /// Answers nothing until the client closes the connection.
     Nothing,
     /// A status, with headers and a body.
@@ -188,9 +190,10 @@ impl Shared {
             Reply::Truncated(most) | Reply::Reset(most) => &body[..most.min(body.len())],
             _ => &body,
         };
-        if let Reply::Trickle(pause) = *reply {
-            for byte in body {
-                out.write_all(&[*byte])?;
+        if let Reply::Trickle(pause) | Reply::Slow(pause) = *reply {
+            let piece = if let Reply::Slow(_) = reply { 80 << 10 } else { 1 };
+            for piece in body.chunks(piece) {
+                out.write_all(piece)?;
                 out.flush()?;
                 thread::sleep(pause);
             }

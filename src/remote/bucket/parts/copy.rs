@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::remote::bucket::root::Root;
 use crate::remote::bucket::transfer::Transfer;
 use crate::remote::bucket::upload::part_bytes;
+use crate::remote::store_error::is_missing_object;
 use crate::store::Checksum;
 
 /// Maximum length of an object that S3 copies in one request.
@@ -47,7 +48,7 @@ impl Root {
     }
 
     async fn copy_by_server(&self, from: &str, to: &str, stated: Checksum) -> Result<ServerCopy> {
-        use object_store::Error::{AlreadyExists, NotFound, NotImplemented, NotSupported, Precondition};
+        use object_store::Error::{AlreadyExists, NotImplemented, NotSupported, Precondition};
         let (source, target) = (self.path(from)?, self.path(to)?);
         // S3 copies conditionally only if the client is configured for it. An overwritten object has the same bytes.
         for mode in [CopyMode::Create, CopyMode::Overwrite] {
@@ -58,7 +59,7 @@ impl Root {
                     return Ok(ServerCopy::Done);
                 }
                 Err(NotSupported { .. } | NotImplemented { .. }) => {}
-                Err(NotFound { .. }) => return Err(self.lost_shard(from)),
+                Err(error) if is_missing_object(&error) => return Err(self.lost_shard(from)),
                 Err(error) => return Err(self.failed("copy", from, error)),
             }
         }
@@ -81,18 +82,13 @@ impl Root {
             check(stated, bytes.len() as u64, crc32fast::hash(&bytes)).map_err(|e| e.at_path(&self.place(from)))?;
             return self.upload_bytes(to, bytes).await.map(drop);
         }
-        let fail = |error| self.failed("upload", to, error);
         let begun = self.store().put_multipart_opts(&self.path(to)?, PutMultipartOptions::default()).await;
-        let mut upload = begun.map_err(fail)?;
+        let mut upload = begun.map_err(|error| self.failed("upload", to, error))?;
         if let Err(error) = self.relay_parts(from, &mut *upload, (stated, part), transfer).await {
             _ = upload.abort().await; // the store keeps parts of an upload that is neither completed nor aborted
             return Err(error);
         }
-        match upload.complete().await {
-            Ok(_) => Ok(()),
-            // the reply may have been lost
-            Err(error) => self.check_uploaded(to, stated.bytes).await.map_err(|_| fail(error)),
-        }
+        self.complete(to, &mut *upload, stated.bytes).await.map(drop)
     }
 
     async fn relay_parts(
@@ -105,7 +101,7 @@ impl Root {
         let part = usize::try_from(part_bytes(stated.bytes, part)).unwrap_or(usize::MAX);
         let (mut crc32, mut found) = (crc32fast::Hasher::new(), 0_u64);
         let result = match self.store().get_opts(&self.path(from)?, GetOptions::default()).await {
-            Err(object_store::Error::NotFound { .. }) => return Err(self.lost_shard(from)),
+            Err(error) if is_missing_object(&error) => return Err(self.lost_shard(from)),
             result => result.map_err(|error| self.failed("read", from, error))?,
         };
         let (mut stream, mut buffer) = (result.into_stream(), Vec::new());

@@ -84,14 +84,7 @@ impl JobObjects {
             Ok(())
         };
         self.for_each(root, add).await?;
-        let mut deleted = root.store().delete_stream(stream::iter(paths).boxed());
-        while let Some(deleted) = deleted.next().await {
-            match deleted {
-                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(root.failed("delete", &self.directory, error)),
-            }
-        }
-        Ok(())
+        root.delete_all(stream::iter(paths).boxed(), &self.directory).await
     }
 
     /// Returns an error of the local code with the object of which a file in `directory` is a copy as its place.

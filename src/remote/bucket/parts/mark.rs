@@ -36,8 +36,7 @@ pub(super) enum State {
     Published,
 }
 
-const STATES: [(&str, State); 3] =
-    [("copying", State::Copying), ("replacing", State::Replacing), ("published", State::Published)];
+const STATES: [State; 3] = [State::Copying, State::Replacing, State::Published];
 
 /// The state of a publication as it was read or written.
 #[derive(Clone, Debug)]
@@ -59,7 +58,11 @@ pub(super) fn is_mark_name(name: &str) -> bool {
 
 impl State {
     fn name(self) -> &'static str {
-        STATES.iter().find(|(_, state)| *state == self).map_or("", |(name, _)| name)
+        match self {
+            State::Copying => "copying",
+            State::Replacing => "replacing",
+            State::Published => "published",
+        }
     }
 }
 
@@ -115,7 +118,7 @@ fn parse(bytes: &[u8]) -> Result<(State, GenerationName)> {
             std::str::from_utf8(bytes).map_err(|_| Error::invalid_input("expected a text, found other bytes"))?;
         let members = Members::parse(text, &KIND)?;
         let (state, generation): (String, String) = (members.required("state")?, members.required("generation")?);
-        let state = STATES.iter().find(|(name, _)| *name == state).map(|(_, state)| *state);
+        let state = STATES.into_iter().find(|known| known.name() == state);
         let state = state.ok_or_else(|| members.malformed("state", "expected a known state"))?;
         let generation = GenerationName::parse(&generation);
         let generation = generation.ok_or_else(|| members.malformed("generation", "expected the name of one"))?;
@@ -139,7 +142,7 @@ mod tests {
         let (state, generation) = parse(TEXT.as_bytes()).unwrap();
         assert_eq!((state, generation.number()), (State::Replacing, 3));
         assert_eq!(text(state, &generation), TEXT);
-        for (_, state) in STATES {
+        for state in STATES {
             assert_eq!(parse(text(state, &generation).as_bytes()).unwrap(), (state, generation.clone()));
         }
     }

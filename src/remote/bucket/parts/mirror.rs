@@ -14,6 +14,7 @@ use crate::parts::{ROW_LEN, Spill, SpillReceipt, TRAILER_LEN};
 use crate::remote::bucket::parts::job::JobObjects;
 use crate::remote::bucket::root::Root;
 use crate::remote::bucket::transfer::Transfer;
+use crate::remote::store_error::is_missing_object;
 
 /// A gap between two sections is read if it is at most this fraction of the second one, so that the gaps of a part add up
 /// to at most that much of its bytes.
@@ -58,7 +59,7 @@ impl<'a> Mirror<'a> {
         let path = self.root.path(&self.object)?;
         let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
         let result = match self.root.store().get_opts(&path, options).await {
-            Err(object_store::Error::NotFound { .. }) => return Ok(Copied::Missing),
+            Err(error) if is_missing_object(&error) => return Ok(Copied::Missing),
             Err(error) => return self.explain(error, len).await,
             Ok(result) if result.meta.size != len => return Ok(Copied::OtherLength(result.meta.size)),
             Ok(result) => result,

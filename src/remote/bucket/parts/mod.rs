@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PREFIX/parts-JOB/
-//!   task-7-1c..                  a spill, byte for byte: one request writes it
+//!   task-7-1c..                  a spill, byte for byte
 //!   part-3-90../0.shard ..       the shards of a part
 //!   publication-e1..             the state of a publication
 //! ```

@@ -72,8 +72,8 @@ impl Bucket {
     /// was killed while it replaced `current`, and then another generation was published and `gc` removed this one. That
     /// holds until [`clean_parts`](Self::clean_parts) removes the job.
     ///
-    /// Of the options, those of `info` and its sharding, temporary directory, progress of the composition, and cancellation
-    /// apply. A key file is not supported, since all keys would have to be read.
+    /// Of the options, those of `info` and its sharding, temporary directory, progress and cancellation apply. A key
+    /// file is not supported, since all keys would have to be read.
     ///
     /// Cost: one request per shard to read its index and one to copy it. Disk: the shard indexes.
     ///
@@ -163,7 +163,7 @@ impl Publication<'_> {
         root.check_conditions().await?;
         let candidate = self.compose().await?;
         let local = LocalGeneration::open(candidate.path())?;
-        let push = PushOptions::cancelled_by(&self.options);
+        let push = PushOptions::phase_of(&self.options);
         let mut upload = Upload::new(self.bucket, &local, &push, next_name(base.as_ref())?);
         upload.copy_shards(self.shard_objects());
         let mark = self.begin(base.as_ref(), &mut upload, begun).await?;

@@ -14,8 +14,8 @@ use crate::remote::bucket::transfer::Transfer;
 use crate::remote::bucket::upload::PART_BYTES;
 use crate::store::Checksum;
 
-/// Maximum length of an object that S3 takes in one request.
-const MOST_OF_ONE_PUT: u64 = 5_000_000_000;
+/// Maximum length of a spill that is sent in one request, which a broken connection repeats from its beginning.
+const MOST_OF_ONE_PUT: u64 = 64 << 20;
 
 /// Length of the blocks of memory that a payload consists of.
 const PAYLOAD_BLOCK: usize = 1 << 20;
@@ -27,9 +27,9 @@ impl Bucket {
     /// An object with the name and the length of the spill is success: the name has a digest of the content. The file is
     /// verified while it is read.
     ///
-    /// Of the options, those of memory, progress and cancellation apply. Cost: one request if the spill has at most
-    /// [`memory`](BuildOptions::memory) bytes, as one of a single run has, and at most 5 GB. A larger one is read twice and
-    /// uploaded in parts of at least 8 MiB, four at a time.
+    /// Of the options, those of memory, progress and cancellation apply. Cost: one request if the spill has at most 64 MiB,
+    /// and at most [`memory`](BuildOptions::memory) bytes. A larger one is read twice and uploaded in parts of at least 8 MiB,
+    /// four at a time. Its creation is not conditional: two uploads at once write the same bytes.
     ///
     /// # Errors
     ///

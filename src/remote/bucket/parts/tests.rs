@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::PublishedParts;
+use crate::build::BuildPhase;
 use crate::error::{ErrorKind, Result};
 use crate::format::hash::HashFunction;
 use crate::format::spec::ShardingSpec;
@@ -158,6 +159,17 @@ fn check_error<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, object: &
     let error: Error = result.unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(object), "expected {object} in: {error}");
+}
+
+/// The last phase of a publication counts the bytes that the server copies, and those of the texts.
+#[test]
+fn a_publication_reports_its_progress() {
+    let scene = Scene::small();
+    let published = scene.all_steps().unwrap();
+    let bytes: usize = scene.files_of(&published.generation).values().map(Vec::len).sum();
+    let progress = &scene.case.options.progress;
+    assert_eq!(progress.phase(), BuildPhase::Write);
+    assert_eq!((progress.done(), progress.total()), (bytes as u64, bytes as u64));
 }
 
 /// Random pairs over random tasks, parts, memory, encodings, prefixes, merge functions and duplicates.
