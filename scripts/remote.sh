@@ -29,4 +29,5 @@ cargo test --quiet --package sharddb --features remote --lib -- remote::
 cargo test --quiet --package sharddb --features remote --doc -- remote::
 cargo test --quiet --package sharddb-cli --features remote --test it -- remote::
 cargo build --quiet --package sharddb-cli --features remote
-"$venv/bin/python" scripts/check_remote.py "$target/debug/sharddb" "$azurite"
+cp "$target/debug/sharddb" "$target/sharddb-remote" # another build may replace the first
+"$venv/bin/python" scripts/check_remote.py "$target/sharddb-remote" "$azurite"
