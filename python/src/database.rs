@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use sharddb::ErrorKind;
 
-use crate::errors::OrRaise;
+use crate::errors::{self, OrRaise};
 use crate::open::Open;
 use crate::reader::Reader;
 
@@ -36,9 +37,9 @@ impl Database {
             return Ok(reader.open_current(py)?.snapshot().generation().map(|id| id.get()));
         };
         let before = open.snapshot();
-        match open.is_pinned() {
-            true => drop(reader.open_current(py)?),
-            false => open.refresh(py)?,
+        match open.following() {
+            Some(db) => open.refresh(py, db)?,
+            None => drop(reader.open_current(py)?),
         }
         let after = reader.snapshot(py)?;
         let is_same = before.generation() == after.generation() && before.directory() == after.directory();
@@ -56,10 +57,17 @@ impl Database {
         let interval = seconds.map(interval).transpose()?;
         let reader = this.as_super();
         let mut open = reader.open(py)?;
-        if interval.is_some() && open.is_pinned() {
+        if interval.is_some() && open.following().is_none() {
             open = reader.open_current(py)?;
         }
-        let watch = interval.map(|interval| open.db.watch(interval)).transpose().or_raise(py)?;
+        let watch = match (interval, open.following()) {
+            (None, _) => None,
+            (Some(interval), Some(db)) => Some(db.watch(interval).or_raise(py)?),
+            (Some(_), None) => {
+                let message = "a database that was opened again stays with one generation";
+                return Err(errors::new(py, ErrorKind::Internal, message, None, None));
+            }
+        };
         open.set_watch(py, watch);
         Ok(())
     }

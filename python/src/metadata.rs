@@ -81,7 +81,7 @@ pub(crate) fn info_of_text<'py>(py: Python<'py>, text: Option<&str>, path: &Path
 }
 
 fn of_open<'py>(py: Python<'py>, open: &Open) -> PyResult<Bound<'py, PyDict>> {
-    let following = open.db.stats();
+    let following = open.database_stats();
     let served = open.snapshot();
     let current = served.stats();
     let (lease, lease_error) = match current.lease {
@@ -107,6 +107,6 @@ fn of_open<'py>(py: Python<'py>, open: &Open) -> PyResult<Bound<'py, PyDict>> {
     stats.set_item("swaps", following.swaps)?;
     stats.set_item("age", following.age.as_secs_f64())?;
     stats.set_item("failures", following.failures)?;
-    stats.set_item("last_error", following.last_error.map(|error| error.message))?;
+    stats.set_item("last_error", following.last_error)?;
     Ok(stats)
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyFileNotFoundError, PyValueError};
 use pyo3::prelude::*;
@@ -107,14 +108,20 @@ impl Options {
     }
 }
 
+/// What reads use.
+enum Served {
+    /// The generation to which the database has switched last.
+    Following(ShardDb),
+    /// One generation, and nothing of its database: that of a snapshot, or after a fork or in another process.
+    Pinned { snapshot: Snapshot, since: Instant },
+}
+
 /// An open database, or a snapshot of one.
 pub(crate) struct Open {
     /// Absolute.
     pub(crate) path: PathBuf,
     pub(crate) options: Options,
-    pub(crate) db: ShardDb,
-    /// The generation that is served instead of that of `db`: that of a snapshot, or after a fork or in another process.
-    pinned: Option<Snapshot>,
+    served: Served,
     /// Value of [`fork::count`] when it was opened.
     forks: u64,
     /// Whether a lookup is a system call.
@@ -125,17 +132,39 @@ pub(crate) struct Open {
     watch: Mutex<Option<Watch>>,
 }
 
+impl Served {
+    fn pinned(snapshot: Snapshot) -> Served {
+        Served::Pinned { snapshot, since: Instant::now() }
+    }
+
+    #[inline]
+    fn snapshot(&self) -> Snapshot {
+        match self {
+            Served::Following(db) => db.snapshot(),
+            Served::Pinned { snapshot, .. } => snapshot.clone(),
+        }
+    }
+}
+
+/// The counters of a database; see `sharddb.Stats`.
+pub(crate) struct DatabaseStats {
+    pub(crate) open_generations: usize,
+    pub(crate) swaps: u64,
+    pub(crate) age: Duration,
+    pub(crate) failures: u64,
+    pub(crate) last_error: Option<String>,
+}
+
 impl Open {
     /// Opens the database at `path`, which is absolute.
     pub(crate) fn new(py: Python<'_>, path: PathBuf, options: Options) -> PyResult<Open> {
         let db = options.open_detached(py, &path)?;
-        Ok(Open::of(path, options, db, None))
+        Ok(Open::of(path, options, Served::Following(db)))
     }
 
-    fn of(path: PathBuf, options: Options, db: ShardDb, pinned: Option<Snapshot>) -> Open {
-        let served = pinned.clone().unwrap_or_else(|| db.snapshot());
-        let (forks, is_positioned) = (fork::count(), options.is_positioned(&path, &served));
-        Open { path, options, db, pinned, forks, is_positioned, counted: OnceLock::new(), watch: Mutex::default() }
+    fn of(path: PathBuf, options: Options, served: Served) -> Open {
+        let (forks, is_positioned) = (fork::count(), options.is_positioned(&path, &served.snapshot()));
+        Open { path, options, served, forks, is_positioned, counted: OnceLock::new(), watch: Mutex::default() }
     }
 
     /// Opens the database again, in another process, so that it serves the same generation.
@@ -157,13 +186,12 @@ impl Open {
         let is_current = path == directory || path.join("current").canonicalize().is_ok_and(|path| path == directory);
         let mut db = open(if is_current { &path } else { &directory })?;
         if is_current && db.snapshot().generation() == Some(id) {
-            return Ok(Open::of(path, options, db, None));
+            return Ok(Open::of(path, options, Served::Following(db)));
         }
         if is_current {
             db = open(&directory)?; // another generation has become current meanwhile
         }
-        let pinned = Some(db.snapshot());
-        Ok(Open::of(path, options, db, pinned))
+        Ok(Open::of(path, options, Served::pinned(db.snapshot())))
     }
 
     /// Returns what another process needs to open the same generation.
@@ -204,32 +232,51 @@ impl Open {
     /// Returns the generation that reads use.
     #[inline]
     pub(crate) fn snapshot(&self) -> Snapshot {
-        match &self.pinned {
-            Some(pinned) => pinned.clone(),
-            None => self.db.snapshot(),
-        }
+        self.served.snapshot()
     }
 
     /// Returns a state that stays with the generation that is served now.
     pub(crate) fn pinned(&self) -> Open {
         let served = self.snapshot();
-        Open::of(served.directory().to_path_buf(), self.options.clone(), self.db.clone(), Some(served))
+        Open::of(served.directory().to_path_buf(), self.options.clone(), Served::pinned(served))
     }
 
-    /// Whether this state stays with a generation. A database is opened again for its store's current one.
-    pub(crate) fn is_pinned(&self) -> bool {
-        self.pinned.is_some()
+    /// Returns the database that can be refreshed; `None` if this state stays with a generation.
+    pub(crate) fn following(&self) -> Option<&ShardDb> {
+        match &self.served {
+            Served::Following(db) => Some(db),
+            Served::Pinned { .. } => None,
+        }
+    }
+
+    /// Returns the counters of the database; those of one that was opened with the snapshot, if this state is one.
+    pub(crate) fn database_stats(&self) -> DatabaseStats {
+        match &self.served {
+            Served::Following(db) => {
+                let stats = db.stats();
+                DatabaseStats {
+                    open_generations: stats.open_generations,
+                    swaps: stats.swaps,
+                    age: stats.age,
+                    failures: stats.failures,
+                    last_error: stats.last_error.map(|error| error.message),
+                }
+            }
+            Served::Pinned { since, .. } => {
+                DatabaseStats { open_generations: 1, swaps: 0, age: since.elapsed(), failures: 0, last_error: None }
+            }
+        }
     }
 
     /// Refreshes the database without the GIL. A signal ends the call while a generation is loaded into memory; it may be
     /// served later, once it is loaded.
-    pub(crate) fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn refresh(&self, py: Python<'_>, db: &ShardDb) -> PyResult<()> {
         match self.options.mode {
             Mode::Memory => {
-                let db = self.db.clone();
+                let db = db.clone();
                 task::run_or_leave(py, move || db.refresh()).map(drop)
             }
-            _ => py.detach(|| self.db.refresh()).or_raise(py).map(drop),
+            _ => py.detach(|| db.refresh()).or_raise(py).map(drop),
         }
     }
 

@@ -616,3 +616,17 @@ def test_options_of_a_remote_database(store: Path, tmp_path: Path) -> None:
     for option in ({"mode": "pread"}, {"verify": "typo"}):
         with pytest.raises(TypeError, match=f"expected {next(iter(option))} only without a store"):
             sharddb.open("path", store=object(), **option)  # type: ignore[call-overload]
+
+
+def test_a_snapshot_pins_no_other_generation(store: Path) -> None:
+    """The database of a snapshot moves on and is closed; only the generation of the snapshot stays in use."""
+    db = sharddb.open(store)
+    snapshot = db.snapshot()
+    make_current(store, 2)
+    assert db.refresh() == 2
+    db.close()
+    with sharddb.Loader(store) as loader:
+        loader[1] = b"third"
+    assert sharddb.Store(store).gc(1).in_use == [1]
+    assert snapshot.generation == 1 and snapshot.stats["open_generations"] == 1
+    snapshot.close()
