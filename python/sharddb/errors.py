@@ -71,6 +71,10 @@ class _SystemError(Error, OSError):
         """The same as ``path``."""
         return self.path
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # that of `OSError` makes other libraries, such as tblib for Dask, assign the properties
+        return type(self), self.args, self.__dict__
+
 
 class Io(_SystemError):
     """A system call failed: no permission, no space, or a missing file, for example."""

@@ -32,6 +32,10 @@ pub(crate) fn extend<S: Sink>(writer: &mut Writer<S>, capsule: &Bound<'_, PyAny>
         errors::new(py, ErrorKind::InvalidInput, &format!("the Arrow stream failed: {error}"), None, None)
     };
     let stream = buffer::take_arrow_stream(capsule)?;
+    if stream.get_next().is_none() {
+        let message = "expected an Arrow stream that returns batches, found one without get_next: was it read already?";
+        return Err(errors::new(py, ErrorKind::InvalidInput, message, None, None));
+    }
     // not the reader of record batches, which ignores that rows are null
     let mut batches = py.detach(|| ArrayStreamReader::try_new(stream)).map_err(failed)?;
     let DataType::Struct(fields) = batches.field().data_type() else {

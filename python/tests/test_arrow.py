@@ -1,5 +1,6 @@
 """Arrow streams of pyarrow go in and out with the same pairs; streams that do not fit are refused by column and type."""
 
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,22 @@ def test_objects_that_are_no_streams(tmp_path: Path) -> None:
         with pytest.raises(error):
             build(tmp_path / "store", Stream(capsule))
         assert not (tmp_path / "store").exists()
+
+
+def test_a_stream_without_batches(tmp_path: Path) -> None:
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+            return capsule
+
+    release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda stream: None)
+    # get_schema, get_next, get_last_error, release, private_data
+    memory = (ctypes.c_void_p * 5)(None, None, None, ctypes.cast(release, ctypes.c_void_p), None)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = new(ctypes.addressof(memory), name := b"arrow_array_stream", None)
+    with pytest.raises(sharddb.InvalidInput, match="get_next"):
+        build(tmp_path / "store", Stream())
+    assert name and not (tmp_path / "store").exists()
 
 
 def test_a_database_is_a_stream(tmp_path: Path) -> None:
