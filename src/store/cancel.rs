@@ -30,11 +30,15 @@ impl Cancel {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    pub(super) fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
     /// Checks the flag.
     ///
     /// Errors: `Cancelled` once the flag is set.
     pub(super) fn check(&self) -> Result<()> {
-        match self.flag.load(Ordering::Relaxed) {
+        match self.is_set() {
             true => Err(Error::new(ErrorKind::Cancelled, "the operation was cancelled: nothing was published")),
             false => Ok(()),
         }

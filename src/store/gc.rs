@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::cancel::Cancel;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
@@ -61,7 +61,11 @@ impl Eq for GcFailure {}
 pub(super) fn gc(store: &Path, keep: usize, cancel: &Cancel) -> Result<GcReport> {
     let mut report = GcReport::default();
     for id in removable(store, keep)? {
-        cancel.check()?;
+        if cancel.is_set() {
+            let message =
+                format!("the garbage collection was cancelled: generations removed before: {}", report.removed.len());
+            return Err(Error::new(ErrorKind::Cancelled, message));
+        }
         match remove(store, id) {
             Ok(true) => report.removed.push(id),
             Ok(false) => report.in_use.push(id),

@@ -507,6 +507,19 @@ fn a_cancelled_adoption_leaves_nothing() {
 }
 
 #[test]
+fn a_cancelled_garbage_collection_removes_nothing() {
+    let directory = TempDir::new();
+    let store = store_of(directory.path(), 3);
+    let before = directory.names();
+    let mut writer = store.writer().unwrap();
+    writer.cancel(Arc::new(AtomicBool::new(true)));
+    assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(directory.names(), before);
+    writer.cancel(Arc::default());
+    assert_eq!(writer.gc(1).unwrap().removed, [id(1), id(2)]);
+}
+
+#[test]
 fn an_adoption_counts_the_bytes_of_the_files_that_it_reads() {
     let (directory, built) = (TempDir::new(), TempDir::new());
     let store = store_of(directory.path(), 1);
