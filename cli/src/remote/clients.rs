@@ -21,6 +21,8 @@ use crate::remote::patience::VARIABLE as TIMEOUT;
 use crate::remote::traffic::Traffic;
 use crate::remote::url::{RemoteUrl, Scheme};
 
+/// The longest time that can be set: a day.
+const MOST_SECONDS: u64 = 86_400;
 /// The number of retries of one request.
 const RETRIES: &str = "SHARDDB_REMOTE_RETRIES";
 
@@ -58,25 +60,24 @@ pub(crate) fn client(url: &RemoteUrl) -> Result<Client> {
     let retry = retry()?;
     let mut connector = Connector::default();
     let traffic = connector.traffic.clone();
-    let is_set = |value: Option<String>| value.is_some_and(|it| it == "true");
     let store: Arc<dyn ObjectStore> = match url.scheme() {
         Scheme::S3 => {
             let builder = s3(url)?;
-            let is_public = is_set(builder.get_config_value(&AmazonS3ConfigKey::SkipSignature));
+            let is_public = is_true(builder.get_config_value(&AmazonS3ConfigKey::SkipSignature));
             connector.credentials = (!is_public).then_some(S3_CREDENTIALS);
             let builder = builder.with_http_connector(connector).with_retry(retry);
             Arc::new(builder.build().map_err(|error| unusable(url, &error))?)
         }
         Scheme::Gs => {
             let builder = google(url)?;
-            let is_public = is_set(builder.get_config_value(&GoogleConfigKey::SkipSignature));
+            let is_public = is_true(builder.get_config_value(&GoogleConfigKey::SkipSignature));
             connector.credentials = (!is_public).then_some(GS_CREDENTIALS);
             let builder = builder.with_http_connector(connector).with_retry(retry);
             Arc::new(builder.build().map_err(|error| unusable(url, &error))?)
         }
         Scheme::Az => {
             let builder = azure(url)?;
-            let is_public = is_set(builder.get_config_value(&AzureConfigKey::SkipSignature));
+            let is_public = is_true(builder.get_config_value(&AzureConfigKey::SkipSignature));
             let has_signed_urls = builder.get_config_value(&AzureConfigKey::SasKey).is_some();
             connector.credentials = (!is_public && !has_signed_urls).then_some(AZ_CREDENTIALS);
             let builder = builder.with_http_connector(connector).with_retry(retry);
@@ -93,6 +94,11 @@ pub(crate) fn client(url: &RemoteUrl) -> Result<Client> {
     Ok(Client { store, prefix: url.path().to_string(), traffic })
 }
 
+/// Whether a setting is on, as the clients read it.
+fn is_true(setting: Option<String>) -> bool {
+    setting.is_some_and(|it| matches!(it.to_ascii_lowercase().as_str(), "1" | "true" | "on" | "yes" | "y"))
+}
+
 /// The builder for S3 and what speaks its protocol.
 ///
 /// Variables come before the files, as in the AWS command line.
@@ -102,9 +108,7 @@ fn s3(url: &RemoteUrl) -> Result<AmazonS3Builder> {
     let has_keys = is_set(&builder, AmazonS3ConfigKey::AccessKeyId);
     let has_role = ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"];
     let has_role = has_role.iter().any(|variable| env::var_os(variable).is_some());
-    let needs_no_keys = has_keys
-        || has_role
-        || builder.get_config_value(&AmazonS3ConfigKey::SkipSignature).is_some_and(|it| it == "true");
+    let needs_no_keys = has_keys || has_role || is_true(builder.get_config_value(&AmazonS3ConfigKey::SkipSignature));
     let has_region = is_set(&builder, AmazonS3ConfigKey::Region) || is_set(&builder, AmazonS3ConfigKey::DefaultRegion);
     let dispensable = Dispensable { credentials: needs_no_keys, config: needs_no_keys && has_region };
     let Profile { keys, session_token, region, endpoint } = aws_files::profile(dispensable)?;
@@ -142,7 +146,7 @@ fn azure(url: &RemoteUrl) -> Result<MicrosoftAzureBuilder> {
     let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
     endpoint.as_deref().map_or(Ok(()), check_endpoint)?;
     let allows_http = endpoint.is_some_and(|it| it.starts_with("http://"))
-        || builder.get_config_value(&AzureConfigKey::UseEmulator).is_some_and(|it| it == "true");
+        || is_true(builder.get_config_value(&AzureConfigKey::UseEmulator));
     Ok(builder.with_client_options(options(allows_http)?))
 }
 
@@ -176,7 +180,11 @@ fn check_sent(name: &str, value: &str) -> Result<()> {
 fn options(allows_http: bool) -> Result<ClientOptions> {
     let options = ClientOptions::new().with_allow_http(allows_http);
     Ok(match number(TIMEOUT)? {
-        Some(0) => return Err(Failure::usage(format!("expected {TIMEOUT} of at least one second, found 0"))),
+        Some(seconds) if !(1..=MOST_SECONDS).contains(&seconds) => {
+            return Err(Failure::usage(format!(
+                "expected {TIMEOUT} from 1 to {MOST_SECONDS} seconds, found {seconds}"
+            )));
+        }
         Some(seconds) => options.with_read_timeout(Duration::from_secs(seconds)),
         None => options,
     })

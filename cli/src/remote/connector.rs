@@ -132,7 +132,7 @@ impl Service {
 /// The answer to a request for credentials. A failure says where else they could come from: without any, a client asks the
 /// metadata service of a cloud, which other machines do not have.
 async fn with_advice(advice: &str, answer: Result<HttpResponse, HttpError>) -> Result<HttpResponse, HttpError> {
-    let advised = |found: &str| format!("found no credentials: {advice}; the metadata service answered: {found}");
+    let advised = |found: &str| format!("cannot get credentials: {advice}; the credentials service answered: {found}");
     match answer {
         Ok(response) if response.status().is_success() => Ok(response),
         Ok(response) => {

@@ -1,10 +1,12 @@
 //! How long the client waits for a server: by progress, so that a slow link takes its time and a hung server does not.
 //!
 //! ```text
-//! request    begins to be answered within the patience, plus a second per 16 KiB that are sent, plus 10 minutes if the
-//!            server copies an object or joins the parts of one
+//! request    begins to be answered within the patience, plus a second per 16 KiB that are sent
 //! response   each 64 KiB of the body, or its end, within the patience
 //! ```
+//!
+//! Both have 10 minutes more if the server copies an object or joins the parts of one: S3 sends the headers of such an
+//! answer at once, and then spaces until it is done.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -38,21 +40,24 @@ impl Patience {
         request: HttpRequest,
         execute: impl AsyncFnOnce(HttpRequest) -> Result<HttpResponse, HttpError>,
     ) -> Result<HttpResponse, HttpError> {
-        let limit = self.limit(&request);
+        let (limit, of_body) = (self.limit(&request), self.0.saturating_add(server_work(&request)));
         let response = tokio::time::timeout(limit, execute(request)).await;
         let response = response.map_err(|_| timed_out("an answer", limit))??;
-        Ok(response.map(|body| HttpResponseBody::new(TimedBody::new(body, self.0))))
+        Ok(response.map(|body| HttpResponseBody::new(TimedBody::new(body, of_body))))
     }
 
     /// The time from the beginning of a request to the headers of its response.
     fn limit(self, request: &HttpRequest) -> Duration {
         let upload = Duration::from_secs(request.body().content_length() as u64 / SLOWEST_UPLOAD);
-        let is_copy = request.headers().keys().any(|name| name.as_str().ends_with("-copy-source"));
-        let is_join =
-            request.method() == Method::POST && request.uri().query().is_some_and(|it| it.contains("uploadId="));
-        let work = if is_copy || is_join { SERVER_WORK } else { Duration::ZERO };
-        self.0.saturating_add(upload).saturating_add(work)
+        self.0.saturating_add(upload).saturating_add(server_work(request))
     }
+}
+
+/// The time for what the server does besides sending and receiving.
+fn server_work(request: &HttpRequest) -> Duration {
+    let is_copy = request.headers().keys().any(|name| name.as_str().ends_with("-copy-source"));
+    let is_join = request.method() == Method::POST && request.uri().query().is_some_and(|it| it.contains("uploadId="));
+    if is_copy || is_join { SERVER_WORK } else { Duration::ZERO }
 }
 
 /// An error that the client repeats if the request can be repeated.

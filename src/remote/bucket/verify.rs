@@ -113,7 +113,7 @@ impl Bucket {
                 }
             }
         }
-        if !findings.is_empty() && self.is_gone(&generation).await? {
+        if !findings.is_empty() && self.is_gone(&generation).await.unwrap_or(false) {
             return Err(self.gone(&generation));
         }
         Ok(BucketVerifyReport {

@@ -108,6 +108,15 @@ fn a_slow_server_is_waited_for() {
 }
 
 #[test]
+fn the_patience_is_a_second_to_a_day() {
+    let (_place, _server, url) = native();
+    for seconds in ["0", "86401", "18446744073709551615"] {
+        let run = Run::from(command(&["get", &url, "147"], 0).env("SHARDDB_REMOTE_TIMEOUT", seconds).output().unwrap());
+        run.expect_error(2, &["expected SHARDDB_REMOTE_TIMEOUT from 1 to 86400 seconds", seconds]);
+    }
+}
+
+#[test]
 fn a_server_without_ranges_is_named() {
     let (_place, server, url) = native();
     server.plan(|_| Reply::WholeFile);
