@@ -116,6 +116,17 @@ pub(super) fn is_dir(path: &Path) -> bool {
     path.is_dir()
 }
 
+/// Returns whether a path is a directory or a link to one; `None` if nothing is there.
+///
+/// Makes one call for a directory, so it stays correct if one is created or removed concurrently.
+pub(super) fn is_dir_if_there(path: &Path) -> Result<Option<bool>> {
+    match path.symlink_metadata() {
+        Ok(metadata) => Ok(Some(metadata.is_dir() || metadata.is_symlink() && path.is_dir())),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(Error::io("find", path, error)),
+    }
+}
+
 /// Returns whether a path is a directory, and not a link to one.
 pub(super) fn is_real_dir(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())

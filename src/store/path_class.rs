@@ -35,11 +35,10 @@ impl PathClass {
     ///
     /// Errors: `InvalidInput` if all names are those of a store but `lock` is foreign; `Io`.
     pub(super) fn of(path: &Path) -> Result<PathClass> {
-        if !fs::exists(path)? {
-            return Ok(PathClass::Room);
-        }
-        if !fs::is_dir(path) {
-            return Ok(PathClass::Foreign("a file that is not a directory".to_string()));
+        match fs::is_dir_if_there(path)? {
+            None => return Ok(PathClass::Room),
+            Some(false) => return Ok(PathClass::Foreign("a file that is not a directory".to_string())),
+            Some(true) => {}
         }
         if matches!(current::read(path), Ok(Some(_))) {
             return Ok(PathClass::Store);
