@@ -20,14 +20,13 @@ if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --req
     exit 1
 fi
 
-azurite=$target/azurite
-mkdir -p "$azurite"
-[ -d "$azurite/node_modules/azurite" ] ||
-    npm install --prefix "$azurite" --silent --ignore-scripts --no-audit --no-fund azurite@3.35.0
-
 cargo test --quiet --package sharddb --features remote --lib -- remote::
 cargo test --quiet --package sharddb --features remote --doc -- remote::
 cargo test --quiet --package sharddb-cli --features remote --test it -- remote::
 cargo build --quiet --package sharddb-cli --features remote
 cp "$target/debug/sharddb" "$target/sharddb-remote" # another build may replace the first
+azurite=$target/azurite
+mkdir -p "$azurite"
+[ -f "$azurite/node_modules/azurite/dist/src/blob/main.js" ] ||
+    npm install --prefix "$azurite" --silent --ignore-scripts --no-audit --no-fund azurite@3.35.0
 "$venv/bin/python" scripts/check_remote.py "$target/sharddb-remote" "$azurite"
