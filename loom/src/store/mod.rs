@@ -1,5 +1,7 @@
 //! A store. Some of its files are the library's own, the others are stand-ins.
 
+#[path = "../../../src/store/cancel.rs"]
+pub(crate) mod cancel;
 #[path = "../../../src/store/current.rs"]
 pub(crate) mod current;
 pub mod fs;
@@ -71,6 +73,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::format::manifest;
+use crate::store::cancel::Cancel;
 
 pub use gc::GcReport;
 pub use generation_id::GenerationId;
@@ -114,7 +117,7 @@ pub fn roll_to(number: u64) {
 }
 
 pub fn collect(keep: usize) -> GcReport {
-    gc::gc(Path::new(STORE), keep).unwrap()
+    gc::gc(Path::new(STORE), keep, &Cancel::default()).unwrap()
 }
 
 pub fn id(number: u64) -> GenerationId {
