@@ -4,10 +4,8 @@
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
-use crate::common::{self, Place, SHARDING, command, generations, sharddb, sharddb_with_input};
+use crate::common::{self, Place, SHARDING, command, ended, generations, sharddb, sharddb_with_input, until_run};
 use serde_json::json;
 
 const PAIRS: &str = "\
@@ -377,13 +375,11 @@ fn a_signal_removes_what_was_begun() {
         let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 0]).unwrap(); // the beginning of a record; the pipe stays open
-        while !place.path(&format!("store{signal}")).is_dir() || place.names(&format!("store{signal}")).len() < 2 {
-            assert!(child.try_wait().unwrap().is_none(), "it waits for its input");
-            thread::sleep(Duration::from_millis(5));
-        }
+        let name = format!("store{signal}");
+        until_run(&mut child, || place.path(&name).is_dir() && place.names(&name).len() > 1);
         sharddb(["build", &store, "--input", &place.write("in.ndjson", PAIRS)]).expect_error(4, &["writer"]);
         common::kill(signal, &child);
-        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(ended(&mut child).code(), Some(code));
         assert!(!place.path(&format!("store{signal}")).exists());
         assert_eq!(place.names("temp"), [""; 0]);
     }

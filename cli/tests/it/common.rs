@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -68,6 +69,33 @@ pub(crate) fn sharddb_with_input<S: AsRef<OsStr>>(args: impl IntoIterator<Item =
     let run = child.wait_with_output().unwrap().into();
     writer.join().unwrap();
     run
+}
+
+/// Waits until something is true. A minute is the watchdog of a test that would hang.
+#[track_caller]
+pub(crate) fn until(mut is_true: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_true() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not happen");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits until something is true of a run that has not ended.
+#[track_caller]
+pub(crate) fn until_run(child: &mut Child, mut is_true: impl FnMut() -> bool) {
+    until(|| {
+        let is_true = is_true();
+        assert!(is_true || child.try_wait().unwrap().is_none(), "the run has ended");
+        is_true
+    });
+}
+
+/// Waits for the end of a run.
+#[track_caller]
+pub(crate) fn ended(child: &mut Child) -> ExitStatus {
+    until(|| child.try_wait().unwrap().is_some());
+    child.wait().unwrap()
 }
 
 /// Sends a signal to a run.

@@ -5,10 +5,8 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
-use crate::common::{self, Place, Run, command, foreign, generations, sharddb, sharddb_with_input};
+use crate::common::{self, Place, Run, command, foreign, generations, sharddb, sharddb_with_input, until_run};
 
 type Map = BTreeMap<u64, Vec<u8>>;
 
@@ -398,10 +396,7 @@ fn a_signal_leaves_the_store_as_it_was() {
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 0]).unwrap(); // the pipe stays open
         let names = place.names("store").len();
-        while place.names("store").len() == names {
-            assert!(child.try_wait().unwrap().is_none(), "it waits for its input");
-            thread::sleep(Duration::from_millis(5));
-        }
+        until_run(&mut child, || place.names("store").len() > names);
         sharddb(["delete", &store, "1"]).expect_error(4, &["writer"]);
         common::kill("-INT", &child);
         let run: Run = child.wait_with_output().unwrap().into();

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{Place, command, sharddb};
+use crate::common::{Place, command, sharddb, until_run};
 
 /// Pairs of one task: 500 keys, of which the next task has some too.
 fn pairs(task: u64) -> String {
@@ -41,9 +41,7 @@ fn processes_that_are_killed_and_doubled_have_the_result_of_one() {
     for _ in 0..3 {
         let mut child = spill(0, "-").stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.as_mut().unwrap().write_all(pairs(0).as_bytes()).unwrap();
-        while fs::read_dir(place.path("store/parts-night")).map_or(0, Iterator::count) == 0 {
-            std::thread::yield_now();
-        }
+        until_run(&mut child, || fs::read_dir(place.path("store/parts-night")).is_ok_and(|names| names.count() > 0));
         child.kill().unwrap();
         child.wait().unwrap();
     }

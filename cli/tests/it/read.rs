@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use crate::common::{self, Place, SHARDING, command, foreign, foreign_shard, sharddb, sharddb_with_input};
+use crate::common::{self, Place, SHARDING, command, ended, foreign, foreign_shard, sharddb, sharddb_with_input};
 use serde_json::json;
 
 #[test]
@@ -381,6 +381,6 @@ fn a_signal_ends_with_its_code() {
         writeln!(stdin, "8").unwrap();
         lines.next().unwrap().unwrap(); // it has started and waits for input
         common::kill(signal, &child);
-        assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
+        assert_eq!(ended(&mut child).code(), Some(code), "{signal}");
     }
 }

@@ -3,10 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
-use crate::common::{self, Place, command, generations, sharddb};
+use crate::common::{self, Place, command, ended, generations, sharddb, until_run};
 
 /// A store with this many generations; in each, key 1 has its number as the value.
 fn store_of(place: &Place, generations: u32) -> String {
@@ -186,12 +184,9 @@ fn a_signal_stops_a_publication() {
     let (other, from) = (place.text("other"), place.text("long"));
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let mut child = command(["publish", &other, "--from", &from]).spawn().unwrap();
-        while !place.path("other").is_dir() || place.names("other").len() < 2 {
-            assert!(child.try_wait().unwrap().is_none(), "it copies");
-            thread::sleep(Duration::from_millis(5));
-        }
+        until_run(&mut child, || place.path("other").is_dir() && place.names("other").len() > 1);
         common::kill(signal, &child);
-        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(ended(&mut child).code(), Some(code));
         assert!(!place.path("other").exists(), "{signal}");
     }
 }

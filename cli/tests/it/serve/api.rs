@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{Place, Server, build, neuroglancer, value};
-use crate::common::{foreign, sharddb};
+use crate::common::{foreign, sharddb, until};
 
 #[test]
 fn all_databases_are_listed() {
@@ -438,16 +438,19 @@ fn a_browser_is_opened_without_the_token_in_its_arguments() {
 
     let place = Place::new();
     build(&place, "one");
-    let program = place.write("bin/xdg-open", "#!/bin/sh\necho \"$@\" > \"$OUT.part\"\nmv \"$OUT.part\" \"$OUT\"\n");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let text = place.write("text", "#!/bin/sh\necho \"$@\" > \"$OUT.part\"\nmv \"$OUT.part\" \"$OUT\"\n");
+    fs::create_dir(place.path("bin")).unwrap();
+    // by another process: a child of another test may still have the descriptor, and a file that is being written does
+    // not run
+    let installed =
+        std::process::Command::new("install").args(["-m", "700", &text, &place.text("bin/xdg-open")]).status();
+    assert!(installed.unwrap().success());
     let path = format!("{}:{}", place.text("bin"), std::env::var("PATH").unwrap());
     let server = Server::start_with(
         &[("PATH", &path), ("OUT", &place.text("out")), ("TMPDIR", &place.text("bin"))],
         &[&place.text("served"), "-q", "--open"],
     );
-    while !place.path("out").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    until(|| place.path("out").exists());
     let argument = fs::read_to_string(place.path("out")).unwrap();
     assert!(!argument.contains(&server.base()[1..]), "{argument}");
     let file = Path::new(argument.trim_end()).to_path_buf();

@@ -6,9 +6,12 @@ use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use crate::common::{command, kill};
+use crate::common::{command, ended, kill};
 #[cfg(unix)]
 use crate::limits::limited;
+
+/// The time after which a test fails that would hang.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A running `sharddb serve`.
 pub(crate) struct Server {
@@ -67,7 +70,8 @@ impl Server {
 
     pub(crate) fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+        stream.set_write_timeout(Some(WATCHDOG)).unwrap();
         Client { stream: BufReader::new(stream), base: self.base() }
     }
 
@@ -98,7 +102,7 @@ impl Server {
 
     /// Waits for the end of the server. Returns its status and its log.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
-        let status = self.child.wait().unwrap();
+        let status = ended(&mut self.child);
         (status, self.log.take().unwrap().join().unwrap())
     }
 

@@ -1,8 +1,9 @@
 //! Requests that try to leave the served directory, or to end the server.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 
+use super::client::WATCHDOG;
 use super::{Place, Server, build};
 
 const SECRET: &str = "this text is outside of the served directory";
@@ -263,11 +264,15 @@ fn malformed_requests_are_survived() {
                 for _ in 0..1000 {
                     let request = malformed(&mut random, base);
                     let mut stream = std::net::TcpStream::connect(address).unwrap();
+                    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
                     // the server may have closed the connection already
                     let _ = stream.write_all(&request);
                     let _ = stream.shutdown(std::net::Shutdown::Write);
                     let mut answer = Vec::new();
-                    let _ = stream.read_to_end(&mut answer);
+                    let read = stream.read_to_end(&mut answer);
+                    let timed_out =
+                        read.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+                    assert!(!timed_out, "{:?}", String::from_utf8_lossy(&request));
                     let answer = String::from_utf8_lossy(&answer);
                     assert!(!answer.contains(SECRET), "{:?}", String::from_utf8_lossy(&request));
                     assert!(!answer.contains("root:"), "{:?}", String::from_utf8_lossy(&request));

@@ -6,7 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{Place, Server, build, value};
-use crate::common::sharddb;
+use crate::common::{sharddb, until};
+
+/// A flag that is cleared at the end of a scope, also by a panic: the threads that read it end.
+struct Cleared<'a>(&'a AtomicBool);
+
+impl Drop for Cleared<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
 
 /// Two prebuilt generations are swapped while clients read. Every answer is of one generation, which its tag names.
 #[test]
@@ -20,14 +29,15 @@ fn a_swap_never_mixes_generations() {
         let read = |file: &str| fs::read(place.path(&format!("served/numbers/{name}/{file}"))).unwrap();
         (name, read("0.shard"), read("manifest.json"))
     });
-    let (stop, seen) = (AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
+    let (swapping, seen) = (AtomicBool::new(true), [AtomicU64::new(0), AtomicU64::new(0)]);
     std::thread::scope(|scope| {
+        let swapping = Cleared(&swapping);
         for worker in 0..4u64 {
-            let (server, stop, seen, files) = (&server, &stop, &seen, &files);
+            let (server, swapping, seen, files) = (&server, swapping.0, &seen, &files);
             scope.spawn(move || {
                 let mut client = server.connect();
                 let mut key = worker;
-                while !stop.load(Ordering::Relaxed) {
+                while swapping.load(Ordering::Relaxed) {
                     key = (key + 7) % 200;
                     let path = match key % 3 {
                         0 => "/raw/numbers/0.shard".to_string(),
@@ -50,7 +60,6 @@ fn a_swap_never_mixes_generations() {
         for swap in 0..20 {
             sharddb(["rollback", &store, if swap % 2 == 0 { "1" } else { "2" }]).expect(0);
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert!(seen.iter().all(|seen| seen.load(Ordering::Relaxed) > 0), "{seen:?}");
     server.stop();
@@ -193,9 +202,7 @@ fn a_signal_lets_running_answers_end() {
         client.stream.fill_buf().unwrap(); // the answer has begun
         server.signal(signal);
         // further connections are refused once the listener is closed
-        while std::net::TcpStream::connect(server.address()).is_ok() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until(|| std::net::TcpStream::connect(server.address()).is_err());
         let answer = client.read(false).unwrap().expect(200);
         assert_eq!(answer.body.len() as u64, len);
         assert!(idle.read(false).is_none(), "an idle connection is closed");

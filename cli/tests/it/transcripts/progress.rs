@@ -65,16 +65,7 @@ mod running {
     use rustix::termios::{Winsize, tcsetwinsize};
 
     use super::*;
-    use crate::common::{command, kill};
-
-    /// Waits until something is true of a run that has not ended.
-    #[track_caller]
-    fn wait_for(child: &mut Child, mut is_true: impl FnMut() -> bool) {
-        while !is_true() {
-            assert!(child.try_wait().unwrap().is_none(), "the run has ended");
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
+    use crate::common::{command, ended, kill, until_run};
 
     /// Stops a run; asserts its exit code and returns what it has said.
     #[track_caller]
@@ -93,7 +84,7 @@ mod running {
             args.extend(quiet.then_some("-q"));
             let mut child = command(args).current_dir(place.path("")).stdin(Stdio::piped()).spawn().unwrap();
             let stdin = child.stdin.take(); // stays open
-            wait_for(&mut child, || place.path("store/lock").exists());
+            until_run(&mut child, || place.path("store/lock").exists());
             assert_eq!(stop(signal, child), "sharddb: interrupted: nothing published\n");
             assert!(!place.path("store").exists());
             drop(stdin);
@@ -109,7 +100,7 @@ mod running {
         let args = ["export", "numbers", "--format", "dir", "--output", "out"];
         let mut child = command(args).current_dir(place.path("")).spawn().unwrap();
         let partial = format!(".out.partial-{}", child.id());
-        wait_for(&mut child, || place.path(&partial).join("7").exists());
+        until_run(&mut child, || place.path(&partial).join("7").exists());
         assert_eq!(stop("-INT", child), "sharddb: interrupted: nothing written\n");
         assert_eq!(place.names("."), ["in.bin", "numbers"]);
     }
@@ -145,7 +136,7 @@ mod running {
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         thread::sleep(Duration::from_millis(50)); // the filler is blocked by now; if not, the test is weaker
         kill("-INT", &child);
-        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert_eq!(ended(&mut child).code(), Some(130));
         drop(reader);
         let _ = filler.join().unwrap();
     }
@@ -221,7 +212,7 @@ mod running {
         let place = Place::new();
         let args = ["build", "store", "--input", "-", "--format", "bin"];
         let mut terminal = Terminal::run(80, "dumb", &place.path(""), &args);
-        wait_for(&mut terminal.child, || place.path("store/lock").exists());
+        until_run(&mut terminal.child, || place.path("store/lock").exists());
         thread::sleep(Duration::from_millis(400)); // two drawings of a bar, if there were one
         drop(terminal.child.stdin.take());
         while terminal.read() {}
@@ -235,7 +226,7 @@ mod running {
         let place = Place::new();
         let mut terminal =
             Terminal::run(80, "xterm", &place.path(""), &["-q", "build", "store", "--input", "-", "--format", "bin"]);
-        wait_for(&mut terminal.child, || place.path("store/lock").exists());
+        until_run(&mut terminal.child, || place.path("store/lock").exists());
         thread::sleep(Duration::from_millis(400));
         drop(terminal.child.stdin.take());
         while terminal.read() {}
