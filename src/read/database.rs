@@ -278,8 +278,12 @@ impl ShardDb {
         let new = Snapshot { generation: Arc::new(new) };
         accept(&new)?;
         new.generation.settle_shards();
-        // `swap` gives a reader that is using the old generation a reference count (arc-swap settles its debts)
-        let old = self.shared.current.swap(new.generation.clone());
+        let old = {
+            let mut following = self.following(); // so that `stats` counts the swap as soon as it names the generation
+            following.note_swap();
+            // `swap` gives a reader that is using the old generation a reference count (arc-swap settles its debts)
+            self.shared.current.swap(new.generation.clone())
+        };
         self.retired().generations.push(old);
         Ok(Some(Swap { old: served, new }))
     }
@@ -322,8 +326,9 @@ impl ShardDb {
     ///
     /// Cost: O(shards).
     pub fn stats(&self) -> DatabaseStats {
-        let (snapshot, open_generations) = (self.snapshot(), self.open_generations());
-        self.following().stats(&snapshot, open_generations)
+        let open_generations = self.open_generations();
+        let following = self.following();
+        following.stats(&self.snapshot(), open_generations)
     }
 
     /// Sets the capacity in bytes of the cache of decoded minishard indexes, which all open generations share.

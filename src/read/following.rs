@@ -36,17 +36,20 @@ impl Following {
         self.thread == Some(thread::current().id())
     }
 
-    /// Ends the refresh. It may have found another generation, the same one, or an error.
-    pub(super) fn end<T>(&mut self, result: &Result<Option<T>>) {
+    /// Counts a swap, which the caller does under the same lock.
+    pub(super) fn note_swap(&mut self) {
+        self.checked = Moment::now();
+        self.swapped = self.checked;
+        self.swaps += 1;
+    }
+
+    /// Ends the refresh.
+    pub(super) fn end<T>(&mut self, result: &Result<T>) {
         self.thread = None;
         match result {
-            Ok(swap) => {
+            Ok(_) => {
                 self.checked = Moment::now();
                 self.failures = 0;
-                if swap.is_some() {
-                    self.swapped = self.checked;
-                    self.swaps += 1;
-                }
             }
             Err(error) => {
                 self.failures += 1;
