@@ -4,20 +4,22 @@
 //! has it is compared with the one that was there when the array was opened or used it first.
 
 use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
+use sharddb::OwnedValue;
 use sharddb::container::bcolz::BcolzArray;
 use sharddb::container::bloscpack::Bloscpack;
 use sharddb::container::zarr::ZarrArray;
 use sharddb::container::{Container, ContainerOptions, Form, KeySpace};
-use sharddb::{ErrorKind, OwnedValue};
 
 use crate::serve::budget::{Budget, Share};
 use crate::serve::catalog::Kind;
 use crate::serve::entity_tag::EntityTag;
-use crate::serve::file_tag::{file_tag, metadata_of};
+use crate::serve::file_tag::file_tag;
 use crate::serve::problem::{Problem, Result};
 
 /// The chunks of a container.
@@ -76,7 +78,7 @@ fn read(
 ) -> Result<Option<Chunk>> {
     let location = match container.locate(key) {
         // of a shard that is compressed as a whole
-        Err(error) if error.kind() == ErrorKind::Unsupported && file.is_some() => None,
+        Err(error) if error.kind() == sharddb::ErrorKind::Unsupported && file.is_some() => None,
         Err(error) => return Err(error.into()),
         Ok(None) => return Ok(None),
         Ok(location) => location,
@@ -95,8 +97,15 @@ fn read(
     Ok(Some(Chunk { bytes, share, tag }))
 }
 
+/// The tag of a file; `None` if there is none. One without permission is not absent: readers would fill in its chunks.
+///
+/// Errors: `io`.
 fn tag_of(path: &Path) -> Result<Option<EntityTag>> {
-    Ok(metadata_of(path)?.as_ref().map(file_tag))
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(file_tag(&metadata))),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(Problem::io("read", path, &error)),
+    }
 }
 
 /// A Zarr array that is opened again when the file of a shard is another one.

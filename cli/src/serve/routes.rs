@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
+use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::State;
 use axum::http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION, RANGE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -167,42 +167,46 @@ fn counted(app: &App, area: &str, request: &Request) -> Option<Arc<Counters>> {
     }
 }
 
-/// Reads the body of a POST request, for which memory is reserved before.
+/// Reads the body of a POST request.
 ///
-/// Errors: 413 and 503, before the body arrives if its stated length is the reason; 400 and 408.
+/// Errors: 413, before the body arrives if its stated length is the reason; 503 if other requests have the memory; 400
+/// and 408.
 async fn read_body(body: Body, budget: &Budget) -> Result<(Bytes, Share)> {
-    let len = body.size_hint().upper().unwrap_or(MAX_BODY_BYTES);
-    let reserved = if len > MAX_BODY_BYTES { Err(Problem::large_body()) } else { budget.reserve(len) };
-    let share = match reserved {
-        Ok(share) => share,
-        Err(problem) => {
-            tokio::spawn(discard(body));
-            return Err(problem);
+    let stated = body.size_hint().lower();
+    let mut pieces = body.into_data_stream();
+    let read = match stated > MAX_BODY_BYTES {
+        true => Err(Problem::large_body()),
+        false => {
+            let read = tokio::time::timeout(BODY_TIME, collect(&mut pieces, budget)).await;
+            read.unwrap_or_else(|_| Err(Problem::timeout()))
         }
     };
-    match tokio::time::timeout(BODY_TIME, collect(body)).await {
-        Ok(read) => Ok((read?, share)),
-        Err(_) => Err(Problem::timeout()),
+    if read.is_err() {
+        tokio::spawn(discard(pieces));
     }
+    read
 }
 
-/// Errors: 413 after [`MAX_BODY_BYTES`]; 400 if the body is not complete.
-async fn collect(body: Body) -> Result<Bytes> {
-    let mut pieces = body.into_data_stream();
-    let mut bytes = Vec::new();
+/// Reserves the memory as the bytes arrive, so that a client has no more of it than it has sent.
+///
+/// Errors: 413 after [`MAX_BODY_BYTES`]; 503; 400 if the body is not complete.
+async fn collect(pieces: &mut BodyDataStream, budget: &Budget) -> Result<(Bytes, Share)> {
+    let (mut bytes, mut share) = (Vec::new(), Share::default());
     while let Some(piece) = pieces.next().await {
         let failed = |error| Problem::invalid(format!("the body of the request is not complete: {error}"));
-        bytes.extend_from_slice(&piece.map_err(failed)?);
-        if bytes.len() as u64 > MAX_BODY_BYTES {
+        let piece = piece.map_err(failed)?;
+        let len = bytes.len() as u64 + piece.len() as u64;
+        if len > MAX_BODY_BYTES {
             return Err(Problem::large_body());
         }
+        budget.grow(&mut share, len)?;
+        bytes.extend_from_slice(&piece);
     }
-    Ok(bytes.into())
+    Ok((bytes.into(), share))
 }
 
 /// Reads a body that is already refused. If the connection were closed with unread bytes, the client could lose the answer.
-async fn discard(body: Body) {
-    let mut pieces = body.into_data_stream();
+async fn discard(mut pieces: BodyDataStream) {
     let mut rest = MAX_DISCARDED_BYTES;
     let read = async {
         while rest > 0

@@ -1,5 +1,7 @@
 //! How the keys and bytes of a database are distributed: counted in its indexes, for a large database in a sample.
 
+use std::io;
+
 use serde_json::{Value, json};
 use sharddb::shard::Shard;
 use sharddb::spec::{MinishardNumber, ShardNumber};
@@ -22,14 +24,14 @@ pub(crate) struct Survey {
     pub(crate) value_bytes: u64,
     /// Whether some shards were left out, so that the totals are those of the others.
     pub(crate) is_sample: bool,
-    /// Whether a part is damaged, so that it is not counted.
+    /// Whether a part is damaged or may not be read, so that it is not counted.
     pub(crate) is_partial: bool,
     fill: Distribution,
     value_size: Distribution,
 }
 
 impl Survey {
-    /// Counts all shards, or shards spread over all of them. Damaged parts are left out.
+    /// Counts all shards, or shards spread over all of them. Leaves out parts that are damaged or may not be read.
     ///
     /// Errors: `io`.
     pub(crate) fn take(snapshot: &Snapshot) -> Result<Survey> {
@@ -60,10 +62,13 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Notes damage. Other errors may not be there when the request is repeated.
+    /// Notes damage, or a file without permission.
+    ///
+    /// Errors: other errors of I/O, which may be over when the request is repeated.
     fn miss(&mut self, error: sharddb::Error) -> Result<()> {
         self.is_partial = true;
-        if error.kind() == ErrorKind::Io { Err(error.into()) } else { Ok(()) }
+        let passes = error.kind() == ErrorKind::Io && error.io_kind() != Some(io::ErrorKind::PermissionDenied);
+        if passes { Err(error.into()) } else { Ok(()) }
     }
 
     fn add(&mut self, shard: &Shard, minishards: u64) -> Result<()> {

@@ -208,8 +208,7 @@ function showShards() {
 
 // ---- statistics, every 2 seconds while the page is visible ----
 
-let polling = null;
-const tries = {};
+let polling = null, tried = {};
 
 async function poll() {
   clearTimeout(polling);
@@ -220,9 +219,13 @@ async function poll() {
     if (of !== shown) return; // another database is on the page, and polls by itself
     if (statistics) showStatistics(statistics);
     if (of.generation === null && of.at && (isRemoved || isNewer(statistics?.current))) return follow();
-  } else if (!document.hidden && !$('gone').hidden) {
+  } else if (!document.hidden) {
     await start();
   }
+  again();
+}
+
+function again() {
   clearTimeout(polling);
   polling = setTimeout(poll, POLL);
 }
@@ -230,15 +233,17 @@ async function poll() {
 /** Whether another generation than the one on the page is current, and may be opened. */
 function isNewer(current) {
   if (!current || current === shown.info.generation) return false;
-  tries[current] = (tries[current] ?? 0) + 1;
-  return tries[current] <= MOST_TRIES;
+  const name = `${shown.database.path}/${current}`;
+  tried = { name, times: tried.name === name ? tried.times + 1 : 1 };
+  return tried.times <= MOST_TRIES;
 }
 
 /** Shows the current generation: the page follows it unless its address has a number. */
 async function follow() {
   shown = null;
   await route();
-  if (shown) $('said').textContent = `Generation ${shown.at} is current now. ${$('said').textContent}`;
+  if (!shown) return again();
+  $('said').textContent = `Generation ${shown.at} is current now. ${$('said').textContent}`;
 }
 
 function showStatistics(statistics) {
@@ -302,20 +307,25 @@ async function find(key, announce) {
   lookup = new AbortController();
   const { signal } = lookup, of = shown, at = what => address(of.database.path, `${what}/${key}`, { generation: of.at });
   $('key').value = key;
-  const failed = message => { $('path').replaceChildren(); absent(); say(message, true); };
-  const absent = () => { $('value').hidden = true; $('value').setAttribute('aria-busy', false); };
+  let wrong = null;
   $('value').setAttribute('aria-busy', true);
-  const say = (text, wrong = false) => { $('said').textContent = text; $('said').classList.toggle('error', wrong); };
-  const located = of.info.spec ? await attempt(() => json(at('locate'), signal), failed) : { found: true };
-  if (!located || signal.aborted || of !== shown) return;
-  if (of.info.spec) {
+  const say = text => { $('said').textContent = text; $('said').classList.toggle('error', !!wrong); };
+  const located = of.info.spec && await attempt(() => json(at('locate'), signal), message => { wrong = message; });
+  if (signal.aborted || of !== shown) return;
+  if (located) {
     const file = of.info.shards.find(shard => shard.file === located.file);
     of.redraw = showPath($('path'), located, of.info.spec, file, chunkName(key));
     of.map?.mark(located.file, String(BigInt('0x' + located.shard)));
     const why = absence(located, !!file);
-    if (why) { absent(); say(`Key ${key} is absent: ${why}.`); return; }
+    if (why) {
+      $('value').hidden = true;
+      $('value').setAttribute('aria-busy', false);
+      return say(`Key ${key} is absent: ${why}.`);
+    }
+  } else {
+    $('path').replaceChildren();
   }
-  say(announce ? `Key ${key} found.` : `The first key. Type another, or take one at random.`);
+  say(wrong ?? (announce ? `Key ${key} found.` : 'The first key. Type another, or take one at random.'));
   await load(at('get'), key, signal, MOST_VALUE);
 }
 
@@ -333,7 +343,7 @@ function valueHead(url, key, text) {
   $('value').hidden = false;
   $('value').setAttribute('aria-busy', false);
   $('value-size').textContent = text;
-  $('value-links').replaceChildren(h('a', { href: url, download: `${key}` }, 'Download'), ...drawing(shown, key));
+  $('value-links').replaceChildren(h('a', { href: url, download: `${key}` }, 'Download'), ...(shown ? drawing(shown, key) : []));
   $('tabs').replaceChildren();
   $('view').replaceChildren();
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::common::{command, ended, kill};
@@ -39,6 +39,19 @@ impl Server {
     #[cfg(unix)]
     pub(crate) fn start_with_files(files: u32, args: &[&str]) -> Server {
         Server::spawn(limited(&format!("ulimit -n {files}"), &[&["serve"], args].concat()))
+    }
+
+    /// Starts a server for which the modes of files count, also if root runs this test.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn start_with_modes(args: &[&str]) -> Server {
+        let server = command([&["serve"], args].concat());
+        if !rustix::process::geteuid().is_root() {
+            return Server::spawn(server);
+        }
+        let mut command = Command::new("setpriv");
+        command.arg("--bounding-set=-dac_override,-dac_read_search").arg(server.get_program()).args(server.get_args());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Server::spawn(command)
     }
 
     fn spawn(mut command: Command) -> Server {

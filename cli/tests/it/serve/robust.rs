@@ -129,17 +129,24 @@ fn a_connection_without_progress_is_closed() {
     server.stop();
 }
 
-/// Of bodies of 8,000,000 bytes, 67 fit into 512 MiB. The memory is reserved before they arrive.
+/// Of bodies of 8,000,000 bytes, 67 fit into 512 MiB.
 #[test]
 fn bodies_beyond_the_memory_are_refused() {
     let place = Place::new();
     build(&place, "one");
     let server = Server::start(&[&place.text("served"), "-q"]);
     let path = format!("{}/api/numbers/get-many", server.base());
+    let announce = || {
+        let mut client = server.connect();
+        client.write("POST", &path, &[("content-length", "8000000")], b"");
+        client
+    };
+    let idle: Vec<_> = (0..80).map(|_| announce()).collect(); // has sent nothing, and has no memory
+    let but_the_end = vec![b' '; 8_000_000 - 1];
     let mut waiting: Vec<_> = (0..80)
         .map(|_| {
-            let mut client = server.connect();
-            client.write("POST", &path, &[("content-length", "8000000")], b"");
+            let mut client = announce();
+            client.stream.get_mut().write_all(&but_the_end).unwrap();
             client.stream.get_ref().set_read_timeout(Some(Duration::from_millis(5))).unwrap();
             client
         })
@@ -160,7 +167,7 @@ fn bodies_beyond_the_memory_are_refused() {
     }
     assert_eq!(server.get("/api/numbers/get/7").expect(200).body, value("one", 7), "small values need no memory");
     assert_eq!((refused, waiting.len()), (13, 67));
-    drop(waiting);
+    drop((idle, waiting));
     let body = [b"[7]".to_vec(), vec![b' '; 8_000_000 - 3]].concat();
     let answers = (0..100).map(|_| server.connect().send("POST", "/api/numbers/get-many", &[], &body).status);
     assert!(answers.into_iter().any(|status| status == 200), "the memory is free again");
@@ -302,6 +309,29 @@ fn chunks_that_appear_or_are_replaced_are_served() {
         }
         assert!(tags[0] != tags[1] && tags[1] != tags[2], "{tags:?}");
     }
+    server.stop();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_may_not_be_read_is_not_absent() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = Place::new();
+    build(&place, "one");
+    array(&place, "plain", r#"[{"name": "bytes"}]"#);
+    place.write("served/plain/c/1", b"abcd");
+    let forbid = |name: &str, mode| fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    forbid("served/numbers/gen-0000000001/0.shard", 0o000);
+    forbid("served/plain/c", 0o000);
+    let server = Server::start_with_modes(&[&place.text("served"), "-q"]);
+    server.get("/api/numbers/get/3").expect_error(500, "io");
+    assert_eq!(server.get("/api/numbers/info").expect(200).json()["keys"], 200, "the manifest states it");
+    assert_eq!(server.get("/api/numbers/stats").expect(200).json()["damaged"], true);
+    for path in ["/objects/plain/c/1", "/api/plain/get/1"] {
+        server.get(path).expect_error(500, "io");
+    }
+    forbid("served/plain/c", 0o700); // so that the directory can be removed
     server.stop();
 }
 
