@@ -75,8 +75,9 @@ def build(
     ``pandas.ArrowDtype(pyarrow.binary())``.
 
     The bytes are those of one ``Loader`` that gets the same pairs in the order of chunks. After an exception nothing was
-    published, unless it has a note with the generation: a KeyboardInterrupt that came too late. The files of the job are removed unless its tasks are still running; then ``sharddb.clean_parts(store,
-    job)`` removes them. Raises what a task raises, and ``TypeError``.
+    published, unless it has a note with the generation: a KeyboardInterrupt that came too late. The files of the job are removed
+    unless its tasks are still running; then ``sharddb.clean_parts(store, job)`` removes them. Raises what a task raises;
+    ``TypeError``; ``InvalidInput`` if the store has files of a job of that name.
     """
     if unknown := options.keys() - {*_OF_PARTS, *_OF_PUBLICATION}:
         raise TypeError(f"build() got an unexpected keyword argument {min(unknown)!r}")
@@ -85,6 +86,9 @@ def build(
     plan = spec if isinstance(spec, sharddb.PartPlan) else sharddb.PartPlan(spec, parts or _default_parts(client))
     job = job or uuid.uuid4().hex
     directory = str(sharddb.job_directory(store, job))
+    if os.path.lexists(directory):
+        message = "expected a new name for the job, found files of one: a build of that name runs, or clean_parts removes them"
+        raise sharddb.InvalidInput(message, path=directory)
     of_parts: dict[str, Any] = {name: options[name] for name in _OF_PARTS if name in options}
     of_parts |= {"on_duplicate": merge or on_duplicate, "memory": memory, "temp_dir": temp_dir}
     of_parts["threads"] = options.get("threads") or 1

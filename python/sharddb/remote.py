@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sharddb._sharddb import _Keys
     from sharddb._transport import ObjectStore, Transport
 
+    _Locations = tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
+
 _T = TypeVar("_T")
 
 CACHE_BYTES = 64 << 20
@@ -75,6 +77,18 @@ class _Served(NamedTuple):
     @property
     def generation(self) -> str | None:
         return self.directory or self.handle.generation
+
+    def path_of(self, name: str) -> str:
+        """Returns the path of an object relative to the place that was opened."""
+        return name if self.directory is None else f"{self.directory}/{name}"
+
+    def located(self, location: tuple[str, int, int] | None) -> tuple[str, int, int] | None:
+        """Makes the path of a location relative to the place that was opened."""
+        return location and (self.path_of(location[0]), *location[1:])
+
+    def all_located(self, locations: _Locations) -> _Locations:
+        """Makes the paths of locations relative to the place that was opened."""
+        return [self.path_of(name) for name in locations[0]], *locations[1:]
 
     def pinned(self) -> _Served:
         return _Served(self.handle.pinned(), self.transport, self.directory)
@@ -234,20 +248,15 @@ class RemoteReader:
         ``object`` is a path relative to that of the database. The offset and the length are those of the stored bytes:
         where ``spec["data_encoding"]`` is "gzip", these are a gzip member of the value. Raises the errors of ``get``.
         """
-        return self._located(self._run(lambda handle: handle.locate(key)))
+        served = self._open()
+        return served.located(served.transport.run(served.handle.locate(key)))
 
     async def locate_async(self, key: SupportsIndex) -> tuple[str, int, int] | None:
         """Returns where the value of a key is stored, like ``locate``."""
-        return self._located(await self._run_async(lambda handle: handle.locate(key)))
+        served = self._open()
+        return served.located(await served.transport.run_async(served.handle.locate(key)))
 
-    def _located(self, location: tuple[str, int, int] | None) -> tuple[str, int, int] | None:
-        directory = self._open().directory
-        if location is None or directory is None:
-            return location
-        path, offset, length = location
-        return f"{directory}/{path}", offset, length
-
-    def locate_many(self, keys: _Keys, /) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    def locate_many(self, keys: _Keys, /) -> _Locations:
         """Returns where the values of many keys are stored: ``(objects, object_no, offsets, lengths)``.
 
         ``objects`` is a list of paths relative to that of the database; ``object_no`` is ``int32[n]``, an index into it, or
@@ -256,22 +265,13 @@ class RemoteReader:
 
         ``keys`` is that of ``get_many``. Raises the errors of ``get``, but does not try again.
         """
-        return self._all_located(self._run(lambda handle: handle.locate_many(keys)))
+        served = self._open()
+        return served.all_located(served.transport.run(served.handle.locate_many(keys)))
 
-    async def locate_many_async(
-        self, keys: _Keys, /
-    ) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    async def locate_many_async(self, keys: _Keys, /) -> _Locations:
         """Returns where the values of many keys are stored, like ``locate_many``."""
-        return self._all_located(await self._run_async(lambda handle: handle.locate_many(keys)))
-
-    def _all_located(
-        self, places: tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
-    ) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        directory = self._open().directory
-        if directory is None:
-            return places
-        objects, object_no, offsets, lengths = places
-        return [f"{directory}/{path}" for path in objects], object_no, offsets, lengths
+        served = self._open()
+        return served.all_located(await served.transport.run_async(served.handle.locate_many(keys)))
 
     def keys(self, range: range | slice | None = None, sorted: bool = False) -> NDArray[np.uint64]:
         """Returns the keys as a ``uint64`` array.

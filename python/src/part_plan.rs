@@ -18,8 +18,8 @@ use crate::{plan, spec};
 ///
 /// All processes of a build need the same plan: it is pickled, and ``str(plan)`` is JSON text of one line, which ``parse``
 /// and the command read. Raises ``InvalidSpec``, ``InvalidInput``, ``TypeError``.
-#[pyclass(frozen, eq, from_py_object, module = "sharddb")]
-#[derive(Clone, PartialEq)]
+#[pyclass(frozen, eq, hash, from_py_object, module = "sharddb")]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PartPlan(pub(crate) parts::PartPlan);
 
 #[pymethods]

@@ -12,8 +12,8 @@ use crate::pickle::pickle_fields;
 use crate::{options, size, spec};
 
 /// A sharding specification that was chosen for keys, and why. Returned by ``plan``; ``Loader`` takes it as ``spec``.
-#[pyclass(frozen, eq, module = "sharddb")]
-#[derive(PartialEq)]
+#[pyclass(frozen, eq, hash, module = "sharddb")]
+#[derive(PartialEq, Eq, Hash)]
 pub(crate) struct Plan {
     /// The JSON text of the specification.
     spec: String,

@@ -9,8 +9,8 @@ use crate::pickle::pickle_fields;
 use crate::spec;
 
 /// A published generation, which is current when the call that returns it is done.
-#[pyclass(frozen, eq, module = "sharddb")]
-#[derive(PartialEq)]
+#[pyclass(frozen, eq, hash, module = "sharddb")]
+#[derive(PartialEq, Eq, Hash)]
 pub(crate) struct Published {
     /// The number of the generation.
     #[pyo3(get)]

@@ -24,8 +24,8 @@ use crate::task;
 pub(crate) struct Store(sharddb::Store);
 
 /// A generation of a store.
-#[pyclass(frozen, eq, get_all, module = "sharddb")]
-#[derive(PartialEq)]
+#[pyclass(frozen, eq, hash, get_all, module = "sharddb")]
+#[derive(PartialEq, Eq, Hash)]
 pub(crate) struct Generation {
     /// Its number.
     id: u64,
@@ -36,8 +36,8 @@ pub(crate) struct Generation {
 }
 
 /// The totals of a generation, as its manifest states them.
-#[pyclass(frozen, eq, get_all, module = "sharddb")]
-#[derive(PartialEq)]
+#[pyclass(frozen, eq, hash, get_all, module = "sharddb")]
+#[derive(PartialEq, Eq, Hash)]
 pub(crate) struct GenerationTotals {
     /// The number of keys.
     keys: u64,

@@ -16,8 +16,8 @@ use crate::published::Published;
 use crate::source;
 
 /// The effect of an update.
-#[pyclass(frozen, eq, get_all, module = "sharddb")]
-#[derive(PartialEq)]
+#[pyclass(frozen, eq, hash, get_all, module = "sharddb")]
+#[derive(PartialEq, Eq, Hash)]
 pub(crate) struct Changes {
     /// Keys that the base did not have.
     added: u64,

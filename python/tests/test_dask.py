@@ -138,6 +138,18 @@ def test_a_failed_publication_leaves_no_files(tmp_path: Path) -> None:
     assert_nothing_left(tmp_path / "store")
 
 
+def test_the_name_of_another_job_is_refused(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    plan = sharddb.PartPlan(SPEC, 2)
+    other = sharddb.job_directory(store, "nightly")
+    with sharddb.SpillWriter(other, plan, 0) as writer:
+        writer[7] = b"seven"
+        with pytest.raises(sharddb.InvalidInput, match="a new name") as raised:
+            sharddb.dask.build([dask.delayed(pairs_of)(0)], store, plan, job="nightly")
+        assert raised.value.path == str(other)
+    assert writer.receipt is not None and list(other.iterdir()) != []
+
+
 def test_duplicates_are_errors_that_name_the_key(client: Any, tmp_path: Path) -> None:
     delayed = [dask.delayed([(5, b"a"), (7 + task, b"b")]) for task in range(3)]
     with pytest.raises(sharddb.DuplicateKey) as raised:

@@ -160,6 +160,7 @@ def test_pickling(store: sharddb.Store) -> None:
     ]
     for found in objects:
         assert pickle.loads(pickle.dumps(found)) == found == copy.deepcopy(found)
+        assert hash(copy.deepcopy(found)) == hash(found)
     assert not report.is_clean and report.findings
     unpickled = pickle.loads(pickle.dumps(report))
     assert (str(unpickled), repr(unpickled), unpickled.is_clean) == (str(report), repr(report), False)

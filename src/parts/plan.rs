@@ -43,7 +43,7 @@ const KIND: Kind = Kind {
 /// assert_eq!(plan.to_string().parse::<PartPlan>()?, plan);
 /// # Ok::<(), sharddb::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PartPlan {
     spec: ShardingSpec,
     // INVARIANT: at least one, strictly ascending, the last is that of `spec`
