@@ -12,6 +12,7 @@ cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 venv=${SHARDDB_REMOTE_VENV:-$target/remote-venv}
+rm -f "$target/sharddb-remote" # so that what runs later does not use an old one
 
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements-remote.txt; then
