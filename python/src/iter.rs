@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use sharddb::OwnedValue;
 use sharddb::read::{Keys, Pairs};
-use sharddb::{OwnedValue, Snapshot};
 
 use crate::batch;
 use crate::errors::OrRaise;
@@ -15,29 +15,13 @@ const KEYS_PER_READ: usize = 1024;
 /// The values of a block have at most this many bytes, except for its last one.
 const BYTES_PER_READ: usize = 1 << 20;
 
-/// The keys of a snapshot, read in blocks.
-struct KeyBlocks {
+/// An iterator over keys, which are read in blocks; see `Reader.__iter__`.
+#[pyclass(module = "sharddb")]
+struct KeyIterator {
+    generation: Reader,
     keys: Keys,
     block: std::vec::IntoIter<sharddb::Result<u64>>,
 }
-
-impl KeyBlocks {
-    fn new(snapshot: &Snapshot) -> KeyBlocks {
-        KeyBlocks { keys: snapshot.keys(), block: Vec::new().into_iter() }
-    }
-
-    fn next(&mut self, py: Python<'_>) -> PyResult<Option<u64>> {
-        if self.block.len() == 0 {
-            let keys = &mut self.keys;
-            self.block = py.detach(|| keys.take(KEYS_PER_READ).collect::<Vec<_>>()).into_iter();
-        }
-        self.block.next().transpose().or_raise(py)
-    }
-}
-
-/// An iterator over keys; see `Reader.__iter__`.
-#[pyclass(module = "sharddb")]
-struct KeyIterator(KeyBlocks);
 
 #[pymethods]
 impl KeyIterator {
@@ -46,13 +30,19 @@ impl KeyIterator {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<u64>> {
-        self.0.next(py)
+        if self.block.len() == 0 {
+            self.generation.open(py)?; // in a forked child it takes a lease
+            let keys = &mut self.keys;
+            self.block = py.detach(|| keys.take(KEYS_PER_READ).collect::<Vec<_>>()).into_iter();
+        }
+        self.block.next().transpose().or_raise(py)
     }
 }
 
 /// An iterator over pairs; see `Reader.items`.
 #[pyclass(module = "sharddb")]
 struct ItemIterator {
+    generation: Reader,
     pairs: Pairs,
     block: std::vec::IntoIter<sharddb::Result<(u64, OwnedValue)>>,
 }
@@ -81,6 +71,7 @@ impl ItemIterator {
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
         if self.block.len() == 0 {
+            self.generation.open(py)?; // in a forked child it takes a lease
             let pairs = &mut self.pairs;
             self.block = py.detach(|| read_block(pairs)).into_iter();
         }
@@ -95,7 +86,9 @@ impl Reader {
     ///
     /// A key that cannot be read raises; the iteration then continues with the next one that can.
     fn __iter__(&self, py: Python<'_>) -> PyResult<KeyIterator> {
-        Ok(KeyIterator(KeyBlocks::new(&self.snapshot(py)?)))
+        let open = self.open(py)?.pinned();
+        let keys = open.snapshot().keys();
+        Ok(KeyIterator { generation: Reader::new(open), keys, block: Vec::new().into_iter() })
     }
 
     /// Iterates over the pairs of the current generation in storage order, as tuples of `int` and `bytes`.
@@ -103,7 +96,9 @@ impl Reader {
     /// These are the pairs that the indexes have: also a key that is stored twice, or in a place where lookups do not find
     /// it. A pair that cannot be read raises; the iteration then continues with the next one that can.
     fn items(&self, py: Python<'_>) -> PyResult<ItemIterator> {
-        Ok(ItemIterator { pairs: self.snapshot(py)?.pairs(), block: Vec::new().into_iter() })
+        let open = self.open(py)?.pinned();
+        let pairs = open.snapshot().pairs();
+        Ok(ItemIterator { generation: Reader::new(open), pairs, block: Vec::new().into_iter() })
     }
 }
 

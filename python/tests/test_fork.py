@@ -50,8 +50,9 @@ def test_a_child_reads(store: Path, pairs: dict[int, bytes], mode: Any) -> None:
     snapshot = db.snapshot()
     view = db.view(0)
     keys = list(pairs)
-    iterator = iter(db)
+    iterator, items = iter(db), db.items()
     next(iterator)
+    next(items)
 
     def check() -> None:
         for reader in (db, snapshot):
@@ -59,28 +60,28 @@ def test_a_child_reads(store: Path, pairs: dict[int, bytes], mode: Any) -> None:
             assert reader.get_many(keys) == list(pairs.values())
             assert reader.generation == 1
         assert view == pairs[0]
-        assert len(list(iterator)) == len(pairs) - 1
+        assert len(list(iterator)) == len(list(items)) == len(pairs) - 1
 
     in_child(check)
     check_parent = dict(db.items())
     assert check_parent == pairs
 
 
-@pytest.mark.parametrize("of", ["database", "snapshot"])
+@pytest.mark.parametrize("of", ["database", "snapshot", "keys", "items"])
 def test_a_child_holds_a_lease_of_its_own(store: Path, of: str) -> None:
     """The lease of the child outlives that of the parent."""
     db = sharddb.open(store)
-    reader = db if of == "database" else db.snapshot()
+    reader: Any = {"database": lambda: db, "snapshot": db.snapshot, "keys": db.__iter__, "items": db.items}[of]()
     ready_read, ready_write = os.pipe()
     closed_read, closed_write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        assert reader[0] is not None
+        assert (reader[0] if isinstance(reader, sharddb.Reader) else next(reader)) is not None
         os.write(ready_write, b".")
         os.read(closed_read, 1)
         os._exit(0 if is_leased(store, 1) else 1)
     os.read(ready_read, 1)
-    reader.close()
+    del reader
     db.close()
     assert is_leased(store, 1), "by the child"
     os.write(closed_write, b".")
@@ -118,11 +119,15 @@ def test_a_child_serves_the_generation_of_its_parent(store: Path) -> None:
 def test_a_generation_that_was_removed(store: Path, mode: Any) -> None:
     db = sharddb.open(store, mode=mode)
     snapshot = db.snapshot()
+    iterators: list[Any] = [iter(db), db.items()]
     before = db[0]
     make_current(store, 2)
     remove_generation(store, 1)
 
     def check() -> None:
+        for iterator in iterators:
+            with pytest.raises(sharddb.GenerationGone):
+                next(iterator)
         for reader in (db, snapshot):
             with pytest.raises(sharddb.GenerationGone) as raised:
                 reader[0]
