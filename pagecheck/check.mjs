@@ -482,6 +482,14 @@ await check('a damaged value', '#damaged/53654', async page => {
   await page.waitForSelector('.chain');
 }, { allowed: ['Failed to load resource'] });
 
+await check('a value whose path cannot be described', '#cities', async page => {
+  await page.route('**/locate/**', route => route.fulfill({ status: 413, json: { error: { kind: 'too-large', message: 'a long index' } } }));
+  await page.fill('#key', KEY);
+  await page.press('#key', 'Enter');
+  await said(page, 'a long index (too-large)');
+  await page.waitForFunction(name => document.querySelector('#view').textContent.includes(name), cities.get(KEY).name);
+}, { allowed: ['Failed to load resource'] });
+
 await check('the server ends and returns, without a token', '', async () => {
   const port = String(await freePort());
   let other = await serve('--port', port, '--no-token');
@@ -531,13 +539,21 @@ if (opt.picture) {
   });
 }
 
-// the last one: it changes the store
+// the last ones: they change the store
 await check('a generation that is published meanwhile appears', `#cities/${KEY}`, async page => {
   await said(page, 'found');
   execFileSync(opt.sharddb, ['put', path.join(opt.data, 'cities'), KEY, '--value', '{"name": "as it is now"}'], { stdio: 'ignore' });
   await page.waitForFunction(() => document.querySelector('#view pre')?.textContent.includes('as it is now'), null, { timeout: 30000 });
   await said(page, 'Generation 3 is current now');
 });
+await check('a generation that cannot be shown at first appears later', `#cities/${KEY}`, async page => {
+  await said(page, 'found');
+  await page.route('**/info*', route => route.fulfill({ status: 404, json: { error: { kind: 'not-found', message: 'it is away' } } }));
+  execFileSync(opt.sharddb, ['put', path.join(opt.data, 'cities'), KEY, '--value', '{"name": "as it is then"}'], { stdio: 'ignore' });
+  await page.waitForFunction(() => document.querySelector('#empty:not([hidden])')?.textContent.includes('it is away'), null, { timeout: 30000 });
+  await page.unroute('**/info*');
+  await page.waitForFunction(() => document.querySelector('#content:not([hidden]) #view pre')?.textContent.includes('as it is then'), null, { timeout: 30000 });
+}, { allowed: ['Failed to load resource'] });
 
 await browser.close();
 await stop(server);
