@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pairs as pair
-from stage import IO
+from stage import IO, until
 
 PAGE = 4096
 MIB = 1 << 20
@@ -71,7 +71,7 @@ class Scene:
         outcome = self.stage.sharddb(*words, name=verb)
         problems = outcome.problems((0, IO), names=[disk]) + self.wrong_after(disk, verb, outcome)
         if outcome.code == IO:
-            (disk / "ballast").unlink()
+            remove_ballast(disk)
             again = self.stage.sharddb(*words, name=f"{verb}, repeated with room")
             problems += again.problems((0,)) + self.wrong_after(disk, verb, again)
         self.report.case(f"{verb} of {self.name} data with {room} bytes free", problems)
@@ -116,6 +116,28 @@ class Scene:
         return problems + ([f"expected nothing left behind, found {left}"] if left else [])
 
 
+def put_ballast(disk, room):
+    """Writes the file `ballast`; returns the bytes that are free then."""
+    ballast = disk / "ballast"
+    ballast.unlink(missing_ok=True)
+    with open(ballast, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, free(disk) - room))
+    return free(disk)
+
+
+def remove_ballast(disk):
+    """Removes the file `ballast`; its space is free then."""
+    ballast = disk / "ballast"
+    room = free(disk) + ballast.stat().st_size
+    ballast.unlink()
+    until(lambda: free(disk) + PAGE >= room, f"the space of {ballast} is free")
+
+
+def free(disk):
+    status = os.statvfs(disk)
+    return status.f_bavail * status.f_frsize
+
+
 def clear(disk):
     """Removes everything on the disk."""
     for entry in disk.iterdir():
@@ -124,18 +146,10 @@ def clear(disk):
 
 def occupy(disk, room):
     """Fills the disk up to `room` bytes with a file `ballast`, and checks that it is full."""
-    ballast = disk / "ballast"
-    ballast.unlink(missing_ok=True)
-    with open(ballast, "wb") as file:
-        status = os.statvfs(disk)
-        os.posix_fallocate(file.fileno(), 0, max(1, status.f_bavail * status.f_frsize - room))
-    status = os.statvfs(disk)
-    found = status.f_bavail * status.f_frsize
-    if not room <= found + PAGE <= room + 2 * PAGE:
-        raise RuntimeError(f"expected {room} bytes free on {disk}, found {found}")
+    until(lambda: room <= put_ballast(disk, room) + PAGE <= room + 2 * PAGE, f"{room} bytes are free on {disk}")
     try:
         with open(disk / "probe", "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, found + PAGE)
+            os.posix_fallocate(file.fileno(), 0, free(disk) + PAGE)
         raise RuntimeError(f"expected a full disk at {disk}, found room")
     except OSError:
         (disk / "probe").unlink()

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +17,16 @@ LIMITED = Path(__file__).with_name("limited.py")
 
 CORRUPT, IO, USAGE = 3, 4, 2
 ERRORS = (USAGE, CORRUPT, IO)
+
+
+def until(is_true, words):
+    """Waits until no process holds a file any more: one that another thread starts has all open files of this process until
+    the kernel closes them, which may be after it has started."""
+    for _ in range(400):
+        if is_true():
+            return
+        time.sleep(0.025)
+    raise RuntimeError(f"expected that {words} within 10 s, found otherwise")
 
 
 class Stage:
@@ -56,7 +67,7 @@ class Stage:
         try:
             yield path
         finally:
-            subprocess.run(["umount", path], check=True)
+            until(lambda: subprocess.run(["umount", path], capture_output=True).returncode == 0, f"{path} is not in use")
             path.rmdir()
 
     def tmpfs(self, name, *options):
