@@ -70,10 +70,11 @@ async function attempt(task, report) {
 async function start() {
   const list = await attempt(() => json(address(null)), message => instead('No list of data sets', message));
   if (!list) return;
+  const before = JSON.stringify(databases);
   ({ databases, version } = list);
   gone(null);
   $('foot').textContent = `ShardDb ${version}`;
-  $('database').replaceChildren(...databases.map(({ path, kind, error }) => h('option', { value: path }, `${path || 'this data set'} · ${error ? 'cannot be opened' : kind}`)));
+  if (JSON.stringify(databases) !== before) $('database').replaceChildren(...databases.map(({ path, kind, error }) => h('option', { value: path }, `${path || 'this data set'} · ${error ? 'cannot be opened' : kind}`)));
   route();
 }
 
@@ -230,7 +231,7 @@ function again() {
   polling = setTimeout(poll, POLL);
 }
 
-/** Whether another generation than the one on the page is current, and may be opened. */
+/** Whether another generation is current, and may be opened. */
 function isNewer(current) {
   if (!current || current === shown.info.generation) return false;
   const name = `${shown.database.path}/${current}`;
