@@ -75,9 +75,10 @@ def build(
     ``pandas.ArrowDtype(pyarrow.binary())``.
 
     The bytes are those of one ``Loader`` that gets the same pairs in the order of chunks. After an exception nothing was
-    published, unless it has a note with the generation: a KeyboardInterrupt that came too late. The files of the job are removed
-    unless its tasks are still running; then ``sharddb.clean_parts(store, job)`` removes them. Raises what a task raises;
-    ``TypeError``; ``InvalidInput`` if the store has files of a job of that name.
+    published, unless it has a note with the generation: a KeyboardInterrupt that came too late. The files of the job are
+    removed unless its tasks are still running; then ``sharddb.clean_parts(store, job)`` removes them.
+
+    Raises what a task raises; ``TypeError``; ``InvalidInput`` if the store has files of a job of that name.
     """
     if unknown := options.keys() - {*_OF_PARTS, *_OF_PUBLICATION}:
         raise TypeError(f"build() got an unexpected keyword argument {min(unknown)!r}")

@@ -38,19 +38,21 @@ impl Following {
 
     /// Counts a swap, which the caller does under the same lock.
     pub(super) fn note_swap(&mut self) {
-        self.checked = Moment::now();
+        self.note_success();
         self.swapped = self.checked;
         self.swaps += 1;
+    }
+
+    fn note_success(&mut self) {
+        self.checked = Moment::now();
+        self.failures = 0;
     }
 
     /// Ends the refresh.
     pub(super) fn end<T>(&mut self, result: &Result<T>) {
         self.thread = None;
         match result {
-            Ok(_) => {
-                self.checked = Moment::now();
-                self.failures = 0;
-            }
+            Ok(_) => self.note_success(),
             Err(error) => {
                 self.failures += 1;
                 self.note_error(error);

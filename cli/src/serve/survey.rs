@@ -67,8 +67,8 @@ impl Survey {
     /// Errors: other errors of I/O, which may be over when the request is repeated.
     fn miss(&mut self, error: sharddb::Error) -> Result<()> {
         self.is_partial = true;
-        let passes = error.kind() == ErrorKind::Io && error.io_kind() != Some(io::ErrorKind::PermissionDenied);
-        if passes { Err(error.into()) } else { Ok(()) }
+        let may_pass = error.kind() == ErrorKind::Io && error.io_kind() != Some(io::ErrorKind::PermissionDenied);
+        if may_pass { Err(error.into()) } else { Ok(()) }
     }
 
     fn add(&mut self, shard: &Shard, minishards: u64) -> Result<()> {

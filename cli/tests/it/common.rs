@@ -71,12 +71,15 @@ pub(crate) fn sharddb_with_input<S: AsRef<OsStr>>(args: impl IntoIterator<Item =
     run
 }
 
-/// Waits until something is true. A minute is the watchdog of a test that would hang.
+/// The time after which a test fails that would hang.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Waits until something is true, for at most [`WATCHDOG`].
 #[track_caller]
 pub(crate) fn until(mut is_true: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_true() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not happen");
+        assert!(begun.elapsed() < WATCHDOG, "it does not happen");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -6,12 +6,9 @@ use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use crate::common::{command, ended, kill};
+use crate::common::{WATCHDOG, command, ended, kill};
 #[cfg(unix)]
 use crate::limits::limited;
-
-/// The time after which a test fails that would hang.
-pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A running `sharddb serve`.
 pub(crate) struct Server {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 
-use super::client::WATCHDOG;
 use super::{Place, Server, build};
+use crate::common::WATCHDOG;
 
 const SECRET: &str = "this text is outside of the served directory";
 
