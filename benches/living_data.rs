@@ -1,7 +1,7 @@
 //! The cost of updates and merges beside that of a full build: time, bytes written, peak memory.
 //!
 //! ```sh
-//! cargo bench --bench living_data
+//! cd benches && cargo bench --bench living_data
 //! ```
 //!
 //! Takes some 25 GB of disk and a few minutes. Linux only: the peak memory is the kernel's, per step, without the page cache.

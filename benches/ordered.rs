@@ -2,7 +2,7 @@
 //! file.
 //!
 //! ```sh
-//! cargo bench --bench ordered
+//! cd benches && cargo bench --bench ordered
 //! ```
 //!
 //! 10 million pairs of 100 B, mapped and in memory; medians of rounds at different places.

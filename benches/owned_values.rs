@@ -1,7 +1,7 @@
 //! From which length on an owned value that shares its shard is faster than a copy, on one thread and on two.
 //!
 //! ```sh
-//! cargo bench --bench owned_values
+//! cd benches && cargo bench --bench owned_values
 //! ```
 //!
 //! Nanoseconds per key of mapped data in memory, medians of interleaved rounds; every value's first bytes are added up and the

@@ -8,8 +8,8 @@
 //! the machine. A page fault may have to wait while the kernel maps or unmaps for another thread.
 //!
 //! ```text
-//! cargo bench --bench refresh_latency              1,000,000 keys, some 40 seconds
-//! cargo bench --bench refresh_latency -- --quick   100,000 keys, a few seconds
+//! cd benches && cargo bench --bench refresh_latency              1,000,000 keys, some 40 seconds
+//! cd benches && cargo bench --bench refresh_latency -- --quick   100,000 keys, a few seconds
 //! ```
 
 use std::hint::black_box;

@@ -9,8 +9,8 @@
 //!   over with their maps and what is verified.
 //!
 //! ```text
-//! cargo bench --bench swaps              10,000,000 keys in 64 shards, some two minutes, 5 GiB of disk
-//! cargo bench --bench swaps -- --quick   500,000 keys, some 15 seconds
+//! cd benches && cargo bench --bench swaps              10,000,000 keys in 64 shards, some two minutes, 5 GiB of disk
+//! cd benches && cargo bench --bench swaps -- --quick   500,000 keys, some 15 seconds
 //! ```
 
 mod common;

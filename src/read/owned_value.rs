@@ -18,7 +18,7 @@ use crate::storage::{AlignedBytes, Bytes};
 ///
 /// Cost: increments the reference count of the shard, which all threads that read the shard share, and copies no bytes
 /// that are mapped or loaded. For short values a copy may be faster:
-/// `cargo bench --bench owned_values` compares both.
+/// `cd benches && cargo bench --bench owned_values` compares both.
 ///
 /// ```
 /// use sharddb::OwnedValue;

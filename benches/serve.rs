@@ -3,13 +3,15 @@
 //! Also prints the memory that these take. The goal is half the rate of the constant, also during swaps.
 //!
 //! ```text
-//! cargo bench -p sharddb-cli --bench serve
+//! cargo build --release --package sharddb-cli
+//! cd benches && SHARDDB=../target/release/sharddb cargo bench --bench serve
 //! ```
 //!
+//! `SHARDDB` is the path of the command to measure, relative to `benches/`, because this package does not build it.
 //! Every answer is compared with the value of the generation that its tag names. Both servers are processes of their own,
 //! and share the processors with the clients.
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a bench fails by a panic")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a bench fails by a panic")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -36,6 +38,13 @@ fn main() {
         runtime().block_on(serve_a_constant());
         return;
     }
+    let Some(command) = std::env::var_os("SHARDDB") else {
+        eprintln!(
+            "serve: SHARDDB must be the path of the command sharddb, relative to benches/; \
+             run `cargo build --release --package sharddb-cli`, then set SHARDDB=../target/release/sharddb"
+        );
+        std::process::exit(2);
+    };
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("numbers");
     for generation in 1..=2 {
@@ -45,7 +54,7 @@ fn main() {
     }
     let constant = Server::start(Command::new(std::env::current_exe().unwrap()).arg("--constant"));
     let sharddb = ["serve", store.to_str().unwrap(), "--quiet", "--timeout", "600"];
-    let sharddb = Server::start(Command::new(env!("CARGO_BIN_EXE_sharddb")).args(sharddb));
+    let sharddb = Server::start(Command::new(command).args(sharddb));
     let runtime = runtime();
     println!("{:34} {:>12} {:>10} {:>10} {:>10}", "", "requests/s", "p50 us", "p99 us", "max us");
     let baseline = runtime.block_on(measure(&constant, |_, _| value(1, 1)));
