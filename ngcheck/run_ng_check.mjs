@@ -1,9 +1,10 @@
 #!/usr/bin/env node
 // Acceptance test of a sharded precomputed data set: Neuroglancer in headless Chromium must draw it.
-// usage: run_ng_check.mjs DIR|URL|--server CMD [--expect FILE] [--scene NAME]... [--out DIR] [--timeout S] [--fault NAME]...
-//                         [--unsharded-ok] [-v]
+// usage: run_ng_check.mjs DIR|URL|--server CMD [--objects] [--expect FILE] [--scene NAME]... [--out DIR] [--timeout S]
+//                         [--fault NAME]... [--unsharded-ok] [-v]
 // DIR: a directory, which this program serves with Range and CORS. URL: the base URL of another server.
-// CMD: started with /bin/sh; the first http://... that it prints is the base URL; stopped with SIGTERM.
+// CMD: started with /bin/sh; the first http://... that it prints is the base URL, with --objects `objects` for its last part
+// `raw`; stopped with SIGTERM, by which or with exit code 0 it must end.
 // Exit 0: every scene was drawn as ng_expect.json says; 1: a scene was not; 2: the check could not run.
 import fs from 'node:fs';
 import os from 'node:os';
@@ -16,23 +17,26 @@ import { startRangeServer } from './range_server.mjs';
 
 const HERE = path.dirname(fs.realpathSync(new URL(import.meta.url).pathname));
 const args = process.argv.slice(2);
-const opt = { scene: [], fault: [], out: path.join(HERE, 'out'), timeout: '20' };
+const opt = { scene: [], fault: [], out: path.join(HERE, 'out'), timeout: '120' };
 let target;
 for (let i = 0; i < args.length; i++) {
   const a = args[i];
   if (a === '-v') opt.verbose = true;
   else if (a === '--unsharded-ok') opt.unshardedOk = true;
   else if (a === '--url-state') opt.urlState = true;
+  else if (a === '--objects') opt.objects = true;
   else if (a === '--scene' || a === '--fault') opt[a.slice(2)].push(args[++i]);
   else if (a.startsWith('--')) opt[a.slice(2)] = args[++i];
   else target = a;
 }
-if (!target && !opt.server) { console.error('usage: run_ng_check.mjs DIR|URL|--server CMD [--expect FILE] [--scene NAME]... [--out DIR] [--timeout S] [--fault NAME]... [--unsharded-ok] [-v]'); process.exit(2); }
+if (!target && !opt.server) { console.error('usage: run_ng_check.mjs DIR|URL|--server CMD [--objects] [--expect FILE] [--scene NAME]... [--out DIR] [--timeout S] [--fault NAME]... [--unsharded-ok] [-v]'); process.exit(2); }
 const T0 = Date.now();
 const CLIENT = process.env.NG_CLIENT ?? path.join(HERE, 'client');
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const log = (...a) => opt.verbose && console.error(...a);
 const sleep = ms => new Promise(r => setTimeout(r, ms));
+const STUCK_MS = 120_000; // for the start and the end of a program: many times what it takes on a busy machine
+const STILL = 200; // probes, which follow one another in 150 ms or more, without a change: no scene takes such a pause
 
 // ---- the client: static files below /v/ng/, and the event stream that the Python build expects ----
 const MIME = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.wasm': 'application/wasm', '.svg': 'image/svg+xml' };
@@ -56,8 +60,9 @@ if (opt.server) {
     let text = ''; const more = d => { text += d; const m = /https?:\/\/[^\s"'<>]+/.exec(text); if (m && text.slice(m.index + m[0].length)) ok(m[0]); };
     child.stdout.on('data', more); child.stderr.on('data', more);
     child.on('exit', c => no(new Error(`the server ended (${c}): ${text.slice(-300)}`)));
-    setTimeout(() => no(new Error('the server printed no URL in 30 s')), 30000).unref();
+    setTimeout(() => no(new Error(`the server printed no URL in ${STUCK_MS} ms: ${text.slice(-300)}`)), STUCK_MS).unref();
   }).catch(e => { console.error(e.message); process.exit(2); });
+  if (opt.objects) target = target.replace(/raw\/?$/, 'objects');
 }
 if (/^https?:/.test(target)) base = target.replace(/\/$/, '');
 else {
@@ -104,7 +109,7 @@ const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'ngcheck-'));
 const W = 1100, H = 760;
 let ctx;
 try {
-  ctx = await chromium.launchPersistentContext(profile, { executablePath: CHROMIUM, headless: true, viewport: { width: W, height: H }, deviceScaleFactor: 1,
+  ctx = await chromium.launchPersistentContext(profile, { executablePath: CHROMIUM, headless: true, timeout: STUCK_MS, viewport: { width: W, height: H }, deviceScaleFactor: 1,
     args: ['--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
       '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader', '--ignore-gpu-blocklist', '--disable-dev-shm-usage', '--force-color-profile=srgb'] });
 } catch (e) { console.error('no browser: ' + e.message); process.exit(2); }
@@ -115,8 +120,10 @@ ctx.on('response', r => { if (r.url().startsWith(base)) browserLog.push({ method
 ctx.on('requestfailed', r => { if (r.url().startsWith(base)) browserLog.push({ method: r.method(), path: decodeURIComponent(r.url().slice(base.length)), range: r.headers().range, status: 'failed: ' + r.failure()?.errorText }); });
 const TB = Date.now();
 
-// Runs in the page: whether the viewer is ready, and the number of chunks in each state per source type.
+// Runs in the page, after two frames, so that a picture is of what was loaded before: whether the viewer is ready, and the number
+// of chunks in each state per source type.
 const probe = async () => {
+  for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
   const v = globalThis.viewer; if (!v) return { ready: false };
   const ready = v.isReady(); const out = {};
   for (const [src, st] of await v.chunkQueueManager.getStatistics()) {
@@ -179,7 +186,7 @@ for (const sc of scenes) {
     // The state is passed to the viewer, not in the URL (#!{...}, --url-state). With a state in the URL, a client that takes
     // more than 400 ms to restore it writes the half-restored state back to the URL; an annotation layer then throws in toJSON
     // ("Cannot read properties of undefined (reading 'length')") and is removed. See README.md.
-    await page.goto(clientUrl + (opt.urlState ? '#!' + encodeURIComponent(state) : ''), { waitUntil: 'load', timeout: 30000 });
+    await page.goto(clientUrl + (opt.urlState ? '#!' + encodeURIComponent(state) : ''), { waitUntil: 'load', timeout: STUCK_MS });
     if (!opt.urlState) await page.evaluate(s => globalThis.viewer.state.restoreState(JSON.parse(s)), state);
     let wrong = ['never ready'];
     while (Date.now() - t < opt.timeout * 1000) {
@@ -190,7 +197,7 @@ for (const sc of scenes) {
       quiet = settled ? quiet + 1 : 0;
       const now = JSON.stringify([p.stats, p.ready, events]);
       still = now === sig && inFlight <= 0 && p.panel ? still + 1 : 0; sig = now;
-      const stuck = still > 9;                     // 9 x 150 ms without a pending request or a change
+      const stuck = still > STILL;
       if (quiet < 2 && !stuck) continue;
       wrong = await check();
       if (!p.ready) wrong.unshift('never ready');
@@ -223,7 +230,14 @@ await ctx.close();
 fs.rmSync(profile, { recursive: true, force: true });
 clientServer.closeAllConnections(); clientServer.close();
 dataServer?.closeAllConnections(); dataServer?.close();
-child?.removeAllListeners('exit'); child?.kill();
+const ended = child && await new Promise(ok => {
+  child.removeAllListeners('exit');
+  if (child.exitCode !== null || child.signalCode) return ok(child.exitCode ?? child.signalCode);
+  setTimeout(() => { child.kill('SIGKILL'); }, STUCK_MS).unref();
+  child.once('exit', (code, signal) => ok(code ?? signal));
+  child.kill();
+});
+if (ended && ended !== 'SIGTERM') results.push({ name: 'server', ok: false }), console.error(`FAIL the server ended with ${ended}`);
 const all = serverLog.length ? serverLog : browserLog;
 fs.writeFileSync(path.join(opt.out, 'requests.json'), JSON.stringify({ server: serverLog, browser: browserLog }, null, 1));
 fs.writeFileSync(path.join(opt.out, 'results.json'), JSON.stringify(results, null, 1));

@@ -4,7 +4,6 @@
 // DATA: what scripts/page.sh builds. ROOT: this project, default: above this file. OUT: the screenshots. FILE: where the README's picture goes.
 // A line per check; the last one is `N passed, N failed`. Exit 0: all passed; 1: one failed; 2: the checks could not run.
 import fs from 'node:fs';
-import net from 'node:net';
 import path from 'node:path';
 import { createRequire } from 'node:module';
 import { execFileSync, spawn } from 'node:child_process';
@@ -13,6 +12,7 @@ import { chromium } from 'playwright-core';
 const HERE = path.dirname(fs.realpathSync(new URL(import.meta.url).pathname));
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const MOST_BYTES = 100_000; // of all files of the page
+const STUCK_MS = 120_000; // for whatever is waited for: many times what it takes on a busy machine
 const opt = { out: path.join(HERE, 'out'), root: path.join(HERE, '..') };
 for (let i = 2, args = process.argv; i < args.length; i++) {
   if (args[i] === '-v') opt.verbose = true;
@@ -25,23 +25,40 @@ fs.mkdirSync(opt.out, { recursive: true });
 
 /** Starts `sharddb serve` and returns it with the URL of its page, which is above that of the raw files. */
 async function serve(...options) {
-  const child = spawn(opt.sharddb, ['serve', opt.data, ...options], { stdio: ['ignore', 'pipe', opt.verbose ? 'inherit' : 'ignore'] });
+  const child = spawn(opt.sharddb, ['serve', opt.data, ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
   process.on('exit', () => child.kill());
   const url = await new Promise((resolve, reject) => {
     let text = '';
+    child.stderr.on('data', data => { text += data; if (opt.verbose) process.stderr.write(data); });
     child.stdout.on('data', data => { text += data; const match = /(https?:\/\/[^\s]*?\/)raw\/?\s/.exec(text); if (match) resolve(match[1]); });
-    child.on('exit', code => reject(new Error(`the server ended (${code}): ${text}`)));
-    setTimeout(() => reject(new Error(`the server printed no URL of raw files in 30 s: ${text}`)), 30000).unref();
+    child.on('close', code => reject(new Error(`the server ended (${code}): ${text}`)));
+    setTimeout(() => reject(new Error(`the server printed no URL of raw files in ${STUCK_MS} ms: ${text}`)), STUCK_MS).unref();
   });
   return { child, url };
 }
-const stop = ({ child }) => new Promise(resolve => { child.once('exit', resolve); child.kill('SIGTERM'); });
-const freePort = () => new Promise(resolve => { const server = net.createServer().listen(0, '127.0.0.1', () => { const { port } = server.address(); server.close(() => resolve(port)); }); });
+/** Ends a server; one that does not end is killed, and an error. */
+const stop = ({ child }) => new Promise((resolve, reject) => {
+  if (child.exitCode !== null || child.signalCode) return resolve();
+  const watchdog = setTimeout(() => { child.kill('SIGKILL'); reject(new Error(`the server did not end in ${STUCK_MS} ms`)); }, STUCK_MS);
+  child.once('exit', () => { clearTimeout(watchdog); resolve(); });
+  child.kill('SIGTERM');
+});
+/** Serves on a port that was served before, as soon as no other program has it. */
+async function serveAgain(port, ...options) {
+  for (const begun = Date.now(); ;) {
+    try {
+      return await serve('--port', port, ...options);
+    } catch (error) {
+      if (!/in use/.test(error.message) || Date.now() - begun > STUCK_MS) throw error;
+      await new Promise(resolve => setTimeout(resolve, 200));
+    }
+  }
+}
 
 let server, browser;
 try {
   server = await serve('--port', '0');
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage', '--force-color-profile=srgb', '--disable-background-networking'] });
+  browser = await chromium.launch({ timeout: STUCK_MS, executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage', '--force-color-profile=srgb', '--disable-background-networking'] });
 } catch (error) { console.error(error.message); process.exit(2); }
 
 // ---- checks ----
@@ -53,11 +70,15 @@ const equal = (found, expected, what) => expect(JSON.stringify(found) === JSON.s
 /** A page, with what it must not do: errors on the console, requests that fail, requests to other hosts. */
 async function open(hash = '', { allowed = [], base = server.url, settled = true, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1240, height: 900 }, reducedMotion: 'reduce', colorScheme: 'light', locale: 'en-GB', timezoneId: 'UTC', ...options });
+  context.setDefaultTimeout(STUCK_MS);
   const page = await context.newPage(), wrong = [];
   page.on('console', message => { if (['error', 'warning'].includes(message.type()) && !allowed.some(text => message.text().includes(text))) wrong.push(`console: ${message.text()} ${message.location().url ?? ''}`); });
   page.on('pageerror', error => wrong.push(`exception: ${error.message}`));
   page.on('request', request => { if (!request.url().startsWith(base) && !/^(data|blob):/.test(request.url())) wrong.push(`request to ${request.url()}`); });
   page.wrong = wrong;
+  page.pending = new Set();
+  page.on('request', request => page.pending.add(request));
+  for (const end of ['requestfinished', 'requestfailed']) page.on(end, request => page.pending.delete(request));
   await page.goto(base + hash);
   if (settled) await page.waitForFunction(() => document.querySelector('#content:not([hidden]) .chain, #empty:not([hidden]), #said:not(:empty)'));
   return page;
@@ -95,6 +116,18 @@ async function find(page, key) {
   await loaded(page);
 }
 const loaded = page => page.waitForSelector('#value:not([aria-busy=true])', { state: 'attached' });
+/** Waits for two frames: the second one shows every change that was requested before. */
+const drawn = page => page.evaluate(async () => { for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame); });
+/** Waits for a condition, which is checked once per frame. */
+async function until(page, condition, message) {
+  for (const begun = Date.now(); !(await condition()); await drawn(page)) expect(Date.now() - begun < STUCK_MS, message);
+}
+/** Waits until no request is under way and its answer is drawn. */
+async function quiet(page) {
+  await loaded(page);
+  await until(page, async () => { await drawn(page); return page.pending.size === 0; }, 'expected an end of the requests');
+  await drawn(page);
+}
 const showTab = async (page, name) => { await page.click(`#tabs >> text="${name}"`); };
 
 /** The findings of axe-core that matter to a user. */
@@ -136,7 +169,7 @@ await check('it opens with the first data set and a lookup', '', async page => {
 
 await check('a typed key is found: its path has the real numbers, and its bytes are where the page says', '#cities', async page => {
   await find(page, KEY);
-  const found = await boxes(page), located = JSON.parse(execFileSync(opt.sharddb, ['locate', path.join(opt.data, 'cities'), KEY]));
+  const found = await boxes(page), located = JSON.parse(execFileSync(opt.sharddb, ['locate', path.join(opt.data, 'cities'), KEY], { timeout: STUCK_MS }));
   equal([found.Key, found.Hash.slice(2), parseInt(found.Shard, 16), Number(digits(found.Minishard))], [KEY, located.hash.slice(2).padStart(16, '0'), located.shard, located.minishard], 'path');
   const [start, end] = digits(found.Bytes).split('–').map(Number);
   equal([start, end - start], [located.offset, located.stored_len], 'byte range');
@@ -280,27 +313,25 @@ await check('values: markup is text, an empty value is present', '#pictures/3', 
 
 await check('values: a skeleton is drawn, and turns', '#fly/seg/skeletons', async page => {
   await page.waitForSelector('#view canvas.turn');
-  await page.waitForTimeout(200);
+  await drawn(page);
   const image = () => page.locator('canvas.turn').evaluate(canvas => canvas.toDataURL()), before = await image();
   expect((await colors(page, 'canvas.turn')) > 4, 'expected lines');
   await page.focus('canvas.turn');
   await page.keyboard.press('ArrowLeft');
-  await page.waitForTimeout(200);
+  await until(page, async () => (await image()) !== before, 'expected another picture after an arrow key');
   const turned = await image();
-  expect(turned !== before, 'expected another picture after an arrow key');
   const box = await page.locator('canvas.turn').boundingBox();
   await page.mouse.move(box.x + 100, box.y + 100);
   await page.mouse.down();
   await page.mouse.move(box.x + 160, box.y + 120, { steps: 4 });
   await page.mouse.up();
-  await page.waitForTimeout(200);
-  expect((await image()) !== turned, 'expected another picture after dragging');
+  await until(page, async () => (await image()) !== turned, 'expected another picture after dragging');
 });
 
 await check('values: a legacy mesh is drawn, with a key above 2^53', '#meshes/9007199254740993', async page => {
   await said(page, 'Key 9007199254740993 found');
   await page.waitForSelector('#view canvas.turn');
-  await page.waitForTimeout(300);
+  await drawn(page);
   expect((await colors(page, 'canvas.turn')) > 50, 'expected shaded triangles');
   expect((await textOf(page, '#view')).includes('1 200 triangles'.replace(' ', '\u202f')), 'expected the number of triangles');
 });
@@ -491,14 +522,14 @@ await check('a value whose path cannot be described', '#cities', async page => {
 }, { allowed: ['Failed to load resource'] });
 
 await check('the server ends and returns, without a token', '', async () => {
-  const port = String(await freePort());
-  let other = await serve('--port', port, '--no-token');
+  let other = await serve('--port', '0', '--no-token');
+  const { port } = new URL(other.url);
   const page = await open('#cities', { base: other.url, allowed: ['Failed to load resource'] });
   try {
     await stop(other);
     await page.waitForSelector('#gone:not([hidden])');
     expect((await textOf(page, '#gone')).includes('does not answer'), 'expected a message');
-    other = await serve('--port', port, '--no-token');
+    other = await serveAgain(port, '--no-token');
     await page.waitForSelector('#gone', { state: 'hidden' });
     await find(page, KEY);
     await said(page, `Key ${KEY} found`);
@@ -516,7 +547,7 @@ const MOST = [`cities/${KEY}`, 'fly/seg/skeletons', 'fly/image/s0'], ALL = [...M
 for (const [name, options] of Object.entries(LOOKS)) {
   for (const hash of ['desktop', 'dark', 'phone'].includes(name) ? ALL : MOST) {
     await check(`${name}: ${hash} is accessible and fits`, `#${hash}`, async page => {
-      await page.waitForTimeout(300);
+      await quiet(page);
       await page.evaluate(() => document.querySelectorAll('details').forEach(details => { details.open = true; }));
       await accessible(page);
       await noSidewaysScroll(page);
@@ -531,7 +562,7 @@ if (opt.picture) {
     await said(page, 'found');
     await page.waitForSelector('#fill svg');
     await page.evaluate(() => document.activeElement.blur());
-    await page.waitForTimeout(300);
+    await quiet(page);
     const end = await page.locator('section:has(#map)').boundingBox();
     await page.screenshot({ path: opt.picture, fullPage: true, clip: { x: 0, y: 0, width: 1240, height: Math.ceil(end.y + end.height + 12) } });
     const length = fs.statSync(opt.picture).size;
@@ -542,17 +573,17 @@ if (opt.picture) {
 // the last ones: they change the store
 await check('a generation that is published meanwhile appears', `#cities/${KEY}`, async page => {
   await said(page, 'found');
-  execFileSync(opt.sharddb, ['put', path.join(opt.data, 'cities'), KEY, '--value', '{"name": "as it is now"}'], { stdio: 'ignore' });
-  await page.waitForFunction(() => document.querySelector('#view pre')?.textContent.includes('as it is now'), null, { timeout: 30000 });
+  execFileSync(opt.sharddb, ['put', path.join(opt.data, 'cities'), KEY, '--value', '{"name": "as it is now"}'], { stdio: 'pipe', timeout: STUCK_MS });
+  await page.waitForFunction(() => document.querySelector('#view pre')?.textContent.includes('as it is now'));
   await said(page, 'Generation 3 is current now');
 });
 await check('a generation that cannot be shown at first appears later', `#cities/${KEY}`, async page => {
   await said(page, 'found');
   await page.route('**/info*', route => route.fulfill({ status: 404, json: { error: { kind: 'not-found', message: 'it is away' } } }));
-  execFileSync(opt.sharddb, ['put', path.join(opt.data, 'cities'), KEY, '--value', '{"name": "as it is then"}'], { stdio: 'ignore' });
-  await page.waitForFunction(() => document.querySelector('#empty:not([hidden])')?.textContent.includes('it is away'), null, { timeout: 30000 });
+  execFileSync(opt.sharddb, ['put', path.join(opt.data, 'cities'), KEY, '--value', '{"name": "as it is then"}'], { stdio: 'pipe', timeout: STUCK_MS });
+  await page.waitForFunction(() => document.querySelector('#empty:not([hidden])')?.textContent.includes('it is away'));
   await page.unroute('**/info*');
-  await page.waitForFunction(() => document.querySelector('#content:not([hidden]) #view pre')?.textContent.includes('as it is then'), null, { timeout: 30000 });
+  await page.waitForFunction(() => document.querySelector('#content:not([hidden]) #view pre')?.textContent.includes('as it is then'));
 }, { allowed: ['Failed to load resource'] });
 
 await browser.close();

@@ -4,10 +4,10 @@ import base64
 import hashlib
 import hmac
 import http.client
-import socket
-import subprocess
-import time
+import urllib.parse
 from email.utils import formatdate
+
+from programs import LIMIT, Server
 
 # The account and the key that the emulator documents.
 ACCOUNT = "devstoreaccount1"
@@ -19,19 +19,12 @@ class Azurite:
     """Serves one empty container until `close`. DIRECTORY has the npm package `azurite`."""
 
     def __init__(self, directory, container):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         program = ["node", f"{directory}/node_modules/azurite/dist/src/blob/main.js", "--inMemoryPersistence"]
-        program += ["--blobPort", str(port), "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
-        self.process = subprocess.Popen(program, stdout=subprocess.DEVNULL)
-        self.endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-        for _ in range(300):
-            try:
-                return self.create(port, container)
-            except ConnectionRefusedError:
-                time.sleep(0.1)
-        raise TimeoutError("azurite does not listen after 30 s")
+        program += ["--blobPort", "0", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
+        self.server = Server(program, r"http://127\.0\.0\.1:[1-9]\d*")
+        self.close = self.server.stop
+        self.endpoint = f"{self.server.url}/{ACCOUNT}"
+        self.create(urllib.parse.urlsplit(self.endpoint).port, container)
 
     def create(self, port, container):
         date = formatdate(usegmt=True)
@@ -40,12 +33,8 @@ class Azurite:
         signature = hmac.digest(base64.b64decode(KEY), "\n".join(signed).encode(), hashlib.sha256)
         authorization = f"SharedKey {ACCOUNT}:{base64.b64encode(signature).decode()}"
         headers = {"Authorization": authorization, "x-ms-date": date, "x-ms-version": API, "Content-Length": "0"}
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
         connection.request("PUT", f"/{ACCOUNT}/{container}?restype=container", headers=headers)
         answer = connection.getresponse()
         if answer.status != 201:
             raise OSError(f"azurite did not create the container: {answer.status} {answer.read().decode()}")
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait()

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import tensorstore
 from cloudvolume.datasource.precomputed.skeleton import PrecomputedSkeletonSource
+from programs import limited
 
 SEG = Path(__file__).resolve().parent.parent / "tests/data/neuroglancer/seg"
 SKELETONS = SEG / "skeletons"
@@ -136,7 +137,7 @@ def main():
     command = Path(sys.argv[1]).resolve()
 
     def sharddb(*args):
-        subprocess.run([command, *args, "-q"], check=True)
+        subprocess.run(limited([command, *args, "-q"]), check=True)
 
     passed = failed = 0
     for job in (one_key_changes, a_chunk_changes, a_subset, other_specifications):

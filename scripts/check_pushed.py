@@ -18,6 +18,7 @@ from pathlib import Path
 
 import boto3
 from moto.server import ThreadedMotoServer
+from programs import limited
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
@@ -34,8 +35,9 @@ def main(sharddb, dataset, check, place):
     def push(name, *make):
         """Makes a store and pushes it; returns the path of the generation in the bucket."""
         store = place / name
-        subprocess.run([sharddb, *make, store, "--quiet"], check=True)
-        pushed = subprocess.run([sharddb, "push", store, f"s3://fly/{name}", "--quiet"], check=True, stdout=subprocess.PIPE)
+        subprocess.run(limited([sharddb, *make, store, "--quiet"]), check=True)
+        words = limited([sharddb, "push", store, f"s3://fly/{name}", "--quiet"])
+        pushed = subprocess.run(words, check=True, stdout=subprocess.PIPE)
         return pushed.stdout.decode().strip().removeprefix("precomputed://s3://fly/")
 
     info = json.loads((dataset / "seg/info").read_text())
@@ -53,7 +55,7 @@ def main(sharddb, dataset, check, place):
         scene["files"] = pushed[scene["name"]] + "/"
     (place / "expect.json").write_text(json.dumps({"scenes": scenes}))
     draw = ["node", check / "run_ng_check.mjs", f"{endpoint}/fly", "--expect", place / "expect.json", "--out", place / "shots"]
-    drawn = subprocess.run(draw)
+    drawn = subprocess.run(limited(draw))
     moto.stop()
     print("1 passed, 0 failed" if drawn.returncode == 0 else "0 passed, 1 failed")
     return drawn.returncode

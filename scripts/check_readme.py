@@ -4,7 +4,7 @@
 usage: check_readme.py SHARDDB
 
 The blocks run one after the other in a temporary directory that has links to examples/ and tests/, in a shell that stops
-at the first error. A line that begins with cargo is not run, but must be the beginning of a command in .ci/run. The README
+at the first error; 124 is the exit code of a block that is killed after 600 s. A line that begins with cargo is not run, but must be the beginning of a command in .ci/run. The README
 has at most 1,200 words. The last line is `N passed, N failed`; exit 1 if any failed.
 """
 
@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from programs import limited
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = 1200
@@ -25,9 +27,9 @@ def blocks(readme):
 
 def run(script, directory, sharddb):
     path = f"{sharddb.parent}{os.pathsep}{os.environ['PATH']}"
-    shell = ["bash", "-e", "-u", "-o", "pipefail", "-c", script]
+    shell = limited(["bash", "-e", "-u", "-o", "pipefail", "-c", script])
     done = subprocess.run(shell, cwd=directory, env={**os.environ, "PATH": path}, capture_output=True, text=True)
-    return done.returncode, done.stderr
+    return done.returncode, done.stdout[-2000:] + done.stderr
 
 
 def main():
@@ -46,8 +48,8 @@ def main():
                 results.append((command, command in checks, "expected the command in .ci/run, found none"))
             script = "\n".join(line for line in block.splitlines() if not line.startswith("cargo "))
             if script:
-                code, errors = run(script, directory, sharddb)
-                results.append((script, code == 0, f"exit code {code}\n{errors}"))
+                code, printed = run(script, directory, sharddb)
+                results.append((script, code == 0, f"exit code {code}\n{printed}"))
     for name, passed, why in results:
         print(f"ok    {name}" if passed else f"FAIL  {name}\n{why}")
     failed = sum(not passed for _, passed, _ in results)

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import tensorstore
 from cloudvolume import CloudVolume
+from programs import LIMIT, Server, limited
 
 ROOT = Path(__file__).resolve().parent.parent
 passed = failed = 0
@@ -33,27 +34,26 @@ def check(what, holds):
     print("ok  " if holds else "FAIL", what, flush=True)
 
 
-class Server:
-    """A running server. `url(area)` is where an area begins."""
+class Served:
+    """Paths that a server serves. `url(area)` is where an area begins."""
 
     def __init__(self, sharddb, *paths):
-        command = [sharddb, "serve", *map(str, paths), "--quiet"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self.root = self.process.stdout.readline().strip().removesuffix("/raw")
+        self.server = Server([sharddb, "serve", *map(str, paths), "--quiet"], r"https?://\S+")
+        self.root = self.server.url.removesuffix("/raw")
 
     def url(self, path):
         return f"{self.root}/{path}"
 
     def get(self, path, body=None):
-        with urllib.request.urlopen(urllib.request.Request(self.url(path), data=body)) as answer:
+        with urllib.request.urlopen(urllib.request.Request(self.url(path), data=body), timeout=LIMIT) as answer:
             return answer.read()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.process.terminate()
-        check("the server stops without an error", self.process.wait() == 0)
+        code = self.server.stop()
+        check(f"the server stops without an error: {code} {self.server.printed}" if code else "the server stops without an error", code == 0)
 
 
 def voxels_by_tensorstore(kvstore):
@@ -129,10 +129,11 @@ def swaps(sharddb):
         spec = None
         for text in ["one", "two"]:
             pairs = "".join(f'{{"key": {key}, "text": "{text} {key}"}}\n' for key in range(100))
-            subprocess.run([sharddb, "build", store, "--input", "-", "--format", "ndjson", "--quiet"], input=pairs, text=True, check=True)
-        with Server(sharddb, store) as server:
+            build = [sharddb, "build", store, "--input", "-", "--format", "ndjson", "--quiet"]
+            subprocess.run(limited(build), input=pairs, text=True, check=True)
+        with Served(sharddb, store) as server:
             for number, text in [(1, "one"), (2, "two")]:
-                subprocess.run([sharddb, "rollback", store, str(number), "--quiet"], check=True)
+                subprocess.run(limited([sharddb, "rollback", store, number, "--quiet"]), check=True)
                 spec = json.loads(server.get("raw/store/info"))["sharding"]
                 base = {"driver": "neuroglancer_uint64_sharded", "metadata": spec, "base": server.url("raw/store/")}
                 kvstore = tensorstore.KvStore.open(base).result()
@@ -146,7 +147,7 @@ def main():
         return 2
     sharddb = sys.argv[1]
     dataset = Path(sys.argv[2] if len(sys.argv) == 3 else ROOT / "tests/data/neuroglancer").resolve()
-    with Server(sharddb, dataset) as server:
+    with Served(sharddb, dataset) as server:
         volumes(server, dataset)
         skeletons(server, dataset)
         annotations(server, dataset)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from cloudvolume.datasource.precomputed.skeleton import PrecomputedSkeletonSource
+from programs import limited
 
 GENERATED = 300
 
@@ -60,7 +61,7 @@ def decode(encoded):
 
 
 def build(sharddb, byfile, store, *options):
-    subprocess.run([sharddb, "build", store, "--input", byfile, *options], check=True)
+    subprocess.run(limited([sharddb, "build", store, "--input", byfile, *options]), check=True)
 
 
 def differences(byfile, store, names):

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import tensorstore
 from cloudvolume import CloudVolume
+from programs import limited
 
 SIZE, OFFSET, CHUNK = (100, 70, 50), (10, 20, 30), (32, 16, 16)
 
@@ -110,7 +111,7 @@ def main():
     sharddb = str(Path(sys.argv[1]).resolve())
 
     def run(*args):
-        subprocess.run([sharddb, *map(str, args)], check=True)
+        subprocess.run(limited([sharddb, *args]), check=True)
 
     passed = failed = 0
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Writes data sets with ShardDb for TensorStore and CloudVolume to read, then arrays for zarr-python and TensorStore,
 # then arrays, tables and files for bcolz and bloscpack. Builds skeletons with the command for CloudVolume to read, and
-# updates, copies, merges and reshards foreign ones for both; and volumes. Serves a data set by HTTP to both.
+# updates, copies, merges and reshards foreign ones for both; and volumes. Serves a data set by HTTP to both. Uses the
+# development build of the tests and the release build of the command, with all features.
 #
 # SHARDDB_VENV          the Python environment with both readers; created if missing (default: below target/)
 # SHARDDB_BCOLZ_VENV    the Python environment with bcolz and bloscpack; likewise
@@ -15,6 +16,14 @@ target=${CARGO_TARGET_DIR:-target}
 venv=${SHARDDB_VENV:-$target/interop-venv}
 bcolz_venv=${SHARDDB_BCOLZ_VENV:-$target/bcolz-venv}
 sets=${SHARDDB_INTEROP_DIR:-$target/interop}
+
+# Runs a program, which is killed after 15 minutes; what it printed is above.
+limited() {
+    local code=0
+    timeout --kill-after=10 900 "$@" || code=$?
+    [ "$code" = 0 ] || echo "exit code $code (124: killed after 900 s): $*" >&2
+    return "$code"
+}
 
 readers_are_there() {
     [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
@@ -34,12 +43,13 @@ fi
 
 mkdir -p "$sets"
 sets=$(cd "$sets" && pwd)
-SHARDDB_INTEROP_DIR=$sets cargo test --workspace --test it -- --ignored interop::
-"$venv/bin/python" scripts/check_readable.py --self-test "$sets/precomputed"
-"$venv/bin/python" scripts/check_zarr.py --self-test "$sets/zarr"
-"$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets/bcolz"
-cargo build --release --quiet --package sharddb-cli
-"$venv/bin/python" scripts/check_skeletons.py "$target/release/sharddb"
-"$venv/bin/python" scripts/check_living.py "$target/release/sharddb"
-"$venv/bin/python" scripts/check_volumes.py "$target/release/sharddb"
-"$venv/bin/python" scripts/check_served.py "$target/release/sharddb"
+cargo test --workspace --all-features --no-run
+export SHARDDB_INTEROP_DIR=$sets PYTHONUNBUFFERED=1
+limited cargo test --workspace --all-features --test it -- --ignored interop::
+limited "$venv/bin/python" scripts/check_readable.py --self-test "$sets/precomputed"
+limited "$venv/bin/python" scripts/check_zarr.py --self-test "$sets/zarr"
+limited "$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets/bcolz"
+cargo build --release --quiet --package sharddb-cli --all-features
+for check in skeletons living volumes served; do
+    limited "$venv/bin/python" "scripts/check_$check.py" "$target/release/sharddb"
+done

@@ -6,7 +6,7 @@
 # CHECK_DIR   pagecheck/ or a copy of it, in which setup.sh has run
 # OPTION      of check.mjs: --out DIR, --picture FILE, --only WORD, -v
 #
-# SHARDDB     the command; default: built in release mode
+# SHARDDB     the command; default: its release build with all features
 #
 # Also runs the tests of the page's decoders. The last line is `N passed, N failed`. Exit: 0 if none failed, 1 if one failed,
 # 2 if the checks could not run.
@@ -22,7 +22,7 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 if [ -z "${SHARDDB-}" ]; then
-    cargo build --quiet --release --package sharddb-cli
+    cargo build --quiet --release --package sharddb-cli --all-features
     SHARDDB=$target/release/sharddb
 fi
 sharddb=$(realpath "$SHARDDB")
@@ -31,10 +31,18 @@ trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
 data=$work/data
 mkdir -p "$data"
 
-ROOT=$PWD node --test --test-reporter=spec "$check/decoders.test.mjs"
+# Runs a program, which is killed after the given number of seconds; what it printed is above.
+limited() { # SECONDS COMMAND..
+    local code=0
+    timeout --kill-after=10 "$@" || code=$?
+    [ "$code" = 0 ] || echo "exit code $code (124: killed after $1 s): ${*:2}" >&2
+    return "$code"
+}
+
+ROOT=$PWD limited 300 node --test --test-reporter=spec "$check/decoders.test.mjs"
 
 build() { # STORE OPTION..
-    "$sharddb" build "$@" --quiet
+    limited 300 "$sharddb" build "$@" --quiet
 }
 sharding='{"@type": "neuroglancer_uint64_sharded_v1", "hash": "murmurhash3_x86_128", "preshift_bits": 0, "minishard_bits": 4, "shard_bits": 6}'
 
@@ -71,7 +79,7 @@ build "$data/sparse" --input "$work/sparse.ndjson" --sharding \
 
 # one byte of a value is changed
 build "$data/damaged" --input examples/geonames-cities.ndjson
-location=$("$sharddb" locate "$data/damaged" 53654)
+location=$(limited 300 "$sharddb" locate "$data/damaged" 53654)
 file=$(sed 's/.*"file":"\([^"]*\)".*/\1/' <<<"$location") offset=$(sed 's/.*"offset":\([0-9]*\).*/\1/' <<<"$location")
 chmod u+w "$file"
 printf '\377' | dd of="$file" bs=1 seek="$offset" conv=notrunc status=none
@@ -82,4 +90,4 @@ chmod u+w "$data"/unreadable/gen-*
 echo '{}' >"$work/manifest.json"
 cp -f "$work/manifest.json" "$data"/unreadable/gen-*/manifest.json
 
-node "$check/check.mjs" --sharddb "$sharddb" --data "$data" --root "$PWD" "$@"
+limited 1800 node "$check/check.mjs" --sharddb "$sharddb" --data "$data" --root "$PWD" "$@"

@@ -24,7 +24,7 @@ example() { # NAME PACKAGE..
     shift
     if ! install "$@"; then
         echo "$name: skipped, $* cannot be installed"
-    elif timeout 300 "$venv/bin/python" "python/examples/${name}_build.py" 2>"$target/$name.log"; then
+    elif timeout 900 "$venv/bin/python" "python/examples/${name}_build.py" 2>"$target/$name.log"; then
         passed=$((passed + 1))
     else
         tail -n 50 "$target/$name.log"

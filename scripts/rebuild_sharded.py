@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from programs import limited
+
 
 def nested_members(value, pointer=""):
     """JSON pointer and object of all objects below `value` that have a member "sharding"."""
@@ -72,7 +74,7 @@ class Rebuild:
         return ["--profile", self.profile, "--data-encoding", sharding.get("data_encoding", "raw")]
 
     def run(self, *arguments):
-        subprocess.run([self.sharddb, *arguments, "--quiet"], check=True)
+        subprocess.run(limited([self.sharddb, *arguments, "--quiet"]), check=True)
 
 
 def copy_writable(source, target):

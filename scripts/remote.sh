@@ -1,18 +1,31 @@
 #!/usr/bin/env bash
-# Runs the tests of the feature `remote`, which have servers of their own. Then publishes to servers on loopback that speak the
-# protocols of S3 (moto), Azure (azurite) and Google, and reads from them and from static web servers: with the command,
-# TensorStore and CloudVolume. Compares the numbers of requests.
+# Publishes to servers on loopback that speak the protocols of object stores, and reads from them and from static web servers:
+# with the command, TensorStore and CloudVolume. Compares the numbers of requests.
+#
+# usage: scripts/remote.sh [--emulators]
+#
+# The server speaks S3 (moto); with --emulators others also speak Azure's protocol (azurite, which is installed by npm) and
+# Google's. The command is the development build with all features, as the tests have it.
 #
 # SHARDDB_REMOTE_VENV   the Python environment with scripts/requirements-remote.txt; created if missing (default: below
 #                       target/)
 #
-# The last line is `N passed, N failed`. Exit: 0 if nothing failed, else 1.
+# The last line is `N passed, N failed`. Exit: 0 if nothing failed, 1 if something failed, 2 for other arguments.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 venv=${SHARDDB_REMOTE_VENV:-$target/remote-venv}
-rm -f "$target/sharddb-remote" # so that what runs later does not use an old one
+
+emulators=()
+case $#:${1-} in
+    0:) ;;
+    1:--emulators) emulators=("$target/azurite") ;;
+    *)
+        sed -n '5s/^# //p' "$0" >&2
+        exit 2
+        ;;
+esac
 
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements-remote.txt; then
@@ -21,13 +34,12 @@ if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --req
     exit 1
 fi
 
-cargo test --quiet --package sharddb --features remote --lib -- remote::
-cargo test --quiet --package sharddb --features remote --doc -- remote::
-cargo test --quiet --package sharddb-cli --features remote --test it -- remote::
-cargo build --quiet --package sharddb-cli --features remote
-cp "$target/debug/sharddb" "$target/sharddb-remote" # another build may replace the first
-azurite=$target/azurite
-mkdir -p "$azurite"
-[ -f "$azurite/node_modules/azurite/dist/src/blob/main.js" ] ||
-    npm install --prefix "$azurite" --silent --ignore-scripts --no-audit --no-fund azurite@3.35.0
-"$venv/bin/python" scripts/check_remote.py "$target/sharddb-remote" "$azurite"
+for azurite in "${emulators[@]}"; do
+    mkdir -p "$azurite"
+    [ -f "$azurite/node_modules/azurite/dist/src/blob/main.js" ] ||
+        npm install --prefix "$azurite" --silent --ignore-scripts --no-audit --no-fund azurite@3.35.0
+done
+
+cargo test --quiet --workspace --all-features --no-run
+export PYTHONUNBUFFERED=1
+timeout --kill-after=10 1500 "$venv/bin/python" scripts/check_remote.py "$target/debug/sharddb" "${emulators[@]}"

@@ -11,6 +11,7 @@ import time
 import traceback
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENTS = [
     "limits",
     "descriptors",
@@ -27,6 +28,7 @@ def main():
     parser = argparse.ArgumentParser(prog="scripts/hostile.sh")
     parser.add_argument("--binaries", required=True, help="what cargo test --no-run --message-format=json printed")
     parser.add_argument("--disk", required=True, help="a directory on a disk, for what is too large for memory")
+    parser.add_argument("--short", action="store_true", help="only the first and the middle case of each kind")
     parser.add_argument("environment", nargs="*", choices=[[], *ENVIRONMENTS])
     args = parser.parse_args()
 
@@ -40,7 +42,7 @@ def main():
     in_memory = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g,mode=755", "hostile", work], capture_output=True)
     try:
         os.chmod(work, 0o755)
-        stage = Stage(read_binaries(args.binaries), work, args.disk)
+        stage = Stage(read_binaries(args.binaries), work, args.disk, args.short)
         for name in args.environment or ENVIRONMENTS:
             begun = time.monotonic()
             report.begin(name.replace("_", " "))
@@ -63,16 +65,16 @@ def run_guarded(environment, stage, report):
 
 
 def read_binaries(path):
-    """The test programs by name, and the command, from the messages of cargo."""
+    """The test programs of the library by name, and the command, from the messages of cargo."""
     binaries = {}
     for line in Path(path).read_text().splitlines():
         message = json.loads(line) if line.startswith("{") else {}
         if message.get("executable"):
-            target, is_test = message["target"], message["profile"]["test"]
-            is_ours = is_test and not message["manifest_path"].endswith("cli/Cargo.toml")
-            if is_ours or (target["name"] == "sharddb" and not is_test):
-                name = target["name"] if not is_test or target["kind"] != ["lib"] else "lib"
-                binaries[name] = message["executable"]
+            target, package, is_test = message["target"], Path(message["manifest_path"]).parent, message["profile"]["test"]
+            if is_test and package == ROOT and target["kind"] in (["lib"], ["test"]):
+                binaries["lib" if target["kind"] == ["lib"] else target["name"]] = message["executable"]
+            elif not is_test and (package, target["kind"], target["name"]) == (ROOT / "cli", ["bin"], "sharddb"):
+                binaries["sharddb"] = message["executable"]
     return binaries
 
 

@@ -13,6 +13,7 @@ from base64 import b64decode
 from io import BytesIO
 
 import pairs as pair
+from outcome import WATCHDOG
 from stage import CORRUPT, IO, USAGE, remove
 
 BLOCK = 4096
@@ -47,7 +48,7 @@ def run(stage, report):
     except subprocess.CalledProcessError as error:
         report.cannot("a loop device", f"no ext4 on one: {error.stderr.decode().strip()}")
         return
-    places = cuts(image)
+    places = stage.sample(cuts(image), lambda place: file_of(place[0]).split(".")[-1])
     for number, (what, block) in enumerate(places):
         cut = sources / "cut"
         shutil.copy(image, cut)
@@ -64,7 +65,7 @@ def make_image(stage, image):
     with open(image, "wb") as file:
         file.truncate(24 << 20)
     format = ["mkfs.ext4", "-q", "-F", "-b", str(BLOCK), "-O", "^has_journal", image]
-    subprocess.run(format, check=True, capture_output=True)
+    subprocess.run(format, check=True, capture_output=True, timeout=WATCHDOG)
     with stage.mounted("whole", "-o", "loop", image) as disk:
         stage.build(disk / "store", OLD)
         stage.build(disk / "store", CURRENT, "--sharding", SPEC)
@@ -77,7 +78,8 @@ def cuts(image):
     places = []
     for name in ("info", "manifest.json", "minishards", "0.shard", "1.shard", "2.shard", "3.shard"):
         path = f"/store/gen-0000000002/{name}"
-        listed = subprocess.run(["debugfs", "-R", f"blocks {path}", image], check=True, capture_output=True, text=True)
+        debugfs = ["debugfs", "-R", f"blocks {path}", image]
+        listed = subprocess.run(debugfs, check=True, capture_output=True, text=True, timeout=WATCHDOG)
         blocks = [int(block) for block in listed.stdout.split()]
         places += [(name, min(blocks)), (f"block {len(blocks) // 4} of {name}", blocks[len(blocks) // 4])]
         places.append((f"block {len(blocks) // 2} of {name}", blocks[len(blocks) // 2]))
@@ -86,9 +88,14 @@ def cuts(image):
     return [(what, block) for block, what in sorted(distinct.items(), reverse=True)]
 
 
+def file_of(what):
+    """The name of the file in the description of a place."""
+    return re.search(r"[\w.]+$", what)[0]
+
+
 def wrong_limit(disk, what):
     """Checks that the disk is bad: reading the file that the cut is in must fail."""
-    name = re.search(r"[\w.]+$", what)[0]
+    name = file_of(what)
     try:
         (disk / "store/gen-0000000002" / name).read_bytes()
     except OSError as error:

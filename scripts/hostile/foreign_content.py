@@ -166,7 +166,7 @@ def run(stage, report):
     cases = [("bare", name, make, not name.startswith("gen-")) for name, make in (BESIDE | INSTEAD).items()]
     cases += [("bare", name, make, False) for name, make in IGNORED.items()]
     cases += [("store", name, make, False) for name, make in (BESIDE | INSTEAD | IGNORED).items()]
-    stage.each(lambda case: scene.check(report, *case), [(verb, *case) for case in cases for verb in scene.verbs])
+    stage.each(lambda case: scene.check(report, *case), stage.with_verbs(cases, scene.verbs))
 
 
 class Scene:

@@ -57,10 +57,16 @@ class Scene:
     def fill(self, verb):
         """Increases the room on a disk until the subcommand succeeds."""
         with self.stage.tmpfs(f"full-{self.name}-{verb}".replace(" ", "-"), "size=96m") as disk:
-            for room in range(0, 80 * MIB, self.step):
+            for room in self.rooms():
                 if self.check(disk, verb, room):
                     return
         self.report.case(f"{verb} of {self.name} data", ["expected success with 80 MiB, found errors"])
+
+    def rooms(self):
+        """From 0 bytes up in equal steps; in the short form each is four times the one before."""
+        if not self.stage.is_short:
+            return range(0, 80 * MIB, self.step)
+        return [0, *(room for power in range(0, 32, 2) if (room := self.step << power) < 80 * MIB)]
 
     def check(self, disk, verb, room):
         """Runs the subcommand with `room` bytes free; returns whether it succeeded."""
@@ -98,7 +104,7 @@ class Scene:
     def spill_elsewhere(self):
         """The store has room, but the directory of the spills has none."""
         with self.stage.tmpfs("full-spills", "size=96m") as disk:
-            for room in range(0, 32 * MIB, 4 * MIB):
+            for room in self.stage.sample(range(0, 32 * MIB, 4 * MIB)):
                 self.report.case(f"build with {room} bytes for spills", self.wrong_with_spills(disk, room))
 
     def wrong_with_spills(self, disk, room):

@@ -106,8 +106,8 @@ def run(stage, report):
     """Tries each file in each form, then each form of `current`, with each subcommand."""
     scene = Scene(stage, report)
     cases = [(file, form) for file in FILES for form in FORMS]
-    stage.each(lambda case: scene.check_file(*case), [(verb, *case) for case in cases for verb in VERBS])
-    stage.each(lambda case: scene.check_current(*case), [(verb, name) for name in CURRENTS for verb in VERBS])
+    stage.each(lambda case: scene.check_file(*case), stage.with_verbs(cases, VERBS))
+    stage.each(lambda case: scene.check_current(*case), stage.with_verbs([(name,) for name in CURRENTS], VERBS))
 
 
 class Scene:

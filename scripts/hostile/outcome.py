@@ -6,7 +6,7 @@ import subprocess
 import threading
 from dataclasses import dataclass
 
-WATCHDOG = 300  # seconds; the slowest program takes 30 on two busy cores
+WATCHDOG = 600  # seconds; the slowest program takes 30 on two busy cores
 KEPT = 16 << 20  # bytes of each output; the rest is read and dropped
 
 
@@ -23,7 +23,7 @@ class Outcome:
     def problems(self, codes, names=()):
         """What is wrong: a hang, a signal, a panic, another exit code, or an error that names none of `names`."""
         if self.hung:
-            return [f"{self.name}: still running after {WATCHDOG} s"]
+            return [f"{self.name}: still running after {WATCHDOG} s{self._said()}"]
         if self.code < 0:
             return [f"{self.name}: ended by {signal.Signals(-self.code).name}{self._said()}"]
         if "panicked" in self.err:
@@ -37,7 +37,9 @@ class Outcome:
 
     def _said(self):
         text = " | ".join(line for line in self.err.splitlines() if line.strip())
-        return f": {text[:400]}" if text else ", without a word"
+        if self.hung:
+            text += f" | output ends with {self.out[-400:].decode(errors='replace')!r}"
+        return f": {text[-800:] if self.hung else text[:400]}" if text else ", without a word"
 
 
 def run(argv, *, user=None, env=None, cwd=None, stdin=subprocess.DEVNULL, name=None):
@@ -68,7 +70,8 @@ def run(argv, *, user=None, env=None, cwd=None, stdin=subprocess.DEVNULL, name=N
         os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the id cannot belong to another process
         process.wait()
     for reader in readers:
-        reader.join(10)
+        reader.join(WATCHDOG)
+        hung |= reader.is_alive()  # a child of the command still has the pipe
     out, err = (bytes(output) for output in outputs)
     return Outcome(name or _name(argv), process.returncode, out, err.decode(errors="replace"), hung)
 

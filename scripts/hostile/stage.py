@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pairs as pair
-from outcome import run
+from outcome import WATCHDOG, run
 
 USER = 64123  # runs nothing else, so that a limit on its processes counts only those of the tests
 LIMITED = Path(__file__).with_name("limited.py")
@@ -22,20 +22,21 @@ ERRORS = (USAGE, CORRUPT, IO)
 def until(is_true, words):
     """Waits until no process holds a file any more: one that another thread starts has all open files of this process until
     the kernel closes them, which may be after it has started."""
-    for _ in range(400):
-        if is_true():
-            return
+    end = time.monotonic() + WATCHDOG
+    while not is_true():
+        if time.monotonic() > end:
+            raise RuntimeError(f"expected that {words} within {WATCHDOG} s, found otherwise")
         time.sleep(0.025)
-    raise RuntimeError(f"expected that {words} within 10 s, found otherwise")
 
 
 class Stage:
     """What each environment needs."""
 
-    def __init__(self, binaries, work, disk):
+    def __init__(self, binaries, work, disk, is_short):
+        self.is_short = is_short
         self.binaries = binaries  # name -> path, of the test programs
         self.work = Path(work)  # open to all users; in memory if that can be mounted
-        self.disk = Path(disk)  # on a disk on which fsync takes time
+        self.disk = self.work if is_short else Path(disk)  # the latter on a disk on which fsync takes time
         self.command = self.work / "sharddb"
         shutil.copy(binaries["sharddb"], self.command)
         self.command.chmod(0o755)
@@ -56,14 +57,14 @@ class Stage:
     def give(self, path):
         """Makes the unprivileged user the owner of the entire tree."""
         if self.is_root:
-            subprocess.run(["chown", "-R", "-h", f"{USER}:{USER}", path], check=True)
+            subprocess.run(["chown", "-R", "-h", f"{USER}:{USER}", path], check=True, timeout=WATCHDOG)
 
     @contextlib.contextmanager
     def mounted(self, name, *options):
         """Mounts at a new directory: `options` are those of mount(8), without the directory."""
         path = self.work / name
         path.mkdir(exist_ok=True)
-        subprocess.run(["mount", *map(str, options), path], check=True)
+        subprocess.run(["mount", *map(str, options), path], check=True, timeout=WATCHDOG)
         try:
             yield path
         finally:
@@ -79,6 +80,23 @@ class Stage:
                 return True
         except (OSError, subprocess.CalledProcessError):
             return False
+
+    # ---- cases ----
+
+    def sample(self, cases, kind=lambda case: None):
+        """All cases; in the short form the first and the middle one of each kind."""
+        if not self.is_short:
+            return list(cases)
+        kinds = {}
+        for case in cases:
+            kinds.setdefault(kind(case), []).append(case)
+        return [same[at] for same in kinds.values() for at in sorted({0, len(same) // 2})]
+
+    def with_verbs(self, cases, verbs):
+        """Each case with each verb; in the short form with two verbs, which are others for the next case."""
+        verbs, count = list(verbs), 2 if self.is_short else len(verbs)
+        steps = [step * len(verbs) // count for step in range(count)]
+        return [(verbs[(number + step) % len(verbs)], *case) for number, case in enumerate(cases) for step in steps]
 
     # ---- runs ----
 
