@@ -15,7 +15,7 @@ set=$target/foreign
 
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement scripts/requirements.txt
-cargo build --release --quiet --example foreign_gets
+cargo build --release --quiet --package sharddb-examples --example foreign_gets
 
 if [ ! -e "$set/info" ]; then
     rm -rf "$set"

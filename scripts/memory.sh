@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 cargo build --release --quiet --package sharddb-cli --all-features
-cargo build --release --quiet --package sharddb --all-features --example bulk_load
+cargo build --release --quiet --package sharddb-examples --example bulk_load
 store=$target/memory
 passed=0
 trap 'rm -rf "$store"' EXIT
