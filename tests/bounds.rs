@@ -17,9 +17,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use common::children::{child, child_directory};
+use common::children::{Running, child, child_directory, in_own_process, limited_child, run};
 use common::{Scratch, Storage, mkfifo};
 use peak::{PeakAlloc, peak_of};
 use sharddb::spec::{HashFunction, ShardNumber};
@@ -385,30 +384,10 @@ fn a_minishard_table_that_is_no_file_changes_no_answer() {
 }
 
 /// The path of a socket is limited to about a hundred bytes.
-fn in_short_place(fill: impl FnOnce(&Path)) -> Short {
-    let at = std::env::temp_dir().join(format!("sharddb-{:x}", std::ptr::from_ref(&fill).addr() ^ unique()));
-    fs::create_dir(&at).unwrap();
-    fill(&at);
-    Short(at)
-}
-
-fn unique() -> usize {
-    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    (std::process::id() as usize) << 20 ^ NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
-}
-
-struct Short(std::path::PathBuf);
-
-impl Short {
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Short {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
-    }
+fn in_short_place(fill: impl FnOnce(&Path)) -> Scratch {
+    let place = Scratch::new_in(&std::env::temp_dir());
+    fill(place.path());
+    place
 }
 
 fn info() -> String {
@@ -454,8 +433,8 @@ fn a_file_that_shrinks_is_an_error_where_it_is_read_and_nothing_where_it_is_load
 #[test]
 fn a_file_that_shrinks_beneath_a_map_is_a_sigbus() {
     let directory = shrinking();
-    let status = child("child_maps_what_shrinks", directory.path()).stdout(Stdio::null()).status().unwrap();
-    assert_eq!(status.signal(), Some(7), "{status}");
+    let ended = run(child("child_maps_what_shrinks", directory.path()));
+    assert_eq!(ended.status.signal(), Some(7), "{ended}");
 }
 
 #[test]
@@ -483,24 +462,26 @@ fn build(store: &Path, shards: u64) -> std::path::PathBuf {
 /// A process keeps a limited number of positioned files open; the others are opened again by name.
 #[test]
 fn files_that_are_opened_again_tell_that_their_generation_was_deleted() {
-    let store = Scratch::new();
-    build(store.path(), 300);
-    let db = ShardDb::open_pread(store.path()).unwrap();
-    let snapshot = db.snapshot();
-    let get = |key: u64| snapshot.get(key).map(|value| value.unwrap().to_vec());
-    (0..300u64).for_each(|key| assert_eq!(get(key).unwrap(), key.to_le_bytes()));
-    fs::remove_dir_all(snapshot.directory()).unwrap();
-    let mut gone = 0;
-    for key in 0..300u64 {
-        match get(key) {
-            Ok(value) => assert_eq!(value, key.to_le_bytes()),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::GenerationGone, "{error}");
-                gone += 1;
+    in_own_process("files_that_are_opened_again_tell_that_their_generation_was_deleted", || {
+        let store = Scratch::new();
+        build(store.path(), 300);
+        let db = ShardDb::open_pread(store.path()).unwrap();
+        let snapshot = db.snapshot();
+        let get = |key: u64| snapshot.get(key).map(|value| value.unwrap().to_vec());
+        (0..300u64).for_each(|key| assert_eq!(get(key).unwrap(), key.to_le_bytes()));
+        fs::remove_dir_all(snapshot.directory()).unwrap();
+        let mut gone = 0;
+        for key in 0..300u64 {
+            match get(key) {
+                Ok(value) => assert_eq!(value, key.to_le_bytes()),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::GenerationGone, "{error}");
+                    gone += 1;
+                }
             }
         }
-    }
-    assert!((44..300).contains(&gone), "{gone}");
+        assert!((44..300).contains(&gone), "{gone}");
+    });
 }
 
 /// With fewer descriptors than shards, every lookup is right, in every storage.
@@ -508,12 +489,7 @@ fn files_that_are_opened_again_tell_that_their_generation_was_deleted() {
 fn few_descriptors_are_enough() {
     let store = Scratch::new();
     build(store.path(), 128);
-    let child = child("child_has_few_descriptors", store.path());
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -n 40; exec \"$@\"", "sh"]).arg(child.get_program()).args(child.get_args());
-    limited.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = limited.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    run(limited_child("ulimit -n 40", "child_has_few_descriptors", store.path())).assert_passed();
 }
 
 /// Descriptors that are kept for later reads are closed for a store that is opened, and for the rest of the program.
@@ -523,12 +499,7 @@ fn many_stores_leave_descriptors_to_the_program() {
     for store in 0..44 {
         build(&stores.path().join(store.to_string()), 4);
     }
-    let child = child("child_opens_many_stores", stores.path());
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]).arg(child.get_program()).args(child.get_args());
-    limited.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = limited.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    run(limited_child("ulimit -n 64", "child_opens_many_stores", stores.path())).assert_passed();
 }
 
 #[test]
@@ -578,8 +549,8 @@ fn a_file_without_permission_is_an_error() {
     if File::open(&shard).is_ok() {
         child.uid(65534).gid(65534); // root may read everything, so the child becomes nobody
     }
-    match child.output() {
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+    match Running::start(child) {
+        Ok(running) => running.finish().assert_passed(),
         Err(error) => println!("skipped: nobody else may run this test here: {error}"),
     }
 }
@@ -599,25 +570,27 @@ fn child_may_not_read() {
 /// More shards than a process may have maps: lookups map up to the limit and read the other shards by position.
 #[test]
 fn seventy_thousand_shards_within_the_limit_of_maps() {
-    const SHARDS: u64 = 70_000;
-    let directory = data_set(r#""minishard_bits": 0, "shard_bits": 17"#);
-    let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 17).unwrap();
-    for key in 0..SHARDS {
-        let shard = [&words(&[0, 24, key, 24, 8])[..], &key.to_le_bytes()].concat();
-        fs::write(directory.path().join(format!("{key:05x}.shard")), shard).unwrap();
-    }
-    let (snapshot, peak) = peak_of(|| snapshot(directory.path(), Storage::Mapped));
-    assert!(peak <= 200 * 70_000, "{peak} bytes for the table of the shards");
-    assert_eq!((*snapshot.spec(), snapshot.stats().shards), (spec, 70_000));
-    for key in 0..SHARDS {
-        assert_eq!(snapshot.get(key).unwrap().unwrap(), key.to_le_bytes());
-    }
-    assert!(snapshot.get(SHARDS).unwrap().is_none());
-    let maps = snapshot.stats().process_maps;
-    assert!((50_000..=60_001).contains(&maps), "{maps}");
-    let first = snapshot.shard(ShardNumber(SHARDS - 1)).unwrap().unwrap();
-    assert_eq!(first.get(SHARDS - 1).unwrap().unwrap(), (SHARDS - 1).to_le_bytes(), "a pass still finds its way");
-    assert_eq!(snapshot.count().unwrap(), SHARDS);
+    in_own_process("seventy_thousand_shards_within_the_limit_of_maps", || {
+        const SHARDS: u64 = 70_000;
+        let directory = data_set(r#""minishard_bits": 0, "shard_bits": 17"#);
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 17).unwrap();
+        for key in 0..SHARDS {
+            let shard = [&words(&[0, 24, key, 24, 8])[..], &key.to_le_bytes()].concat();
+            fs::write(directory.path().join(format!("{key:05x}.shard")), shard).unwrap();
+        }
+        let (snapshot, peak) = peak_of(|| snapshot(directory.path(), Storage::Mapped));
+        assert!(peak <= 200 * 70_000, "{peak} bytes for the table of the shards");
+        assert_eq!((*snapshot.spec(), snapshot.stats().shards), (spec, 70_000));
+        for key in 0..SHARDS {
+            assert_eq!(snapshot.get(key).unwrap().unwrap(), key.to_le_bytes());
+        }
+        assert!(snapshot.get(SHARDS).unwrap().is_none());
+        let maps = snapshot.stats().process_maps;
+        assert!((50_000..=60_001).contains(&maps), "{maps}");
+        let first = snapshot.shard(ShardNumber(SHARDS - 1)).unwrap().unwrap();
+        assert_eq!(first.get(SHARDS - 1).unwrap().unwrap(), (SHARDS - 1).to_le_bytes(), "a pass still finds its way");
+        assert_eq!(snapshot.count().unwrap(), SHARDS);
+    });
 }
 
 /// The directory is not taken for a store, so nothing is published among foreign files.

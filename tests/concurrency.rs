@@ -8,15 +8,13 @@
 mod common;
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use common::children::{child, child_directory};
+use common::children::{Running, announce, child, child_directory, run};
 use common::generations::{self as generation, END, directory_of, has, id, label_of, publish, stated_label};
 use common::{Scratch, Storage};
 use sharddb::{Error, ErrorKind, OpenOptions, OwnedValue, Reader, ShardDb, Snapshot, Store};
@@ -135,8 +133,8 @@ impl Scene {
 
     fn publish_under_readers(self, generations: u64) {
         let processes = [
-            LivingChild::spawn("child_maps_and_follows", self.path()),
-            LivingChild::spawn("child_reads_and_follows", self.path()),
+            Running::start_and_wait(child("child_maps_and_follows", self.path())),
+            Running::start_and_wait(child("child_reads_and_follows", self.path())),
         ];
         thread::scope(|scope| {
             let _done = OnDrop(|| self.board.done.store(true, Ordering::Release)); // also if this thread panics
@@ -147,7 +145,7 @@ impl Scene {
                 self.collect_or_refuse(number);
             }
         });
-        processes.into_iter().for_each(LivingChild::finish);
+        processes.into_iter().for_each(|process| process.finish().assert_passed());
         self.check_end(generations);
     }
 
@@ -354,8 +352,7 @@ fn refresh_at_any_time(databases: &[ShardDb]) {
 }
 
 fn open_in_a_process(store: &Path) {
-    let output = child("child_opens_and_ends", store).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    run(child("child_opens_and_ends", store)).assert_passed();
 }
 
 #[test]
@@ -399,7 +396,7 @@ fn child_reads_and_follows() {
 fn child_follows(storage: Storage) {
     let Some(store) = child_directory() else { return };
     let db = storage.open(&OpenOptions::new(), &store).unwrap();
-    println!("{READY}");
+    announce();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -421,30 +418,6 @@ fn child_follows(storage: Storage) {
     db.refresh().unwrap();
     assert_eq!(db.open_generations(), 1);
     generation::check(&db.snapshot(), Store::open(&store).unwrap().current().unwrap().unwrap().get());
-}
-
-const READY: &str = "the child is ready";
-
-/// A child process that reads until its input is closed.
-struct LivingChild {
-    process: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl LivingChild {
-    fn spawn(test: &str, store: &Path) -> LivingChild {
-        let mut process = child(test, store).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let is_ready = output.by_ref().lines().any(|line| line.unwrap().ends_with(READY));
-        assert!(is_ready, "the child ended too early");
-        LivingChild { process, output }
-    }
-
-    fn finish(mut self) {
-        drop(self.process.stdin.take());
-        self.output.lines().for_each(drop);
-        assert!(self.process.wait().unwrap().success(), "a reading process found something wrong");
-    }
 }
 
 /// Runs a closure when it goes out of scope, also in a panic.

@@ -6,47 +6,64 @@
 #[allow(dead_code, reason = "most of it is for tests/it")]
 mod common;
 
+use std::io::{Read, Write};
+use std::panic::AssertUnwindSafe;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use common::generations::{self as generation, id, publish, store_of};
 use common::{Scratch, Storage};
+use sharddb::read::WatchOptions;
 use sharddb::{ErrorKind, OpenOptions, ShardDb, Store};
 
-/// The exit code of a child in which a check failed.
-const FAILED: i32 = 1;
+/// What a child reports that found nothing wrong.
+const DONE: &str = "done";
 
-/// Upper bound on the run time of a child.
-const WATCHDOG: Duration = Duration::from_secs(60);
+/// Upper bound on the run time of a child. It only ends a child that hangs.
+const WATCHDOG: Duration = Duration::from_secs(300);
 
-/// Runs `child` in a forked child, which then exits without running anything else. Returns its exit code; `None` if it
-/// was killed, also by the watchdog.
+/// The tests run one at a time: a lock that another test holds during a fork would be held in the child forever.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `child` in a forked child, which then exits without running anything else. Panics with what the child reports if
+/// it returns false, panics, is killed, or is not done within the limit.
+#[track_caller]
 #[expect(unsafe_code, reason = "std has no fork")]
-fn forked(child: impl FnOnce() -> bool) -> Option<i32> {
+fn forked(child: impl FnOnce() -> bool) {
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
     // SAFETY: the child runs the closure and ends by _exit; glibc and musl keep their allocator usable after fork.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "{}", std::io::Error::last_os_error());
     if pid == 0 {
-        let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
+        let report = match std::panic::catch_unwind(AssertUnwindSafe(child)) {
+            Ok(true) => DONE.to_string(),
+            Ok(false) => "it found something wrong".to_string(),
+            Err(panic) => panic.downcast_ref::<String>().map_or("it panicked", String::as_str).to_string(),
+        };
+        _ = writer.write_all(report.as_bytes());
         // SAFETY: ends the child immediately.
-        unsafe { libc::_exit(if passed { 0 } else { FAILED }) };
+        unsafe { libc::_exit(0) };
     }
-    let (mut status, step) = (0, Duration::from_millis(5));
-    for _ in 0..WATCHDOG.as_millis() / step.as_millis() {
-        // SAFETY: a child of this process, waited for once.
-        match unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } {
-            0 => thread::sleep(step),
-            found => {
-                assert_eq!(found, pid);
-                return libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
-            }
-        }
-    }
-    // SAFETY: the child of this process.
+    drop(writer);
+    let (done, wait) = channel();
+    thread::spawn(move || {
+        let mut report = String::new();
+        reader.read_to_string(&mut report).unwrap(); // to the end of the child
+        _ = done.send(report);
+    });
+    let report = wait.recv_timeout(WATCHDOG);
+    let mut status = 0;
+    // SAFETY: a child of this process, which is waited for once and below, so that no other process has its id.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     // SAFETY: a child of this process, which no other thread waits for.
-    unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    None
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(report.as_deref(), Ok(DONE), "the child ended with status {status:#x}");
 }
 
 fn open(path: &std::path::Path) -> ShardDb {
@@ -55,19 +72,17 @@ fn open(path: &std::path::Path) -> ShardDb {
 
 #[test]
 fn a_child_that_drops_its_database_leaves_the_lease_to_the_parent() {
+    let _alone = alone();
     let store = Scratch::new();
     store_of(store.path(), 1);
     let db = open(store.path());
     let mut copy = Some(db.clone());
     let mut original = Some(db);
-    assert_eq!(
-        forked(|| {
-            drop(copy.take());
-            drop(original.take());
-            true
-        }),
-        Some(0)
-    );
+    forked(|| {
+        drop(copy.take());
+        drop(original.take());
+        true
+    });
     publish(store.path(), 2);
     let writer = Store::open(store.path()).unwrap().writer().unwrap();
     assert_eq!(writer.gc(1).unwrap().in_use, [id(1)]);
@@ -80,31 +95,41 @@ fn a_child_that_drops_its_database_leaves_the_lease_to_the_parent() {
 /// A forked child has no thread that could end. It may start a watch of its own.
 #[test]
 fn a_child_drops_a_watch_without_waiting_for_it() {
+    let _alone = alone();
     let store = Scratch::new();
     store_of(store.path(), 1);
     let db = open(store.path());
-    let mut watch = Some(db.watch(Duration::MAX).unwrap());
-    while db.stats().age == db.stats().served {
-        thread::sleep(Duration::from_millis(1)); // until its first check is over, so that it holds no lock
-    }
-    let child = forked(|| {
+    let in_hook = Arc::new(Barrier::new(2));
+    let hook = in_hook.clone();
+    let watch = WatchOptions::new(Duration::MAX)
+        .after_swap(move |_, _| {
+            hook.wait(); // in the hook, the thread holds no lock of the database
+            hook.wait();
+        })
+        .start([db.clone()]);
+    let mut watch = Some(watch.unwrap());
+    publish(store.path(), 2);
+    watch.as_ref().unwrap().check_now();
+    in_hook.wait();
+    forked(|| {
         drop(watch.take());
         let own = db.watch(Duration::from_millis(1)).unwrap();
-        publish(store.path(), 2);
-        while db.snapshot().generation() != Some(id(2)) {
+        publish(store.path(), 3);
+        while db.snapshot().generation() != Some(id(3)) {
             thread::sleep(Duration::from_millis(1));
         }
         drop(own);
         true
     });
-    assert_eq!(child, Some(0));
-    assert_eq!(db.snapshot().generation(), Some(id(1)));
+    assert_eq!(db.snapshot().generation(), Some(id(2)));
+    in_hook.wait();
     drop(watch);
 }
 
 /// As in a server with several processes, the child retires the copied lease and takes its own.
 #[test]
 fn a_child_that_refreshes_holds_a_lease_of_its_own() {
+    let _alone = alone();
     let store = Scratch::new();
     store_of(store.path(), 1);
     let db = open(store.path());
@@ -117,7 +142,7 @@ fn a_child_that_refreshes_holds_a_lease_of_its_own() {
         right &= db.refresh().unwrap() == Some(id(2));
         right && writer.gc(1).unwrap().in_use == [id(1)] // of the parent
     };
-    assert_eq!(forked(child), Some(0));
+    forked(child);
     generation::check(&db.snapshot(), 1);
     assert_eq!(db.refresh().unwrap(), Some(id(2)));
     assert_eq!(generation::collect(&Store::open(path).unwrap().writer().unwrap()), [1]);
@@ -134,6 +159,7 @@ fn publish_and_lock(path: &std::path::Path, label: u64) -> sharddb::StoreWriter 
 
 #[test]
 fn a_child_that_drops_its_writer_leaves_the_lock_to_the_parent() {
+    let _alone = alone();
     let directory = Scratch::new();
     let store = store_of(directory.path(), 2);
     let mut writer = Some(store.writer().unwrap());
@@ -145,7 +171,7 @@ fn a_child_that_drops_its_writer_leaves_the_lock_to_the_parent() {
         drop(copy);
         right && store.writer().is_err_and(locked)
     };
-    assert_eq!(forked(child), Some(0));
+    forked(child);
     assert_eq!(store.writer().unwrap_err().kind(), ErrorKind::Locked);
     assert_eq!(writer.as_ref().unwrap().rollback(None).unwrap(), id(1));
     drop(writer);
@@ -155,16 +181,14 @@ fn a_child_that_drops_its_writer_leaves_the_lock_to_the_parent() {
 /// A new store is removed by the writer that made it, not by the copy of that writer in a child.
 #[test]
 fn a_child_that_drops_its_writer_leaves_a_new_store() {
+    let _alone = alone();
     let directory = Scratch::new();
     let path = directory.path().join("new");
     let mut writer = Some(Store::create(&path).unwrap().writer().unwrap());
-    assert_eq!(
-        forked(|| {
-            drop(writer.take());
-            true
-        }),
-        Some(0)
-    );
+    forked(|| {
+        drop(writer.take());
+        true
+    });
     assert!(path.join("lock").is_file());
     drop(writer);
     assert!(!path.exists());
@@ -173,6 +197,7 @@ fn a_child_that_drops_its_writer_leaves_a_new_store() {
 /// The threads of a loader belong to the parent: a child neither waits for them nor removes their files.
 #[test]
 fn a_child_that_drops_its_loader_leaves_the_build_to_the_parent() {
+    let _alone = alone();
     let directory = Scratch::new();
     let mut options = sharddb::BulkLoader::options();
     options.memory(16 << 20).threads(2);
@@ -182,12 +207,11 @@ fn a_child_that_drops_its_loader_leaves_the_build_to_the_parent() {
     for key in keys.clone() {
         loader.as_mut().unwrap().insert(key, value(key)).unwrap();
     }
-    let dropped = forked(|| {
+    forked(|| {
         drop(loader.take());
         true
     });
-    let finished = forked(|| loader.take().unwrap().finish().is_err());
-    assert_eq!((dropped, finished), (Some(0), Some(0)));
+    forked(|| loader.take().unwrap().finish().is_err());
     assert_eq!(loader.take().unwrap().finish().unwrap().keys, 40);
     let db = open(directory.path());
     for key in keys {

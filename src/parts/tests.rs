@@ -621,12 +621,8 @@ fn a_spill_is_hardly_larger_than_its_pairs() {
 #[test]
 fn a_part_opens_at_most_64_files() {
     let directory = TempDir::new();
-    let child = crate::common::children::child("parts::tests::child_builds_a_part", directory.path());
-    let mut limited = std::process::Command::new("sh");
-    limited.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]).arg(child.get_program()).args(child.get_args());
-    limited.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = limited.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    use crate::common::children::{limited_child, run};
+    run(limited_child("ulimit -n 64", "parts::tests::child_builds_a_part", directory.path())).assert_passed();
     assert!(directory.path().join("store/current").exists());
 }
 

@@ -287,24 +287,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-
-    /// A directory that is removed at the end.
-    struct Temporary(PathBuf);
-
-    impl Temporary {
-        fn new(name: &str) -> Temporary {
-            let path = std::env::temp_dir().join(format!("sharddb-disk-cache-{name}-{}", process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir(&path).unwrap();
-            Temporary(path)
-        }
-    }
-
-    impl Drop for Temporary {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
+    use crate::store::testing::TempDir;
 
     fn block(object: &str, range: Range<u64>) -> BlockId {
         BlockId { data_set: "gen-0000000001-5c".to_string(), object: object.to_string(), range }
@@ -317,9 +300,9 @@ mod tests {
 
     #[test]
     fn a_second_process_finds_the_block_and_no_other() {
-        let directory = Temporary::new("second");
-        DiskCache::open(&directory.0, 1 << 20).unwrap().put(&block("0.shard", 16..21), b"index");
-        let cache = DiskCache::open(&directory.0, 1 << 20).unwrap();
+        let directory = TempDir::new();
+        DiskCache::open(directory.path(), 1 << 20).unwrap().put(&block("0.shard", 16..21), b"index");
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
         assert_eq!(cache.get(&block("0.shard", 16..21)).as_deref(), Some(&b"index"[..]));
         for other in [block("1.shard", 16..21), block("0.shard", 15..21), block("0.shard", 16..22)] {
             assert_eq!(cache.get(&other), None, "{other:?}");
@@ -330,8 +313,8 @@ mod tests {
 
     #[test]
     fn a_block_may_be_shorter_than_its_range_and_not_longer() {
-        let directory = Temporary::new("length");
-        let cache = DiskCache::open(&directory.0, 1 << 20).unwrap();
+        let directory = TempDir::new();
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
         cache.put(&block("0.shard", 0..100), b"end of the object");
         assert_eq!(cache.get(&block("0.shard", 0..100)).as_deref(), Some(&b"end of the object"[..]));
         cache.put(&block("0.shard", 0..2), b"too long");
@@ -340,11 +323,11 @@ mod tests {
 
     #[test]
     fn a_damaged_block_is_a_miss() {
-        let directory = Temporary::new("damaged");
-        let cache = DiskCache::open(&directory.0, 1 << 20).unwrap();
+        let directory = TempDir::new();
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
         let id = block("0.shard", 0..5);
         cache.put(&id, b"bytes");
-        let [path] = files(&directory.0).try_into().unwrap();
+        let [path] = files(directory.path()).try_into().unwrap();
         let intact = fs::read(&path).unwrap();
         for at in 0..intact.len() {
             let mut damaged = intact.clone();
@@ -360,21 +343,21 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_blocks_are_removed() {
-        let directory = Temporary::new("bounded");
-        let cache = DiskCache::open(&directory.0, 100_000).unwrap();
+        let directory = TempDir::new();
+        let cache = DiskCache::open(directory.path(), 100_000).unwrap();
         let first = block("first", 0..1000);
         cache.put(&first, &[7; 1000]);
-        let [path] = files(&directory.0).try_into().unwrap();
+        let [path] = files(directory.path()).try_into().unwrap();
         for number in 0..200 {
             cache.put(&block(&format!("{number:x}.shard"), 0..1000), &[7; 1000]);
             // as if an hour passed between puts: the modification time is that of the last use
-            for path in files(&directory.0) {
+            for path in files(directory.path()) {
                 let file = File::options().append(true).open(&path).unwrap();
                 let earlier = file.metadata().unwrap().modified().unwrap() - Duration::from_secs(3600);
                 file.set_modified(earlier).unwrap();
             }
             assert!(cache.get(&first).is_some(), "after {number}");
-            let bytes: u64 = files(&directory.0).iter().map(|path| path.metadata().unwrap().len()).sum();
+            let bytes: u64 = files(directory.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
             assert!(bytes <= 100_000 + 100_000 / PARTS + 1200, "{bytes} bytes");
         }
         assert!(path.exists());
@@ -385,46 +368,49 @@ mod tests {
     /// A file in place of a directory, and a directory in place of a block, which `remove_file` does not remove.
     #[test]
     fn what_cannot_be_removed_or_listed_does_not_stop_the_others() {
-        let directory = Temporary::new("stuck");
-        fs::write(directory.0.join("0f"), "not a directory").unwrap();
-        fs::create_dir_all(directory.0.join("00/0000000000000000")).unwrap();
-        let stuck = File::open(directory.0.join("00/0000000000000000")).unwrap();
+        let directory = TempDir::new();
+        fs::write(directory.path().join("0f"), "not a directory").unwrap();
+        fs::create_dir_all(directory.path().join("00/0000000000000000")).unwrap();
+        let stuck = File::open(directory.path().join("00/0000000000000000")).unwrap();
         stuck.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         for _ in 0..2 {
-            let cache = DiskCache::open(&directory.0, 20_000).unwrap();
+            let cache = DiskCache::open(directory.path(), 20_000).unwrap();
             (0..100).for_each(|number| cache.put(&block(&format!("{number:x}.shard"), 0..1000), &[7; 1000]));
         }
-        let bytes: u64 =
-            files(&directory.0).iter().filter(|path| path.is_file()).map(|path| path.metadata().unwrap().len()).sum();
+        let bytes: u64 = files(directory.path())
+            .iter()
+            .filter(|path| path.is_file())
+            .map(|path| path.metadata().unwrap().len())
+            .sum();
         assert!((10_000..=20_000 + 20_000 / PARTS + 1200).contains(&bytes), "{bytes} bytes");
     }
 
     #[test]
     fn a_directory_of_another_use_is_refused() {
-        let directory = Temporary::new("foreign");
-        fs::write(directory.0.join("thesis.txt"), "text").unwrap();
-        let error = DiskCache::open(&directory.0, 1 << 20).unwrap_err();
+        let directory = TempDir::new();
+        fs::write(directory.path().join("thesis.txt"), "text").unwrap();
+        let error = DiskCache::open(directory.path(), 1 << 20).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::InvalidInput);
         assert!(error.to_string().contains("thesis.txt"), "{error}");
-        assert!(directory.0.join("thesis.txt").exists());
+        assert!(directory.path().join("thesis.txt").exists());
     }
 
     #[test]
     fn a_directory_that_vanished_changes_no_result() {
-        let directory = Temporary::new("vanished");
-        let cache = DiskCache::open(directory.0.join("cache"), 1 << 20).unwrap();
-        fs::remove_dir_all(directory.0.join("cache")).unwrap();
+        let directory = TempDir::new();
+        let cache = DiskCache::open(directory.path().join("cache"), 1 << 20).unwrap();
+        fs::remove_dir_all(directory.path().join("cache")).unwrap();
         cache.put(&block("0.shard", 0..5), b"bytes");
         assert_eq!(cache.get(&block("0.shard", 0..5)), None);
     }
 
     #[test]
     fn threads_and_processes_share_it() {
-        let directory = Temporary::new("shared");
+        let directory = TempDir::new();
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let cache = DiskCache::open(&directory.0, 50_000).unwrap();
+                    let cache = DiskCache::open(directory.path(), 50_000).unwrap();
                     for number in 0..300u64 {
                         let id = block("0.shard", number..number + 500);
                         let bytes = [number.to_le_bytes()[0]; 500];
@@ -434,6 +420,6 @@ mod tests {
                 });
             }
         });
-        assert!(!files(&directory.0).iter().any(|path| is_temporary(path.file_name().unwrap())));
+        assert!(!files(directory.path()).iter().any(|path| is_temporary(path.file_name().unwrap())));
     }
 }

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
 
 use super::testing::*;
 use super::*;
+use crate::common::children::{Ended, child, child_directory, run};
 use crate::disk::END_BEFORE;
 
 const SIGABRT: i32 = 6;
@@ -30,10 +30,10 @@ impl Scene {
     }
 
     /// Runs a child that ends before its `nth` change.
-    fn run(&self, nth: usize) -> ExitStatus {
+    fn run(&self, nth: usize) -> Ended {
         let mut child = child("store::kill_tests::child_does_it_all", self.directory.path());
         child.env(END_BEFORE, nth.to_string());
-        child.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap()
+        run(child)
     }
 
     /// Checks that every generation is complete, and that the generation to move is in exactly one place.
@@ -74,8 +74,9 @@ fn path_of(store: &Store, number: u64) -> std::path::PathBuf {
 fn killed_before_any_change_the_store_is_whole() {
     let died = (0..).take_while(|nth| {
         let scene = Scene::new();
-        let status = scene.run(*nth);
-        assert!(status.success() || status.signal() == Some(SIGABRT), "change {nth}: {status}");
+        let ended = scene.run(*nth);
+        let status = ended.status;
+        assert!(status.success() || status.signal() == Some(SIGABRT), "change {nth}: {ended}");
         scene.check();
         !status.success()
     });

@@ -1,9 +1,8 @@
-//! Helpers of the store's tests: temporary directories, small generations, child processes.
+//! Helpers of the store's tests: temporary directories and small generations.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
@@ -24,11 +23,19 @@ impl TempDir {
 
     pub(crate) fn new_in(parent: &Path) -> TempDir {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("sharddb-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = parent.canonicalize().unwrap().join(name);
-        _ = fs::remove_dir_all(&path); // an earlier process of the same id may have left it
-        fs::create_dir(&path).unwrap();
-        TempDir(path)
+        let parent = parent.canonicalize().unwrap();
+        loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("sharddb-test-{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                // of a killed process that had this id, or of a live one in another container
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => {
+                    created.unwrap();
+                    return TempDir(path);
+                }
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -150,45 +157,4 @@ pub(super) fn store_of(directory: &Path, n: u64) -> Store {
 /// Returns the numbers of the generations in a store.
 pub(super) fn numbers(store: &Store) -> Vec<u64> {
     store.generations().unwrap().iter().map(|generation| generation.id.get()).collect()
-}
-
-/// Returns a command that runs this test binary with only the test of this name, and `directory` in the environment.
-pub(super) fn child(test: &str, directory: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
-    command.env("SHARDDB_TEST_DIRECTORY", directory);
-    command
-}
-
-/// Returns the directory in the environment of a child; `None` if this process is not one.
-pub(super) fn child_directory() -> Option<PathBuf> {
-    std::env::var_os("SHARDDB_TEST_DIRECTORY").map(PathBuf::from)
-}
-
-/// A child process that has reached [`wait_for_parent`]. Dropping this lets it end.
-pub(super) struct WaitingChild(Child);
-
-impl WaitingChild {
-    pub(super) fn spawn(test: &str, directory: &Path) -> WaitingChild {
-        let mut child =
-            child(test, directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().ends_with(READY)), "the child ended too early");
-        WaitingChild(child)
-    }
-}
-
-impl Drop for WaitingChild {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        _ = self.0.wait();
-    }
-}
-
-const READY: &str = "the child is ready";
-
-/// In a child: lets the parent continue, and waits until it drops its [`WaitingChild`].
-pub(super) fn wait_for_parent() {
-    println!("{READY}");
-    std::io::stdin().lines().for_each(drop);
 }

@@ -5,6 +5,9 @@ use std::fs;
 
 use super::testing::*;
 use super::*;
+use crate::common::children::{Running, child, child_directory, wait_for_parent};
+#[cfg(unix)]
+use crate::common::mkfifo;
 use crate::error::ErrorKind;
 use crate::format::manifest::Manifest;
 
@@ -124,10 +127,10 @@ fn a_second_writer_is_locked_out_at_once() {
     drop(pending);
     assert_eq!(locked(), Ok(()));
 
-    let child = WaitingChild::spawn("store::tests::child_holds_the_lock", directory.path());
+    let child = Running::start_and_wait(child("store::tests::child_holds_the_lock", directory.path()));
     let error = store.writer().unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Locked, Some(&*directory.path().join("lock"))));
-    drop(child);
+    child.finish().assert_passed();
     assert_eq!(locked(), Ok(()));
 }
 
@@ -287,7 +290,7 @@ fn gc_skips_what_is_leased_here_or_elsewhere() {
     let here = LeasedGeneration::acquire_current(store.path()).unwrap();
     assert!(matches!(here.lease, Lease::Held(_)));
     Sample::new(2).publish(&store.writer().unwrap());
-    let elsewhere = WaitingChild::spawn("store::tests::child_holds_a_lease", directory.path());
+    let elsewhere = Running::start_and_wait(child("store::tests::child_holds_a_lease", directory.path()));
     let writer = store.writer().unwrap();
     Sample::new(3).publish(&writer);
 
@@ -296,7 +299,7 @@ fn gc_skips_what_is_leased_here_or_elsewhere() {
     assert_eq!(version_of(&here.path), 1);
     drop(here);
     assert_eq!(writer.gc(1).unwrap().removed, [id(1)]);
-    drop(elsewhere);
+    elsewhere.finish().assert_passed();
     assert_eq!(writer.gc(1).unwrap().removed, [id(2)]);
     assert_eq!(numbers(&store), [3]);
 }
@@ -574,8 +577,7 @@ fn adopts_no_manifest_or_info_of_a_gigabyte() {
 fn adopts_no_directory_or_fifo_as_a_shard() {
     let directory = TempDir::new();
     let writer = Store::create(directory.path()).unwrap().writer().unwrap();
-    let mkfifo = |path: &Path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
-    for make in [&mkfifo as &dyn Fn(&Path), &|path: &Path| fs::create_dir(path).unwrap()] {
+    for make in [mkfifo, |path: &Path| fs::create_dir(path).unwrap()] {
         let built = TempDir::new();
         Sample::new(1).write_all(built.path());
         fs::remove_file(built.path().join("03.shard")).unwrap();
@@ -703,7 +705,7 @@ fn gc_goes_on_after_a_generation_that_it_cannot_remove() {
         }),
         ("gen-0000000002", |store| {
             fs::remove_dir_all(store.join("gen-0000000002")).unwrap();
-            assert!(std::process::Command::new("mkfifo").arg(store.join("gen-0000000002")).status().unwrap().success());
+            mkfifo(&store.join("gen-0000000002"));
         }),
         ("tmp-gc-gen-0000000002", |store| fs::write(store.join("tmp-gc-gen-0000000002"), "mine").unwrap()),
     ];

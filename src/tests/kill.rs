@@ -7,13 +7,11 @@
 #![cfg(unix)]
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::common::children::{child, child_directory};
+use crate::common::children::{Ended, Running, announce, child, child_directory, run};
 use crate::common::generations::{self as generation, id, names, publish, stated_label};
 use crate::common::{Scratch, Storage, xorshift};
 use crate::disk::END_BEFORE;
@@ -22,8 +20,7 @@ use crate::{OnDuplicate, OpenOptions, Published, Store, VerifyReads};
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 
-/// Output of a child: when it begins, and the number of each generation that it published.
-const READY: &str = "the child is ready";
+/// Output of a child, with the number of each generation that it published.
 const PUBLISHED: &str = "published ";
 
 /// Length of a large pair: one too large for a batch with the minimum memory, so it is written to disk at once.
@@ -128,8 +125,9 @@ fn kill_before_every_change(test: &str, label: u64) {
     let mut current_before = BTreeSet::new();
     let died = (0..).take_while(|nth| {
         let scene = Scene::new();
-        let status = run_to(&scene, test, label, *nth);
-        assert!(status.success() || status.signal() == Some(SIGABRT), "change {nth}: {status}");
+        let ended = run_to(&scene, test, label, *nth);
+        let status = ended.status;
+        assert!(status.success() || status.signal() == Some(SIGABRT), "change {nth}: {ended}");
         let current = Store::open(scene.store()).unwrap().current().unwrap().unwrap().get();
         current_before.insert(current);
         assert_eq!(scene.check_current(), if current == 1 { 1 } else { label }, "change {nth}");
@@ -141,10 +139,10 @@ fn kill_before_every_change(test: &str, label: u64) {
     assert_eq!(current_before, BTreeSet::from([1, 2]), "the one before the build and the one of the build");
 }
 
-fn run_to(scene: &Scene, test: &str, label: u64, nth: usize) -> ExitStatus {
+fn run_to(scene: &Scene, test: &str, label: u64, nth: usize) -> Ended {
     let mut child = child(test, scene.directory.path());
     child.env(END_BEFORE, nth.to_string()).env("SHARDDB_TEST_LABEL", label.to_string());
-    child.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap()
+    run(child)
 }
 
 #[test]
@@ -198,13 +196,12 @@ fn killed_at_any_moment() {
 fn kill_after(scene: &Scene, first_label: u64, delay: Duration) -> u64 {
     let mut child = child("tests::kill::child_builds_on_and_on", scene.directory.path());
     child.env("SHARDDB_TEST_LABEL", first_label.to_string());
-    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
-    assert!(said.any(|line| line.ends_with(READY)), "the child ended too early");
-    std::thread::sleep(delay);
-    child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(SIGKILL), "it ends no other way");
-    said.filter_map(|line| line.strip_prefix(PUBLISHED)?.strip_suffix('.')?.parse().ok()).max().unwrap_or(0)
+    let child = Running::start_and_wait(child);
+    std::thread::sleep(delay); // so that each round is killed at another moment
+    let ended = child.kill();
+    assert_eq!(ended.status.signal(), Some(SIGKILL), "it ends no other way: {ended}");
+    let published = |line: &String| line.strip_prefix(PUBLISHED)?.strip_suffix('.')?.parse().ok();
+    ended.printed.iter().filter_map(published).max().unwrap_or(0)
 }
 
 #[test]
@@ -212,7 +209,7 @@ fn kill_after(scene: &Scene, first_label: u64, delay: Duration) -> u64 {
 fn child_builds_on_and_on() {
     let Some(directory) = child_directory() else { return };
     let first: u64 = std::env::var("SHARDDB_TEST_LABEL").unwrap().parse().unwrap();
-    println!("{READY}");
+    announce();
     for label in first.. {
         let published = build(&directory, label, label.is_multiple_of(3)).generation;
         println!("{PUBLISHED}{}.", published.get());

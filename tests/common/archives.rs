@@ -1,44 +1,71 @@
-//! Fixtures in archives: unpacked once per process and removed when it exits.
+//! Fixtures in archives, unpacked once per checkout: into `fixtures` in cargo's target directory, under the hash of the
+//! archive. Tests only read them.
 
-use std::fs::File;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::Scratch;
+use sha2::{Digest, Sha256};
 
-/// The archives that this process has unpacked, by name.
-static UNPACKED: Mutex<Vec<(String, Scratch)>> = Mutex::new(Vec::new());
-
-/// The directory with the content of `tests/data/{name}.tar.gz`. Blocks while another thread unpacks.
-pub(crate) fn unpacked(name: &str) -> PathBuf {
-    let mut unpacked = UNPACKED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, directory)) = unpacked.iter().find(|(other, _)| other == name) {
-        return directory.path().to_path_buf();
-    }
-    if unpacked.is_empty() {
-        remove_at_exit();
-    }
-    let directory = Scratch::new();
-    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(format!("{name}.tar.gz"));
-    unpack(&archive, directory.path());
-    let path = directory.path().to_path_buf();
-    unpacked.push((name.to_string(), directory));
-    path
+/// The directory with the content of an archive `*.tar.gz`. Blocks while another thread or process unpacks.
+pub(crate) fn unpacked(archive: &Path) -> PathBuf {
+    static KNOWN: Mutex<BTreeMap<PathBuf, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry(archive.to_path_buf()).or_insert_with(|| unpacked_in(&target().join("fixtures"), archive)).clone()
 }
 
-fn unpack(archive: &Path, directory: &Path) {
-    let decoder = flate2::read::GzDecoder::new(File::open(archive).unwrap());
-    tar::Archive::new(decoder).unpack(directory).unwrap();
+/// The target directory. Cargo names a directory in it to integration tests; the program of unit tests is in
+/// `PROFILE/deps` of it.
+fn target() -> PathBuf {
+    match option_env!("CARGO_TARGET_TMPDIR") {
+        Some(directory) => Path::new(directory).parent().unwrap().to_path_buf(),
+        None => std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_path_buf(),
+    }
 }
 
-/// Registers an `atexit` handler that removes the directories, since statics are never dropped. A killed process leaves
-/// them.
-#[expect(unsafe_code, reason = "std has no atexit")]
-fn remove_at_exit() {
-    extern "C" fn remove() {
-        UNPACKED.lock().unwrap_or_else(PoisonError::into_inner).clear();
+/// Only a complete directory gets its name, so a process that is killed leaves none that is taken for one. A complete
+/// directory is used without the lock, which another user may own.
+fn unpacked_in(fixtures: &Path, archive: &Path) -> PathBuf {
+    let bytes = fs::read(archive).unwrap();
+    let directory = fixtures.join(name_of(&bytes));
+    if directory.is_dir() {
+        return directory;
     }
-    // SAFETY: `remove` does not unwind: a poisoned lock is taken anyway, and `Scratch` ignores errors on drop.
-    let registered = unsafe { libc::atexit(remove) };
-    assert_eq!(registered, 0);
+    fs::create_dir_all(fixtures).unwrap();
+    let lock = File::options().append(true).create(true).open(fixtures.join("lock")).unwrap();
+    lock.lock().unwrap();
+    if !directory.is_dir() {
+        let new = directory.with_extension("new");
+        if new.exists() {
+            fs::remove_dir_all(&new).unwrap(); // of a process that was killed
+        }
+        tar::Archive::new(flate2::read::GzDecoder::new(&*bytes)).unpack(&new).unwrap();
+        make_read_only(&new);
+        fs::rename(&new, &directory).unwrap();
+    }
+    directory
+}
+
+fn name_of(archive: &[u8]) -> String {
+    Sha256::digest(archive).iter().take(8).fold(String::new(), |mut name, byte| {
+        write!(name, "{byte:02x}").unwrap();
+        name
+    })
+}
+
+/// Makes the files below a directory read-only. The directories stay writable, so that any program can remove them.
+fn make_read_only(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = path.symlink_metadata().unwrap();
+        if metadata.is_dir() {
+            make_read_only(&path);
+        } else if metadata.is_file() {
+            let mut permissions = metadata.permissions();
+            permissions.set_readonly(true);
+            fs::set_permissions(&path, permissions).unwrap();
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub(crate) mod verify_both;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,12 +20,13 @@ use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use sharddb::{Error, OpenOptions, Result, ShardDb, ShardingSpec};
 
-/// A file or directory of `tests/data`. The first call unpacks the archive that it is in.
+/// A file or directory of `tests/data`, which may be in an archive.
 pub(crate) fn data(path: &str) -> PathBuf {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let (set, rest) = path.split_once('/').unwrap_or((path, ""));
     match set {
-        "corrupt" | "fuzz" => archives::unpacked(set).join(rest),
-        _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path),
+        "corrupt" | "fuzz" => archives::unpacked(&data.join(format!("{set}.tar.gz"))).join(rest),
+        _ => data.join(path),
     }
 }
 
@@ -141,15 +143,26 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let parent = std::env::var_os("TMPDIR").map(PathBuf::from);
-        let parent =
-            parent.or_else(|| option_env!("CARGO_TARGET_TMPDIR").map(PathBuf::from)).unwrap_or_else(std::env::temp_dir);
-        let path = Path::new(&parent).join(format!("{}-{number}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Scratch(path)
+        let parent = parent.or_else(|| option_env!("CARGO_TARGET_TMPDIR").map(PathBuf::from));
+        Scratch::new_in(&parent.unwrap_or_else(std::env::temp_dir))
+    }
+
+    pub(crate) fn new_in(parent: &Path) -> Scratch {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        fs::create_dir_all(parent).unwrap();
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                // of a killed process that had this id, or of a live one in another container
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => {
+                    created.unwrap();
+                    return Scratch(path);
+                }
+            }
+        }
     }
 
     /// A copy of a directory of files.

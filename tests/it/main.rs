@@ -29,6 +29,7 @@ mod blosc;
 mod bloscpack;
 mod bulk;
 mod candidate;
+#[allow(dead_code, reason = "some of it is for the tests next to this directory")]
 #[path = "../common/mod.rs"]
 mod common;
 mod diff;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::children::{child, child_directory};
+use crate::common::children::{child, child_directory, in_own_process, run};
 use crate::common::generations::{self as generation, directory_of, id, label_of, publish, roll_to, store_of};
 use crate::common::{Scratch, Storage};
 use sharddb::read::LeaseState;
@@ -230,35 +230,38 @@ fn a_current_that_leads_nowhere_is_refused() {
     databases.iter().for_each(|db| assert_eq!(db.refresh().unwrap(), None));
 }
 
-/// The specification decides which keys share a shard; this one has 32 shards.
+/// The specification decides which keys share a shard; this one has 32 shards. In its own process, because all threads share
+/// the descriptors that positioned reads keep.
 #[test]
 fn a_deleted_generation_is_gone_where_it_was_not_touched() {
-    let label = 5;
-    for storage in Storage::ALL {
-        let store = Scratch::new();
-        let number = publish(store.path(), label).generation.get();
-        let db = storage.open(&OpenOptions::new(), store.path()).unwrap();
-        let touched = |key: u64| generation::spec(label).route(key).shard == generation::spec(label).route(0).shard;
-        assert_eq!(label_of(0, &db.get(0).unwrap().unwrap()), label);
-        fs::remove_dir_all(directory_of(store.path(), number)).unwrap();
-        let mut gone = 0;
-        for key in generation::keys(label) {
-            match db.get(key) {
-                Ok(found) => assert_eq!(label_of(key, &found.expect("never absent")), label),
-                Err(error) => {
-                    assert!(!touched(key) && storage != Storage::Loaded, "{storage:?}: {error}");
-                    assert_eq!((error.kind(), error.key()), (ErrorKind::GenerationGone, Some(key)));
-                    gone += 1;
+    in_own_process("refresh::a_deleted_generation_is_gone_where_it_was_not_touched", || {
+        let label = 5;
+        for storage in Storage::ALL {
+            let store = Scratch::new();
+            let number = publish(store.path(), label).generation.get();
+            let db = storage.open(&OpenOptions::new(), store.path()).unwrap();
+            let touched = |key: u64| generation::spec(label).route(key).shard == generation::spec(label).route(0).shard;
+            assert_eq!(label_of(0, &db.get(0).unwrap().unwrap()), label);
+            fs::remove_dir_all(directory_of(store.path(), number)).unwrap();
+            let mut gone = 0;
+            for key in generation::keys(label) {
+                match db.get(key) {
+                    Ok(found) => assert_eq!(label_of(key, &found.expect("never absent")), label),
+                    Err(error) => {
+                        assert!(!touched(key) && storage != Storage::Loaded, "{storage:?}: {error}");
+                        assert_eq!((error.kind(), error.key()), (ErrorKind::GenerationGone, Some(key)));
+                        gone += 1;
+                    }
                 }
             }
+            assert_eq!(gone > 0, storage != Storage::Loaded, "{storage:?}");
+            assert_eq!(db.refresh().unwrap(), None, "current still names it");
+            let next = publish(store.path(), label + 1).generation;
+            assert!(next.get() > number);
+            assert_eq!(db.refresh().unwrap(), Some(next));
+            generation::check(&db.snapshot(), label + 1);
         }
-        assert_eq!(gone > 0, storage != Storage::Loaded, "{storage:?}");
-        assert_eq!(db.refresh().unwrap(), None, "current still names it");
-        let next = publish(store.path(), label + 1).generation;
-        assert!(next.get() > number);
-        assert_eq!(db.refresh().unwrap(), Some(next));
-        generation::check(&db.snapshot(), label + 1);
-    }
+    });
 }
 
 #[test]
@@ -320,8 +323,8 @@ fn a_change_of_the_working_directory_changes_nothing() {
     let store = Scratch::new();
     publish(store.path(), 5);
     let mut child = child("refresh::child_changes_its_directory", store.path());
-    let output = child.current_dir(store.path()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    child.current_dir(store.path());
+    run(child).assert_passed();
     assert_eq!(Store::open(store.path()).unwrap().current().unwrap(), Some(id(2)), "it did run");
 }
 

@@ -850,7 +850,7 @@ fn in_a_clean_mutant_every_read_works() {
         .iter()
         .map(|base| {
             let directory = Scratch::new();
-            fs::copy(data(&format!("fuzz/{base}.info")), directory.path().join("info")).unwrap();
+            fs::write(directory.path().join("info"), fs::read(data(&format!("fuzz/{base}.info"))).unwrap()).unwrap();
             (base.to_string(), directory)
         })
         .collect();
@@ -858,7 +858,7 @@ fn in_a_clean_mutant_every_read_works() {
     for mutant in &mutants {
         let (file, base) = (text(&mutant["file"]), text(&mutant["base"]));
         let (_, directory) = directories.iter().find(|(name, _)| name == base).unwrap();
-        fs::copy(data("fuzz").join(file), directory.path().join("0.shard")).unwrap();
+        fs::write(directory.path().join("0.shard"), fs::read(data("fuzz").join(file)).unwrap()).unwrap();
         let snapshot = ShardDb::load(directory.path()).unwrap().snapshot();
         if !snapshot.verify_both(VerifyLevel::Data).unwrap().is_clean() {
             continue;

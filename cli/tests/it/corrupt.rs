@@ -1,10 +1,10 @@
 //! Whatever a file contains, a subcommand ends with a documented exit code, and with a message unless the code is 0.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Place, sharddb};
-use flate2::read::GzDecoder;
+use crate::archives::unpacked;
+use crate::common::sharddb;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name)
@@ -18,10 +18,7 @@ fn data_sets(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn broken_data_sets_end_with_a_code_and_words() {
     let mut broken = 0;
-    let place = Place::new();
-    let archive = GzDecoder::new(File::open(data("corrupt.tar.gz")).unwrap());
-    tar::Archive::new(archive).unpack(place.path("sets")).unwrap();
-    for path in data_sets(&place.path("sets")) {
+    for path in data_sets(&unpacked(&data("corrupt.tar.gz"))) {
         if path.file_name().unwrap().to_str().unwrap().starts_with("bomb_") {
             continue; // inflates to gigabytes; the tests of the library cover it
         }

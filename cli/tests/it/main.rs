@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed expectation fails the test")]
 
+#[path = "../../../tests/common/archives.rs"]
+mod archives;
 mod bcolz;
 mod bench;
 mod build;

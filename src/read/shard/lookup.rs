@@ -420,6 +420,7 @@ mod tests {
     use crate::read::shard::table_file::TableFile;
     use crate::read::shard::verification::VerifyReads;
     use crate::storage::StorageKind;
+    use crate::store::testing::TempDir;
 
     /// A shard of four minishards: keys 4i in minishard 0 and 4i + 1 in minishard 1, for i < n; the others are empty.
     /// The value of a key is the bytes of the key.
@@ -537,12 +538,10 @@ mod tests {
         let mut table = minishard_table::encode_head(&[Section { shard: ShardNumber(0), offset, packing }]);
         table.extend(block.encode(place, packing).unwrap());
 
-        let directory = std::env::temp_dir().join(format!("sharddb-wrong-table-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        std::fs::write(directory.join(manifest::MINISHARDS), &table).unwrap();
+        let directory = TempDir::new();
+        std::fs::write(directory.path().join(manifest::MINISHARDS), &table).unwrap();
         let record = AuxiliaryRecord { name: String::new(), bytes: table.len() as u64, crc32: 0 };
-        let table = TableFile::open(&directory, &record, 1, StorageKind::Positioned).unwrap();
-        std::fs::remove_dir_all(&directory).unwrap();
+        let table = TableFile::open(directory.path(), &record, 1, StorageKind::Positioned).unwrap();
         let shard_index_crc32 = Some(place.shard_index_crc32);
         let table = TableFile::section(&table.into(), &spec, ShardNumber(0), place.shard_index_crc32);
         open(

@@ -1,7 +1,6 @@
 //! A lookup makes exactly the requests that its data set needs, one after another: in virtual time, in which each takes 25 ms.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::object_store::ObjectStoreExt;
@@ -11,6 +10,7 @@ use tokio::time::Instant;
 use crate::remote::object_store::testing::Recorder;
 use crate::remote::{RemoteDb, RemoteOptions};
 use crate::spec::{Encoding, HashFunction};
+use crate::store::testing::TempDir;
 use crate::{BuildOptions, BulkLoader, Profile, ShardingSpec, Store};
 
 const LATENCY: Duration = Duration::from_millis(25);
@@ -26,21 +26,18 @@ fn value_of(key: u64) -> Vec<u8> {
 
 /// The files of a generation with the even numbers as keys, and only its shards if it is to be foreign data.
 async fn store(options: &mut BuildOptions, is_foreign: bool) -> Slow {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let name = format!("sharddb-latency-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let local = std::env::temp_dir().join(name);
-    let mut loader = options.create(&local).unwrap();
+    let local = TempDir::new();
+    let mut loader = options.create(local.path()).unwrap();
     (0..KEYS).for_each(|at| loader.insert(2 * at, value_of(2 * at)).unwrap());
     loader.finish().unwrap();
-    let current = Store::open(&local).unwrap().current().unwrap().unwrap().to_string();
+    let current = Store::open(local.path()).unwrap().current().unwrap().unwrap().to_string();
     let store = Recorder::with_latency(InMemory::new(), LATENCY);
-    for file in std::fs::read_dir(local.join(current)).unwrap() {
+    for file in std::fs::read_dir(local.path().join(current)).unwrap() {
         let (path, name) = file.map(|file| (file.path(), file.file_name().into_string().unwrap())).unwrap();
         if !is_foreign || name.ends_with(".shard") {
             store.put(&name.into(), std::fs::read(path).unwrap().into()).await.unwrap();
         }
     }
-    std::fs::remove_dir_all(local).unwrap();
     Arc::new(store)
 }
 

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::object_store::memory::InMemory;
 use ::object_store::{Attribute, Error as StoreError, ObjectStore, ObjectStoreExt, PutOptions};
@@ -13,6 +12,7 @@ use tokio::task::yield_now;
 use crate::error::ErrorKind;
 use crate::remote::object_store::testing::{Recorder, block_on};
 use crate::remote::{BlockingDb, RemoteDb, RemoteOptions};
+use crate::store::testing::TempDir;
 use crate::{BulkLoader, Store};
 
 /// Keys 0, 3, 6, .. of the generation of these tests.
@@ -25,20 +25,17 @@ fn value_of(key: u64) -> Vec<u8> {
 
 /// A store in memory with a native generation at `data/set`.
 async fn generation() -> Arc<Recorder<InMemory>> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let name = format!("sharddb-remote-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let local = std::env::temp_dir().join(name);
-    let mut loader = BulkLoader::create_default(&local).unwrap();
+    let local = TempDir::new();
+    let mut loader = BulkLoader::create_default(local.path()).unwrap();
     (0..KEYS).for_each(|at| loader.insert(3 * at, value_of(3 * at)).unwrap());
     loader.finish().unwrap();
-    let current = Store::open(&local).unwrap().current().unwrap().unwrap().to_string();
+    let current = Store::open(local.path()).unwrap().current().unwrap().unwrap().to_string();
     let store = Recorder::new(InMemory::new());
-    for file in std::fs::read_dir(local.join(current)).unwrap() {
+    for file in std::fs::read_dir(local.path().join(current)).unwrap() {
         let file = file.unwrap();
         let name = format!("data/set/{}", file.file_name().display());
         store.put(&name.into(), std::fs::read(file.path()).unwrap().into()).await.unwrap();
     }
-    std::fs::remove_dir_all(local).unwrap();
     Arc::new(store)
 }
 
