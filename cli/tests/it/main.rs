@@ -15,6 +15,7 @@ mod outputs;
 mod parts;
 mod places;
 mod plan;
+mod process;
 mod read;
 #[cfg(feature = "remote")]
 mod remote;
