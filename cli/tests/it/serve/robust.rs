@@ -218,7 +218,7 @@ fn connections_beyond_the_limit_wait() {
     let mut third = server.connect();
     let path = format!("{}/raw/numbers/info", server.base());
     third.write("GET", &path, &[], b"");
-    // without the limit, the third would be answered in the time of so many answers to the others
+    // without the limit, the third would be answered while the others are
     for _ in 0..200 {
         first.get("/raw/numbers/info").expect(200);
         second.get("/raw/numbers/info").expect(200);
