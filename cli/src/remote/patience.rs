@@ -213,7 +213,7 @@ mod tests {
         for (pause, body, what, seconds) in [
             (31, (1, 1, 0), "an answer", 30),
             (0, (1, 1, 31), "64 KiB of a response", 30),
-            (7, (1000, 1, 1), "64 KiB of a response", 7 + 30),
+            (7, (1000, 1, 9), "64 KiB of a response", 7 + 30), // no piece arrives at the deadline itself
             (0, (10, PROGRESS / 2, 16), "64 KiB of a response", 30),
             (0, (3, PROGRESS, 31), "64 KiB of a response", 30),
         ] {
