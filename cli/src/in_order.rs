@@ -260,6 +260,7 @@ mod tests {
     use sharddb::{BulkLoader, ShardDb, ShardingSpec, spec::HashFunction};
 
     use super::*;
+    use crate::testing::must_return;
 
     const KEYS: u64 = 50_000;
 
@@ -326,28 +327,33 @@ mod tests {
     #[test]
     fn a_panic_does_not_hang() {
         let (_dir, snapshot) = database();
-        for number in [1, 2, 7] {
-            let run = || encode_all(&snapshot, threads(number), &|_, _| panic!("planted"), &mut |_| Ok(()));
-            assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
-        }
+        must_return(move || {
+            for number in [1, 2, 7] {
+                let run = || encode_all(&snapshot, threads(number), &|_, _| panic!("planted"), &mut |_| Ok(()));
+                assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+            }
+        });
     }
 
     /// Events larger than the memory for later parts: only the first part goes on.
     #[test]
     fn large_events_wait_for_their_turn() {
         let (_dir, snapshot) = database();
-        let large = |entry: sharddb::Result<Entry<'_>>, block: &mut Vec<u8>| {
-            if entry?.key() % 2500 == 0 {
-                block.resize(block.len() + (WAITING / 3), 1);
-            }
-            Ok(None)
-        };
-        let mut bytes = 0;
-        let mut take = |event| {
-            bytes += if let Event::Block(block) = event { block.len() } else { 0 };
-            Ok(())
-        };
-        encode_all(&snapshot, threads(4), &large, &mut take).unwrap();
+        let bytes = must_return(move || {
+            let large = |entry: sharddb::Result<Entry<'_>>, block: &mut Vec<u8>| {
+                if entry?.key() % 2500 == 0 {
+                    block.resize(block.len() + (WAITING / 3), 1);
+                }
+                Ok(None)
+            };
+            let mut bytes = 0;
+            let mut take = |event| {
+                bytes += if let Event::Block(block) = event { block.len() } else { 0 };
+                Ok(())
+            };
+            encode_all(&snapshot, threads(4), &large, &mut take).unwrap();
+            bytes
+        });
         assert_eq!(bytes, 20 * (WAITING / 3));
     }
 }

@@ -40,6 +40,8 @@ mod remote;
 mod serve;
 mod sharding;
 mod size;
+#[cfg(test)]
+mod testing;
 mod tip;
 mod viewer;
 

@@ -250,6 +250,7 @@ mod tests {
     use indicatif::InMemoryTerm;
 
     use super::*;
+    use crate::testing::WATCHDOG;
 
     /// The facts of a phase `seconds` after its beginning.
     fn facts(phase: &'static str, seconds: u64, part: Option<f64>, amount: Amount) -> Facts {
@@ -346,8 +347,7 @@ mod tests {
             amount: Amount::Unknown,
         };
         let progress = Progress::lines(Duration::from_millis(1), Lines(sender), status);
-        let first = lines.recv().unwrap();
-        let second = lines.recv().unwrap();
+        let [first, second] = [(); 2].map(|()| lines.recv_timeout(WATCHDOG).unwrap());
         drop(progress);
         assert!(first.starts_with("sharddb: copy: ") && first.ends_with(" %\n"), "{first:?}");
         let percent = |line: &str| line.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap();
@@ -360,6 +360,6 @@ mod tests {
         let (sender, lines) = mpsc::channel();
         let progress = Progress::lines(Duration::from_secs(3600), Lines(sender), || Status::of_phase("copy", 0));
         drop(progress);
-        assert!(lines.recv().is_err());
+        assert_eq!(lines.recv_timeout(WATCHDOG), Err(RecvTimeoutError::Disconnected));
     }
 }

@@ -133,9 +133,95 @@ impl Body for TimedBody {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
     use object_store::client::HttpRequestBody;
 
     use super::*;
+
+    const PATIENCE: Patience = Patience(Duration::from_secs(30));
+
+    /// A body of equal pieces. Each arrives after a pause, which begins when the previous one is taken.
+    struct Pieces {
+        left: usize,
+        bytes: usize,
+        pause: Duration,
+        next: Pin<Box<Sleep>>,
+    }
+
+    impl Pieces {
+        fn new(left: usize, bytes: usize, pause: u64) -> Pieces {
+            let pause = Duration::from_secs(pause);
+            Pieces { left, bytes, pause, next: Box::pin(sleep(pause)) }
+        }
+    }
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = HttpError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+            if self.left == 0 {
+                return Poll::Ready(None);
+            }
+            ready!(self.next.as_mut().poll(context));
+            self.left -= 1;
+            self.next = Box::pin(sleep(self.pause));
+            Poll::Ready(Some(Ok(Frame::data(vec![0; self.bytes].into()))))
+        }
+    }
+
+    /// Waits for an answer that begins after `pause` seconds, and reads its body with a pause after each piece. Returns
+    /// the bytes, or the error, and the seconds.
+    async fn answer(pause: u64, body: impl FnOnce() -> Pieces, reading: u64) -> (Result<usize, String>, u64) {
+        let begun = Instant::now();
+        let request = http::Request::new(HttpRequestBody::empty());
+        let answered = PATIENCE.wait(request, async |_| {
+            sleep(Duration::from_secs(pause)).await;
+            Ok(HttpResponse::new(HttpResponseBody::new(body())))
+        });
+        let mut bytes = 0;
+        let read = async {
+            let mut body = answered.await?.into_body();
+            while let Some(frame) = body.frame().await {
+                bytes += frame?.data_ref().map_or(0, Bytes::len);
+                sleep(Duration::from_secs(reading)).await;
+            }
+            Ok::<(), HttpError>(())
+        };
+        let read = read.await.map_err(|error| format!("{error:?}"));
+        (read.map(|()| bytes), begun.elapsed().as_secs())
+    }
+
+    /// In virtual time.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_makes_progress_is_waited_for() {
+        let slow = answer(29, || Pieces::new(10, PROGRESS, 29), 0).await;
+        assert_eq!(slow, (Ok(10 * PROGRESS), 29 + 10 * 29));
+        // two pieces make 64 KiB
+        let halves = answer(0, || Pieces::new(10, PROGRESS / 2, 14), 0).await;
+        assert_eq!(halves, (Ok(10 * PROGRESS / 2), 10 * 14));
+        let busy_reader = answer(0, || Pieces::new(10, 1, 0), 1000).await;
+        assert_eq!(busy_reader, (Ok(10), 10 * 1000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_makes_none_is_not() {
+        let message = |what: &str| format!("timed out: expected {what} within 30 s");
+        for (pause, body, what, seconds) in [
+            (31, (1, 1, 0), "an answer", 30),
+            (0, (1, 1, 31), "64 KiB of a response", 30),
+            (7, (1000, 1, 9), "64 KiB of a response", 7 + 30), // no piece arrives at the deadline itself
+            (0, (10, PROGRESS / 2, 16), "64 KiB of a response", 30),
+            (0, (3, PROGRESS, 31), "64 KiB of a response", 30),
+        ] {
+            let (read, after) = answer(pause, || Pieces::new(body.0, body.1, body.2), 0).await;
+            assert!(read.as_ref().is_err_and(|error| error.contains(&message(what))), "{body:?}: {read:?}");
+            assert_eq!(after, seconds, "{body:?}");
+        }
+    }
 
     fn limit(method: Method, uri: &str, header: Option<&str>, bytes: usize) -> u64 {
         let mut request = http::Request::new(HttpRequestBody::from(vec![0; bytes]));

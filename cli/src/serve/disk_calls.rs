@@ -191,6 +191,7 @@ mod tests {
     use tokio::runtime::{Builder, Runtime};
 
     use super::*;
+    use crate::testing::WATCHDOG;
 
     fn runtime(workers: Workers) -> Runtime {
         Builder::new_multi_thread().worker_threads(workers.count()).enable_all().build().unwrap()
@@ -209,7 +210,7 @@ mod tests {
                 let calls = Arc::clone(&calls);
                 waiting.push(tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_millis(1)).await; // resumed by the worker that waits for timers
-                    calls.look_up(move || Ok(released.recv_timeout(Duration::from_secs(60)).is_ok())).await.unwrap()
+                    calls.look_up(move || Ok(released.recv_timeout(WATCHDOG).is_ok())).await.unwrap()
                 }));
             }
             let other = tokio::spawn(async move {
@@ -237,7 +238,7 @@ mod tests {
             let mut waiting = Vec::new();
             for released in released {
                 let calls = Arc::clone(&calls);
-                let wait = move || Ok(released.recv_timeout(Duration::from_secs(60)).is_ok());
+                let wait = move || Ok(released.recv_timeout(WATCHDOG).is_ok());
                 waiting.push(tokio::spawn(async move { calls.call(Cost::Long, wait).await.unwrap() }));
             }
             for _ in 0..100 {

@@ -3,9 +3,11 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::common::{self, Place, SHARDING, command, ended, generations, sharddb, sharddb_with_input, until_run};
+use crate::common::{Place, SHARDING, Start, command, generations, sharddb, sharddb_with_input};
+#[cfg(unix)]
+use crate::process::{stop, unless_stalled, until_run};
 use serde_json::json;
 
 const PAIRS: &str = "\
@@ -205,7 +207,7 @@ fn what_is_closed_is_as_empty() {
     sharddb(["build", &store, "--input", &input]).expect(0);
     let script = "exec \"$@\" <&-";
     let args = ["-c", script, "sh", env!("CARGO_BIN_EXE_sharddb"), "build", &store, "--input", "-", "--format", "bin"];
-    let run: common::Run = std::process::Command::new("sh").args(args).output().unwrap().into();
+    let run = Command::new("sh").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).run();
     assert!(matches!(run.code, Some(3 | 4)), "{run:?}");
     assert_eq!(generations(&store), "gen-0000000001  current\n");
 }
@@ -366,22 +368,22 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
 #[cfg(unix)]
 #[test]
 fn a_signal_removes_what_was_begun() {
-    let place = Place::new();
-    let temp = place.text("temp");
-    fs::create_dir(&temp).unwrap();
-    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
-        let store = place.text(&format!("store{signal}"));
-        let args = ["build", &store, "--input", "-", "--format", "bin", "--temp-dir", &temp];
-        let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 0]).unwrap(); // the beginning of a record; the pipe stays open
-        let name = format!("store{signal}");
-        until_run(&mut child, || place.path(&name).is_dir() && place.names(&name).len() > 1);
-        sharddb(["build", &store, "--input", &place.write("in.ndjson", PAIRS)]).expect_error(4, &["writer"]);
-        common::kill(signal, &child);
-        assert_eq!(ended(&mut child).code(), Some(code));
-        assert!(!place.path(&format!("store{signal}")).exists());
-        assert_eq!(place.names("temp"), [""; 0]);
+    for signal in ["-INT", "-TERM"] {
+        unless_stalled(|| {
+            let place = Place::new();
+            let (store, temp) = (place.text("store"), place.text("temp"));
+            fs::create_dir(&temp).unwrap();
+            let args = ["build", &store, "--input", "-", "--format", "bin", "--temp-dir", &temp];
+            let mut child = command(args).stdin(Stdio::piped()).start();
+            let mut stdin = child.stdin.take().unwrap();
+            stdin.write_all(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 0]).unwrap(); // the beginning of a record; the pipe stays open
+            until_run(&mut child, || place.path("store").is_dir() && place.names("store").len() > 1);
+            sharddb(["build", &store, "--input", &place.write("in.ndjson", PAIRS)]).expect_error(4, &["writer"]);
+            stop(signal, child, "sharddb: interrupted: nothing published\n")?;
+            assert!(!place.path("store").exists());
+            assert_eq!(place.names("temp"), [""; 0]);
+            Some(())
+        });
     }
 }
 

@@ -2,20 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// The result of a run.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: Vec<u8>,
-    pub(crate) stderr: String,
-}
+use crate::process::output_with_input;
+pub(crate) use crate::process::{Run, Start, until};
 
 impl Run {
     pub(crate) fn text(&self) -> &str {
@@ -43,13 +36,6 @@ impl Run {
     }
 }
 
-impl From<Output> for Run {
-    fn from(output: Output) -> Run {
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        Run { code: output.status.code(), stdout: output.stdout, stderr }
-    }
-}
-
 pub(crate) fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sharddb"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -57,53 +43,11 @@ pub(crate) fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Com
 }
 
 pub(crate) fn sharddb<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Run {
-    command(args).output().unwrap().into()
+    command(args).run()
 }
 
 pub(crate) fn sharddb_with_input<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]) -> Run {
-    let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // on its own thread: the command may exit before it has read everything
-    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
-    let run = child.wait_with_output().unwrap().into();
-    writer.join().unwrap();
-    run
-}
-
-/// The time after which a test fails that would hang.
-pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
-
-/// Waits until something is true, for at most [`WATCHDOG`].
-#[track_caller]
-pub(crate) fn until(mut is_true: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_true() {
-        assert!(begun.elapsed() < WATCHDOG, "it does not happen");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// Waits until something is true of a run that has not ended.
-#[track_caller]
-pub(crate) fn until_run(child: &mut Child, mut is_true: impl FnMut() -> bool) {
-    until(|| {
-        let is_true = is_true();
-        assert!(is_true || child.try_wait().unwrap().is_none(), "the run has ended");
-        is_true
-    });
-}
-
-/// Waits for the end of a run.
-#[track_caller]
-pub(crate) fn ended(child: &mut Child) -> ExitStatus {
-    until(|| child.try_wait().unwrap().is_some());
-    child.wait().unwrap()
-}
-
-/// Sends a signal to a run.
-pub(crate) fn kill(signal: &str, child: &Child) {
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    output_with_input(&mut command(args), input).into()
 }
 
 /// A temporary directory, with short paths to its content.

@@ -6,7 +6,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::{self, Place, Run, command, foreign, generations, sharddb, sharddb_with_input, until_run};
+use crate::common::{Place, Run, Start, command, foreign, generations, sharddb, sharddb_with_input};
+#[cfg(unix)]
+use crate::process::{stop, unless_stalled, until_run};
 
 type Map = BTreeMap<u64, Vec<u8>>;
 
@@ -388,20 +390,20 @@ fn paths_that_are_no_store_are_named_with_advice() {
 #[cfg(unix)]
 #[test]
 fn a_signal_leaves_the_store_as_it_was() {
-    let place = Place::new();
-    let store = build(&place, "store", &pairs(0..10, "old"));
-    let before = place.files("store");
-    for args in [&["update", &store, "--input", "-", "--format", "bin"][..], &["put", &store, "7"]] {
-        let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 0]).unwrap(); // the pipe stays open
-        let names = place.names("store").len();
-        until_run(&mut child, || place.names("store").len() > names);
-        sharddb(["delete", &store, "1"]).expect_error(4, &["writer"]);
-        common::kill("-INT", &child);
-        let run: Run = child.wait_with_output().unwrap().into();
-        run.expect_error(130, &["interrupted: nothing published"]);
-        assert!(place.files("store") == before, "{args:?}");
+    for args in [&["update", "store", "--input", "-", "--format", "bin"][..], &["put", "store", "7"]] {
+        unless_stalled(|| {
+            let place = Place::new();
+            let store = build(&place, "store", &pairs(0..10, "old"));
+            let (before, names) = (place.files("store"), place.names("store"));
+            let mut child = command(args).current_dir(place.path("")).stdin(Stdio::piped()).start();
+            let mut stdin = child.stdin.take().unwrap();
+            stdin.write_all(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 0]).unwrap(); // the pipe stays open
+            until_run(&mut child, || place.names("store").iter().any(|name| !names.contains(name)));
+            sharddb(["delete", &store, "1"]).expect_error(4, &["writer"]);
+            stop("-INT", child, "sharddb: interrupted: nothing published\n")?;
+            assert!(place.files("store") == before, "{args:?}");
+            Some(())
+        });
     }
 }
 
@@ -415,7 +417,7 @@ fn a_failed_write_leaves_the_store_as_it_was() {
     let limited = |args: &[&str]| -> Run {
         let mut command = Command::new("bash");
         command.args(["-c", "ulimit -f 4 || exit 99; exec \"$@\"", "bash", env!("CARGO_BIN_EXE_sharddb")]);
-        command.args(args).stdin(Stdio::null()).output().unwrap().into()
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).run()
     };
     let (input, out) = (place.write("new/7", vec![b'y'; 90_000]), place.text("out"));
     let input = input.strip_suffix("/7").unwrap();

@@ -17,6 +17,7 @@ mod outputs;
 mod parts;
 mod places;
 mod plan;
+mod process;
 mod read;
 #[cfg(feature = "remote")]
 mod remote;

@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{Place, command, sharddb, until_run};
+use crate::common::{Place, Run, Start, command, sharddb};
+use crate::process::until_run;
 
 /// Pairs of one task: 500 keys, of which the next task has some too.
 fn pairs(task: u64) -> String {
@@ -39,18 +40,16 @@ fn processes_that_are_killed_and_doubled_have_the_result_of_one() {
         command(["spill", &store, "night", "--plan", &plan, "--task", &task, "--format", "ndjson", "--input", input])
     };
     for _ in 0..3 {
-        let mut child = spill(0, "-").stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = spill(0, "-").stdin(Stdio::piped()).start();
         child.stdin.as_mut().unwrap().write_all(pairs(0).as_bytes()).unwrap();
         until_run(&mut child, || fs::read_dir(place.path("store/parts-night")).is_ok_and(|names| names.count() > 0));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.kill();
     }
     let spills: Vec<String> = (0..TASKS)
         .map(|task| {
             let input = &inputs[usize::try_from(task).unwrap()];
-            let attempts: Vec<_> = (0..2).map(|_| spill(task, input).spawn().unwrap()).collect();
-            let outputs = attempts.into_iter().map(|child| child.wait_with_output().unwrap());
-            let receipts: Vec<_> = outputs.map(|output| output.stdout).collect();
+            let attempts: Vec<_> = (0..2).map(|_| spill(task, input).start()).collect();
+            let receipts: Vec<_> = attempts.into_iter().map(|child| child.finish().stdout).collect();
             assert_eq!(receipts[0], receipts[1]);
             place.write(&format!("{task}.spill"), &receipts[0])
         })
@@ -60,8 +59,8 @@ fn processes_that_are_killed_and_doubled_have_the_result_of_one() {
         let own = ["build-part", &store, "night", "--plan", &plan, "--part", part, "--on-duplicate", "concat"];
         command([&own[..], &of_spills].concat())
     };
-    let attempts: Vec<_> = (0..6).map(|attempt: u32| build_part(&(attempt % 3).to_string()).spawn().unwrap()).collect();
-    let receipts: Vec<_> = attempts.into_iter().map(|child| child.wait_with_output().unwrap().stdout).collect();
+    let attempts: Vec<_> = (0..6).map(|attempt: u32| build_part(&(attempt % 3).to_string()).start()).collect();
+    let receipts: Vec<_> = attempts.into_iter().map(|child| child.finish().stdout).collect();
     let parts = place.write("parts", receipts.concat()); // equal receipts count as one
     let publish = [&["publish-parts", &store, "night", "--plan", &plan, "--parts", &parts, "--json"], &of_spills[..]];
     let published = sharddb(publish.concat()).expect(0).stdout;
@@ -80,7 +79,7 @@ fn processes_that_are_killed_and_doubled_have_the_result_of_one() {
 fn foreign_files_are_errors_with_their_names() {
     let place = Place::new();
     let input = place.write("input.ndjson", pairs(0));
-    let step = |args: &[&str]| command(args).current_dir(place.path("")).output().unwrap();
+    let step = |args: &[&str]| command(args).current_dir(place.path("")).run();
     let keep = |name: &str, args: &[&str]| place.write(name, step(args).stdout);
     keep("plan", &["plan", "--keys", "500", "--bytes", "1MB", "--parts", "2"]);
     keep("spill", &["spill", "store", "night", "--plan", "plan", "--task", "0", "--input", &input]);
@@ -121,18 +120,17 @@ fn foreign_files_are_errors_with_their_names() {
             let last = args.iter().rposition(|arg| *arg == replaced).unwrap();
             let args: Vec<&str> =
                 args.iter().enumerate().map(|(at, arg)| if at == last { "hostile" } else { *arg }).collect();
-            let output = step(&args);
-            let stderr = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(3), "{args:?} with text {at}: {stderr}");
+            let Run { code, stdout, stderr } = step(&args);
+            assert_eq!(code, Some(3), "{args:?} with text {at}: {stderr}");
             assert!(stderr.contains("hostile") && stderr.contains("expected"), "{args:?} with text {at}: {stderr}");
-            assert!(output.stdout.is_empty());
+            assert!(stdout.is_empty());
         }
     }
     // receipts of another kind, a directory, nothing
     for (other, code) in [("plan", 3), ("parts", 3), (".", 4), ("missing", 4)] {
         let args = publish.map(|arg| if arg == "spill" { other } else { arg });
-        assert_eq!(step(&args).status.code(), Some(code), "{other}");
+        assert_eq!(step(&args).code, Some(code), "{other}");
     }
     assert!(!place.path("store/current").exists(), "nothing was published");
-    assert_eq!(step(&publish).status.code(), Some(0));
+    assert_eq!(step(&publish).code, Some(0));
 }

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+#[cfg(unix)]
+use std::process::{Command, Stdio};
 
-use crate::common::{self, Place, foreign, sharddb};
+use crate::common::{Place, Start, foreign, sharddb};
 
 /// The content of a file of the library's test data.
 fn data(path: &str) -> Vec<u8> {
@@ -109,7 +111,7 @@ fn a_salvage_that_failed_is_repeated() {
     sharddb(["build", &whole, "--input", input.strip_suffix("/7").unwrap()]).expect(0);
     let script = "ulimit -f 4 || exit 99; exec \"$@\"";
     let args = ["-c", script, "bash", env!("CARGO_BIN_EXE_sharddb"), "salvage", &whole, &out];
-    let run: common::Run = std::process::Command::new("bash").args(args).output().unwrap().into();
+    let run = Command::new("bash").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).run();
     run.expect_error(4, &["0.shard"]);
     assert!(!place.path("out").exists());
     sharddb(["salvage", &whole, &out]).expect(0);

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use crate::common::{self, Place, SHARDING, command, ended, foreign, foreign_shard, sharddb, sharddb_with_input};
+use crate::common::{Place, SHARDING, Start, command, foreign, foreign_shard, sharddb, sharddb_with_input};
+#[cfg(unix)]
+use crate::process::kill;
 use serde_json::json;
 
 #[test]
@@ -95,7 +97,7 @@ fn get_many_goes_on_after_an_error() {
 #[test]
 fn get_many_answers_who_waits_for_an_answer() {
     let place = Place::new();
-    let mut child = command(["get-many", &foreign(&place), "--keys", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = command(["get-many", &foreign(&place), "--keys", "-"]).stdin(Stdio::piped()).start();
     let (mut stdin, mut lines) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
     for (key, part) in [("8", "\"len\":2"), ("9", "\"absent\":true")] {
         writeln!(stdin, "{key}").unwrap();
@@ -103,7 +105,7 @@ fn get_many_answers_who_waits_for_an_answer() {
         assert!(line.contains(part), "{line}");
     }
     drop(stdin);
-    assert!(child.wait().unwrap().success());
+    assert!(child.wait().success());
 }
 
 /// Each line is answered, in order; an error is reported in place of the answer.
@@ -239,14 +241,14 @@ fn an_export_maps_no_shard_by_default() {
     (0..100).for_each(|key| drop(place.write(&format!("in/{key}"), vec![b'x'; 1 << 20])));
     sharddb(["build", &store, "--input", &place.text("in")]).expect(0);
     for (more, mapped) in [(&[][..], false), (&["--storage", "mmap"], true)] {
-        let mut child = command([&["export", &store, "--format", "bin"], more].concat()).spawn().unwrap();
+        let mut child = command([&["export", &store, "--format", "bin"], more].concat()).start();
         let mut stdout = child.stdout.take().unwrap();
         let mut byte = [0];
         std::io::Read::read_exact(&mut stdout, &mut byte).unwrap(); // now it blocks on the full pipe
         let maps = fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
         assert_eq!(maps.contains("0.shard"), mapped, "{more:?}");
         drop(stdout);
-        child.wait().unwrap();
+        child.wait();
     }
 }
 
@@ -351,12 +353,12 @@ fn a_broken_pipe_is_a_quiet_0() {
     let db = foreign(&place);
     // more than a pipe buffers, so that a write fails at the closed end
     let keys = place.write("keys.txt", "0\n".repeat(100_000));
-    let mut child = command(["get-many", &db, "--keys", &keys]).spawn().unwrap();
+    let mut child = command(["get-many", &db, "--keys", &keys]).start();
     let mut line = String::new();
     BufReader::with_capacity(16, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("{\"key\":\"0\""));
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
+    let run = child.finish();
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
 }
 
 #[cfg(target_os = "linux")]
@@ -364,9 +366,8 @@ fn a_broken_pipe_is_a_quiet_0() {
 fn a_full_disk_is_4() {
     let place = Place::new();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = command(["get", &foreign(&place), "0"]).stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(4));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"));
+    let run = command(["get", &foreign(&place), "0"]).stdout(full).run().expect(4);
+    assert!(run.stderr.contains("standard output"), "{}", run.stderr);
 }
 
 #[cfg(unix)]
@@ -375,12 +376,12 @@ fn a_signal_ends_with_its_code() {
     let place = Place::new();
     let db = foreign(&place);
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
-        let mut child = command(["get-many", &db, "--keys", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = command(["get-many", &db, "--keys", "-"]).stdin(Stdio::piped()).start();
         let (mut stdin, mut lines) =
             (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
         writeln!(stdin, "8").unwrap();
         lines.next().unwrap().unwrap(); // it has started and waits for input
-        common::kill(signal, &child);
-        assert_eq!(ended(&mut child).code(), Some(code), "{signal}");
+        kill(signal, &child);
+        assert_eq!(child.wait().code(), Some(code), "{signal}");
     }
 }

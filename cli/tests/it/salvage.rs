@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{self, Place, foreign, sharddb};
+use crate::common::{self, Place, Start, foreign, sharddb};
 use serde_json::json;
 
 /// A store of 300 keys with the values `value N`. The last byte of its only shard is changed.
@@ -79,9 +79,9 @@ fn the_list_of_losses_is_no_part_of_the_new_store() {
 fn the_store_is_written_when_nobody_reads_the_losses() {
     let place = Place::new();
     let (store, out) = (damaged(&place), place.text("out"));
-    let mut child = common::command(["salvage", &store, &out]).spawn().unwrap();
+    let mut child = common::command(["salvage", &store, &out]).start();
     drop(child.stdout.take());
-    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert_eq!(child.wait().code(), Some(3));
     assert_eq!(sharddb(["keys", &out]).expect(0).text().lines().count(), 299);
 }
 

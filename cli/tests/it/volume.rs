@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::common::{Place, sharddb};
+use crate::process::tool;
 
 const POINTER: &str = "/scales/1";
 
@@ -72,9 +73,7 @@ fn a_built_volume_goes_through_every_verb_of_a_store() {
     assert_eq!((&described["sharding_at"], &described["keys"]), (&POINTER.into(), &64.into()));
 
     // a generation is copied and published, then moved
-    let copied =
-        std::process::Command::new("cp").args(["-rL", &place.text("s/current"), &place.text("incoming")]).status();
-    assert!(copied.unwrap().success());
+    tool("cp", ["-rL", &place.text("s/current"), &place.text("incoming")]);
     let other = place.text("t");
     sharddb(["publish", &other, "--from", &place.text("incoming")]).expect(0);
     sharddb(["publish", &other, "--from", &place.text("incoming"), "--move"]).expect(0);
@@ -119,9 +118,7 @@ fn the_specification_of_a_volume_is_given_kept_or_planned() {
 #[test]
 fn an_imported_or_salvaged_volume_is_a_volume() {
     let place = Place::new();
-    let copied =
-        std::process::Command::new("cp").args(["-r", &data("neuroglancer/image"), &place.text("foreign")]).status();
-    assert!(copied.unwrap().success());
+    tool("cp", ["-r", &data("neuroglancer/image"), &place.text("foreign")]);
     place.write("foreign/info", given().to_string());
     let foreign = place.text("foreign");
     let at = ["--sharding-at", POINTER];

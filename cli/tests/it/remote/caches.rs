@@ -5,6 +5,8 @@ use std::fs;
 use super::server::{Reply, Server};
 use super::{sharddb, store, value_of};
 use crate::common::{Place, foreign};
+#[cfg(unix)]
+use crate::process::tool;
 
 /// Runs `get` with a cache; returns the value and the number of requests that the server got.
 fn get(server: &Server, url: &str, options: &[&str]) -> (String, usize) {
@@ -106,7 +108,7 @@ fn a_special_file_in_the_cache_is_a_miss() {
         for block in fs::read_dir(directory.unwrap().path()).unwrap() {
             let block = block.unwrap().path();
             fs::remove_file(&block).unwrap();
-            assert!(std::process::Command::new("mkfifo").arg(block).status().unwrap().success());
+            tool("mkfifo", [block]);
         }
     }
     assert_eq!(get(&server, &url, &cache), expected);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::server::{Got, Reply, Server};
 use super::{command, large_store, large_value, sharddb, store, value_of};
-use crate::common::{Place, Run, foreign};
+use crate::common::{Place, Run, Start, foreign};
+use crate::process::unless_stalled;
 
 /// A server of a native generation, its URL, and the directory.
 fn native() -> (Place, Server, String) {
@@ -35,7 +36,12 @@ fn once(reply: Reply) -> impl Fn(&Got) -> Reply + Send + Sync + 'static {
 }
 
 fn get(url: &str, retries: u32) -> Run {
-    command(&["get", url, "147"], retries).output().unwrap().into()
+    command(&["get", url, "147"], retries).run()
+}
+
+/// Like `get`, with the shortest patience, 1 s. A stall of this program looks like a slow server.
+fn hasty(url: &str, retries: u32) -> Run {
+    command(&["get", url, "147"], retries).env("SHARDDB_REMOTE_TIMEOUT", "1").run()
 }
 
 fn status(status: u16) -> Reply {
@@ -49,7 +55,6 @@ fn what_passes_is_retried_and_the_value_is_right() {
         status(500),
         status(503),
         status(429),
-        Reply::Nothing,
         Reply::Truncated(0),
         Reply::Truncated(100),
         Reply::Reset(0),
@@ -62,6 +67,17 @@ fn what_passes_is_retried_and_the_value_is_right() {
         let lookups = server.take_requests().iter().filter(|got| is_lookup(got)).count();
         assert_eq!(lookups, 2, "{fault:?}");
     }
+    unless_stalled(|| {
+        server.plan(once(Reply::Nothing));
+        let run = hasty(&url, 2);
+        let lookups = server.take_requests().iter().filter(|got| is_lookup(got)).count();
+        if run.stderr.contains("timed out") || lookups > 2 {
+            return None; // another request was late too
+        }
+        assert_eq!((run.code, run.text()), (Some(0), value_of(147).as_str()), "{}", run.stderr);
+        assert_eq!(lookups, 2);
+        Some(())
+    });
 }
 
 #[test]
@@ -71,47 +87,57 @@ fn what_does_not_pass_is_an_error_that_names_object_and_range() {
         (status(500), "500 Internal Server Error: try later"),
         (status(503), "503 Service Unavailable: try later"),
         (status(403), "403 Forbidden"),
-        (Reply::Nothing, "timed out"),
         (Reply::Truncated(20), ""),
         (Reply::Reset(20), ""),
         (Reply::LaterRange(8), "Requested"),
-        (Reply::Trickle(Duration::from_millis(300)), ""),
         (Reply::Status(206, vec![("Content-Range", "bytes 0-18446744073709551615/7".to_string())], String::new()), ""),
         (Reply::Status(206, vec![("Content-Range", "bytes 9-3/7".to_string())], String::new()), ""),
         (Reply::Status(206, vec![], "no range".to_string()), "Content-Range"),
     ];
     for (fault, cause) in cases {
         server.plan(at_the_lookup(fault.clone()));
-        let run = get(&url, 1);
-        assert_eq!(run.code, Some(4), "{fault:?}: {}", run.stderr);
-        let parts = ["cannot read bytes ", cause, &url, ".shard"];
-        run.expect_error(4, &parts);
-        let lookups = server.take_requests().iter().filter(|got| is_lookup(got)).count();
-        assert!(lookups <= 3, "{fault:?}: {lookups} requests");
+        assert_fails_at_lookup(&server, &url, get(&url, 1), cause);
+    }
+    for fault in [Reply::Nothing, Reply::Trickle(Duration::from_millis(300))] {
+        unless_stalled(|| {
+            server.plan(at_the_lookup(fault.clone()));
+            let run = hasty(&url, 1);
+            let is_open_late = !run.stderr.contains("cannot read bytes ") && run.stderr.contains("timed out");
+            (!is_open_late).then(|| assert_fails_at_lookup(&server, &url, run, "timed out"))
+        });
     }
 }
 
-/// A body that takes longer than the patience, but makes progress.
+#[track_caller]
+fn assert_fails_at_lookup(server: &Server, url: &str, run: Run, cause: &str) {
+    run.expect_error(4, &["cannot read bytes ", cause, url, ".shard"]);
+    let lookups = server.take_requests().iter().filter(|got| is_lookup(got)).count();
+    assert!(lookups <= 3, "{cause}: {lookups} requests");
+}
+
+/// A body that takes longer than the patience, but makes progress. The tests of `patience` have it in virtual time.
 #[test]
 fn a_slow_server_is_waited_for() {
     let place = Place::new();
     large_store(&place, "store", 1 << 20);
     let server = Server::start(&place.path(""));
     let url = server.url("store/gen-0000000001");
-    server.plan(at_the_lookup(Reply::Slow(Duration::from_millis(300)))); // 13 pauses
-    let mut command = command(&["get", &url, "7"], 0);
-    let run = Run::from(command.env("SHARDDB_REMOTE_TIMEOUT", "3").output().unwrap()).expect(0);
-    assert!(run.text() == large_value(1 << 20));
+    let get = |retries| command(&["get", &url, "7"], retries).env("SHARDDB_REMOTE_TIMEOUT", "1").run();
+    unless_stalled(|| {
+        server.plan(at_the_lookup(Reply::Slow(Duration::from_millis(150)))); // 13 pauses
+        let run = get(0);
+        let is_late = run.stderr.contains("timed out"); // always, if the whole body had one second
+        (!is_late).then(|| assert!(run.expect(0).text() == large_value(1 << 20)))
+    });
     server.plan(at_the_lookup(Reply::Nothing));
-    let run = sharddb(&["get", &url, "7"]);
-    run.expect_error(4, &["timed out: expected an answer within 2 s; SHARDDB_REMOTE_TIMEOUT sets this time"]);
+    get(0).expect_error(4, &["timed out: expected an answer within 1 s; SHARDDB_REMOTE_TIMEOUT sets this time"]);
 }
 
 #[test]
 fn the_patience_is_a_second_to_a_day() {
     let (_place, _server, url) = native();
     for seconds in ["0", "86401", "18446744073709551615"] {
-        let run = Run::from(command(&["get", &url, "147"], 0).env("SHARDDB_REMOTE_TIMEOUT", seconds).output().unwrap());
+        let run = command(&["get", &url, "147"], 0).env("SHARDDB_REMOTE_TIMEOUT", seconds).run();
         run.expect_error(2, &["expected SHARDDB_REMOTE_TIMEOUT from 1 to 86400 seconds", seconds]);
     }
 }

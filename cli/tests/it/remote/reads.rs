@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::server::{Reply, Server};
 use super::{KEYS, command, sharddb, store, value_of};
-use crate::common::{self, Place, Run, SHARDING, foreign};
+use crate::common::{self, Place, Run, SHARDING, Start, foreign};
 
 /// The requests and bytes of the line that `-v` writes about a call.
 fn cost(run: &Run, call: &str) -> (usize, usize) {
@@ -59,7 +59,7 @@ fn get_many_and_locate_answer_like_a_local_path() {
     let keys = place.write("keys.txt", keys);
     let args = |db| ["get-many", db, "--keys", &keys, "--values"].map(str::to_string);
     let here = common::sharddb(args(&local)).expect(0);
-    let there = common::Run::from(command(&args(&url).each_ref().map(String::as_str), 1).output().unwrap()).expect(0);
+    let there = command(&args(&url).each_ref().map(String::as_str), 1).run().expect(0);
     assert_eq!(there.text(), here.text());
     assert!(here.text().lines().count() > 100);
 
@@ -93,7 +93,7 @@ fn keys_and_export_list_what_the_same_files_list() {
         let at =
             |db: &str| [&call[..1], &[db], &call[1..]].concat().into_iter().map(str::to_string).collect::<Vec<_>>();
         let here = common::sharddb(at(&local)).expect(0);
-        let there = Run::from(command(&at(&url).iter().map(String::as_str).collect::<Vec<_>>(), 1).output().unwrap());
+        let there = command(&at(&url).iter().map(String::as_str).collect::<Vec<_>>(), 1).run();
         assert_eq!(there.expect(0).stdout, here.stdout, "{call:?}");
         assert!(!here.stdout.is_empty());
     }

@@ -2,7 +2,7 @@
 
 use super::server::{Reply, Server};
 use super::{sharddb, store, value_of};
-use crate::common::Place;
+use crate::common::{Place, Start};
 
 fn redirect(status: u16, to: String) -> Reply {
     Reply::Status(status, vec![("Location", to)], String::new())
@@ -87,7 +87,7 @@ fn s3_credentials_stay_with_their_endpoint() {
     let run = || {
         let mut command = super::command(&["get", &url, "147"], 1);
         command.env("AWS_SHARED_CREDENTIALS_FILE", &files).env("AWS_CONFIG_FILE", &config).env("AWS_PROFILE", "work");
-        crate::common::Run::from(command.output().unwrap())
+        command.run()
     };
     assert_eq!(run().expect(0).text(), value_of(147));
     for got in first.take_requests() {

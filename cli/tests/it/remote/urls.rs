@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::{self, Place};
+use crate::common::{self, Place, Start};
 
 /// Subcommands that take a URL, or no path of a store.
 const OTHERS: [&str; 25] = [
@@ -74,8 +74,7 @@ fn a_url_in_place_of_a_path_is_refused() {
     ];
     for call in calls {
         let advice = ["the URL s3://bucket/cells", "sharddb pull s3://bucket/cells STORE"];
-        let run = common::command(*call).current_dir(place.path("")).output().unwrap();
-        common::Run::from(run).expect_error(2, &advice);
+        common::command(*call).current_dir(place.path("")).run().expect_error(2, &advice);
         assert!(!place.path("out").exists() && !place.path("s3:").exists(), "{call:?}");
     }
     let listed = common::sharddb(["--help"]).expect(0);

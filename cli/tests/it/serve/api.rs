@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Place, Server, build, neuroglancer, value};
 use crate::common::{foreign, sharddb, until};
+#[cfg(target_os = "linux")]
+use crate::process::tool;
 
 #[test]
 fn all_databases_are_listed() {
@@ -442,9 +444,7 @@ fn a_browser_is_opened_without_the_token_in_its_arguments() {
     fs::create_dir(place.path("bin")).unwrap();
     // by another process: a child of another test may still have the descriptor, and a file that is being written does
     // not run
-    let installed =
-        std::process::Command::new("install").args(["-m", "700", &text, &place.text("bin/xdg-open")]).status();
-    assert!(installed.unwrap().success());
+    tool("install", ["-m", "700", &text, &place.text("bin/xdg-open")]);
     let path = format!("{}:{}", place.text("bin"), std::env::var("PATH").unwrap());
     let server = Server::start_with(
         &[("PATH", &path), ("OUT", &place.text("out")), ("TMPDIR", &place.text("bin"))],

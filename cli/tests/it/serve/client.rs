@@ -2,26 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::net::TcpStream;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 
-use crate::common::{WATCHDOG, command, ended, kill};
+use crate::common::{Start, command, until};
 #[cfg(unix)]
 use crate::limits::limited;
+use crate::process::{Child, SERVER_WATCHDOG, WATCHDOG, kill};
 
 /// A running `sharddb serve`.
 pub(crate) struct Server {
     child: Child,
     pub(crate) urls: Vec<String>,
-    /// What it writes to standard error, collected by a thread.
-    log: Option<std::thread::JoinHandle<String>>,
 }
 
 impl Server {
-    /// Starts a server and reads its URLs.
+    /// Starts a server and reads its URLs. Without `--timeout`, no connection of a test is closed because the test stalls.
     pub(crate) fn start(args: &[&str]) -> Server {
-        Server::spawn(command([&["serve"], args].concat()))
+        let timeout = if args.contains(&"--timeout") { &[][..] } else { &["--timeout", "900"] };
+        Server::spawn(command([&["serve"], args, timeout].concat()))
     }
 
     /// Starts a server with variables of its environment.
@@ -52,19 +53,14 @@ impl Server {
     }
 
     fn spawn(mut command: Command) -> Server {
-        let mut child = command.spawn().unwrap();
-        let mut stderr = child.stderr.take().unwrap();
-        let log = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            stderr.read_to_end(&mut text).unwrap();
-            String::from_utf8_lossy(&text).into_owned()
-        });
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let urls: Vec<String> = vec![lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap()];
+        let mut child = command.start_for(SERVER_WATCHDOG);
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
         // all URLs are written at once, but the end of the output is the end of the run
-        std::thread::spawn(move || lines.for_each(drop));
+        std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+        let urls = [(); 2].map(|()| lines.recv_timeout(WATCHDOG).expect("a URL"));
         assert!(urls.iter().all(|url| url.starts_with("http://")), "{urls:?}");
-        Server { child, urls, log: Some(log) }
+        Server { child, urls: urls.to_vec() }
     }
 
     /// The address, for a connection.
@@ -79,7 +75,8 @@ impl Server {
     }
 
     pub(crate) fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address()).unwrap();
+        let address: SocketAddr = self.address().parse().unwrap();
+        let stream = TcpStream::connect_timeout(&address, WATCHDOG).unwrap();
         stream.set_read_timeout(Some(WATCHDOG)).unwrap();
         stream.set_write_timeout(Some(WATCHDOG)).unwrap();
         Client { stream: BufReader::new(stream), base: self.base() }
@@ -91,11 +88,12 @@ impl Server {
 
     /// Repeats a request until the answer fits: the API serves a new generation up to 10 ms after it was published.
     pub(crate) fn get_until(&self, path: &str, fits: impl Fn(&Answer) -> bool) -> Answer {
-        let mut answers = (0..1000).map(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            self.get(path)
+        let mut answer = self.get(path);
+        until(|| {
+            answer = self.get(path);
+            fits(&answer)
         });
-        answers.find(fits).unwrap_or_else(|| panic!("no answer for {path} fits"))
+        answer
     }
 
     /// The memory of the process, in KiB.
@@ -111,9 +109,9 @@ impl Server {
     }
 
     /// Waits for the end of the server. Returns its status and its log.
-    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
-        let status = ended(&mut self.child);
-        (status, self.log.take().unwrap().join().unwrap())
+    pub(crate) fn wait(self) -> (ExitStatus, String) {
+        let output = self.child.end();
+        (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
     /// Stops the server, which must end without an error. Returns its log.
@@ -123,13 +121,6 @@ impl Server {
         assert!(status.success(), "{status}: {log}");
         assert!(!log.contains("panicked"), "{log}");
         log
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

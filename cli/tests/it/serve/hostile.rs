@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 
 use super::{Place, Server, build};
-use crate::common::WATCHDOG;
+use crate::process::WATCHDOG;
 
 const SECRET: &str = "this text is outside of the served directory";
 

@@ -1,6 +1,6 @@
 //! `bench`: what each option does. The cells of the table, which are times and sizes, are not part of a transcript.
 
-use crate::common::{Place, SHARDING, command, foreign, foreign_shard, sharddb};
+use crate::common::{Place, SHARDING, Start, command, foreign, foreign_shard, sharddb};
 use std::fs;
 
 fn files(place: &Place) {
@@ -22,7 +22,8 @@ fn table(place: &Place, name: &str, args: &[&str]) {
     ] {
         settings.add_filter(pattern, word);
     }
-    settings.bind(|| insta_cmd::assert_cmd_snapshot!(name, command(args).current_dir(place.path(""))));
+    let output = command(args).current_dir(place.path("")).start().end();
+    super::compare(settings, name, args, None, &output);
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! Arrays and tables of other formats: what the options of `zarr`, `convert`, `info`, `verify` and `salvage` do.
 
+use std::ffi::OsStr;
 use std::path::Path;
-use std::process::Command;
 
 use super::transcript;
 use crate::common::{Place, SHARDING, foreign_shard, sharddb};
+use crate::process::tool;
 
 /// Copies a data set of tests/data.
 fn copy(place: &Place, from: &str, to: &str) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(from);
-    assert!(Command::new("cp").arg("-r").arg(from).arg(place.path(to)).status().unwrap().success());
+    tool("cp", [OsStr::new("-r"), from.as_ref(), place.path(to).as_ref()]);
 }
 
 /// The shapes that `info` prints are those of the options.

@@ -1,11 +1,10 @@
 //! Paths that are not a database, and options that have no effect: what was found, and what to do.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use super::{transcript, transcript_with_input};
 use crate::common::{Place, SHARDING, foreign, foreign_shard, sharddb};
+use crate::process::tool;
 
 fn store(place: &Place, name: &str) {
     let input = place.write("in.ndjson", "{\"key\": 1, \"text\": \"one\"}\n");
@@ -39,8 +38,7 @@ fn a_store_without_current_names_the_way_out() {
     store(&place, "numbers");
     place.write("never/lock", "");
     transcript(&place, "not-a-database-never-built", &["get", "never", "1"]);
-    let copied = Command::new("cp").arg("-rL").args([place.path("numbers"), place.path("copy")]).status().unwrap();
-    assert!(copied.success());
+    tool("cp", ["-rL", &place.text("numbers"), &place.text("copy")]);
     transcript(&place, "not-a-database-copied", &["get", "copy", "1"]);
     fs::remove_dir_all(place.path("copy/current")).unwrap();
     transcript(&place, "not-a-database-without-current", &["get", "copy", "1"]);
@@ -87,9 +85,8 @@ fn options_without_effect_are_refused() {
 fn positions_are_for_grids() {
     let place = Place::new();
     foreign(&place);
-    let volume = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/neuroglancer/image");
-    let copied = Command::new("cp").arg("-r").arg(volume).arg(place.path("volume")).status().unwrap();
-    assert!(copied.success());
+    let volume = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/neuroglancer/image");
+    tool("cp", ["-r", volume, &place.text("volume")]);
     transcript(&place, "at-without-grid", &["get", "foreign", "--at", "0,0,0"]);
     transcript(&place, "at-negative", &["get", "volume", "--at", "-1,0,0"]);
     transcript(&place, "at-outside", &["get", "volume", "--at", "99,0,0"]);

@@ -2,6 +2,7 @@
 
 use super::transcript;
 use crate::common::{Place, SHARDING, foreign, sharddb};
+use crate::process::tool;
 use serde_json::Value;
 use std::fs;
 
@@ -23,8 +24,7 @@ fn data(name: &str) -> String {
 }
 
 fn copy(from: &str, place: &Place, name: &str) {
-    let run = std::process::Command::new("cp").args(["-r", &data(from), &place.text(name)]).status();
-    assert!(run.unwrap().success());
+    tool("cp", ["-r", &data(from), &place.text(name)]);
 }
 
 #[test]

@@ -23,22 +23,45 @@ mod reports;
 mod store;
 mod urls;
 
-use insta::Settings;
-use insta_cmd::assert_cmd_snapshot;
+use std::process::Output;
 
-use crate::common::{Place, command};
+use insta::internals::Content;
+use insta::{Settings, assert_snapshot};
+
+use crate::common::{Place, Start, command};
+use crate::process::output_with_input;
 
 /// Runs a command line in the directory of a test, and compares the run with the transcript of this name.
 #[track_caller]
 pub(crate) fn transcript(place: &Place, name: &str, args: &[&str]) {
-    settings().bind(|| assert_cmd_snapshot!(name, command(args).current_dir(place.path(""))));
+    let output = command(args).current_dir(place.path("")).start().end();
+    compare(settings(), name, args, None, &output);
 }
 
 /// Like [`transcript`], with a text on standard input.
 #[track_caller]
 pub(crate) fn transcript_with_input(place: &Place, name: &str, args: &[&str], input: &str) {
-    settings().bind(|| {
-        assert_cmd_snapshot!(name, command(args).current_dir(place.path("")).pass_stdin(input));
+    let output = output_with_input(command(args).current_dir(place.path("")), input.as_bytes());
+    compare(settings(), name, args, Some(input), &output);
+}
+
+/// Compares a run with the transcript of this name.
+#[track_caller]
+fn compare(mut settings: Settings, name: &str, args: &[&str], input: Option<&str>, output: &Output) {
+    let text = |text: &str| Content::String(text.to_string());
+    let args = Content::Seq(args.iter().map(|arg| text(arg)).collect());
+    let input = input.map(|input| ("stdin", text(input)));
+    let info = [("program", text("sharddb")), ("args", args)].into_iter().chain(input).collect();
+    settings.set_raw_info(&Content::Struct("Info", info));
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    let (success, code) = (output.status.success(), output.status.code().unwrap_or(-1));
+    settings.bind(|| {
+        assert_snapshot!(
+            name,
+            format!(
+                "success: {success}\nexit_code: {code}\n----- stdout -----\n{stdout}\n----- stderr -----\n{stderr}"
+            )
+        );
     });
 }
 

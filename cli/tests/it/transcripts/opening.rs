@@ -1,11 +1,12 @@
 //! The options that say how a database is opened: each verb that looks up or lists keys takes them, with the same effect.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use super::transcript;
 use crate::common::{Place, SHARDING, foreign_shard, sharddb};
+use crate::process::tool;
 
 /// The verbs, with arguments that lead to the value of key 5.
 const VERBS: [(&str, &[&str]); 8] = [
@@ -102,8 +103,7 @@ fn reads_verify_what_they_read() {
 /// Copies a data set into the directory of a test.
 fn copy(place: &Place, from: &str, name: &str) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(from);
-    let copied = Command::new("cp").arg("-r").arg(from).arg(place.path(name)).status().unwrap();
-    assert!(copied.success());
+    tool("cp", [OsStr::new("-r"), from.as_ref(), place.path(name).as_ref()]);
 }
 
 #[test]

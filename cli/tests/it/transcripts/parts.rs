@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::transcript;
-use crate::common::{Place, SHARDING, sharddb};
+use crate::common::{Place, SHARDING, Start, command, sharddb};
 
 /// A place with a plan of two parts, and inputs for two tasks that share key 2.
 fn planned() -> Place {
@@ -19,8 +19,7 @@ fn planned() -> Place {
 /// Runs a step in the place, and keeps its receipt in a file.
 #[track_caller]
 fn keep(place: &Place, receipt: &str, args: &[&str]) {
-    let run = crate::common::command(args).current_dir(place.path("")).output().unwrap();
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let run = command(args).current_dir(place.path("")).run().expect(0);
     place.write(receipt, run.stdout);
 }
 

@@ -53,41 +53,34 @@ fn the_name_of_a_store_is_no_markup() {
 #[cfg(unix)]
 mod running {
     use std::fs::{File, OpenOptions};
-    use std::io::{Read, Write};
+    use std::io::{PipeWriter, Read, Write};
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
-    use std::process::{Child, Stdio};
-    use std::thread;
-    use std::time::Duration;
+    use std::process::Stdio;
 
     use indicatif::{InMemoryTerm, TermLike};
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{Winsize, tcsetwinsize};
 
     use super::*;
-    use crate::common::{command, ended, kill, until_run};
-
-    /// Stops a run; asserts its exit code and returns what it has said.
-    #[track_caller]
-    fn stop(signal: &str, child: Child) -> String {
-        kill(signal, &child);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(if signal == "-INT" { 130 } else { 143 }));
-        String::from_utf8(output.stderr).unwrap()
-    }
+    use crate::common::{Start, command, until};
+    use crate::process::{Child, kill, last_words, stop, unless_stalled, until_run};
 
     #[test]
     fn an_interrupted_build_says_that_nothing_is_published() {
         for (signal, quiet) in [("-INT", false), ("-TERM", true)] {
-            let place = Place::new();
-            let mut args = vec!["build", "store", "--input", "-", "--format", "bin"];
-            args.extend(quiet.then_some("-q"));
-            let mut child = command(args).current_dir(place.path("")).stdin(Stdio::piped()).spawn().unwrap();
-            let stdin = child.stdin.take(); // stays open
-            until_run(&mut child, || place.path("store/lock").exists());
-            assert_eq!(stop(signal, child), "sharddb: interrupted: nothing published\n");
-            assert!(!place.path("store").exists());
-            drop(stdin);
+            unless_stalled(|| {
+                let place = Place::new();
+                let mut args = vec!["build", "store", "--input", "-", "--format", "bin"];
+                args.extend(quiet.then_some("-q"));
+                let mut child = command(args).current_dir(place.path("")).stdin(Stdio::piped()).start();
+                let _stdin = child.stdin.take(); // stays open
+                until_run(&mut child, || place.path("store/lock").exists());
+                stop(signal, child, "sharddb: interrupted: nothing published\n")?;
+                assert!(!place.path("store").exists());
+                Some(())
+            });
         }
     }
 
@@ -97,25 +90,36 @@ mod running {
         let records = (0..50_000u64).flat_map(|key| [key, 0]).flat_map(u64::to_le_bytes);
         let input = place.write("in.bin", records.collect::<Vec<u8>>());
         sharddb(["build", &place.text("numbers"), "--input", &input]).expect(0);
-        let args = ["export", "numbers", "--format", "dir", "--output", "out"];
-        let mut child = command(args).current_dir(place.path("")).spawn().unwrap();
-        let partial = format!(".out.partial-{}", child.id());
-        until_run(&mut child, || place.path(&partial).join("7").exists());
-        assert_eq!(stop("-INT", child), "sharddb: interrupted: nothing written\n");
-        assert_eq!(place.names("."), ["in.bin", "numbers"]);
+        unless_stalled(|| {
+            let target = Place::new(); // which is removed with what a late run has left
+            let args = ["export", &place.text("numbers"), "--format", "dir", "--output", "out"];
+            let mut child = command(args).current_dir(target.path("")).start();
+            let partial = format!(".out.partial-{}", child.id());
+            until(|| target.path(&partial).join("7").exists() || child.try_wait().is_some());
+            if child.try_wait().is_none() {
+                kill("-INT", &child);
+            }
+            let run = child.finish();
+            if run.code == Some(0) {
+                return None; // it has written 50,000 files while this test stalled
+            }
+            last_words("-INT", &run, "sharddb: interrupted: nothing written\n")?;
+            assert_eq!(target.names("."), [""; 0]);
+            Some(())
+        });
     }
 
     #[test]
     fn an_interrupted_lookup_says_so() {
         let place = Place::new();
         numbers(&place);
-        let mut child =
-            command(["get-many", &place.text("numbers"), "--keys", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(b"1\n").unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap(); // it has started and waits for input
-        assert_eq!(stop("-INT", child), "sharddb: interrupted\n");
-        drop(stdin); // the end of its input would end the run too
+        unless_stalled(|| {
+            let mut child = command(["get-many", &place.text("numbers"), "--keys", "-"]).stdin(Stdio::piped()).start();
+            let mut stdin = child.stdin.take().unwrap(); // stays open: its end would end the run too
+            stdin.write_all(b"1\n").unwrap();
+            child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap(); // it has started and waits for input
+            stop("-INT", child, "sharddb: interrupted\n")
+        });
     }
 
     /// Standard error is a pipe that nobody reads, and is full: the message cannot be written.
@@ -123,22 +127,26 @@ mod running {
     fn a_signal_ends_a_run_whose_messages_nobody_reads() {
         let place = Place::new();
         numbers(&place);
-        let (reader, mut writer) = std::io::pipe().unwrap();
-        let full = writer.try_clone().unwrap();
-        let filler = thread::spawn(move || writer.write_all(&[b'x'; 1 << 20])); // more than a pipe holds
-        let mut child = command(["get-many", &place.text("numbers"), "--keys", "-"])
-            .stdin(Stdio::piped())
-            .stderr(full)
-            .spawn()
-            .unwrap();
+        let (reader, full) = std::io::pipe().unwrap();
+        fill(&full);
+        let mut child =
+            command(["get-many", &place.text("numbers"), "--keys", "-"]).stdin(Stdio::piped()).stderr(full).start();
         let mut stdin = child.stdin.take().unwrap(); // stays open
         stdin.write_all(b"1\n").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        thread::sleep(Duration::from_millis(50)); // the filler is blocked by now; if not, the test is weaker
         kill("-INT", &child);
-        assert_eq!(ended(&mut child).code(), Some(130));
+        assert_eq!(child.wait().code(), Some(130));
         drop(reader);
-        let _ = filler.join().unwrap();
+    }
+
+    /// Writes to a pipe until it has no room.
+    fn fill(mut pipe: &PipeWriter) {
+        let flags = fcntl_getfl(pipe).unwrap();
+        fcntl_setfl(pipe, flags | OFlags::NONBLOCK).unwrap();
+        for piece in [4096, 1] {
+            while pipe.write(&vec![b'x'; piece]).is_ok() {}
+        }
+        fcntl_setfl(pipe, flags).unwrap();
     }
 
     /// A terminal of some width, with a run on it. The terminal interprets what the run writes.
@@ -160,25 +168,25 @@ mod running {
             let user = OpenOptions::new().read(true).write(true).open(path).unwrap();
             tcsetwinsize(&user, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
             let child =
-                command(args).current_dir(directory).env("TERM", name).stdin(Stdio::piped()).stderr(user).spawn();
+                command(args).current_dir(directory).env("TERM", name).stdin(Stdio::piped()).stderr(user).start();
             Terminal {
                 controller: File::from(controller),
-                child: child.unwrap(),
+                child,
                 screen: InMemoryTerm::new(24, columns),
                 raw: String::new(),
             }
         }
 
-        /// Reads until the screen shows something; every screen on the way has one line.
+        /// Reads until a text was drawn several times; every screen on the way has one line.
         #[track_caller]
-        fn wait_for(&mut self, text: &str) {
-            while !self.screen.contents().contains(text) {
+        fn wait_for_drawings(&mut self, text: &str) {
+            while self.raw.matches(text).count() < 3 {
                 assert!(self.read(), "expected {text:?}, found {:?}", self.raw);
                 assert!(self.screen.contents().lines().count() <= 1, "{:?}", self.screen.contents());
             }
         }
 
-        /// Reads what is there; false once the run has ended.
+        /// Waits for what is written next; false once the run has ended, which it does at its limit.
         fn read(&mut self) -> bool {
             let mut bytes = [0; 4096];
             // the kernel reports an error once no process has the terminal
@@ -194,43 +202,47 @@ mod running {
     #[test]
     fn a_bar_fits_a_narrow_terminal_and_is_removed_by_a_signal() {
         for columns in [15, 40, 80] {
-            let place = Place::new();
-            let args = ["build", "store", "--input", "-", "--format", "bin"];
-            let mut terminal = Terminal::run(columns, "xterm", &place.path(""), &args);
-            terminal.wait_for("read");
-            terminal.wait_for("0:01"); // it was drawn several times
-            kill("-INT", &terminal.child);
-            while terminal.read() {}
-            assert_eq!(terminal.child.wait().unwrap().code(), Some(130));
-            let shown: String = terminal.screen.contents().split_whitespace().collect(); // the message may wrap
-            assert_eq!(shown, "sharddb:interrupted:nothingpublished", "{columns}: {:?}", terminal.raw);
+            unless_stalled(|| {
+                let place = Place::new();
+                let mut terminal = Terminal::run(columns, "xterm", &place.path(""), &BUILD);
+                terminal.wait_for_drawings("read");
+                kill("-INT", &terminal.child);
+                while terminal.read() {}
+                assert_eq!(terminal.child.wait().code(), Some(130));
+                let shown: String = terminal.screen.contents().split_whitespace().collect(); // the message may wrap
+                let is_late = ["", "sharddb:interrupted"].contains(&&*shown);
+                assert!(is_late || shown == "sharddb:interrupted:nothingpublished", "{columns}: {:?}", terminal.raw);
+                (!is_late).then_some(())
+            });
         }
+    }
+
+    /// A build that waits for its input.
+    const BUILD: [&str; 6] = ["build", "store", "--input", "-", "--format", "bin"];
+
+    /// Ends a build, after the time in which a run on another terminal, which began later, has drawn its bar. Returns
+    /// what the build has written.
+    fn written_without_a_bar(name: &str, args: &[&str]) -> String {
+        let (place, other) = (Place::new(), Place::new());
+        let mut terminal = Terminal::run(80, name, &place.path(""), args);
+        until_run(&mut terminal.child, || place.path("store/lock").exists());
+        Terminal::run(80, "xterm", &other.path(""), &BUILD).wait_for_drawings("read");
+        drop(terminal.child.stdin.take());
+        while terminal.read() {}
+        assert!(terminal.child.wait().success());
+        terminal.raw
     }
 
     #[test]
     fn a_dumb_terminal_has_no_bar() {
-        let place = Place::new();
-        let args = ["build", "store", "--input", "-", "--format", "bin"];
-        let mut terminal = Terminal::run(80, "dumb", &place.path(""), &args);
-        until_run(&mut terminal.child, || place.path("store/lock").exists());
-        thread::sleep(Duration::from_millis(400)); // two drawings of a bar, if there were one
-        drop(terminal.child.stdin.take());
-        while terminal.read() {}
-        assert!(terminal.child.wait().unwrap().success());
-        assert!(!terminal.raw.contains(['\u{1b}', '[']), "{:?}", terminal.raw);
-        assert!(terminal.raw.contains("published gen-0000000001: 0 keys"), "{:?}", terminal.raw);
+        let written = written_without_a_bar("dumb", &BUILD);
+        assert!(!written.contains(['\u{1b}', '[']), "{written:?}");
+        assert!(written.contains("published gen-0000000001: 0 keys"), "{written:?}");
     }
 
     #[test]
     fn quiet_runs_have_no_bar() {
-        let place = Place::new();
-        let mut terminal =
-            Terminal::run(80, "xterm", &place.path(""), &["-q", "build", "store", "--input", "-", "--format", "bin"]);
-        until_run(&mut terminal.child, || place.path("store/lock").exists());
-        thread::sleep(Duration::from_millis(400));
-        drop(terminal.child.stdin.take());
-        while terminal.read() {}
-        assert!(terminal.child.wait().unwrap().success());
-        assert_eq!(terminal.raw, "");
+        let written = written_without_a_bar("xterm", &[&["-q"], &BUILD[..]].concat());
+        assert_eq!(written, "");
     }
 }
