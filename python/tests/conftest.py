@@ -3,7 +3,13 @@
 import json
 import shutil
 import struct
+import subprocess
+import sys
 import tarfile
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +28,36 @@ class Expected:
     hashes: dict[int, str]
     """The SHA-256 of the value of each key."""
     absent: list[int]
+
+
+LIMIT = 300
+"""Upper bound in seconds on waits for programs and threads. It only ends what hangs."""
+
+
+@contextmanager
+def program(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Runs Python code in a process of its own. It is killed after the limit, so that reads of its outputs end."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        timer = threading.Timer(LIMIT, process.kill)
+        timer.start()
+        try:
+            yield process
+        finally:
+            timer.cancel()
+            process.kill()
+
+
+def output_of(process: subprocess.Popen[str]) -> str:
+    """What a program prints until it ends. If it fails or was killed, the error has both its outputs."""
+    output, errors = process.communicate()
+    assert process.returncode == 0, f"the program ended with {process.returncode}: it printed {output!r} and\n{errors}"
+    return output
+
+
+def run_program(code: str, *arguments: str) -> str:
+    with program(code, *arguments) as process:
+        return output_of(process)
 
 
 def sha(value: bytes) -> str:

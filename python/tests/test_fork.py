@@ -1,8 +1,10 @@
 """After a fork, a handle of the parent reads the same generation in the child with a lease of its own, or says it is gone."""
 
+import faulthandler
 import fcntl
 import multiprocessing
 import os
+import signal
 import threading
 import traceback
 from collections.abc import Callable
@@ -11,11 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import make_current, remove_generation
+from conftest import LIMIT, make_current, remove_generation
 
 import sharddb
 
 MODES: list[Any] = ["mmap", "pread", "memory"]
+
+
+def limit_child() -> None:
+    """Lets a signal end this process after the limit, with its stacks. The timer of faulthandler may run in the parent, and
+    then cannot be set in a child."""
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)
+    signal.alarm(LIMIT)
 
 
 def in_child(check: Callable[[], None]) -> None:
@@ -24,6 +33,7 @@ def in_child(check: Callable[[], None]) -> None:
     if pid == 0:
         code = 1
         try:
+            limit_child()
             check()
             code = 0
         except BaseException:
@@ -76,6 +86,7 @@ def test_a_child_holds_a_lease_of_its_own(store: Path, of: str) -> None:
     closed_read, closed_write = os.pipe()
     pid = os.fork()
     if pid == 0:
+        limit_child()
         assert (reader[0] if isinstance(reader, sharddb.Reader) else next(reader)) is not None
         os.write(ready_write, b".")
         os.read(closed_read, 1)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_fork import limit_child
 
 import sharddb
 
@@ -342,6 +343,7 @@ def test_a_forked_child_cannot_use_a_loader(tmp_path: Path) -> None:
     loader[1] = b"one"
     child = os.fork()
     if child == 0:
+        limit_child()
         try:
             loader[2] = b"two"
         except sharddb.InvalidInput as error:

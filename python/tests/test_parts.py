@@ -5,14 +5,12 @@ import multiprocessing
 import os
 import pickle
 import random
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import run_program
 
 import sharddb
 
@@ -264,8 +262,7 @@ def test_bytes_and_memory_of_the_steps(tmp_path: Path) -> None:
     (tmp_path / "local").mkdir()
 
     def run(*arguments: str) -> Any:
-        command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        return json.loads(run_program(script, *arguments))
 
     directory = str(tmp_path / "job")
     spilled = run("spill", directory, spec)

@@ -227,7 +227,9 @@ def test_a_changed_directory_is_read_again(written: tuple[Path, dict[int, bytes]
     assert ours.get_data(list(values), "part") == changed
 
 
-def test_a_change_within_a_tick_of_the_clock(written: tuple[Path, dict[int, bytes]]) -> None:
+def test_a_change_within_a_tick_of_the_clock(
+    written: tuple[Path, dict[int, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A shard that is created right after a read is found, though the time of the directory is the same."""
     volume, values = written
     part = volume / "part"
@@ -235,6 +237,7 @@ def test_a_change_within_a_tick_of_the_clock(written: tuple[Path, dict[int, byte
     hidden = shard.read_bytes()
     shard.unlink()
     now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
     os.utime(part, ns=(now, now))
     _, ours = readers(volume, SPEC)
     assert None in ours.get_data(list(values), "part").values()

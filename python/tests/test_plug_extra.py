@@ -1,15 +1,13 @@
 """The packages that ShardDb plugs into are optional: without them, only the module that needs one cannot be imported."""
 
-import subprocess
-import sys
-
 import pytest
+from conftest import run_program
 
 PACKAGES = ["cloudvolume", "neuroglancer", "zarr"]
 
 
 def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return run_program(code).strip()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -5,9 +5,6 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +16,7 @@ from urllib.request import urlopen
 import numpy as np
 import obstore
 import pytest
-from conftest import DATA, Expected, sha
+from conftest import DATA, LIMIT, Expected, run_program, sha
 from moto.server import ThreadedMotoServer
 from obstore.store import HTTPStore, LocalStore, MemoryStore, S3Store
 from remote_stores import ManyRanges, Objects, Ranges, files, keys_apart, make_current, publish, remove, web_server
@@ -574,7 +571,7 @@ def test_coroutines_and_threads_share_indexes(foreign: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
         calls: list[Any] = [pool.submit(asyncio.run, read()) for _ in range(3)]
         calls += [pool.submit(lambda: [db.get(key) for key in keys]) for _ in range(3)]
-        assert all(call.result(60) == expected for call in calls)
+        assert all(call.result(LIMIT) == expected for call in calls)
     ranges = [(path, str(options.get("range"))) for path, options in store.requests]
     values = {(path, str((offset, offset + length))) for path, offset, length in map(db.locate, keys)}  # type: ignore[misc]
     indexes_read = [read for read in ranges if read not in values]
@@ -597,7 +594,7 @@ def test_no_thread_outlives_a_call(foreign: Path) -> None:
     with sharddb.open("", store=Objects(files(foreign))) as db, sharddb.open(foreign) as local:
         db.get_many(local.keys())
     for thread in set(threading.enumerate()) - before:
-        thread.join(10)
+        thread.join(LIMIT)
         assert not thread.is_alive()
 
 
@@ -680,11 +677,9 @@ def test_another_process(tmp_path: Path, local_profile: Path) -> None:
     """A pickle opens in a process that has only the package and the store."""
     with sharddb.open("", store=LocalStore(local_profile)) as db:
         (tmp_path / "pickle").write_bytes(pickle.dumps(db))
-    program = textwrap.dedent("""
+    code = """
         import pickle, sys
         from pathlib import Path
         print(pickle.loads(Path(sys.argv[1]).read_bytes())[5])
-    """)
-    command = [sys.executable, "-c", program, str(tmp_path / "pickle")]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert found.stdout == f"{VALUES[5]!r}\n", found.stderr
+    """
+    assert run_program(code, str(tmp_path / "pickle")) == f"{VALUES[5]!r}\n"

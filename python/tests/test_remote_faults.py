@@ -7,9 +7,6 @@ import asyncio
 import gc
 import random
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import weakref
 from collections import Counter
@@ -19,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DATA
+from conftest import DATA, LIMIT, output_of, program
 from remote_stores import ManyRanges, Objects, Ranges, Result, files, keys_apart
 
 import sharddb
@@ -250,7 +247,7 @@ def test_ctrl_c_during_a_batch(tmp_path: Path, objects: dict[str, bytes]) -> Non
     """The requests that are under way do not delay it."""
     with sharddb.Loader(tmp_path / "store", max_shard_bytes="128KiB") as loader:
         loader.extend(VALUES)
-    program = textwrap.dedent("""
+    code = """
         import sys, threading
         from pathlib import Path
         import sharddb
@@ -260,7 +257,7 @@ def test_ctrl_c_during_a_batch(tmp_path: Path, objects: dict[str, bytes]) -> Non
             def get_range(self, path, *, start, end):
                 if self.release is not None:
                     self.ready.set()
-                    self.release.wait(60)
+                    self.release.wait()
                 file = Path(sys.argv[1], path)
                 if not file.is_file():
                     raise FileNotFoundError(path)
@@ -282,14 +279,12 @@ def test_ctrl_c_during_a_batch(tmp_path: Path, objects: dict[str, bytes]) -> Non
             store.release.set()
         store.release = None
         print(len(db.get_many(range(2000))))
-    """)
-    command = [sys.executable, "-c", program, str(tmp_path / "store")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    """
+    with program(code, str(tmp_path / "store")) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
-    assert output.splitlines() == ["interrupted False", "2000"], errors
+        if process.stdout.readline() == "ready\n":
+            process.send_signal(signal.SIGINT)
+        assert output_of(process).splitlines() == ["interrupted False", "2000"]
 
 
 class Gate(Objects):
@@ -403,7 +398,7 @@ def test_a_thread_waits_for_a_coroutine() -> None:
         assert thread.is_alive() and len(store.requests) == before
         store.opened.set()
         assert await task == expected
-        await asyncio.to_thread(thread.join, 30)
+        await asyncio.to_thread(thread.join, LIMIT)
         assert not thread.is_alive()
 
     asyncio.run(main())
@@ -479,7 +474,7 @@ def test_many_callers_of_a_flaky_store(cache_bytes: int | str) -> None:
         callers = [pool.submit(asyncio.run, coroutines(seed)) for seed in range(3)]
         callers += [pool.submit(calls, seed) for seed in range(3)]
         for caller in callers:
-            caller.result(120)
+            caller.result(LIMIT)
     assert sum(counts.values()) == 3 * 100 + 3 * 50 and min(counts[name] for name in ("right", "cancelled", "failed")) > 0
 
 
