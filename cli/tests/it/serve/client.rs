@@ -58,7 +58,7 @@ impl Server {
         let (sender, lines) = mpsc::channel();
         // all URLs are written at once, but the end of the output is the end of the run
         std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
-        let urls = [(); 2].map(|()| lines.recv_timeout(WATCHDOG).expect("a URL"));
+        let urls = [(); 2].map(|()| lines.recv_timeout(WATCHDOG).unwrap());
         assert!(urls.iter().all(|url| url.starts_with("http://")), "{urls:?}");
         Server { child, urls: urls.to_vec() }
     }
