@@ -436,9 +436,8 @@ def test_many_callers_of_a_flaky_store(cache_bytes: int | str) -> None:
     store = Flaky(files(path))
     db = sharddb.open("", store=store, cache_bytes=cache_bytes)
     store.every = 50
-    counts: Counter[str] = Counter()
 
-    async def call(rng: random.Random) -> None:
+    async def call(rng: random.Random) -> str:
         some = rng.sample(keys, rng.choice([1, 20]))
         task = asyncio.ensure_future(db.get_many_async(some))
         if rng.random() < 0.3:
@@ -447,20 +446,23 @@ def test_many_callers_of_a_flaky_store(cache_bytes: int | str) -> None:
             task.cancel()
         try:
             assert await task == [expected[key] for key in some]
-            counts["right"] += 1
+            return "right"
         except asyncio.CancelledError:
-            counts["cancelled"] += 1
+            return "cancelled"
         except sharddb.Io as error:
             assert isinstance(error.__cause__, ConnectionResetError)
-            counts["failed"] += 1
+            return "failed"
 
-    async def coroutines(seed: int) -> None:
+    async def coroutines(seed: int) -> Counter[str]:
         rng = random.Random(seed)
+        counts: Counter[str] = Counter()
         for _ in range(5):
-            await asyncio.gather(*(call(rng) for _ in range(20)))
+            counts.update(await asyncio.gather(*(call(rng) for _ in range(20))))
+        return counts
 
-    def calls(seed: int) -> None:
+    def calls(seed: int) -> Counter[str]:
         rng = random.Random(seed)
+        counts: Counter[str] = Counter()
         for _ in range(50):
             some = rng.sample(keys, rng.choice([1, 20]))
             try:
@@ -469,12 +471,14 @@ def test_many_callers_of_a_flaky_store(cache_bytes: int | str) -> None:
             except sharddb.Io as error:
                 assert isinstance(error.__cause__, ConnectionResetError)
                 counts["failed"] += 1
+        return counts
 
+    counts: Counter[str] = Counter()
     with ThreadPoolExecutor(6) as pool:
         callers = [pool.submit(asyncio.run, coroutines(seed)) for seed in range(3)]
         callers += [pool.submit(calls, seed) for seed in range(3)]
         for caller in callers:
-            caller.result(LIMIT)
+            counts.update(caller.result(LIMIT))
     assert sum(counts.values()) == 3 * 100 + 3 * 50 and min(counts[name] for name in ("right", "cancelled", "failed")) > 0
 
 
