@@ -2,8 +2,9 @@
 # Writes data sets with ShardDb for TensorStore and CloudVolume to read, then arrays for zarr-python and TensorStore,
 # then arrays, tables and files for bcolz and bloscpack. Builds skeletons with the command for CloudVolume to read, and
 # updates, copies, merges and reshards foreign ones for both; and volumes. Serves a data set by HTTP to both. Uses the
-# development build of the tests and the release build of the command, with all features.
+# development build of the tests.
 #
+# SHARDDB               the command; default: its release build with all features
 # SHARDDB_VENV          the Python environment with both readers; created if missing (default: below target/)
 # SHARDDB_BCOLZ_VENV    the Python environment with bcolz and bloscpack; likewise
 # SHARDDB_INTEROP_DIR   where the data sets go, in directories precomputed, zarr and bcolz (default: below target/)
@@ -49,7 +50,10 @@ limited cargo test --workspace --all-features --test it -- --ignored interop::
 limited "$venv/bin/python" scripts/check_readable.py --self-test "$sets/precomputed"
 limited "$venv/bin/python" scripts/check_zarr.py --self-test "$sets/zarr"
 limited "$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets/bcolz"
-cargo build --release --quiet --package sharddb-cli --all-features
+if [ -z "${SHARDDB-}" ]; then
+    cargo build --release --quiet --package sharddb-cli --all-features
+    SHARDDB=$target/release/sharddb
+fi
 for check in skeletons living volumes served; do
-    limited "$venv/bin/python" "scripts/check_$check.py" "$target/release/sharddb"
+    limited "$venv/bin/python" "scripts/check_$check.py" "$SHARDDB"
 done

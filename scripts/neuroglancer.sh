@@ -6,10 +6,12 @@
 # DATASET     a precomputed data set with its expectations (ng_expect.json): tests/data/neuroglancer
 # CHECK_DIR   a copy of ngcheck/ in which setup.sh has run
 #
+# SHARDDB     the command; default: its release build with all features
+#
 # Neuroglancer draws, from a server of the check, the data set unchanged, rebuilt with the same specifications, and with the
 # info of the skeletons that `sharddb build --kind skeletons` writes; and from `sharddb serve`, the data set unchanged and rebuilt
 # with the specifications that the profiles remote and local plan: its files, and one URL per object. A damaged copy must not be
-# drawn, because a chunk of it cannot be loaded. The command is its release build with all features. The last line is `N passed, N failed`. Exit: 0 if none failed, else 1.
+# drawn, because a chunk of it cannot be loaded. The last line is `N passed, N failed`. Exit: 0 if none failed, else 1.
 set -euo pipefail
 if [ $# -ne 2 ]; then
     sed -n '4,7s/^# //p' "$0" >&2
@@ -19,7 +21,10 @@ dataset=$(cd "$1" && pwd) check=$(cd "$2" && pwd)
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
-cargo build --quiet --release --package sharddb-cli --all-features
+if [ -z "${SHARDDB-}" ]; then
+    cargo build --quiet --release --package sharddb-cli --all-features
+    SHARDDB=$target/release/sharddb
+fi
 work=$(mktemp -d "$target/neuroglancer.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
@@ -49,7 +54,7 @@ rebuild() { # NAME [OPTION..]
     scripts/rebuild_sharded.py --sharddb "$sharddb" "${@:2}" "$dataset" "$work/$1"
 }
 
-sharddb=$target/release/sharddb
+sharddb=$(realpath "$SHARDDB")
 count draw original "$dataset"
 count draw_served original "$dataset"
 rebuild same-specification
