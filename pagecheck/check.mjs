@@ -104,7 +104,11 @@ async function check(name, hash, run, options) {
 }
 
 const textOf = (page, selector) => page.locator(selector).first().innerText();
-const said = (page, text) => page.waitForFunction(text => document.querySelector('#said').textContent.includes(text), text);
+/** Waits until the page says something, and until what it loads then is drawn. */
+async function said(page, text) {
+  await page.waitForFunction(text => document.querySelector('#said').textContent.includes(text), text);
+  await quiet(page);
+}
 const boxes = page => page.locator('.chain li').evaluateAll(items => Object.fromEntries(items.map(item => [item.querySelector('b').textContent, item.querySelector('strong').textContent])));
 const digits = text => text.replaceAll('\u202f', '');
 
@@ -228,7 +232,6 @@ await check('generations: by the table, by the list, by the address', `#cities/$
   equal(digits(await textOf(page, '#facts dd')).split('\n')[0], '4000', 'keys');
   await find(page, KEY);
   await said(page, `Key ${KEY} found`);
-  await loaded(page);
   equal(JSON.parse(await textOf(page, '#view pre')), { name: 'as it was' }, 'the value of the first generation');
   await page.selectOption('#generation', '2');
   await page.waitForFunction(() => document.querySelector('#view pre')?.textContent.includes('Mogadishu'));
@@ -466,8 +469,7 @@ await check('only the keyboard: skip link, key, tabs', '#cities', async page => 
   await page.keyboard.press('Control+A');
   await page.keyboard.type(KEY);
   await page.keyboard.press('Enter');
-  await said(page, `Key ${KEY} found`);
-  await loaded(page); // the tabs before are those of the first key
+  await said(page, `Key ${KEY} found`); // the tabs before are those of the first key
   await page.focus('#tab-0');
   await page.keyboard.press('ArrowRight');
   equal(await page.evaluate(() => document.activeElement.textContent), 'Text', 'tab');
