@@ -57,6 +57,7 @@ fn duration(options: &ClientOptions, key: ClientConfigKey) -> Result<Option<Dura
 
 /// The client below: it follows no redirects and decodes nothing.
 fn client(options: &ClientOptions, patience: Duration) -> Result<reqwest::Client, BoxedError> {
+    _ = rustls::crypto::ring::default_provider().install_default(); // an error if an earlier client has done it
     let mut builder = reqwest::ClientBuilder::new()
         .user_agent(concat!("sharddb/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
