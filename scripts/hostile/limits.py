@@ -23,6 +23,7 @@ TOO_LARGE = {
 STARTS_MORE = {
     "build::model_tests": "starts threads itself, and loaders with several",
     "store::kill_tests": "starts processes itself",
+    "object_store::tests::a_blocking_data_set_serves_many_threads": "starts threads itself",
     "store::tests::new_stores_are_made_and_removed_at_once": "starts threads itself",
     "refreshes_at_once_swap_once": "starts threads itself",
 }
