@@ -104,7 +104,7 @@ fn publish_parts(
     Ok(published.into())
 }
 
-/// Removes the files of a job of partitioned builds, or of all jobs that were published and have no newer files. Returns the
+/// Removes the files of a job of partitioned builds, or of all jobs that were published and have no spills or parts. Returns the
 /// names of the jobs.
 ///
 /// The processes of the job must have ended. Files of other programs stay. A KeyboardInterrupt ends the call within 50 ms;

@@ -83,7 +83,7 @@ fn rounds(count: u64, size: &Size, check: impl Fn(&Case, &Path) -> Result<(), Di
     let seeds = Mutex::new(first_seed..first_seed + count);
     let next_seed = || seeds.lock().unwrap_or_else(PoisonError::into_inner).next();
     let case_of = |seed| Case::draw(&mut Random(seed), size);
-    let try_case = |case: &Case| check(case, scratch().path());
+    let try_case = |case: &Case| check(case, TempDir::in_memory().path());
     let work = || {
         while let Some(seed) = next_seed() {
             if let Err(difference) = try_case(&case_of(seed)) {
@@ -103,12 +103,6 @@ fn rounds(count: u64, size: &Size, check: impl Fn(&Case, &Path) -> Result<(), Di
         let round = seed - first_seed + 1;
         panic!("seed {seed}, round {round}: {difference}\nwith fewer pairs: {smaller}\n{case}");
     }
-}
-
-/// Creates a directory, in memory if there is such a file system.
-fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }
 }
 
 /// Reduces a failing case: removes pairs, first many at once, as long as the case fails and attempts remain.

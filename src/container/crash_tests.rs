@@ -53,8 +53,7 @@ struct Scene(TempDir);
 
 impl Scene {
     fn new() -> Scene {
-        let memory = Path::new("/dev/shm");
-        Scene(if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() })
+        Scene(TempDir::in_memory())
     }
 
     fn set(&self) -> PathBuf {

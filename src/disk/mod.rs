@@ -1,9 +1,9 @@
-//! All calls that change the file system. Each is described by an [`Operation`] and made through [`perform`].
+//! All calls that change the file system. Each is described by an [`Operation`] and made through [`perform`]. Calls that
+//! read it for the store are made through [`inspect`].
 //!
-//! This module does not know what a file is for, and it does not read files: reads change nothing, so the read path
-//! does not go through it. In release builds `perform` is an inlined call. In the tests of this crate it goes through a
-//! recorder, which simulates crashes and full disks: it records the operations below a directory, fails one of them, or
-//! aborts the process before one.
+//! This module does not know what a file is for. In release builds both are inlined calls. In the tests of this crate they
+//! go through a recorder, which simulates crashes, full disks and failing reads: it records the operations below a
+//! directory, fails one of them, or aborts the process before one.
 
 pub(crate) mod owner;
 #[cfg(test)]
@@ -17,6 +17,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
+#[cfg(test)]
+pub(crate) use self::recorder::inspect;
 #[cfg(test)]
 use self::recorder::perform;
 #[cfg(test)]
@@ -39,6 +41,9 @@ enum Operation<'a> {
     SetMode(&'a Path),
     SyncFile(&'a Path),
     SyncDir(&'a Path),
+    /// Syncs the file system that has a directory.
+    #[cfg(target_os = "linux")]
+    SyncFileSystem(&'a Path),
     Rename {
         from: &'a Path,
         to: &'a Path,
@@ -63,6 +68,13 @@ enum Operation<'a> {
 #[cfg(not(test))]
 #[inline(always)]
 fn perform<T>(_: Operation<'_>, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    call()
+}
+
+/// Makes a call that reads a path, or an open file of that path, and changes nothing.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) fn inspect<T>(_: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     call()
 }
 
@@ -140,7 +152,7 @@ thread_local! {
     static SKIPS_SYNC: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`. If not `durable`, [`sync_file`] and [`sync_dir`] do nothing on this thread until it returns: for a
+/// Runs `work`. If not `durable`, the functions that sync do nothing on this thread until it returns: for a
 /// build that need not survive a crash of the machine. Other threads do not inherit this.
 pub(crate) fn with_syncs_if<T>(durable: bool, work: impl FnOnce() -> T) -> T {
     /// Restores the state, also after a panic.
@@ -168,6 +180,15 @@ pub(crate) fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
         return Ok(());
     }
     perform(Operation::SyncDir(path), || directory.sync_all())
+}
+
+/// Flushes everything of the file system of an open directory to disk (syncfs).
+#[cfg(target_os = "linux")]
+pub(crate) fn sync_file_system(directory: &File, path: &Path) -> io::Result<()> {
+    if SKIPS_SYNC.get() {
+        return Ok(());
+    }
+    perform(Operation::SyncFileSystem(path), || Ok(rustix::fs::syncfs(directory)?))
 }
 
 /// Renames a file or a directory. Replaces a file at `to`.

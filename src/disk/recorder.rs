@@ -19,6 +19,7 @@ pub(crate) enum Step {
     Write { path: PathBuf, offset: u64, bytes: Vec<u8> },
     SyncFile(PathBuf),
     SyncDir(PathBuf),
+    SyncFileSystem,
     Rename { from: PathBuf, to: PathBuf },
     HardLink { file: PathBuf, link: PathBuf },
     Symlink { target: PathBuf, link: PathBuf },
@@ -43,6 +44,11 @@ struct Notes {
     reached: usize,
     /// The fault, and the number of the operation at which it begins.
     fault: Option<(Fault, usize)>,
+    /// The number of reads so far, including failed ones.
+    reads: usize,
+    /// The error number of the read that fails, and the number of that read.
+    failing_read: Option<(i32, usize)>,
+    /// The operations and reads that failed.
     faults: usize,
 }
 
@@ -71,10 +77,17 @@ impl Watch {
         notes.faults = 0;
     }
 
-    /// Ends the fault. Returns the number of operations that failed.
+    /// Lets the `nth` read from now, counted from 0, fail once with this error number.
+    pub(crate) fn fail_read(&self, error: i32, nth: usize) {
+        let mut notes = lock(&self.notes);
+        notes.failing_read = Some((error, notes.reads + nth));
+        notes.faults = 0;
+    }
+
+    /// Ends the fault. Returns the number of operations and reads that failed.
     pub(crate) fn heal(&self) -> usize {
         let mut notes = lock(&self.notes);
-        notes.fault = None;
+        (notes.fault, notes.failing_read) = (None, None);
         notes.faults
     }
 }
@@ -114,6 +127,16 @@ pub(super) fn perform<T>(operation: Operation<'_>, call: impl FnOnce() -> io::Re
     Ok(made)
 }
 
+/// Makes a read, or fails it if it is the one that shall fail.
+pub(crate) fn inspect<T>(path: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    if let Some((_, notes)) = watcher_of(path)
+        && let Some(error) = lock(&notes).fault_of_read()
+    {
+        return Err(error);
+    }
+    call()
+}
+
 fn watcher_of(path: &Path) -> Option<(PathBuf, Arc<Mutex<Notes>>)> {
     lock(&WATCHED).iter().find(|(root, _)| path.starts_with(root)).cloned()
 }
@@ -123,6 +146,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Notes {
+    fn fault_of_read(&mut self) -> Option<io::Error> {
+        let now = self.reads;
+        self.reads += 1;
+        let (error, _) = self.failing_read.filter(|(_, nth)| now == *nth)?;
+        self.faults += 1;
+        Some(io::Error::from_raw_os_error(error))
+    }
+
     fn fault_of(&mut self, operation: &Operation<'_>) -> Option<io::Error> {
         const EIO: i32 = 5;
         const ENOSPC: i32 = 28;
@@ -152,6 +183,8 @@ impl Operation<'_> {
             | Operation::RemoveDir(path)
             | Operation::RemoveDirAll(path)
             | Operation::Lock(path) => path,
+            #[cfg(target_os = "linux")]
+            Operation::SyncFileSystem(path) => path,
             Operation::Rename { to, .. } => to,
             Operation::HardLink { link, .. } => link,
             #[cfg(unix)]
@@ -190,6 +223,8 @@ impl Operation<'_> {
             }
             Operation::SyncFile(path) => vec![Step::SyncFile(of(path))],
             Operation::SyncDir(path) => vec![Step::SyncDir(of(path))],
+            #[cfg(target_os = "linux")]
+            Operation::SyncFileSystem(_) => vec![Step::SyncFileSystem],
             Operation::Rename { from, to } => vec![Step::Rename { from: of(from), to: of(to) }],
             Operation::HardLink { file, link } => vec![Step::HardLink { file: of(file), link: of(link) }],
             #[cfg(unix)]

@@ -168,19 +168,34 @@ struct Write {
 impl Disk {
     /// Creates a disk that holds a tree, all of it synced.
     pub(crate) fn of(tree: &Tree) -> Disk {
+        let mut disk = Disk::unsynced(tree);
+        disk.sync_all();
+        disk
+    }
+
+    /// Creates a disk that holds a tree of which only the names in the root are synced, as after `cp -r`.
+    pub(crate) fn unsynced(tree: &Tree) -> Disk {
         let mut disk = Disk { nodes: vec![Node::Dir(Dir::default())], changes: 0 };
         for (path, leaf) in &tree.0 {
+            disk.changes += 1;
             let node = match leaf {
                 Leaf::Dir => Node::Dir(Dir::default()),
-                Leaf::File(bytes) => Node::File(File { synced: bytes.clone(), unsynced: Vec::new() }),
+                Leaf::File(bytes) => Node::File(File::unsynced(disk.changes, bytes)),
                 Leaf::Link(target) => Node::Link(target.clone()),
             };
             disk.create(path, node);
         }
-        for node in 0..disk.nodes.len() {
-            disk.sync_dir(node);
-        }
+        disk.sync_dir(ROOT);
         disk
+    }
+
+    fn sync_all(&mut self) {
+        for node in 0..self.nodes.len() {
+            match &mut self.nodes[node] {
+                Node::File(file) => file.sync(),
+                _ => self.sync_dir(node),
+            }
+        }
     }
 
     pub(crate) fn apply(&mut self, step: &Step) {
@@ -203,6 +218,7 @@ impl Disk {
                 let node = self.find(path);
                 self.sync_dir(node);
             }
+            Step::SyncFileSystem => self.sync_all(),
             Step::Rename { from, to } => {
                 let node = self.find(from);
                 self.name(from, None);
@@ -307,6 +323,10 @@ impl Naming {
 }
 
 impl File {
+    fn unsynced(change: u64, bytes: &[u8]) -> File {
+        File { synced: Vec::new(), unsynced: vec![Write { change, offset: 0, bytes: bytes.to_vec() }] }
+    }
+
     fn sync(&mut self) {
         self.synced = self.after(Loss::None);
         self.unsynced.clear();

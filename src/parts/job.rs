@@ -39,8 +39,8 @@ pub struct Cleaned {
     pub foreign: Vec<PathBuf>,
 }
 
-/// Removes the files of a job, or of all jobs that were published: spills, parts, marks, and what killed processes
-/// left.
+/// Removes the files of a job: spills, parts, marks, and what killed processes left. Without a name, removes what is left of
+/// all jobs that were published, but for those with spills or parts, which may belong to a build in progress.
 ///
 /// A job that is removed cannot be published any more, nor published again. Its processes must have ended. Takes the
 /// writer lock of the store.
@@ -64,9 +64,11 @@ pub fn clean(store: impl AsRef<Path>, job: Option<&str>) -> Result<Cleaned> {
             None => directories.extend(directory.ok().map(|directory| (name, directory))),
         }
     }
-    if let Some((_, missing)) = directories.iter().find(|(_, directory)| !directory.exists()) {
-        let message = "expected the directory of a job, found none";
-        return Err(Error::new(ErrorKind::NotFound, message).at_path(missing.path()));
+    for (_, directory) in &directories {
+        if !directory.exists()? {
+            let message = "expected the directory of a job, found none";
+            return Err(Error::new(ErrorKind::NotFound, message).at_path(directory.path()));
+        }
     }
     let mut cleaned = Cleaned::default();
     if directories.is_empty() {

@@ -73,7 +73,7 @@ impl SpillSet {
     ) -> Result<Published> {
         let directory = PartsDir::of_job(store.as_ref(), job)?;
         let job = self.job(directory, parts, options)?;
-        if !job.directory.exists() {
+        if !job.directory.exists()? {
             let message = "expected the directory of the job, found none: build its parts, or check the names";
             return Err(Error::new(ErrorKind::NotFound, message).at_path(job.directory.path()));
         }

@@ -232,9 +232,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let memory = Path::new("/dev/shm");
-        let new_dir = || if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
-        let (directory, one, case) = (new_dir(), new_dir(), small("a"));
+        let (directory, one, case) = (TempDir::in_memory(), TempDir::in_memory(), small("a"));
         case.by_loader(one.path()).unwrap();
         let mut loader = BulkLoader::create_default(directory.path().join("store")).unwrap();
         loader.insert(7, "old").unwrap();
@@ -758,6 +756,29 @@ mod crashes {
         drop(watch);
         assert!(tried.len() > 200, "{} different states", tried.len());
         println!("{} different states", tried.len());
+    }
+
+    /// A publication that is acknowledged survives, though nothing was synced before: a store and parts that were copied from
+    /// other hosts.
+    #[test]
+    fn a_publication_survives_though_its_parts_were_never_synced() {
+        let scene = Scene::new();
+        let mut progress = Progress::default();
+        while progress.published.is_none() {
+            let mut disk = Disk::unsynced(&Tree::read(scene.directory.path()));
+            let watch = Watch::on(scene.directory.path());
+            progress.step(&scene).unwrap();
+            if progress.published.is_some() {
+                watch.take_steps().iter().for_each(|change| disk.apply(change));
+                for loss in Loss::all() {
+                    println!("{loss:?}"); // shown if it fails
+                    let mut found = Scene::new();
+                    found.directory = TempDir::new_in(found.directory.path().parent().unwrap());
+                    disk.after(loss).write_to(found.directory.path());
+                    check_current(&found, true);
+                }
+            }
+        }
     }
 
     /// A fault in any operation is reported, changes nothing that is visible, and the step can be repeated.

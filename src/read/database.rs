@@ -415,7 +415,7 @@ impl Opener {
             check_is_data_set(&path).map_err(|error| error.at_path(given))?;
         }
         // a generation that is opened by its own directory is leased too; a foreign directory has no lease file
-        let lease = Lease::is_offered_by(&path).then(|| Lease::acquire(&path)).transpose()?;
+        let lease = Lease::is_offered_by(&path)?.then(|| Lease::acquire(&path)).transpose()?;
         let id = id_in_store(&path)?;
         self.open_directory(&path, lease.map(|lease| Leased { id, follows: false, lease }), None)
     }

@@ -307,7 +307,8 @@ impl Generation {
     /// directory of the generation was removed and none took its place.
     pub(crate) fn is_still(&self, id: GenerationId, store: &Path) -> bool {
         let directory = store.join(id.to_string());
-        let is_of = |lease: &Lease| lease.is_own() && lease.is_of(&directory) || !directory.exists();
+        // false if that cannot be determined: the caller opens the generation anew, which returns the error
+        let is_of = |lease: &Lease| lease.is_own() && lease.is_of(&directory).unwrap_or(false) || !directory.exists();
         self.id() == Some(id) && self.lease().is_some_and(is_of)
     }
 

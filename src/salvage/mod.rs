@@ -37,7 +37,7 @@ use crate::read::options::OpenOptions;
 use crate::read::shard::{MinishardCache, Pass, ShardReader};
 use crate::salvage::shard::ShardSalvage;
 use crate::storage::{StorageKind, read_whole};
-use crate::store::{self, Lease, Store};
+use crate::store::{self, Lease};
 use crate::verify::{Finding, FindingKind};
 
 /// A damaged data set, opened to copy the pairs that are left.
@@ -109,7 +109,7 @@ impl Salvage {
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Salvage> {
         let path = path.as_ref();
         let mut directory = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
-        if Store::is_at(&directory) {
+        if store::has_current(&directory)? {
             let current = store::read_current(&directory)?.ok_or_else(|| {
                 Error::invalid_input(
                     "expected a store with a current generation, found none: pass a generation's directory",
@@ -118,7 +118,7 @@ impl Salvage {
             })?;
             directory.push(current.to_string());
         }
-        let lease = Lease::is_offered_by(&directory).then(|| Lease::acquire(&directory)).transpose()?;
+        let lease = Lease::is_offered_by(&directory)?.then(|| Lease::acquire(&directory)).transpose()?;
         let leased = lease.map(|lease| Leased { id: None, follows: false, lease });
         let cache = Arc::new(MinishardCache::new(0)); // salvage reads indexes without the cache
         let options = options.generation(StorageKind::Positioned);

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::byte_range::ByteRange;
+use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::AlignedBytes;
 use crate::storage::descriptors::{self, KeptFile};
@@ -23,8 +24,8 @@ pub(crate) struct PositionedFile {
 /// Errors: `Io`, also for a directory, a FIFO, a socket.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
     regular_len(path)?; // before the open, which blocks on a FIFO until it has a writer
-    let file = descriptors::open(path).map_err(|error| Error::io("open", path, error))?;
-    let len = file.metadata().map_err(|error| Error::io("read the length", path, error))?.len();
+    let file = disk::inspect(path, || descriptors::open(path)).map_err(|error| Error::io("open", path, error))?;
+    let len = disk::inspect(path, || file.metadata()).map_err(|error| Error::io("read the length", path, error))?.len();
     Ok((file, len))
 }
 
@@ -32,7 +33,7 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
 ///
 /// Errors: `Io`, also for a directory, a FIFO, a socket.
 pub(crate) fn regular_len(path: &Path) -> Result<u64> {
-    let metadata = path.metadata().map_err(|error| Error::io("open", path, error))?;
+    let metadata = disk::inspect(path, || path.metadata()).map_err(|error| Error::io("open", path, error))?;
     if metadata.is_file() {
         return Ok(metadata.len());
     }
@@ -51,7 +52,7 @@ pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     let _ = bytes.try_reserve_exact(usize::try_from(len).unwrap_or(0)); // a failed allocation shows in the read
-    file.take(cap).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    disk::inspect(path, || file.take(cap).read_to_end(&mut bytes)).map_err(|error| Error::io("read", path, error))?;
     Ok(bytes)
 }
 

@@ -1,6 +1,7 @@
 //! The identity of a file or directory: whether two paths, or a path and an open file, lead to the same one.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 /// Identifies a file or directory among all that exist at the same time. The number of a removed file is used again
@@ -19,14 +20,14 @@ pub(crate) struct Identity(std::path::PathBuf);
 
 #[cfg(unix)]
 impl Identity {
-    /// Returns the identity of the file or directory that a path leads to; `None` if there is none.
-    pub(crate) fn of_path(path: &Path) -> Option<Identity> {
-        path.metadata().ok().map(|metadata| Identity::new(&metadata))
+    /// Returns the identity of the file or directory that a path leads to.
+    pub(crate) fn of_path(path: &Path) -> io::Result<Identity> {
+        path.metadata().map(|metadata| Identity::new(&metadata))
     }
 
     /// Returns the identity of an open file.
-    pub(crate) fn of_file(file: &File, _: &Path) -> Option<Identity> {
-        file.metadata().ok().map(|metadata| Identity::new(&metadata))
+    pub(crate) fn of_file(file: &File, _: &Path) -> io::Result<Identity> {
+        file.metadata().map(|metadata| Identity::new(&metadata))
     }
 
     fn new(metadata: &std::fs::Metadata) -> Identity {
@@ -37,13 +38,13 @@ impl Identity {
 
 #[cfg(not(unix))]
 impl Identity {
-    /// Returns the identity of the file or directory that a path leads to; `None` if there is none.
-    pub(crate) fn of_path(path: &Path) -> Option<Identity> {
-        path.canonicalize().ok().map(Identity)
+    /// Returns the identity of the file or directory that a path leads to.
+    pub(crate) fn of_path(path: &Path) -> io::Result<Identity> {
+        path.canonicalize().map(Identity)
     }
 
     /// Returns the identity of an open file: that of the path by which it was opened.
-    pub(crate) fn of_file(_: &File, path: &Path) -> Option<Identity> {
+    pub(crate) fn of_file(_: &File, path: &Path) -> io::Result<Identity> {
         Identity::of_path(path)
     }
 }

@@ -33,7 +33,7 @@ impl Foreign {
     pub(super) fn open(directory: &Path, cancel: Cancel) -> Result<Foreign> {
         let directory = fs::canonical(directory)?;
         let path = directory.join(manifest::FILE_NAME);
-        if !fs::is_file(&path) {
+        if !fs::is_file(&path)? {
             let message = "expected a generation with a manifest.json, as ShardDb writes it, found none";
             return Err(Error::invalid_input(message).at_path(&path));
         }
@@ -103,10 +103,9 @@ impl Foreign {
         let lease = self.directory.join(LEASE);
         fs::remove(&lease)?;
         fs::write_new(&lease, b"")?;
-        for path in self.files() {
-            fs::fsync_file(&path)?;
-            fs::set_read_only(&path)?;
-        }
+        let files: Vec<PathBuf> = self.files().collect();
+        fs::sync_files(&files)?;
+        files.iter().try_for_each(|path| fs::set_read_only(path))?;
         fs::create_dir_all(&self.directory.join(self.manifest.shards_directory()))?; // if there are no shards
         publish::sync_nested(&self.directory, &self.manifest)?;
         fs::fsync_dir(&self.directory)
@@ -145,7 +144,7 @@ impl Foreign {
     /// files, with which gc would never remove the generation.
     fn check_own_files(&self) -> Result<()> {
         let Some(path) = contents::foreign_in_generation(&self.directory)? else { return Ok(()) };
-        let message = match fs::is_link(&path) {
+        let message = match fs::is_link(&path)? {
             true => "expected only regular files in the directory to move, found a link: copy the directory instead",
             false => {
                 "expected only the files of a generation in the directory to move, found another: copy the directory instead"

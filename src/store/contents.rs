@@ -1,8 +1,9 @@
 //! Recognises files that this program writes, by name and contents. Only files that pass both checks are ever removed.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::format::nested::{self, NestedSharding};
@@ -27,14 +28,14 @@ const SPILL_EXTENSIONS: [&str; 9] = ["run", "sorted", "headers", "rows", "large"
 ///
 /// Errors: `Io`, including when the path is not a directory.
 pub(super) fn foreign_in_generation(directory: &Path) -> Result<Option<PathBuf>> {
-    let manifest = read_manifest(directory);
+    let manifest = read_manifest(directory)?;
     let is_auxiliary = |name: &str| manifest.as_ref().is_some_and(|manifest| manifest.auxiliary(name).is_some());
     let is_known = |name: &str| is_generation_name(name) || is_auxiliary(name);
     let nested = manifest.as_ref().and_then(|manifest| manifest.nested.as_ref());
     let names: Vec<&str> = nested.into_iter().flat_map(NestedSharding::names).collect();
     let foreign = fs::find_entry(directory, |name, path| match (name.to_str(), names.first()) {
-        (Some(name), Some(first)) if name == *first => !fs::is_real_dir(path),
-        (name, _) => !name.is_some_and(is_known) || !fs::is_real_file(path),
+        (Some(name), Some(first)) if name == *first => Ok(!fs::is_real_dir(path)?),
+        (name, _) => Ok(!name.is_some_and(is_known) || !fs::is_real_file(path)?),
     })?;
     match (foreign, names.split_first()) {
         (None, Some((first, below))) => foreign_in_shards(&directory.join(first), below),
@@ -48,62 +49,69 @@ fn foreign_in_shards(directory: &Path, below: &[&str]) -> Result<Option<PathBuf>
         return Ok(None); // a copy of a generation without keys may lack it
     }
     let Some((first, below)) = below.split_first() else { return foreign_among_shards(directory) };
-    match fs::find_entry(directory, |name, path| name != *first || !fs::is_real_dir(path))? {
+    match fs::find_entry(directory, |name, path| Ok(name != *first || !fs::is_real_dir(path)?))? {
         None => foreign_in_shards(&directory.join(first), below),
         foreign => Ok(foreign),
     }
 }
 
 pub(super) fn foreign_among_shards(directory: &Path) -> Result<Option<PathBuf>> {
-    fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_shard_name) || !fs::is_real_file(path))
+    fs::find_entry(directory, |name, path| Ok(!name.to_str().is_some_and(is_shard_name) || !fs::is_real_file(path)?))
 }
 
 /// Returns whether a path is a directory for the shards of an unfinished generation, which has no manifest yet: one that
 /// holds only shards, or nothing but another such directory.
-pub(super) fn is_own_shards_directory(directory: &Path) -> bool {
+pub(super) fn is_own_shards_directory(directory: &Path) -> Result<bool> {
     let mut directory = directory.to_path_buf();
     for _ in 0..nested::MOST_NAMES {
-        if !fs::is_real_dir(&directory) {
-            return false;
+        if !fs::is_real_dir(&directory)? {
+            return Ok(false);
         }
-        match foreign_among_shards(&directory) {
-            Ok(None) => return true,
-            Ok(Some(below)) if is_only_entry(&directory, &below) => directory = below,
-            _ => return false,
+        match foreign_among_shards(&directory)? {
+            None => return Ok(true),
+            Some(below) if is_only_entry(&directory, &below)? => directory = below,
+            Some(_) => return Ok(false),
         }
     }
-    false
+    Ok(false)
 }
 
-fn is_only_entry(directory: &Path, entry: &Path) -> bool {
-    fs::find_entry(directory, |_, path| path != entry).is_ok_and(|other| other.is_none())
+fn is_only_entry(directory: &Path, entry: &Path) -> Result<bool> {
+    fs::find_entry(directory, |_, path| Ok(path != entry)).map(|other| other.is_none())
 }
 
-/// Reads the manifest of a complete generation, since it may list auxiliary files of a later version.
-fn read_manifest(directory: &Path) -> Option<Manifest> {
+/// Reads the manifest of a complete generation, since it may list auxiliary files of a later version. `None` if it is
+/// missing or damaged.
+fn read_manifest(directory: &Path) -> Result<Option<Manifest>> {
     let path = directory.join(manifest::FILE_NAME);
-    if !fs::is_real_file(&path) {
-        return None;
+    if !fs::is_real_file(&path)? {
+        return Ok(None);
     }
-    Manifest::parse(&read_whole(&path, manifest::MAX_BYTES).ok()?).ok()
+    match read_whole(&path, manifest::MAX_BYTES) {
+        Err(error) if error.kind() == ErrorKind::TooLarge => Ok(None),
+        text => Ok(Manifest::parse(&text?).ok()),
+    }
 }
 
 /// Returns the entry of a complete generation that leads to its shards, if they have a directory of their own.
-pub(super) fn shards_entry(directory: &Path) -> Option<PathBuf> {
-    let manifest = fs::is_real_dir(directory).then(|| read_manifest(directory))??;
-    manifest.nested.map(|nested| directory.join(nested.first_name()))
+pub(super) fn shards_entry(directory: &Path) -> Result<Option<PathBuf>> {
+    if !fs::is_real_dir(directory)? {
+        return Ok(None);
+    }
+    let nested = read_manifest(directory)?.and_then(|manifest| manifest.nested);
+    Ok(nested.map(|nested| directory.join(nested.first_name())))
 }
 
 /// Returns whether a path is a directory, and not a link to one, that holds only files of a generation.
-pub(super) fn is_own_generation(directory: &Path) -> bool {
-    fs::is_real_dir(directory) && foreign_in_generation(directory).is_ok_and(|foreign| foreign.is_none())
+pub(super) fn is_own_generation(directory: &Path) -> Result<bool> {
+    Ok(fs::is_real_dir(directory)? && foreign_in_generation(directory)?.is_none())
 }
 
 /// Returns whether a path is a directory, and not a link to one, that holds only spill files.
-pub(super) fn is_own_spill(directory: &Path) -> bool {
-    let foreign =
-        || fs::find_entry(directory, |name, path| !name.to_str().is_some_and(is_spill_name) || !fs::is_real_file(path));
-    fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
+pub(super) fn is_own_spill(directory: &Path) -> Result<bool> {
+    let is_foreign =
+        |name: &OsStr, path: &Path| Ok(!name.to_str().is_some_and(is_spill_name) || !fs::is_real_file(path)?);
+    Ok(fs::is_real_dir(directory)? && fs::find_entry(directory, is_foreign)?.is_none())
 }
 
 /// Returns whether a file of a generation, complete or not, may have this name. Ignores auxiliary files of later

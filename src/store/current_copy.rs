@@ -17,7 +17,7 @@ const LONGEST_TEXT: u64 = 4096;
 /// Errors: those of [`swap`].
 pub(super) fn check(store: &Path) -> Result<()> {
     let path = store.join(CURRENT);
-    match fs::is_real_dir(&path) {
+    match fs::is_real_dir(&path)? {
         true => original_of(store, &path)?.map(|_| ()).ok_or_else(|| irreplaceable(&path, "another directory")),
         false => check_replaceable(&path),
     }
@@ -28,7 +28,7 @@ pub(super) fn check(store: &Path) -> Result<()> {
 /// Errors: `InvalidInput` if `current` is anything else; `Io`.
 pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
     let path = store.join(CURRENT);
-    if !fs::is_real_dir(&path) {
+    if !fs::is_real_dir(&path)? {
         check_replaceable(&path)?;
         return current::swap(store, id);
     }
@@ -46,7 +46,7 @@ pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
 /// Returns the generation of which a directory is a copy: it has the same manifest, and for each file of the copy one
 /// of the same name and length. Does not compare contents of other files.
 fn original_of(store: &Path, copy: &Path) -> Result<Option<GenerationId>> {
-    if !contents::is_own_generation(copy) || !fs::is_file(&copy.join(manifest::FILE_NAME)) {
+    if !contents::is_own_generation(copy)? || !fs::is_file(&copy.join(manifest::FILE_NAME))? {
         return Ok(None);
     }
     for id in generations(store)?.into_iter().rev() {
@@ -58,19 +58,23 @@ fn original_of(store: &Path, copy: &Path) -> Result<Option<GenerationId>> {
 }
 
 fn is_copy_of(generation: &Path, copy: &Path) -> Result<bool> {
-    let len = |directory: &Path, name: &str| fs::file_len(&directory.join(name)).ok();
-    let names = fs::names(copy)?;
-    let same = names.iter().all(|name| len(copy, name).is_some() && len(copy, name) == len(generation, name));
+    for name in fs::names(copy)? {
+        let (original, copied) = (generation.join(&name), copy.join(&name));
+        let are_files = fs::is_file(&original)? && fs::is_file(&copied)?;
+        if !are_files || fs::file_len(&original)? != fs::file_len(&copied)? {
+            return Ok(false);
+        }
+    }
     let manifest = |directory: &Path| read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES);
-    Ok(same && manifest(copy)? == manifest(generation)?)
+    Ok(manifest(copy)? == manifest(generation)?)
 }
 
 /// Checks that a `current` that is not a directory may be replaced.
 ///
 /// Errors: `InvalidInput` if it is neither a link nor a short text file; `Io`.
 fn check_replaceable(path: &Path) -> Result<()> {
-    let is_text = || fs::is_real_file(path) && fs::file_len(path).is_ok_and(|len| len <= LONGEST_TEXT);
-    if fs::exists(path)? && !fs::is_link(path) && !is_text() {
+    let is_text = || Ok(fs::is_real_file(path)? && fs::file_len(path)? <= LONGEST_TEXT);
+    if fs::exists(path)? && !fs::is_link(path)? && !is_text()? {
         return Err(irreplaceable(path, "another kind of file"));
     }
     Ok(())

@@ -51,10 +51,13 @@ pub(super) fn create_dir(path: &Path) -> Result<()> {
 
 /// Creates a directory and its parents, durably; returns false if the directory exists already.
 pub(super) fn create_dir_all(path: &Path) -> Result<bool> {
-    let Some(parent) = path.parent().filter(|_| !is_dir(path)) else { return Ok(false) };
+    let Some(parent) = path.parent() else { return Ok(false) };
+    if is_dir(path)? {
+        return Ok(false);
+    }
     create_dir_all(parent)?;
     let created = match disk::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_dir(path) => false, // created concurrently
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_dir(path)? => false, // created concurrently
         created => created.map(|()| true).map_err(|error| Error::io("create the directory", path, error))?,
     };
     fsync_dir(parent)?;
@@ -76,82 +79,96 @@ pub(super) fn create_unique_dir(parent: &Path, prefix: &str) -> Result<PathBuf> 
 
 /// Returns the names in a directory, ascending. Omits names that are not UTF-8, which are foreign.
 pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
-    let fail = |error| Error::io("list the directory", directory, error);
     let mut names = Vec::new();
-    for entry in fs::read_dir(directory).map_err(fail)? {
-        names.extend(entry.map_err(fail)?.file_name().into_string());
-    }
+    find_entry(directory, |name, _| {
+        names.extend(name.to_str().map(str::to_string));
+        Ok(false)
+    })?;
     names.sort_unstable();
     Ok(names)
 }
 
 /// Returns the path of an entry of a directory for which `is_wanted` holds: the first in the order of the file system.
+///
+/// Errors: `Io`; those of `is_wanted`.
 pub(super) fn find_entry(
     directory: &Path,
-    mut is_wanted: impl FnMut(&OsStr, &Path) -> bool,
+    mut is_wanted: impl FnMut(&OsStr, &Path) -> Result<bool>,
 ) -> Result<Option<PathBuf>> {
     let fail = |error| Error::io("list the directory", directory, error);
-    for entry in fs::read_dir(directory).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        if is_wanted(&entry.file_name(), &entry.path()) {
+    for entry in disk::inspect(directory, || fs::read_dir(directory)).map_err(fail)? {
+        let entry = disk::inspect(directory, || entry).map_err(fail)?;
+        if is_wanted(&entry.file_name(), &entry.path())? {
             return Ok(Some(entry.path()));
         }
     }
     Ok(None)
 }
 
+// The functions that say what a path is return `Io` if that cannot be determined, for example in a directory that cannot be
+// searched: an error while reading is neither "absent" nor "another kind of file".
+
 /// Returns whether an entry exists at a path, even if it is a dangling link.
-///
-/// Errors: `Io` if that cannot be determined, for example in a directory that cannot be searched.
 pub(super) fn exists(path: &Path) -> Result<bool> {
-    match path.symlink_metadata() {
-        Ok(_) => Ok(true),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
-        Err(error) => Err(Error::io("find", path, error)),
-    }
+    entry_at(path).map(|entry| entry.is_some())
 }
 
 /// Returns whether a path is a directory or a link to one.
-pub(super) fn is_dir(path: &Path) -> bool {
-    path.is_dir()
+pub(super) fn is_dir(path: &Path) -> Result<bool> {
+    target_of(path).map(|target| target.is_some_and(|target| target.is_dir()))
 }
 
 /// Returns whether a path is a directory or a link to one; `None` if nothing is there.
 ///
 /// Makes one call for a directory, so it stays correct if one is created or removed concurrently.
 pub(super) fn is_dir_if_there(path: &Path) -> Result<Option<bool>> {
-    match path.symlink_metadata() {
-        Ok(metadata) => Ok(Some(metadata.is_dir() || metadata.is_symlink() && path.is_dir())),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(Error::io("find", path, error)),
-    }
+    let Some(entry) = entry_at(path)? else { return Ok(None) };
+    Ok(Some(entry.is_dir() || entry.is_symlink() && is_dir(path)?))
 }
 
 /// Returns whether a path is a directory, and not a link to one.
-pub(super) fn is_real_dir(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
+pub(super) fn is_real_dir(path: &Path) -> Result<bool> {
+    entry_at(path).map(|entry| entry.is_some_and(|entry| entry.is_dir()))
 }
 
 /// Returns whether a path is a regular file or a link to one.
-pub(super) fn is_file(path: &Path) -> bool {
-    path.is_file()
+pub(super) fn is_file(path: &Path) -> Result<bool> {
+    target_of(path).map(|target| target.is_some_and(|target| target.is_file()))
 }
 
-/// Returns whether a path is a regular file, and not a link to one, or does not exist.
+/// Returns whether a path is a regular file, and not a link to one; `None` if nothing is there.
 ///
 /// Makes one call, so it stays correct if the file is removed concurrently.
-pub(super) fn is_real_file_or_nothing(path: &Path) -> bool {
-    path.symlink_metadata().map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |metadata| metadata.is_file())
+pub(super) fn is_real_file_if_there(path: &Path) -> Result<Option<bool>> {
+    entry_at(path).map(|entry| entry.map(|entry| entry.is_file()))
 }
 
 /// Returns whether a path is a regular file, and not a link to one.
-pub(super) fn is_real_file(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())
+pub(super) fn is_real_file(path: &Path) -> Result<bool> {
+    is_real_file_if_there(path).map(|is_file| is_file == Some(true))
 }
 
 /// Returns whether a path is a symbolic link, even if it dangles.
-pub(super) fn is_link(path: &Path) -> bool {
-    path.is_symlink()
+pub(super) fn is_link(path: &Path) -> Result<bool> {
+    entry_at(path).map(|entry| entry.is_some_and(|entry| entry.is_symlink()))
+}
+
+/// Returns what a path is itself; `None` if nothing is there.
+fn entry_at(path: &Path) -> Result<Option<fs::Metadata>> {
+    if_there(path, disk::inspect(path, || path.symlink_metadata()))
+}
+
+/// Returns what a path leads to; `None` if nothing is there.
+fn target_of(path: &Path) -> Result<Option<fs::Metadata>> {
+    if_there(path, disk::inspect(path, || path.metadata()))
+}
+
+fn if_there(path: &Path, found: io::Result<fs::Metadata>) -> Result<Option<fs::Metadata>> {
+    match found {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(Error::io("find", path, error)),
+    }
 }
 
 /// Returns the absolute path, which stays valid when the working directory changes. Does not resolve links.
@@ -161,7 +178,7 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
 
 /// Returns the absolute path with all links resolved.
 pub(super) fn canonical(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().map_err(|error| Error::io("find", path, error))
+    disk::inspect(path, || path.canonicalize()).map_err(|error| Error::io("find", path, error))
 }
 
 /// Creates a file with these bytes, synced and read-only.
@@ -192,23 +209,17 @@ pub(crate) fn checksum(path: &Path, cancel: &Cancel) -> Result<Checksum> {
 
 /// Returns the length of a regular file or of one that a link names.
 pub(super) fn file_len(path: &Path) -> Result<u64> {
-    let metadata = path.metadata().map_err(|error| Error::io("find", path, error))?;
+    let metadata = disk::inspect(path, || path.metadata()).map_err(|error| Error::io("find", path, error))?;
     match metadata.is_file() {
         true => Ok(metadata.len()),
         false => Err(not_a_file(path)),
     }
 }
 
-/// Returns when an entry was modified. Follows no link.
-pub(super) fn modified(path: &Path) -> Result<SystemTime> {
-    let modified = path.symlink_metadata().and_then(|metadata| metadata.modified());
-    modified.map_err(|error| Error::io("find", path, error))
-}
-
 /// Opens a regular file for reading. Checks the type first, since opening a FIFO would block.
 pub(super) fn open_file(path: &Path) -> Result<File> {
     file_len(path)?;
-    open_descriptor(path).map_err(|error| Error::io("open", path, error))
+    disk::inspect(path, || open_descriptor(path)).map_err(|error| Error::io("open", path, error))
 }
 
 /// Removes the write permissions of a file: 0644 becomes 0444, 0600 becomes 0400.
@@ -224,6 +235,25 @@ pub(super) fn fsync_file(path: &Path) -> Result<()> {
         Err(error) if !cfg!(unix) && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced.map_err(|error| Error::io("sync", path, error)),
     }
+}
+
+/// Number of files from which on one sync of their file system takes less time than one of each.
+const MANY_FILES: usize = if cfg!(test) { 3 } else { 16 };
+
+/// Syncs files of one file system that were perhaps never synced.
+///
+/// Cost: below [`MANY_FILES`], one sync for each; else one sync of the file system, also of what other programs wrote.
+pub(super) fn sync_files(paths: &[PathBuf]) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    if paths.len() >= MANY_FILES
+        && let Some(directory) = paths.first().and_then(|path| path.parent())
+    {
+        match File::open(directory).and_then(|opened| disk::sync_file_system(&opened, directory)) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {} // ENOSYS
+            synced => return synced.map_err(|error| Error::io("sync the file system of", directory, error)),
+        }
+    }
+    paths.iter().try_for_each(|path| fsync_file(path))
 }
 
 /// Syncs the entries of a directory. Does nothing where the platform or the file system cannot.
@@ -264,19 +294,19 @@ pub(super) fn write_link(target: &Path, link: &Path) -> Result<()> {
 
 /// Returns the target of a link: a symbolic link, or a text file of one line. `None` if nothing is there.
 pub(super) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
-    let metadata = match link.symlink_metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        metadata => metadata.map_err(|error| Error::io("find", link, error))?,
-    };
-    if metadata.is_symlink() {
-        return link.read_link().map(Some).map_err(|error| Error::io("read the link", link, error));
+    let Some(entry) = entry_at(link)? else { return Ok(None) };
+    if entry.is_symlink() {
+        return disk::inspect(link, || link.read_link())
+            .map(Some)
+            .map_err(|error| Error::io("read the link", link, error));
     }
-    if !metadata.is_file() {
+    if !entry.is_file() {
         return Err(Error::corrupt("expected a symbolic link or a text file, found neither").at_path(link));
     }
     let mut text = Vec::new();
-    let read = open_real_file(link)?.take(LONGEST_LINK).read_to_end(&mut text);
-    read.map_err(|error| Error::io("read the link", link, error))?;
+    let file = open_real_file(link)?;
+    disk::inspect(link, || file.take(LONGEST_LINK).read_to_end(&mut text))
+        .map_err(|error| Error::io("read the link", link, error))?;
     let text = String::from_utf8_lossy(&text);
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(Some(PathBuf::from(line.strip_suffix('\r').unwrap_or(line))))
@@ -284,7 +314,7 @@ pub(super) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
 
 /// Removes a file, a link (but not its target), or a directory and its contents. Does nothing if nothing is there.
 pub(super) fn remove(path: &Path) -> Result<()> {
-    let removed = path.symlink_metadata().and_then(|metadata| match metadata.is_dir() {
+    let removed = disk::inspect(path, || path.symlink_metadata()).and_then(|metadata| match metadata.is_dir() {
         true => disk::remove_dir_all(path),
         false => disk::remove_file(path),
     });
@@ -315,7 +345,8 @@ pub(super) fn create_if_absent(path: &Path) -> Result<bool> {
 
 /// Opens a regular file for reading. Follows no link, and does not block on a FIFO.
 pub(super) fn open_real_file(path: &Path) -> Result<File> {
-    let file = disk::in_place(File::options().read(true)).open(path).map_err(|error| Error::io("open", path, error))?;
+    let file = disk::inspect(path, || disk::in_place(File::options().read(true)).open(path));
+    let file = file.map_err(|error| Error::io("open", path, error))?;
     regular(file, path)
 }
 
@@ -328,7 +359,7 @@ pub(super) fn create_like(model: &File, path: &Path, bytes: &[u8]) -> Result<Fil
 }
 
 fn regular(file: File, path: &Path) -> Result<File> {
-    let metadata = file.metadata().map_err(|error| Error::io("open", path, error))?;
+    let metadata = disk::inspect(path, || file.metadata()).map_err(|error| Error::io("open", path, error))?;
     if metadata.is_file() { Ok(file) } else { Err(not_a_file(path)) }
 }
 
@@ -376,45 +407,51 @@ pub(super) fn try_lock_shared(file: File, path: &Path) -> Result<Option<LockedFi
 }
 
 /// Returns the identity of the file or directory that a path leads to; `None` if there is none.
-pub(super) fn identity(path: &Path) -> Option<Identity> {
-    Identity::of_path(path)
+pub(super) fn identity(path: &Path) -> Result<Option<Identity>> {
+    match disk::inspect(path, || Identity::of_path(path)) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        identity => identity.map(Some).map_err(|error| Error::io("find", path, error)),
+    }
 }
 
 /// Returns whether two paths lead to the same file.
-pub(crate) fn is_one_file(one: &Path, other: &Path) -> bool {
-    identity(one).is_some_and(|one| Some(one) == identity(other))
+pub(crate) fn is_one_file(one: &Path, other: &Path) -> Result<bool> {
+    let one = identity(one)?;
+    Ok(one.is_some() && one == identity(other)?)
 }
 
 /// Returns whether `path` still names the open file, rather than one that replaced it.
 #[cfg(unix)]
-pub(super) fn is_same_file(file: &File, path: &Path) -> bool {
-    let opened = Identity::of_file(file, path);
-    opened.is_some() && opened == identity(path)
-}
-
-/// Returns whether the file has more than one hard link.
-#[cfg(unix)]
-pub(super) fn has_other_names(file: &File) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    file.metadata().is_ok_and(|metadata| metadata.nlink() > 1)
-}
-
-#[cfg(not(unix))]
-pub(super) fn has_other_names(_file: &File) -> bool {
-    false
+pub(super) fn is_same_file(file: &File, path: &Path) -> Result<bool> {
+    let opened = disk::inspect(path, || Identity::of_file(file, path));
+    let opened = opened.map_err(|error| Error::io("find", path, error))?;
+    Ok(Some(opened) == identity(path)?)
 }
 
 /// Returns whether `path` names a file. That suffices here: a directory cannot be renamed while a file in it is open.
 #[cfg(not(unix))]
-pub(super) fn is_same_file(_file: &File, path: &Path) -> bool {
-    path.is_file()
+pub(super) fn is_same_file(_file: &File, path: &Path) -> Result<bool> {
+    is_file(path)
+}
+
+/// Returns whether the file has more than one hard link.
+#[cfg(unix)]
+pub(super) fn has_other_names(file: &File, path: &Path) -> Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = disk::inspect(path, || file.metadata()).map_err(|error| Error::io("find", path, error))?;
+    Ok(metadata.nlink() > 1)
+}
+
+#[cfg(not(unix))]
+pub(super) fn has_other_names(_file: &File, _path: &Path) -> Result<bool> {
+    Ok(false)
 }
 
 /// Reads the first `len` bytes of an open file, or all of a shorter one.
 pub(super) fn read_head(mut file: &File, len: u64, path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(len).read_to_end(&mut bytes));
-    read.map_err(|error| Error::io("read", path, error))?;
+    let read = || file.seek(SeekFrom::Start(0)).and_then(|_| file.take(len).read_to_end(&mut bytes));
+    disk::inspect(path, read).map_err(|error| Error::io("read", path, error))?;
     Ok(bytes)
 }
 
@@ -466,7 +503,7 @@ fn stream(from: &Path, mut write: impl FnMut(&[u8]) -> Result<()>, cancel: &Canc
     loop {
         cancel.check()?;
         chunk.clear();
-        let read = (&source).take(CHUNK as u64).read_to_end(&mut chunk).map_err(fail)?;
+        let read = disk::inspect(from, || (&source).take(CHUNK as u64).read_to_end(&mut chunk)).map_err(fail)?;
         if read == 0 {
             return Ok(Checksum { bytes, crc32: hasher.finalize() });
         }

@@ -60,7 +60,12 @@ impl Eq for GcFailure {}
 /// Errors: `Cancelled`; `Corrupt`; `Io`.
 pub(super) fn gc(store: &Path, keep: usize, cancel: &Cancel) -> Result<GcReport> {
     let mut report = GcReport::default();
-    for id in removable(store, keep)? {
+    let Choice { kept, doomed } = choose(store, keep)?;
+    if !doomed.is_empty() {
+        // what is kept was perhaps never synced, and what is removed may be all that a power cut would leave
+        kept.iter().try_for_each(|id| intact::sync(store, *id))?;
+    }
+    for id in doomed {
         if cancel.is_set() {
             let message =
                 format!("the garbage collection was cancelled: generations removed before: {}", report.removed.len());
@@ -77,9 +82,20 @@ pub(super) fn gc(store: &Path, keep: usize, cancel: &Cancel) -> Result<GcReport>
 
 /// Returns the generations that `gc` removes unless they are leased, ascending.
 pub(super) fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> {
+    choose(store, keep).map(|choice| choice.doomed)
+}
+
+/// The generations that a garbage collection keeps for their data, and those that it removes unless they are leased.
+#[derive(Default)]
+struct Choice {
+    kept: BTreeSet<GenerationId>,
+    doomed: Vec<GenerationId>,
+}
+
+fn choose(store: &Path, keep: usize) -> Result<Choice> {
     let mut ids = generations(store)?;
     if ids.is_empty() {
-        return Ok(ids);
+        return Ok(Choice::default());
     }
     let current = current::read(store)?.filter(|current| ids.contains(current));
     let Some(current) = current else {
@@ -88,6 +104,9 @@ pub(super) fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> 
         return Err(Error::corrupt(message).at_path(&store.join(CURRENT)));
     };
     intact::check(store, current).map_err(|error| {
+        if !intact::is_damage(&error) {
+            return error;
+        }
         let message = format!(
             "expected an intact current generation, found that its reads fail ({}): nothing was removed; roll back to \
              an intact generation, or salvage this one",
@@ -98,10 +117,15 @@ pub(super) fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> 
             None => Error::corrupt(message),
         }
     })?;
-    let complete: BTreeSet<_> = ids.iter().copied().filter(|&id| is_complete(store, id)).collect();
+    let mut complete = BTreeSet::new();
+    for id in &ids {
+        if is_complete(store, *id)? {
+            complete.insert(*id);
+        }
+    }
     let mut kept = BTreeSet::new();
     for id in history::read(store)?.into_iter().rev().filter(|id| complete.contains(id)) {
-        if kept.len() < keep && intact::is_intact(store, id) {
+        if kept.len() < keep && intact::is_intact(store, id)? {
             kept.insert(id);
         }
     }
@@ -109,7 +133,7 @@ pub(super) fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> 
     // an incomplete generation newer than the current one is kept: another program may still be copying it into the
     // store
     ids.retain(|id| !kept.contains(id) && (complete.contains(id) || *id < current));
-    Ok(ids)
+    Ok(Choice { kept, doomed: ids })
 }
 
 /// Removes a generation; returns false if it is leased.

@@ -87,9 +87,7 @@ fn entries(store: &Path, current: Option<GenerationId>) -> Result<Vec<Generation
 /// Reads the file; `None` if there is none or it is empty.
 fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
     let path = store.join(HISTORY);
-    if !fs::exists(&path)? {
-        return Ok(None);
-    }
+    let Some(is_file) = fs::is_real_file_if_there(&path)? else { return Ok(None) };
     let damaged = |found: &str| {
         let message = format!(
             "expected a history of up to {MAX_HISTORY} lines, each the name of a generation, found {found}: \
@@ -97,7 +95,7 @@ fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
         );
         Error::corrupt(message).at_path(&path)
     };
-    if !fs::is_real_file(&path) {
+    if !is_file {
         return Err(damaged("a file that is not a regular one"));
     }
     let bytes = read_whole(&path, (MAX_HISTORY * LINE_LEN) as u64)?;
@@ -110,8 +108,12 @@ fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
 }
 
 fn by_number(store: &Path, current: Option<GenerationId>) -> Result<Vec<GenerationId>> {
-    let mut entries = generations(store)?;
-    entries.retain(|id| Some(*id) == current || current.is_none_or(|current| *id < current) && is_complete(store, *id));
+    let mut entries = Vec::new();
+    for id in generations(store)? {
+        if Some(id) == current || current.is_none_or(|current| id < current) && is_complete(store, id)? {
+            entries.push(id);
+        }
+    }
     Ok(entries)
 }
 

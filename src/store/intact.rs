@@ -1,17 +1,29 @@
 //! Checks, without reading its data, that a generation can be opened: its manifest, `info`, and the lengths of its shards.
 
+use std::io;
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::storage::read_whole;
-use crate::store::fs;
 use crate::store::generation_id::GenerationId;
+use crate::store::{fs, publish};
 
 /// Returns whether a generation can be opened. Also true for one that a later version wrote, which cannot be judged.
-pub(super) fn is_intact(store: &Path, id: GenerationId) -> bool {
-    check(store, id).is_ok()
+///
+/// Errors: `Io` if that cannot be determined: an error while reading is no damage.
+pub(super) fn is_intact(store: &Path, id: GenerationId) -> Result<bool> {
+    match check(store, id) {
+        Ok(()) => Ok(true),
+        Err(error) if is_damage(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether an error of [`check`] says that the generation is damaged: a wrong or a missing file.
+pub(super) fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::TooLarge) || error.io_kind() == Some(io::ErrorKind::NotFound)
 }
 
 /// Checks that a generation can be opened. Does not judge one that a later version wrote.
@@ -21,12 +33,7 @@ pub(super) fn is_intact(store: &Path, id: GenerationId) -> bool {
 /// Errors: `Corrupt` or `Io` with the file that is damaged or missing.
 pub(super) fn check(store: &Path, id: GenerationId) -> Result<()> {
     let directory = store.join(id.to_string());
-    let path = directory.join(manifest::FILE_NAME);
-    let text = read_whole(&path, manifest::MAX_BYTES)?;
-    let manifest = match Manifest::parse(&text) {
-        Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
-        manifest => manifest.map_err(|error| error.at_path(&path))?,
-    };
+    let Some(manifest) = manifest_of(&directory)? else { return Ok(()) };
     let path = directory.join(info::FILE_NAME);
     manifest.check_info(&read_whole(&path, info::MAX_BYTES)?).map_err(|error| error.at_path(&path))?;
     for shard in &manifest.shards {
@@ -34,6 +41,31 @@ pub(super) fn check(store: &Path, id: GenerationId) -> Result<()> {
         check_len(&path, shard.bytes).map_err(|error| error.at_shard(shard.number))?;
     }
     Ok(())
+}
+
+/// Syncs a generation that a copy or a restore may have left in the page cache. Does nothing for one that a later version
+/// wrote.
+///
+/// Cost: reads the manifest, and [`fs::sync_files`].
+pub(super) fn sync(store: &Path, id: GenerationId) -> Result<()> {
+    let directory = store.join(id.to_string());
+    let Some(manifest) = manifest_of(&directory)? else { return Ok(()) };
+    let names = [info::FILE_NAME, manifest::FILE_NAME].into_iter();
+    let names = names.chain(manifest.auxiliary.iter().map(|file| file.name.as_str()));
+    let shards = manifest.shards.iter().map(|shard| manifest.shard_path(&directory, shard.number));
+    let files: Vec<_> = names.map(|name| directory.join(name)).chain(shards).collect();
+    fs::sync_files(&files)?;
+    publish::sync_nested(&directory, &manifest)?;
+    fs::fsync_dir(&directory)
+}
+
+/// Reads the manifest of a generation; `None` if a later version wrote it.
+fn manifest_of(directory: &Path) -> Result<Option<Manifest>> {
+    let path = directory.join(manifest::FILE_NAME);
+    match Manifest::parse(&read_whole(&path, manifest::MAX_BYTES)?) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+        manifest => manifest.map(Some).map_err(|error| error.at_path(&path)),
+    }
 }
 
 /// Checks that a file has the length that the manifest states.

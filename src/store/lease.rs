@@ -37,7 +37,7 @@ pub(crate) enum Lease {
 
 impl Lease {
     /// Returns whether this directory has a file to lock.
-    pub(crate) fn is_offered_by(generation: &Path) -> bool {
+    pub(crate) fn is_offered_by(generation: &Path) -> Result<bool> {
         fs::is_file(&generation.join(LEASE))
     }
 
@@ -45,14 +45,14 @@ impl Lease {
     ///
     /// A generation that exists but cannot be locked is [`Lease::Unavailable`], not an error.
     ///
-    /// Errors: `GenerationGone` if it is being removed or was removed.
+    /// Errors: `GenerationGone` if it is being removed or was removed; `Io`.
     pub(crate) fn acquire(generation: &Path) -> Result<Lease> {
         let lease = match lock_shared(&generation.join(LEASE)) {
             Ok(Some(file)) => Lease::Held(file),
             Ok(None) => return Err(gone(generation)), // only gc and `withdraw` lock exclusively
-            Err(error) => Lease::Unavailable { why: error.to_string(), directory: fs::identity(generation) },
+            Err(error) => Lease::Unavailable { why: error.to_string(), directory: fs::identity(generation)? },
         };
-        match lease.is_of(generation) {
+        match lease.is_of(generation)? {
             true => Ok(lease),
             false => Err(gone(generation)),
         }
@@ -61,10 +61,10 @@ impl Lease {
     /// Returns whether this is a lease of the generation that is in this directory now.
     ///
     /// If so, and the lease is held, that stays true while it is held.
-    pub(crate) fn is_of(&self, generation: &Path) -> bool {
+    pub(crate) fn is_of(&self, generation: &Path) -> Result<bool> {
         match self {
             Lease::Held(file) => fs::is_same_file(file, &generation.join(LEASE)),
-            Lease::Unavailable { directory, .. } => directory.is_some() && *directory == fs::identity(generation),
+            Lease::Unavailable { directory, .. } => Ok(directory.is_some() && *directory == fs::identity(generation)?),
         }
     }
 

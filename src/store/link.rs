@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::PoisonError;
 
 use crate::disk;
 use crate::error::{Error, Result};
@@ -20,7 +21,8 @@ impl PendingGeneration {
     /// Adds a shard file of another generation: as a hard link, or as a synced copy where the file cannot be linked
     /// (another file system, one without links, a file of another user, too many links).
     ///
-    /// Only the length of a linked file is checked. The checksum of a copy is compared.
+    /// Only the length of a linked file is checked. The checksum of a copy is compared. Completing the generation syncs
+    /// the links, since nobody may have synced the file: a copied or restored base, or one built without syncs.
     ///
     /// Errors: `Corrupt` if the file is not what its manifest states; `Cancelled`; `Io`.
     pub(crate) fn share(&self, from: &Path, stated: Checksum, cancel: &Cancel) -> Result<Shared> {
@@ -33,9 +35,12 @@ impl PendingGeneration {
         }
         // a link to a symbolic link would name the symbolic link itself
         let linked =
-            if fs::is_real_file(from) { disk::hard_link(from, &to) } else { Err(io::ErrorKind::Unsupported.into()) };
+            if fs::is_real_file(from)? { disk::hard_link(from, &to) } else { Err(io::ErrorKind::Unsupported.into()) };
         match linked {
-            Ok(()) => Ok(Shared::Linked),
+            Ok(()) => {
+                self.linked.lock().unwrap_or_else(PoisonError::into_inner).push(to);
+                Ok(Shared::Linked)
+            }
             Err(error) if needs_copy(&error) => {
                 let found = fs::copy_new(from, &to, cancel)?;
                 stated.check(found).map_err(|error| error.at_path(from))?;

@@ -26,7 +26,7 @@ impl LocalGeneration {
     /// Errors: `InvalidInput` for a foreign directory, which has no manifest; `NotFound` if nothing is there, or nothing was
     /// published; `Corrupt` if `info`, the manifest and the names of the shards do not match; `Unsupported`; `Io`.
     pub(crate) fn open(path: &Path) -> Result<LocalGeneration> {
-        if !fs::is_dir(path) {
+        if !fs::is_dir(path)? {
             let message = "expected a store or a generation, found no directory";
             return Err(Error::new(ErrorKind::NotFound, message).at_path(path));
         }
@@ -36,11 +36,11 @@ impl LocalGeneration {
                 (path, Some(lease))
             }
             false => {
-                let lease = Lease::is_offered_by(path).then(|| Lease::acquire(path)).transpose()?;
+                let lease = Lease::is_offered_by(path)?.then(|| Lease::acquire(path)).transpose()?;
                 (path.to_path_buf(), lease)
             }
         };
-        if !fs::is_file(&path.join(manifest::FILE_NAME)) {
+        if !fs::is_file(&path.join(manifest::FILE_NAME))? {
             let message = "expected a generation with a manifest.json, as ShardDb writes it, found none: \
                            `sharddb import` makes one of foreign data";
             return Err(Error::invalid_input(message).at_path(&path));

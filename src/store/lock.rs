@@ -42,7 +42,7 @@ impl Lock {
             lock_file::check(&path)?;
             let Some(file) = fs::try_lock(fs::open_or_create(&path)?, &path)? else { return Err(locked(&path)) };
             // a writer that published nothing may have removed the file meanwhile
-            if fs::is_same_file(&file, &path) {
+            if fs::is_same_file(&file, &path)? {
                 lock_file::check_content(&file, &path)?;
                 let file = with_one_name(file, store, &path)?;
                 return Ok(Lock { file, path, made });
@@ -70,9 +70,8 @@ impl Lock {
         lock_file::lines(&self.file, &self.path)
     }
 
-    fn is_unused(&self) -> bool {
-        fs::is_same_file(&self.file, &self.path)
-            && fs::read_head(&self.file, 1, &self.path).is_ok_and(|bytes| bytes.is_empty())
+    fn is_unused(&self) -> Result<bool> {
+        Ok(fs::is_same_file(&self.file, &self.path)? && fs::read_head(&self.file, 1, &self.path)?.is_empty())
     }
 }
 
@@ -81,7 +80,7 @@ impl Drop for Lock {
     ///
     /// The lock is still held, so no other writer can have begun.
     fn drop(&mut self) {
-        if self.made.has_lock() && self.file.is_own() && self.is_unused() {
+        if self.made.has_lock() && self.file.is_own() && self.is_unused().unwrap_or(false) {
             _ = self.made.remove(&self.path);
         }
     }
@@ -97,7 +96,7 @@ fn locked(path: &Path) -> Error {
 ///
 /// A process that has the old file open finds, once it holds the lock, that the path names another file.
 fn with_one_name(file: LockedFile, store: &Path, path: &Path) -> Result<LockedFile> {
-    if !fs::has_other_names(&file) {
+    if !fs::has_other_names(&file, path)? {
         return Ok(file);
     }
     let temporary = store.join(scratch::TEMPORARY_LOCK);
@@ -237,6 +236,6 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let file = fs::try_lock(file, &path).unwrap().unwrap();
         acquire(store.path()).unwrap();
-        assert!(!fs::is_same_file(&file, &path));
+        assert!(!fs::is_same_file(&file, &path).unwrap());
     }
 }

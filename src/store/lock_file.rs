@@ -22,13 +22,11 @@ pub(super) fn lines(file: &File, path: &Path) -> Result<(Option<GenerationId>, O
 ///
 /// Errors: `InvalidInput` if it is not a regular file, or its contents are not those of a lock; `Io`.
 pub(super) fn check(path: &Path) -> Result<()> {
-    if !fs::is_real_file_or_nothing(path) {
-        return Err(not_a_lock(path, "another kind of file"));
+    match fs::is_real_file_if_there(path)? {
+        None => Ok(()),
+        Some(false) => Err(not_a_lock(path, "another kind of file")),
+        Some(true) => check_content(&fs::open_real_file(path)?, path),
     }
-    if !fs::exists(path)? {
-        return Ok(());
-    }
-    check_content(&fs::open_real_file(path)?, path)
 }
 
 /// Errors: `InvalidInput` if the contents are not those of a lock; `Io`.

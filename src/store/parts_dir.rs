@@ -101,16 +101,22 @@ impl PartsDir {
         if !fs::exists(store)? {
             return Err(Error::new(ErrorKind::NotFound, "expected a store, found nothing").at_path(store));
         }
-        let mut names = fs::names(store)?;
-        names.retain(|name| name.starts_with(PARTS_PREFIX) && fs::is_real_dir(&store.join(name)));
-        Ok(names.into_iter().filter_map(|name| name.strip_prefix(PARTS_PREFIX).map(str::to_string)).collect())
+        let mut jobs = Vec::new();
+        for name in fs::names(store)? {
+            if let Some(job) = name.strip_prefix(PARTS_PREFIX)
+                && fs::is_real_dir(&store.join(&name))?
+            {
+                jobs.push(job.to_string());
+            }
+        }
+        Ok(jobs)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> Result<bool> {
         fs::is_real_dir(&self.path)
     }
 
@@ -214,20 +220,18 @@ impl PartsDir {
         fs::remove_dir(&path)
     }
 
-    /// Returns whether a publication is marked as complete, and nothing was written since: the name of a job may be that of
-    /// an earlier one.
+    /// Returns whether a publication is marked as complete, and nothing else of a build is there: a publication removes its
+    /// spills and parts, so others may be those of a build in progress, of the same name.
     pub(crate) fn is_finished(&self) -> Result<bool> {
-        let (mut published, mut others) = (None, None);
+        let mut is_published = false;
         for name in fs::names(&self.path)? {
-            let path = self.path.join(&name);
-            let newest = match Entry::of(&name, &path) {
-                Some(Entry::Mark) if suffix_is_digest(&name, PUBLISHED_PREFIX) => &mut published,
-                Some(_) => &mut others,
-                None => continue,
-            };
-            *newest = (*newest).max(Some(fs::modified(&path)?));
+            match Entry::of(&name, &self.path.join(&name))? {
+                Some(Entry::Mark) if suffix_is_digest(&name, PUBLISHED_PREFIX) => is_published = true,
+                Some(_) => return Ok(false),
+                None => {}
+            }
         }
-        Ok(published.is_some() && others <= published)
+        Ok(is_published)
     }
 
     /// Removes every entry that a partitioned build makes, and then the directory if it is empty. Returns the other
@@ -239,7 +243,7 @@ impl PartsDir {
         let mut marks = Vec::new();
         for name in fs::names(&self.path)? {
             let path = self.path.join(&name);
-            match Entry::of(&name, &path) {
+            match Entry::of(&name, &path)? {
                 // last, so that a crash does not leave parts of which no mark says that they are published
                 Some(Entry::Mark) => marks.push(path),
                 Some(Entry::Temporary) => scratch::remove(&path)?,
@@ -248,7 +252,7 @@ impl PartsDir {
             }
         }
         marks.iter().try_for_each(|path| fs::remove(path))?;
-        if fs::find_entry(&self.path, |_, _| true)?.is_none() {
+        if fs::find_entry(&self.path, |_, _| Ok(true))?.is_none() {
             fs::remove_dir(&self.path)?;
         }
         Ok(foreign)
@@ -286,7 +290,7 @@ impl NewSpill {
         match disk::hard_link(&self.path, &to) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if !fs::is_real_file(&to) || fs::file_len(&to)? != bytes {
+                if !fs::is_real_file(&to)? || fs::file_len(&to)? != bytes {
                     let message =
                         "expected this name to be free or that of an equal spill, found another file: remove it";
                     return Err(Error::corrupt(message).at_path(&to));
@@ -339,7 +343,7 @@ impl NewPart {
             Err(error) if matches!(error.io_kind(), Some(AlreadyExists | DirectoryNotEmpty)) => {
                 for (shard, bytes) in shards {
                     let path = to.join(shard);
-                    if !fs::is_real_file(&path) || fs::file_len(&path)? != *bytes {
+                    if !fs::is_real_file(&path)? || fs::file_len(&path)? != *bytes {
                         let message = "expected the shards of an equal part, found others: remove this directory";
                         return Err(Error::corrupt(message).at_path(&to));
                     }
@@ -397,29 +401,27 @@ mod tests {
 
         left.iter().for_each(|path| fs::remove(path).unwrap());
         assert!(directory.clean().unwrap().is_empty());
-        assert!(!directory.exists());
+        assert!(!directory.exists().unwrap());
     }
 
     #[test]
-    fn a_job_is_finished_until_something_is_written_after_its_publication() {
+    fn a_job_is_finished_if_only_its_publication_is_left() {
         let store = TempDir::new();
         let directory = PartsDir::create(&store.path().join("parts-7")).unwrap();
-        let touch = |name: &str, seconds: u64| {
-            let file = std::fs::File::create(directory.path().join(name)).unwrap();
-            file.set_modified(UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
-        };
-        assert!(!directory.is_finished().unwrap());
-        touch("task-0-0123456789abcdef", 100);
-        touch("publishing-0123456789abcdef", 100);
-        assert!(!directory.is_finished().unwrap());
-        touch("published-0123456789abcdef", 100);
-        assert!(directory.is_finished().unwrap());
-        touch("notes", 101);
-        assert!(directory.is_finished().unwrap());
-        touch("tmp-task-1-0", 101);
-        assert!(!directory.is_finished().unwrap());
-        touch("published-0123456789abcdee", 102);
-        assert!(directory.is_finished().unwrap());
+        let path = |name: &str| directory.path().join(name);
+        let is_finished = || directory.is_finished().unwrap();
+        assert!(!is_finished());
+        write(path("task-0-0123456789abcdef"), "").unwrap();
+        write(path("publishing-0123456789abcdef"), "").unwrap();
+        assert!(!is_finished());
+        write(path("published-0123456789abcdef"), "").unwrap();
+        assert!(!is_finished(), "the spill may be that of a next build");
+        std::fs::remove_file(path("task-0-0123456789abcdef")).unwrap();
+        std::fs::remove_file(path("publishing-0123456789abcdef")).unwrap();
+        write(path("notes"), "").unwrap();
+        assert!(is_finished());
+        write(path("tmp-task-1-0"), "").unwrap();
+        assert!(!is_finished());
     }
 
     /// A link of the name of a spill or a part is foreign: what it names stays.

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use crate::error::Result;
 use crate::store::contents::{self, is_lowercase_hex};
 use crate::store::names::PARTS_PREFIX;
 use crate::store::{fs, scratch};
@@ -20,11 +21,17 @@ const DIGEST_LEN: usize = 16;
 
 /// Returns whether a path in a store is the directory of a partitioned build: its name is that of one, and it is empty or
 /// has an entry that such a build makes.
-pub(super) fn is_parts_dir(path: &Path) -> bool {
+pub(super) fn is_parts_dir(path: &Path) -> Result<bool> {
     let named = path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(PARTS_PREFIX));
-    let has = |is_wanted: fn(&OsStr, &Path) -> bool| fs::find_entry(path, is_wanted).is_ok_and(|entry| entry.is_some());
-    let has_own = || has(|name, path| name.to_str().is_some_and(|name| Entry::of(name, path).is_some()));
-    named && fs::is_real_dir(path) && (has_own() || !has(|_, _| true))
+    if !named || !fs::is_real_dir(path)? {
+        return Ok(false);
+    }
+    let mut is_empty = true;
+    let own = fs::find_entry(path, |name, path| {
+        is_empty = false;
+        Ok(name.to_str().map_or(Ok(None), |name| Entry::of(name, path))?.is_some())
+    })?;
+    Ok(own.is_some() || is_empty)
 }
 
 /// An entry that a partitioned build makes.
@@ -36,25 +43,27 @@ pub(super) enum Entry {
 
 impl Entry {
     /// Returns the kind of an entry; `None` if its name or its kind of file is not exactly one that is made here.
-    pub(super) fn of(name: &str, path: &Path) -> Option<Entry> {
+    pub(super) fn of(name: &str, path: &Path) -> Result<Option<Entry>> {
         if is_numbered(name, TASK_PREFIX) {
-            return fs::is_real_file(path).then_some(Entry::Complete);
+            return Ok(fs::is_real_file(path)?.then_some(Entry::Complete));
         }
         if is_numbered(name, PART_PREFIX) {
-            let has_only_shards = || contents::foreign_among_shards(path).is_ok_and(|foreign| foreign.is_none());
-            return (fs::is_real_dir(path) && has_only_shards()).then_some(Entry::Complete);
+            let is_own = fs::is_real_dir(path)? && contents::foreign_among_shards(path)?.is_none();
+            return Ok(is_own.then_some(Entry::Complete));
         }
         if name == TEMPORARY_MARK
             || suffix_is_digest(name, PUBLISHING_PREFIX)
             || suffix_is_digest(name, PUBLISHED_PREFIX)
         {
-            return fs::is_real_file(path).then_some(Entry::Mark);
+            return Ok(fs::is_real_file(path)?.then_some(Entry::Mark));
         }
         if name.strip_prefix(TEMPORARY_TASK_PREFIX).and_then(scratch::process_of).is_some() {
-            return fs::is_real_file(path).then_some(Entry::Temporary);
+            return Ok(fs::is_real_file(path)?.then_some(Entry::Temporary));
         }
-        let process = name.strip_prefix(TEMPORARY_PART_PREFIX).and_then(scratch::process_of)?;
-        scratch::is_own_part(path, process).then_some(Entry::Temporary)
+        match name.strip_prefix(TEMPORARY_PART_PREFIX).and_then(scratch::process_of) {
+            Some(process) => Ok(scratch::is_own_part(path, process)?.then_some(Entry::Temporary)),
+            None => Ok(None),
+        }
     }
 }
 

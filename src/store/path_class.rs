@@ -40,8 +40,10 @@ impl PathClass {
             Some(false) => return Ok(PathClass::Foreign("a file that is not a directory".to_string())),
             Some(true) => {}
         }
-        if matches!(current::read(path), Ok(Some(_))) {
-            return Ok(PathClass::Store);
+        match current::read(path) {
+            Ok(Some(_)) => return Ok(PathClass::Store),
+            Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+            _ => {}
         }
         for name in ARRAY_FILES {
             if fs::exists(&path.join(name))? {
@@ -72,10 +74,10 @@ impl PathClass {
     fn by_one_scan(path: &Path) -> Result<Option<PathClass>> {
         let (mut store_names, mut generations) = (false, false);
         let foreign = fs::find_entry(path, |name, path| {
-            let Some(name) = name.to_str() else { return !is_ignored(name) };
-            generations |= GenerationId::from_name(name).is_some() && fs::is_dir(path);
+            let Some(name) = name.to_str() else { return Ok(!is_ignored(name)) };
+            generations |= GenerationId::from_name(name).is_some() && fs::is_dir(path)?;
             store_names |= is_store_name(name);
-            !is_store_name(name) && !is_ignored(OsStr::new(name)) && !is_parts_dir(path)
+            Ok(!is_store_name(name) && !is_ignored(OsStr::new(name)) && !is_parts_dir(path)?)
         })?;
         if let Some(foreign) = foreign {
             let name = foreign.file_name().unwrap_or_default();
@@ -144,7 +146,7 @@ impl Made {
     /// The caller holds the lock and has checked that the file is empty.
     pub(super) fn remove(self, lock: &Path) -> Result<()> {
         let Some(store) = lock.parent().filter(|_| self.lock) else { return Ok(()) };
-        if fs::find_entry(store, |name, _| name != LOCK && !is_ignored(name))?.is_some() {
+        if fs::find_entry(store, |name, _| Ok(name != LOCK && !is_ignored(name)))?.is_some() {
             return Ok(());
         }
         fs::remove(lock)?;

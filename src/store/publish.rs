@@ -2,7 +2,7 @@
 //! or the new one current.
 //!
 //! ```text
-//! shards, auxiliary   written and synced by the caller
+//! shards, auxiliary   written and synced by the caller; links to those of another generation are synced
 //! info, lease         written, synced          all files made read-only
 //! directory of shards synced, if it is another one
 //! manifest.json       written last, synced     from here on the directory is a generation
@@ -72,6 +72,8 @@ pub(crate) struct PendingGeneration {
     nested: Option<NestedSharding>,
     shards_path: PathBuf,
     spill_dir: PathBuf,
+    /// The files that are links to those of another generation.
+    pub(super) linked: Mutex<Vec<PathBuf>>,
 }
 
 impl PendingGeneration {
@@ -79,8 +81,15 @@ impl PendingGeneration {
         check_publishable(store, lock)?; // fails before the load rather than after it
         let path = scratch::create(store)?;
         let (store, lock) = (store.to_path_buf(), lock.clone());
-        let shards_path = path.clone();
-        let mut pending = PendingGeneration { store, lock, path, nested: None, shards_path, spill_dir: PathBuf::new() };
+        let mut pending = PendingGeneration {
+            store,
+            lock,
+            nested: None,
+            shards_path: path.clone(),
+            path,
+            spill_dir: PathBuf::new(),
+            linked: Mutex::default(),
+        };
         pending.spill_dir = scratch::create_spill(&pending.path, temp_root)?;
         Ok(pending)
     }
@@ -120,7 +129,8 @@ impl PendingGeneration {
     /// Completes the generation: removes the spill files, adds `info`, `lease` and the manifest, makes the files
     /// read-only, and syncs the directory.
     ///
-    /// The caller guarantees that the files that the manifest lists are written and synced, with the stated checksums.
+    /// The caller guarantees that the files that the manifest lists, but for links, are written and synced, with the stated
+    /// checksums.
     /// Their names and lengths are checked; their bytes are not read.
     ///
     /// Errors: `Corrupt` if the files are not those of the manifest; `TooLarge` if the manifest is; `Locked` in a
@@ -137,6 +147,7 @@ impl PendingGeneration {
         manifest.check_info(info)?;
         check_len(text)?;
         check_files(&self.path, manifest)?;
+        fs::sync_files(&self.linked.lock().unwrap_or_else(PoisonError::into_inner))?;
         fs::write_new(&self.path.join(info::FILE_NAME), info)?;
         fs::write_new(&self.path.join(LEASE), b"")?;
         for file in &manifest.auxiliary {

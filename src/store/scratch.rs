@@ -5,9 +5,10 @@
 //! its name is exactly one that is made here, and it holds only what a writer puts there. Anything else may belong to
 //! the user.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::nested::is_shards_entry;
 use crate::store::contents::{self, is_lowercase_hex};
 use crate::store::generation_id::GenerationId;
@@ -63,10 +64,10 @@ impl Temporary<'_> {
     }
 
     /// Returns whether the entry at `path` holds only what a writer puts there.
-    fn is_own(self, path: &Path) -> bool {
+    fn is_own(self, path: &Path) -> Result<bool> {
         match self {
             Temporary::Pending { process } => is_own_pending(path, process),
-            Temporary::Doomed => fs::is_link(path) || contents::is_own_generation(path),
+            Temporary::Doomed => Ok(fs::is_link(path)? || contents::is_own_generation(path)?),
             Temporary::Link => is_own_link(path),
             Temporary::Lock => is_file_of_lines(path, lock_file::MAX_LEN),
             Temporary::History => is_file_of_lines(path, (MAX_HISTORY * LINE_LEN) as u64),
@@ -105,7 +106,7 @@ pub(super) fn create_spill(temporary: &Path, temp_root: Option<&Path>) -> Result
 /// Removes the spill files of a temporary directory, if there are any.
 pub(super) fn remove_spill(temporary: &Path) -> Result<()> {
     let spill = temporary.join(SPILL);
-    if let Some(outer) = outer_spill(&spill) {
+    if let Some(outer) = outer_spill(&spill)? {
         fs::remove(&outer)?;
     }
     fs::remove(&spill)
@@ -113,7 +114,7 @@ pub(super) fn remove_spill(temporary: &Path) -> Result<()> {
 
 /// Removes a temporary directory and its spill files. Does nothing if nothing is there.
 pub(super) fn remove(temporary: &Path) -> Result<()> {
-    if fs::is_real_dir(temporary) {
+    if fs::is_real_dir(temporary)? {
         remove_spill(temporary)?; // not through a link, whose target may be foreign
     }
     remove_doomed(temporary)
@@ -124,7 +125,7 @@ pub(super) fn remove(temporary: &Path) -> Result<()> {
 /// The directory of the shards goes first, and durably: it is own only as long as the manifest names it, so a crash must
 /// not leave it without the manifest.
 pub(super) fn remove_doomed(temporary: &Path) -> Result<()> {
-    if let Some(shards) = contents::shards_entry(temporary) {
+    if let Some(shards) = contents::shards_entry(temporary)? {
         fs::remove(&shards)?;
         fs::fsync_dir(temporary)?;
     }
@@ -143,8 +144,9 @@ pub(super) fn remove_own(temporary: &Path) -> Result<()> {
 ///
 /// Errors: `InvalidInput` if it has anything else; `Io`.
 pub(super) fn check_own(temporary: &Path) -> Result<()> {
-    let own = || Temporary::from_name(temporary.file_name()?.to_str()?).map(|kind| kind.is_own(temporary));
-    if fs::exists(temporary)? && own() != Some(true) {
+    let name = temporary.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let is_own = || Temporary::from_name(name).map_or(Ok(false), |kind| kind.is_own(temporary));
+    if fs::exists(temporary)? && !is_own()? {
         let message =
             "expected a temporary file of the store or nothing at this path, found a foreign file: move it away";
         return Err(Error::invalid_input(message).at_path(temporary));
@@ -158,10 +160,10 @@ pub(super) fn check_own(temporary: &Path) -> Result<()> {
 ///
 /// Errors: `InvalidInput` if it is not a directory, or has a foreign file; `Io`.
 pub(super) fn check_generation(generation: &Path) -> Result<()> {
-    if fs::is_link(generation) {
+    if fs::is_link(generation)? {
         return Ok(());
     }
-    let foreign = match fs::is_real_dir(generation) {
+    let foreign = match fs::is_real_dir(generation)? {
         true => contents::foreign_in_generation(generation)?,
         false => Some(generation.to_path_buf()),
     };
@@ -182,11 +184,12 @@ pub(super) fn name_for_deletion(generation: &str) -> String {
 
 /// Removes the temporary files of dead writers.
 ///
-/// Ignores errors of removal: what stays only takes space, the next writer tries again, and a writer that wants to roll
-/// back must not fail because of it.
+/// Ignores errors of removal, and what cannot be recognised because a read fails: what stays only takes space, the next
+/// writer tries again, and a writer that wants to roll back must not fail because of it.
 pub(super) fn clear(store: &Path) -> Result<()> {
     let mut names = fs::names(store)?;
-    names.retain(|name| Temporary::from_name(name).is_some_and(|kind| kind.is_own(&store.join(name))));
+    let is_own = |kind: Temporary<'_>, name: &str| kind.is_own(&store.join(name)).unwrap_or(false);
+    names.retain(|name| Temporary::from_name(name).is_some_and(|kind| is_own(kind, name)));
     // makes the rename of a deleted generation durable: a crash must not restore its name once files are gone
     if !names.is_empty() && fs::fsync_dir(store).is_ok() {
         names.iter().for_each(|name| _ = remove(&store.join(name)));
@@ -203,54 +206,53 @@ pub(super) fn process_of(suffix: &str) -> Option<&str> {
 
 /// Returns whether a directory holds only files of a generation, at most one directory for its shards, and `spill`, a
 /// spill directory or a link to one.
-fn is_own_pending(directory: &Path, process: &str) -> bool {
+fn is_own_pending(directory: &Path, process: &str) -> Result<bool> {
     let mut has_shards = false;
-    let mut foreign = || {
-        fs::find_entry(directory, |name, path| match name.to_str() {
-            Some(SPILL) => !is_own_spill(path, process),
-            Some(name) if is_shards_entry(name) && fs::is_real_dir(path) => {
-                std::mem::replace(&mut has_shards, true) || !contents::is_own_shards_directory(path)
+    let is_foreign = |name: &OsStr, path: &Path| {
+        Ok(match name.to_str() {
+            Some(SPILL) => !is_own_spill(path, process)?,
+            Some(name) if is_shards_entry(name) && fs::is_real_dir(path)? => {
+                std::mem::replace(&mut has_shards, true) || !contents::is_own_shards_directory(path)?
             }
-            Some(name) => !contents::is_generation_name(name) || !fs::is_real_file(path),
+            Some(name) => !contents::is_generation_name(name) || !fs::is_real_file(path)?,
             None => true,
         })
     };
-    fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
+    Ok(fs::is_real_dir(directory)? && fs::find_entry(directory, is_foreign)?.is_none())
 }
 
 /// Returns whether a directory holds only shards and `spill`, a spill directory or a link to one.
-pub(super) fn is_own_part(directory: &Path, process: &str) -> bool {
-    let foreign = || {
-        fs::find_entry(directory, |name, path| match name.to_str() {
-            Some(SPILL) => !is_own_spill(path, process),
-            name => !name.is_some_and(contents::is_shard_name) || !fs::is_real_file(path),
+pub(super) fn is_own_part(directory: &Path, process: &str) -> Result<bool> {
+    let is_foreign = |name: &OsStr, path: &Path| {
+        Ok(match name.to_str() {
+            Some(SPILL) => !is_own_spill(path, process)?,
+            name => !name.is_some_and(contents::is_shard_name) || !fs::is_real_file(path)?,
         })
     };
-    fs::is_real_dir(directory) && foreign().is_ok_and(|foreign| foreign.is_none())
+    Ok(fs::is_real_dir(directory)? && fs::find_entry(directory, is_foreign)?.is_none())
 }
 
 /// Returns whether a path is a spill directory, or a link to one of the same process, which may be removed already.
-fn is_own_spill(spill: &Path, process: &str) -> bool {
-    if fs::is_real_dir(spill) {
+fn is_own_spill(spill: &Path, process: &str) -> Result<bool> {
+    if fs::is_real_dir(spill)? {
         return contents::is_own_spill(spill);
     }
-    let Some(outer) = outer_spill(spill) else { return false };
+    let Some(outer) = outer_spill(spill)? else { return Ok(false) };
     let of_process = || process_of(outer.file_name()?.to_str()?.strip_prefix(OUTER_SPILL_PREFIX)?);
-    of_process() == Some(process) && (fs::exists(&outer).is_ok_and(|exists| !exists) || contents::is_own_spill(&outer))
+    Ok(of_process() == Some(process) && (!fs::exists(&outer)? || contents::is_own_spill(&outer)?))
 }
 
-fn is_file_of_lines(path: &Path, max_len: u64) -> bool {
-    let has_lines = || has_lines_only(&fs::open_real_file(path)?, path, max_len);
-    fs::is_real_file(path) && has_lines().is_ok_and(|lines| lines)
+fn is_file_of_lines(path: &Path, max_len: u64) -> Result<bool> {
+    Ok(fs::is_real_file(path)? && has_lines_only(&fs::open_real_file(path)?, path, max_len)?)
 }
 
 /// Returns whether a path is a link to a generation, or a text file with its name, which may be torn.
-fn is_own_link(link: &Path) -> bool {
-    let Ok(Some(target)) = fs::read_link(link) else { return false };
-    let Some(target) = target.to_str() else { return false };
+fn is_own_link(link: &Path) -> Result<bool> {
+    let target = target_of(link)?;
+    let Some(target) = target.as_deref().and_then(Path::to_str) else { return Ok(false) };
     let name = b"gen-0000000000";
     let is_torn = || target.len() <= name.len() && target.bytes().zip(name).all(is_of_name);
-    GenerationId::from_name(target).is_some() || fs::is_real_file(link) && is_torn()
+    Ok(GenerationId::from_name(target).is_some() || fs::is_real_file(link)? && is_torn())
 }
 
 fn is_of_name((byte, pattern): (u8, &u8)) -> bool {
@@ -258,11 +260,17 @@ fn is_of_name((byte, pattern): (u8, &u8)) -> bool {
 }
 
 /// Returns the spill directory outside of the store that a link `spill` names.
-fn outer_spill(spill: &Path) -> Option<PathBuf> {
-    let outer = fs::read_link(spill).ok()??;
-    let name = outer.file_name()?.to_str()?;
-    process_of(name.strip_prefix(OUTER_SPILL_PREFIX)?)?;
-    outer.is_absolute().then_some(outer)
+fn outer_spill(spill: &Path) -> Result<Option<PathBuf>> {
+    let process = |outer: &Path| process_of(outer.file_name()?.to_str()?.strip_prefix(OUTER_SPILL_PREFIX)?).map(|_| ());
+    Ok(target_of(spill)?.filter(|outer| outer.is_absolute() && process(outer).is_some()))
+}
+
+/// Returns the target of a link, or of a text file in its place; `None` if neither is there.
+fn target_of(link: &Path) -> Result<Option<PathBuf>> {
+    match fs::read_link(link) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+        target => target,
+    }
 }
 
 #[cfg(test)]

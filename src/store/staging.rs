@@ -64,7 +64,7 @@ impl Staging {
         if !fs::exists(&path)? {
             return Ok(false);
         }
-        if fs::is_real_file(&path) && fs::checksum(&path, &Cancel::default())? == stated {
+        if fs::is_real_file(&path)? && fs::checksum(&path, &Cancel::default())? == stated {
             return Ok(true);
         }
         fs::remove(&path).map(|()| false)
@@ -73,7 +73,7 @@ impl Staging {
     /// Adds a local file with the stated checksum: as a hard link, or as a copy where it cannot be linked. Returns false if
     /// the file is damaged.
     pub(crate) fn share(&self, from: &Path, name: &str, stated: Checksum) -> Result<bool> {
-        if !fs::is_real_file(from) || fs::checksum(from, &Cancel::default())? != stated {
+        if !fs::is_real_file(from)? || fs::checksum(from, &Cancel::default())? != stated {
             return Ok(false);
         }
         let to = self.path.join(name);
@@ -156,7 +156,10 @@ impl Store {
     /// Cost: reads the manifest of every complete generation. A generation that cannot be read is passed over.
     pub(crate) fn shards_like(&self, wanted: &Manifest) -> Result<HashMap<ShardNumber, PathBuf>> {
         let mut found = HashMap::new();
-        for id in super::generations(&self.path)?.into_iter().filter(|id| is_complete(&self.path, *id)) {
+        for id in super::generations(&self.path)? {
+            if !is_complete(&self.path, id)? {
+                continue;
+            }
             let directory = self.generation_path(id);
             let text = read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES);
             let Some(manifest) = text.ok().and_then(|text| Manifest::parse(&text).ok()) else { continue };

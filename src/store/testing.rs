@@ -21,6 +21,12 @@ impl TempDir {
         TempDir::new_in(&std::env::temp_dir())
     }
 
+    /// In a file system in memory if there is one, for tests that check what is requested of a disk, not the disk.
+    pub(crate) fn in_memory() -> TempDir {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }
+    }
+
     pub(crate) fn new_in(parent: &Path) -> TempDir {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let parent = parent.canonicalize().unwrap();
@@ -61,7 +67,7 @@ pub(super) fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-pub(super) fn id(number: u64) -> GenerationId {
+pub(crate) fn id(number: u64) -> GenerationId {
     GenerationId::new(number).unwrap()
 }
 

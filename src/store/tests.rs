@@ -324,7 +324,7 @@ fn a_lease_is_not_needed_to_read() {
     let writer = store.writer().unwrap();
     Sample::new(2).publish(&writer);
     assert_eq!(writer.gc(1).unwrap().removed, [id(1)]);
-    assert!(!leased.lease.is_of(&leased.path));
+    assert!(!leased.lease.is_of(&leased.path).unwrap());
 }
 
 #[test]
@@ -346,11 +346,11 @@ fn a_lease_is_of_the_file_that_is_there() {
     let store = store_of(directory.path(), 1);
     let leased = LeasedGeneration::acquire_current(store.path()).unwrap();
     let file = leased.path.join("lease");
-    assert!(leased.lease.is_of(&leased.path));
+    assert!(leased.lease.is_of(&leased.path).unwrap());
     fs::remove_file(&file).unwrap();
-    assert!(!leased.lease.is_of(&leased.path));
+    assert!(!leased.lease.is_of(&leased.path).unwrap());
     fs::write(&file, "").unwrap();
-    assert!(!leased.lease.is_of(&leased.path));
+    assert!(!leased.lease.is_of(&leased.path).unwrap());
 }
 
 #[test]

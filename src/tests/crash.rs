@@ -35,16 +35,22 @@ const TOO_LITTLE: u64 = 8 << 10;
 struct Scene(TempDir);
 
 impl Scene {
-    /// Uses a file system in memory if there is one: the tests check the requested operations, not the disk.
     fn empty() -> Scene {
-        let memory = Path::new("/dev/shm");
-        Scene(if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() })
+        Scene(TempDir::in_memory())
     }
 
     /// Creates a store with two generations, of the labels 1 and 2.
     fn with_two_generations() -> Scene {
         let scene = Scene::empty();
         (1..=2).for_each(|label| assert_eq!(scene.build(label).unwrap().get(), label));
+        scene
+    }
+
+    /// Creates a store with two generations, and what else the acts take.
+    fn with_others() -> Scene {
+        let scene = Scene::with_two_generations();
+        scene.make_others();
+        scene.make_other_volumes();
         scene
     }
 
@@ -319,6 +325,36 @@ fn a_crash_after_a_killed_gc_was_cleared_up() {
     crashes.try_all("clearing up", Some(2), 2);
 }
 
+/// A killed writer has renamed `current` and not synced it. The next writer finds that its work is done, and says so.
+#[test]
+fn what_a_killed_writer_left_unsynced_is_synced_by_the_next() {
+    let scene = Scene::with_two_generations();
+    let mut crashes = Crashes::of(&scene);
+    disk::symlink(Path::new("gen-0000000001"), &scene.path("store/tmp-current")).unwrap();
+    disk::rename(&scene.path("store/tmp-current"), &scene.path("store/current")).unwrap();
+    drop(scene.store().writer().unwrap());
+    crashes.try_all("taking the lock", Some(2), 1);
+}
+
+/// What is acknowledged survives, also if it rests on files that were never synced: a store that was copied or restored, or
+/// built without syncs.
+#[test]
+fn an_acknowledged_change_survives_on_a_disk_that_was_never_synced() {
+    for (name, act) in ACTS.into_iter().chain(ACTS_OF_VOLUMES) {
+        let scene = Scene::with_others();
+        let mut disk = Disk::unsynced(&Tree::read(scene.0.path()));
+        let watch = Watch::on(scene.0.path());
+        let after = act(&scene).unwrap();
+        watch.take_steps().iter().for_each(|step| disk.apply(step));
+        for loss in Loss::all() {
+            println!("{name}: {loss:?}"); // shown if it fails
+            let found = Scene::empty();
+            disk.after(loss).write_to(found.0.path());
+            assert_eq!(label_of(&found.path("store")), after);
+        }
+    }
+}
+
 /// The simulated crashes of one scene.
 struct Crashes {
     watch: Watch,
@@ -448,15 +484,9 @@ fn a_disk_that_breaks_leaves_the_old_generation_or_the_new() {
 /// generations and the next writer.
 fn fail_everywhere(fault: Fault, holds: impl Fn(&Scene, Option<&Error>, u64)) {
     for (name, act) in ACTS.into_iter().chain(ACTS_OF_VOLUMES.into_iter().take(3)) {
-        let scene = || {
-            let scene = Scene::with_two_generations();
-            scene.make_others();
-            scene.make_other_volumes();
-            scene
-        };
-        let after = act(&scene()).unwrap();
+        let after = act(&Scene::with_others()).unwrap();
         let failed = (0..).take_while(|nth| {
-            let scene = scene();
+            let scene = Scene::with_others();
             let watch = Watch::on(scene.0.path());
             watch.fail(fault, *nth);
             println!("{name}: {fault:?} at operation {nth}"); // shown if it fails

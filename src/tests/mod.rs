@@ -3,3 +3,4 @@
 mod crash;
 #[cfg(unix)]
 mod kill;
+mod read_faults;

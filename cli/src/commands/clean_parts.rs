@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// The store, a path or a URL
     #[arg(value_parser = path_or_url())]
     store: PathBuf,
-    /// The name of the build. Default: all that were published; at a URL, all that are old enough
+    /// The name of the build. Default: all that were published and have no spills or parts; at a URL, all that are old enough
     job: Option<String>,
     /// At a URL: remove builds whose newest object is at least this old, by the clock of the server: 7d, 12h, 30m or 0s.
     /// Default with JOB: 0s

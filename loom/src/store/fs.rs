@@ -89,8 +89,8 @@ pub(super) fn is_dir(path: &Path) -> bool {
     step(|disk| disk.has_below(path))
 }
 
-pub(super) fn is_file(path: &Path) -> bool {
-    step(|disk| matches!(disk.names.get(path), Some(Node::File { .. })))
+pub(super) fn is_file(path: &Path) -> Result<bool> {
+    Ok(step(|disk| matches!(disk.names.get(path), Some(Node::File { .. }))))
 }
 
 pub(super) fn open_file(path: &Path) -> Result<File> {
@@ -193,20 +193,20 @@ pub(super) fn try_lock_shared(file: File, path: &Path) -> Result<Option<LockedFi
 }
 
 /// The identity of a file; for a directory, that of its first file.
-pub(super) fn identity(path: &Path) -> Option<Identity> {
-    step(|disk| {
+pub(super) fn identity(path: &Path) -> Result<Option<Identity>> {
+    Ok(step(|disk| {
         disk.names.iter().filter(|(name, _)| name.starts_with(path)).find_map(|(_, node)| match node {
             Node::File { inode, .. } => Some(Identity(*inode)),
             Node::Link(_) => None,
         })
-    })
+    }))
 }
 
-pub(super) fn is_same_file(file: &File, path: &Path) -> bool {
-    step(|disk| match disk.names.get(path) {
+pub(super) fn is_same_file(file: &File, path: &Path) -> Result<bool> {
+    Ok(step(|disk| match disk.names.get(path) {
         Some(Node::File { inode, .. }) => *inode == file.inode || disk.flaw == Some(Flaw::FilesLookAlike),
         _ => disk.flaw == Some(Flaw::FilesLookAlike),
-    })
+    }))
 }
 
 impl Disk {

@@ -31,15 +31,23 @@ pub(crate) mod history {
 pub(crate) mod intact {
     use std::path::Path;
 
-    use crate::error::Result;
+    use crate::error::{Error, Result};
     use crate::store::generation_id::GenerationId;
 
     pub(crate) fn check(_: &Path, _: GenerationId) -> Result<()> {
         Ok(())
     }
 
-    pub(crate) fn is_intact(_: &Path, _: GenerationId) -> bool {
-        true
+    pub(crate) fn is_intact(_: &Path, _: GenerationId) -> Result<bool> {
+        Ok(true)
+    }
+
+    pub(crate) fn is_damage(_: &Error) -> bool {
+        false
+    }
+
+    pub(crate) fn sync(_: &Path, _: GenerationId) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -129,7 +137,7 @@ fn generations(store: &Path) -> Result<Vec<GenerationId>> {
     Ok(names.iter().filter_map(|name| GenerationId::from_name(name)).collect())
 }
 
-fn is_complete(store: &Path, id: GenerationId) -> bool {
+fn is_complete(store: &Path, id: GenerationId) -> Result<bool> {
     fs::is_file(&store.join(id.to_string()).join(manifest::FILE_NAME))
 }
 

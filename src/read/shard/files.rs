@@ -17,7 +17,7 @@ pub(crate) struct ShardFiles {
     data: Option<Storage>,
     /// The file with the data.
     path: ArcSwap<PathBuf>,
-    /// The identity of the `.shard` file when it was opened; `None` for other files.
+    /// The identity of the `.shard` file when it was opened; `None` for other files, and if it cannot be determined.
     identity: Option<Identity>,
 }
 
@@ -30,14 +30,14 @@ impl ShardFiles {
     /// Opens `<stem>.shard`.
     pub(crate) fn open(path: &Path, kind: StorageKind) -> Result<ShardFiles> {
         let (file, len) = open_regular(path)?;
-        let identity = Identity::of_file(&file, path);
+        let identity = Identity::of_file(&file, path).ok();
         Ok(ShardFiles::new(Storage::of_file(file, len, path, kind)?, None, path, identity))
     }
 
     /// Reads `<stem>.shard` into memory. Also returns its CRC-32.
     pub(crate) fn load(path: &Path) -> Result<(ShardFiles, u32)> {
         let (file, len) = open_regular(path)?;
-        let identity = Identity::of_file(&file, path);
+        let identity = Identity::of_file(&file, path).ok();
         let (main_file, crc32) = Storage::load(file, len, path)?;
         Ok((ShardFiles::new(main_file, None, path, identity), crc32))
     }
@@ -65,7 +65,7 @@ impl ShardFiles {
 
     /// Whether the `.shard` file that was opened is the one that is at `path` now.
     pub(super) fn is_file_at(&self, path: &Path) -> bool {
-        self.identity.is_some() && self.identity == Identity::of_path(path)
+        self.identity.is_some() && self.identity == Identity::of_path(path).ok()
     }
 
     /// Returns the file with the data: the `.shard` file, or the `.data` file of the obsolete pair.
