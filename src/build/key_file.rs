@@ -40,7 +40,7 @@ pub(super) struct WrittenShards<'a> {
 pub(super) fn write(written: &WrittenShards<'_>, spill_dir: &Path, options: &BuildOptions) -> Result<AuxiliaryRecord> {
     let keys = written.shards.iter().map(|shard| shard.keys).sum::<u64>();
     options.progress.begin(BuildPhase::Order, keys.saturating_mul(8));
-    let budget = SortBudget { memory: options.memory / 2, threads: options.threads, temp_dir: Some(spill_dir) };
+    let budget = SortBudget { memory: options.memory_now() / 2, threads: options.threads, temp_dir: Some(spill_dir) };
     let sink = BuildSink { sorter: KeySorter::new(budget), options };
     let shards = ScanShards {
         spec: written.spec,

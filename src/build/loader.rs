@@ -195,8 +195,7 @@ impl BuildOptions {
     /// store; `Corrupt` or `TooLarge` if `current` or `history` is damaged; `TooLarge` or `InvalidSpec` for an invalid
     /// [`info`](BuildOptions::info); those of [`sharding_at`](BuildOptions::sharding_at); `Io`.
     pub fn create(&self, store: impl AsRef<Path>) -> Result<BulkLoader> {
-        self.check_memory()?;
-        BulkLoader::create(store.as_ref(), self.clone())
+        BulkLoader::create(store.as_ref(), self.starting()?)
     }
 }
 

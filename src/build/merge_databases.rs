@@ -63,8 +63,7 @@ impl BuildOptions {
     /// # Ok::<(), sharddb::Error>(())
     /// ```
     pub fn merge(&self, store: impl AsRef<Path>, inputs: &[Snapshot]) -> Result<Candidate> {
-        self.check_memory()?;
-        let mut options = self.clone();
+        let mut options = self.starting()?;
         let nested = options.check_info()?; // fail before the merge rather than at its end
         disk::with_syncs_if(self.durable, || {
             let begun = Store::create(store)?.writer()?.begin(self.temp_dir.as_deref())?;
@@ -144,7 +143,7 @@ impl<'a> Merger<'a> {
     }
 
     fn budget(&self) -> Budget {
-        Budget::new(self.options.memory, self.options.threads)
+        Budget::new(self.options.memory_now(), self.options.threads)
     }
 
     fn write_union(&self, spec: ShardingSpec, union: &UnionPairs<'_>, pending: PendingGeneration) -> Result<Candidate> {

@@ -10,6 +10,7 @@
 //! ```
 
 mod arena;
+mod available_memory;
 mod batch;
 mod budget;
 mod candidate;

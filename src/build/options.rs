@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
+use crate::build::available_memory::available_memory;
 use crate::build::duplicates::Duplicates;
 use crate::build::merge_function::{MergeFunction, Values};
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +21,7 @@ use crate::plural::Plural;
 pub(crate) const MIN_MEMORY: u64 = 16 << 20;
 
 /// Bounds of the default memory, in bytes: a quarter of the available memory, clamped to this range.
-const DEFAULT_MEMORY: RangeInclusive<u64> = 256 << 20..=4 << 30;
+const DEFAULT_MEMORY: RangeInclusive<u64> = MIN_MEMORY..=4 << 30;
 
 /// Default memory in bytes where the available memory is unknown.
 const DEFAULT_MEMORY_UNKNOWN: u64 = 1 << 30;
@@ -111,7 +112,8 @@ impl OnDuplicate {
 /// ```
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    pub(crate) memory: u64,
+    /// `None` for the default, which is determined when a build starts.
+    memory: Option<u64>,
     pub(crate) threads: usize,
     pub(crate) temp_dir: Option<PathBuf>,
     pub(crate) on_duplicate: OnDuplicate,
@@ -136,7 +138,7 @@ pub struct BuildOptions {
 impl Default for BuildOptions {
     fn default() -> BuildOptions {
         BuildOptions {
-            memory: default_memory(),
+            memory: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             temp_dir: None,
             on_duplicate: OnDuplicate::default(),
@@ -162,14 +164,15 @@ impl Default for BuildOptions {
 impl BuildOptions {
     /// Sets the maximum memory of the loader in bytes, at least 16 MiB.
     ///
-    /// Default: a quarter of the memory that is available when the options are created, but at least 256 MiB and at
-    /// most 4 GiB; 1 GiB if the available memory is unknown (it is known on Linux).
+    /// Default: a quarter of the memory that the process may use when the build starts, but at least 16 MiB and at most 4 GiB.
+    /// On Linux that is the least of what the machine has available, what its control groups admit (the limit of a
+    /// container), and its limit on address space; elsewhere it is unknown, and the default is 1 GiB.
     ///
     /// The limit covers everything except the slices of the caller. Memory is allocated as pairs arrive. If all pairs
     /// fit, with about 90 bytes of overhead per pair, the loader writes only the shards. Otherwise it spills pairs,
     /// which usually writes and reads them one more time. The bytes of the generation are the same in both cases.
     pub fn memory(&mut self, bytes: u64) -> &mut BuildOptions {
-        self.memory = bytes;
+        self.memory = Some(bytes);
         self
     }
 
@@ -345,17 +348,29 @@ impl BuildOptions {
         Layout { checks: self.checks, prefixes, value_alignment: self.value_alignment }
     }
 
+    /// Returns the options of a build that starts now, whose memory is known.
+    ///
     /// Errors: `InvalidInput` for less memory than a build needs.
-    pub(crate) fn check_memory(&self) -> Result<()> {
-        if self.memory < MIN_MEMORY && !cfg!(any(test, fuzzing)) {
+    pub(crate) fn starting(&self) -> Result<BuildOptions> {
+        let memory = self.memory_now();
+        if memory < MIN_MEMORY && !cfg!(any(test, fuzzing)) {
             let message = format!(
                 "expected at least {} MiB of memory for a build, found {}",
                 MIN_MEMORY >> 20,
-                Plural(self.memory, "byte")
+                Plural(memory, "byte")
             );
             return Err(Error::invalid_input(message));
         }
-        Ok(())
+        Ok(BuildOptions { memory: Some(memory), ..self.clone() })
+    }
+
+    /// Returns the memory in bytes: what was set, or the default of a build that starts now.
+    pub(crate) fn memory_now(&self) -> u64 {
+        let default = || {
+            let quarter = available_memory().map(|bytes| bytes / 4);
+            quarter.map_or(DEFAULT_MEMORY_UNKNOWN, |bytes| bytes.clamp(*DEFAULT_MEMORY.start(), *DEFAULT_MEMORY.end()))
+        };
+        self.memory.unwrap_or_else(default)
     }
 
     /// Checks the `info`, so that a build fails at its beginning. Returns the place of the shards; `None` for the top
@@ -397,22 +412,6 @@ impl BuildOptions {
             false => Ok(()),
         }
     }
-}
-
-fn default_memory() -> u64 {
-    let quarter = available_memory().map(|bytes| bytes / 4);
-    quarter.map_or(DEFAULT_MEMORY_UNKNOWN, |bytes| bytes.clamp(*DEFAULT_MEMORY.start(), *DEFAULT_MEMORY.end()))
-}
-
-/// Returns the available memory in bytes, as Linux reports it.
-fn available_memory() -> Option<u64> {
-    available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
-}
-
-fn available_in(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 /// The phase of a build, as returned by [`BuildProgress::phase`].
@@ -512,17 +511,6 @@ impl BuildProgress {
 mod tests {
     use super::*;
 
-    #[test]
-    fn reads_the_available_memory_and_nothing_else() {
-        let meminfo = "MemTotal:       24684352 kB\nMemFree:         6999040 kB\nMemAvailable:   21907456 kB\n";
-        assert_eq!(available_in(meminfo), Some(21_907_456 << 10));
-        for bad in
-            ["", "MemTotal: 1 kB", "MemAvailable: 1 MB", "MemAvailable: kB", "MemAvailable: 18446744073709551615 kB"]
-        {
-            assert_eq!(available_in(bad), None, "{bad:?}");
-        }
-    }
-
     /// Two rounds of merging have the same phase; the step tells them apart.
     #[test]
     fn every_beginning_is_a_step_that_counts_from_zero() {
@@ -536,6 +524,7 @@ mod tests {
 
     #[test]
     fn the_default_is_within_its_bounds() {
-        assert!(DEFAULT_MEMORY.contains(&BuildOptions::default().memory));
+        assert!(DEFAULT_MEMORY.contains(&BuildOptions::default().memory_now()));
+        assert_eq!(BuildOptions::default().memory(MIN_MEMORY).starting().unwrap().memory, Some(MIN_MEMORY));
     }
 }

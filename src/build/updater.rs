@@ -76,7 +76,8 @@ impl UpdateOptions {
         self
     }
 
-    /// Sets whether the deletion of an absent key is an error. Default: false, so such keys are only counted.
+    /// Sets whether the deletion of a key that the base does not have is an error, also if this update puts the key before.
+    /// Default: false, so such keys are only counted.
     pub fn strict(&mut self, strict: bool) -> &mut UpdateOptions {
         self.strict = strict;
         self
@@ -199,7 +200,7 @@ impl Updater {
 
     fn begin(store: &Store, base: Option<&Snapshot>, options: &UpdateOptions) -> Result<Updater> {
         let mut options = options.clone();
-        options.build.check_memory()?;
+        options.build = options.build.starting()?;
         let begin = || store.writer()?.begin(options.build.temp_dir.as_deref());
         let pending = disk::with_syncs_if(options.build.durable, begin)?;
         // opened under the lock, so that no other writer can replace it
@@ -214,7 +215,7 @@ impl Updater {
         let pending = disk::with_syncs_if(options.build.durable, || pending.with_shards_in(nested))?;
         match base.generation.manifest() {
             Some(manifest) => options.build.ordered = manifest.auxiliary(manifest::KEYS).is_some(),
-            None => options.build.memory /= 2, // the pairs of the base are sorted too
+            None => _ = options.build.memory(options.build.memory_now() / 2), // the pairs of the base are sorted too
         }
         let data_encoding = base.spec().data_encoding();
         let changes = Sorter::new(&options.build, Duplicates::KeepLast, data_encoding, pending.spill_dir(), 0)?;

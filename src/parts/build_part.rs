@@ -89,9 +89,8 @@ pub(crate) struct PartBuild<'a> {
 impl<'a> PartBuild<'a> {
     /// Errors: `InvalidInput` for another number of a part or too little memory; `Io`.
     pub(crate) fn begin(spills: &'a SpillSet, part: u64, out: &Path, options: &BuildOptions) -> Result<PartBuild<'a>> {
-        options.check_memory()?;
+        let mut options = options.starting()?;
         spills.plan.shards(part)?;
-        let mut options = options.clone();
         options.spec(*spills.plan.spec());
         options.threads = options.threads.min(MAX_THREADS);
         options.max_open_runs = MAX_OPEN_FILES - WAITING_SHARDS - OTHER_FILES - options.threads * FILES_PER_THREAD;

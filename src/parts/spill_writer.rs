@@ -90,7 +90,7 @@ impl SpillWriter {
         task: u64,
         options: &BuildOptions,
     ) -> Result<SpillWriter> {
-        options.check_memory()?;
+        let options = options.starting()?;
         let begin = || PartsDir::create(directory.as_ref())?.begin_spill();
         let new = disk::with_syncs_if(options.durable, begin)?;
         options.progress.begin(BuildPhase::Insert, 0);
@@ -99,8 +99,8 @@ impl SpillWriter {
             plan: plan.clone(),
             plan_digest: plan.digest(),
             task,
-            options: options.clone(),
-            memory: usize::try_from(options.memory.saturating_sub(block)).unwrap_or(usize::MAX),
+            memory: usize::try_from(options.memory_now().saturating_sub(block)).unwrap_or(usize::MAX),
+            options,
             run: Vec::new(),
             records: Vec::new(),
             table: Vec::new(),

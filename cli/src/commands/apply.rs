@@ -55,8 +55,8 @@ pub(crate) struct Args {
     /// Do not compare the old pairs with those of the store
     #[arg(long)]
     force: bool,
-    /// The memory to use, at least 16 MiB; a line may take a quarter of it. Default: a quarter of the available memory,
-    /// at least 256 MiB and at most 4 GiB; a line may then take 256 MiB
+    /// The memory to use, at least 16 MiB; a line may take a quarter of it. Default: a quarter of what the process
+    /// may use, at most 4 GiB; a line may then take 256 MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<Size>,
     /// Where to spill changes that do not fit into memory. Default: the store

@@ -192,8 +192,8 @@ pub(crate) struct InputOptions {
     /// For csv: the first row is a pair; the names of the columns are their numbers
     #[arg(long)]
     no_header: bool,
-    /// The memory to use, at least 16 MiB; a line of ndjson may take a quarter of it. Default: a quarter of the
-    /// available memory, at least 256 MiB and at most 4 GiB; a line may then take 256 MiB
+    /// The memory to use, at least 16 MiB; a line of ndjson may take a quarter of it. Default: a quarter of
+    /// what the process may use, at most 4 GiB; a line may then take 256 MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub(crate) memory: Option<Size>,
 }

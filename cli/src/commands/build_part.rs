@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Align values in their file to multiples of this number
     #[arg(long, value_name = "N", default_value = "1", value_parser = alignments())]
     value_alignment: ValueAlignment,
-    /// The memory to use, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
+    /// The memory to use, at least 16 MiB. Default: a quarter of what the process may use, at most 4 GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<Size>,
     /// Where to spill pairs that do not fit into memory: a local disk. Default: the directory of the job. At a URL: also

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     /// Choose a new specification for how the store will be read
     #[arg(long, value_name = "PROFILE", value_parser = profiles(), conflicts_with = "sharding")]
     profile: Option<Profile>,
-    /// The memory to use, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
+    /// The memory to use, at least 16 MiB. Default: a quarter of what the process may use, at most 4 GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<Size>,
     /// Where to spill pairs that do not fit into memory. Default: the store

@@ -43,7 +43,7 @@ pub(super) struct NewStore {
     /// Write a key file: all keys sorted, for fast ranges under any hash. Default: if all sources have one
     #[arg(long)]
     ordered: bool,
-    /// The memory to use, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
+    /// The memory to use, at least 16 MiB. Default: a quarter of what the process may use, at most 4 GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<Size>,
     /// Where to spill pairs that do not fit into memory. Default: the store

@@ -68,8 +68,8 @@ pub(crate) struct Args {
     /// Write a key file: all keys sorted, for fast ranges under any hash
     #[arg(long)]
     ordered: bool,
-    /// The memory for sorting the keys, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB
-    /// and at most 4 GiB
+    /// The memory for sorting the keys, at least 16 MiB. Default: a quarter of what the process may use, at most
+    /// 4 GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, requires = "ordered")]
     memory: Option<Size>,
     /// Where to spill keys that do not fit into memory. Default: the store

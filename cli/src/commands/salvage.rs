@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// Upper bound on the length of a value
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_value: Size,
-    /// The memory to use, at least 16 MiB. Default: a quarter of the available memory, at least 256 MiB and at most 4 GiB
+    /// The memory to use, at least 16 MiB. Default: a quarter of what the process may use, at most 4 GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<Size>,
 }
@@ -140,9 +140,12 @@ impl Args {
         Salvage::open_with(&self.damaged, &self.opening()?).map_err(|error| advise(&self.damaged, error))
     }
 
-    /// Accepts a store without a generation, which is what a killed run leaves.
+    /// Accepts an empty directory, and a store without a generation, which is what a killed run leaves.
     fn check_out(&self) -> Result<()> {
-        let is_empty = || Store::open(&self.out).and_then(|store| store.generations()).is_ok_and(|all| all.is_empty());
+        let has_nothing = || fs::read_dir(&self.out).is_ok_and(|mut entries| entries.next().is_none());
+        let has_no_generation =
+            || Store::open(&self.out).and_then(|store| store.generations()).is_ok_and(|all| all.is_empty());
+        let is_empty = || has_nothing() || has_no_generation();
         match fs::symlink_metadata(&self.out) {
             Ok(_) if !is_empty() => {
                 Err(Failure::usage(format!("expected a new store, found {} there already", self.out.display())))

@@ -138,6 +138,15 @@ fn a_data_set_of_others_comes_out_whole() {
 }
 
 #[test]
+fn an_empty_directory_is_a_new_store() {
+    let place = Place::new();
+    let (store, out) = (damaged(&place), place.text("out"));
+    fs::create_dir(&out).unwrap();
+    sharddb(["salvage", &store, &out]).expect(3);
+    assert_eq!(sharddb(["keys", &out]).expect(0).text().lines().count(), 299);
+}
+
+#[test]
 fn nothing_is_written_over() {
     let place = Place::new();
     let (db, out) = (foreign(&place), place.write("out/file", "x"));

@@ -46,7 +46,7 @@ impl Bucket {
         let object = JobObjects::new(job)?.object(&receipt.file_name());
         let spill = Spill::open(directory.as_ref(), receipt)?;
         options.progress.begin(BuildPhase::Write, receipt.bytes());
-        if receipt.bytes() <= options.memory.min(MOST_OF_ONE_PUT) {
+        if receipt.bytes() <= options.memory_now().min(MOST_OF_ONE_PUT) {
             self.put_at_once(&object, &spill, receipt, options).await?;
         } else {
             let path = directory.as_ref().join(receipt.file_name());
