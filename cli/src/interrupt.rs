@@ -37,20 +37,22 @@ pub(crate) struct Cleanup(Arc<State>);
 impl Interrupt {
     /// Handles SIGINT, SIGTERM and SIGXFSZ.
     ///
-    /// Errors: the operating system refuses a handler or a thread.
+    /// Errors: the operating system refuses a handler or a thread; SIGINT and SIGTERM keep their default action then.
     #[cfg(unix)]
     pub(crate) fn install() -> io::Result<Interrupt> {
         use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
         let interrupt = Interrupt::default();
         signal_hook::flag::register(SIGXFSZ, Arc::default())?; // only replaces the default action; the flag is not read
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
         let state = Arc::clone(&interrupt.0);
+        let (sender, receiver) = std::sync::mpsc::channel::<signal_hook::iterator::Signals>();
         std::thread::Builder::new().name("signals".to_string()).spawn(move || {
+            let Ok(mut signals) = receiver.recv() else { return };
             for signal in signals.forever() {
                 state.stop(if signal == SIGTERM { Exit::Terminated } else { Exit::Interrupted });
             }
         })?;
+        _ = sender.send(signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?); // the thread waits for it
         Ok(interrupt)
     }
 

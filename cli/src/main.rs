@@ -62,10 +62,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return reject(&error),
     };
-    match run(cli) {
-        Ok(exit) => exit.into(),
-        Err(Failure::BrokenPipe) => Exit::Done.into(),
-        Err(failure) => {
+    match std::panic::catch_unwind(|| run(cli)) {
+        Err(_) => Exit::Internal.into(), // the hook has printed where and why
+        Ok(Ok(exit)) => exit.into(),
+        Ok(Err(Failure::BrokenPipe)) => Exit::Done.into(),
+        Ok(Err(failure)) => {
             context::warn(format_args!("sharddb: {failure}"));
             failure.exit().into()
         }
@@ -88,7 +89,11 @@ fn reject(error: &clap::Error) -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<Exit> {
-    let interrupt = Interrupt::install().map_err(Failure::signals)?;
+    let interrupt = match Interrupt::install() {
+        // without a thread that waits for signals, the operating system ends the process, which has nothing to remove
+        Err(_) if cli.command.is_lookup() => Interrupt::default(),
+        installed => installed.map_err(Failure::signals)?,
+    };
     let context = Context { quiet: cli.quiet, verbose: cli.verbose, interrupt };
     let done = cli.command.run(&context);
     context.interrupt.wait_for_end();

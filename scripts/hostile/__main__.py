@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENTS = [
     "limits",
+    "containers",
     "descriptors",
     "full_disk",
     "bad_sectors",

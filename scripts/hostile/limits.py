@@ -98,7 +98,8 @@ def reason(outcome, test):
 
 
 def few_threads(stage, report):
-    """A build that spills and cannot start its planned threads must succeed with two, and may be refused with one."""
+    """A build that spills and cannot start its planned threads must succeed with two, and may be refused with one. A lookup
+    needs one."""
     expected = pair.random_pairs(21, 24_000, 1000)
     source = stage.input(expected)
     cases = [(tasks, memory) for tasks in range(1, 13) for memory in ("16MiB", "1GiB")]
@@ -114,6 +115,11 @@ def few_threads(stage, report):
         problems = outcome.problems((0,) if tasks > 1 else (0, IO), names=["thread", "signals"])
         if outcome.code == 0:
             problems += stage.wrong_in(store, expected)
+            key, value = next(iter(expected.items()))
+            found = stage.limited([str(limit) for limit in limits], stage.command, "get", store, key, name="get")
+            problems += found.problems((0,))
+            if found.out != value:
+                problems.append(f"get {key} with {tasks} tasks has another value")
         report.case(f"build in {memory} with {tasks} tasks", problems)
     source.unlink()
 

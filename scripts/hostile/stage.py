@@ -36,7 +36,8 @@ class Stage:
         self.is_short = is_short
         self.binaries = binaries  # name -> path, of the test programs
         self.work = Path(work)  # open to all users; in memory if that can be mounted
-        self.disk = self.work if is_short else Path(disk)  # the latter on a disk on which fsync takes time
+        self.real_disk = Path(disk)  # on which fsync takes time
+        self.disk = self.work if is_short else self.real_disk
         self.command = self.work / "sharddb"
         shutil.copy(binaries["sharddb"], self.command)
         self.command.chmod(0o755)

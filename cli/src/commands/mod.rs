@@ -134,6 +134,14 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether it only reads, and prints little.
+    pub(crate) fn is_lookup(&self) -> bool {
+        matches!(
+            self,
+            Command::Get(_) | Command::Contains(_) | Command::Locate(_) | Command::Info(_) | Command::Generations(_)
+        )
+    }
+
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         match self {
             Command::Build(args) => args.run(context),

@@ -45,7 +45,8 @@ Examples:
 A pair of an input adds its key, or replaces the value and the prefix. Inputs are of every kind that
 build takes (see sharddb help build) and are read in their order; of two pairs with one key, the
 later one counts. The keys of --delete are deleted after all inputs are put. A key to delete that
-the store does not have is counted; with --strict it is an error.
+the store did not have before the update is counted, also if an input puts it; with --strict it is
+an error.
 
 Only shards with a change are written. The others are hard links to the same files, or copies where
 the file system does not link them: a generation is no backup of another. build --max-shard-bytes
@@ -73,7 +74,7 @@ pub(crate) struct Args {
     /// Then delete these keys: a file with one key per line, decimal or 0x hex; - is standard input
     #[arg(long, value_name = "FILE")]
     delete: Option<PathBuf>,
-    /// Publish nothing if a key to delete is absent
+    /// Publish nothing if a key to delete was absent before the update
     #[arg(long)]
     strict: bool,
     /// Change this database instead of the current generation of the store: any DB, which is not changed itself. Data
@@ -322,7 +323,7 @@ impl Updated<'_> {
 fn explain(error: sharddb::Error, base: &Path) -> Failure {
     match (error.kind(), error.key()) {
         (ErrorKind::NotFound, Some(key)) => Failure::Absent(format!(
-            "expected each key to delete in the store, found key {key} absent: nothing was published; without --strict \
+            "expected each key to delete in the store before the update, found key {key} absent: nothing was published; without --strict \
              such keys are only counted"
         )),
         _ => suggest_salvage(error.into(), base),
