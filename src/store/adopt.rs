@@ -14,6 +14,7 @@ use crate::store::cancel::Cancel;
 use crate::store::contents;
 use crate::store::fs::{self, Checksum};
 use crate::store::generation_id::GenerationId;
+use crate::store::intact;
 use crate::store::names::{CURRENT, LEASE, LOCK};
 use crate::store::publish::{self, CompleteGeneration, PendingGeneration, SharedLock};
 
@@ -107,7 +108,7 @@ impl Foreign {
         fs::sync_files(&files)?;
         files.iter().try_for_each(|path| fs::set_read_only(path))?;
         fs::create_dir_all(&self.directory.join(self.manifest.shards_directory()))?; // if there are no shards
-        publish::sync_nested(&self.directory, &self.manifest)?;
+        intact::sync_nested(&self.directory, &self.manifest)?;
         fs::fsync_dir(&self.directory)
     }
 

@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::storage::read_whole;
+use crate::store::fs;
 use crate::store::generation_id::GenerationId;
-use crate::store::{fs, publish};
 
 /// Returns whether a generation can be opened. Also true for one that a later version wrote, which cannot be judged.
 ///
@@ -55,8 +55,15 @@ pub(super) fn sync(store: &Path, id: GenerationId) -> Result<()> {
     let shards = manifest.shards.iter().map(|shard| manifest.shard_path(&directory, shard.number));
     let files: Vec<_> = names.map(|name| directory.join(name)).chain(shards).collect();
     fs::sync_files(&files)?;
-    publish::sync_nested(&directory, &manifest)?;
+    sync_nested(&directory, &manifest)?;
     fs::fsync_dir(&directory)
+}
+
+/// Syncs the directories from that of the shards up to the generation's own, which the caller syncs.
+pub(super) fn sync_nested(generation: &Path, manifest: &Manifest) -> Result<()> {
+    let nested = manifest.shards_directory();
+    let below = nested.ancestors().filter(|path| !path.as_os_str().is_empty());
+    below.map(|path| generation.join(path)).try_for_each(|path| fs::fsync_dir(&path))
 }
 
 /// Reads the manifest of a generation; `None` if a later version wrote it.

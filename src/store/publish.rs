@@ -156,7 +156,7 @@ impl PendingGeneration {
         for shard in &manifest.shards {
             fs::set_read_only(&manifest.shard_path(&self.path, shard.number))?;
         }
-        sync_nested(&self.path, manifest)?;
+        intact::sync_nested(&self.path, manifest)?;
         fs::write_new(&self.path.join(manifest::FILE_NAME), text)?;
         fs::fsync_dir(&self.path)?;
         Ok(CompleteGeneration(self))
@@ -293,13 +293,6 @@ fn check_len(manifest: &[u8]) -> Result<()> {
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
     Ok(())
-}
-
-/// Syncs the directories from that of the shards up to the generation's own, which the caller syncs.
-pub(super) fn sync_nested(generation: &Path, manifest: &Manifest) -> Result<()> {
-    let nested = manifest.shards_directory();
-    let below = nested.ancestors().filter(|path| !path.as_os_str().is_empty());
-    below.map(|path| generation.join(path)).try_for_each(|path| fs::fsync_dir(&path))
 }
 
 /// Checks that a directory has the files that the manifest lists, with their lengths, and no others.
