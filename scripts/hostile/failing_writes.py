@@ -167,7 +167,9 @@ def injected(stage, report):
     for verb, (words, new) in verbs.items():
         for call, count in calls_of(stage, sources, words).items():
             for number in range(1, min(count, MOST) + 1):
-                cases += [(verb, words, new, call, f"{number}"), (verb, words, new, call, f"{number}+")]
+                cases.append((verb, words, new, call, f"{number}"))
+                if call != "close":  # std ends the process if closing a directory fails again while a panic unwinds
+                    cases.append((verb, words, new, call, f"{number}+"))
     cases = stage.sample(cases, lambda case: (case[0], case[3]))
     stage.each(lambda case: check_injected(stage, report, sources, *case), cases)
     remove(sources)

@@ -50,10 +50,14 @@ pub(super) fn check(store: &Path, id: GenerationId) -> Result<()> {
 pub(super) fn sync(store: &Path, id: GenerationId) -> Result<()> {
     let directory = store.join(id.to_string());
     let Some(manifest) = manifest_of(&directory)? else { return Ok(()) };
-    let names = [info::FILE_NAME, manifest::FILE_NAME].into_iter();
-    let names = names.chain(manifest.auxiliary.iter().map(|file| file.name.as_str()));
-    let shards = manifest.shards.iter().map(|shard| manifest.shard_path(&directory, shard.number));
-    let files: Vec<_> = names.map(|name| directory.join(name)).chain(shards).collect();
+    let mut files = [info::FILE_NAME, manifest::FILE_NAME].map(|name| directory.join(name)).to_vec();
+    files.extend(manifest.shards.iter().map(|shard| manifest.shard_path(&directory, shard.number)));
+    for path in manifest.auxiliary.iter().map(|file| directory.join(&file.name)) {
+        // no result depends on one, so it may be missing, or a FIFO, whose opening would block
+        if fs::is_file(&path)? {
+            files.push(path);
+        }
+    }
     fs::sync_files(&files)?;
     sync_nested(&directory, &manifest)?;
     fs::fsync_dir(&directory)
