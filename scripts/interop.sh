@@ -48,6 +48,8 @@ cargo test --workspace --all-features --no-run
 export SHARDDB_INTEROP_DIR=$sets PYTHONUNBUFFERED=1
 limited cargo test --workspace --all-features --test it -- --ignored interop::
 limited "$venv/bin/python" scripts/check_readable.py --self-test "$sets/precomputed"
+mapfile -t generations < <(find tests/data/store-v1-digests "$sets/precomputed" -name manifest.json -printf '%h\n')
+limited "$venv/bin/python" scripts/check_digests.py "${generations[@]}"
 limited "$venv/bin/python" scripts/check_zarr.py --self-test "$sets/zarr"
 limited "$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets/bcolz"
 if [ -z "${SHARDDB-}" ]; then

@@ -90,9 +90,11 @@ impl AnyDatabase {
         self.database.open()
     }
 
-    /// The same database. With `verify` false, reads do not verify the stored checks.
+    /// The same database, whose walks compare each file with the manifest. With `verify` false they do not, and reads do
+    /// not verify the stored checks.
     pub(crate) fn verifying(&self, verify: bool) -> AnyDatabase {
         let mut same = self.clone();
+        same.database.opening.verify_files = verify;
         if !verify {
             same.database.opening.verify_reads = Some(VerifyReads::Never);
         }
@@ -152,6 +154,9 @@ pub(crate) struct Opening {
     /// Upper bound on the decoded length of a compressed value
     #[arg(long, help_heading = HEADING, value_name = "SIZE", default_value = "1GiB")]
     max_value: Size,
+    /// Whether walks compare each file with the manifest. Set by the subcommands that make new data of old.
+    #[arg(skip)]
+    verify_files: bool,
 }
 
 /// How to open a database of which a new store is made. It is read by positioned reads.
@@ -172,7 +177,8 @@ impl SourceOpening {
     /// Opens a source and pins its generation.
     pub(crate) fn open(&self, path: &Path) -> Result<Snapshot> {
         let SourceOpening { sharding, sharding_at, max_value } = self.clone();
-        let mut opening = Opening { storage: Storage::Pread, sharding, sharding_at, verify_reads: None, max_value };
+        let (storage, verify_reads, verify_files) = (Storage::Pread, None, true);
+        let mut opening = Opening { storage, sharding, sharding_at, verify_reads, max_value, verify_files };
         opening.sharding_of_new_store(path);
         opening.open(path)
     }
@@ -391,6 +397,7 @@ impl Opening {
     fn open_database(&self, path: &Path) -> Result<Snapshot> {
         let mut options = OpenOptions::new();
         options.check_shards(false); // subcommands report unreadable shards and continue with the others
+        options.verify_files(self.verify_files && self.verify_reads != Some(VerifyReads::Never));
         options.verify_reads(self.verify_reads.unwrap_or(VerifyReads::Once).into()).max_value_bytes(self.max_value.0);
         if let Some(argument) = &self.sharding {
             options.spec(sharding::read(argument)?);

@@ -10,6 +10,7 @@ use crate::build::shards::{ShardIndexLimit, ShardsJob, Written};
 use crate::build::sorter::Sorted;
 use crate::build::{Candidate, Pairs, minishard_table};
 use crate::error::Result;
+use crate::format::checksum::Checksum;
 use crate::format::layout::Layout;
 use crate::format::manifest::{AuxiliaryRecord, Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
@@ -115,11 +116,13 @@ impl GenerationWriter<'_> {
         let keys = self.options.ordered.then(|| self.write_key_file(&shards)).transpose()?;
         self.options.progress.begin(BuildPhase::Publish, 0);
         let info = self.options.compose_info(&self.spec, &self.layout)?;
+        let of_info = Checksum::of(info.as_bytes());
         let table = minishard_table::write(self.pending.path(), self.pending.shards_path(), self.spec, &shards)?;
         let manifest = Manifest {
             sharding: self.spec,
             nested: self.pending.nested().cloned(),
-            info_crc32: crc32fast::hash(info.as_bytes()),
+            info_crc32: of_info.crc32,
+            info_digest: of_info.digest,
             layout: self.layout,
             keys: shards.iter().map(|shard| shard.keys).sum(),
             value_bytes,
@@ -155,6 +158,6 @@ impl Contents {
 
 /// Returns the record of a written shard in the manifest.
 fn record_of(shard: &ShardSummary) -> ShardRecord {
-    let ShardSummary { number, bytes, keys, crc32, shard_index_crc32, .. } = *shard;
-    ShardRecord { number, bytes, keys, crc32, shard_index_crc32 }
+    let ShardSummary { number, bytes, keys, crc32, shard_index_crc32, digest, .. } = *shard;
+    ShardRecord { number, bytes, keys, crc32, shard_index_crc32, digest: Some(digest) }
 }

@@ -54,15 +54,16 @@ pub(super) fn write(written: &WrittenShards<'_>, spill_dir: &Path, options: &Bui
     let path = written.directory.join(manifest::KEYS);
     let file = create_new(&path)?;
     let tag = Tag::of_shards(written.shards.iter().map(|shard| (shard.number, shard.keys, shard.crc32)));
-    let mut writer = KeyFileWriter::new(Cursor::new(Sink::file(Arc::clone(&file), &path), 0, WRITE_BLOCK), tag);
+    let to = Cursor::new(Sink::file(Arc::clone(&file), &path), 0, WRITE_BLOCK);
+    let mut writer = KeyFileWriter::new(to.with_digest(), tag);
     sink.sorter.finish()?.try_for_each(|key| writer.push(key))?;
     if writer.keys() != keys {
         let message = format!("expected {keys} keys in the indexes of the new shards, found {}", writer.keys());
         return Err(Error::corrupt(message).at_path(written.directory));
     }
-    let (bytes, crc32) = writer.finish()?;
+    let checksum = writer.finish()?;
     disk::sync_file(&file, &path).map_err(|error| Error::io("sync", &path, error))?;
-    Ok(AuxiliaryRecord { name: manifest::KEYS.to_string(), bytes, crc32 })
+    Ok(AuxiliaryRecord { name: manifest::KEYS.to_string(), checksum })
 }
 
 impl WrittenShards<'_> {

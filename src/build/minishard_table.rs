@@ -48,15 +48,15 @@ pub(super) fn write(
     }
     let path = directory.join(manifest::MINISHARDS);
     let file = create_new(&path)?;
-    let mut to = Cursor::new(Sink::file(file.clone(), &path), 0, WRITE_BLOCK);
+    let mut to = Cursor::new(Sink::file(file.clone(), &path), 0, WRITE_BLOCK).with_digest();
     let heads: Vec<Section> = sections.iter().map(|(_, section)| *section).collect();
     to.write(&minishard_table::encode_head(&heads))?;
     for (shard, section) in sections {
         Entries::open(shards_directory, spec, shard)?.write(section, &mut to)?;
     }
-    let crc32 = to.finish()?.finalize();
+    let checksum = to.finish_file()?;
     disk::sync_file(&file, &path).map_err(|error| Error::io("sync", &path, error))?;
-    Ok(Some(AuxiliaryRecord { name: manifest::MINISHARDS.to_string(), bytes: to.position(), crc32 }))
+    Ok(Some(AuxiliaryRecord { name: manifest::MINISHARDS.to_string(), checksum }))
 }
 
 /// The shard index of a shard, read block by block.

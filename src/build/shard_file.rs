@@ -20,13 +20,15 @@ use crate::byte_range::{ByteRange, RelativeRange};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::{self, ChecksPlace};
+use crate::format::checksum::crc32_of_zeros;
+use crate::format::digest::{Digest, ShardIndexDigester};
 use crate::format::gzip::{DEFAULT_MAX_INDEX_BYTES, DEFAULT_MAX_VALUE_BYTES, GzipEncoder};
 use crate::format::layout::{Layout, MINISHARD_ALIGNMENT, ValueAlignment};
 use crate::format::minishard_index::{IndexBuilder, ROW_LEN};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::{Location, MinishardNumber, ShardNumber};
-use crate::storage::{BlockReader, Cursor, Sink, WRITE_BLOCK, crc32_of_zeros, create_new};
+use crate::storage::{BlockReader, Cursor, Sink, WRITE_BLOCK, create_new};
 
 /// Block size of a cursor that writes an array. Up to six such cursors are open at once.
 const ARRAY_BLOCK: usize = 256 << 10;
@@ -155,6 +157,8 @@ pub struct ShardSummary {
     pub crc32: u32,
     /// The CRC-32 of the shard index.
     pub shard_index_crc32: u32,
+    /// The digest of the file.
+    pub(crate) digest: Digest,
 }
 
 /// A shard file being written.
@@ -165,6 +169,7 @@ pub(crate) struct ShardFile {
     layout: Layout,
     /// Writes the shard index.
     shard_index: Cursor,
+    shard_index_digester: ShardIndexDigester,
     /// Writes everything after the shard index.
     body: Cursor,
     keys: u64,
@@ -219,7 +224,8 @@ impl ShardFile {
     pub(crate) fn new(sink: Sink, spec: ShardingSpec, number: ShardNumber, layout: Layout) -> ShardFile {
         ShardFile {
             shard_index: Cursor::new(sink.clone(), 0, ARRAY_BLOCK),
-            body: Cursor::new(sink.clone(), spec.shard_index_len(), WRITE_BLOCK),
+            shard_index_digester: ShardIndexDigester::default(),
+            body: Cursor::new(sink.clone(), spec.shard_index_len(), WRITE_BLOCK).with_digest(),
             sink,
             spec,
             number,
@@ -429,6 +435,7 @@ impl ShardFile {
         let mut crc32 = self.shard_index.finish()?;
         let shard_index_crc32 = crc32.clone().finalize();
         crc32.combine(&self.body.finish()?);
+        let digester = self.body.take_digester().unwrap_or_default();
         Ok(ShardSummary {
             number: self.number,
             bytes,
@@ -436,6 +443,7 @@ impl ShardFile {
             value_bytes: self.value_bytes,
             crc32: crc32.finalize(),
             shard_index_crc32,
+            digest: digester.finish_shard(&self.shard_index_digester),
         })
     }
 
@@ -460,7 +468,10 @@ impl ShardFile {
     fn add_index_entry(&mut self, minishard: MinishardNumber, index: ByteRange, keys: u64) -> Result<()> {
         let empty = ShardIndexEntry::position(minishard).start - self.shard_index.position();
         self.shard_index.zeros(empty)?; // the entry of an empty minishard is (0, 0)
-        self.shard_index.write(&ShardIndexEntry::new(relative(&self.spec, index)).to_bytes())?;
+        self.shard_index_digester.zeros(empty);
+        let entry = ShardIndexEntry::new(relative(&self.spec, index)).to_bytes();
+        self.shard_index.write(&entry)?;
+        self.shard_index_digester.update(&entry);
         self.keys += keys;
         Ok(())
     }

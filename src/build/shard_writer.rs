@@ -118,7 +118,8 @@ impl ShardWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](ShardWriter::insert); `InvalidInput` for a prefix if the layout has no prefixes.
+    /// Those of [`insert`](ShardWriter::insert); `InvalidInput` for a prefix if the layout has no prefixes, or
+    /// if it begins with a zero byte and values are aligned.
     pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
         check_value_len(key, value.len() as u64, self.file.spec().data_encoding())?;
         let minishard = self.check_order(key)?;
@@ -127,6 +128,7 @@ impl ShardWriter {
                 "expected no prefix, because the layout has none: create the writer with a layout with `prefixes`";
             return Err(Error::invalid_input(message).at_key(key));
         }
+        self.file.layout().value_alignment.check_prefix(prefix).map_err(|error| error.at_key(key))?;
         if minishard != self.minishard {
             self.flush_minishard()?;
             self.minishard = minishard;

@@ -34,6 +34,7 @@ use crate::build::shard_file::{PairHeader, check_value_len};
 use crate::build::slices::Span;
 use crate::build::workers::{Done, Task, Workers};
 use crate::error::{Error, Result};
+use crate::format::layout::ValueAlignment;
 use crate::format::spec::{Encoding, ShardingSpec};
 
 /// Number of bits that the guessed order of a run selects in addition to those of a plan for the pairs so far.
@@ -143,10 +144,33 @@ impl Sorter {
     #[inline]
     pub(crate) fn add(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
         let failed_before = std::mem::replace(&mut self.failed, true); // remains true if the reader panics
-        let added = self.add_pair(key, lens, source);
+        let added = match lens.0 > 0 && self.options.value_alignment > ValueAlignment::One {
+            true => self.add_after_padding(key, lens, source),
+            false => self.add_pair(key, lens, source),
+        };
         self.failed = failed_before || added.is_err();
         self.options.progress.add(lens.0 + lens.1);
         added
+    }
+
+    /// Adds a pair whose prefix may follow padding.
+    #[cold]
+    fn add_after_padding(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
+        let alignment = self.options.value_alignment;
+        let check = |prefix: &[u8]| alignment.check_prefix(prefix).map_err(|error| error.at_key(key));
+        match source {
+            Source::Slices(prefix, _) => {
+                check(prefix)?;
+                self.add_pair(key, lens, source)
+            }
+            Source::Reader(reader) => {
+                let mut first = [0];
+                let read = reader.read_exact(&mut first);
+                read.map_err(|error| Error::io("read a pair from the reader", Path::new(""), error).at_key(key))?;
+                check(&first)?;
+                self.add_pair(key, lens, Source::Reader(&mut first.chain(reader)))
+            }
+        }
     }
 
     #[inline]

@@ -29,7 +29,7 @@ use crate::ids::ShardNumber;
 use crate::read::options::OpenOptions;
 use crate::read::snapshot::Snapshot;
 use crate::storage::read_whole;
-use crate::store::{Cancel, Checksum, PendingGeneration, Shared, Store};
+use crate::store::{Cancel, PendingGeneration, Shared, Store};
 
 /// The number of the first batch of a foreign base. Those of the changes begin with 0.
 const FIRST_OF_BASE: u64 = 1 << 40;
@@ -214,7 +214,10 @@ impl Updater {
         let nested = options.build.check_info()?;
         let pending = disk::with_syncs_if(options.build.durable, || pending.with_shards_in(nested))?;
         match base.generation.manifest() {
-            Some(manifest) => options.build.ordered = manifest.auxiliary(manifest::KEYS).is_some(),
+            Some(manifest) => {
+                options.build.ordered = manifest.auxiliary(manifest::KEYS).is_some();
+                options.build.value_alignment = manifest.layout.value_alignment;
+            }
             None => _ = options.build.memory(options.build.memory_now() / 2), // the pairs of the base are sorted too
         }
         let data_encoding = base.spec().data_encoding();
@@ -342,7 +345,7 @@ fn apply_to_native(
     let cancel = Cancel::by(&options.build.cancel);
     for record in manifest.shards.iter().filter(|record| !read.contains(&record.number)) {
         let file = base.shards_directory().join(manifest.sharding.shard_file_name(record.number));
-        let stated = Checksum { bytes: record.bytes, crc32: record.crc32 };
+        let stated = manifest.checksum_of(record);
         match writer.pending.share(&file, stated, &cancel).map_err(|error| error.at_shard(record.number))? {
             Shared::Linked => report.linked_shards += 1,
             Shared::Copied => report.copied_shards += 1,

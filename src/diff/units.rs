@@ -142,7 +142,9 @@ impl<'a> Units<'a> {
         let (old_record, new_record) = (record(old), record(new));
         let is_equal = match (old_record, new_record) {
             (Some(old_record), Some(new_record)) => {
-                old_record == new_record && (!self.bytes || self.is_one_file(number))
+                // equal records without a digest may be those of files with equal checksums and other bytes
+                let have_equal_digests = old_record == new_record && old_record.digest.is_some();
+                self.is_one_file(number) || have_equal_digests && !self.bytes
             }
             _ => self.is_one_file(number),
         };

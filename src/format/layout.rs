@@ -82,6 +82,24 @@ impl ValueAlignment {
             })
     }
 
+    /// Checks that a prefix can be distinguished from the padding before it. The length of a prefix is not stored: where values are
+    /// aligned, it begins with the first byte that is not zero after the previous value.
+    ///
+    /// Errors: `InvalidInput` if it begins with a zero byte and values are aligned.
+    #[inline]
+    pub(crate) fn check_prefix(self, prefix: &[u8]) -> Result<()> {
+        if self == Self::One || prefix.first() != Some(&0) { Ok(()) } else { Err(self.prefix_like_padding()) }
+    }
+
+    #[cold]
+    fn prefix_like_padding(self) -> Error {
+        Error::invalid_input(format!(
+            "expected a prefix that does not begin with a zero byte, which would be taken for padding where values are \
+             aligned to {} bytes, found one that does: build without a value alignment",
+            self.get()
+        ))
+    }
+
     /// Returns the number of padding bytes from `offset` to the next aligned offset.
     #[inline]
     pub(crate) fn padding(self, offset: u64) -> u64 {

@@ -21,6 +21,12 @@
 //! [0,120,2,4023233417,305419896],          number, bytes, keys, crc32 of the file, crc32 of the shard index
 //! [28,96,1,1432778632,2596996162]
 //! ],
+//! "digests": [                             of info, the auxiliary files and the shards, in the order above (`digest`);
+//! "99aa06d3014798d86001c324468d497f",      null for one that is not known; omitted if none is
+//! null,
+//! "a96faf705af16834e6c632b61e964e1f",
+//! "076f7e02b7120d2ad33dd80b46f60e50"
+//! ],
 //! "crc32": 10383966                        crc32 of all bytes before the last `"crc32"` of the file
 //! }
 //! ```
@@ -32,6 +38,8 @@
 //! Names of auxiliary files match `[a-z0-9_]+`. No result depends on an auxiliary file, and a reader ignores those that
 //! it does not know. Version 0.1.0 wrote the member `"minishard_pages": [bytes, crc32]` instead, which is read as an
 //! entry of that name.
+//!
+//! Version 0.1.0 wrote no digests. Where one is missing, equal checksums do not mean equal bytes.
 //!
 //! Version 2 differs from version 1 by the member "nested", without which a reader would look for the shards in the wrong
 //! directory. It is required there, and ignored like every unknown member in version 1.
@@ -45,6 +53,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::checksum::Checksum;
+use crate::format::digest::Digest;
 use crate::format::info::Info;
 use crate::format::json;
 use crate::format::layout::{Layout, ValueAlignment};
@@ -64,7 +74,7 @@ pub(crate) const KEYS: &str = "keys";
 /// The file name of the predecessor of the minishard table, written by version 0.1.0. No longer read.
 pub(crate) const MINISHARD_PAGES: &str = "minishard_pages";
 
-/// The maximum length of a manifest in bytes. A million shards take a quarter of it.
+/// The maximum length of a manifest in bytes. A million shards take less than half of it.
 pub(crate) const MAX_BYTES: u64 = 256 << 20;
 
 /// The maximum number of auxiliary files. The check for repeated names is quadratic.
@@ -94,6 +104,8 @@ pub(crate) struct Manifest {
     pub(crate) nested: Option<NestedSharding>,
     /// The crc32 of the file `info`.
     pub(crate) info_crc32: u32,
+    /// The digest of the file `info`; `None` if it is not known.
+    pub(crate) info_digest: Option<Digest>,
     pub(crate) layout: Layout,
     /// The number of keys in all shards.
     pub(crate) keys: u64,
@@ -105,14 +117,11 @@ pub(crate) struct Manifest {
     pub(crate) shards: Vec<ShardRecord>,
 }
 
-/// The expected length and checksum of an auxiliary file.
+/// The expected content of an auxiliary file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AuxiliaryRecord {
     pub(crate) name: String,
-    /// The length of the file in bytes.
-    pub(crate) bytes: u64,
-    /// The crc32 of the file.
-    pub(crate) crc32: u32,
+    pub(crate) checksum: Checksum,
 }
 
 /// The expected content of one shard file.
@@ -126,6 +135,8 @@ pub(crate) struct ShardRecord {
     pub(crate) crc32: u32,
     /// The crc32 of the shard index, the first bytes of the file.
     pub(crate) shard_index_crc32: u32,
+    /// The digest of the file; `None` if it is not known.
+    pub(crate) digest: Option<Digest>,
 }
 
 impl Manifest {
@@ -160,6 +171,11 @@ impl Manifest {
         let rows: Vec<String> = self.shards.iter().copied().map(ShardRecord::to_row).collect();
         text += &rows.join(",\n");
         text += if rows.is_empty() { "],\n" } else { "\n],\n" };
+        let digests: Vec<Option<Digest>> = self.digests().collect();
+        if digests.iter().any(Option::is_some) {
+            let rows: Vec<String> = digests.into_iter().map(digest_row).collect();
+            text += &format!("\"digests\": [\n{}\n],\n", rows.join(",\n"));
+        }
         let last = last_member(text.as_bytes());
         text + &last
     }
@@ -177,13 +193,14 @@ impl Manifest {
         let members = Members(members);
         let version = members.required("format_version")?;
         check_version(version)?;
-        let manifest = Manifest {
+        let mut manifest = Manifest {
             sharding: ShardingSpec::from_value(members.required("sharding")?).map_err(corrupt)?,
             nested: match version {
                 FORMAT_VERSION => None,
                 _ => Some(NestedSharding::from_value(members.required("nested")?).map_err(corrupt)?),
             },
             info_crc32: members.required("info_crc32")?,
+            info_digest: None,
             layout: Layout {
                 checks: members.required("checks")?,
                 prefixes: members.required("prefixes")?,
@@ -194,6 +211,9 @@ impl Manifest {
             auxiliary: auxiliary(&members)?,
             shards: members.required::<Vec<Row>>("shards")?.into_iter().map(ShardRecord::from_row).collect(),
         };
+        if let Some(rows) = members.optional("digests")? {
+            set_digests(manifest.digests_mut(), rows)?;
+        }
         manifest.check_shards()?;
         manifest.check_nested()?;
         Ok(manifest)
@@ -205,16 +225,35 @@ impl Manifest {
         self.shards.get(at)
     }
 
-    /// Verifies the bytes of `info`. Errors: `Corrupt` if their crc32 differs from the manifest's.
+    /// Returns the digests of `info`, the auxiliary files and the shards.
+    fn digests(&self) -> impl Iterator<Item = Option<Digest>> {
+        let of_auxiliary = self.auxiliary.iter().map(|file| file.checksum.digest);
+        [self.info_digest].into_iter().chain(of_auxiliary).chain(self.shards.iter().map(|shard| shard.digest))
+    }
+
+    fn digests_mut(&mut self) -> impl Iterator<Item = &mut Option<Digest>> {
+        let of_auxiliary = self.auxiliary.iter_mut().map(|file| &mut file.checksum.digest);
+        let of_shards = self.shards.iter_mut().map(|shard| &mut shard.digest);
+        [&mut self.info_digest].into_iter().chain(of_auxiliary).chain(of_shards)
+    }
+
+    /// Returns whether the digests of all files are known: then only equal files have an equal manifest.
+    pub(crate) fn has_all_digests(&self) -> bool {
+        self.digests().all(|digest| digest.is_some())
+    }
+
+    /// Returns what is stated about the bytes of a shard.
+    pub(crate) fn checksum_of(&self, shard: &ShardRecord) -> Checksum {
+        shard.checksum(&self.sharding)
+    }
+
+    /// Verifies the bytes of `info`. Errors: `Corrupt` if their checksums differ from the manifest's.
     pub(crate) fn check_info(&self, info: &[u8]) -> Result<()> {
-        let found = crc32fast::hash(info);
-        if found != self.info_crc32 {
-            let expected = self.info_crc32;
-            return Err(Error::corrupt(format!(
-                "the info does not match the manifest: expected the crc32 {expected}, found {found}"
-            )));
-        }
-        Ok(())
+        let found = Checksum::of(info);
+        let stated = Checksum { crc32: self.info_crc32, digest: self.info_digest, ..found };
+        stated
+            .check(found)
+            .map_err(|error| Error::corrupt(format!("the info does not match the manifest: {}", error.message())))
     }
 
     /// Returns the directory of the shards, relative to that of the generation; empty if it is the same.
@@ -321,7 +360,7 @@ fn auxiliary(members: &Members) -> Result<Vec<AuxiliaryRecord>> {
             let message = format!("expected each auxiliary file once in the manifest, found {name} again");
             return Err(Error::corrupt(message));
         }
-        records.push(AuxiliaryRecord { name, bytes, crc32 });
+        records.push(AuxiliaryRecord { name, checksum: Checksum { bytes, crc32, digest: None, shard_index_len: 0 } });
     }
     Ok(records)
 }
@@ -339,7 +378,7 @@ type AuxiliaryRow = (String, u64, u32);
 
 impl AuxiliaryRecord {
     fn to_row(&self) -> String {
-        let AuxiliaryRecord { name, bytes, crc32 } = self;
+        let AuxiliaryRecord { name, checksum: Checksum { bytes, crc32, .. } } = self;
         format!("[{},{bytes},{crc32}]", json::quote(name))
     }
 }
@@ -349,13 +388,44 @@ pub(crate) type Row = (u64, u64, u64, u32, u32);
 
 impl ShardRecord {
     pub(crate) fn to_row(self) -> String {
-        let ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32 } = self;
+        let ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32, digest: _ } = self;
         format!("[{number},{bytes},{keys},{crc32},{shard_index_crc32}]")
     }
 
     pub(crate) fn from_row((number, bytes, keys, crc32, shard_index_crc32): Row) -> ShardRecord {
-        ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32 }
+        ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32, digest: None }
     }
+
+    /// Returns what is stated about the bytes of the file.
+    pub(crate) fn checksum(&self, spec: &ShardingSpec) -> Checksum {
+        let shard_index_len = spec.shard_index_len();
+        Checksum { bytes: self.bytes, crc32: self.crc32, digest: self.digest, shard_index_len }
+    }
+}
+
+/// Returns a digest as a row of the text.
+pub(crate) fn digest_row(digest: Option<Digest>) -> String {
+    digest.map_or("null".to_string(), |digest| format!("\"{digest}\""))
+}
+
+/// Sets the digests of files by the rows of the text.
+///
+/// Errors: `Corrupt` if there are not as many rows as files, or one is malformed.
+pub(crate) fn set_digests<'a>(
+    mut digests: impl Iterator<Item = &'a mut Option<Digest>>,
+    rows: Vec<Option<String>>,
+) -> Result<()> {
+    let found = rows.len();
+    for row in rows {
+        let row = row.map(|row| row.parse()).transpose().map_err(corrupt)?;
+        *digests.next().ok_or_else(|| other_digests(found))? = row;
+    }
+    if digests.next().is_some() { Err(other_digests(found)) } else { Ok(()) }
+}
+
+#[cold]
+fn other_digests(found: usize) -> Error {
+    Error::corrupt(format!("expected one digest for each file, found {found}, which are more or fewer"))
 }
 
 /// The members of the manifest, in order.
@@ -457,7 +527,10 @@ mod tests {
 "#;
 
     fn auxiliary(name: &str, bytes: u64, crc32: u32) -> AuxiliaryRecord {
-        AuxiliaryRecord { name: name.to_string(), bytes, crc32 }
+        AuxiliaryRecord {
+            name: name.to_string(),
+            checksum: Checksum { bytes, crc32, digest: None, shard_index_len: 0 },
+        }
     }
 
     fn golden_with(member: &str) -> String {
@@ -476,6 +549,7 @@ mod tests {
             sharding: sharding.with_data_encoding(Encoding::Gzip),
             nested: None,
             info_crc32: crc32fast::hash(b"123456789"),
+            info_digest: None,
             layout: Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::Sixteen },
             keys: 3,
             value_bytes: 31,
@@ -487,6 +561,7 @@ mod tests {
                     keys: 2,
                     crc32: 4_023_233_417,
                     shard_index_crc32: 305_419_896,
+                    digest: None,
                 },
                 ShardRecord {
                     number: ShardNumber(28),
@@ -494,6 +569,7 @@ mod tests {
                     keys: 1,
                     crc32: 1_432_778_632,
                     shard_index_crc32: 2_596_996_162,
+                    digest: None,
                 },
             ],
         }
@@ -504,6 +580,7 @@ mod tests {
             sharding: ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap(),
             nested: None,
             info_crc32: 0,
+            info_digest: None,
             layout: Layout::default(),
             keys: 0,
             value_bytes: 0,
@@ -521,10 +598,48 @@ mod tests {
     #[test]
     fn golden_text_both_ways() {
         let cases = [(golden(), GOLDEN.to_string()), (empty(), GOLDEN_EMPTY.to_string())];
-        for (manifest, text) in cases.into_iter().chain([golden_with_auxiliary(), golden_nested()]) {
+        for (manifest, text) in
+            cases.into_iter().chain([golden_with_auxiliary(), golden_nested(), golden_with_digests()])
+        {
             assert_eq!(manifest.to_json_by("sharddb 0.1.0"), text);
             assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
             assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).unwrap(), manifest);
+        }
+    }
+
+    const DIGESTS: [&str; 2] = ["99aa06d3014798d86001c324468d497f", "a96faf705af16834e6c632b61e964e1f"];
+
+    /// The text of [`golden_with_auxiliary`] with the digests of `info`, an auxiliary file and the last shard.
+    fn golden_with_digests() -> (Manifest, String) {
+        let (mut manifest, text) = golden_with_auxiliary();
+        let [one, other] = DIGESTS;
+        let rows = format!("\"digests\": [\n\"{one}\",\n\"{other}\",\nnull,\nnull,\n\"{one}\"\n],\n");
+        let text = resealed(&text.replace("\"crc32\"", &format!("{rows}\"crc32\"")));
+        let [one, other] = DIGESTS.map(|digest| Some(digest.parse().unwrap()));
+        (manifest.info_digest, manifest.auxiliary[0].checksum.digest, manifest.shards[1].digest) = (one, other, one);
+        (manifest, text)
+    }
+
+    #[test]
+    fn digests_are_optional_and_one_for_each_file() {
+        let (manifest, text) = golden_with_digests();
+        assert!(!manifest.has_all_digests() && !golden().has_all_digests());
+        let complete = resealed(&text.replace("null", &format!("\"{}\"", DIGESTS[1])));
+        assert!(Manifest::parse(complete.as_bytes()).unwrap().has_all_digests());
+        let one = format!("\"{}\"", DIGESTS[0]);
+        let cases = [
+            (&*format!("null,\n{one}"), "null", "more or fewer"),
+            ("null,\nnull", "null,\nnull,\nnull", "more or fewer"),
+            (&one, "\"99aa06d3\"", "32 lowercase hexadecimal digits"),
+            (&one, "7", "\"digests\" is malformed"),
+            ("\"digests\": [", "\"digests\": 7, \"other\": [", "\"digests\" is malformed"),
+        ];
+        for (from, to, named) in cases {
+            let changed = resealed(&text.replacen(from, to, 1));
+            assert_ne!(changed, text, "{from}");
+            let error = Manifest::parse(changed.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{to}: {error}");
+            assert!(error.to_string().contains(named), "{to}: {error}");
         }
     }
 

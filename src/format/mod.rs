@@ -14,7 +14,9 @@
 #[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "publishing needs all of it, reading a part"))]
 pub(crate) mod bucket_current;
 pub(crate) mod checks;
+pub(crate) mod checksum;
 pub(crate) mod description;
+pub(crate) mod digest;
 pub(crate) mod gzip;
 pub(crate) mod hash;
 pub(crate) mod info;

@@ -46,7 +46,6 @@
 //! [`SpillSet`] has an example of all steps.
 
 mod build_part;
-pub(crate) mod digest;
 mod job;
 mod members;
 mod part_receipt;

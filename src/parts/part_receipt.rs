@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::digest::Digest;
 use super::members::{Kind, Members, VERSION};
 use crate::error::{Error, Result};
+use crate::format::digest::Digest;
 use crate::format::json;
 use crate::format::layout::{Layout, ValueAlignment};
-use crate::format::manifest::{GZIP_BACKEND, Row, ShardRecord, WRITER};
+use crate::format::manifest::{GZIP_BACKEND, Row, ShardRecord, WRITER, digest_row, set_digests};
 use crate::store::PartsDir;
 
 const KIND: Kind = Kind {
@@ -26,6 +26,7 @@ const KIND: Kind = Kind {
         "value_bytes",
         "dropped",
         "shards",
+        "digests",
         "digest",
     ],
     most: 256 << 20,
@@ -158,13 +159,15 @@ impl PartReceipt {
 impl fmt::Display for PartContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PartContent { plan, spills, part, options, value_bytes, dropped, shards } = self;
-        let shards: Vec<String> = shards.iter().copied().map(ShardRecord::to_row).collect();
+        let rows: Vec<String> = shards.iter().copied().map(ShardRecord::to_row).collect();
+        let digests: Vec<String> = shards.iter().map(|shard| digest_row(shard.digest)).collect();
         write!(
             f,
             "{{\"{}\":{VERSION},\"plan\":\"{plan}\",\"spills\":\"{spills}\",\"part\":{part},{options},\
-             \"value_bytes\":{value_bytes},\"dropped\":{dropped},\"shards\":[{}]",
+             \"value_bytes\":{value_bytes},\"dropped\":{dropped},\"shards\":[{}],\"digests\":[{}]",
             KIND.tag,
-            shards.join(",")
+            rows.join(","),
+            digests.join(",")
         )
     }
 }
@@ -193,6 +196,10 @@ impl FromStr for PartReceipt {
             prefixes: members.required("prefixes")?,
             value_alignment: alignment,
         };
+        let mut shards: Vec<_> =
+            members.required::<Vec<Row>>("shards")?.into_iter().map(ShardRecord::from_row).collect();
+        set_digests(shards.iter_mut().map(|shard| &mut shard.digest), members.required("digests")?)
+            .map_err(|error| members.malformed("digests", error.message()))?;
         let receipt = PartReceipt::new(PartContent {
             plan: members.parsed("plan")?,
             spills: members.parsed("spills")?,
@@ -204,7 +211,7 @@ impl FromStr for PartReceipt {
             },
             value_bytes: members.required("value_bytes")?,
             dropped: members.required("dropped")?,
-            shards: members.required::<Vec<Row>>("shards")?.into_iter().map(ShardRecord::from_row).collect(),
+            shards,
         });
         let stated: Digest = members.parsed("digest")?;
         if stated != receipt.digest {
@@ -222,7 +229,8 @@ mod tests {
     use crate::ids::ShardNumber;
 
     fn receipt() -> PartReceipt {
-        let shard = ShardRecord { number: ShardNumber(5), bytes: 120, keys: 2, crc32: 7, shard_index_crc32: 8 };
+        let digest = Some(Digest::of(b"shard"));
+        let shard = ShardRecord { number: ShardNumber(5), bytes: 120, keys: 2, crc32: 7, shard_index_crc32: 8, digest };
         PartReceipt::new(PartContent {
             plan: Digest::of(b"plan"),
             spills: Digest::of(b"spills"),

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::digest::Digest;
 use super::members::{Kind, Members, VERSION};
 use crate::error::{Error, Result};
+use crate::format::digest::Digest;
 use crate::format::hash::HashFunction;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::ShardNumber;

@@ -1,9 +1,9 @@
 //! What a mark records about a publication.
 
-use super::digest::Digest;
 use super::members::{Kind, Members, VERSION};
 use crate::build::Published;
 use crate::error::{Error, Result};
+use crate::format::digest::Digest;
 use crate::format::spec::ShardingSpec;
 use crate::store::GenerationId;
 

@@ -16,16 +16,16 @@ use std::sync::Arc;
 
 use crc32fast::Hasher;
 
-use super::digest::{Digest, Digester};
 use super::part_receipt::{PartOptions, PartReceipt};
 use super::publication::Publication;
 use super::spill_set::SpillSet;
 use crate::build::{BuildOptions, BuildPhase, Candidate, Contents, GenerationWriter, Published};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::digest::{Digest, Digester};
 use crate::format::manifest::{self, ShardRecord};
 use crate::storage::{BlockReader, open_regular, read_whole};
-use crate::store::{Cancel, Checksum, GenerationId, Mark, PartsDir, Store, StoreWriter};
+use crate::store::{Cancel, GenerationId, Mark, PartsDir, Store, StoreWriter};
 
 /// Block size for reading a shard index.
 const READ_BLOCK: usize = 1 << 20;
@@ -292,7 +292,7 @@ impl Job<'_> {
         let cancel = Cancel::by(&options.cancel);
         for shard in &part.content().shards {
             let file = directory.join(spec.shard_file_name(shard.number));
-            let stated = Checksum { bytes: shard.bytes, crc32: shard.crc32 };
+            let stated = shard.checksum(spec);
             options.check_cancel()?;
             pending.share(&file, stated, &cancel).map_err(|error| error.at_shard(shard.number))?;
             check_shard_index(&file, shard, spec.shard_index_len()).map_err(|error| error.at_path(&file))?;

@@ -3,24 +3,24 @@
 //! ```text
 //! | sections      pairs (`record`); a run is one section per part that has pairs, in the order of the parts
 //! | table         per section: part u32le, crc32 u32le, pairs u64le, bytes u64le
-//! | trailer       magic, version u32le, crc32 of the table u32le, plan u64le, task u64le, digest u64le,
+//! | trailer       magic, version u32le, crc32 of the table u32le, plan 16 bytes, task u64le, digest 16 bytes,
 //! |               sections u64le, pairs u64le, prefixes u64le, crc32 of the trailer before it u32le
 //! ```
 //!
 //! Sections begin at offset 0 and follow each other without gaps. The digest is that of all sections and the table.
 
-use super::digest::{Digest, Digester};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::digest::{self, Digest, Digester};
 
 const MAGIC: [u8; 8] = *b"sharddbS";
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Length of a row of the table in bytes.
 pub(crate) const ROW_LEN: usize = 4 + 4 + 8 + 8;
 
 /// Length of the trailer in bytes.
-pub(crate) const TRAILER_LEN: usize = 8 + 4 + 4 + 8 + 8 + 8 + 8 + 8 + 8 + 4;
+pub(crate) const TRAILER_LEN: usize = 8 + 4 + 4 + digest::LEN + 8 + digest::LEN + 8 + 8 + 8 + 4;
 
 /// A section: pairs of one part, in the order of insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

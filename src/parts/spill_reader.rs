@@ -10,7 +10,6 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 
 #[cfg(feature = "remote")]
-use super::digest::Digester;
 use super::record::{MAX_HEADER, RecordHeader};
 #[cfg(feature = "remote")]
 use super::section_table::digest_of;
@@ -18,6 +17,7 @@ use super::section_table::{ROW_LEN, SectionRow, TRAILER_LEN, Trailer};
 use super::spill_receipt::SpillReceipt;
 use crate::build::{Sorter, Source};
 use crate::error::{Error, Result};
+use crate::format::digest::Digester;
 use crate::storage::{BlockReader, open_regular, read_exact_at};
 
 /// Block size for reading a spill.

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::digest::Digest;
 use super::members::{Kind, Members, VERSION};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::digest::Digest;
 use crate::store::PartsDir;
 
 const KIND: Kind = Kind {
@@ -24,11 +24,12 @@ const KIND: Kind = Kind {
 /// ```
 /// use sharddb::parts::SpillReceipt;
 ///
-/// let text = "{\"sharddb_spill\":1,\"plan\":\"0123456789abcdef\",\"task\":7,\"digest\":\"00000000000000ff\",\
+/// let text = "{\"sharddb_spill\":1,\"plan\":\"0123456789abcdef0123456789abcdef\",\"task\":7,\
+///     \"digest\":\"000000000000000000000000000000ff\",\
 ///     \"pairs\":2,\"prefixes\":0,\"bytes\":99}";
 /// let receipt: SpillReceipt = text.parse()?;
 /// assert_eq!((receipt.task(), receipt.pairs(), receipt.bytes()), (7, 2, 99));
-/// assert_eq!(receipt.file_name(), "task-7-00000000000000ff");
+/// assert_eq!(receipt.file_name(), "task-7-000000000000000000000000000000ff");
 /// assert_eq!(receipt.to_string(), text);
 /// # Ok::<(), sharddb::Error>(())
 /// ```

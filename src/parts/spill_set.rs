@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::digest::{Digest, Digester};
 use super::plan::PartPlan;
 use super::spill_receipt::SpillReceipt;
 use crate::error::{Error, Result};
+use crate::format::digest::{Digest, Digester};
 
 /// The spills of a partitioned build, one per task: the input of every part.
 ///

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use crc32fast::Hasher;
 
-use super::digest::{Digest, Digester};
 use super::plan::PartPlan;
 use super::record::{MAX_HEADER, MAX_VALUE, RecordHeader};
 use super::section_table::{SectionRow, Trailer, digest_of};
@@ -14,6 +13,7 @@ use super::spill_receipt::SpillReceipt;
 use crate::build::{BuildOptions, BuildPhase, Source};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::digest::{Digest, Digester};
 use crate::storage::{Cursor, Sink, WRITE_BLOCK};
 use crate::store::{NewSpill, PartsDir};
 

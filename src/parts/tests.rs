@@ -73,7 +73,9 @@ impl Case {
                 let most = if has_large && dice.below(40) == 0 { 300_000 } else { 150 };
                 let len = dice.below(most);
                 stats.insert(key, prefix, len);
-                Pair { key, prefix: dice.bytes(prefix), value: dice.bytes(len) }
+                let mut prefix = dice.bytes(prefix);
+                prefix.iter_mut().take(1).for_each(|first| *first |= 1); // it may follow padding
+                Pair { key, prefix, value: dice.bytes(len) }
             });
             pairs.collect()
         });

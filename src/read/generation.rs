@@ -59,6 +59,8 @@ struct ShardSlot {
     number: ShardNumber,
     obsolete_pair: bool,
     whole_verified: Arc<WholeShardVerified>,
+    /// Set when the file was compared with the manifest.
+    compared: OnceLock<()>,
     shard: OnceLock<Shard>,
 }
 
@@ -438,11 +440,27 @@ impl Generation {
     }
 
     /// Returns a shard for one pass: the one that lookups use if it is open, and mapped or loaded; else a separate one.
+    /// With the option `verify_files`, its file is compared with the manifest before the first pass.
     pub(crate) fn shard_for_pass(&self, number: ShardNumber) -> Result<Option<Shard>> {
-        match self.slot(number).and_then(|slot| slot.shard.get()) {
-            Some(shard) if shard.reader().is_mapped_or_loaded() => Ok(Some(shard.clone())),
-            _ => self.open_shard_apart(number),
+        let Some(slot) = self.slot(number) else { return Ok(None) };
+        let shard = match slot.shard.get() {
+            Some(shard) if shard.reader().is_mapped_or_loaded() => shard.clone(),
+            _ => match self.open_shard_apart(number)? {
+                Some(shard) => shard,
+                None => return Ok(None),
+            },
+        };
+        if self.options.verify_files && slot.compared.get().is_none() {
+            self.check_file(&shard)?;
+            slot.compared.get_or_init(|| ());
         }
+        Ok(Some(shard))
+    }
+
+    /// Compares the file of a shard with the manifest, if there is one.
+    fn check_file(&self, shard: &Shard) -> Result<()> {
+        let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(shard.reader().number));
+        record.map_or(Ok(()), |record| shard.reader().check_file(record.checksum(&self.spec)))
     }
 
     /// Opens a shard separately from the one that lookups use. A loaded generation has only one copy, which is
@@ -457,14 +475,18 @@ impl Generation {
     }
 
     /// Opens a shard separately, to copy its pairs: with positioned reads that are verified, unless it is in memory.
+    ///
+    /// Errors: also `Corrupt` if the file has other bytes than the manifest states. Cost: reads the file.
     pub(crate) fn open_shard_to_copy(&self, number: ShardNumber) -> Result<Option<Shard>> {
-        match (self.slot(number), self.options.storage) {
+        let shard = match (self.slot(number), self.options.storage) {
             (Some(slot), StorageKind::Mapped { .. } | StorageKind::Positioned) => {
                 let read = ReadOptions { verify_reads: VerifyReads::Once, ..self.options.read };
                 self.open_slot_with(slot, StorageKind::Positioned, read).map(Some)
             }
             _ => self.open_shard_apart(number),
-        }
+        }?;
+        shard.iter().try_for_each(|shard| self.check_file(shard))?;
+        Ok(shard)
     }
 
     fn open_slot(&self, slot: &ShardSlot, storage: StorageKind) -> Result<Shard> {
@@ -475,10 +497,10 @@ impl Generation {
         let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(slot.number));
         let stem = self.spec.shard_file_stem(slot.number);
         let path = |extension: &str| self.shards_directory.join(format!("{stem}.{extension}"));
-        let files = match (slot.obsolete_pair, storage, record) {
-            (true, ..) => ShardFiles::open_pair(&path("index"), &path("data"), storage),
+        let (files, has_stated_bytes) = match (slot.obsolete_pair, storage, record) {
+            (true, ..) => ShardFiles::open_pair(&path("index"), &path("data"), storage).map(|files| (files, true)),
             (false, StorageKind::Heap, Some(record)) => self.load(slot, record, &path("shard")),
-            (false, ..) => ShardFiles::open(&path("shard"), storage),
+            (false, ..) => ShardFiles::open(&path("shard"), storage).map(|files| (files, true)),
         }
         .map_err(|error| explain_missing(error, &self.directory).at_shard(slot.number))?;
 
@@ -489,11 +511,15 @@ impl Generation {
         let table = shard_index_crc32.and_then(|crc32| self.table_section(slot.number, crc32));
         let known = KnownShard {
             shard_index_crc32,
+            prefixes_follow_padding: record.is_some_and(|record| record.digest.is_some()),
             table: ArcSwapOption::from_pointee(table),
             whole_verified: slot.whole_verified.clone(),
         };
         let cache = self.cache.clone();
         let reader = ShardReader::new(slot.number, self.spec, self.layout, files, read, cache, known);
+        if !has_stated_bytes {
+            reader.check_is_damaged()?;
+        }
         let shard = Shard::new(reader);
         if self.options.read_ahead_index {
             shard.reader().will_need_shard_index();
@@ -504,22 +530,22 @@ impl Generation {
         Ok(shard)
     }
 
-    /// Reads a shard into memory and verifies its CRC-32 against the manifest.
+    /// Reads a shard into memory and compares it with its record in the manifest. Also returns whether its bytes may be
+    /// the stated ones: false for a shard with checks that has other bytes, unless verification is off. If it is damaged,
+    /// lookups verify each minishard and report the damaged ones.
     ///
-    /// A damaged shard with checks is returned all the same: lookups verify each minishard and report the damaged ones.
-    ///
-    /// Errors: `Corrupt` for a damaged shard without checks, unless verification is off; `Io`, `TooLarge`.
-    fn load(&self, slot: &ShardSlot, record: &ShardRecord, path: &Path) -> Result<ShardFiles> {
-        let (files, crc32) = ShardFiles::load(path)?;
-        let has_checks = self.layout.is_some_and(|layout| layout.checks);
-        if crc32 == record.crc32 {
-            slot.whole_verified.set_verified();
-        } else if !has_checks && self.options.read.verify_reads != VerifyReads::Never {
-            let expected = record.crc32;
-            let message = format!("expected CRC-32 {expected:08x} as the manifest says, found {crc32:08x}");
-            return Err(Error::corrupt(message).at_path(path));
+    /// Errors: `Corrupt` for other bytes in a shard without checks, unless verification is off; `Io`, `TooLarge`.
+    fn load(&self, slot: &ShardSlot, record: &ShardRecord, path: &Path) -> Result<(ShardFiles, bool)> {
+        let stated = record.checksum(&self.spec);
+        let mut hasher = stated.hasher();
+        let files = ShardFiles::load(path, &mut |chunk| hasher.update(chunk))?;
+        match stated.check(hasher.finish()) {
+            Ok(()) => slot.whole_verified.set_verified(),
+            Err(_) if self.options.read.verify_reads == VerifyReads::Never => {}
+            Err(_) if self.layout.is_some_and(|layout| layout.checks) => return Ok((files, false)),
+            Err(error) => return Err(error.at_path(path)),
         }
-        Ok(files)
+        Ok((files, true))
     }
 
     /// Opens every shard, so that a missing file or a wrong length is reported now.
@@ -557,7 +583,13 @@ impl<'a> Found<'a> {
 
 impl ShardSlot {
     fn new(number: ShardNumber) -> ShardSlot {
-        ShardSlot { number, obsolete_pair: false, whole_verified: Arc::default(), shard: OnceLock::new() }
+        ShardSlot {
+            number,
+            obsolete_pair: false,
+            whole_verified: Arc::default(),
+            compared: OnceLock::new(),
+            shard: OnceLock::new(),
+        }
     }
 }
 

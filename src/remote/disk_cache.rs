@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! directory/
-//!   3f/3f5a0c9e81b2d467       a block; the name is a digest of its identity
+//!   3f/3f5a0c9e81b2d467       a block; the name is half of the digest of its identity
 //!   tmp-4711-0                a block that is being written
 //!
 //! block     integers are little endian
@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::disk;
 use crate::error::{Error, Result};
-use crate::parts::digest::Digest;
+use crate::format::digest::Digest;
 use crate::remote::block_store::{BlockId, BlockStore};
 
 const MAGIC: [u8; 8] = *b"shardblk";
@@ -95,7 +95,7 @@ impl DiskCache {
     }
 
     fn path_of(&self, identity: &str) -> PathBuf {
-        let name = Digest::of(identity.as_bytes()).to_string();
+        let name = format!("{:.16}", Digest::of(identity.as_bytes()));
         self.directory.join(name.get(..2).unwrap_or_default()).join(name)
     }
 

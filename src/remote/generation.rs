@@ -166,7 +166,7 @@ impl RemoteGeneration {
 
     async fn read_table(&self, exchange: &Exchange) -> Option<Table> {
         let manifest = self.manifest.as_ref()?;
-        let (shards, len) = (manifest.shards.len(), manifest.auxiliary(manifest::MINISHARDS)?.bytes);
+        let (shards, len) = (manifest.shards.len(), manifest.auxiliary(manifest::MINISHARDS)?.checksum.bytes);
         let first = Table::first_read(len, self.shared.whole_table_bytes, shards);
         if first == 0 {
             return None;

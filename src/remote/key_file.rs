@@ -36,7 +36,7 @@ impl RemoteGeneration {
     /// Opens the key file; `None` if the generation has none, or not the one that the manifest states.
     pub(crate) async fn open_key_file(&self, exchange: &Exchange) -> Option<RemoteKeyFile> {
         let manifest = self.manifest.as_ref()?;
-        let len = manifest.auxiliary(manifest::KEYS)?.bytes;
+        let len = manifest.auxiliary(manifest::KEYS)?.checksum.bytes;
         let end = self.read_keys(exchange, len.saturating_sub(TAIL_GUESS)..len).await.ok()?;
         let tail_len = Tail::stated_len(end.as_slice().last_chunk::<TRAILER_LEN>()?, len).ok()?;
         let end = match tail_len <= TAIL_GUESS {

@@ -185,6 +185,9 @@ impl Salvage {
     /// - Minishard indexes are read in ascending order of their length, up to twice the length of the shard.
     /// - Values and prefixes are read up to 64 times the length of the shard.
     ///
+    /// Where values are aligned, the zeros at the beginning of a prefix are taken for padding, which they are unless version
+    /// 0.1.0 wrote such a prefix.
+    ///
     /// # Errors
     ///
     /// Those of the loader. Damage of the data set is not an error but a loss.

@@ -243,7 +243,9 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
             let verified = self.shard.compare_prefix_check(row, minishard.checks, gap);
             verified.map_err(|error| (FindingKind::PrefixCheck, error))?;
         }
-        self.shard.read(gap).map_err(|error| (FindingKind::UnreadableShard, error))
+        let unreadable = |error| (FindingKind::UnreadableShard, error);
+        let padding = self.shard.possible_padding(row, gap).map_err(unreadable)?;
+        self.shard.read(ByteRange { start: gap.start + padding, end: gap.end }).map_err(unreadable)
     }
 
     fn lose(&mut self, number: MinishardNumber, rule: FindingKind, error: Error) {

@@ -1,4 +1,5 @@
-//! A buffered writer of one region of a file, front to back, in large blocks. Computes the CRC-32 of the region.
+//! A buffered writer of one region of a file, front to back, in large blocks. Computes the CRC-32 of the region and, if
+//! wanted, its digest.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,6 +10,8 @@ use crc32fast::Hasher;
 
 use crate::disk;
 use crate::error::{Error, Result};
+use crate::format::checksum::{Checksum, crc32_of_zeros};
+use crate::format::digest::Digester;
 use crate::storage::sink::Sink;
 
 /// Block size. Blocks end at multiples of it, so that the file can be mapped with huge pages if the file system
@@ -24,12 +27,18 @@ pub(crate) struct Cursor {
     /// Blocks end at multiples of this.
     block: usize,
     crc: Hasher,
+    digester: Option<Digester>,
 }
 
 impl Cursor {
     /// Creates a cursor that writes at `position` in blocks of `block` bytes.
     pub(crate) fn new(sink: Sink, position: u64, block: usize) -> Cursor {
-        Cursor { sink, flushed_to: position, buffer: Vec::new(), block, crc: Hasher::new() }
+        Cursor { sink, flushed_to: position, buffer: Vec::new(), block, crc: Hasher::new(), digester: None }
+    }
+
+    /// Makes the cursor compute the digest of the region, too.
+    pub(crate) fn with_digest(self) -> Cursor {
+        Cursor { digester: Some(Digester::default()), ..self }
     }
 
     /// Returns the file position of the next byte.
@@ -79,6 +88,7 @@ impl Cursor {
             _ => {
                 self.flush()?;
                 self.skip(len, &crc32_of_zeros(len));
+                self.digester.iter_mut().for_each(|digester| digester.zeros(len));
                 Ok(())
             }
         }
@@ -92,10 +102,15 @@ impl Cursor {
 
     /// Continues at the end of `other`, which began at the position of this cursor. Returns the CRC-32 state of the
     /// bytes that `other` wrote.
+    ///
+    /// Cost: with a digest, reads these bytes back.
     pub(crate) fn append(&mut self, mut other: Cursor) -> Result<Hasher> {
         self.flush()?;
         let len = other.position() - self.flushed_to;
         let crc = other.finish()?;
+        if let Some(digester) = &mut self.digester {
+            self.sink.read_back(self.flushed_to, len, &mut |block| digester.update(block))?;
+        }
         self.skip(len, &crc);
         Ok(crc)
     }
@@ -104,6 +119,18 @@ impl Cursor {
     pub(crate) fn finish(&mut self) -> Result<Hasher> {
         self.flush()?;
         Ok(self.crc.clone())
+    }
+
+    /// Flushes the buffer. Returns what a manifest states about the file, which is no shard and has no other region.
+    pub(crate) fn finish_file(mut self) -> Result<Checksum> {
+        let crc32 = self.finish()?.finalize();
+        let digest = self.take_digester().map(|digester| digester.finish());
+        Ok(Checksum { bytes: self.position(), crc32, digest, shard_index_len: 0 })
+    }
+
+    /// Returns the digester of the region, if there is one, after the buffer was flushed.
+    pub(crate) fn take_digester(&mut self) -> Option<Digester> {
+        self.digester.take()
     }
 
     /// Returns the number of bytes left in the current block.
@@ -115,6 +142,7 @@ impl Cursor {
 
     fn flush(&mut self) -> Result<()> {
         self.crc.update(&self.buffer);
+        self.digester.iter_mut().for_each(|digester| digester.update(&self.buffer));
         self.sink.write_all_at(self.flushed_to, &self.buffer)?;
         self.flushed_to += self.buffer.len() as u64;
         self.buffer.clear();
@@ -122,37 +150,9 @@ impl Cursor {
     }
 }
 
-/// Returns the CRC-32 state of `len` zero bytes. Cost: O(log `len`), by doubling.
-pub(crate) fn crc32_of_zeros(mut len: u64) -> Hasher {
-    let mut crc = Hasher::new();
-    let mut power = Hasher::new();
-    power.update(&[0]);
-    while len > 0 {
-        if len & 1 == 1 {
-            crc.combine(&power);
-        }
-        power.combine(&power.clone());
-        len >>= 1;
-    }
-    crc
-}
-
 /// Creates a file for writing and reading back.
 ///
 /// Errors: `Io`, also if the file exists.
 pub(crate) fn create_new(path: &Path) -> Result<Arc<File>> {
     disk::create_new(path).map(Arc::new).map_err(|error| Error::io("create", path, error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_crc32_of_zeros_is_that_of_zero_bytes() {
-        for len in [0, 1, 2, 3, 1000, 70_001] {
-            let zeros = vec![0; usize::try_from(len).unwrap()];
-            assert_eq!(crc32_of_zeros(len).finalize(), crc32fast::hash(&zeros), "length {len}");
-        }
-    }
 }

@@ -5,15 +5,13 @@ use std::io::Read;
 use std::ops::Deref;
 use std::path::Path;
 
-use crc32fast::Hasher;
-
 use crate::error::{Error, Result};
 use crate::storage::AlignedBytes;
 
 /// The size of a huge page. Shorter files are read to the heap.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes per read. The CRC-32 of a chunk is computed while the chunk is in the processor's cache.
+/// Bytes per read. The checksum of a chunk is computed while the chunk is in the processor's cache.
 const CHUNK: usize = 256 << 10;
 
 /// An anonymous map, aligned to a huge page so that lookups miss the TLB less often.
@@ -30,10 +28,10 @@ pub(crate) enum Loaded {
 }
 
 impl Loaded {
-    /// Reads `len` bytes of a file. Also returns their CRC-32.
+    /// Reads `len` bytes of a file, and passes them to `each` in chunks.
     ///
     /// Errors: `TooLarge` if the allocation fails; `Io`.
-    pub(crate) fn read(mut file: File, len: u64, path: &Path) -> Result<(Loaded, u32)> {
+    pub(crate) fn read(mut file: File, len: u64, path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<Loaded> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let mut loaded = match HugeBytes::zeroed(len) {
             Some(bytes) => Loaded::Huge(bytes),
@@ -41,12 +39,11 @@ impl Loaded {
                 AlignedBytes::zeroed(len, AlignedBytes::PAGE).map(Loaded::Heap).map_err(|error| error.at_path(path))?
             }
         };
-        let mut crc = Hasher::new();
         for chunk in loaded.bytes_mut().chunks_mut(CHUNK) {
             file.read_exact(chunk).map_err(|error| Error::io("read the whole file", path, error))?;
-            crc.update(chunk);
+            each(chunk);
         }
-        Ok((loaded, crc.finalize()))
+        Ok(loaded)
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {

@@ -20,7 +20,7 @@ use std::path::Path;
 
 pub(crate) use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
-pub(crate) use cursor::{Cursor, WRITE_BLOCK, crc32_of_zeros, create_new};
+pub(crate) use cursor::{Cursor, WRITE_BLOCK, create_new};
 pub(crate) use descriptors::open as open_descriptor;
 pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_exact_at, read_whole, regular_len};
 pub(crate) use holes::Holes;
@@ -97,13 +97,13 @@ impl Storage {
                 }
             }
             StorageKind::Positioned => Ok(Storage::File(PositionedFile::new(file, len, path))),
-            StorageKind::Heap => Loaded::read(file, len, path).map(|(loaded, _)| loaded.into()),
+            StorageKind::Heap => Storage::load(file, len, path, &mut |_| {}),
         }
     }
 
-    /// Reads an open regular file of `len` bytes into memory. Also returns its CRC-32.
-    pub(crate) fn load(file: File, len: u64, path: &Path) -> Result<(Storage, u32)> {
-        Loaded::read(file, len, path).map(|(loaded, crc32)| (loaded.into(), crc32))
+    /// Reads an open regular file of `len` bytes into memory, and passes the bytes to `each` in chunks.
+    pub(crate) fn load(file: File, len: u64, path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<Storage> {
+        Loaded::read(file, len, path, each).map(Storage::from)
     }
 
     /// Returns the length in bytes when the file was opened.

@@ -6,6 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk;
 use crate::error::{Error, Result};
+use crate::storage::file::read_exact_at;
+
+/// Block size of reading back.
+const READ_BLOCK: usize = 1 << 20;
 
 /// A file or a vector that several cursors write at positions.
 #[derive(Clone)]
@@ -40,6 +44,33 @@ impl Sink {
                 }
                 let to = memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len()));
                 to.ok_or_else(|| Error::internal("the buffer in memory is too short"))?.copy_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Passes on bytes that were written, in blocks.
+    pub(super) fn read_back(&self, position: u64, len: u64, to: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let end = position.saturating_add(len);
+        match self {
+            Sink::File(file, path) => {
+                let mut block = vec![0; usize::try_from(len).unwrap_or(READ_BLOCK).min(READ_BLOCK)];
+                let mut position = position;
+                while position < end {
+                    let take = usize::try_from(end - position).unwrap_or(READ_BLOCK).min(READ_BLOCK);
+                    let block = block.get_mut(..take).unwrap_or_default();
+                    read_exact_at(file, block, position)
+                        .map_err(|error| Error::io("read back", path, error).at_offset(position))?;
+                    to(block);
+                    position += take as u64;
+                }
+                Ok(())
+            }
+            Sink::Memory(memory) => {
+                let at = |position| usize::try_from(position).unwrap_or(usize::MAX);
+                let memory = lock(memory);
+                let written = memory.get(at(position)..at(end));
+                to(written.ok_or_else(|| Error::internal("the buffer in memory is too short"))?);
                 Ok(())
             }
         }

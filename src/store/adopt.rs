@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::format::checksum::Checksum;
 use crate::format::info::{self, Info};
 use crate::format::json;
-use crate::format::manifest::{self, AuxiliaryRecord, Manifest, ShardRecord};
+use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
 use crate::storage::read_whole;
 use crate::store::cancel::Cancel;
 use crate::store::contents;
-use crate::store::fs::{self, Checksum};
+use crate::store::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::intact;
 use crate::store::names::{CURRENT, LEASE, LOCK};
@@ -55,11 +56,12 @@ impl Foreign {
         for shard in &self.manifest.shards {
             let path = self.path_of(shard);
             let to = pending.shards_path().join(self.name_of(shard));
-            check(shard, fs::copy_new(&path, &to, &self.cancel)?, &path)?;
+            let copied = fs::copy_new(&path, &to, self.manifest.checksum_of(shard), &self.cancel);
+            copied.map_err(|error| error.at_shard(shard.number))?;
         }
         for file in &self.manifest.auxiliary {
             let path = self.directory.join(&file.name);
-            check_auxiliary(file, fs::copy_new(&path, &pending.path().join(&file.name), &self.cancel)?, &path)?;
+            fs::copy_new(&path, &pending.path().join(&file.name), file.checksum, &self.cancel)?;
         }
         pending.complete_with(&self.info, &self.manifest, &self.manifest_text)
     }
@@ -81,12 +83,11 @@ impl Foreign {
         self.check_own_files()?;
         publish::check_publishable(store, lock)?;
         for shard in &self.manifest.shards {
-            let path = self.path_of(shard);
-            check(shard, fs::checksum(&path, &self.cancel)?, &path)?;
+            let checked = self.check(&self.path_of(shard), self.manifest.checksum_of(shard));
+            checked.map_err(|error| error.at_shard(shard.number))?;
         }
         for file in &self.manifest.auxiliary {
-            let path = self.directory.join(&file.name);
-            check_auxiliary(file, fs::checksum(&path, &self.cancel)?, &path)?;
+            self.check(&self.directory.join(&file.name), file.checksum)?;
         }
         self.complete()?;
         // a statement of its own, so that the operation ends before `copy` begins another
@@ -95,6 +96,11 @@ impl Foreign {
             Err(error) if fs::crosses_devices(&error) => self.copy(store, lock)?.publish(),
             published => published,
         }
+    }
+
+    /// Checks the bytes of a file. Errors: `Corrupt`; `Io`; `Cancelled`.
+    fn check(&self, path: &Path, stated: Checksum) -> Result<()> {
+        stated.check(fs::checksum(path, stated, &self.cancel)?).map_err(|error| error.at_path(path))
     }
 
     /// Does the same as [`PendingGeneration::complete`] for files that may not be synced.
@@ -181,14 +187,4 @@ fn check_sharding(manifest: &Manifest, info: &[u8]) -> Result<()> {
         return Err(Error::invalid_spec("expected a member \"sharding\" in info, found none"));
     };
     manifest.check_sharding(&ShardingSpec::from_value(sharding)?)
-}
-
-fn check(shard: &ShardRecord, found: Checksum, path: &Path) -> Result<()> {
-    let stated = Checksum { bytes: shard.bytes, crc32: shard.crc32 };
-    stated.check(found).map_err(|error| error.at_path(path).at_shard(shard.number))
-}
-
-fn check_auxiliary(file: &AuxiliaryRecord, found: Checksum, path: &Path) -> Result<()> {
-    let stated = Checksum { bytes: file.bytes, crc32: file.crc32 };
-    stated.check(found).map_err(|error| error.at_path(path))
 }

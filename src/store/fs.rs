@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::disk::owner::Owner;
 use crate::disk::{self, Output};
 use crate::error::{Error, Result};
+use crate::format::checksum::{Checksum, ChecksumHasher};
 pub(crate) use crate::storage::Identity;
 use crate::storage::open_descriptor;
 use crate::store::cancel::Cancel;
@@ -22,28 +23,6 @@ const CHUNK: usize = 1 << 20;
 
 /// Upper bound on the bytes read from a text file that replaces a link; longer than any path.
 const LONGEST_LINK: u64 = 1 << 16;
-
-/// The length and the CRC-32 of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Checksum {
-    pub(crate) bytes: u64,
-    pub(crate) crc32: u32,
-}
-
-impl Checksum {
-    /// Checks a checksum that was found against this one, which the manifest states.
-    ///
-    /// Errors: `Corrupt` if they differ.
-    pub(crate) fn check(self, found: Checksum) -> Result<()> {
-        if found != self {
-            return Err(Error::corrupt(format!(
-                "expected {} bytes with CRC-32 {:08x} as the manifest says, found {} bytes with CRC-32 {:08x}",
-                self.bytes, self.crc32, found.bytes, found.crc32
-            )));
-        }
-        Ok(())
-    }
-}
 
 pub(super) fn create_dir(path: &Path) -> Result<()> {
     disk::create_dir(path).map_err(|error| Error::io("create the directory", path, error))
@@ -188,23 +167,23 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     seal(&file, path)
 }
 
-/// Copies the file `from` to a new file, synced and read-only. Returns the checksum of the copied bytes.
+/// Copies the file `from`, whose bytes are stated, to a new file, synced and read-only.
 ///
-/// Errors: `Io`; `Cancelled`, which leaves a partial copy.
-pub(super) fn copy_new(from: &Path, to: &Path, cancel: &Cancel) -> Result<Checksum> {
+/// Errors, which leave a partial or wrong copy: `Corrupt` with the path of `from`; `Io`; `Cancelled`.
+pub(super) fn copy_new(from: &Path, to: &Path, stated: Checksum, cancel: &Cancel) -> Result<()> {
     let file = disk::create_new(to).map_err(|error| Error::io("create", to, error))?;
     let mut output = Output::new(&file, to);
     let write = |bytes: &[u8]| output.write_all(bytes).map_err(|error| Error::io("write", to, error));
-    let checksum = stream(from, write, cancel)?;
-    seal(&file, to)?;
-    Ok(checksum)
+    let found = stream(from, stated.hasher(), write, cancel)?;
+    stated.check(found).map_err(|error| error.at_path(from))?;
+    seal(&file, to)
 }
 
-/// Computes the checksum of a file. Cost: reads the file.
+/// Computes what is stated about a file. Cost: reads the file.
 ///
 /// Errors: `Io`; `Cancelled`.
-pub(crate) fn checksum(path: &Path, cancel: &Cancel) -> Result<Checksum> {
-    stream(path, |_| Ok(()), cancel)
+pub(crate) fn checksum(path: &Path, stated: Checksum, cancel: &Cancel) -> Result<Checksum> {
+    stream(path, stated.hasher(), |_| Ok(()), cancel)
 }
 
 /// Returns the length of a regular file or of one that a link names.
@@ -496,20 +475,24 @@ fn not_a_file(path: &Path) -> Error {
 /// Reads `from` in chunks, passes each to `write`, and returns the checksum of all.
 ///
 /// Errors: those of `write`; `Io`; `Cancelled`.
-fn stream(from: &Path, mut write: impl FnMut(&[u8]) -> Result<()>, cancel: &Cancel) -> Result<Checksum> {
+fn stream(
+    from: &Path,
+    mut hasher: ChecksumHasher,
+    mut write: impl FnMut(&[u8]) -> Result<()>,
+    cancel: &Cancel,
+) -> Result<Checksum> {
     let fail = |error| Error::io("read", from, error);
     let source = open_file(from)?;
-    let (mut hasher, mut bytes, mut chunk) = (crc32fast::Hasher::new(), 0, Vec::new());
+    let mut chunk = Vec::new();
     loop {
         cancel.check()?;
         chunk.clear();
         let read = disk::inspect(from, || (&source).take(CHUNK as u64).read_to_end(&mut chunk)).map_err(fail)?;
         if read == 0 {
-            return Ok(Checksum { bytes, crc32: hasher.finalize() });
+            return Ok(hasher.finish());
         }
         write(&chunk)?;
         hasher.update(&chunk);
-        bytes += read as u64;
         cancel.add(read as u64);
     }
 }

@@ -6,8 +6,9 @@ use std::sync::PoisonError;
 
 use crate::disk;
 use crate::error::{Error, Result};
+use crate::format::checksum::Checksum;
 use crate::store::cancel::Cancel;
-use crate::store::fs::{self, Checksum};
+use crate::store::fs;
 use crate::store::publish::PendingGeneration;
 
 /// How a generation got a file of another one.
@@ -41,11 +42,7 @@ impl PendingGeneration {
                 self.linked.lock().unwrap_or_else(PoisonError::into_inner).push(to);
                 Ok(Shared::Linked)
             }
-            Err(error) if needs_copy(&error) => {
-                let found = fs::copy_new(from, &to, cancel)?;
-                stated.check(found).map_err(|error| error.at_path(from))?;
-                Ok(Shared::Copied)
-            }
+            Err(error) if needs_copy(&error) => fs::copy_new(from, &to, stated, cancel).map(|()| Shared::Copied),
             Err(error) => Err(Error::io("link", from, error)),
         }
     }

@@ -59,7 +59,7 @@ use crate::storage::read_whole;
 
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::current::read as read_current;
-pub(crate) use self::fs::{Checksum, is_one_file};
+pub(crate) use self::fs::is_one_file;
 pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration};

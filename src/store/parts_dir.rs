@@ -9,7 +9,7 @@
 //! tmp-mark                  a mark before it is renamed into place
 //! ```
 //!
-//! A digest is 16 hexadecimal digits. A name with a digest is never given to other bytes, so a name that exists already
+//! A digest is 32 hexadecimal digits. A name with a digest is never given to other bytes, so a name that exists already
 //! is success. This module knows names and kinds of files, not their contents. Writers of the store leave the directory
 //! alone.
 
@@ -370,7 +370,7 @@ mod tests {
     use super::*;
     use crate::store::testing::TempDir;
 
-    const DIGEST: &str = "0123456789abcdef";
+    const DIGEST: &str = "0123456789abcdef0123456789abcdef";
 
     #[test]
     fn cleans_its_own_names_and_no_others() {
@@ -384,20 +384,20 @@ mod tests {
         write(path("tmp-task-12-ab"), "x").unwrap();
         create_dir_all(path("tmp-part-12-ab/spill")).unwrap();
         write(path("tmp-part-12-ab/spill/00000001.run"), "x").unwrap();
-        create_dir(path("part-3-0123456789abcdef")).unwrap();
-        write(path("part-3-0123456789abcdef/3.shard"), "x").unwrap();
+        create_dir(path("part-3-0123456789abcdef0123456789abcdef")).unwrap();
+        write(path("part-3-0123456789abcdef0123456789abcdef/3.shard"), "x").unwrap();
 
         let foreign = ["task-0", "task-00-{}", "task-1-{}0", "task-x-{}", "plan.json", "published-", "tmp-task-1"];
         foreign.iter().for_each(|name| write(path(&name.replace("{}", DIGEST)), "x").unwrap());
-        create_dir(path("task-9-0123456789abcdef")).unwrap();
-        create_dir(path("part-4-0123456789abcdef")).unwrap();
-        write(path("part-4-0123456789abcdef/notes"), "x").unwrap();
+        create_dir(path("task-9-0123456789abcdef0123456789abcdef")).unwrap();
+        create_dir(path("part-4-0123456789abcdef0123456789abcdef")).unwrap();
+        write(path("part-4-0123456789abcdef0123456789abcdef/notes"), "x").unwrap();
         create_dir_all(path("tmp-part-13-ab/notes")).unwrap();
 
         let left = directory.clean().unwrap();
         assert_eq!(left.len(), foreign.len() + 3, "{left:?}");
         assert_eq!(fs::names(directory.path()).unwrap().len(), left.len());
-        assert!(path("part-4-0123456789abcdef/notes").exists());
+        assert!(path("part-4-0123456789abcdef0123456789abcdef/notes").exists());
 
         left.iter().for_each(|path| fs::remove(path).unwrap());
         assert!(directory.clean().unwrap().is_empty());
@@ -411,13 +411,13 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         let is_finished = || directory.is_finished().unwrap();
         assert!(!is_finished());
-        write(path("task-0-0123456789abcdef"), "").unwrap();
-        write(path("publishing-0123456789abcdef"), "").unwrap();
+        write(path("task-0-0123456789abcdef0123456789abcdef"), "").unwrap();
+        write(path("publishing-0123456789abcdef0123456789abcdef"), "").unwrap();
         assert!(!is_finished());
-        write(path("published-0123456789abcdef"), "").unwrap();
+        write(path("published-0123456789abcdef0123456789abcdef"), "").unwrap();
         assert!(!is_finished(), "the spill may be that of a next build");
-        std::fs::remove_file(path("task-0-0123456789abcdef")).unwrap();
-        std::fs::remove_file(path("publishing-0123456789abcdef")).unwrap();
+        std::fs::remove_file(path("task-0-0123456789abcdef0123456789abcdef")).unwrap();
+        std::fs::remove_file(path("publishing-0123456789abcdef0123456789abcdef")).unwrap();
         write(path("notes"), "").unwrap();
         assert!(is_finished());
         write(path("tmp-task-1-0"), "").unwrap();
@@ -431,7 +431,7 @@ mod tests {
         let (store, elsewhere) = (TempDir::new(), TempDir::new());
         write(elsewhere.path().join("3.shard"), "x").unwrap();
         let directory = PartsDir::create(&store.path().join("parts-7")).unwrap();
-        let link = directory.path().join("part-3-0123456789abcdef");
+        let link = directory.path().join("part-3-0123456789abcdef0123456789abcdef");
         std::os::unix::fs::symlink(elsewhere.path(), &link).unwrap();
         assert_eq!(directory.clean().unwrap(), [link]);
         assert_eq!(elsewhere.names(), ["3.shard"]);

@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::error::Result;
-use crate::store::contents::{self, is_lowercase_hex};
+use crate::format::digest::Digest;
+use crate::store::contents;
 use crate::store::names::PARTS_PREFIX;
 use crate::store::{fs, scratch};
 
@@ -15,9 +16,6 @@ pub(super) const PUBLISHED_PREFIX: &str = "published-";
 pub(super) const TEMPORARY_TASK_PREFIX: &str = "tmp-task-";
 pub(super) const TEMPORARY_PART_PREFIX: &str = "tmp-part-";
 pub(super) const TEMPORARY_MARK: &str = "tmp-mark";
-
-/// Number of hexadecimal digits of a digest.
-const DIGEST_LEN: usize = 16;
 
 /// Returns whether a path in a store is the directory of a partitioned build: its name is that of one, and it is empty or
 /// has an entry that such a build makes.
@@ -78,5 +76,5 @@ pub(super) fn is_numbered(name: &str, prefix: &str) -> bool {
 }
 
 pub(super) fn is_digest(text: &str) -> bool {
-    text.len() == DIGEST_LEN && is_lowercase_hex(text)
+    text.parse::<Digest>().is_ok()
 }

@@ -205,7 +205,7 @@ mod tests {
             &[".hidden="],
             &["gen-0000000001/"],
             &["parts-3/"],
-            &["parts-3/", "parts-3/task-1-0123456789abcdef=", "parts-3/receipts="],
+            &["parts-3/", "parts-3/task-1-0123456789abcdef0123456789abcdef=", "parts-3/receipts="],
         ];
         let foreign: [(&[&str], &str); 16] = [
             (&["notes.txt="], "notes.txt"),

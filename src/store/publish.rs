@@ -304,7 +304,7 @@ fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
         intact::check_len(&path, shard.bytes).map_err(|error| error.at_shard(shard.number))?;
     }
     for file in &manifest.auxiliary {
-        intact::check_len(&directory.join(&file.name), file.bytes)?;
+        intact::check_len(&directory.join(&file.name), file.checksum.bytes)?;
     }
     let mut directory = directory.to_path_buf();
     let mut expected: BTreeSet<String> = manifest.auxiliary.iter().map(|file| file.name.clone()).collect();

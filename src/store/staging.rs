@@ -16,13 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk;
 use crate::error::{Error, Result};
+use crate::format::checksum::{Checksum, ChecksumHasher};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::nested::NestedSharding;
 use crate::ids::ShardNumber;
 use crate::storage::read_whole;
 use crate::store::cancel::Cancel;
-use crate::store::fs::{self, Checksum};
+use crate::store::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::link::needs_copy;
 use crate::store::{Store, StoreWriter, is_complete};
@@ -59,21 +60,23 @@ impl Staging {
     }
 
     /// Returns whether a file is complete. Removes it if it has other bytes. Cost: reads the file.
+    ///
+    /// An earlier copy of the same generation wrote it, so checksums suffice.
     pub(crate) fn has(&self, name: &str, stated: Checksum) -> Result<bool> {
         let path = self.path.join(name);
         if !fs::exists(&path)? {
             return Ok(false);
         }
-        if fs::is_real_file(&path)? && fs::checksum(&path, &Cancel::default())? == stated {
+        if fs::is_real_file(&path)? && fs::checksum(&path, stated, &Cancel::default())? == stated {
             return Ok(true);
         }
         fs::remove(&path).map(|()| false)
     }
 
-    /// Adds a local file with the stated checksum: as a hard link, or as a copy where it cannot be linked. Returns false if
-    /// the file is damaged.
+    /// Adds a local file with the stated digest: as a hard link, or as a copy where it cannot be linked. Returns false if
+    /// the file has other bytes, or no digest is stated.
     pub(crate) fn share(&self, from: &Path, name: &str, stated: Checksum) -> Result<bool> {
-        if !fs::is_real_file(from)? || fs::checksum(from, &Cancel::default())? != stated {
+        if !fs::is_real_file(from)? || !stated.is_of_equal_bytes(fs::checksum(from, stated, &Cancel::default())?) {
             return Ok(false);
         }
         let to = self.path.join(name);
@@ -81,8 +84,7 @@ impl Staging {
             Ok(()) => Ok(true),
             Err(error) if needs_copy(&error) => {
                 let temporary = self.temporary();
-                let found = fs::copy_new(from, &temporary, &Cancel::default())?;
-                stated.check(found).map_err(|error| error.at_path(from))?;
+                fs::copy_new(from, &temporary, stated, &Cancel::default())?;
                 fs::rename(&temporary, &to).map(|()| true)
             }
             Err(error) => Err(Error::io("link", from, error)),
@@ -90,11 +92,10 @@ impl Staging {
     }
 
     /// Begins a file.
-    pub(crate) fn begin(&self, name: &str) -> Result<StagedFile> {
+    pub(crate) fn begin(&self, name: &str, stated: Checksum) -> Result<StagedFile> {
         let temporary = self.temporary();
         let file = disk::create_new(&temporary).map_err(|error| Error::io("create", &temporary, error))?;
-        let found = Checksum { bytes: 0, crc32: 0 };
-        Ok(StagedFile { file, temporary, to: self.path.join(name), hasher: crc32fast::Hasher::new(), found })
+        Ok(StagedFile { file, temporary, to: self.path.join(name), hasher: stated.hasher(), stated })
     }
 
     /// Adds `info` and the manifest, and publishes the directory, whose checksums are verified once more.
@@ -121,17 +122,16 @@ pub(crate) struct StagedFile {
     file: File,
     temporary: PathBuf,
     to: PathBuf,
-    hasher: crc32fast::Hasher,
-    found: Checksum,
+    hasher: ChecksumHasher,
+    stated: Checksum,
 }
 
 impl StagedFile {
     /// Appends bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let written = disk::write_all_at(&self.file, &self.temporary, self.found.bytes, bytes);
+        let written = disk::write_all_at(&self.file, &self.temporary, self.hasher.bytes(), bytes);
         written.map_err(|error| Error::io("write", &self.temporary, error))?;
         self.hasher.update(bytes);
-        self.found.bytes += bytes.len() as u64;
         Ok(())
     }
 
@@ -139,9 +139,8 @@ impl StagedFile {
     /// compares the checksum again.
     ///
     /// Errors: `Corrupt` if they are not; `Io`.
-    pub(crate) fn finish(self, stated: Checksum) -> Result<()> {
-        let found = Checksum { crc32: self.hasher.finalize(), ..self.found };
-        if let Err(error) = stated.check(found) {
+    pub(crate) fn finish(self) -> Result<()> {
+        if let Err(error) = self.stated.check(self.hasher.finish()) {
             _ = fs::remove(&self.temporary); // the next copy removes it, too
             return Err(error);
         }
@@ -151,7 +150,8 @@ impl StagedFile {
 }
 
 impl Store {
-    /// Returns the paths of local shard files that have the bytes of shards of another generation, by their number.
+    /// Returns the paths of local shard files that have the bytes of shards of another generation, by their number: those
+    /// with equal records, if these have a digest.
     ///
     /// Cost: reads the manifest of every complete generation. A generation that cannot be read is passed over.
     pub(crate) fn shards_like(&self, wanted: &Manifest) -> Result<HashMap<ShardNumber, PathBuf>> {
@@ -163,7 +163,7 @@ impl Store {
             let directory = self.generation_path(id);
             let text = read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES);
             let Some(manifest) = text.ok().and_then(|text| Manifest::parse(&text).ok()) else { continue };
-            let is_wanted = |shard: &&ShardRecord| wanted.shard(shard.number) == Some(*shard);
+            let is_wanted = |shard: &&ShardRecord| shard.digest.is_some() && wanted.shard(shard.number) == Some(*shard);
             for shard in manifest.shards.iter().filter(is_wanted) {
                 found.insert(shard.number, manifest.shard_path(&directory, shard.number)); // the newest generation wins
             }
@@ -171,10 +171,14 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns the current generation, if its manifest has exactly these bytes.
-    pub(crate) fn current_with(&self, manifest: &[u8]) -> Result<Option<GenerationId>> {
+    /// Returns the current generation, if it has the files of a generation with this manifest: if the manifests have the
+    /// same text, with the digests of all files.
+    pub(crate) fn current_with(&self, manifest: &Manifest, wanted: &[u8]) -> Result<Option<GenerationId>> {
+        if !manifest.has_all_digests() {
+            return Ok(None);
+        }
         let Some(id) = self.current()? else { return Ok(None) };
         let text = read_whole(&self.generation_path(id).join(manifest::FILE_NAME), manifest::MAX_BYTES);
-        Ok(text.is_ok_and(|text| text == manifest).then_some(id))
+        Ok(text.is_ok_and(|text| text == wanted).then_some(id))
     }
 }

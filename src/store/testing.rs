@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
+use crate::format::checksum::Checksum;
+use crate::format::digest::Digest;
 use crate::format::hash::HashFunction;
 use crate::format::layout::Layout;
 use crate::format::manifest::{Manifest, ShardRecord};
@@ -86,8 +88,10 @@ impl Sample {
         let mut records = Vec::new();
         for number in [3, 0x1c].map(ShardNumber) {
             let bytes = format!("shard {} of version {version}", number.0).into_bytes();
-            let crc32 = crc32fast::hash(&bytes);
-            records.push(ShardRecord { number, bytes: bytes.len() as u64, keys: 2, crc32, shard_index_crc32: 0 });
+            let record = ShardRecord::from_row((number.0, bytes.len() as u64, 2, crc32fast::hash(&bytes), 0));
+            let mut hasher = Checksum { digest: Some(Digest::of(b"")), ..record.checksum(&sharding) }.hasher();
+            hasher.update(&bytes);
+            records.push(ShardRecord { digest: hasher.finish().digest, ..record });
             shards.push((sharding.shard_file_name(number), bytes));
         }
         let info_crc32 = crc32fast::hash(&info);
@@ -96,6 +100,7 @@ impl Sample {
             sharding,
             nested: None,
             info_crc32,
+            info_digest: None,
             layout,
             keys: 4,
             value_bytes: 0,

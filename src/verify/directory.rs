@@ -10,7 +10,7 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
 use crate::storage::read_whole;
-use crate::store::fs::{self, Checksum};
+use crate::store::fs;
 use crate::store::{Cancel, LEASE};
 use crate::verify::VerifyLevel;
 use crate::verify::finding::FindingKind;
@@ -292,9 +292,8 @@ fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
 /// Verifies the checksum of an auxiliary file, at every level, since the file is short.
 fn verify_auxiliary(generation: &Generation, stated: &AuxiliaryRecord, report: &mut VerifyReport) {
     let path = generation.directory().join(&stated.name);
-    let expected = Checksum { bytes: stated.bytes, crc32: stated.crc32 };
-    let found = fs::checksum(&path, &Cancel::default());
-    if let Err(error) = found.and_then(|found| expected.check(found)) {
+    let found = fs::checksum(&path, stated.checksum, &Cancel::default());
+    if let Err(error) = found.and_then(|found| stated.checksum.check(found)) {
         report.add(FindingKind::AuxiliaryFile, error.at_path(&path));
     }
 }

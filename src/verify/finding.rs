@@ -166,7 +166,7 @@ finding_kinds! {
     /// The offset of a value is not a multiple of the data set's value alignment.
     MisalignedValue, "misaligned-value", Error;
 
-    /// A shard's file does not have the CRC-32 that the manifest states.
+    /// A shard's file does not have the CRC-32 or the digest that the manifest states.
     FileCrc, "file-crc", Error;
     /// A stored value does not match its check.
     ValueCheck, "value-check", Error;

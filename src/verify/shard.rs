@@ -1,19 +1,16 @@
 //! Verifies one shard: its CRC-32, its shard index, and the minishards that the shard index names.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::Path;
 
-use crc32fast::Hasher;
-
-use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::checksum::Checksum;
 use crate::format::layout::MINISHARD_ALIGNMENT;
 use crate::format::manifest::{self, ShardRecord};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::MinishardNumber;
 use crate::read::generation::Generation;
-use crate::read::shard::{EntryBlocks, IndexBudget, ShardReader, ValueBudget};
-use crate::storage::{BlockReader, crc32_of_zeros, open_regular};
+use crate::read::shard::{EntryBlocks, IndexBudget, ShardReader, Summed, ValueBudget};
 use crate::verify::VerifyLevel;
 use crate::verify::extents::Extents;
 use crate::verify::finding::FindingKind;
@@ -21,9 +18,6 @@ use crate::verify::misplaced::Misplaced;
 use crate::verify::range_state::{RangeState, SharedBudget};
 use crate::verify::report::VerifyReport;
 use crate::verify::window::Window;
-
-/// Size in bytes of a read when the CRC-32 of a file is computed.
-const FILE_BLOCK: usize = 1 << 20;
 
 /// The walk over one shard.
 pub(super) struct ShardVerifier<'a> {
@@ -55,6 +49,8 @@ pub(super) struct ShardVerifier<'a> {
     pub(super) is_over_budget: bool,
     /// The budget of all ranges of the shard; `None` for a whole shard.
     pub(super) shared_budget: Option<&'a SharedBudget>,
+    /// The directory of the generation.
+    directory: &'a Path,
     /// The record of this shard in the manifest; `None` without a manifest.
     record: Option<ShardRecord>,
     /// Called with the number of bytes that were verified since the last call.
@@ -63,7 +59,7 @@ pub(super) struct ShardVerifier<'a> {
 
 impl<'a> ShardVerifier<'a> {
     pub(super) fn new(
-        generation: &Generation,
+        generation: &'a Generation,
         shard: &'a ShardReader,
         report: &'a mut VerifyReport,
         progress: &'a mut dyn FnMut(u64),
@@ -85,6 +81,7 @@ impl<'a> ShardVerifier<'a> {
             sums_keys: generation.manifest().is_some_and(|manifest| manifest.auxiliary(manifest::KEYS).is_some()),
             is_over_budget: false,
             shared_budget: None,
+            directory: generation.directory(),
             record: generation.manifest().and_then(|manifest| manifest.shard(shard.number)).copied(),
             progress,
         }
@@ -101,6 +98,7 @@ impl<'a> ShardVerifier<'a> {
         self.report.shards += 1;
         if let Some(record) = self.record {
             self.verify_checksums(&record);
+            self.verify_table();
         }
     }
 
@@ -199,72 +197,53 @@ impl<'a> ShardVerifier<'a> {
     /// Verifies the checksums that the manifest states: of the file and of the shard index.
     fn verify_checksums(&mut self, record: &ShardRecord) {
         if self.reaches(VerifyLevel::Data) {
-            let found = self.file_crc32();
-            self.compare_crc32(FindingKind::FileCrc, "file", record.crc32, found);
+            let stated = record.checksum(&self.shard.spec);
+            if let Err(error) = self.file_checksum(stated).and_then(|found| stated.check(found)) {
+                self.report_finding(FindingKind::FileCrc, error);
+            }
         }
         if self.reaches(VerifyLevel::Index) && self.shard.files().can_hold_shard_index(&self.shard.spec) {
             self.count_read(self.shard.spec.shard_index_len());
             let found = self.shard.compute_shard_index_crc32();
-            self.compare_crc32(FindingKind::ShardIndexCrc, "shard index", record.shard_index_crc32, found);
+            self.compare_shard_index(record.shard_index_crc32, found);
         }
     }
 
-    fn compare_crc32(&mut self, kind: FindingKind, what: &str, stated: u32, found: Result<u32>) {
-        match found {
-            Ok(found) if found == stated => {}
-            Ok(found) => {
-                let message =
-                    format!("expected the {what} to have CRC-32 {stated:08x} as the manifest says, found {found:08x}");
-                self.report_finding(kind, Error::corrupt(message));
-            }
-            Err(error) => self.report_finding(kind, error),
+    /// Compares the minishard table with the shard index.
+    fn verify_table(&mut self) {
+        if self.reaches(VerifyLevel::Index)
+            && self.shard.files().can_hold_shard_index(&self.shard.spec)
+            && let Err(error) = self.shard.check_table()
+        {
+            let path = self.directory.join(manifest::MINISHARDS);
+            self.report_finding(FindingKind::AuxiliaryFile, error.at_path(&path));
         }
     }
 
-    /// Computes the CRC-32 of the file. Reads it sequentially and skips holes.
+    fn compare_shard_index(&mut self, stated: u32, found: Result<u32>) {
+        let error = match found {
+            Ok(found) if found == stated => return,
+            Ok(found) => Error::corrupt(format!(
+                "expected the shard index to have CRC-32 {stated:08x} as the manifest says, found {found:08x}"
+            )),
+            Err(error) => error,
+        };
+        self.report_finding(FindingKind::ShardIndexCrc, error);
+    }
+
+    /// Computes the checksum of the file.
     ///
     /// This is the first of two passes. The second, over indexes and values, finds the file in the page cache, unless
     /// the file is larger than that.
-    fn file_crc32(&mut self) -> Result<u32> {
-        let (len, mut crc32) = (self.shard.files().data_len(), Hasher::new()); // a shard of a manifest is one file
-        let holes = self.shard.files().holes();
-        let mut start = 0;
-        while start < len {
-            let data_start = holes.next_data(start).min(len);
-            crc32.combine(&crc32_of_zeros(data_start - start));
-            self.advance(data_start - start);
-            let end = holes.next_hole(data_start).min(len);
-            self.add_range(ByteRange { start: data_start, end }, &mut crc32)?;
-            start = end;
-        }
-        Ok(crc32.finalize())
-    }
-
-    /// Adds the bytes of a range without holes to the CRC-32.
-    fn add_range(&mut self, range: ByteRange, crc32: &mut Hasher) -> Result<()> {
-        if let Some(bytes) = self.shard.mapped_or_loaded(range) {
-            bytes.chunks(FILE_BLOCK).for_each(|block| self.add_block(block, crc32));
-            return Ok(());
-        }
-        let path = &*self.shard.files().path();
-        let (file, _) = open_regular(path)?; // not through the shard's handle, whose read-ahead is for the second pass
-        let mut blocks = BlockReader::new(Arc::new(file), path, range.start, range.end, FILE_BLOCK);
-        loop {
-            let block = blocks.fill()?;
-            if block.is_empty() {
-                return Ok(());
+    fn file_checksum(&mut self, stated: Checksum) -> Result<Checksum> {
+        let shard = self.shard;
+        shard.file_checksum(stated, &mut |part| match part {
+            Summed::Hole(bytes) => self.advance(bytes),
+            Summed::Read(bytes) => {
+                self.count_read(bytes);
+                self.advance(bytes);
             }
-            let len = block.len();
-            self.add_block(block, crc32);
-            blocks.consume(len);
-        }
-    }
-
-    /// Adds bytes to the CRC-32, to the count and to the progress.
-    fn add_block(&mut self, block: &[u8], crc32: &mut Hasher) {
-        crc32.update(block);
-        self.count_read(block.len() as u64);
-        self.advance(block.len() as u64);
+        })
     }
 
     /// Verifies the entries of the shard index and, above the level `Structure`, the minishards that they name.

@@ -138,7 +138,7 @@ fn prefixes_and_alignment_come_back() {
             let directory = Scratch::new();
             let mut pairs = pairs(4, 300_000, 300);
             for (at, pair) in pairs.iter_mut().enumerate() {
-                pair.1 = vec![at as u8; at % 50];
+                pair.1 = vec![at as u8 | 1; at % 50]; // not a zero, which would be padding
             }
             let alignment = ValueAlignment::new(alignment).unwrap();
             let spec = spec(5, 1).with_minishard_index_encoding(index);

@@ -5,12 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::common::verify_both::VerifyBoth;
 use crate::common::{Scratch, Storage, data, directory_bytes, shuffled};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, GenerationId, OpenOptions, ShardingSpec, Store, VerifyLevel, VerifyReads};
+
+/// Returns the store that the first version with digests wrote of the same pairs.
+fn with_digests() -> PathBuf {
+    data("store-v1-digests/store")
+}
 
 struct Pair {
     key: u64,
@@ -75,6 +80,20 @@ fn files(store: &Path, id: GenerationId) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
+/// Removes the member "digests", which version 0.1.0 did not write, from the manifest.
+fn without_digests(mut files: BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
+    let manifest = String::from_utf8(files.remove("manifest.json").unwrap()).unwrap();
+    let (before, rest) = manifest.split_once("\"digests\": [\n").unwrap();
+    let (digests, after) = rest.split_once("\n],\n").unwrap();
+    assert_eq!(
+        digests.lines().count(),
+        files.len() - 1,
+        "one for each file but the lease and the manifest itself, and info"
+    );
+    files.insert("manifest.json".to_string(), [before, after].concat().into_bytes());
+    files
+}
+
 #[test]
 fn opens_with_every_storage_and_every_pair_is_right() {
     let pairs = pairs();
@@ -109,10 +128,42 @@ fn the_same_pairs_give_the_same_bytes() {
     for (number, options) in (1..).zip(builds()) {
         let id = build(store.path(), &options, &shuffled(pairs(), number));
         assert_eq!(id, generation(number));
-        let (written, expected) = (files(store.path(), id), files(&data("store-v1/store"), id));
+        let (written, expected) = (without_digests(files(store.path(), id)), files(&data("store-v1/store"), id));
         assert_eq!(written.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         for (name, bytes) in &expected {
             assert!(written[name] == *bytes, "{id}/{name} differs from what version 0.1.0 wrote");
+        }
+    }
+}
+
+/// The options of each generation of the store with digests.
+fn builds_with_digests() -> [BuildOptions; 2] {
+    let [mut first, second] = builds();
+    first.spec(ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 9, 1).unwrap()).ordered(true);
+    [first, second]
+}
+
+/// Every file, with the digests in the manifest, which `scripts/check_digests.py` computes, too.
+#[test]
+fn the_same_pairs_give_the_same_bytes_and_digests() {
+    let store = Scratch::new();
+    for (number, options) in (1..).zip(builds_with_digests()) {
+        let id = build(store.path(), &options, &shuffled(pairs(), number));
+        let (written, expected) = (files(store.path(), id), files(&with_digests(), id));
+        assert_eq!(written.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (name, bytes) in &expected {
+            assert!(written[name] == *bytes, "{id}/{name} differs from what the first version with digests wrote");
+        }
+        let first = OpenOptions::new().load(with_digests().join(id.to_string())).unwrap().snapshot();
+        assert!(first.verify_both(VerifyLevel::Data).unwrap().is_clean());
+        for Pair { key, prefix, value } in &pairs() {
+            assert_eq!(first.get(*key).unwrap().unwrap(), value);
+            assert_eq!(first.get_prefix(*key, prefix.len() as u64).unwrap().unwrap(), prefix);
+        }
+        for entry in first.iter() {
+            let entry = entry.unwrap();
+            let pair = pairs().into_iter().find(|pair| pair.key == entry.key()).unwrap();
+            assert_eq!(entry.prefix().unwrap(), pair.prefix, "the whole prefix is known, though values are aligned");
         }
     }
 }
@@ -134,7 +185,7 @@ fn the_next_generation_goes_on_top() {
 
     let [raw, _] = builds();
     assert_eq!(build(&copy, &raw, &pairs()), generation(3));
-    assert!(files(&copy, generation(3)) == files(&old, generation(1)));
+    assert!(without_digests(files(&copy, generation(3))) == files(&old, generation(1)));
     let store = Store::open(&copy).unwrap();
     assert_eq!(store.writer().unwrap().rollback(None).unwrap(), generation(2));
 }

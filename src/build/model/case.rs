@@ -289,7 +289,9 @@ impl Lengths {
 
 impl Pair {
     pub(crate) fn prefix(&self) -> Vec<u8> {
-        bytes(!self.content, self.content, self.prefix_len)
+        let mut prefix = bytes(!self.content, self.content, self.prefix_len);
+        prefix.iter_mut().take(1).for_each(|first| *first |= 1); // it may follow padding
+        prefix
     }
 
     pub(crate) fn value(&self) -> Vec<u8> {

@@ -34,12 +34,12 @@ impl ShardFiles {
         Ok(ShardFiles::new(Storage::of_file(file, len, path, kind)?, None, path, identity))
     }
 
-    /// Reads `<stem>.shard` into memory. Also returns its CRC-32.
-    pub(crate) fn load(path: &Path) -> Result<(ShardFiles, u32)> {
+    /// Reads `<stem>.shard` into memory, and passes the bytes to `each` in chunks.
+    pub(crate) fn load(path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<ShardFiles> {
         let (file, len) = open_regular(path)?;
         let identity = Identity::of_file(&file, path).ok();
-        let (main_file, crc32) = Storage::load(file, len, path)?;
-        Ok((ShardFiles::new(main_file, None, path, identity), crc32))
+        let main_file = Storage::load(file, len, path, each)?;
+        Ok(ShardFiles::new(main_file, None, path, identity))
     }
 
     /// Opens the obsolete `<stem>.index` and `<stem>.data`.

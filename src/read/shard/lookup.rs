@@ -289,7 +289,7 @@ impl ShardReader {
 
     /// Returns what the minishard table states about the block of a minishard; `None` if there is no table, or if the
     /// block cannot be read or is damaged.
-    fn table_block(&self, number: MinishardNumber) -> Option<Vec<Option<RelativeRange>>> {
+    pub(super) fn table_block(&self, number: MinishardNumber) -> Option<Vec<Option<RelativeRange>>> {
         self.known.table.load().as_ref()?.block(number.0 >> BLOCK_BITS)
     }
 
@@ -408,6 +408,7 @@ impl LocatedIndex<'_> {
 mod tests {
     use super::*;
     use crate::build::ShardWriter;
+    use crate::format::checksum::Checksum;
     use crate::format::hash::HashFunction;
     use crate::format::layout::Layout;
     use crate::format::manifest::{self, AuxiliaryRecord};
@@ -540,7 +541,7 @@ mod tests {
 
         let directory = TempDir::new();
         std::fs::write(directory.path().join(manifest::MINISHARDS), &table).unwrap();
-        let record = AuxiliaryRecord { name: String::new(), bytes: table.len() as u64, crc32: 0 };
+        let record = AuxiliaryRecord { name: String::new(), checksum: Checksum::of(&table) };
         let table = TableFile::open(directory.path(), &record, 1, StorageKind::Positioned).unwrap();
         let shard_index_crc32 = Some(place.shard_index_crc32);
         let table = TableFile::section(&table.into(), &spec, ShardNumber(0), place.shard_index_crc32);

@@ -7,6 +7,7 @@
 //! fast_path      the fast path                minishard_map, probe
 //! lookup         the general path             table_file, index_cache, stored_value, prefix, named_ranges
 //! verify         verification of checksums    verification
+//! whole_file     a file against its manifest
 //! entries, keys  walks                        rows, entry_blocks, budget
 //! stored_pair    copies of pairs as stored
 //! ```
@@ -32,6 +33,7 @@ mod table_file;
 mod value;
 mod verification;
 mod verify;
+mod whole_file;
 
 pub(crate) use budget::{IndexBudget, ValueBudget, most_rows, reserve_rows};
 pub use entries::{Entry, ShardEntries};
@@ -53,3 +55,4 @@ pub(crate) use table_file::{TableFile, TableSection};
 pub use value::{Value, ValueLocation};
 pub use verification::VerifyReads;
 pub(crate) use verification::{VerifyScope, WholeShardVerified};
+pub(crate) use whole_file::Summed;

@@ -3,6 +3,7 @@
 use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
+use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::minishard_index::Row;
 use crate::format::spec::Encoding;
 use crate::read::shard::named_ranges::NamedRanges;
@@ -40,8 +41,9 @@ impl ShardReader {
         self.read_at_most_cap(prefix, 1).map(Value::from_bytes)
     }
 
-    /// Returns all bytes of the gap before a value: its prefix, with the padding before it. Empty if the layout has no
-    /// prefixes, or if the gap is padding alone.
+    /// Returns the whole prefix of a value; in a foreign shard, all bytes of the gap before the value.
+    ///
+    /// Errors: also `Unsupported` if the length of the prefix is unknown.
     pub(crate) fn whole_prefix(&self, found: &FoundKey) -> Result<Bytes<'_>> {
         let gap = match self.layout {
             Some(layout) if !layout.prefixes => return Ok(Bytes::Borrowed(&[])),
@@ -51,23 +53,41 @@ impl ShardReader {
         if self.verifies_prefixes() {
             self.compare_prefix_check(found.row, found.checks, gap)?;
         }
-        match self.is_padding(found.row, gap)? {
-            true => Ok(Bytes::Borrowed(&[])),
-            false => self.read_at_most_cap(gap, 1),
-        }
+        let start = gap.start + self.padding_of(found.row, gap)?;
+        self.read_at_most_cap(ByteRange { start, end: gap.end }, 1)
     }
 
-    /// Returns whether the gap before a value of a native shard is the padding of a pair without a prefix: zero bytes,
-    /// fewer than the alignment of values, or the one byte that separates an empty value from an empty value before it.
+    /// Returns the number of bytes of padding in the gap before a value: zeros to the alignment of values, or the one byte
+    /// that separates an empty value from an empty value before it. The prefix is what follows; 0 for a foreign shard.
     ///
-    /// Also true for a prefix with the same bytes.
-    pub(super) fn is_padding(&self, row: Row, gap: ByteRange) -> Result<bool> {
-        let Some(layout) = self.layout else { return Ok(false) };
-        let separates = gap.len() == 1 && row.value.start == row.value.end;
-        if gap.len() == 0 || gap.len() >= layout.value_alignment.get() && !separates {
-            return Ok(false);
+    /// A separator is taken for one even if it is a prefix of one zero byte.
+    ///
+    /// Errors: `Unsupported` if a prefix may begin with the same zeros.
+    pub(super) fn padding_of(&self, row: Row, gap: ByteRange) -> Result<u64> {
+        let alignment = self.layout.map_or(1, |layout| layout.value_alignment.get());
+        let zeros = self.possible_padding(row, gap)?;
+        let is_known = alignment == 1 || self.known.prefixes_follow_padding && zeros <= alignment;
+        if zeros > 0 && !is_known {
+            let message = format!(
+                "expected a prefix whose length is known, found zeros before a value that is aligned to {alignment} bytes, \
+                 which may be padding: build the pairs again from their source"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message).at_offset(gap.start));
         }
-        Ok(self.read_at_most_cap(gap, 1)?.iter().all(|byte| *byte == 0))
+        Ok(zeros)
+    }
+
+    /// Returns the number of zeros at the beginning of a gap that may be padding, or one more. A prefix may begin with some
+    /// of them if version 0.1.0 wrote it.
+    pub(crate) fn possible_padding(&self, row: Row, gap: ByteRange) -> Result<u64> {
+        let Some(Layout { value_alignment, .. }) = self.layout else { return Ok(0) };
+        let separates = row.value.start == row.value.end;
+        let most = value_alignment.get() - 1 + u64::from(separates);
+        if most == 0 || value_alignment == ValueAlignment::One && gap.len() != 1 {
+            return Ok(0);
+        }
+        let first = self.read_at_most_cap(ByteRange { start: gap.start, end: gap.end.min(gap.start + most + 1) }, 1)?;
+        Ok(first.iter().take_while(|byte| **byte == 0).count() as u64)
     }
 
     /// Returns the gap before a value in a native shard. It begins at the end of the previous value of the minishard

@@ -48,6 +48,9 @@ impl Default for ReadOptions {
 #[derive(Default)]
 pub(crate) struct KnownShard {
     pub(crate) shard_index_crc32: Option<u32>,
+    /// Whether a prefix begins with the first byte of its gap that is not zero. Version 0.1.0, which stated no digests, wrote
+    /// prefixes with zeros after padding, too.
+    pub(crate) prefixes_follow_padding: bool,
     pub(crate) table: ArcSwapOption<TableSection>,
     pub(crate) whole_verified: Arc<WholeShardVerified>,
 }

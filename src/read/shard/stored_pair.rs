@@ -1,8 +1,11 @@
 //! Pairs as stored: for copying them to another shard without decoding.
 
+use crc32fast::Hasher;
+
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::checks;
+use crate::format::checksum::crc32_of_zeros;
 use crate::format::layout::Layout;
 use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
@@ -14,12 +17,12 @@ const PIECE: u64 = 1 << 20;
 /// The stored bytes of a pair of a native shard, and their checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredPair {
-    /// The length of the prefix, which is directly before the value. Includes padding, which has no mark of its own.
+    /// The length of the prefix, which is directly before the value.
     pub(crate) prefix_len: u64,
     pub(crate) value: ByteRange,
     /// 0 without checks.
     pub(crate) value_check: u32,
-    /// 0 without checks.
+    /// The CRC-32 of the prefix; 0 without checks.
     pub(crate) prefix_check: u32,
 }
 
@@ -35,12 +38,11 @@ impl ShardReader {
         let Layout { checks, prefixes, .. } = self.layout.unwrap_or_default();
         let value = self.value_range(found.row)?;
         let gap = if prefixes { self.native_gap(found)? } else { ByteRange { start: value.start, end: value.start } };
-        let is_padding = prefixes && self.is_padding(found.row, gap)?;
-        if is_padding {
+        let padding = if prefixes { self.padding_of(found.row, gap)? } else { 0 };
+        let prefix_len = gap.len() - padding;
+        if padding > 0 && prefix_len == 0 {
             self.compare_prefix_check(found.row, found.checks, gap)?;
         }
-        let has_prefix = prefixes && !is_padding;
-        let prefix_len = if has_prefix { gap.len() } else { 0 };
         let stated = |place: Option<ByteRange>| -> Result<u32> {
             let place =
                 place.ok_or_else(|| Error::corrupt("expected checks at an offset below 2^64, found a later one"))?;
@@ -48,7 +50,10 @@ impl ShardReader {
         };
         let row = found.row.number;
         let value_check = if checks { stated(found.checks.place_of_value(row))? } else { 0 };
-        let prefix_check = if checks && has_prefix { stated(found.checks.place_of_prefix(row))? } else { 0 };
+        let prefix_check = match checks && prefix_len > 0 {
+            true => without_zeros(padding, stated(found.checks.place_of_prefix(row))?, prefix_len),
+            false => 0,
+        };
         Ok(StoredPair { prefix_len, value, value_check, prefix_check })
     }
 
@@ -97,5 +102,26 @@ impl ShardReader {
             start = end;
         }
         Ok(())
+    }
+}
+
+/// Returns the CRC-32 of `len` bytes, given that of the same bytes after zeros.
+fn without_zeros(zeros: u64, crc32: u32, len: u64) -> u32 {
+    let mut of_zeros = crc32_of_zeros(zeros);
+    of_zeros.combine(&Hasher::new_with_initial_len(0, len)); // what the zeros contribute
+    crc32 ^ of_zeros.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crc32_without_zeros_is_that_of_the_rest() {
+        for (zeros, rest) in [(0, &b"rest"[..]), (1, b"\0\x01"), (63, b"a prefix"), (5, b"")] {
+            let all = [vec![0; zeros], rest.to_vec()].concat();
+            let found = without_zeros(zeros as u64, crc32fast::hash(&all), rest.len() as u64);
+            assert_eq!(found, crc32fast::hash(rest), "{zeros} zeros");
+        }
     }
 }

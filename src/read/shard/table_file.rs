@@ -51,7 +51,7 @@ impl TableFile {
             StorageKind::Heap => return None,
         };
         let file = Storage::open(&directory.join(manifest::MINISHARDS), kind).ok()?;
-        if file.len() != stated.bytes {
+        if file.len() != stated.checksum.bytes {
             return None;
         }
         file.will_need(ByteRange { start: 0, end: PREFETCHED_AT_OPEN });

@@ -6,6 +6,7 @@
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::checks::{self, ChecksPlace};
+use crate::format::checksum::crc32_of_zeros;
 use crate::format::minishard_index::{IndexView, Row};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::{Location, MinishardNumber};
@@ -13,7 +14,6 @@ use crate::read::shard::entry_blocks::EntryBlocks;
 use crate::read::shard::minishard_map::{KnownMinishard, Trusted};
 use crate::read::shard::reader::ShardReader;
 use crate::read::shard::verification::{LARGE_VALUE, VerifyScope};
-use crate::storage::crc32_of_zeros;
 
 /// A minishard is small if its index and its values together span at most this many bytes. All its values are verified
 /// at its first use.

@@ -89,11 +89,11 @@ impl KeyFile {
         let file = KeyFile::new(OpenFile::OfGeneration(Storage::open(&path, kind)?), path)?;
         let len = file.file.len();
         let found = (len, file.len(), file.tail.tag);
-        if found != (stated.bytes, keys, tag) {
+        if found != (stated.checksum.bytes, keys, tag) {
             let message = format!(
                 "expected the key file of this generation, of {} bytes and {keys} keys, found one of {len} bytes and {} \
                  keys",
-                stated.bytes,
+                stated.checksum.bytes,
                 file.len()
             );
             return Err(Error::corrupt(message).at_path(&file.path));
@@ -110,7 +110,7 @@ impl KeyFile {
         while let Some(key) = merge.next()? {
             writer.push(key)?;
         }
-        let (len, _) = writer.finish()?;
+        let len = writer.finish()?.bytes;
         KeyFile::new(OpenFile::Temporary(temporary, len), path)
     }
 

@@ -1,6 +1,7 @@
 //! Writes a key file front to back. The module `format::key_file` describes the bytes.
 
 use crate::error::{Error, Result};
+use crate::format::checksum::Checksum;
 use crate::format::key_file::{self, BLOCK_KEYS, DirectoryBuilder, GROUP_BLOCKS, Group, Shape, Tag, Tail};
 use crate::storage::Cursor;
 
@@ -72,14 +73,13 @@ impl KeyFileWriter {
         Ok(())
     }
 
-    /// Writes the end of the file. Returns its length and its CRC-32.
-    pub(crate) fn finish(mut self) -> Result<(u64, u32)> {
+    /// Writes the end of the file. Returns what a manifest states about it.
+    pub(crate) fn finish(mut self) -> Result<Checksum> {
         self.end_block()?;
         self.end_group()?;
         let tail = Tail { shape: Shape { keys: self.keys }, tag: self.tag, groups: self.groups.into() };
         self.to.write(&tail.to_bytes())?;
-        let crc32 = self.to.finish()?.finalize();
-        Ok((self.to.position(), crc32))
+        self.to.finish_file()
     }
 
     /// Returns the number of keys so far.

@@ -2,13 +2,13 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::bucket_current::GenerationName;
+use crate::format::checksum::Checksum;
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::format::nested::NestedSharding;
 use crate::ids::ShardNumber;
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::root::Root;
-use crate::store::Checksum;
 
 /// A file of a generation other than `info` and the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub(super) fn objects(manifest: &Manifest) -> Vec<GenerationObject> {
     let auxiliary = manifest.auxiliary.iter().map(|file| GenerationObject {
         name: file.name.clone(),
         shard: None,
-        stated: Checksum { bytes: file.bytes, crc32: file.crc32 },
+        stated: file.checksum,
     });
     let shards = manifest.shards.iter().map(|shard| GenerationObject {
         name: format!("{directory}{}", manifest.sharding.shard_file_name(shard.number)),
         shard: Some(shard.number),
-        stated: Checksum { bytes: shard.bytes, crc32: shard.crc32 },
+        stated: manifest.checksum_of(shard),
     });
     auxiliary.chain(shards).collect()
 }

@@ -83,10 +83,13 @@ impl Bucket {
     /// Downloads a generation into the store at `to`, which is created if nothing is there, and publishes it.
     ///
     /// The new local generation has the same files, byte for byte, under the next local number. Shards that a local
-    /// generation has, by length and checksums, are linked. Files are downloaded to a directory next to the store,
+    /// generation has, by length, checksums and digest, are linked. Files are downloaded to a directory next to the store,
     /// `STORE.pull-NAME`; an interrupted pull is continued by the next one of the same generation. Everything is compared
     /// with the manifest before it is published. If the current local generation has the same manifest, nothing changes, and
     /// its files are not compared: see [`Store::verify`](crate::store::Store) for that.
+    ///
+    /// A manifest without digests, which version 0.1.0 wrote, does not tell files apart that have equal checksums. Its
+    /// generation is downloaded each time.
     ///
     /// The store is locked for writing meanwhile.
     ///
@@ -101,7 +104,7 @@ impl Bucket {
     pub async fn pull(&self, to: impl AsRef<Path>, options: &PullOptions) -> Result<Pulled> {
         let (generation, stored) = self.stored(options.generation.as_deref()).await?;
         let store = Store::create(to)?;
-        if let Some(id) = store.current_with(&stored.manifest_text)? {
+        if let Some(id) = store.current_with(&stored.manifest, &stored.manifest_text)? {
             return Ok(Pulled { is_new: false, ..Counts::default().pulled(id, &generation) });
         }
         let mut writer = store.writer()?;
@@ -183,12 +186,12 @@ impl Download<'_> {
     }
 
     async fn download(&self, object: &GenerationObject) -> Result<()> {
-        let mut file = self.staging.begin(&object.name)?;
+        let mut file = self.staging.begin(&object.name, object.stated)?;
         let name = format!("{}/{}", self.generation, object.name);
         let root = &self.bucket.root;
         let place = |error: Error| object.shard.into_iter().fold(error.at_path(&root.place(&name)), Error::at_shard);
         root.download(&name, object.stated.bytes, self.transfer, |chunk| file.write(chunk)).await.map_err(place)?;
-        file.finish(object.stated).map_err(place)?;
+        file.finish().map_err(place)?;
         self.counts.downloaded.fetch_add(1, Ordering::Relaxed);
         self.counts.bytes.fetch_add(object.stated.bytes, Ordering::Relaxed);
         Ok(())

@@ -118,7 +118,8 @@ impl Bucket {
     ///
     /// The copy has the same files, byte for byte, except the empty `lease`. Its number is the one after the greatest that
     /// `current` names. Readers see the old or the new generation, complete. An interrupted push is continued by the next one
-    /// of the same generation, if the objects have the lengths and ETags with which they were uploaded. Of two publishers at
+    /// of the same generation, if the objects have the lengths and ETags with which they were uploaded, and the manifest has
+    /// all digests, which version 0.1.0 did not write. Of two publishers at
     /// once, the one that replaces `current` first wins. After success `current` may name the generation of a later publisher
     /// already.
     ///
@@ -139,7 +140,10 @@ impl Bucket {
             self.check_is_no_data_set().await?;
         }
         self.root.check_conditions().await?;
-        let journal = Journal::open(options.journal_dir.as_deref(), self.root.name(), &local.manifest_text)?;
+        let journal = match local.manifest.has_all_digests() {
+            true => Journal::open(options.journal_dir.as_deref(), self.root.name(), &local.manifest_text)?,
+            false => None, // another generation may have the same text
+        };
         let begun = journal.as_ref().map(Journal::begun).transpose()?.flatten();
         let mut upload = Upload::new(self, &local, options, next_name(base.as_ref())?);
         if let Some(begun) = begun.filter(|begun| may_continue(base.as_ref(), &begun.generation)) {

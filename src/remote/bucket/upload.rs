@@ -10,10 +10,10 @@ use object_store::path::Path as ObjectPath;
 use object_store::{MultipartUpload, PutMode, PutMultipartOptions, PutPayload};
 
 use crate::error::{Error, Result};
+use crate::format::checksum::{Checksum, ChecksumHasher};
 use crate::remote::bucket::root::Root;
 use crate::remote::bucket::transfer::Transfer;
 use crate::storage::open_descriptor;
-use crate::store::Checksum;
 
 /// Default length of a part. Stores require at least 5 MiB.
 pub(super) const PART_BYTES: u64 = 8 << 20;
@@ -150,33 +150,30 @@ struct Source<'a> {
     file: File,
     path: &'a Path,
     stated: Checksum,
-    bytes: u64,
-    hasher: crc32fast::Hasher,
+    hasher: ChecksumHasher,
 }
 
 impl<'a> Source<'a> {
     fn open(path: &'a Path, stated: Checksum) -> Result<Source<'a>> {
         let file = open_descriptor(path).map_err(|error| Error::io("open", path, error))?;
-        Ok(Source { file, path, stated, bytes: 0, hasher: crc32fast::Hasher::new() })
+        Ok(Source { file, path, stated, hasher: stated.hasher() })
     }
 
     /// Reads the next bytes, at most `most`.
     fn read(&mut self, most: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let expected = most.min(self.stated.bytes.saturating_sub(self.bytes)); // without it the buffer would double
+        let expected = most.min(self.stated.bytes.saturating_sub(self.hasher.bytes())); // without it the buffer would double
         let _ = bytes.try_reserve_exact(usize::try_from(expected).unwrap_or(0)); // a failed allocation shows in the read
         let read = (&self.file).take(most).read_to_end(&mut bytes);
         read.map_err(|error| Error::io("read", self.path, error))?;
         self.hasher.update(&bytes);
-        self.bytes += bytes.len() as u64;
         Ok(bytes)
     }
 
     /// Errors: `Corrupt` if the bytes are not the stated ones.
     fn finish(mut self) -> Result<()> {
         self.read(1)?; // a file that is too long
-        let found = Checksum { bytes: self.bytes, crc32: self.hasher.finalize() };
-        self.stated.check(found).map_err(|error| error.at_path(self.path))
+        self.stated.check(self.hasher.finish()).map_err(|error| error.at_path(self.path))
     }
 }
 

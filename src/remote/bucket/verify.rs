@@ -13,7 +13,6 @@ use crate::format::manifest;
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::objects::{GenerationObject, objects, total_bytes};
 use crate::remote::bucket::transfer::{Transfer, TransferProgress};
-use crate::store::Checksum;
 
 /// Number of objects that are read at a time.
 const OBJECTS_IN_FLIGHT: usize = 8;
@@ -26,7 +25,7 @@ const OBJECTS_IN_FLIGHT: usize = 8;
 pub enum BucketVerifyLevel {
     /// The manifest, `info`, and the presence and lengths of all objects. Lists the objects of the generation.
     Lengths,
-    /// Also the CRC-32 of every object, which covers all of its bytes. Downloads the generation.
+    /// Also the CRC-32 and the digest of every object, which cover all of its bytes. Downloads the generation.
     Data,
 }
 
@@ -151,15 +150,13 @@ impl Bucket {
 
     async fn check(&self, generation: &GenerationName, object: GenerationObject, transfer: &Transfer) -> Result<()> {
         let name = format!("{generation}/{}", object.name);
-        let (mut hasher, mut bytes) = (crc32fast::Hasher::new(), 0);
+        let mut hasher = object.stated.hasher();
         let add = |chunk: &[u8]| {
             hasher.update(chunk);
-            bytes += chunk.len() as u64;
             Ok(())
         };
         let read = self.root.download(&name, object.stated.bytes, transfer, add).await;
-        let found = Checksum { bytes, crc32: hasher.finalize() };
-        let checked = read.and_then(|()| object.stated.check(found));
+        let checked = read.and_then(|()| object.stated.check(hasher.finish()));
         checked.map_err(|error| object.shard.into_iter().fold(error.at_path(&self.root.place(&name)), Error::at_shard))
     }
 }

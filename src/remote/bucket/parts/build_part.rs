@@ -16,7 +16,6 @@ use crate::remote::bucket::parts::mirror::mirror_spill;
 use crate::remote::bucket::parts::scratch::Scratch;
 use crate::remote::bucket::transfer::Transfer;
 use crate::remote::bucket::upload::PART_BYTES;
-use crate::store::Checksum;
 
 /// Number of spills that are read at a time. Bounds the disk space: their sections of one part.
 const SPILLS_AT_A_TIME: usize = 8;
@@ -111,7 +110,7 @@ impl Bucket {
             }
         }
         let upload = async |shard: ShardRecord| {
-            let (name, stated) = (name_of(&shard), Checksum { bytes: shard.bytes, crc32: shard.crc32 });
+            let (name, stated) = (name_of(&shard), shard.checksum(plan.spec()));
             let (object, from) = (job.object(&name), out.join(&name));
             let uploaded = self.root.upload_file(&object, &from, stated, PART_BYTES, &transfer).await;
             options.progress.add(shard.bytes);

@@ -4,18 +4,14 @@ use futures_util::StreamExt;
 use object_store::{CopyMode, CopyOptions, GetOptions, ObjectStore, PutMultipartOptions, PutPayload};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::checksum::Checksum;
 use crate::remote::bucket::root::Root;
 use crate::remote::bucket::transfer::Transfer;
 use crate::remote::bucket::upload::part_bytes;
 use crate::remote::store_error::is_missing_object;
-use crate::store::Checksum;
 
 /// Maximum length of an object that S3 copies in one request.
 const MOST_OF_ONE_COPY: u64 = 5_000_000_000;
-
-fn check(stated: Checksum, bytes: u64, crc32: u32) -> Result<()> {
-    stated.check(Checksum { bytes, crc32 })
-}
 
 /// What the server did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +69,14 @@ impl Root {
             return Ok(());
         }
         if stated.bytes <= part {
-            let mut bytes = Vec::new();
+            let (mut bytes, mut hasher) = (Vec::new(), stated.hasher());
             let append = |chunk: &[u8]| {
                 bytes.extend_from_slice(chunk);
+                hasher.update(chunk);
                 Ok(())
             };
             self.download(from, stated.bytes, transfer, append).await?;
-            check(stated, bytes.len() as u64, crc32fast::hash(&bytes)).map_err(|e| e.at_path(&self.place(from)))?;
+            stated.check(hasher.finish()).map_err(|error| error.at_path(&self.place(from)))?;
             return self.upload_bytes(to, bytes).await.map(drop);
         }
         let begun = self.store().put_multipart_opts(&self.path(to)?, PutMultipartOptions::default()).await;
@@ -99,7 +96,7 @@ impl Root {
         transfer: &Transfer,
     ) -> Result<()> {
         let part = usize::try_from(part_bytes(stated.bytes, part)).unwrap_or(usize::MAX);
-        let (mut crc32, mut found) = (crc32fast::Hasher::new(), 0_u64);
+        let mut hasher = stated.hasher();
         let result = match self.store().get_opts(&self.path(from)?, GetOptions::default()).await {
             Err(error) if is_missing_object(&error) => return Err(self.lost_shard(from)),
             result => result.map_err(|error| self.failed("read", from, error))?,
@@ -108,11 +105,10 @@ impl Root {
         while let Some(chunk) = stream.next().await {
             transfer.check()?;
             let chunk = chunk.map_err(|error| self.failed("read", from, error))?;
-            found = found.saturating_add(chunk.len() as u64);
-            if found > stated.bytes {
+            hasher.update(&chunk);
+            if hasher.bytes() > stated.bytes {
                 break;
             }
-            crc32.update(&chunk);
             transfer.add(chunk.len() as u64);
             let mut chunk = &chunk[..];
             while let Some((head, rest)) = chunk.split_at_checked(part - buffer.len()) {
@@ -122,7 +118,7 @@ impl Root {
             }
             buffer.extend_from_slice(chunk);
         }
-        check(stated, found, crc32.finalize()).map_err(|error| error.at_path(&self.place(from)))?;
+        stated.check(hasher.finish()).map_err(|error| error.at_path(&self.place(from)))?;
         if !buffer.is_empty() {
             self.send(upload, buffer, from).await?;
         }

@@ -13,13 +13,11 @@ use object_store::{PutMode, UpdateVersion};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::bucket_current::GenerationName;
+use crate::format::digest::Digest;
 use crate::parts::{Kind, Members};
 use crate::remote::bucket::root::Root;
 
 const PREFIX: &str = "publication-";
-
-/// Number of hexadecimal digits of the digest in the name.
-const DIGITS: usize = 16;
 
 const KIND: Kind = Kind {
     noun: "the state of a publication",
@@ -52,8 +50,7 @@ pub(super) fn mark_name(digest: &str) -> String {
 }
 
 pub(super) fn is_mark_name(name: &str) -> bool {
-    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    name.strip_prefix(PREFIX).is_some_and(|digest| digest.len() == DIGITS && digest.bytes().all(is_digit))
+    name.strip_prefix(PREFIX).is_some_and(|digest| digest.parse::<Digest>().is_ok())
 }
 
 impl State {
@@ -166,9 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn names_have_sixteen_digits() {
-        assert!(is_mark_name(&mark_name("0123456789abcdef")));
-        for name in ["publication-", "publication-0123456789abcdeF", "published-0123456789abcdef", "x"] {
+    fn names_have_the_digits_of_a_digest() {
+        assert!(is_mark_name(&mark_name("0123456789abcdef0123456789abcdef")));
+        for name in [
+            "publication-",
+            "publication-0123456789abcdef",
+            "publication-0123456789abcdef0123456789abcdeF",
+            "published-0123456789abcdef0123456789abcdef",
+            "x",
+        ] {
             assert!(!is_mark_name(name), "{name}");
         }
     }

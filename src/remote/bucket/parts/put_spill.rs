@@ -6,13 +6,13 @@ use object_store::{PutMode, PutOptions, PutPayloadMut};
 
 use crate::build::{BuildOptions, BuildPhase};
 use crate::error::Result;
+use crate::format::checksum::ChecksumHasher;
 use crate::parts::{Spill, SpillReceipt};
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::current::is_refused;
 use crate::remote::bucket::parts::job::JobObjects;
 use crate::remote::bucket::transfer::Transfer;
 use crate::remote::bucket::upload::PART_BYTES;
-use crate::store::Checksum;
 
 /// Maximum length of a spill that is sent in one request, which a broken connection repeats from its beginning.
 const MOST_OF_ONE_PUT: u64 = 64 << 20;
@@ -85,12 +85,14 @@ impl Bucket {
         if self.root.head(object).await?.is_some() {
             return self.root.check_uploaded(object, receipt.bytes()).await;
         }
-        let mut crc32 = crc32fast::Hasher::new();
+        let mut hasher = ChecksumHasher::of_file();
         spill.read_verified(&mut |piece| {
-            crc32.update(piece);
+            hasher.update(piece);
             options.check_cancel()
         })?;
-        let stated = Checksum { bytes: receipt.bytes(), crc32: crc32.finalize() };
-        self.root.upload_file(object, path, stated, PART_BYTES, &Transfer::cancelled_by(options)).await.map(drop)
+        self.root
+            .upload_file(object, path, hasher.finish(), PART_BYTES, &Transfer::cancelled_by(options))
+            .await
+            .map(drop)
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::PublishedParts;
 use crate::build::BuildPhase;
 use crate::error::{ErrorKind, Result};
+use crate::format::checksum::Checksum;
 use crate::format::hash::HashFunction;
 use crate::format::spec::ShardingSpec;
 use crate::parts::tests::{Case, Pair, small};
@@ -17,7 +18,6 @@ use crate::remote::PushOptions;
 use crate::remote::bucket::testing::{Copies, Fault, Server, build, current_directory, files, run};
 use crate::remote::bucket::transfer::Transfer;
 use crate::remote::{Bucket, BucketGcOptions};
-use crate::store::Checksum;
 use crate::store::testing::TempDir;
 use crate::{BuildOptions, Error};
 
@@ -546,7 +546,7 @@ fn copies_have_the_same_bytes() {
     let bucket = server.bucket();
     let bytes: Vec<u8> = (0..1000_u32).map(|at| u8::try_from(at % 251).unwrap()).collect();
     server.put_object("from", &bytes);
-    let stated = Checksum { bytes: 1000, crc32: crc32fast::hash(&bytes) };
+    let stated = Checksum::of(&bytes);
     let copy =
         |from: &str, to: &str, stated, part| run(bucket.root.copy_object(from, to, stated, part, &Transfer::default()));
     for copies in [Copies::All, Copies::Unconditional, Copies::None] {
