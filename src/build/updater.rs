@@ -134,10 +134,10 @@ pub struct UpdateReport {
 /// again. The others become hard links to the files of the base, so both generations share their damage: a link is no
 /// backup. Values that do not change are copied as stored, without decoding, and their checks are compared.
 ///
-/// The result is byte-identical to a build of the merged pairs with the base's specification and layout, with two
-/// exceptions for prefixes. The layout keeps them after the last one is gone. And where values are aligned, the padding
-/// before a prefix has no mark: it is copied as part of the prefix, which grows by less than the alignment with each
-/// update that rewrites its shard.
+/// The result is byte-identical to a build of the merged pairs with the base's specification and layout, except that the
+/// layout keeps prefixes after the last one is gone. Where values are aligned, a prefix begins with a byte that is not zero,
+/// as in a build; a base of version 0.1.0 may have prefixes of unknown length there, and its update is then an error of kind
+/// `Unsupported`.
 ///
 /// Holds the writer lock of the store from the start. Memory use is that of a build with the same
 /// [`memory`](UpdateOptions::memory). An updater that is dropped before [`finish`](Updater::finish) leaves no files.

@@ -22,8 +22,9 @@
 //! position after the last minishard is the end of the file, rounded up to a unit. A length of all ones is reserved:
 //! such a minishard is described by the shard index only.
 //!
-//! The table changes no result. Its content is verified by the checksum of each block, which covers the shard, the
-//! block number and the shard index, and by the check of the minishard index.
+//! The table changes no result, unless it was crafted. Its content is verified by the checksum of each block, which covers
+//! the shard, the block number and the shard index, and by the check of the minishard index; verification compares it with
+//! the shard index.
 
 use crc32fast::Hasher;
 

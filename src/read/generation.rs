@@ -440,21 +440,23 @@ impl Generation {
     }
 
     /// Returns a shard for one pass: the one that lookups use if it is open, and mapped or loaded; else a separate one.
-    /// With the option `verify_files`, its file is compared with the manifest before the first pass.
     pub(crate) fn shard_for_pass(&self, number: ShardNumber) -> Result<Option<Shard>> {
-        let Some(slot) = self.slot(number) else { return Ok(None) };
-        let shard = match slot.shard.get() {
-            Some(shard) if shard.reader().is_mapped_or_loaded() => shard.clone(),
-            _ => match self.open_shard_apart(number)? {
-                Some(shard) => shard,
-                None => return Ok(None),
-            },
+        let shard = match self.slot(number).and_then(|slot| slot.shard.get()) {
+            Some(shard) if shard.reader().is_mapped_or_loaded() => Some(shard.clone()),
+            _ => self.open_shard_apart(number)?,
         };
-        if self.options.verify_files && slot.compared.get().is_none() {
-            self.check_file(&shard)?;
-            slot.compared.get_or_init(|| ());
+        shard.iter().try_for_each(|shard| self.check_file_once(shard))?;
+        Ok(shard)
+    }
+
+    /// Compares the file of a shard with the manifest before the first pass over it, if that is an option.
+    pub(crate) fn check_file_once(&self, shard: &Shard) -> Result<()> {
+        let compared = self.slot(shard.reader().number).map(|slot| &slot.compared);
+        if let Some(compared) = compared.filter(|compared| self.options.verify_files && compared.get().is_none()) {
+            self.check_file(shard)?;
+            compared.get_or_init(|| ());
         }
-        Ok(Some(shard))
+        Ok(())
     }
 
     /// Compares the file of a shard with the manifest, if there is one.

@@ -69,6 +69,23 @@ pub(super) fn names(directory: &Path) -> Vec<String> {
     names
 }
 
+/// Returns bytes that end with their own CRC-32. A CRC-32 of a text depends only on their length.
+pub(crate) fn with_own_crc32(bytes: &[u8]) -> Vec<u8> {
+    [bytes, &crc32fast::hash(bytes).to_le_bytes()].concat()
+}
+
+/// Removes the digests from the manifest of a generation, as version 0.1.0 wrote it.
+#[cfg(feature = "remote")]
+pub(crate) fn remove_digests(generation: &Path) {
+    let path = generation.join("manifest.json");
+    let mut manifest = Manifest::parse(&fs::read(&path).unwrap()).unwrap();
+    manifest.info_digest = None;
+    manifest.auxiliary.iter_mut().for_each(|file| file.checksum.digest = None);
+    manifest.shards.iter_mut().for_each(|shard| shard.digest = None);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, manifest.to_json()).unwrap();
+}
+
 pub(crate) fn id(number: u64) -> GenerationId {
     GenerationId::new(number).unwrap()
 }

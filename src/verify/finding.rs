@@ -91,9 +91,12 @@ finding_kinds! {
     /// The file `lease` is not an empty regular file, or is missing from a generation of a store, so that readers
     /// cannot lock it.
     BadLease, "bad-lease", Warning;
-    /// An auxiliary file does not have the length and CRC-32 that the manifest states. Results are the same, but
+    /// An auxiliary file does not have the length, CRC-32 and digest that the manifest states. Results are the same, but
     /// lookups may take longer.
     AuxiliaryFile, "auxiliary-file", Warning;
+    /// The minishard table, whose checksums match, states another minishard index than the shard index: lookups may miss
+    /// keys.
+    WrongMinishardTable, "wrong-minishard-table", Error;
     /// The key file is intact, but does not have exactly the keys of the shards: ordered reads return wrong results.
     KeyFile, "key-file", Error;
     /// A shard that the manifest lists, or that existed at open, has no file.

@@ -216,7 +216,7 @@ impl<'a> ShardVerifier<'a> {
             && let Err(error) = self.shard.check_table()
         {
             let path = self.directory.join(manifest::MINISHARDS);
-            self.report_finding(FindingKind::AuxiliaryFile, error.at_path(&path));
+            self.report_finding(FindingKind::WrongMinishardTable, error.at_path(&path));
         }
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sharddb::spec::{Encoding, HashFunction};
 use sharddb::{BuildOptions, BulkLoader, GenerationId, Published, ShardingSpec, Snapshot, Store, StoreWriter};
 
-use super::xorshift;
+use super::{with_own_crc32, xorshift};
 
 /// Every generation has all keys below this one.
 pub(crate) const CORE: u64 = 40;
@@ -30,11 +30,12 @@ pub(crate) fn keys(label: u64) -> impl Iterator<Item = u64> {
     (0..END).filter(move |key| has(label, *key))
 }
 
-/// The value of a key: the label, the key, and up to 99 bytes derived from both.
+/// The value of a key: the label, the key, up to 99 bytes derived from both, and the CRC-32 of all. So every CRC-32 over it
+/// is the same for all labels.
 pub(crate) fn value(label: u64, key: u64) -> Vec<u8> {
     let filler = xorshift(label ^ key << 32)().to_le_bytes().repeat(13);
     let len = (xorshift(key)() % 100) as usize;
-    [&label.to_le_bytes()[..], &key.to_le_bytes(), &filler[..len]].concat()
+    with_own_crc32(&[&label.to_le_bytes()[..], &key.to_le_bytes(), &filler[..len]].concat())
 }
 
 /// The label that a value states; panics if any byte of the value is wrong.

@@ -202,6 +202,11 @@ pub(crate) fn directory_bytes(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
 }
 
+/// Bytes that end with their own CRC-32. A CRC-32 of a text around them depends only on their length.
+pub(crate) fn with_own_crc32(bytes: &[u8]) -> Vec<u8> {
+    [bytes, &crc32fast::hash(bytes).to_le_bytes()].concat()
+}
+
 /// Pseudo-random numbers (xorshift64*).
 pub(crate) fn xorshift(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

@@ -38,6 +38,7 @@ mod every_byte;
 mod hostile_store;
 mod interop;
 mod iter;
+mod mixed_files;
 mod oracle_corrupt;
 mod oracle_fuzz;
 mod oracle_public;

@@ -1,10 +1,13 @@
 //! The prefix of a value is all bytes between it and the extent before it, and no byte of another value.
 
 use crate::common::verify_both::VerifyBoth;
-use crate::common::{Scratch, Storage};
+use std::io::Read;
+
+use crate::common::{Scratch, Storage, data};
+use sharddb::build::UpdateOptions;
 use sharddb::shard::Shard;
-use sharddb::spec::{Encoding, HashFunction, ShardNumber};
-use sharddb::{BulkLoader, OpenOptions, ShardingSpec, VerifyLevel, VerifyReads};
+use sharddb::spec::{Encoding, HashFunction, ShardNumber, ValueAlignment};
+use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardingSpec, Store, Updater, VerifyLevel, VerifyReads};
 
 /// The bytes before an empty value are its prefix, and not also the prefix of a value that begins at the same offset. A
 /// value nested in another one has no prefix.
@@ -74,4 +77,82 @@ fn empty_values_among_others_keep_what_was_loaded_with_them() {
             }
         }
     }
+}
+
+/// Where values are aligned, padding and prefix are one gap: a prefix that begins with a zero byte is refused, and every other
+/// one stays what it is, however often its shard is copied.
+#[test]
+fn prefixes_of_aligned_values_stay_as_they_are() {
+    for index in [Encoding::Raw, Encoding::Gzip] {
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 0).unwrap().with_minishard_index_encoding(index);
+        let scratch = Scratch::new();
+        let (store, merged) = (scratch.path().join("store"), scratch.path().join("merged"));
+        let mut options = BulkLoader::options();
+        options.spec(spec).durable(false).value_alignment(ValueAlignment::SixtyFour);
+        let mut loader = options.create(&store).unwrap();
+        let prefixes: [(u64, &[u8]); 6] =
+            [(1, b""), (2, b"abc"), (3, b"a\0\0"), (4, &[7; 64]), (5, &[7; 63]), (6, &[8; 200])];
+        for (key, prefix) in prefixes {
+            loader.insert_with_prefix(key, prefix, if key == 5 { b"" } else { b"value" }).unwrap();
+        }
+        for prefix in [&[0][..], &[0, 0, 0], b"\0abc"] {
+            let refused = loader.insert_reader(9, prefix.len() as u64, 0, &mut &*prefix).unwrap_err();
+            assert_eq!((refused.kind(), refused.key()), (ErrorKind::InvalidInput, Some(9)), "{refused}");
+        }
+        drop(loader);
+        let mut loader = options.create(&store).unwrap();
+        for (key, prefix) in prefixes {
+            loader.insert_reader(key, prefix.len() as u64, 1, &mut prefix.chain(&b"v"[..])).unwrap();
+        }
+        loader.finish().unwrap();
+        for round in 0..40_usize {
+            let mut updater = Updater::new(&store, UpdateOptions::new().durable(false)).unwrap();
+            updater.put(1, vec![b'x'; 1 + round % 2 * 40]).unwrap();
+            let refused = updater.put_with_prefix(8, b"\0", b"").unwrap_err();
+            assert_eq!((refused.kind(), refused.key()), (ErrorKind::InvalidInput, Some(8)), "{refused}");
+            drop(updater);
+            let mut updater = Updater::new(&store, UpdateOptions::new().durable(false)).unwrap();
+            updater.put(1, vec![b'x'; 1 + round % 2 * 40]).unwrap();
+            updater.finish().unwrap();
+        }
+        let updated = OpenOptions::new().open_pread(&store).unwrap().snapshot();
+        options.merge(&merged, std::slice::from_ref(&updated)).unwrap().publish().unwrap();
+        for place in [&store, &merged] {
+            let snapshot = OpenOptions::new().load(place).unwrap().snapshot();
+            let found: Vec<(u64, Vec<u8>)> = snapshot
+                .iter()
+                .map(Result::unwrap)
+                .map(|entry| (entry.key(), entry.prefix().unwrap().to_vec()))
+                .collect();
+            let mut found = found;
+            found.sort_unstable();
+            assert_eq!(found, prefixes.map(|(key, prefix)| (key, prefix.to_vec())));
+            assert!(snapshot.verify_both(VerifyLevel::Data).unwrap().is_clean());
+        }
+    }
+}
+
+/// Version 0.1.0 wrote prefixes that begin with zeros after padding, too. Such a gap is refused by what copies prefixes.
+#[test]
+fn prefixes_of_unknown_length_are_refused() {
+    let scratch = Scratch::new();
+    let store = scratch.path().join("store");
+    Store::create(&store).unwrap().writer().unwrap().adopt(data("store-v1/store/gen-0000000001")).unwrap();
+    let snapshot = OpenOptions::new().open_pread(&store).unwrap().snapshot();
+    let (mut known, mut refused) = (0, 0);
+    for entry in snapshot.iter() {
+        let entry = entry.unwrap();
+        match entry.prefix() {
+            Ok(_) => known += 1,
+            Err(error) => {
+                assert_eq!((error.kind(), error.key()), (ErrorKind::Unsupported, Some(entry.key())), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(known > 10 && refused > 10, "{known} {refused}");
+    let mut updater = Updater::new(&store, UpdateOptions::new().durable(false)).unwrap();
+    (0..50).for_each(|key| updater.put(key, "new").unwrap());
+    assert_eq!(updater.finish().unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(Store::open(&store).unwrap().generations().unwrap().len(), 1);
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::verify_both::VerifyBoth;
 use crate::common::{self, Scratch, Storage, data, directory_bytes, expected, json, json_lines, name, sets, text};
+use crate::mixed_files::with_crafted_table;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::verify::{FindingKind, Severity, VerifyReport};
 use sharddb::{BuildOptions, BulkLoader, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
@@ -467,6 +468,7 @@ fn case(kind: FindingKind) -> Case {
             flip(directory.path().join("minishards"), 5);
             Case::open(directory, Structure)
         }
+        Kind::WrongMinishardTable => Case::open(with_crafted_table(), Index),
         Kind::KeyFile => {
             let store = Scratch::new();
             let mut loader = BulkLoader::options().ordered(true).create(store.path()).unwrap();

@@ -23,6 +23,7 @@ use object_store::{
 use crate::remote::bucket::Bucket;
 use crate::remote::{Body, Failure, Operation, Response, Wanted};
 use crate::spec::{HashFunction, ShardingSpec};
+use crate::store::testing::with_own_crc32;
 use crate::{BulkLoader, Store};
 
 type Hook = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -408,16 +409,22 @@ pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Builds a generation with four shards and a key file into a store. Its values state the version.
+/// Builds a generation with four shards and a key file into a store. Its values state the version, and end with their own
+/// CRC-32: the manifests of two versions differ in nothing but digests.
 pub(super) fn build(store: &Path, version: u64) {
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 2).unwrap();
     let mut loader = BulkLoader::options().spec(spec).ordered(true).durable(false).create(store).unwrap();
     for key in 0..40u64 {
         // those of one shard are the same in all versions
         let version = if key % 8 < 2 { 0 } else { version };
-        loader.insert(key, format!("value {key} of version {version}").as_bytes()).unwrap();
+        loader.insert(key, value(key, version)).unwrap();
     }
     loader.finish().unwrap();
+}
+
+/// Returns the value of a key in [`build`].
+pub(super) fn value(key: u64, version: u64) -> Vec<u8> {
+    with_own_crc32(format!("value {key} of version {version}").as_bytes())
 }
 
 /// Returns the directory of the current generation of a local store.

@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::testing::{Conditions, Event, Fault, Server, build, current_directory, drive, files, run};
+use super::testing::{Conditions, Event, Fault, Server, build, current_directory, drive, files, run, value};
 use super::*;
 use crate::disk;
 use crate::format::bucket_current::BucketCurrent;
 use crate::remote::RemoteOptions;
-use crate::store::testing::TempDir;
+use crate::store::testing::{TempDir, remove_digests};
 use crate::{BulkLoader, Error, ErrorKind, ShardDb, Store};
 
 const NEVER: Duration = Duration::from_secs(u64::MAX);
@@ -65,7 +65,7 @@ impl Local {
         assert!(version.is_some(), "{} is not whole: {:?}", current.generation, found.keys());
         let reader = drive(&objects, RemoteOptions::new().open()).unwrap();
         let value = drive(&objects, reader.get(7)).unwrap().unwrap();
-        assert_eq!(*value, *format!("value 7 of version {}", version?).as_bytes());
+        assert_eq!(*value, *self::value(7, version?));
         assert!(drive(&objects, reader.get(40)).unwrap().is_none());
         version
     }
@@ -882,7 +882,7 @@ fn a_pulled_generation_is_equal() {
     assert_eq!(pulled.downloaded, local.files(1).len() as u64 - 2);
     assert_eq!(files(&current_directory(&local.copy())), local.files(1));
     let db = ShardDb::open_pread(local.copy()).unwrap();
-    assert_eq!(db.get(7).unwrap().unwrap(), b"value 7 of version 1");
+    assert_eq!(db.get(7).unwrap().unwrap(), value(7, 1));
 
     let again = local.pull(&server).unwrap();
     assert_eq!((again.id.get(), again.downloaded), (1, 0), "it is current already");
@@ -898,6 +898,43 @@ fn a_pulled_generation_is_equal() {
 }
 
 /// The download is killed at every request; a second one continues.
+/// Values that end with their own CRC-32 give two versions equal lengths and checksums.
+#[test]
+fn equal_checksums_are_not_taken_for_equal_bytes() {
+    for with_digests in [true, false] {
+        let local = Local::new();
+        let directory = |version| current_directory(&local.store(version));
+        let manifest = |version| std::fs::read_to_string(directory(version).join("manifest.json")).unwrap();
+        let before_digests = |version| manifest(version).split_once("\"digests\"").unwrap().0.to_string();
+        assert!(before_digests(1) == before_digests(2) && manifest(1) != manifest(2));
+        if !with_digests {
+            [1, 2].iter().for_each(|version| remove_digests(&directory(*version)));
+            assert_eq!(manifest(1), manifest(2));
+        }
+        let server = Server::new();
+        for version in [1, 2, 1] {
+            local.push(&server, version).unwrap();
+            assert_eq!(local.version_of_current(&server), Some(version), "{with_digests}");
+            assert!(local.pull(&server).unwrap().is_new);
+            assert!(
+                files(&current_directory(&local.copy())) == local.files(version),
+                "version {version}, {with_digests}"
+            );
+        }
+        assert_eq!(local.pull(&server).unwrap().is_new, !with_digests);
+
+        // a push that was killed is not continued with the files of the other version
+        for request in 0..20 {
+            let server = Server::new();
+            server.set_fault(Fault::From(request));
+            _ = local.push(&server, 1);
+            server.set_fault(Fault::None);
+            local.push(&server, 2).unwrap();
+            assert_eq!(local.version_of_current(&server), Some(2), "request {request}, {with_digests}");
+        }
+    }
+}
+
 #[test]
 fn a_pull_that_was_killed_is_continued() {
     let (local, server) = (Local::new(), Server::new());
@@ -1124,7 +1161,7 @@ fn a_chosen_generation_is_served_until_gc_removes_it() {
         let reader = open(name).unwrap();
         assert!(!drive(&server.objects(), reader.refresh()).unwrap(), "{name}");
         let value = drive(&server.objects(), reader.get(7)).unwrap().unwrap();
-        assert_eq!(*value, *format!("value 7 of version {version}").as_bytes(), "{name}");
+        assert_eq!(*value, super::testing::value(7, version), "{name}");
     }
     let other = format!("gen-0000000001-{}", "0".repeat(32));
     for name in ["gen-0000000003", "gen", "gen-1", "", &other] {
