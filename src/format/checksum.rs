@@ -49,6 +49,7 @@ impl Checksum {
     }
 
     /// Returns whether a file has the same bytes as one of which this is stated: false if either digest is unknown.
+    #[cfg(any(test, feature = "remote"))]
     pub(crate) fn is_of_equal_bytes(self, found: Checksum) -> bool {
         self == found && self.digest.is_some()
     }
@@ -101,6 +102,7 @@ impl ChecksumHasher {
     }
 
     /// Returns the number of bytes so far.
+    #[cfg(feature = "remote")]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

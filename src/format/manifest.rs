@@ -238,6 +238,7 @@ impl Manifest {
     }
 
     /// Returns whether the digests of all files are known: then only equal files have an equal manifest.
+    #[cfg(any(test, feature = "remote"))]
     pub(crate) fn has_all_digests(&self) -> bool {
         self.digests().all(|digest| digest.is_some())
     }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use crc32fast::Hasher;
 
-#[cfg(feature = "remote")]
 use super::record::{MAX_HEADER, RecordHeader};
 #[cfg(feature = "remote")]
 use super::section_table::digest_of;
@@ -17,6 +16,7 @@ use super::section_table::{ROW_LEN, SectionRow, TRAILER_LEN, Trailer};
 use super::spill_receipt::SpillReceipt;
 use crate::build::{Sorter, Source};
 use crate::error::{Error, Result};
+#[cfg(feature = "remote")]
 use crate::format::digest::Digester;
 use crate::storage::{BlockReader, open_regular, read_exact_at};
 
