@@ -435,7 +435,8 @@ impl ShardFile {
         let mut crc32 = self.shard_index.finish()?;
         let shard_index_crc32 = crc32.clone().finalize();
         crc32.combine(&self.body.finish()?);
-        let digester = self.body.take_digester().unwrap_or_default();
+        let digester = self.body.take_digester();
+        let digester = digester.ok_or_else(|| Error::internal("expected one call that finishes a shard, found two"))?;
         Ok(ShardSummary {
             number: self.number,
             bytes,

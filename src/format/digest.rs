@@ -83,12 +83,11 @@ impl Digester {
     /// Adds `len` zero bytes. Cost: O(`len`).
     pub(crate) fn zeros(&mut self, mut len: u64) {
         const ZEROS: [u8; 4096] = [0; 4096];
-        while let zeros = ZEROS.get(..usize::try_from(len).unwrap_or(usize::MAX).min(ZEROS.len())).unwrap_or_default()
-            && !zeros.is_empty()
-        {
-            self.update(zeros);
-            len -= zeros.len() as u64;
+        while len >= ZEROS.len() as u64 {
+            self.update(&ZEROS);
+            len -= ZEROS.len() as u64;
         }
+        self.update(ZEROS.get(..usize::try_from(len).unwrap_or(0)).unwrap_or_default());
     }
 
     pub(crate) fn finish(&self) -> Digest {

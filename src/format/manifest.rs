@@ -608,6 +608,18 @@ mod tests {
         }
     }
 
+    /// Each change of the text, from the first string to the second, is an error that contains the third.
+    #[track_caller]
+    fn assert_corrupt(text: &str, cases: &[(&str, &str, &str)]) {
+        for (from, to, named) in cases {
+            let changed = resealed(&text.replacen(from, to, 1));
+            assert_ne!(changed, text, "{from}");
+            let error = Manifest::parse(changed.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{to}: {error}");
+            assert!(error.to_string().contains(named), "{to}: {error}");
+        }
+    }
+
     const DIGESTS: [&str; 2] = ["99aa06d3014798d86001c324468d497f", "a96faf705af16834e6c632b61e964e1f"];
 
     /// The text of [`golden_with_auxiliary`] with the digests of `info`, an auxiliary file and the last shard.
@@ -635,13 +647,7 @@ mod tests {
             (&one, "7", "\"digests\" is malformed"),
             ("\"digests\": [", "\"digests\": 7, \"other\": [", "\"digests\" is malformed"),
         ];
-        for (from, to, named) in cases {
-            let changed = resealed(&text.replacen(from, to, 1));
-            assert_ne!(changed, text, "{from}");
-            let error = Manifest::parse(changed.as_bytes()).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Corrupt, "{to}: {error}");
-            assert!(error.to_string().contains(named), "{to}: {error}");
-        }
+        assert_corrupt(&text, &cases);
     }
 
     /// The text of [`golden`] with its shards in the directory of a scale; the member "nested" is written by hand.
@@ -674,13 +680,7 @@ mod tests {
             ("\"/scales/0\"", "\"scales/0\"", "JSON pointer"),
             ("\"shards\": [", "\"auxiliary\": [[\"8_8_8\",1,2]], \"shards\": [", "8_8_8"),
         ];
-        for (from, to, named) in cases {
-            let changed = resealed(&text.replacen(from, to, 1));
-            assert_ne!(changed, text, "{from}");
-            let error = Manifest::parse(changed.as_bytes()).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Corrupt, "{to}: {error}");
-            assert!(error.to_string().contains(named), "{to}: {error}");
-        }
+        assert_corrupt(&text, &cases);
     }
 
     /// Version 0.1.0 wrote a separate member for its only auxiliary file.

@@ -252,6 +252,15 @@ mod tests {
         assert!(!receipt.to_string().contains('\n'));
     }
 
+    /// Shards with equal lengths and checksums are not taken for each other.
+    #[test]
+    fn shards_with_another_digest_are_another_part() {
+        let one = receipt();
+        let mut content = one.content().clone();
+        content.shards[0].digest = Some(Digest::of(b"other bytes with the same CRC-32"));
+        assert_ne!(PartReceipt::new(content).directory_name(), one.directory_name());
+    }
+
     /// Every change of a byte is noticed, as one of the syntax or by the digest.
     #[test]
     fn a_changed_text_is_an_error() {

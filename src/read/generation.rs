@@ -445,24 +445,26 @@ impl Generation {
             Some(shard) if shard.reader().is_mapped_or_loaded() => Some(shard.clone()),
             _ => self.open_shard_apart(number)?,
         };
-        shard.iter().try_for_each(|shard| self.check_file_once(shard))?;
+        shard.iter().try_for_each(|shard| self.check_before_pass(shard))?;
         Ok(shard)
     }
 
     /// Compares the file of a shard with the manifest before the first pass over it, if that is an option.
-    pub(crate) fn check_file_once(&self, shard: &Shard) -> Result<()> {
-        let compared = self.slot(shard.reader().number).map(|slot| &slot.compared);
-        if let Some(compared) = compared.filter(|compared| self.options.verify_files && compared.get().is_none()) {
-            self.check_file(shard)?;
-            compared.get_or_init(|| ());
-        }
-        Ok(())
+    pub(crate) fn check_before_pass(&self, shard: &Shard) -> Result<()> {
+        if self.options.verify_files { self.check_file(shard) } else { Ok(()) }
     }
 
-    /// Compares the file of a shard with the manifest, if there is one.
+    /// Compares the file of a shard with the manifest, if there is one, at the first call.
     fn check_file(&self, shard: &Shard) -> Result<()> {
-        let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(shard.reader().number));
-        record.map_or(Ok(()), |record| shard.reader().check_file(record.checksum(&self.spec)))
+        let number = shard.reader().number;
+        let Some(record) = self.manifest.as_ref().and_then(|manifest| manifest.shard(number)) else { return Ok(()) };
+        let compared = self.slot(number).map(|slot| &slot.compared);
+        if compared.is_some_and(|compared| compared.get().is_some()) {
+            return Ok(());
+        }
+        shard.reader().check_file(record.checksum(&self.spec))?;
+        compared.iter().for_each(|compared| *compared.get_or_init(|| ()));
+        Ok(())
     }
 
     /// Opens a shard separately from the one that lookups use. A loaded generation has only one copy, which is
@@ -478,7 +480,8 @@ impl Generation {
 
     /// Opens a shard separately, to copy its pairs: with positioned reads that are verified, unless it is in memory.
     ///
-    /// Errors: also `Corrupt` if the file has other bytes than the manifest states. Cost: reads the file.
+    /// Errors: also `Corrupt` if the file belongs to another generation. Cost: reads the file at the first call, since a
+    /// reshard opens a shard many times.
     pub(crate) fn open_shard_to_copy(&self, number: ShardNumber) -> Result<Option<Shard>> {
         let shard = match (self.slot(number), self.options.storage) {
             (Some(slot), StorageKind::Mapped { .. } | StorageKind::Positioned) => {

@@ -2,11 +2,13 @@
 //! Whatever reads a whole shard notices, and lookups do where the files were loaded.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::common::verify_both::VerifyBoth;
-use crate::common::{Scratch, Storage, data, json, with_own_crc32};
+use crate::common::{Scratch, Storage, data, json, with_own_crc32, xorshift};
 use sharddb::build::UpdateOptions;
+use sharddb::diff::Diff;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{
     BuildOptions, BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, Updater, VerifyLevel,
@@ -154,6 +156,32 @@ fn verification_notices_a_shard_of_another_generation() {
         assert!(report.findings().iter().all(|finding| finding.to_string().contains("0.shard")));
         assert!(mixed.shard.exists());
     }
+}
+
+/// gzip stores noise as it is and ends with its CRC-32, so shards of such values have equal checksums.
+#[test]
+fn a_difference_is_found_in_gzip_values_that_do_not_compress() {
+    let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 1).unwrap().with_data_encoding(Encoding::Gzip);
+    let scratch = Scratch::new();
+    let [one, other] = [1, 2].map(|version| {
+        let store = scratch.path().join(format!("store{version}"));
+        let mut loader = options(spec).create(&store).unwrap();
+        for key in 0..KEYS {
+            let mut noise = xorshift(key << 8 | version);
+            let value: Vec<u8> = (0..40).flat_map(|_| noise().to_le_bytes()).collect();
+            loader.insert(key, value).unwrap();
+        }
+        loader.finish().unwrap();
+        store
+    });
+    let shards = |store: &Path| json(&store.join("gen-0000000001/manifest.json"))["shards"].clone();
+    assert_eq!(shards(&one), shards(&other), "lengths and checksums");
+    let [one, other] = [one, other].map(|store| ShardDb::open_pread(store).unwrap().snapshot());
+    let totals = Diff::between(&one, &other).run(|change| {
+        change.unwrap();
+        ControlFlow::<()>::Continue(())
+    });
+    assert_eq!(totals.continue_value().unwrap().changed, KEYS);
 }
 
 /// Returns a generation with a minishard table whose checksums are right, and which hides the keys of one minishard.

@@ -64,9 +64,9 @@ impl ShardReader {
     ///
     /// Errors: `Unsupported` if a prefix may begin with the same zeros.
     pub(super) fn padding_of(&self, row: Row, gap: ByteRange) -> Result<u64> {
+        let (zeros, most) = self.zeros_of(row, gap)?;
         let alignment = self.layout.map_or(1, |layout| layout.value_alignment.get());
-        let zeros = self.possible_padding(row, gap)?;
-        let is_known = alignment == 1 || self.known.prefixes_follow_padding && zeros <= alignment;
+        let is_known = alignment == 1 || self.known.prefixes_follow_padding && zeros <= most;
         if zeros > 0 && !is_known {
             let message = format!(
                 "expected a prefix whose length is known, found zeros before a value that is aligned to {alignment} bytes, \
@@ -77,17 +77,24 @@ impl ShardReader {
         Ok(zeros)
     }
 
-    /// Returns the number of zeros at the beginning of a gap that may be padding, or one more. A prefix may begin with some
-    /// of them if version 0.1.0 wrote it.
+    /// Returns the number of zeros at the beginning of a gap that can be padding. A prefix may begin with some of them if
+    /// version 0.1.0 wrote it.
     pub(crate) fn possible_padding(&self, row: Row, gap: ByteRange) -> Result<u64> {
-        let Some(Layout { value_alignment, .. }) = self.layout else { return Ok(0) };
+        self.zeros_of(row, gap).map(|(zeros, most)| zeros.min(most))
+    }
+
+    /// Returns the number of zeros at the beginning of a gap, counted to one more than the most that can be padding, and
+    /// this most.
+    fn zeros_of(&self, row: Row, gap: ByteRange) -> Result<(u64, u64)> {
+        let Some(Layout { value_alignment, .. }) = self.layout else { return Ok((0, 0)) };
         let separates = row.value.start == row.value.end;
         let most = value_alignment.get() - 1 + u64::from(separates);
+        // without an alignment a separator is alone, so zeros in a longer gap are those of a prefix
         if most == 0 || value_alignment == ValueAlignment::One && gap.len() != 1 {
-            return Ok(0);
+            return Ok((0, most));
         }
         let first = self.read_at_most_cap(ByteRange { start: gap.start, end: gap.end.min(gap.start + most + 1) }, 1)?;
-        Ok(first.iter().take_while(|byte| **byte == 0).count() as u64)
+        Ok((first.iter().take_while(|byte| **byte == 0).count() as u64, most))
     }
 
     /// Returns the gap before a value in a native shard. It begins at the end of the previous value of the minishard

@@ -99,7 +99,7 @@ impl Piece {
         generation: &'a Generation,
     ) -> Option<Result<(&'a Shard, Range<MinishardNumber>)>> {
         let shard = generation.shard(self.shard).and_then(|shard| shard.ok_or_else(|| self.not_found()));
-        let shard = shard.and_then(|shard| generation.check_file_once(shard).map(|()| shard));
+        let shard = shard.and_then(|shard| generation.check_before_pass(shard).map(|()| shard));
         match shard {
             Ok(shard) => self.minishards_of(shard).map(|minishards| minishards.map(|minishards| (shard, minishards))),
             Err(error) => self.report(error).map(Err),

@@ -20,10 +20,10 @@ use object_store::{
     ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
+use crate::format::manifest::Manifest;
 use crate::remote::bucket::Bucket;
 use crate::remote::{Body, Failure, Operation, Response, Wanted};
 use crate::spec::{HashFunction, ShardingSpec};
-use crate::store::testing::with_own_crc32;
 use crate::{BulkLoader, Store};
 
 type Hook = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -424,7 +424,19 @@ pub(super) fn build(store: &Path, version: u64) {
 
 /// Returns the value of a key in [`build`].
 pub(super) fn value(key: u64, version: u64) -> Vec<u8> {
-    with_own_crc32(format!("value {key} of version {version}").as_bytes())
+    let text = format!("value {key} of version {version}").into_bytes();
+    [&text[..], &crc32fast::hash(&text).to_le_bytes()].concat()
+}
+
+/// Removes the digests from the manifest of a generation, as version 0.1.0 wrote it.
+pub(super) fn remove_digests(generation: &Path) {
+    let path = generation.join("manifest.json");
+    let mut manifest = Manifest::parse(&std::fs::read(&path).unwrap()).unwrap();
+    manifest.info_digest = None;
+    manifest.auxiliary.iter_mut().for_each(|file| file.checksum.digest = None);
+    manifest.shards.iter_mut().for_each(|shard| shard.digest = None);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, manifest.to_json()).unwrap();
 }
 
 /// Returns the directory of the current generation of a local store.

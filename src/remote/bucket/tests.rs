@@ -6,12 +6,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::testing::{Conditions, Event, Fault, Server, build, current_directory, drive, files, run, value};
+use super::testing::{
+    Conditions, Event, Fault, Server, build, current_directory, drive, files, remove_digests, run, value,
+};
 use super::*;
 use crate::disk;
 use crate::format::bucket_current::BucketCurrent;
 use crate::remote::RemoteOptions;
-use crate::store::testing::{TempDir, remove_digests};
+use crate::store::testing::TempDir;
 use crate::{BulkLoader, Error, ErrorKind, ShardDb, Store};
 
 const NEVER: Duration = Duration::from_secs(u64::MAX);
