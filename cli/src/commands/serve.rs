@@ -86,10 +86,10 @@ impl Args {
             },
         };
         let mut redirect = None; // until the end: the browser may read it late
-        server.run(context, |urls| {
+        server.run(context, |urls, log| {
             write_urls(urls)?;
             if self.bind.is_unspecified() && self.base_url.is_none() {
-                context.say(
+                log.say(
                     "sharddb: the URLs are for this machine; for other machines give the one under which they reach \
                      it: --base-url http://NAME:PORT",
                 );
@@ -97,13 +97,11 @@ impl Args {
             if self.open {
                 let file = redirect.insert(Redirect::to(&urls.page)?);
                 if !open_in_browser(file.path()) {
-                    context.say("sharddb: cannot open a browser: open the second URL");
+                    log.say("sharddb: cannot open a browser: open the second URL");
                 }
             }
             Ok(())
         })?;
-        drop(redirect);
-        context.say("sharddb: stopped");
         Ok(Exit::Done)
     }
 }

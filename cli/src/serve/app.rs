@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use std::fs::File;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::serve::chunks::{Chunk, Chunks};
 use crate::serve::database::{Database, Pinned, Read};
 use crate::serve::databases::Databases;
 use crate::serve::disk_calls::DiskCalls;
+use crate::serve::log::Log;
 use crate::serve::problem::{Problem, Result};
 use crate::serve::token::Token;
 
@@ -29,23 +31,32 @@ pub(crate) struct App {
     /// The URL of the server with the token, without a slash at its end.
     pub(crate) base: String,
     pub(crate) budget: Budget,
+    pub(crate) log: Log,
     listed: Mutex<Option<(Instant, Arc<Vec<Found>>)>>,
 }
 
 impl App {
-    pub(crate) fn new(databases: Databases, disk_calls: DiskCalls, token: Option<Token>, base: String) -> App {
-        App { databases, disk_calls, token, base, budget: Budget::new(), listed: Mutex::default() }
+    pub(crate) fn new(
+        databases: Databases,
+        disk_calls: DiskCalls,
+        token: Option<Token>,
+        base: String,
+        log: Log,
+    ) -> App {
+        let budget = databases.budget.clone();
+        App { databases, disk_calls, token, base, budget, log, listed: Mutex::default() }
     }
 
-    /// Returns the databases in the tree. Searches it if the last search is older than a second.
-    pub(crate) fn list(&self) -> Arc<Vec<Found>> {
+    /// Returns the databases in the tree; `None` if this was cancelled. Searches the tree if the last search is older than
+    /// a second.
+    pub(crate) fn list(&self, cancel: &AtomicBool) -> Option<Arc<Vec<Found>>> {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner); // one search at a time
         match &*listed {
-            Some((when, found)) if when.elapsed() < LIST_AGE => Arc::clone(found),
+            Some((when, found)) if when.elapsed() < LIST_AGE => Some(Arc::clone(found)),
             _ => {
-                let found = Arc::new(search(self.databases.tree()));
+                let found = Arc::new(search(self.databases.tree(), cancel)?);
                 *listed = Some((Instant::now(), Arc::clone(&found)));
-                found
+                Some(found)
             }
         }
     }

@@ -1,20 +1,20 @@
 //! Which databases and containers there are in the tree, and what the `info` beside them describes.
 
-use std::collections::VecDeque;
-use std::fs::{self, Metadata};
-use std::io::{self, Read};
+use std::collections::{HashSet, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value};
 use sharddb::GenerationId;
 use sharddb::container::bcolz::{BcolzArray, BcolzTable};
 use sharddb::container::bloscpack::Bloscpack;
 
+use crate::serve::description::Description;
+use crate::serve::document::MAX_BYTES;
 use crate::serve::request_path::{Platform, encode, parse};
 use crate::serve::tree::{CURRENT, Place, Tree};
-
-/// The largest `info` or `zarr.json` that is read.
-const MAX_INFO_BYTES: u64 = 16 << 20;
 
 /// The number of names that the member "key" of a nested object may have.
 const MAX_KEY_NAMES: usize = 4;
@@ -23,6 +23,7 @@ const MAX_KEY_NAMES: usize = 4;
 const MAX_DEPTH: usize = 12;
 const MAX_DIRECTORIES: usize = 20_000;
 const MAX_DATABASES: usize = 5_000;
+const MAX_SEARCHED_BYTES: u64 = 256 << 20;
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +64,42 @@ pub(crate) struct Found {
     pub(crate) place: Place,
     /// Where the `info` describes the shards, if that is not at the top.
     pub(crate) pointer: Option<String>,
+    /// The type of the data set when this was found; `None` if its `info` does not state one.
+    pub(crate) data_type: Option<&'static str>,
+    pub(crate) is_segmentation: bool,
 }
 
 impl Found {
+    fn at(names: &[String], kind: Kind, place: Place, description: &Description) -> Found {
+        Found {
+            kind,
+            names: names.to_vec(),
+            data_set: names.to_vec(),
+            place,
+            pointer: None,
+            data_type: description.data_type,
+            is_segmentation: description.is_segmentation,
+        }
+    }
+
+    /// The shards in a directory below a data set, which the object at `pointer` of its `info` describes.
+    fn nested(
+        data_set: &[String],
+        directory: &[String],
+        place: &Place,
+        pointer: &str,
+        description: &Description,
+    ) -> Found {
+        let kind = match &place.generation {
+            Some(generation) if !generation.is_named => Kind::Store,
+            Some(_) => Kind::Generation,
+            None => Kind::Foreign,
+        };
+        let pointer = Some(pointer.to_string());
+        let names = [data_set, directory].concat();
+        Found { names, pointer, ..Found::at(data_set, kind, place.clone(), description) }
+    }
+
     /// Returns the path that the library opens; `None` if a symbolic link leads out of the tree, or nothing is there.
     ///
     /// Errors: any other failure of the operating system.
@@ -75,13 +109,29 @@ impl Found {
             _ => self.place.canonical(),
         }
     }
+}
 
-    /// Reads the `info`; `None` if there is none.
-    ///
-    /// Errors: those of [`read_json`].
-    pub(crate) fn info(&self) -> io::Result<Option<Value>> {
-        read_json(&self.place.join("info"))
+/// What a search finds at a path.
+#[derive(Default)]
+struct Here {
+    found: Option<Found>,
+    /// What the `info` of a directory says that is no database.
+    description: Description,
+    /// The bytes that were read.
+    bytes: u64,
+}
+
+impl Here {
+    fn of(found: Found, bytes: u64) -> Here {
+        Here { found: Some(found), description: Description::default(), bytes }
     }
+}
+
+/// What a file says, and its length.
+#[derive(Default)]
+struct Described {
+    description: Description,
+    bytes: u64,
 }
 
 /// Returns the database or container at `names`; with `generation` in that generation of the store that it is in.
@@ -115,101 +165,69 @@ fn is_store(tree: &Tree, names: &[String]) -> bool {
 }
 
 fn find_here(tree: &Tree, names: &[String]) -> io::Result<Option<Found>> {
-    let Some(place) = tree.resolve(names) else { return Ok(None) };
-    let found = |kind, place| Found { kind, names: names.to_vec(), data_set: names.to_vec(), place, pointer: None };
+    Ok(look_at(tree, names)?.found)
+}
+
+fn look_at(tree: &Tree, names: &[String]) -> io::Result<Here> {
+    let Some(place) = tree.resolve(names) else { return Ok(Here::default()) };
     if let Some(generation) = &place.generation
         && generation.is_whole
     {
         let kind = if generation.is_named { Kind::Generation } else { Kind::Store };
-        return Ok(place.join("info").open()?.map(|_| found(kind, place)));
+        let Some(file) = place.join("info").open()? else { return Ok(Here::default()) };
+        let described = describe(file, None).unwrap_or_else(|error| {
+            tracing::warn!("cannot read the info of {}: {error}", names.join("/")); // as opening the database does
+            Described::default()
+        });
+        return Ok(Here::of(Found::at(names, kind, place, &described.description), described.bytes));
     }
-    let Some(path) = place.canonical()? else { return Ok(None) };
+    let Some(path) = place.canonical()? else { return Ok(Here::default()) };
+    let nothing_said = Description::default();
     if path.is_file() {
         place.open()?; // `is_at` reports a file that cannot be opened as one of another format
-        return Ok(Bloscpack::is_at(&path).then(|| found(Kind::Bloscpack, place)));
+        let is_bloscpack = Bloscpack::is_at(&path);
+        let found = is_bloscpack.then(|| Found::at(names, Kind::Bloscpack, place, &nothing_said));
+        return Ok(Here { found, ..Here::default() });
     }
-    if is_zarr_array(&place)? {
-        return Ok(Some(found(Kind::Zarr, place)));
+    let metadata = described(&place.join("zarr.json"), None)?;
+    if metadata.description.is_array {
+        return Ok(Here::of(Found::at(names, Kind::Zarr, place, &nothing_said), metadata.bytes));
     }
     if BcolzArray::is_at(&path) && !BcolzTable::is_at(&path) {
-        return Ok(Some(found(Kind::Bcolz, place)));
+        return Ok(Here::of(Found::at(names, Kind::Bcolz, place, &nothing_said), 0));
     }
-    let info = read_json(&place.join("info"))?;
-    let Some(info) = info.filter(|info| info.get("sharding").is_some_and(Value::is_object)) else { return Ok(None) };
-    let kind = if info.get("sharddb").is_some() { Kind::Generation } else { Kind::Foreign };
-    Ok(Some(found(kind, place)))
+    let Described { description, bytes } = described(&place.join("info"), None)?;
+    let kind = if description.is_native { Kind::Generation } else { Kind::Foreign };
+    let found = description.is_sharded.then(|| Found::at(names, kind, place, &description));
+    Ok(Here { found, description, bytes: bytes + metadata.bytes })
 }
 
 /// Finds shards that a nested object of the `info` of a directory above describes.
 fn find_nested(tree: &Tree, names: &[String]) -> io::Result<Option<Found>> {
     for len in 1..=MAX_KEY_NAMES.min(names.len()) {
-        let (data_set, key) = names.split_at(names.len() - len);
+        let (data_set, directory) = names.split_at(names.len() - len);
         let Some(place) = tree.resolve(data_set) else { continue };
-        let Some(info) = read_json(&place.join("info"))? else { continue };
-        let key = key.join("/");
-        let described = nested_shardings(&info).into_iter().find(|(_, directory)| *directory == key);
-        let Some((pointer, _)) = described else { continue };
-        let kind = match &place.generation {
-            Some(generation) if !generation.is_named => Kind::Store,
-            Some(_) => Kind::Generation,
-            None => Kind::Foreign,
-        };
-        let pointer = Some(pointer);
-        return Ok(Some(Found { kind, names: names.to_vec(), data_set: data_set.to_vec(), place, pointer }));
+        let description = described(&place.join("info"), Some(&directory.join("/")))?.description;
+        if let Some(nested) = description.nested.first() {
+            return Ok(Some(Found::nested(data_set, directory, &place, &nested.pointer, &description)));
+        }
     }
     Ok(None)
 }
 
-fn is_zarr_array(place: &Place) -> io::Result<bool> {
-    let metadata = read_json(&place.join("zarr.json"))?;
-    Ok(metadata.is_some_and(|metadata| metadata.get("node_type") == Some(&"array".into())))
-}
-
-/// Reads a file of JSON; `None` if there is none below the root, it is too large, or it is not JSON.
+/// Returns what a file below the root says: nothing if there is none, it is too large, or it is not JSON.
 ///
 /// Errors: those of opening and reading it.
-pub(crate) fn read_json(place: &Place) -> io::Result<Option<Value>> {
-    Ok(read_json_file(place)?.map(|(value, _)| value))
+fn described(place: &Place, directory: Option<&str>) -> io::Result<Described> {
+    place.open()?.map_or(Ok(Described::default()), |file| describe(file, directory))
 }
 
-/// Like [`read_json`], and returns the metadata of the file that was read.
-pub(crate) fn read_json_file(place: &Place) -> io::Result<Option<(Value, Metadata)>> {
-    let Some(file) = place.open()? else { return Ok(None) };
-    let metadata = file.metadata()?;
-    let mut text = Vec::new();
-    let read = file.take(MAX_INFO_BYTES + 1).read_to_end(&mut text)?;
-    let value = (read as u64 <= MAX_INFO_BYTES).then(|| serde_json::from_slice(&text).ok()).flatten();
-    Ok(value.map(|value| (value, metadata)))
-}
-
-/// Returns the JSON pointer and the directory of each nested object of an `info` that describes shards.
-pub(crate) fn nested_shardings(info: &Value) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    search_nested(info, "", 0, &mut found);
-    found
-}
-
-fn search_nested(value: &Value, pointer: &str, depth: usize, found: &mut Vec<(String, String)>) {
-    if depth > 8 {
-        return;
+fn describe(file: File, directory: Option<&str>) -> io::Result<Described> {
+    let bytes = file.metadata()?.len();
+    if bytes > MAX_BYTES {
+        return Ok(Described::default());
     }
-    let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
-    let members: Box<dyn Iterator<Item = (String, &Value)>> = match value {
-        Value::Object(members) => {
-            if depth > 0
-                && members.get("sharding").is_some_and(Value::is_object)
-                && let Some(key) = members.get("key").and_then(Value::as_str)
-            {
-                found.push((pointer.to_string(), key.to_string()));
-            }
-            Box::new(members.iter().map(|(name, member)| (escaped(name), member)))
-        }
-        Value::Array(elements) => Box::new(elements.iter().enumerate().map(|(at, element)| (at.to_string(), element))),
-        _ => return,
-    };
-    for (name, member) in members {
-        search_nested(member, &format!("{pointer}/{name}"), depth + 1, found);
-    }
+    Ok(Described { description: Description::read(BufReader::new(file.take(MAX_BYTES)), directory)?, bytes })
 }
 
 /// Returns an `info` without the members that describe shards, at every depth.
@@ -224,54 +242,47 @@ pub(crate) fn without_sharding(value: Value) -> Value {
     }
 }
 
-/// The type of a data set, for people and programs; `None` if the `info` does not state one.
-pub(crate) fn type_of(info: &Value) -> Option<&'static str> {
-    match info.get("@type").and_then(Value::as_str) {
-        Some("neuroglancer_skeletons") => Some("skeletons"),
-        Some("neuroglancer_legacy_mesh") => Some("mesh"),
-        Some("neuroglancer_multilod_draco") => Some("multires_mesh"),
-        Some("neuroglancer_annotations_v1") => Some("annotations"),
-        Some("neuroglancer_multiscale_volume") => Some("volume"),
-        _ => info.get("scales").is_some_and(Value::is_array).then_some("volume"),
-    }
-}
-
-/// Searches the tree, breadth first. Symbolic links are not followed, and the content of a database is not searched.
-pub(crate) fn search(tree: &Tree) -> Vec<Found> {
-    let mut found = Vec::new();
+/// Searches the tree, breadth first; `None` if it was cancelled. Symbolic links are not followed, and the content of a
+/// database is not searched.
+pub(crate) fn search(tree: &Tree, cancel: &AtomicBool) -> Option<Vec<Found>> {
+    let (mut found, mut known) = (Vec::new(), HashSet::new());
     let mut queue: VecDeque<(Vec<String>, usize)> = tree.tops().into_iter().map(|names| (names, 0)).collect();
-    let mut visited = 0;
+    let (mut visited, mut bytes) = (0, 0);
     while let Some((names, depth)) = queue.pop_front() {
+        if cancel.load(Ordering::Relaxed) {
+            return None;
+        }
         visited += 1;
-        if visited > MAX_DIRECTORIES || found.len() >= MAX_DATABASES {
+        if visited > MAX_DIRECTORIES || bytes > MAX_SEARCHED_BYTES || found.len() >= MAX_DATABASES {
             tracing::warn!("the list of databases is not complete: it ends after {visited} directories");
             break;
         }
-        let here = find_here(tree, &names).unwrap_or_else(|error| {
+        let here = look_at(tree, &names).unwrap_or_else(|error| {
             tracing::warn!("the list of databases is not complete: cannot look at {}: {error}", names.join("/"));
-            None
+            Here::default()
         });
-        if let Some(here) = here {
-            found.push(here);
+        bytes += here.bytes;
+        if let Some(here) = here.found {
+            found.extend(known.insert(here.names.clone()).then_some(here));
             continue;
         }
         let Some(place) = tree.resolve(&names) else { continue };
-        let Some(path) = place.canonical().ok().flatten().filter(|path| path.is_dir()) else { continue };
-        let info = read_json(&place.join("info")).ok().flatten();
-        let inside: Vec<Vec<String>> =
-            info.iter().flat_map(nested_shardings).filter_map(|(_, directory)| names_of(&directory)).collect();
-        for directory in &inside {
-            let nested: Vec<_> = names.iter().chain(directory).cloned().collect();
-            found.extend(find_nested(tree, &nested).ok().flatten());
+        let mut inside = HashSet::new();
+        for nested in &here.description.nested {
+            let Some(directory) = names_of(&nested.directory) else { continue };
+            let nested = Found::nested(&names, &directory, &place, &nested.pointer, &here.description);
+            if found.len() < MAX_DATABASES && known.insert(nested.names.clone()) {
+                found.push(nested);
+            }
+            inside.extend(<[String; 1]>::try_from(directory).ok().map(|[name]| name));
         }
+        let Some(path) = place.canonical().ok().flatten().filter(|path| path.is_dir()) else { continue };
         if depth < MAX_DEPTH {
-            let others = entries(&path)
-                .into_iter()
-                .filter(|name| !inside.iter().any(|inside| inside == std::slice::from_ref(name)));
+            let others = entries(&path).into_iter().filter(|name| !inside.contains(name));
             queue.extend(others.map(|name| (names.iter().cloned().chain([name]).collect(), depth + 1)));
         }
     }
-    found
+    Some(found)
 }
 
 /// The names of a member "key", if each is one that a request may have.
@@ -305,13 +316,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nested_objects_are_found_by_their_key() {
-        let info = json!({"scales": [{"key": "s0", "sharding": {}}, {"key": "s1"}],
-                          "a/b~": {"key": "x/y", "sharding": {}}, "sharding": {}, "key": "top"});
-        let mut found = nested_shardings(&info);
-        found.sort();
-        let pair = |pointer: &str, directory: &str| (pointer.to_string(), directory.to_string());
-        assert_eq!(found, [pair("/a~1b~0", "x/y"), pair("/scales/0", "s0")]);
+    fn a_search_is_cancelled() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::new(&[directory.path().to_path_buf()], |_| false).unwrap();
+        assert!(search(&tree, &AtomicBool::new(true)).is_none());
+        assert!(search(&tree, &AtomicBool::new(false)).unwrap().is_empty());
     }
 
     #[test]

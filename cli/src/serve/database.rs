@@ -1,22 +1,23 @@
 //! One open database or container, and the generation that requests are answered from.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use sharddb::container::Form;
 use sharddb::shard::ValueLocation;
 use sharddb::spec::Encoding;
 use sharddb::{ErrorKind, OpenOptions, OwnedValue, ShardDb, Snapshot};
 
-use crate::serve::budget::{Budget, Share};
+use crate::serve::budget::{Budget, SMALL_BYTES, Share};
 use crate::serve::catalog::{Found, Kind};
 use crate::serve::chunks::{Chunk, Chunks};
 use crate::serve::counters::Counters;
+use crate::serve::description::Description;
+use crate::serve::document::{Document, memory_of, read_text};
 use crate::serve::entity_tag::EntityTag;
 use crate::serve::file_tag::{file_tag, generation_tag, metadata_of, stamp};
 use crate::serve::problem::{Problem, Result};
@@ -30,6 +31,7 @@ pub(crate) struct Database {
     pub(crate) found: Found,
     pub(crate) source: Source,
     pub(crate) counters: Arc<Counters>,
+    budget: Budget,
     opened: Instant,
     /// The time after `opened` at which it was used last, in milliseconds.
     used: AtomicU64,
@@ -49,7 +51,10 @@ pub(crate) enum Source {
 /// A generation, whose symbolic links are checked, its `info` and its tag.
 pub(crate) struct Pinned {
     pub(crate) snapshot: Snapshot,
-    pub(crate) info: Value,
+    /// The type of the data set; `None` if the `info` does not state one.
+    pub(crate) data_type: Option<&'static str>,
+    /// `None` if it takes more than [`SMALL_BYTES`].
+    info: Option<Arc<Document>>,
     /// `None` outside of stores.
     tag: Option<EntityTag>,
     survey: Mutex<Option<Arc<Survey>>>,
@@ -73,6 +78,16 @@ impl Pinned {
     /// Whether it is a generation of a store, whose files do not change.
     pub(crate) fn is_in_store(&self) -> bool {
         self.tag.is_some()
+    }
+
+    /// The `info`. A large one is read again, and takes memory of the budget.
+    ///
+    /// Errors: those of [`Info::read`] and [`Document::parse`].
+    pub(crate) fn info(&self, budget: &Budget) -> Result<Arc<Document>> {
+        match &self.info {
+            Some(info) => Ok(Arc::clone(info)),
+            None => Info::read(self.snapshot.directory(), budget)?.parse(budget).map(Arc::new),
+        }
     }
 
     /// How the keys and bytes are distributed. Counted once.
@@ -113,7 +128,12 @@ impl Pinned {
 
 impl Database {
     /// Errors: `not-found` if it is gone, or if a symbolic link leads out of the tree; those of opening it.
-    pub(crate) fn open(found: Found, max_value_bytes: u64, counters: Arc<Counters>) -> Result<Database> {
+    pub(crate) fn open(
+        found: Found,
+        max_value_bytes: u64,
+        counters: Arc<Counters>,
+        budget: Budget,
+    ) -> Result<Database> {
         let nothing = || Problem::not_found(format!("no database is at {:?}", found.names.join("/")));
         let path = found.path().map_err(|error| Problem::io("open", &found.place.path(), &error))?;
         let path = path.ok_or_else(nothing)?;
@@ -133,6 +153,7 @@ impl Database {
             found,
             source,
             counters,
+            budget,
             opened: Instant::now(),
             used: AtomicU64::new(0),
             last_refresh: Mutex::new(Instant::now()),
@@ -236,10 +257,12 @@ impl Database {
             let in_store = snapshot.generation().is_some();
             check_links(&self.found, if in_store { snapshot.directory() } else { snapshot.shards_directory() })?;
             let tag = if in_store { generation_tag(snapshot.directory())? } else { None };
-            let info = read_info(snapshot.directory())?;
+            let info = Info::read(snapshot.directory(), &self.budget)?;
+            let data_type = info.description()?.data_type;
+            let info = info.is_small().then(|| info.parse(&self.budget).map(Arc::new)).transpose()?;
             // tag and info are those of the snapshot, unless its directory was replaced by another one
             if !matches!(db.refresh(), Ok(Some(_))) {
-                return Ok(Pinned { snapshot, info, tag, survey: Mutex::default() });
+                return Ok(Pinned { snapshot, data_type, info, tag, survey: Mutex::default() });
             }
         }
     }
@@ -260,16 +283,36 @@ fn open_sharded(found: &Found, path: &Path, max_value_bytes: u64) -> Result<Shar
     Ok(options.open_pread(path)?)
 }
 
-/// Reads the `info` of a directory that the library opened.
-///
-/// Errors: `not-found` if the directory was removed meanwhile; `io`.
-fn read_info(directory: &Path) -> Result<Value> {
-    let path = directory.join("info");
-    let text = fs::read(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Problem::not_found("the generation no longer exists"),
-        _ => Problem::io("read", &path, &error),
-    })?;
-    serde_json::from_slice(&text).map_err(|error| Problem::io("read", &path, &error.into()))
+/// The text of the `info` of a directory that the library opened.
+struct Info {
+    path: PathBuf,
+    text: Vec<u8>,
+    _share: Share,
+}
+
+impl Info {
+    /// Errors: `not-found` if the directory was removed meanwhile; those of [`read_text`].
+    fn read(directory: &Path, budget: &Budget) -> Result<Info> {
+        let path = directory.join("info");
+        let file = File::open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Problem::not_found("the generation no longer exists"),
+            _ => Problem::io("read", &path, &error),
+        })?;
+        let (text, share) = read_text(&file, &path, budget)?;
+        Ok(Info { path, text, _share: share })
+    }
+
+    fn is_small(&self) -> bool {
+        memory_of(&self.text) <= SMALL_BYTES
+    }
+
+    fn description(&self) -> Result<Description> {
+        Description::read(&self.text[..], Some("")).map_err(|error| Problem::io("read", &self.path, &error))
+    }
+
+    fn parse(&self, budget: &Budget) -> Result<Document> {
+        Document::parse(&self.text, &self.path, budget)
+    }
 }
 
 /// The stamps of what changes when the files of a database are replaced. A store needs none.
@@ -307,7 +350,9 @@ mod tests {
     #[test]
     fn an_info_that_cannot_be_read_is_no_empty_one() {
         let directory = tempfile::tempdir().unwrap();
-        let status = || read_info(directory.path()).map_err(|problem| problem.status.as_u16());
+        let budget = Budget::new();
+        let read = || Info::read(directory.path(), &budget)?.parse(&budget).map(|info| info.value);
+        let status = || read().map_err(|problem| problem.status.as_u16());
         let info = directory.path().join("info");
         assert_eq!(status(), Err(404));
         fs::create_dir(&info).unwrap();
@@ -321,7 +366,7 @@ mod tests {
 
     fn pinned(path: &Path, tag: Option<EntityTag>) -> Pinned {
         let snapshot = ShardDb::open_pread(path).unwrap().snapshot();
-        Pinned { snapshot, info: Value::Null, tag, survey: Mutex::default() }
+        Pinned { snapshot, data_type: None, info: None, tag, survey: Mutex::default() }
     }
 
     /// A slow client of a long value then needs no memory.

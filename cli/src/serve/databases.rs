@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sharddb::GenerationId;
 
+use crate::serve::budget::Budget;
 use crate::serve::catalog::{Found, Kind, find};
 use crate::serve::counters::Counters;
 use crate::serve::database::Database;
@@ -28,6 +29,7 @@ type Address = (Vec<String>, Option<GenerationId>);
 pub(crate) struct Databases {
     tree: Arc<Tree>,
     max_value_bytes: u64,
+    pub(crate) budget: Budget,
     /// Upper bound on `open`. The database that was not used for the longest time is closed for another one.
     max_open: usize,
     open: RwLock<HashMap<Address, Arc<Database>>>,
@@ -42,6 +44,7 @@ impl Databases {
         Databases {
             tree,
             max_value_bytes,
+            budget: Budget::new(),
             max_open,
             open: RwLock::default(),
             counters: RwLock::default(),
@@ -80,7 +83,7 @@ impl Databases {
             write(&self.open).remove(&address);
             return Ok(None);
         };
-        let opened = Arc::new(Database::open(found, self.max_value_bytes, self.counters(names))?);
+        let opened = Arc::new(self.open_found(found)?);
         let mut closed = Vec::new(); // dropped after `open`: it closes files
         let mut open = write(&self.open);
         closed.extend(open.remove(&address));
@@ -91,6 +94,11 @@ impl Databases {
         }
         open.insert(address, Arc::clone(&opened));
         Ok(Some(opened))
+    }
+
+    fn open_found(&self, found: Found) -> Result<Database> {
+        let counters = self.counters(&found.names);
+        Database::open(found, self.max_value_bytes, counters, self.budget.clone())
     }
 
     /// Returns what is at `names`.

@@ -20,6 +20,9 @@ pub(crate) const THREADS: usize = 64;
 /// The long calls that run at a time; others wait without a thread.
 const LONG_CALLS: usize = 8;
 
+/// The lists that are made at a time: a second one has the result of the first.
+const LISTS: usize = 1;
+
 /// The lookups that run on threads of connections at a time, at least.
 const MIN_LOOKUPS: usize = 4;
 
@@ -56,16 +59,19 @@ pub(crate) enum Cost {
     Lookup,
     /// Reads of a bounded part of a database.
     Some,
-    /// Reads of all indexes, or a search of directories.
+    /// Reads of all indexes.
     Long,
+    /// A search of directories.
+    List,
 }
 
 /// Runs calls that may wait for a disk.
 pub(crate) struct DiskCalls {
     /// The others of the workers serve connections also if no lookup returns.
     lookups: Semaphore,
-    /// The others of [`THREADS`] read files also if no long call returns.
+    /// The others of [`THREADS`] read files also if no long call and no list returns.
     long: Arc<Semaphore>,
+    lists: Arc<Semaphore>,
     relief: Relief,
 }
 
@@ -77,6 +83,7 @@ impl DiskCalls {
         Ok(DiskCalls {
             lookups: Semaphore::new(workers.lookups()),
             long: Arc::new(Semaphore::new(LONG_CALLS)),
+            lists: Arc::new(Semaphore::new(LISTS)),
             relief: Relief::start(Handle::current())?,
         })
     }
@@ -92,15 +99,23 @@ impl DiskCalls {
         match cost {
             Cost::Lookup => self.look_up(call).await,
             Cost::Some => self.run(call).await,
-            Cost::Long => {
-                let place = Arc::clone(&self.long).acquire_owned().await;
-                self.run(move || {
-                    let _place = place; // until the call ends, also if nobody waits for it any more
-                    call()
-                })
-                .await
-            }
+            Cost::Long => self.run_at(&self.long, call).await,
+            Cost::List => self.run_at(&self.lists, call).await,
         }
+    }
+
+    /// Like [`run`](DiskCalls::run), after it has waited for one of some places.
+    async fn run_at<T: Send + 'static>(
+        &self,
+        places: &Arc<Semaphore>,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let place = Arc::clone(places).acquire_owned().await;
+        self.run(move || {
+            let _place = place; // until the call ends, also if nobody waits for it any more
+            call()
+        })
+        .await
     }
 
     /// Runs a lookup on this thread, a worker: if its bytes are in memory, it takes less time than another thread takes

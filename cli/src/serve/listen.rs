@@ -95,7 +95,6 @@ fn connect(
         .timer(TokioTimer::new())
         .header_read_timeout(idle) // of the whole head, and between two requests
         .max_buf_size(BUFFER_BYTES)
-        .half_close(true) // a client may send all its requests, and read after that
         .serve_connection(TokioIo::new(TimedStream::new(stream, idle)), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {

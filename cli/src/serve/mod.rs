@@ -1,8 +1,9 @@
 //! The HTTP server of `sharddb serve`: raw files, single objects, an API and a page.
 //!
-//! Layers, lowest first: `request_path`, `byte_range`, `entity_tag` and `bins` are pure functions; `tree` finds files and
-//! never leaves its roots; `catalog` and `databases` find and open databases; `raw`, `objects`, `api` and `page` answer
-//! requests on the threads that `disk_calls` chooses; `routes` and `listen` are asynchronous and touch no file.
+//! Layers, lowest first: `request_path`, `byte_range`, `entity_tag`, `bins` and `description` are pure functions; `tree`
+//! finds files and never leaves its roots; `catalog` and `databases` find and open databases; `raw`, `objects`, `api` and
+//! `page` answer requests on the threads that `disk_calls` chooses; `routes` and `listen` are asynchronous and touch no
+//! file. `log` writes what all of them say.
 //!
 //! Not here: TLS and access control beyond the token, which a proxy adds. docs/serve.md documents the URLs.
 
@@ -17,11 +18,14 @@ mod chunks;
 mod counters;
 mod database;
 mod databases;
+mod description;
 mod disk_calls;
 mod distribution;
+mod document;
 mod entity_tag;
 mod file_tag;
 mod listen;
+mod log;
 mod objects;
 mod page;
 mod problem;
@@ -36,12 +40,15 @@ mod timed_stream;
 mod token;
 mod tree;
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use listen::Bounds;
+pub(crate) use log::Log;
 pub(crate) use redirect::Redirect;
 use token::Token;
 
@@ -76,8 +83,10 @@ impl Server {
     /// Serves until a signal arrives. Calls `ready` with the URLs once connections are accepted.
     ///
     /// Errors: `Io` for a path that does not exist or an address that is in use; those of `ready`.
-    pub(crate) fn run(self, context: &Context, ready: impl FnOnce(&Urls) -> Result<()>) -> Result<()> {
-        log_to_stderr(context.quiet);
+    pub(crate) fn run(self, context: &Context, ready: impl FnOnce(&Urls, &Log) -> Result<()>) -> Result<()> {
+        let log = Log::new(context.quiet);
+        let _writer = log.write_to(std::io::stderr())?;
+        log.collect();
         let tree = Tree::new(&self.paths, |path| is_data(path) || path.join("current/info").is_file())?;
         let token = if self.has_token { Some(Token::random()?) } else { None };
         let workers = Workers::of_machine();
@@ -88,9 +97,9 @@ impl Server {
             .build()
             .map_err(Failure::thread)?;
         let _draining = context.interrupt.draining(self.bounds.grace);
-        let served = runtime.block_on(self.serve(tree, token, workers, context, ready));
+        let served = runtime.block_on(self.serve(tree, token, workers, log.clone(), context, ready));
         runtime.shutdown_timeout(LAST_CALLS); // not the time of a disk that does not answer
-        served
+        served.inspect(|()| log.say("sharddb: stopped"))
     }
 
     async fn serve(
@@ -98,8 +107,9 @@ impl Server {
         tree: Tree,
         token: Option<Token>,
         workers: Workers,
+        log: Log,
         context: &Context,
-        ready: impl FnOnce(&Urls) -> Result<()>,
+        ready: impl FnOnce(&Urls, &Log) -> Result<()>,
     ) -> Result<()> {
         let address = SocketAddr::new(self.address, self.port);
         let failure = |source| Failure::Io { what: format!("listen on {address}"), source };
@@ -107,10 +117,11 @@ impl Server {
         let local = listener.local_addr().map_err(failure)?;
         let base = base(self.base_url.as_deref(), local, token.as_ref());
         let databases = Databases::new(Arc::new(tree), self.max_value_bytes, self.bounds.databases);
-        let app = Arc::new(App::new(databases, DiskCalls::new(workers)?, token, base));
-        let listed = Arc::clone(&app);
-        let urls = tokio::task::spawn_blocking(move || Urls::of(&listed)).await;
-        ready(&urls.map_err(|error| Failure::Internal(format!("cannot list the databases: {error}")))?)?;
+        let app = Arc::new(App::new(databases, DiskCalls::new(workers)?, token, base, log));
+        let (listed, cancel) = (Arc::clone(&app), Arc::clone(context.interrupt.cancel()));
+        let urls = tokio::task::spawn_blocking(move || Urls::of(&listed, &cancel)).await;
+        let urls = urls.map_err(|error| Failure::Internal(format!("cannot list the databases: {error}")))?;
+        ready(&urls, &app.log)?;
         tokio::spawn(tidy(Arc::clone(&app)));
         listen::serve(listener, routes::router(app), self.bounds, &context.interrupt).await;
         Ok(())
@@ -137,12 +148,12 @@ pub(crate) struct Urls {
 }
 
 impl Urls {
-    fn of(app: &App) -> Urls {
-        let mut layers: Vec<String> = Vec::new();
-        for layer in app.list().iter().filter_map(|found| api::layer(app, "raw", found)) {
-            if !layers.contains(&layer) {
-                layers.push(layer);
-            }
+    /// Searches the tree, unless a signal arrives meanwhile.
+    fn of(app: &App, cancel: &AtomicBool) -> Urls {
+        let (mut layers, mut known) = (Vec::new(), HashSet::new());
+        let found = app.list(cancel).unwrap_or_default();
+        for layer in found.iter().filter_map(|found| api::layer(app, "raw", found)) {
+            layers.extend(known.insert(layer.clone()).then_some(layer));
         }
         Urls { raw: app.url("raw", &[]), page: format!("{}/", app.base), layers }
     }
@@ -159,13 +170,6 @@ fn base(given: Option<&str>, local: SocketAddr, token: Option<&Token>) -> String
     let local = SocketAddr::new(ip, local.port());
     let host = given.map_or_else(|| format!("http://{local}"), |url| url.trim_end_matches('/').to_string());
     token.map_or_else(|| host.clone(), |token| format!("{host}/{}", token.as_str()))
-}
-
-/// Writes the access log to standard error; with `-q` only warnings.
-fn log_to_stderr(quiet: bool) {
-    let level = if quiet { tracing::Level::WARN } else { tracing::Level::INFO };
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_ansi(false);
-    let _ = log.try_init(); // it is the only one
 }
 
 #[cfg(test)]

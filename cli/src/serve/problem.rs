@@ -73,6 +73,11 @@ impl Problem {
         )
     }
 
+    /// Nobody waits for the answer.
+    pub(crate) fn cancelled() -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "the request was cancelled: repeat it")
+    }
+
     pub(crate) fn replaced() -> Problem {
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,

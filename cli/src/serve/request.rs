@@ -1,5 +1,8 @@
 //! A request, after its token and area are removed from the path.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use sharddb::GenerationId;
@@ -19,6 +22,8 @@ pub(crate) struct Request {
     pub(crate) headers: HeaderMap,
     /// The body of a POST request.
     pub(crate) body: Bytes,
+    /// Set when the client has left.
+    pub(crate) is_gone: Arc<AtomicBool>,
     /// The memory of the body.
     pub(crate) _share: Share,
 }

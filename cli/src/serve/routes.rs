@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -109,7 +110,8 @@ async fn route(app: &Arc<App>, request: axum::http::Request<Body>) -> Result<(An
     let query = Query::parse(parts.uri.query().unwrap_or_default())?;
     let (body, share) = if is_post { read_body(body, &app.budget).await? } else { (Bytes::new(), Share::default()) };
     let headers = if parts.method == Method::HEAD { without_range(parts.headers) } else { parts.headers };
-    let request = Request { is_post, names, query, headers, body, _share: share };
+    let gone = Gone::default();
+    let request = Request { is_post, names, query, headers, body, is_gone: Arc::clone(&gone.0), _share: share };
     let cost = if area == "api" { api::cost(&request.names, &request.query) } else { Cost::Lookup };
     let call = {
         let app = Arc::clone(app);
@@ -120,6 +122,16 @@ async fn route(app: &Arc<App>, request: axum::http::Request<Body>) -> Result<(An
         }
     };
     app.disk_calls.call(cost, call).await
+}
+
+/// Sets its flag when it is dropped: when the request is answered, or its client has closed the connection.
+#[derive(Default)]
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The names of a path after the token.

@@ -9,7 +9,7 @@ use sharddb::container::Container;
 use crate::bench::disk_usage::DiskUsage;
 use crate::date::iso_8601;
 use crate::serve::app::App;
-use crate::serve::catalog::{Kind, type_of};
+use crate::serve::catalog::Kind;
 use crate::serve::database::{Database, Source};
 use crate::serve::problem::{Problem, Result};
 use crate::serve::shard_files::ShardFile;
@@ -34,6 +34,8 @@ fn sharded(app: &App, database: &Database) -> Result<Value> {
         .map(|file| json!({"number": file.number.0, "file": file.name, "bytes": file.bytes, "keys": file.keys}))
         .collect();
     let (generations, current) = generations(app, database)?;
+    let info = pinned.info(&app.budget)?;
+    let _copy = app.budget.reserve(info.bytes)?;
     Ok(json!({
         "path": database.found.names.join("/"),
         "kind": database.found.kind.as_str(),
@@ -47,8 +49,8 @@ fn sharded(app: &App, database: &Database) -> Result<Value> {
         "value_bytes": stats.value_bytes.or(survey.as_ref().map(|survey| survey.value_bytes)),
         "file_bytes": files.iter().map(|file| file.bytes).sum::<u64>(),
         "shards": shards,
-        "type": type_of(&pinned.info),
-        "info": pinned.info,
+        "type": pinned.data_type,
+        "info": info.value,
     }))
 }
 

@@ -1,10 +1,13 @@
 //! `/TOKEN/api/`: all databases of the tree.
 
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::serve::app::App;
-use crate::serve::catalog::{Found, Kind, type_of};
-use crate::serve::problem::Problem;
+use crate::serve::catalog::{Found, Kind};
+use crate::serve::problem::{Problem, Result};
 use crate::serve::request_path::encode;
 
 /// The Neuroglancer that the links open.
@@ -13,12 +16,18 @@ const NEUROGLANCER: &str = "https://neuroglancer-demo.appspot.com/";
 /// Up to this number of databases, each is opened for its error. More would close those in use.
 const MAX_OPENED: usize = 100;
 
-pub(super) fn json(app: &App) -> Value {
-    let list = app.list();
+/// The time after which no more of them are opened, so that slow ones do not hold the list.
+const OPENING_TIME: Duration = Duration::from_secs(2);
+
+/// Errors: `busy` if this was cancelled.
+pub(super) fn json(app: &App, cancel: &AtomicBool) -> Result<Value> {
+    let list = app.list(cancel).ok_or_else(Problem::cancelled)?;
+    let begun = Instant::now();
     let are_opened = list.len() <= MAX_OPENED.min(app.databases.max_open());
-    let error = |found: &Found| if are_opened { app.databases.get(&found.names, None).err() } else { None };
+    let is_opened = || are_opened && begun.elapsed() < OPENING_TIME;
+    let error = |found: &Found| if is_opened() { app.databases.get(&found.names, None).err() } else { None };
     let databases: Vec<Value> = list.iter().map(|found| database(app, found, error(found))).collect();
-    json!({"version": env!("CARGO_PKG_VERSION"), "databases": databases})
+    Ok(json!({"version": env!("CARGO_PKG_VERSION"), "databases": databases}))
 }
 
 fn database(app: &App, found: &Found, error: Option<Problem>) -> Value {
@@ -39,26 +48,17 @@ pub(crate) fn layer(app: &App, area: &str, found: &Found) -> Option<String> {
         Kind::Zarr => Some(format!("zarr3://{}/", app.url(area, &found.names))),
         Kind::Bcolz | Kind::Bloscpack => None,
         Kind::Store | Kind::Generation | Kind::Foreign => {
-            type_of(&info(found)?)?;
+            found.data_type?;
             Some(format!("precomputed://{}", app.url(area, &found.data_set)))
         }
     }
 }
 
-/// The `info`. One that cannot be read is an error of opening the database, too.
-fn info(found: &Found) -> Option<Value> {
-    found.info().unwrap_or_else(|error| {
-        tracing::warn!("a layer is not listed: cannot read the info of {}: {error}", found.names.join("/"));
-        None
-    })
-}
-
 /// The URL that opens a layer in Neuroglancer.
 fn neuroglancer(layer: &str, found: &Found) -> String {
-    let info = info(found).unwrap_or_default();
-    let kind = match type_of(&info) {
+    let kind = match found.data_type {
         Some("annotations") => "annotation",
-        Some("volume") if info.get("type") != Some(&"segmentation".into()) => "image",
+        Some("volume") if !found.is_segmentation => "image",
         Some(_) => "segmentation",
         None => "image",
     };

@@ -65,8 +65,9 @@ pub(crate) fn cost(names: &[String], query: &Query) -> Cost {
         Some((_, Operation::Get(_) | Operation::Locate(_))) => Cost::Lookup,
         Some((_, Operation::Keys)) if query.get("range").is_none() => Cost::Some,
         Some((_, Operation::GetMany)) => Cost::Some,
-        None if !names.is_empty() => Cost::Some, // nothing is there
-        _ => Cost::Long,
+        Some(_) => Cost::Long,
+        None if names.is_empty() => Cost::List,
+        None => Cost::Some, // nothing is there
     }
 }
 
@@ -75,13 +76,13 @@ pub(crate) fn cost(names: &[String], query: &Query) -> Cost {
 /// Errors: `not-found`, `invalid-input`, and those of the lookup.
 pub(crate) fn answer(app: &App, request: &Request) -> Result<Answer> {
     if request.names.is_empty() {
-        return Ok(Answer::json(&list::json(app)));
+        return Ok(Answer::json(&list::json(app, &request.is_gone)?));
     }
     let (names, operation) = operation(&request.names).ok_or_else(Problem::nothing_here)?;
     let database = app.databases.get(names, request.query.generation()?)?;
     match operation {
         Operation::Info => Ok(Answer::json(&info::json(app, &database)?)),
-        Operation::Stats => Ok(Answer::json(&stats::json(&database)?)),
+        Operation::Stats => Ok(Answer::json(&stats::json(app, &database)?)),
         Operation::Keys => keys::answer(&database, &request.query),
         Operation::GetMany => get_many::answer(&database, request, &app.budget),
         Operation::Get(key) => get(app, &database, parse_key(&key)?, request),

@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::info::store;
+use crate::serve::app::App;
 use crate::serve::database::{Database, Source};
 use crate::serve::problem::Result;
 
-pub(super) fn json(database: &Database) -> Result<Value> {
+pub(super) fn json(app: &App, database: &Database) -> Result<Value> {
     let mut stats = database.counters.json();
     let distribution = match &database.source {
         Source::Sharded(_) => database.pinned()?.survey()?.json(),
@@ -18,6 +19,7 @@ pub(super) fn json(database: &Database) -> Result<Value> {
     let current = store(database)?.map(|store| store.current()).transpose()?.flatten();
     if let (Value::Object(stats), Value::Object(distribution)) = (&mut stats, distribution) {
         stats.extend(distribution);
+        stats.insert("lost_log_lines".to_string(), json!(app.log.lost()));
         stats.insert("current".to_string(), json!(current.map(|id| id.to_string())));
     }
     Ok(stats)

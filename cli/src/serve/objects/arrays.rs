@@ -4,11 +4,12 @@ use axum::http::HeaderMap;
 use serde_json::{Value, json as value};
 use sharddb::container::Form;
 
-use super::{decimal, json, read};
+use super::{decimal, json};
 use crate::serve::answer::Answer;
 use crate::serve::app::App;
 use crate::serve::chunks::Chunks;
 use crate::serve::database::Source as Opened;
+use crate::serve::document::Document;
 use crate::serve::file_tag::file_tag;
 use crate::serve::problem::{Problem, Result};
 
@@ -17,8 +18,8 @@ use crate::serve::problem::{Problem, Result};
 /// Errors: `unsupported` if the shards are encoded as a whole, or nested.
 pub(super) fn metadata(app: &App, directory: &[String], headers: &HeaderMap) -> Result<Answer> {
     let place = app.databases.tree().resolve(directory).ok_or_else(Problem::nothing_here)?;
-    let (metadata, file) = read(&place.join("zarr.json"))?;
-    Ok(json(&file_tag(&file), &without_shards(metadata)?, headers))
+    let (metadata, file) = Document::read(&place.join("zarr.json"), &app.budget)?;
+    Ok(json(&file_tag(&file), &without_shards(metadata.value)?, headers))
 }
 
 /// Replaces the sharding codec by the codecs inside it. An array without shards and a group stay as they are.

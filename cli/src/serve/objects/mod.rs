@@ -5,22 +5,20 @@ mod arrays;
 mod meshes;
 mod volumes;
 
-use std::fs::Metadata;
-
 use axum::http::HeaderMap;
 use serde_json::Value;
 
 use crate::serve::answer::{Answer, JSON, Representation, Source};
 use crate::serve::app::App;
 use crate::serve::budget::Share;
-use crate::serve::catalog::{read_json_file, type_of, without_sharding};
+use crate::serve::catalog::without_sharding;
 use crate::serve::database::{Database, Pinned};
+use crate::serve::document::Document;
 use crate::serve::entity_tag::EntityTag;
 use crate::serve::file_tag::file_tag;
 use crate::serve::problem::{Problem, Result};
 use crate::serve::raw;
 use crate::serve::request::Request;
-use crate::serve::tree::Place;
 
 /// Answers with an `info` without sharding, an object, or a plain file that is no shard.
 ///
@@ -48,17 +46,9 @@ pub(crate) fn answer(app: &App, request: &Request) -> Result<Answer> {
 fn info(app: &App, directory: &[String], headers: &HeaderMap) -> Result<Answer> {
     let place = app.databases.tree().resolve(directory).ok_or_else(Problem::nothing_here)?;
     let generation = place.generation_path().map(|path| app.databases.generation_tag(&path)).transpose()?;
-    let (info, metadata) = read(&place.join("info"))?;
+    let (info, metadata) = Document::read(&place.join("info"), &app.budget)?;
     let tag = generation.flatten().unwrap_or_else(|| file_tag(&metadata));
-    Ok(json(&tag, &without_sharding(info), headers))
-}
-
-/// Reads a file of JSON.
-///
-/// Errors: `not-found`; `io`.
-fn read(place: &Place) -> Result<(Value, Metadata)> {
-    let read = read_json_file(place).map_err(|error| Problem::io("read", &place.path(), &error))?;
-    read.ok_or_else(Problem::nothing_here)
+    Ok(json(&tag, &without_sharding(info.value), headers))
 }
 
 /// Answers with JSON that is made of a file with this tag.
@@ -70,14 +60,15 @@ fn json(tag: &EntityTag, value: &Value, headers: &HeaderMap) -> Answer {
 /// Answers with one object of a database.
 fn object(app: &App, database: &Database, name: &str, headers: &HeaderMap) -> Result<Answer> {
     let pinned = database.pinned()?;
-    let info = &pinned.info;
-    let described = info.pointer(pinned.snapshot.sharding_at()).unwrap_or(info);
-    match type_of(info) {
-        Some("multires_mesh") => meshes::answer(app, &pinned, name, headers),
-        Some("volume") => value(app, &pinned, volumes::key(described, name), headers),
-        Some("annotations") => value(app, &pinned, annotations::key(described, name), headers),
-        _ => value(app, &pinned, decimal(name), headers),
-    }
+    let key_of = match pinned.data_type {
+        Some("multires_mesh") => return meshes::answer(app, &pinned, name, headers),
+        Some("volume") => volumes::key,
+        Some("annotations") => annotations::key,
+        _ => return value(app, &pinned, decimal(name), headers),
+    };
+    let info = pinned.info(&app.budget)?;
+    let described = info.value.pointer(pinned.snapshot.sharding_at()).unwrap_or(&info.value);
+    value(app, &pinned, key_of(described, name), headers)
 }
 
 /// Answers with the value of a key; `None` is the key of a name that no object has.

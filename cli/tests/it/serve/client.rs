@@ -52,7 +52,7 @@ impl Server {
         Server::spawn(command)
     }
 
-    fn spawn(mut command: Command) -> Server {
+    pub(crate) fn spawn(mut command: Command) -> Server {
         let mut child = command.start_for(SERVER_WATCHDOG);
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();

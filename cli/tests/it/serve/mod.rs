@@ -1,8 +1,11 @@
 //! `serve`: every answer over loopback, as clients of the format, of the API and hostile ones see it.
 
 mod api;
+mod catalog;
 mod client;
 mod hostile;
+#[cfg(unix)]
+mod log;
 mod objects;
 mod raw;
 mod robust;

@@ -1,0 +1,72 @@
+//! JSON documents in memory.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::serve::budget::{Budget, Share};
+use crate::serve::problem::{Problem, Result};
+use crate::serve::tree::Place;
+
+/// The longest document that is read: the upper bound on an `info`.
+pub(crate) const MAX_BYTES: u64 = 16 << 20;
+
+/// A document, with its share of the memory.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) value: Value,
+    /// An upper bound on the memory that the value takes.
+    pub(crate) bytes: u64,
+    _share: Share,
+}
+
+impl Document {
+    /// Parses a text. The memory is reserved before: a text of 16 MiB may take more than 1 GiB.
+    ///
+    /// Errors: `busy`, `too-large`; `io` if it is not JSON.
+    pub(crate) fn parse(text: &[u8], path: &Path, budget: &Budget) -> Result<Document> {
+        let bytes = memory_of(text);
+        let share = budget.reserve(bytes)?;
+        let value = serde_json::from_slice(text).map_err(|error| Problem::io("read", path, &error.into()))?;
+        Ok(Document { value, bytes, _share: share })
+    }
+
+    /// Reads a file below a root, and its metadata.
+    ///
+    /// Errors: `not-found`; those of [`read_text`] and [`parse`](Document::parse).
+    pub(crate) fn read(place: &Place, budget: &Budget) -> Result<(Document, Metadata)> {
+        let failed = |error| Problem::io("read", &place.path(), &error);
+        let file = place.open().map_err(failed)?.ok_or_else(Problem::nothing_here)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let (text, _share) = read_text(&file, &place.path(), budget)?;
+        Ok((Document::parse(&text, &place.path(), budget)?, metadata))
+    }
+}
+
+/// Reads the text of a document, for which memory is reserved before.
+///
+/// Errors: `busy`; `too-large` above [`MAX_BYTES`]; `io`.
+pub(crate) fn read_text(file: &File, path: &Path, budget: &Budget) -> Result<(Vec<u8>, Share)> {
+    let failed = |error| Problem::io("read", path, &error);
+    let len = file.metadata().map_err(failed)?.len();
+    if len > MAX_BYTES {
+        return Err(Problem::too_large(format!("expected JSON of at most 16 MiB, found {len} bytes")));
+    }
+    let share = budget.reserve(len)?;
+    let mut text = Vec::new();
+    file.take(len).read_to_end(&mut text).map_err(failed)?;
+    Ok((text, share))
+}
+
+/// Returns an upper bound on the memory that the value of a text takes.
+pub(crate) fn memory_of(text: &[u8]) -> u64 {
+    // a map takes 640 bytes for up to 11 members; an element, or a member of a larger map, takes at most 160
+    let of_byte = |byte: &u8| match byte {
+        b'{' => 640,
+        b'[' | b',' => 160,
+        _ => 1,
+    };
+    text.iter().map(of_byte).sum()
+}
