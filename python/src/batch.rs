@@ -13,7 +13,7 @@ use sharddb::{ErrorKind, Snapshot, Value};
 
 use crate::buffer::{self, Rows};
 use crate::errors;
-use crate::keys::{Keys, is_masked};
+use crate::keys::{Keys, is_masked, room_for};
 use crate::reader::Reader;
 use crate::task::{Failure, SignalCheck};
 
@@ -38,7 +38,7 @@ impl Reader {
     #[pyo3(signature = (keys, /))]
     fn get_many<'py>(&self, py: Python<'py>, keys: Keys) -> PyResult<Bound<'py, PyList>> {
         let snapshot = self.snapshot(py)?;
-        let mut found: Vec<Option<Bound<'py, PyBytes>>> = Vec::with_capacity(keys.0.len());
+        let mut found: Vec<Option<Bound<'py, PyBytes>>> = room_for(keys.0.len())?;
         for keys in keys.0.chunks(KEYS_PER_SLICE) {
             let values = py.detach(|| {
                 let mut values = Vec::with_capacity(keys.len());
@@ -149,9 +149,9 @@ struct Ragged {
 impl Ragged {
     /// Looks up the values, and then copies them into memory of exactly their size.
     fn read(snapshot: &Snapshot, keys: &[u64]) -> Result<Ragged, Failure> {
-        let mut values = Vec::with_capacity(keys.len());
-        let mut offsets = Vec::with_capacity(keys.len() + 1);
-        let mut found = Vec::with_capacity(keys.len());
+        let mut values = room_for(keys.len())?;
+        let mut offsets = room_for(keys.len() + 1)?;
+        let mut found = room_for(keys.len())?;
         let mut end = 0_usize;
         offsets.push(0);
         for_each_value(snapshot, keys, |_, value| {
@@ -234,7 +234,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 fn copy_into(snapshot: &Snapshot, keys: &[u64], rows: &mut Rows) -> Result<Vec<bool>, Failure> {
-    let mut found = Vec::with_capacity(keys.len());
+    let mut found = room_for(keys.len())?;
     let mut copied = keys.iter();
     for_each_value(snapshot, keys, |at, value| {
         let key = copied.next().copied();
@@ -265,9 +265,8 @@ struct Places {
 
 impl Places {
     fn find(snapshot: &Snapshot, keys: &[u64]) -> Result<Places, Failure> {
-        let column = || Vec::with_capacity(keys.len());
-        let mut places =
-            Places { files: Vec::new(), file_no: Vec::with_capacity(keys.len()), offsets: column(), lengths: column() };
+        let (file_no, offsets, lengths) = (room_for(keys.len())?, room_for(keys.len())?, room_for(keys.len())?);
+        let mut places = Places { files: Vec::new(), file_no, offsets, lengths };
         let mut numbers: HashMap<PathBuf, i32> = HashMap::new();
         let mut signals = SignalCheck::new();
         for keys in keys.chunks(KEYS_PER_CHECK) {

@@ -1,7 +1,7 @@
 //! Keys of the caller: one integer, an array of any integer dtype, or an iterable. Nothing is cast silently.
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyString};
 
@@ -113,7 +113,7 @@ fn of_buffer(py: Python<'_>, buffer: &PyUntypedBuffer) -> PyResult<Vec<u64>> {
     let Some(integer) = IntegerFormat::parse(format).filter(|integer| integer.bytes == buffer.item_size()) else {
         return Err(no_integers(&format!("{:?}", String::from_utf8_lossy(format))));
     };
-    let mut keys = Vec::with_capacity(buffer.item_count());
+    let mut keys = room_for(buffer.item_count())?; // a broadcast array has more items than memory
     let copied = match integer.bytes {
         1 => integer.copy::<1>(py, buffer, &mut keys),
         2 => integer.copy::<2>(py, buffer, &mut keys),
@@ -122,6 +122,17 @@ fn of_buffer(py: Python<'_>, buffer: &PyUntypedBuffer) -> PyResult<Vec<u64>> {
     };
     copied.unwrap_or_else(|| Err(no_integers("a buffer with suboffsets")))?;
     Ok(keys)
+}
+
+/// Reserves memory for what a number of keys has: themselves, or a part of each result.
+///
+/// Errors: `MemoryError`.
+pub(crate) fn room_for<T>(keys: usize) -> PyResult<Vec<T>> {
+    let mut room = Vec::new();
+    let refused =
+        |_| PyMemoryError::new_err(format!("{keys} keys do not fit into memory: pass fewer keys in one call"));
+    room.try_reserve_exact(keys).map_err(refused)?;
+    Ok(room)
 }
 
 /// The integers of a buffer, by its format in the syntax of the module `struct`.

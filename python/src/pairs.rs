@@ -15,7 +15,7 @@ use sharddb::{BulkLoader, Updater};
 use crate::arrow_input;
 use crate::bytes_like::{self, Held};
 use crate::errors::OrRaise;
-use crate::keys::{Key, Keys};
+use crate::keys::{Key, Keys, room_for};
 
 /// Upper bounds on a batch, except for a single larger pair.
 const BATCH_BYTES: usize = 1 << 20;
@@ -170,7 +170,7 @@ fn checked_offsets(offsets: &[u64], keys: usize, data: usize) -> PyResult<Vec<us
         return Err(PyValueError::new_err(message));
     }
     let mut previous = 0;
-    let mut checked = Vec::with_capacity(offsets.len());
+    let mut checked = room_for(offsets.len())?;
     for (at, &offset) in offsets.iter().enumerate() {
         let next = usize::try_from(offset).ok().filter(|next| (previous..=data).contains(next)).ok_or_else(|| {
             let message = format!(

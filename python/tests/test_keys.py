@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import sharddb
+from conftest import run_program
 
 INTEGERS = [order + kind + size for order in "<>" for kind in "iu" for size in "1248"]
 LAST = 2**64 - 1
@@ -72,6 +73,28 @@ def test_an_unaligned_array(batch: Any, pairs: dict[int, bytes]) -> None:
 
 def test_broadcast_keys(batch: Any, pairs: dict[int, bytes]) -> None:
     assert batch(np.broadcast_to(np.uint64(LAST), 3)) == [pairs[LAST]] * 3
+
+
+@pytest.mark.parametrize("lookup", ["get_many", "get_ragged", "locate_many"])
+@pytest.mark.parametrize("keys", [2**40, 2**27], ids=["the keys", "the results"])
+def test_more_keys_than_memory(store: Path, lookup: str, keys: int) -> None:
+    """The process may have 1.5 GiB more than it has: 2**27 keys fit, and what is found of them does not."""
+    code = """
+        import resource, sys
+        import numpy as np
+        import sharddb
+
+        path, lookup, keys = sys.argv[1:]
+        db = sharddb.open(path)
+        with open("/proc/self/statm") as statm:
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (3 << 29), resource.RLIM_INFINITY))
+        try:
+            getattr(db, lookup)(np.broadcast_to(np.uint8(3), int(keys)))
+        except MemoryError as error:
+            print(error)
+        """
+    assert "do not fit into memory" in run_program(code, str(store), lookup, str(keys))
 
 
 def test_a_single_key_without_an_axis(batch: Any, pairs: dict[int, bytes]) -> None:
