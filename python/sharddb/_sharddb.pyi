@@ -445,7 +445,6 @@ def diff(
     old: _Path | Reader,
     new: _Path | Reader,
     *,
-    bytes: bool = False,
     threads: int | None = None,
     progress: _Bar | None = None,
 ) -> Differences: ...

@@ -74,25 +74,22 @@ struct Changed {
 
 /// Finds the keys that were added, removed or changed from one database to another.
 ///
-/// ``old``, ``new``: paths or open databases, of any writers and specifications. ``bytes``: whether the bytes of raw values
-/// are compared even if their checksums are equal, as is needed for values with a CRC-32 of their own, such as gzip files.
-/// ``threads``: default one per core. ``progress``: a bar as for ``Loader.finish``, which counts the keys of both.
+/// ``old``, ``new``: paths or open databases, of any writers and specifications. ``threads``: default one per core. ``progress``: a bar as for ``Loader.finish``, which counts the keys of both.
 ///
-/// Keys are in storage order. Shards that are the same file are not opened, nor are shards of raw values with the same
-/// record; raw values with the same checksum are not read. Runs without the GIL. Raises ``Corrupt`` for damage that is met,
+/// Keys are in storage order. Shards that are the same file are not opened, nor are shards with the same digest; the values
+/// of others are compared byte by byte. Runs without the GIL. Raises ``Corrupt`` for damage that is met,
 /// with its place, ``NotFound``, ``Io``.
 #[pyfunction]
-#[pyo3(signature = (old, new, *, bytes=false, threads=None, progress=None))]
+#[pyo3(signature = (old, new, *, threads=None, progress=None))]
 fn diff(
     py: Python<'_>,
     old: &Bound<'_, PyAny>,
     new: &Bound<'_, PyAny>,
-    bytes: bool,
     threads: Option<NonZero<usize>>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Differences> {
     let (old, new) = (source::open(old)?, source::open(new)?);
-    let found = task::run(py, Bar::new(progress), "compare", |control| compare(&old, &new, bytes, threads, control))?;
+    let found = task::run(py, Bar::new(progress), "compare", |control| compare(&old, &new, threads, control))?;
     Ok(Differences {
         added: buffer::array(py, found.added)?.unbind(),
         removed: buffer::array(py, found.removed)?.unbind(),
@@ -105,13 +102,12 @@ fn diff(
 fn compare(
     old: &Snapshot,
     new: &Snapshot,
-    bytes: bool,
     threads: Option<NonZero<usize>>,
     control: &task::Control,
 ) -> sharddb::Result<Changed> {
     let mut found = Changed::default();
     let mut diff = Diff::between(old, new);
-    diff.bytes(bytes).cancel(control.cancel.clone()).progress(control.done.clone());
+    diff.cancel(control.cancel.clone()).progress(control.done.clone());
     if let (Some(old), Some(new)) = (old.len(), new.len()) {
         control.total.store(old.saturating_add(new), Ordering::Relaxed);
     }

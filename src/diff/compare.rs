@@ -19,9 +19,9 @@ type Emit<'a> = dyn FnMut(Item) -> ControlFlow<()> + 'a;
 /// How the minishards of a unit are compared.
 pub(super) enum Comparison<'a> {
     /// Both databases have a key in the same minishard.
-    Merge { bytes: bool },
+    Merge,
     /// The new database is walked, and its keys are looked up in the old one.
-    LookUpOld { old: LookedUp<'a>, bytes: bool },
+    LookUpOld { old: LookedUp<'a> },
     /// The old database is walked, and its keys are looked up in the new one, to find those that were removed.
     LookUpNew { new: LookedUp<'a> },
 }
@@ -78,10 +78,8 @@ impl Comparison<'_> {
                 compared.keys += old.map_or(0, Minishard::len) + new.map_or(0, Minishard::len);
                 let mut found = Found { compared, emit };
                 match self {
-                    Comparison::Merge { bytes } => found.merge(old, new, *bytes),
-                    Comparison::LookUpOld { old, bytes } => {
-                        pairs(new).try_for_each(|new| found.look_up_old(old, &new, *bytes))
-                    }
+                    Comparison::Merge => found.merge(old, new),
+                    Comparison::LookUpOld { old } => pairs(new).try_for_each(|new| found.look_up_old(old, &new)),
                     Comparison::LookUpNew { new } => pairs(old).try_for_each(|old| found.look_up_new(new, &old)),
                 }
             }
@@ -114,7 +112,7 @@ struct Found<'a, 'b> {
 
 impl Found<'_, '_> {
     /// Compares the rows of two minishards with the same keys' places.
-    fn merge(&mut self, old: Option<&Minishard<'_>>, new: Option<&Minishard<'_>>, bytes: bool) -> ControlFlow<()> {
+    fn merge(&mut self, old: Option<&Minishard<'_>>, new: Option<&Minishard<'_>>) -> ControlFlow<()> {
         let (mut old, mut new) = (pairs(old).peekable(), pairs(new).peekable());
         loop {
             let order = match (old.peek(), new.peek()) {
@@ -126,7 +124,7 @@ impl Found<'_, '_> {
             let old = if order.is_le() { old.next() } else { None };
             let new = if order.is_ge() { new.next() } else { None };
             match (old, new) {
-                (Some(old), Some(new)) => self.both(&old, &new, bytes)?,
+                (Some(old), Some(new)) => self.both(&old, &new)?,
                 (Some(old), None) => self.one(&old, Change::removed)?,
                 (None, Some(new)) => self.one(&new, Change::added)?,
                 (None, None) => return ControlFlow::Continue(()),
@@ -134,9 +132,9 @@ impl Found<'_, '_> {
         }
     }
 
-    fn look_up_old(&mut self, old: &LookedUp<'_>, new: &Pair<'_>, bytes: bool) -> ControlFlow<()> {
+    fn look_up_old(&mut self, old: &LookedUp<'_>, new: &Pair<'_>) -> ControlFlow<()> {
         match old.find(new.key()) {
-            Ok(Some(old)) => self.both(&old.pair(), new, bytes),
+            Ok(Some(old)) => self.both(&old.pair(), new),
             Ok(None) => self.one(new, Change::added),
             Err(damage) => damage.into_iter().map(Item::BadPlace).try_for_each(&mut *self.emit),
         }
@@ -150,8 +148,8 @@ impl Found<'_, '_> {
         }
     }
 
-    fn both(&mut self, old: &Pair<'_>, new: &Pair<'_>, bytes: bool) -> ControlFlow<()> {
-        match are_equal(old, new, bytes) {
+    fn both(&mut self, old: &Pair<'_>, new: &Pair<'_>) -> ControlFlow<()> {
+        match are_equal(old, new) {
             Ok(true) => {
                 self.compared.unchanged += 1;
                 ControlFlow::Continue(())

@@ -26,7 +26,7 @@ impl Snapshot {
         match (found, pair) {
             (None, None) => Ok(true),
             (Some(found), Some((prefix, value))) => {
-                is_pair(&Pair { shard: found.shard, found: found.key, checks: None }, prefix, value)
+                is_pair(&Pair { shard: found.shard, found: found.key }, prefix, value)
             }
             _ => Ok(false),
         }

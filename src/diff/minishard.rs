@@ -1,21 +1,18 @@
 //! The rows of one minishard that lookups find, in ascending order of keys.
 
 use crate::byte_range::ByteRange;
-use crate::diff::stored::{Pair, no_checks};
+use crate::diff::stored::Pair;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{IndexView, Row};
 use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::{FoundKey, Shard, ShardReader, VerifyScope};
-use crate::storage::Bytes;
 
-/// The index of one minishard, with the checks that follow it.
+/// The index of one minishard.
 pub(super) struct Minishard<'a> {
     shard: &'a Shard,
     number: MinishardNumber,
     place: ChecksPlace,
-    /// `None` without checks.
-    checks: Option<Bytes<'a>>,
     /// By ascending key, each once.
     rows: Vec<Row>,
 }
@@ -38,7 +35,7 @@ impl<'a> Minishard<'a> {
         let index = index.map_err(|error| error.at_offset(range.start))?;
         let place = ChecksPlace { index_end: range.end, rows: index.len() as u64 };
         reader.verify_used_index(number, range, &encoded, place.rows, VerifyScope::Index)?;
-        Ok(Minishard { shard, number, place, checks: read_checks(reader, place)?, rows: rows(reader, number, index)? })
+        Ok(Minishard { shard, number, place, rows: rows(reader, number, index)? })
     }
 
     /// Returns the number of keys.
@@ -51,7 +48,6 @@ impl<'a> Minishard<'a> {
         self.rows.iter().map(|row| Pair {
             shard: self.shard,
             found: FoundKey { minishard: self.number, row: *row, checks: self.place },
-            checks: self.checks.as_deref(),
         })
     }
 }
@@ -76,14 +72,6 @@ fn rows(reader: &ShardReader, number: MinishardNumber, index: IndexView<'_>) -> 
         rows.dedup_by_key(|row| row.id);
     }
     Ok(rows)
-}
-
-/// Reads all checks of a minishard; `None` without checks.
-fn read_checks(reader: &ShardReader, place: ChecksPlace) -> Result<Option<Bytes<'_>>> {
-    let Some(layout) = reader.layout.filter(|layout| layout.checks) else { return Ok(None) };
-    let end = place.index_end.checked_add(ChecksPlace::total_len(place.rows, layout));
-    let end = end.filter(|end| *end <= reader.files().data_len()).ok_or_else(no_checks)?;
-    reader.read(ByteRange { start: place.index_end, end }).map(Some)
 }
 
 #[cold]

@@ -38,7 +38,7 @@ use crate::diff::item::{BadPlace, Item, Side};
 use crate::diff::looked_up::LookedUp;
 use crate::diff::units::{Unit, Units};
 use crate::error::{Error, ErrorKind, ErrorLocation, Result};
-use crate::format::spec::{Encoding, ShardingSpec};
+use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::snapshot::Snapshot;
 
@@ -58,12 +58,10 @@ const MOST_REMEMBERED: usize = 1 << 16;
 /// # What is read
 ///
 /// - A shard that is the same file in both databases (a hard link) is equal. It is not opened.
-/// - Neither is a shard of raw values that has the same record in both manifests (length, number of keys, CRC-32) under
-///   the same specification and layout.
-/// - Two raw values with the same stored length and the same stored check are equal, and are not read. Two different
-///   values have the same check with a probability of 2^-32, unless they contain their own CRC-32 as gzip files do:
-///   then it may be the same for all values of one length. [`bytes`](Diff::bytes) compares the bytes instead.
-/// - All other values are read: gzip values, and those of data sets without checks.
+/// - Neither is a shard that has the same record, with the same digest, in both manifests under the same specification
+///   and layout.
+/// - All other values are read, unless their lengths are enough to tell them apart. Checks prove nothing: values that
+///   end with their own CRC-32, and gzip members, may all have the same check.
 ///
 /// Values that are not read are not verified: run [`Snapshot::verify`] for that.
 ///
@@ -116,7 +114,6 @@ const MOST_REMEMBERED: usize = 1 << 16;
 pub struct Diff {
     old: Snapshot,
     new: Snapshot,
-    bytes: bool,
     threads: Option<NonZero<usize>>,
     progress: Arc<AtomicU64>,
     cancel: Arc<AtomicBool>,
@@ -156,22 +153,7 @@ impl DiffTotals {
 impl Diff {
     /// Creates a comparison of two databases. Reads nothing.
     pub fn between(old: &Snapshot, new: &Snapshot) -> Diff {
-        Diff {
-            old: old.clone(),
-            new: new.clone(),
-            bytes: false,
-            threads: None,
-            progress: Arc::default(),
-            cancel: Arc::default(),
-        }
-    }
-
-    /// Sets whether the bytes of raw values are compared even if their checks are equal. Default: false.
-    ///
-    /// Only shards that are the same file in both databases are equal without reading then, as with gzip values.
-    pub fn bytes(&mut self, bytes: bool) -> &mut Diff {
-        self.bytes = bytes;
-        self
+        Diff { old: old.clone(), new: new.clone(), threads: None, progress: Arc::default(), cancel: Arc::default() }
     }
 
     /// Sets the number of threads that compare. Default: one per processor. With fewer threads than requested, it works
@@ -199,12 +181,11 @@ impl Diff {
     /// value is one `Err`, with its key; a bad minishard or shard is one `Err`, and none of its keys is a change.
     pub fn run<B>(&self, mut f: impl FnMut(Result<Change>) -> ControlFlow<B>) -> ControlFlow<B, DiffTotals> {
         let mut run = Run { diff: self, totals: DiffTotals::default(), reported: BTreeSet::new() };
-        let bytes = self.compares_bytes();
         if have_equal_places(self.old.spec(), self.new.spec()) {
-            run.walk(&Comparison::Merge { bytes }, &mut f)?;
+            run.walk(&Comparison::Merge, &mut f)?;
         } else {
             run.check_old_shards(&mut f)?;
-            run.walk(&Comparison::LookUpOld { old: run.looked_up(Side::Old), bytes }, &mut f)?;
+            run.walk(&Comparison::LookUpOld { old: run.looked_up(Side::Old) }, &mut f)?;
             run.walk(&Comparison::LookUpNew { new: run.looked_up(Side::New) }, &mut f)?;
         }
         if self.cancel.load(Ordering::Relaxed) {
@@ -212,12 +193,6 @@ impl Diff {
             f(Err(Error::new(ErrorKind::Cancelled, "the comparison was cancelled")))?;
         }
         ControlFlow::Continue(run.totals)
-    }
-
-    /// Whether equal checks do not prove equal values: a gzip member ends with the CRC-32 of its content, so the CRC-32
-    /// of a whole member whose content is stored depends on its length alone.
-    fn compares_bytes(&self) -> bool {
-        self.bytes || [&self.old, &self.new].iter().any(|side| side.spec().data_encoding() == Encoding::Gzip)
     }
 
     /// Counts the changes.
@@ -268,8 +243,7 @@ impl<'a> Run<'a> {
         f: &mut impl FnMut(Result<Change>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let Diff { old, new, progress, cancel, .. } = self.diff;
-        let bytes = self.diff.compares_bytes();
-        let mut units = Units::new(&old.generation, &new.generation, comparison.walked(), bytes);
+        let mut units = Units::new(&old.generation, &new.generation, comparison.walked());
         let next = || if cancel.load(Ordering::Relaxed) { None } else { units.next() };
         let unchanged = AtomicU64::new(0);
         let compare = |unit: Unit, emit: &mut dyn FnMut(Item) -> ControlFlow<()>| {

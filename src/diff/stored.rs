@@ -36,7 +36,7 @@ impl Stored {
     }
 
     pub(super) fn pair(&self) -> Pair<'_> {
-        Pair { shard: &self.shard, found: self.found, checks: None }
+        Pair { shard: &self.shard, found: self.found }
     }
 }
 
@@ -51,8 +51,6 @@ impl From<&Pair<'_>> for Stored {
 pub(super) struct Pair<'a> {
     pub(super) shard: &'a Shard,
     pub(super) found: FoundKey,
-    /// All checks of the minishard, if they were read together.
-    pub(super) checks: Option<&'a [u8]>,
 }
 
 impl<'a> Pair<'a> {
@@ -88,47 +86,6 @@ impl<'a> Pair<'a> {
         self.reader().spec.data_encoding()
     }
 
-    /// Returns the stored check of the value; `None` without checks.
-    fn value_check(&self) -> Result<Option<u32>> {
-        match self.reader().layout {
-            Some(layout) if layout.checks => {
-                self.check(self.found.checks.place_of_value(self.found.row.number)).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Returns the stored check of the prefix, or that of an empty prefix in a layout without prefixes; `None` without
-    /// checks.
-    fn prefix_check(&self) -> Result<Option<u32>> {
-        match self.reader().layout {
-            Some(layout) if layout.checks && layout.prefixes => {
-                self.check(self.found.checks.place_of_prefix(self.found.row.number)).map(Some)
-            }
-            Some(layout) if layout.checks => Ok(Some(EMPTY_PREFIX_CHECK)),
-            _ => Ok(None),
-        }
-    }
-
-    /// Returns the check at a place.
-    fn check(&self, place: Option<ByteRange>) -> Result<u32> {
-        let place = place.ok_or_else(|| self.at(no_checks()))?;
-        let read;
-        let bytes = match self.checks {
-            Some(checks) => {
-                let start = place.start.wrapping_sub(self.found.checks.index_end); // the checks follow the index
-                ByteRange { start, end: start.saturating_add(place.len()) }.of(checks)
-            }
-            None if place.end <= self.reader().files().data_len() => {
-                read = self.reader().read(place).map_err(|error| self.at(error))?;
-                Some(&*read)
-            }
-            None => None,
-        };
-        let check = bytes.and_then(|bytes| bytes.first_chunk()).ok_or_else(|| self.at(no_checks()))?;
-        Ok(u32::from_le_bytes(*check))
-    }
-
     /// Whether the layout has no prefixes, so that every prefix is empty.
     fn has_no_prefix(&self) -> bool {
         self.reader().layout.is_some_and(|layout| !layout.prefixes)
@@ -148,19 +105,11 @@ impl<'a> Pair<'a> {
     }
 }
 
-#[cold]
-pub(super) fn no_checks() -> Error {
-    Error::corrupt("expected checks after the minishard index, found the end of the file")
-}
-
-/// The CRC-32 of no bytes.
-const EMPTY_PREFIX_CHECK: u32 = 0;
-
 /// Whether two pairs of the same key have the same value and prefix.
 ///
-/// Reads no value if the stored lengths and checks are equal, unless `bytes`. Errors: damage of either pair.
-pub(super) fn are_equal(old: &Pair<'_>, new: &Pair<'_>, bytes: bool) -> Result<bool> {
-    Ok(have_equal_values(old, new, bytes)? && have_equal_prefixes(old, new, bytes)?)
+/// Errors: damage of either pair.
+pub(super) fn are_equal(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
+    Ok(have_equal_values(old, new)? && have_equal_prefixes(old, new)?)
 }
 
 /// Whether a pair has this prefix and value. Zero bytes at the beginning of the prefix are ignored.
@@ -170,11 +119,10 @@ pub(super) fn is_pair(pair: &Pair<'_>, prefix: &[u8], value: &[u8]) -> Result<bo
     Ok(*pair.value()? == *value && without_padding(&pair.prefix()?) == without_padding(prefix))
 }
 
-fn have_equal_values(old: &Pair<'_>, new: &Pair<'_>, bytes: bool) -> Result<bool> {
+fn have_equal_values(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
     let is_same_len = old.range()?.len() == new.range()?.len();
     match (old.encoding(), new.encoding()) {
         (Encoding::Raw, Encoding::Raw) if !is_same_len => Ok(false),
-        (same, other) if same == other && is_same_len && !bytes && have_equal_checks(old, new)? => Ok(true),
         (Encoding::Raw, Encoding::Raw) => Ok(*old.encoded()? == *new.encoded()?),
         (Encoding::Gzip, Encoding::Gzip) if is_same_len && *old.encoded()? == *new.encoded()? => {
             old.value().map(|_| true) // decoded, because equal bytes may be equally damaged
@@ -183,20 +131,9 @@ fn have_equal_values(old: &Pair<'_>, new: &Pair<'_>, bytes: bool) -> Result<bool
     }
 }
 
-fn have_equal_checks(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
-    let check = old.value_check()?;
-    Ok(check.is_some() && check == new.value_check()?)
-}
-
-fn have_equal_prefixes(old: &Pair<'_>, new: &Pair<'_>, bytes: bool) -> Result<bool> {
+fn have_equal_prefixes(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
     if old.has_no_prefix() && new.has_no_prefix() {
         return Ok(true);
-    }
-    if !bytes {
-        let check = old.prefix_check()?;
-        if check.is_some() && check == new.prefix_check()? {
-            return Ok(true);
-        }
     }
     let (old_prefix, new_prefix) = (old.prefix()?, new.prefix()?);
     match old.may_be_padded() || new.may_be_padded() {

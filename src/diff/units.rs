@@ -77,20 +77,19 @@ pub(super) struct Units<'a> {
     old: &'a Generation,
     new: &'a Generation,
     walked: Walked,
-    bytes: bool,
     numbers: std::vec::IntoIter<ShardNumber>,
     shard: Option<ShardWalk>,
 }
 
 impl<'a> Units<'a> {
-    pub(super) fn new(old: &'a Generation, new: &'a Generation, walked: Walked, bytes: bool) -> Units<'a> {
+    pub(super) fn new(old: &'a Generation, new: &'a Generation, walked: Walked) -> Units<'a> {
         let has = |side| walked == Walked::Both || walked == Walked::Only(side);
         let of_old = old.shard_numbers().filter(|_| has(Side::Old));
         let of_new = new.shard_numbers().filter(|_| has(Side::New));
         let mut numbers: Vec<_> = of_old.chain(of_new).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Units { old, new, walked, bytes, numbers: numbers.into_iter(), shard: None }
+        Units { old, new, walked, numbers: numbers.into_iter(), shard: None }
     }
 
     /// Returns the next unit.
@@ -144,7 +143,7 @@ impl<'a> Units<'a> {
             (Some(old_record), Some(new_record)) => {
                 // equal records without a digest may be those of files with equal checksums and other bytes
                 let have_equal_digests = old_record == new_record && old_record.digest.is_some();
-                self.is_one_file(number) || have_equal_digests && !self.bytes
+                self.is_one_file(number) || have_equal_digests
             }
             _ => self.is_one_file(number),
         };

@@ -189,10 +189,10 @@ fn is_model(old: Vec<(u8, Vec<u8>)>, edits: Vec<(u8, Option<Vec<u8>>)>, has_pref
     for storage in Storage::ALL {
         let open = |path| storage.open(&OpenOptions::new(), path).unwrap().snapshot();
         let (old, new) = (open(&old_path), open(&new_path));
-        for (bytes, n) in [(false, 1), (true, 3)] {
+        for n in [1, 3] {
             let progress = Arc::new(AtomicU64::new(0));
             let mut diff = Diff::between(&old, &new);
-            let (changes, errors, totals) = run(diff.bytes(bytes).threads(threads(n)).progress(progress.clone()));
+            let (changes, errors, totals) = run(diff.threads(threads(n)).progress(progress.clone()));
             assert_eq!(errors.first().map(ToString::to_string), None);
             assert_eq!(changes, expected);
             assert_eq!(totals.unchanged, same);
@@ -320,7 +320,7 @@ fn damage(path: &Path, text: &[u8]) {
     rewrite(path, |bytes| bytes[at] ^= 1);
 }
 
-/// The damage is in the same file of both: nothing is read, also with `bytes`.
+/// The damage is in the same file of both: nothing is read.
 #[cfg(unix)]
 #[test]
 fn a_hard_link_is_equal_without_reading() {
@@ -328,12 +328,8 @@ fn a_hard_link_is_equal_without_reading() {
     damage(&twins.old_shard, VALUE);
     fs::remove_file(&twins.new_shard).unwrap();
     fs::hard_link(&twins.old_shard, &twins.new_shard).unwrap();
-    for bytes in [false, true] {
-        let (changes, errors, totals) = run(twins.diff().bytes(bytes));
-        assert_eq!((changes.len(), errors.len()), (0, 0));
-        assert_eq!(totals.unchanged, 200);
-        assert_eq!(totals.equal_shards, if bytes { 1 } else { 4 });
-    }
+    let (changes, errors, totals) = run(&twins.diff());
+    assert_eq!((changes.len(), errors.len(), totals.equal_shards, totals.unchanged), (0, 0, 4, 200));
     // foreign data sets have no manifest, and their files are compared in the same way
     for directory in [twins.old_shard.parent().unwrap(), twins.new_shard.parent().unwrap()] {
         fs::remove_file(directory.join("manifest.json")).unwrap();
@@ -347,33 +343,29 @@ fn a_hard_link_is_equal_without_reading() {
     assert_eq!(totals.equal_shards, 1);
 }
 
-/// Two files with one record: the records are equal, so the files are not read, unless bytes are to be compared.
+/// Two files with one record: the digests are equal, so the files are not read.
 #[test]
-fn a_shard_with_the_same_record_is_equal_without_reading() {
+fn a_shard_with_the_same_digest_is_equal_without_reading() {
     let twins = twins(|_| {});
     damage(&twins.new_shard, VALUE);
     let (changes, errors, totals) = run(&twins.diff());
     assert_eq!((changes.len(), errors.len(), totals.equal_shards, totals.unchanged), (0, 0, 4, 200));
-    let (changes, errors, totals) = run(twins.diff().bytes(true));
-    assert_eq!((changes.len(), totals.equal_shards), (0, 0));
-    assert_eq!(errors.iter().map(sharddb::Error::key).collect::<Vec<_>>(), [Some(5)]);
-    assert_eq!(errors[0].kind(), ErrorKind::Corrupt);
-    assert_eq!(errors[0].path(), Some(twins.new_shard.canonicalize().unwrap().as_path()));
 }
 
-/// A value in a shard that has to be compared is not read either, if length and check are equal.
+/// A value in a shard that has to be compared is read, also if length and check are equal.
 #[test]
-fn a_value_with_the_same_length_and_check_is_not_read() {
-    let change_all = |pairs: &mut Pairs| {
-        pairs.iter_mut().filter(|(key, _)| **key != 5).for_each(|(_, (_, value))| value.push(b'!'));
-    };
-    let twins = twins(change_all);
+fn a_value_with_the_same_length_and_check_is_read() {
+    let twins = twins(change_others);
     damage(&twins.old_shard, VALUE);
     let (changes, errors, totals) = run(&twins.diff());
-    assert_eq!((changes.len(), errors.len(), totals.unchanged), (199, 0, 1));
-    let (changes, errors, totals) = run(twins.diff().bytes(true));
     assert_eq!((changes.len(), errors.len(), totals.unchanged), (199, 1, 0));
-    assert_eq!(errors[0].key(), Some(5));
+    assert_eq!((errors[0].kind(), errors[0].key()), (ErrorKind::Corrupt, Some(5)));
+    assert_eq!(errors[0].path(), Some(twins.old_shard.canonicalize().unwrap().as_path()));
+}
+
+/// Changes all pairs but that of `VALUE`.
+fn change_others(pairs: &mut Pairs) {
+    pairs.iter_mut().filter(|(key, _)| **key != 5).for_each(|(_, (_, value))| value.push(b'!'));
 }
 
 // ---- damage ----
@@ -415,9 +407,9 @@ fn damage_is_an_error_or_has_no_effect() {
                     for (diff, is_reversed) in
                         [(Diff::between(&reopened, &other), false), (Diff::between(&other, &reopened), true)]
                     {
-                        for compares_bytes in [false, true] {
+                        {
                             let (mut found, mut errors) = (BTreeSet::new(), 0);
-                            let _ = diff.clone().bytes(compares_bytes).threads(threads(1)).run(|change| {
+                            let _ = diff.clone().threads(threads(1)).run(|change| {
                                 match change {
                                     Ok(change) => {
                                         let kind = match (change.kind(), is_reversed) {
@@ -431,8 +423,7 @@ fn damage_is_an_error_or_has_no_effect() {
                                 }
                                 ControlFlow::<()>::Continue(())
                             });
-                            let place =
-                                format!("{index:?} {values:?} {prefixes} {name} byte {at} bytes {compares_bytes}");
+                            let place = format!("{index:?} {values:?} {prefixes} {name} byte {at}");
                             assert!(found.is_subset(&expected), "{place}: {found:?}");
                             assert!(errors > 0 || found == expected, "{place}: {found:?} of {expected:?}");
                         }
@@ -486,10 +477,7 @@ fn corrupt_sets_end() {
         let broken = broken.snapshot();
         let sound = ShardDb::open_pread(data("public/ts_03_id_p0_m9_s0_ig_dg")).unwrap().snapshot();
         for (old, new) in [(&broken, &sound), (&sound, &broken), (&broken, &broken)] {
-            for bytes in [false, true] {
-                let _ =
-                    Diff::between(old, new).bytes(bytes).threads(threads(2)).run(|_| ControlFlow::<()>::Continue(()));
-            }
+            let _ = Diff::between(old, new).threads(threads(2)).run(|_| ControlFlow::<()>::Continue(()));
         }
     }
 }
@@ -630,7 +618,7 @@ fn padding_is_no_prefix() {
     }
     for old in &snapshots {
         for new in &snapshots {
-            let (changes, errors, _) = run(Diff::between(old, new).bytes(true));
+            let (changes, errors, _) = run(&Diff::between(old, new));
             assert_eq!((changes, errors.len()), (vec![], 0));
         }
     }
@@ -639,11 +627,11 @@ fn padding_is_no_prefix() {
 /// Reads that verify nothing compare what is stored.
 #[test]
 fn reads_that_verify_nothing_compare_bytes() {
-    let twins = twins(|_| {});
+    let twins = twins(change_others);
     damage(&twins.new_shard, VALUE);
     let open = |path: &Path| OpenOptions::new().verify_reads(VerifyReads::Never).open_pread(path).unwrap().snapshot();
-    let (changes, errors, _) = run(Diff::between(&open(&twins.old), &open(&twins.new)).bytes(true));
-    assert_eq!((changes.iter().map(|change| change.1).collect::<Vec<_>>(), errors.len()), (vec![5], 0));
+    let (changes, errors, _) = run(&Diff::between(&open(&twins.old), &open(&twins.new)));
+    assert_eq!((changes.len(), errors.len()), (200, 0));
     let info = json(&twins.new_shard.with_file_name("info"));
     assert_eq!(info["sharddb"]["checks"], true);
 }

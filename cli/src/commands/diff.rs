@@ -42,10 +42,8 @@ A pair is changed if its value or its prefix is another one, however it is store
 specifications and layouts do not matter. Of a foreign data set, the bytes before a value that no
 index names are its prefix, except zeros.
 
-Not everything is read. Shards that are hard links to one file are equal. So are shards of raw
-values with the same record in both manifests, and raw values with the same stored length and check:
-of 2^32 changed values, one has the old check. That does not hold for values with a CRC-32 of their
-own, such as gzip files: compare these with --bytes. Values of the encoding gzip are always read.
+Not everything is read: shards that are hard links to one file are equal, and so are shards with the
+same digest in both manifests. The values of all other shards are compared byte by byte.
 
 Lines are in storage order if both specifications agree in hash and bits. Otherwise the added and
 changed keys come first, in the order of NEW, and then the removed ones, in the order of OLD.
@@ -84,9 +82,6 @@ pub(crate) struct Args {
     /// Print only one JSON object, with the numbers of keys
     #[arg(long, conflicts_with_all = ["format", "output"])]
     json: bool,
-    /// Compare the bytes of values whose checks are equal
-    #[arg(long)]
-    bytes: bool,
     /// Number of threads. Default: one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
@@ -183,7 +178,7 @@ impl Args {
         let shown = Arc::clone(&counter);
         let _progress = Progress::beside(&self.output, context.quiet, move || shown.status(0));
         let mut diff = Diff::between(old, new);
-        diff.bytes(self.bytes).progress(Arc::clone(counter.done())).cancel(Arc::clone(context.interrupt.cancel()));
+        diff.progress(Arc::clone(counter.done())).cancel(Arc::clone(context.interrupt.cancel()));
         if let Some(threads) = self.threads {
             diff.threads(threads);
         }

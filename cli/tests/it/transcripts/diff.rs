@@ -38,7 +38,7 @@ fn differences_of_two_stores() {
          {\"key\":\"3\",\"old\":{\"text\":\"three\"},\"new\":{\"text\":\"THREE\"}}\n\
          {\"key\":\"18446744073709551615\",\"old\":null,\"new\":{\"value\":[4]}}\n",
     );
-    transcript(&place, "diff-bytes-threads", &["diff", "old", "new", "--bytes", "--threads", "1"]);
+    transcript(&place, "diff-threads", &["diff", "old", "new", "--threads", "1"]);
     let opening = ["--storage", "heap", "--verify-reads", "always", "--max-value", "1KiB"];
     transcript(&place, "diff-opening", &[&["diff", "old", "new", "--count"], &opening[..]].concat());
 }
