@@ -272,6 +272,26 @@ fn shards_compressed_as_a_whole_are_read_within_the_cap() {
     assert!(enough.get(0, Form::Encoded).is_ok());
 }
 
+/// The result between two codecs is not much longer than the chunk.
+#[test]
+fn a_bomb_between_two_codecs_is_not_decoded() {
+    use std::io::Write;
+    let scratch = Scratch::new();
+    let gzip = |bytes: &[u8]| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(bytes).unwrap();
+        gzip.finish().unwrap()
+    };
+    fs::write(scratch.path().join("zarr.json"), small_array(r#", "gzip", "gzip""#, "")).unwrap();
+    let chunks = [gzip(&gzip(&[1, 2, 3, 4])), gzip(&vec![0; 4 << 20])];
+    let [sound, bomb] = [chunks[0].len() as u64, chunks[1].len() as u64];
+    let shard = [chunks.concat(), index(&[(0, sound), (sound, bomb)])].concat();
+    fs::write(scratch.path().join("0"), shard).unwrap();
+    let array = ZarrArray::open(scratch.path()).unwrap();
+    assert_eq!(array.get(0, Form::Decoded).unwrap().unwrap(), [1, 2, 3, 4]);
+    assert_eq!(array.get(1, Form::Decoded).unwrap_err().kind(), ErrorKind::TooLarge);
+}
+
 #[test]
 fn chunks_above_the_cap_are_refused_and_read_encoded() {
     let mut options = ContainerOptions::new();

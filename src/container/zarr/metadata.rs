@@ -269,7 +269,7 @@ impl ZarrMetadata {
     }
 
     /// Returns whether whole shards are compressed or have a checksum.
-    pub(super) fn is_wrapped(&self) -> bool {
+    pub fn is_wrapped(&self) -> bool {
         self.is_sharded() && !self.codecs.compressors.is_empty()
     }
 
