@@ -25,6 +25,13 @@ impl Share {
         self.0.is_none()
     }
 
+    /// Returns to the budget what this has beyond `bytes`.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let rest = counted_kib(bytes).map_or(0, |kept| self.kib().saturating_sub(kept));
+        drop(self.0.as_mut().and_then(|permit| permit.split(usize::try_from(rest).unwrap_or(0))));
+        self.0.take_if(|permit| permit.num_permits() == 0);
+    }
+
     fn kib(&self) -> u32 {
         self.0.as_ref().map_or(0, |permit| u32::try_from(permit.num_permits()).unwrap_or(u32::MAX))
     }
@@ -35,7 +42,7 @@ impl Budget {
         Budget::with_kib(TOTAL_KIB)
     }
 
-    fn with_kib(kib: u32) -> Budget {
+    pub(crate) fn with_kib(kib: u32) -> Budget {
         Budget(Arc::new(Semaphore::new(usize::try_from(kib).unwrap_or(Semaphore::MAX_PERMITS))))
     }
 
@@ -48,13 +55,12 @@ impl Budget {
         Ok(share)
     }
 
-    /// Makes a share one of at least `bytes`: the length of a compressed value is known after it is read.
+    /// Makes a share one of at least `bytes`, before they are allocated.
     ///
     /// Errors: those of [`reserve`](Budget::reserve).
     pub(crate) fn grow(&self, share: &mut Share, bytes: u64) -> Result<()> {
-        let wanted = if bytes <= SMALL_BYTES { 0 } else { bytes.div_ceil(1 << 10) };
-        let too_large = || Problem::too_large(format!("expected at most 512 MiB, found {bytes} bytes"));
-        let wanted = u32::try_from(wanted).ok().filter(|kib| *kib <= TOTAL_KIB).ok_or_else(too_large)?;
+        let too_large = || Problem::too_large(format!("expected at most 512 MiB in memory, found {bytes} bytes"));
+        let wanted = counted_kib(bytes).filter(|kib| *kib <= TOTAL_KIB).ok_or_else(too_large)?;
         let more = wanted.saturating_sub(share.kib());
         if more == 0 {
             return Ok(());
@@ -66,6 +72,11 @@ impl Budget {
         }
         Ok(())
     }
+}
+
+/// What a number of bytes takes; `None` for one beyond all budgets.
+fn counted_kib(bytes: u64) -> Option<u32> {
+    if bytes <= SMALL_BYTES { Some(0) } else { u32::try_from(bytes.div_ceil(1 << 10)).ok() }
 }
 
 #[cfg(test)]
@@ -86,7 +97,11 @@ mod tests {
         assert_eq!(budget.reserve(400 << 10).unwrap_err().status.as_u16(), 503);
         assert_eq!(budget.grow(&mut share, 1025 << 10).unwrap_err().status.as_u16(), 503);
         assert_eq!(budget.reserve((512 << 20) + 1).unwrap_err().status.as_u16(), 413);
-        drop(share);
-        assert_eq!(free(), 1024);
+        share.shrink(800 << 10);
+        assert_eq!(free(), 324);
+        share.shrink((500 << 10) - 1);
+        assert_eq!((free(), share.is_empty()), (524, false));
+        share.shrink(SMALL_BYTES);
+        assert_eq!((free(), share.is_empty()), (1024, true));
     }
 }

@@ -22,10 +22,14 @@ use crate::serve::entity_tag::EntityTag;
 use crate::serve::file_tag::file_tag;
 use crate::serve::problem::{Problem, Result};
 
+/// Decoding a chunk takes this many times its decoded bytes: codecs have a window, and transposing makes a copy.
+const DECODING: u64 = 2;
+
 /// The chunks of a container.
 pub(crate) enum Chunks {
     Zarr(LiveArray),
-    Other(Box<dyn Container>),
+    Bcolz(Box<BcolzArray>),
+    Bloscpack(Box<Bloscpack>),
 }
 
 /// A chunk in memory.
@@ -42,9 +46,9 @@ impl Chunks {
         let mut options = ContainerOptions::new();
         options.max_chunk_bytes(max_chunk_bytes);
         Ok(match kind {
-            Kind::Zarr => Chunks::Zarr(LiveArray::open(path, options)?),
-            Kind::Bloscpack => Chunks::Other(Box::new(Bloscpack::open_with(path, &options)?)),
-            _ => Chunks::Other(Box::new(BcolzArray::open_with(path, &options)?)),
+            Kind::Zarr => Chunks::Zarr(LiveArray::open(path, options, max_chunk_bytes)?),
+            Kind::Bloscpack => Chunks::Bloscpack(Box::new(Bloscpack::open_with(path, &options)?)),
+            _ => Chunks::Bcolz(Box::new(BcolzArray::open_with(path, &options)?)),
         })
     }
 
@@ -52,7 +56,8 @@ impl Chunks {
     pub(crate) fn with<T>(&self, f: impl FnOnce(&dyn Container) -> T) -> T {
         match self {
             Chunks::Zarr(live) => f(&live.current().array),
-            Chunks::Other(container) => f(&**container),
+            Chunks::Bcolz(array) => f(&**array),
+            Chunks::Bloscpack(file) => f(&**file),
         }
     }
 
@@ -60,22 +65,26 @@ impl Chunks {
     ///
     /// Errors: those of the library; `busy` if its file is replaced meanwhile, or other requests have the memory.
     pub(crate) fn get(&self, key: u64, form: Form, budget: &Budget) -> Result<Option<Chunk>> {
-        match self {
-            Chunks::Zarr(live) => live.get(key, form, budget),
-            Chunks::Other(container) => read(&**container, (key, form), None, 0, budget),
-        }
+        let header = match self {
+            Chunks::Zarr(live) => return live.get(key, form, budget),
+            Chunks::Bcolz(array) => array.chunk_header(key)?,
+            Chunks::Bloscpack(file) => file.chunk_header(key)?,
+        };
+        let decoded = header.filter(|_| form == Form::Decoded).map_or(0, |header| u64::from(header.nbytes()));
+        self.with(|container| read(container, (key, form), None, decoded * DECODING, budget))
     }
 }
 
-/// Reads a chunk. `file` is the one that has it and its tag before; without it, the file that the container states. The
-/// chunk has at least `decoded` bytes in memory, as far as that is known.
+/// Reads a chunk. `file` is the one that has it and its tag before; without it, the file that the container states.
+/// `needed` is the memory that it takes besides its stored bytes.
 fn read(
     container: &dyn Container,
     (key, form): (u64, Form),
     file: Option<(&Path, EntityTag)>,
-    decoded: u64,
+    needed: u64,
     budget: &Budget,
 ) -> Result<Option<Chunk>> {
+    let mut share = budget.reserve(needed)?; // first: `locate` decodes a shard that is compressed as a whole
     let location = match container.locate(key) {
         // of a shard that is compressed as a whole
         Err(error) if error.kind() == sharddb::ErrorKind::Unsupported && file.is_some() => None,
@@ -88,12 +97,13 @@ fn read(
         (None, Some(location)) => (location.path(), tag_of(location.path())?),
         (None, None) => return Ok(None),
     };
-    let mut share = budget.reserve(location.as_ref().map_or(0, |location| location.len()).max(decoded))?;
+    let stored = location.as_ref().map_or(0, |location| location.len());
+    budget.grow(&mut share, stored.saturating_add(needed))?;
     let read = container.get(key, form);
     let after = tag_of(path)?;
     let tag = before.filter(|before| after.as_ref() == Some(before)).ok_or_else(Problem::replaced)?.part(key);
     let Some(bytes) = read?.map(|chunk| chunk.into_owned()) else { return Ok(None) };
-    budget.grow(&mut share, bytes.len() as u64)?;
+    share.shrink(bytes.len() as u64);
     Ok(Some(Chunk { bytes, share, tag }))
 }
 
@@ -112,6 +122,7 @@ fn tag_of(path: &Path) -> Result<Option<EntityTag>> {
 pub(crate) struct LiveArray {
     path: PathBuf,
     options: ContainerOptions,
+    max_chunk_bytes: u64,
     open: RwLock<Arc<OpenArray>>,
 }
 
@@ -124,9 +135,9 @@ pub(crate) struct OpenArray {
 }
 
 impl LiveArray {
-    fn open(path: &Path, options: ContainerOptions) -> sharddb::Result<LiveArray> {
-        let open = OpenArray::open(path, &options)?;
-        Ok(LiveArray { path: path.to_path_buf(), options, open: RwLock::new(Arc::new(open)) })
+    fn open(path: &Path, options: ContainerOptions, max_chunk_bytes: u64) -> sharddb::Result<LiveArray> {
+        let open = RwLock::new(Arc::new(OpenArray::open(path, &options)?));
+        Ok(LiveArray { path: path.to_path_buf(), options, max_chunk_bytes, open })
     }
 
     fn current(&self) -> Arc<OpenArray> {
@@ -145,8 +156,12 @@ impl LiveArray {
         let Some((shard, file)) = open.file_of(key) else { return Ok(None) };
         let Some(tag) = tag_of(&file)? else { return Ok(None) };
         let open = if open.reads(shard, &tag) { open } else { self.open_again(shard, &tag)? };
-        let decoded = if form == Form::Decoded { open.decoded_len() } else { 0 };
-        read(&open.array, (key, form), Some((&file, tag)), decoded, budget)
+        let chunk = if form == Form::Decoded { open.decoded_len().saturating_mul(DECODING) } else { 0 };
+        let shard = match open.array.metadata().is_wrapped() {
+            true => fs::metadata(&file).map_or(0, |metadata| metadata.len()).saturating_add(self.max_chunk_bytes),
+            false => 0,
+        };
+        read(&open.array, (key, form), Some((&file, tag)), chunk.saturating_add(shard), budget)
     }
 
     fn open_again(&self, shard: u64, tag: &EntityTag) -> Result<Arc<OpenArray>> {
@@ -225,7 +240,26 @@ impl ChunkKeys {
 
 #[cfg(test)]
 mod tests {
+    use sharddb::container::bloscpack::BloscpackOptions;
+
     use super::*;
+
+    /// If the chunk were read first, its wrong checksum would be the answer.
+    #[test]
+    fn memory_for_a_chunk_is_reserved_before_it_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("zeros.blp");
+        let mut writer = BloscpackOptions::new().create(&path, 1).unwrap();
+        writer.push(&vec![0; 1 << 20]).unwrap();
+        writer.finish().unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let chunks = Chunks::open(Kind::Bloscpack, &path, 1 << 20).unwrap();
+        let status = |form, kib| chunks.get(0, form, &Budget::with_kib(kib)).err().unwrap().status.as_u16();
+        assert_eq!([1, 2047, 2100].map(|kib| status(Form::Decoded, kib)), [503, 503, 500]);
+        assert_eq!(status(Form::Encoded, 1), 500, "the stored bytes are few");
+    }
 
     /// The examples of the specification of chunk key encodings, and other texts.
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use sharddb::container::Form;
+use sharddb::container::{Container, Form};
 use sharddb::shard::ValueLocation;
 use sharddb::spec::Encoding;
 use sharddb::{ErrorKind, OpenOptions, OwnedValue, ShardDb, Snapshot};
@@ -20,6 +20,7 @@ use crate::serve::description::Description;
 use crate::serve::document::{Document, memory_of, read_text};
 use crate::serve::entity_tag::EntityTag;
 use crate::serve::file_tag::{file_tag, generation_tag, metadata_of, stamp};
+use crate::serve::gzip;
 use crate::serve::problem::{Problem, Result};
 use crate::serve::survey::Survey;
 
@@ -30,6 +31,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) struct Database {
     pub(crate) found: Found,
     pub(crate) source: Source,
+    max_value_bytes: u64,
     pub(crate) counters: Arc<Counters>,
     budget: Budget,
     opened: Instant,
@@ -57,7 +59,20 @@ pub(crate) struct Pinned {
     info: Option<Arc<Document>>,
     /// `None` outside of stores.
     tag: Option<EntityTag>,
+    /// Upper bound on a decoded value.
+    max_value_bytes: u64,
     survey: Mutex<Option<Arc<Survey>>>,
+}
+
+/// Why a value is not decoded. The log has the path of the file.
+fn undecoded(error: &io::Error, key: u64, location: &ValueLocation) -> Problem {
+    if error.kind() == io::ErrorKind::OutOfMemory {
+        return Problem::busy();
+    }
+    let (path, byte) = (location.path(), location.offset());
+    tracing::warn!("expected a gzip member: {error} (key {key}, byte {byte} of {})", path.display());
+    let file = path.file_name().unwrap_or_default().display();
+    Problem::corrupt(format!("expected a gzip member: {error} (file {file}, key {key}, byte {byte})"))
 }
 
 /// A value in memory.
@@ -112,17 +127,29 @@ impl Pinned {
         Ok(file_tag(&metadata).part(key))
     }
 
-    /// Reads a value, for which memory is reserved before; `None` if the key is absent.
+    /// Reads a value; `None` if the key is absent. All memory is reserved before it is allocated.
     ///
     /// Errors: those of the lookup; `busy`, `too-large`.
     pub(crate) fn read(&self, key: u64, budget: &Budget) -> Result<Option<Read>> {
         let Some(location) = self.snapshot.locate(key)? else { return Ok(None) };
         let tag = self.value_tag(key, &location)?; // before the bytes: an old tag of new bytes costs one more request
         let mut share = budget.reserve(location.len())?;
-        let Some(bytes) = self.snapshot.get_owned(key)? else { return Ok(None) };
-        budget.grow(&mut share, bytes.len() as u64)?; // it was compressed
-        let is_constant = self.is_in_store() && self.snapshot.spec().data_encoding() == Encoding::Raw;
-        Ok(Some(Read { bytes, share, tag, file: is_constant.then_some(location) }))
+        if self.snapshot.spec().data_encoding() == Encoding::Raw {
+            let Some(bytes) = self.snapshot.get_owned(key)? else { return Ok(None) };
+            let file = self.is_in_store().then_some(location);
+            return Ok(Some(Read { bytes, share, tag, file }));
+        }
+        let Some(encoded) = Container::get(&self.snapshot, key, Form::Encoded)? else { return Ok(None) };
+        let len = gzip::stated_len(&encoded);
+        if len > self.max_value_bytes {
+            let most = self.max_value_bytes;
+            let message = format!("expected a value of at most {most} bytes, found {len}: raise --max-value");
+            return Err(Problem::too_large(message));
+        }
+        budget.grow(&mut share, (encoded.len() as u64).saturating_add(len))?;
+        let bytes = gzip::decode(&encoded, len).map_err(|error| undecoded(&error, key, &location))?;
+        share.shrink(len);
+        Ok(Some(Read { bytes: bytes.into(), share, tag, file: None }))
     }
 }
 
@@ -152,6 +179,7 @@ impl Database {
         Ok(Database {
             found,
             source,
+            max_value_bytes,
             counters,
             budget,
             opened: Instant::now(),
@@ -256,13 +284,15 @@ impl Database {
             let snapshot = db.snapshot();
             let in_store = snapshot.generation().is_some();
             check_links(&self.found, if in_store { snapshot.directory() } else { snapshot.shards_directory() })?;
-            let tag = if in_store { generation_tag(snapshot.directory())? } else { None };
+            let generation = self.found.place.place_of(snapshot.directory()).filter(|_| in_store);
+            let tag = generation.map_or(Ok(None), |generation| generation_tag(&generation))?;
             let info = Info::read(snapshot.directory(), &self.budget)?;
             let data_type = info.description()?.data_type;
             let info = info.is_small().then(|| info.parse(&self.budget).map(Arc::new)).transpose()?;
             // tag and info are those of the snapshot, unless its directory was replaced by another one
             if !matches!(db.refresh(), Ok(Some(_))) {
-                return Ok(Pinned { snapshot, data_type, info, tag, survey: Mutex::default() });
+                let max_value_bytes = self.max_value_bytes;
+                return Ok(Pinned { snapshot, data_type, info, tag, max_value_bytes, survey: Mutex::default() });
             }
         }
     }
@@ -343,6 +373,9 @@ fn check_links(found: &Found, directory: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
     use sharddb::BulkLoader;
 
     use super::*;
@@ -366,7 +399,7 @@ mod tests {
 
     fn pinned(path: &Path, tag: Option<EntityTag>) -> Pinned {
         let snapshot = ShardDb::open_pread(path).unwrap().snapshot();
-        Pinned { snapshot, data_type: None, info: None, tag, survey: Mutex::default() }
+        Pinned { snapshot, data_type: None, info: None, tag, max_value_bytes: 8 << 20, survey: Mutex::default() }
     }
 
     /// A slow client of a long value then needs no memory.
@@ -386,14 +419,47 @@ mod tests {
         assert!(other.file.is_none(), "another file may be at its path");
     }
 
+    /// A foreign data set whose only value is the gzip member of a number of zeros, with a wrong checksum.
+    fn damaged_zeros(path: &Path, len: usize) -> Pinned {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&vec![0; len]).unwrap();
+        let mut member = encoder.finish().unwrap();
+        let at = member.len() - 8;
+        member[at] ^= 1;
+        let value_len = member.len() as u64;
+        // where the index begins and ends, the value, then the index: key, offset and length
+        let shard_index = [value_len, value_len + 24].map(u64::to_le_bytes).concat();
+        let index = [0, 0, value_len].map(u64::to_le_bytes).concat();
+        write_info(path, "gzip");
+        fs::write(path.join("0.shard"), [shard_index, member, index].concat()).unwrap();
+        pinned(path, None)
+    }
+
+    fn write_info(path: &Path, data_encoding: &str) {
+        let info = serde_json::json!({"@type": "x", "sharding": {
+            "@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0, "minishard_bits": 0,
+            "shard_bits": 0, "data_encoding": data_encoding}});
+        fs::create_dir_all(path).unwrap();
+        fs::write(path.join("info"), info.to_string()).unwrap();
+    }
+
+    /// If the value were decoded first, its damage would be the answer in any case.
+    #[test]
+    fn memory_for_a_value_is_reserved_before_it_is_decoded() {
+        let directory = tempfile::tempdir().unwrap();
+        let status = |len, budget: &Budget| {
+            damaged_zeros(directory.path(), len).read(0, budget).err().map(|problem| problem.status.as_u16())
+        };
+        let budget = Budget::with_kib(1100);
+        assert_eq!([1 << 20, 2 << 20, 9 << 20].map(|len| status(len, &budget)), [Some(500), Some(503), Some(413)]);
+        budget.reserve(1100 << 10).unwrap(); // nothing is kept
+    }
+
     #[test]
     fn a_failed_survey_is_repeated() {
         let directory = tempfile::tempdir().unwrap();
         let (path, away) = (directory.path().join("data"), directory.path().join("away"));
-        let info = r#"{"@type": "x", "sharding": {"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity",
-            "preshift_bits": 0, "minishard_bits": 0, "shard_bits": 0}}"#;
-        fs::create_dir(&path).unwrap();
-        fs::write(path.join("info"), info).unwrap();
+        write_info(&path, "raw");
         let pinned = pinned(&path, None);
         fs::rename(&path, &away).unwrap();
         assert_eq!(pinned.survey().unwrap_err().status.as_u16(), 500);

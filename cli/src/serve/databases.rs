@@ -164,7 +164,8 @@ impl Databases {
         if let Some((_, tag)) = read(&self.tags).get(directory).filter(|(known, _)| *known == stamp) {
             return Ok(Some(tag.clone()));
         }
-        let Some(tag) = file_tag::generation_tag(directory)? else { return Ok(None) };
+        let Some(place) = self.tree.place_of(directory) else { return Ok(None) };
+        let Some(tag) = file_tag::generation_tag(&place)? else { return Ok(None) };
         let mut tags = write(&self.tags);
         if tags.len() >= MAX_TAGS {
             tags.clear();

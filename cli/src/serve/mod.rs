@@ -24,6 +24,7 @@ mod distribution;
 mod document;
 mod entity_tag;
 mod file_tag;
+mod gzip;
 mod listen;
 mod log;
 mod objects;

@@ -90,6 +90,10 @@ impl Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorKind::Internal.as_str(), message)
     }
 
+    pub(crate) fn corrupt(message: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorKind::Corrupt.as_str(), message)
+    }
+
     /// An I/O error. The log has the path; the answer does not.
     pub(crate) fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Problem {
         tracing::warn!("cannot {what} {}: {error}", path.display());

@@ -94,6 +94,11 @@ impl Tree {
         self.mounts.iter().map(names).collect()
     }
 
+    /// Returns the place of a path that is below a root; `None` for any other path.
+    pub(crate) fn place_of(&self, path: &Path) -> Option<Place> {
+        self.mounts.iter().find_map(|mount| Place::below(&mount.root, path))
+    }
+
     /// Returns where `names` lead; `None` if that is a file of a store that is in no generation, or no mount.
     ///
     /// Whether something is there is not checked. Cost: reads one link per directory.
@@ -167,6 +172,16 @@ impl Place {
     /// The place of an entry of this directory, by names that are valid.
     pub(crate) fn join(&self, name: &str) -> Place {
         Place { relative: self.relative.join(name), ..self.clone() }
+    }
+
+    /// The place of a path that is below the same root; `None` for any other path.
+    pub(crate) fn place_of(&self, path: &Path) -> Option<Place> {
+        Place::below(&self.root, path)
+    }
+
+    fn below(root: &Path, path: &Path) -> Option<Place> {
+        let relative = path.strip_prefix(root).ok()?.to_path_buf();
+        Some(Place { root: root.to_path_buf(), relative, generation: None })
     }
 
     /// Opens the regular file at this place; `None` if there is none, or a symbolic link leads out of the root.

@@ -4,11 +4,10 @@
 //! there is the answer of the library.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
 use serde_json::{Value, json};
 use sharddb::Snapshot;
 use sharddb::spec::Encoding;
@@ -16,6 +15,7 @@ use sharddb::spec::Encoding;
 use crate::serve::answer::read_exact_at;
 use crate::serve::budget::Budget;
 use crate::serve::database::Database;
+use crate::serve::gzip;
 use crate::serve::problem::{Problem, Result};
 
 /// The largest minishard index that is read, encoded or decoded.
@@ -79,19 +79,19 @@ impl Index {
         let spec = snapshot.spec();
         let stored = Index::range(file, snapshot, key).map_err(failed)?;
         let len = stored.end - stored.start;
-        let _share = budget.reserve(len)?;
+        let mut share = budget.reserve(len)?;
         if len > MAX_INDEX_BYTES {
             return Err(too_large(len));
         }
         let mut bytes = vec![0; usize::try_from(len).map_err(|_| too_large(len))?];
         read_exact_at(file, &mut bytes, stored.start).map_err(failed)?;
         if spec.minishard_index_encoding() == Encoding::Gzip && !bytes.is_empty() {
-            let mut decoded = Vec::new();
-            let read = MultiGzDecoder::new(&bytes[..]).take(MAX_INDEX_BYTES + 1).read_to_end(&mut decoded);
-            if read.map_err(failed)? as u64 > MAX_INDEX_BYTES {
-                return Err(too_large(MAX_INDEX_BYTES + 1));
+            let decoded = gzip::stated_len(&bytes);
+            if decoded > MAX_INDEX_BYTES {
+                return Err(too_large(decoded));
             }
-            bytes = decoded;
+            budget.grow(&mut share, len + decoded)?;
+            bytes = gzip::decode(&bytes, decoded).map_err(failed)?;
         }
         let rows = bytes.len() / ROW_BYTES;
         Ok(Index { stored, rows, row: row_of(&bytes, rows, key) })

@@ -57,8 +57,8 @@ pub(super) fn chunk_of(app: &App, names: &[String], headers: &HeaderMap) -> Resu
         let Opened::Container(chunks) = &database.source else { continue };
         let key = match (chunks, name) {
             (Chunks::Zarr(array), name) => array.key_of(name),
-            (Chunks::Other(_), [number]) => decimal(number),
-            (Chunks::Other(_), _) => None,
+            (_, [number]) => decimal(number),
+            _ => None,
         };
         let key = key.ok_or_else(Problem::nothing_here)?;
         let absent = || Problem::not_found(format!("the array has no chunk {key}"));

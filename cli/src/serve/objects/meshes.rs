@@ -9,7 +9,7 @@ use super::{absent, decimal, value};
 use crate::serve::answer::{Answer, BYTES, Representation, Source, read_exact_at};
 use crate::serve::app::App;
 use crate::serve::budget::SMALL_BYTES;
-use crate::serve::database::Pinned;
+use crate::serve::database::{Pinned, Read};
 use crate::serve::problem::{Problem, Result};
 
 /// Answers with the manifest or the fragments of a mesh. The fragments are read from the file as the client takes them.
@@ -20,10 +20,10 @@ pub(super) fn answer(app: &App, pinned: &Pinned, name: &str, headers: &HeaderMap
     let snapshot = &pinned.snapshot;
     let key = decimal(name).ok_or_else(Problem::nothing_here)?;
     let location = snapshot.locate(key)?.ok_or_else(|| absent(key))?;
-    let tag = pinned.value_tag(key, &location)?;
-    let manifest = snapshot.get(key)?.ok_or_else(|| absent(key))?;
+    let Read { bytes: manifest, tag, share, .. } = pinned.read(key, &app.budget)?.ok_or_else(|| absent(key))?;
     let damaged = || Problem::internal(format!("the manifest of mesh {key} does not state the size of its fragments"));
     let size = fragments_size(&manifest).ok_or_else(damaged)?;
+    drop((manifest, share));
     let source = match snapshot.layout().is_some_and(|layout| layout.checks) {
         true => {
             let share = app.budget.reserve(size)?;

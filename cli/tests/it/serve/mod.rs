@@ -6,6 +6,8 @@ mod client;
 mod hostile;
 #[cfg(unix)]
 mod log;
+#[cfg(target_os = "linux")]
+mod memory;
 mod objects;
 mod raw;
 mod robust;
