@@ -23,6 +23,7 @@ use crate::serve::file_tag::{file_tag, generation_tag, metadata_of, stamp};
 use crate::serve::gzip;
 use crate::serve::problem::{Problem, Result};
 use crate::serve::survey::Survey;
+use crate::serve::tree::CURRENT;
 
 /// The time between two refreshes. A new generation is served by requests that arrive this much later.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(10);
@@ -167,6 +168,7 @@ impl Database {
         let stamps = stamps(&found, &path);
         let source = match found.kind {
             Kind::Store | Kind::Generation | Kind::Foreign => {
+                let _manifest = budget.reserve(manifest_len(&found, &path)?)?;
                 Source::Sharded(open_sharded(&found, &path, max_value_bytes)?)
             }
             Kind::Zarr | Kind::Bcolz | Kind::Bloscpack => {
@@ -311,6 +313,12 @@ fn open_sharded(found: &Found, path: &Path, max_value_bytes: u64) -> Result<Shar
         options.pointer(pointer);
     }
     Ok(options.open_pread(path)?)
+}
+
+/// The length of the manifest that the library reads when it opens a path; 0 if there is none.
+fn manifest_len(found: &Found, path: &Path) -> Result<u64> {
+    let directory = if found.kind == Kind::Store { path.join(CURRENT) } else { path.to_path_buf() };
+    Ok(metadata_of(&directory.join("manifest.json"))?.map_or(0, |metadata| metadata.len()))
 }
 
 /// The text of the `info` of a directory that the library opened.

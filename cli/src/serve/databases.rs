@@ -218,4 +218,25 @@ mod tests {
         open.sort();
         assert_eq!(open, ["store", "store/current"]);
     }
+
+    /// If the manifest were read first, its damage would be the answer.
+    #[test]
+    fn memory_for_a_manifest_is_reserved_before_it_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = directory.path().join("store");
+        publish(&store, b"one");
+        let manifest = store.join("gen-0000000001/manifest.json");
+        std::fs::remove_file(&manifest).unwrap();
+        std::fs::File::create(&manifest).unwrap().set_len(2 << 20).unwrap();
+        let tree = Tree::new(&[directory.path().to_path_buf()], |_| false).unwrap();
+        let mut databases = Databases::new(Arc::new(tree), 1 << 20, 8);
+        let status = |databases: &Databases, path: &str| {
+            let names: Vec<_> = path.split('/').map(str::to_string).collect();
+            databases.get(&names, None).err().map(|problem| problem.status.as_u16())
+        };
+        let paths = ["store", "store/gen-0000000001"];
+        assert_eq!(paths.map(|path| status(&databases, path)), [Some(500); 2]);
+        databases.budget = Budget::with_kib(1024);
+        assert_eq!(paths.map(|path| status(&databases, path)), [Some(503); 2]);
+    }
 }
