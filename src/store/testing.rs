@@ -13,6 +13,11 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::store::{GenerationId, PendingGeneration, Store, StoreWriter};
 
+/// Bytes that end with their own CRC-32. A CRC-32 of a text around them depends only on their length.
+pub(crate) fn with_own_crc32(bytes: &[u8]) -> Vec<u8> {
+    [bytes, &crc32fast::hash(bytes).to_le_bytes()].concat()
+}
+
 /// A new temporary directory, removed on drop.
 pub(crate) struct TempDir(PathBuf);
 

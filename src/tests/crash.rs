@@ -16,7 +16,7 @@ use crate::disk::{self, Disk, Fault, Loss, Tree, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::hash::HashFunction;
 use crate::format::spec::ShardingSpec;
-use crate::store::testing::TempDir;
+use crate::store::testing::{TempDir, with_own_crc32};
 use crate::store::{GenerationId, Store};
 use crate::{BulkLoader, OnDuplicate, OpenOptions, Updater, VerifyLevel, VerifyReads};
 
@@ -139,11 +139,12 @@ fn spec() -> ShardingSpec {
     ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 9, 2).unwrap()
 }
 
-/// A label of [`UPDATED`] or more is that of an update of another label, which changed the shard of key 0 alone.
+/// A label of [`UPDATED`] or more is that of an update of another label, which changed the shard of key 0 alone. The values of
+/// a key have one length, and their shards equal checksums.
 fn value(label: u64, key: u64) -> Vec<u8> {
     let is_updated = spec().route(key).shard == spec().route(0).shard;
     let label = if label >= UPDATED && !is_updated { label - UPDATED } else { label };
-    format!("{label}/{key}.").repeat(20).into_bytes()
+    with_own_crc32(format!("{label:02}/{key}.").repeat(20).as_bytes())
 }
 
 /// Returns the label of a generation. Panics unless the generation is complete.

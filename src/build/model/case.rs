@@ -294,9 +294,23 @@ impl Pair {
         prefix
     }
 
+    /// Every fourth value of up to 64 KiB ends with its own CRC-32.
     pub(crate) fn value(&self) -> Vec<u8> {
-        bytes(self.content, self.content, self.value_len)
+        let mut value = bytes(self.content, self.content, self.value_len);
+        if self.content & 6 == 0
+            && value.len() <= 64 << 10
+            && let Some((text, end)) = value.split_last_chunk_mut()
+        {
+            *end = crc32(text).to_le_bytes();
+        }
+        value
     }
+}
+
+/// The CRC-32 of a text, bit by bit.
+fn crc32(text: &[u8]) -> u32 {
+    let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+    !text.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
 }
 
 /// Returns bytes that begin with `tag`: noise if `kind` is odd, else eight repeated bytes.

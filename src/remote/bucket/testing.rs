@@ -24,6 +24,7 @@ use crate::format::manifest::Manifest;
 use crate::remote::bucket::Bucket;
 use crate::remote::{Body, Failure, Operation, Response, Wanted};
 use crate::spec::{HashFunction, ShardingSpec};
+use crate::store::testing::with_own_crc32;
 use crate::{BulkLoader, Store};
 
 type Hook = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -424,8 +425,7 @@ pub(super) fn build(store: &Path, version: u64) {
 
 /// Returns the value of a key in [`build`].
 pub(super) fn value(key: u64, version: u64) -> Vec<u8> {
-    let text = format!("value {key} of version {version}").into_bytes();
-    [&text[..], &crc32fast::hash(&text).to_le_bytes()].concat()
+    with_own_crc32(format!("value {key} of version {version}").as_bytes())
 }
 
 /// Removes the digests from the manifest of a generation, as version 0.1.0 wrote it.
