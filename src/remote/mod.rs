@@ -15,6 +15,7 @@
 //! range         iteration in key order                          key_range, key_file
 //! acquire       parts of a generation, by cache or requests     part, block_cache, block_store
 //! store_error   errors of the crate `object_store` (feature `remote`)
+//! unknown_length  a mark of responses of that crate (feature `remote`)
 //! disk_cache    a block store in a local directory
 //! bucket        publishing to an object store (feature `remote`)
 //! object_store  adapters for stores of the crate `object_store` (feature `remote`)
@@ -54,6 +55,8 @@ mod snapshot;
 #[cfg(feature = "remote")]
 mod store_error;
 mod table;
+#[cfg(feature = "remote")]
+mod unknown_length;
 mod walk;
 
 pub use block_store::{BlockId, BlockStore};
@@ -75,3 +78,5 @@ pub use reader::{RemoteReader, RemoteStats};
 pub use request::{Body, Failure, RemoteValue, Request, Response, Wanted};
 pub use scan::{RemoteKeys, RemoteScan};
 pub use snapshot::RemoteSnapshot;
+#[cfg(feature = "remote")]
+pub use unknown_length::UnknownLength;

@@ -33,6 +33,9 @@ The current generation is never removed, nor one that a process has open. If a g
 removed, the others still are; it is named, and the exit code is 4. What is freed is the size of the
 files without another name: those that a generation shares with one that stays are not counted.
 
+At a URL, the parts of an object that a killed push was sending are no object yet, and stay: set a
+lifecycle rule for incomplete multipart uploads on S3 and Google; Azure removes them after a week.
+
 With --json, the members are \"dry_run\", \"removed\" (each with \"generation\" and \"bytes\"), \"in_use\"
 (names), \"failed\" (each with \"generation\" and \"error\") and \"freed_bytes\". With --dry-run, 'removed'
 is what would be removed. At a URL they are \"dry_run\", \"removed\" (names), \"objects\" (their
@@ -47,11 +50,12 @@ pub(crate) struct Args {
     /// Number of newest generations to keep. Default: 1
     #[arg(long, value_name = "N", conflicts_with = "older_than")]
     keep: Option<usize>,
-    /// At a URL: remove what was replaced at least this long ago, by the clock of the server, and unfinished uploads of
-    /// that age: 7d, 12h, 30m or 0s
+    /// At a URL: remove what was replaced at least this long ago, by the clock of the server, and the objects of
+    /// interrupted pushes of that age: 7d, 12h, 30m or 0s
     #[arg(long, value_name = "AGE")]
     older_than: Option<Age>,
-    /// Remove nothing, and say what would be removed
+    /// Remove nothing, and say what would be removed. At a URL nothing is written, and ages count by the clock of this
+    /// machine
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object

@@ -1,6 +1,6 @@
 //! Removing generations that no reader uses any more, by the time of the server.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::stream::{StreamExt, TryStreamExt};
 use object_store::ObjectStoreExt;
@@ -37,8 +37,8 @@ pub struct BucketGcOptions {
 }
 
 impl BucketGcOptions {
-    /// Creates options: generations that were replaced at least this long ago are removed, and unfinished uploads whose
-    /// newest object is at least this old.
+    /// Creates options: generations that were replaced at least this long ago are removed, and the objects of interrupted
+    /// uploads whose newest object is at least this old.
     ///
     /// Readers of a replaced generation have this much time to finish or to refresh, and an interrupted push to be
     /// continued.
@@ -46,14 +46,14 @@ impl BucketGcOptions {
         BucketGcOptions { older_than, keep_listed: false, dry_run: false }
     }
 
-    /// Sets whether all generations of the history stay, so that only unfinished uploads are removed. Default: false.
+    /// Sets whether all generations of the history stay, so that only interrupted uploads are removed. Default: false.
     pub fn keep_listed(&mut self, keep: bool) -> &mut BucketGcOptions {
         self.keep_listed = keep;
         self
     }
 
-    /// Sets whether the report only states what would be removed. The probe that reads the time is written nevertheless.
-    /// Default: false.
+    /// Sets whether the report only states what would be removed. Then nothing is written, so ages count by the clock of this
+    /// machine. Default: false.
     pub fn dry_run(&mut self, dry_run: bool) -> &mut BucketGcOptions {
         self.dry_run = dry_run;
         self
@@ -77,15 +77,17 @@ pub struct BucketGcReport {
 }
 
 impl Bucket {
-    /// Removes generations whose successor became current long enough ago, and interrupted uploads.
+    /// Removes generations whose successor became current long enough ago, and the objects of interrupted uploads.
     ///
     /// Ages count by the clock of the server, which is read by writing a small object; that of this machine has no effect.
+    /// A [`dry_run`](BucketGcOptions::dry_run) writes nothing, and needs only the right to read and to list.
     /// The current generation stays. Before anything is deleted, `current` names the generations that are to be removed, so
     /// that no push or rollback makes one of them current. The manifest of a generation is deleted first: one that is half
     /// deleted cannot be opened, and the next call deletes the rest. All objects below the name of a removed generation are
     /// deleted; objects with foreign names stay.
     ///
-    /// Uploads in parts that were neither completed nor aborted are not listed by stores: set a lifecycle rule for them.
+    /// Not removed are the parts of an object whose upload was killed: they are no object yet, and the crate `object_store` cannot
+    /// list them. Set a lifecycle rule for incomplete multipart uploads on S3 and Google; Azure removes them after a week.
     ///
     /// Removes at most 500 generations, and reports how many remain. Cost: lists all objects, 1,000 per request.
     ///
@@ -96,7 +98,7 @@ impl Bucket {
     /// damaged; `Io`.
     pub async fn gc(&self, options: &BucketGcOptions) -> Result<BucketGcReport> {
         let base = self.root.published().await?;
-        let now = self.root.server_time().await?;
+        let now = if options.dry_run { time_of_this_machine()? } else { self.root.server_time().await? };
         let listing = self.root.list().await?;
         let mut doomed = doomed(&base, &listing, now, options);
         let remaining = doomed.len().saturating_sub(MOST_REMOVED) as u64;
@@ -172,6 +174,14 @@ fn doomed(
     };
     let generations = listing.generations.iter().filter(|(name, totals)| is_doomed(name, totals));
     generations.map(|(name, totals)| (name.clone(), *totals)).collect()
+}
+
+/// Errors: `Unsupported` if the clock is far from right.
+fn time_of_this_machine() -> Result<ServerTime> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = i64::try_from(now).ok().and_then(ServerTime::from_unix);
+    let message = "expected a clock of this machine of the years 1970 to 9999, found another: set it";
+    now.ok_or_else(|| Error::new(ErrorKind::Unsupported, message))
 }
 
 fn is_old(now: ServerTime, then: ServerTime, options: &BucketGcOptions) -> bool {

@@ -22,7 +22,7 @@ use object_store::{
 
 use crate::format::manifest::Manifest;
 use crate::remote::bucket::Bucket;
-use crate::remote::{Body, Failure, Operation, Response, Wanted};
+use crate::remote::{Body, Failure, Operation, Response, UnknownLength, Wanted};
 use crate::spec::{HashFunction, ShardingSpec};
 use crate::store::testing::with_own_crc32;
 use crate::{BulkLoader, Store};
@@ -65,6 +65,8 @@ struct State {
     copies: Mutex<Copies>,
     /// The length at which the body of every response breaks off.
     body_break: Mutex<Option<usize>>,
+    /// Whether the answer to a range lacks the length of the object.
+    hides_lengths: AtomicBool,
     log: Mutex<Vec<Logged>>,
 }
 
@@ -102,6 +104,7 @@ impl Server {
             hooks: Mutex::default(),
             copies: Mutex::new(Copies::All),
             body_break: Mutex::default(),
+            hides_lengths: AtomicBool::new(false),
             log: Mutex::default(),
         }))
     }
@@ -142,6 +145,11 @@ impl Server {
     /// Breaks bodies off after this number of bytes, from now on.
     pub(super) fn break_bodies_after(&self, bytes: Option<usize>) {
         *self.0.body_break.lock().unwrap() = bytes;
+    }
+
+    /// Answers ranges without the length of the object from now on.
+    pub(super) fn hide_lengths(&self) {
+        self.0.hides_lengths.store(true, Ordering::SeqCst);
     }
 
     /// Returns the requests since the last call.
@@ -271,8 +279,13 @@ impl ObjectStore for Server {
 
     async fn get_opts(&self, path: &ObjectPath, options: GetOptions) -> Result<GetResult> {
         self.begin().await?;
+        let is_range = options.range.is_some();
         let mut result = self.0.objects.get_opts(path, options).await?;
         result.meta = self.dated(result.meta);
+        if is_range && self.0.hides_lengths.load(Ordering::SeqCst) {
+            result.meta.size = result.range.end;
+            result.extensions.insert(UnknownLength);
+        }
         let len = result.range.end - result.range.start;
         self.log("get", path, len);
         let broken = *self.0.body_break.lock().unwrap();

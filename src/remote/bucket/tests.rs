@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::testing::{
     Conditions, Event, Fault, Server, build, current_directory, drive, files, remove_digests, run, value,
@@ -589,19 +589,23 @@ fn progress_ends_at_its_total_and_a_flag_cancels() {
 #[test]
 fn gc_counts_from_the_successor_by_the_clock_of_the_server() {
     let (local, server) = (Local::new(), Server::new());
+    // the clock of this machine, by which the dry run goes, is right: 3400 s after this
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - 3400;
     let push = |time, version| {
-        server.set_time(time);
+        server.set_time(start + time);
         local.push(&server, version).unwrap().generation
     };
     let (first, second, third) = (push(1000, 1), push(2000, 2), push(3000, 1));
     let times: Vec<_> = run(server.bucket().history()).unwrap().into_iter().map(|version| version.replaced).collect();
-    let at = |seconds| Some(UNIX_EPOCH + Duration::from_secs(seconds));
+    let at = |seconds| Some(UNIX_EPOCH + Duration::from_secs(start + seconds));
     assert_eq!(times, [at(2000), at(3000), None]);
 
-    server.set_time(3400);
+    server.set_time(start + 3400);
     assert_eq!(gc(&server, 1401).unwrap(), BucketGcReport::default());
     let options = |older_than| BucketGcOptions::new(Duration::from_secs(older_than));
+    server.take_log();
     let dry = run(server.bucket().gc(options(1400).dry_run(true))).unwrap();
+    assert!(server.take_log().iter().all(|logged| logged.method == "get"));
     assert_eq!(dry.removed, std::slice::from_ref(&first));
     assert_eq!(dry.objects, local.files(1).len() as u64);
     assert_eq!(run(server.bucket().gc(options(0).keep_listed(true))).unwrap(), BucketGcReport::default());
@@ -610,7 +614,7 @@ fn gc_counts_from_the_successor_by_the_clock_of_the_server() {
     assert_eq!(gc(&server, 1400).unwrap(), dry);
     assert_eq!(generations(&server), [second.clone(), third.clone()]);
     // `current` was written again, but that is no publication
-    server.set_time(3500);
+    server.set_time(start + 3500);
     assert_eq!(gc(&server, 501).unwrap(), BucketGcReport::default());
     assert_eq!(gc(&server, 500).unwrap().removed, [second]);
     server.set_time(1 << 33);

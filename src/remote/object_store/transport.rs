@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use crate::error::{Error, ErrorKind};
 use crate::remote::request::too_large;
 use crate::remote::store_error::{cause, contains, missing_bucket};
-use crate::remote::{Body, Failure, Request, Response, Wanted};
+use crate::remote::{Body, Failure, Request, Response, UnknownLength, Wanted};
 
 /// Memory that is reserved for a body before its first bytes arrive; a server may announce any length.
 const RESERVED: u64 = 1 << 20;
@@ -48,10 +48,11 @@ impl Transport {
         let got = self.store.get_opts(&location, options_of(request)).await;
         let got = got.map_err(|error| self.failure(request, &error))?;
         let is_gzip = self.is_gzip(request, &got).map_err(Failure::Other)?;
-        let (etag, stored_len) = (got.meta.e_tag.clone(), got.meta.size);
+        let has_len = got.extensions.get::<UnknownLength>().is_none();
+        let (etag, object_len) = (got.meta.e_tag.clone(), has_len.then_some(got.meta.size));
         let stored = self.body(request, got).await.map_err(Failure::Other)?;
         match is_gzip {
-            false => Ok(Response { body: stored, etag, object_len: Some(stored_len) }),
+            false => Ok(Response { body: stored, etag, object_len }),
             true => {
                 let body = self.decoded(request, stored.as_slice()).map_err(Failure::Other)?;
                 Ok(Response { body, etag, object_len: None }) // the stored length is not that of the body
@@ -297,6 +298,23 @@ mod tests {
             let seen = recorder.take_requests();
             assert_eq!((seen[0].object.as_str(), seen[0].range.clone()), ("store/a", Some(10..13)));
             assert_eq!(seen.len(), 2);
+        });
+    }
+
+    #[test]
+    fn a_length_that_is_marked_as_unknown_is_not_passed_on() {
+        block_on(async {
+            let (recorder, transport) = hundred().await;
+            recorder.change(|_, _, answer| {
+                let mut answer = answer?;
+                answer.meta.size = answer.range.end;
+                answer.extensions.insert(UnknownLength);
+                Ok(answer)
+            });
+            for (range, expected) in [(10..13, &[10, 11, 12][..]), (98..200, &[98, 99])] {
+                let response = transport.perform(&bytes(range)).await.unwrap();
+                assert_eq!((response.body.as_slice(), response.object_len), (expected, None));
+            }
         });
     }
 

@@ -1,6 +1,6 @@
 //! The reduce step: the shards of one part, from its sections of all spills in the bucket.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -99,8 +99,9 @@ impl Bucket {
     ) -> Result<()> {
         let (transfer, directory) = (Transfer::cancelled_by(options), receipt.directory_name());
         options.progress.begin(BuildPhase::Write, receipt.file_bytes());
-        let found = self.lengths_of_part(job, &directory).await?;
         let name_of = |shard: &ShardRecord| format!("{directory}/{}", plan.spec().shard_file_name(shard.number));
+        let wanted: HashSet<String> = receipt.shard_records().iter().map(name_of).collect();
+        let found = self.lengths_of_part(job, &directory, &wanted).await?;
         let mut missing = Vec::new();
         for shard in receipt.shard_records() {
             match found.get(&name_of(shard)) {
@@ -125,11 +126,16 @@ impl Bucket {
         Ok(())
     }
 
-    /// Returns the lengths of the shards of a part by their names in the job.
-    async fn lengths_of_part(&self, job: &JobObjects, directory: &str) -> Result<HashMap<String, u64>> {
+    /// Returns the lengths of the wanted shards of a part by their names in the job.
+    async fn lengths_of_part(
+        &self,
+        job: &JobObjects,
+        directory: &str,
+        wanted: &HashSet<String>,
+    ) -> Result<HashMap<String, u64>> {
         let mut lengths = HashMap::new();
         let insert = |name: &str, meta: object_store::ObjectMeta| {
-            lengths.insert(name.to_string(), meta.size);
+            lengths.extend(wanted.get(name).map(|name| (name.clone(), meta.size)));
             Ok(())
         };
         job.for_each_in(&self.root, directory, insert).await?;

@@ -9,6 +9,9 @@ use crate::remote::bucket::Bucket;
 use crate::remote::bucket::parts::job::{JobObject, JobObjects};
 use crate::store::PartsDir;
 
+/// Maximum number of foreign objects that are named: bounds the memory.
+const MOST_FOREIGN: usize = 100_000;
+
 /// The result of [`Bucket::clean_parts`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -45,7 +48,8 @@ impl Bucket {
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no such job; `InvalidInput` for a name that no job has; `Io`.
+    /// `NotFound` if there is no such job; `InvalidInput` for a name that no job has; `TooLarge` for more than 100,000 foreign
+    /// objects in a job; `Io`.
     pub async fn clean_parts(&self, job: Option<&str>, older_than: Duration) -> Result<BucketCleaned> {
         let jobs = match job {
             Some(job) => BTreeSet::from([job.to_string()]),
@@ -88,6 +92,9 @@ impl Bucket {
         let mut content = Content::default();
         let add = |name: &str, meta: object_store::ObjectMeta| {
             if JobObject::of(name).is_none() {
+                if content.foreign.len() >= MOST_FOREIGN {
+                    return Err(self.too_many_foreign(job));
+                }
                 content.foreign.push(self.root.place(&job.object(name)).display().to_string());
                 return Ok(());
             }
@@ -103,9 +110,16 @@ impl Bucket {
     /// Removes the states last: parts without them could be published again.
     async fn remove_job(&self, job: &JobObjects) -> Result<()> {
         for kind in [JobObject::Data, JobObject::Mark] {
-            job.remove(&self.root, |name| JobObject::of(name) == Some(kind)).await?;
+            job.remove(&self.root, move |name| JobObject::of(name) == Some(kind)).await?;
         }
         Ok(())
+    }
+
+    #[cold]
+    fn too_many_foreign(&self, job: &JobObjects) -> Error {
+        let message =
+            format!("expected the objects of a job, found more than {MOST_FOREIGN} others: remove them first");
+        Error::new(ErrorKind::TooLarge, message).at_path(&self.root.place(job.directory()))
     }
 
     #[cold]

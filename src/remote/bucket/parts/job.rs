@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::future;
+use futures_util::stream::{StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
+use object_store::path::Path as ObjectPath;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::bucket::parts::mark::is_mark_name;
@@ -67,24 +69,32 @@ impl JobObjects {
         while let Some(meta) = objects.next().await {
             let meta = meta.map_err(|error| root.failed("list", &self.directory, error))?;
             let location = meta.location.clone();
-            let name = root.name_of(&location).and_then(|name| name.strip_prefix(self.directory.as_str()));
-            if let Some(name) = name.and_then(|name| name.strip_prefix('/')) {
+            if let Some(name) = self.name_of(root, &location) {
                 to(name, meta)?;
             }
         }
         Ok(())
     }
 
-    /// Removes those objects of this job for whose names in its directory `is_wanted` holds. One that another process
-    /// removes at the same time is success.
-    pub(super) async fn remove(&self, root: &Root, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
-        let mut paths = Vec::new();
-        let add = |name: &str, meta: ObjectMeta| {
-            paths.extend(is_wanted(name).then_some(Ok(meta.location)));
-            Ok(())
+    /// Removes those objects of this job for whose names in its directory `is_wanted` holds, while they are listed. One that
+    /// another process removes at the same time is success.
+    pub(super) async fn remove(
+        &self,
+        root: &Root,
+        is_wanted: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Result<()> {
+        let (job, of) = (self.clone(), root.clone());
+        let path = move |meta: ObjectMeta| {
+            let is_wanted = job.name_of(&of, &meta.location).is_some_and(&is_wanted);
+            future::ready(Ok(is_wanted.then_some(meta.location)))
         };
-        self.for_each(root, add).await?;
-        root.delete_all(stream::iter(paths).boxed(), &self.directory).await
+        let objects = root.store().list(Some(&root.path(&self.directory)?));
+        root.delete_all(objects.try_filter_map(path).boxed(), &self.directory).await
+    }
+
+    /// Returns the name of an object in the directory of this job; `None` if it is elsewhere.
+    fn name_of<'a>(&self, root: &Root, location: &'a ObjectPath) -> Option<&'a str> {
+        root.name_of(location)?.strip_prefix(self.directory.as_str())?.strip_prefix('/')
     }
 
     /// Returns an error of the local code with the object of which a file in `directory` is a copy as its place.

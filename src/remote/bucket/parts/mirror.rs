@@ -11,6 +11,7 @@ use object_store::{GetOptions, GetRange};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::parts::{ROW_LEN, Spill, SpillReceipt, TRAILER_LEN};
+use crate::remote::UnknownLength;
 use crate::remote::bucket::parts::job::JobObjects;
 use crate::remote::bucket::root::Root;
 use crate::remote::bucket::transfer::Transfer;
@@ -61,7 +62,9 @@ impl<'a> Mirror<'a> {
         let result = match self.root.store().get_opts(&path, options).await {
             Err(error) if is_missing_object(&error) => return Ok(Copied::Missing),
             Err(error) => return self.explain(error, len).await,
-            Ok(result) if result.meta.size != len => return Ok(Copied::OtherLength(result.meta.size)),
+            Ok(result) if result.meta.size != len && result.extensions.get::<UnknownLength>().is_none() => {
+                return Ok(Copied::OtherLength(result.meta.size));
+            }
             Ok(result) => result,
         };
         if result.range != range {

@@ -293,7 +293,7 @@ impl Publication<'_> {
     async fn remove_inputs(&self) -> Result<()> {
         let spills = self.job.spills().receipts().iter().map(SpillReceipt::file_name);
         let named: HashSet<String> = spills.chain(self.shards().map(|(name, _)| name)).collect();
-        self.objects.remove(&self.bucket.root, |name| named.contains(name)).await
+        self.objects.remove(&self.bucket.root, move |name| named.contains(name)).await
     }
 
     fn result(&self, generation: &GenerationName) -> PublishedParts {

@@ -161,6 +161,13 @@ fn check_error<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, object: &
     assert!(error.to_string().contains(object), "expected {object} in: {error}");
 }
 
+#[test]
+fn a_server_that_states_no_length_with_a_range_is_read() {
+    let scene = Scene::small();
+    scene.server.hide_lengths();
+    scene.check_published(&scene.all_steps().unwrap());
+}
+
 /// The last phase of a publication counts the bytes that the server copies, and those of the texts.
 #[test]
 fn a_publication_reports_its_progress() {
@@ -579,4 +586,13 @@ fn futures_are_send() {
     is_send(bucket.build_part(JOB, plan, vec![receipt.clone()], 0, options));
     is_send(bucket.publish_parts(JOB, plan, vec![receipt], Vec::<PartReceipt>::new(), options));
     is_send(bucket.clean_parts(None, Duration::ZERO));
+}
+
+#[test]
+fn a_job_with_too_many_foreign_objects_is_not_held_in_memory() {
+    let scene = Scene::small();
+    (0..=100_000).for_each(|number| scene.server.put_object(&format!("parts-night/{number}"), b""));
+    let error = run(scene.server.bucket().clean_parts(Some(JOB), Duration::ZERO)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(error.to_string().contains("more than 100000 others"), "{error}");
 }
