@@ -52,6 +52,8 @@ mod part_receipt;
 mod plan;
 mod publication;
 mod publish;
+#[cfg(test)]
+mod read_faults;
 mod record;
 mod section_table;
 mod spill_reader;

@@ -131,13 +131,13 @@ impl Case {
         spill.finish()
     }
 
-    fn spill_all(&self, job: &Path) -> Result<SpillSet> {
+    pub(super) fn spill_all(&self, job: &Path) -> Result<SpillSet> {
         // through the texts, and in another order than that of the tasks
         let receipts = (0..self.tasks.len()).rev().map(|task| self.spill(job, task)?.to_string().parse());
         SpillSet::new(&self.plan, job, receipts.collect::<Result<Vec<SpillReceipt>>>()?)
     }
 
-    fn build_parts(&self, spills: &SpillSet, job: &Path) -> Result<Vec<PartReceipt>> {
+    pub(super) fn build_parts(&self, spills: &SpillSet, job: &Path) -> Result<Vec<PartReceipt>> {
         let parts = (0..self.plan.parts()).rev();
         parts.map(|part| spills.build_part(part, job, &self.options)?.to_string().parse()).collect()
     }
@@ -162,7 +162,7 @@ fn joined() -> OnDuplicate {
 }
 
 /// Returns the bytes of all files below a directory.
-fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fn add(directory: &Path, root: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
@@ -226,14 +226,14 @@ pub(crate) fn small(label: &str) -> Case {
 }
 
 /// A store with a generation, and a case whose spills and parts are in it.
-struct Scene {
-    directory: TempDir,
-    case: Case,
-    expected: BTreeMap<PathBuf, Vec<u8>>,
+pub(super) struct Scene {
+    pub(super) directory: TempDir,
+    pub(super) case: Case,
+    pub(super) expected: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub(super) fn new() -> Scene {
         let (directory, one, case) = (TempDir::in_memory(), TempDir::in_memory(), small("a"));
         case.by_loader(one.path()).unwrap();
         let mut loader = BulkLoader::create_default(directory.path().join("store")).unwrap();
@@ -242,21 +242,21 @@ impl Scene {
         Scene { directory, case, expected: files(&one.path().join("gen-0000000001")) }
     }
 
-    fn store(&self) -> PathBuf {
+    pub(super) fn store(&self) -> PathBuf {
         self.directory.path().join("store")
     }
 
-    fn job(&self) -> PathBuf {
+    pub(super) fn job(&self) -> PathBuf {
         self.store().join("parts-1")
     }
 
-    fn publish(&self, spills: &SpillSet, parts: Vec<PartReceipt>) -> Result<Published> {
+    pub(super) fn publish(&self, spills: &SpillSet, parts: Vec<PartReceipt>) -> Result<Published> {
         spills.publish(self.store(), "1", parts, &self.case.options)
     }
 
     /// Checks that the current generation has the bytes of a build by one loader.
     #[track_caller]
-    fn check_published(&self, published: &Published) {
+    pub(super) fn check_published(&self, published: &Published) {
         let current = Store::open(self.store()).unwrap().current().unwrap();
         assert_eq!(current, Some(published.generation));
         assert!(files(&self.store().join("current")) == self.expected);

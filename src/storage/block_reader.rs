@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::storage::cursor::Cursor;
 use crate::storage::file::read_exact_at;
@@ -90,7 +91,8 @@ impl BlockReader {
         let want = self.block.max(at_least).saturating_sub(kept);
         let take = usize::try_from(left).unwrap_or(usize::MAX).min(want);
         self.buffer.resize(kept + take, 0);
-        read_exact_at(&self.file, self.buffer.get_mut(kept..).unwrap_or_default(), self.position)
+        let into = self.buffer.get_mut(kept..).unwrap_or_default();
+        disk::inspect(&self.path, || read_exact_at(&self.file, into, self.position))
             .map_err(|error| Error::io("read", &self.path, error).at_offset(self.position))?;
         self.position += take as u64;
         Ok(())

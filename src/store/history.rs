@@ -21,7 +21,7 @@ use crate::storage::read_whole;
 use crate::store::generation_id::GenerationId;
 use crate::store::lines::{LINE_LEN, MAX_HISTORY, parse};
 use crate::store::names::HISTORY;
-use crate::store::{current, fs, generations, is_complete, scratch};
+use crate::store::{current, fs, generations, intact, is_complete, scratch};
 
 /// Returns the generations that were current, oldest first; the last is the current one. Some may have been removed
 /// since.
@@ -37,7 +37,10 @@ pub(crate) fn read(store: &Path) -> Result<Vec<GenerationId>> {
 ///
 /// Errors: those of [`read`], except for a damaged `current`; `InvalidInput` if a foreign file has the temporary name.
 pub(super) fn append(store: &Path, id: GenerationId) -> Result<()> {
-    let current = current::read(store).unwrap_or_default(); // a rollback may be repairing it
+    let current = match current::read(store) {
+        Err(error) if intact::is_damage(&error) => None, // a rollback may be repairing it
+        current => current?,
+    };
     let mut entries = entries(store, current)?;
     entries.retain(|entry| *entry != id); // one line per generation, so that repeated rollbacks end
     entries.push(id);

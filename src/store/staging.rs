@@ -25,6 +25,7 @@ use crate::storage::read_whole;
 use crate::store::cancel::Cancel;
 use crate::store::fs;
 use crate::store::generation_id::GenerationId;
+use crate::store::intact;
 use crate::store::link::needs_copy;
 use crate::store::{Store, StoreWriter, is_complete};
 
@@ -100,7 +101,8 @@ impl Staging {
 
     /// Adds `info` and the manifest, and publishes the directory, whose checksums are verified once more.
     ///
-    /// Errors: those of [`StoreWriter::adopt_by_moving`]. The directory stays then, for the next copy.
+    /// Errors: those of [`StoreWriter::adopt_by_moving`]. The directory stays then, for the next copy. That it cannot be removed
+    /// after the publication is none.
     pub(crate) fn publish(self, writer: &StoreWriter, info: &[u8], manifest: &[u8]) -> Result<GenerationId> {
         for (name, bytes) in [(info::FILE_NAME, info), (manifest::FILE_NAME, manifest)] {
             let path = self.path.join(name);
@@ -108,7 +110,7 @@ impl Staging {
             fs::write_new(&path, bytes)?;
         }
         let id = writer.adopt_by_moving(&self.path)?;
-        fs::remove(&self.path)?; // only where the store is on another file system, and has a copy now
+        _ = fs::remove(&self.path); // only where the store is on another file system, and has a copy now
         Ok(id)
     }
 
@@ -153,7 +155,9 @@ impl Store {
     /// Returns the paths of local shard files that have the bytes of shards of another generation, by their number: those
     /// with equal records, if these have a digest.
     ///
-    /// Cost: reads the manifest of every complete generation. A generation that cannot be read is passed over.
+    /// Cost: reads the manifest of every complete generation. A damaged one is passed over.
+    ///
+    /// Errors: `Io`.
     pub(crate) fn shards_like(&self, wanted: &Manifest) -> Result<HashMap<ShardNumber, PathBuf>> {
         let mut found = HashMap::new();
         for id in super::generations(&self.path)? {
@@ -161,8 +165,8 @@ impl Store {
                 continue;
             }
             let directory = self.generation_path(id);
-            let text = read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES);
-            let Some(manifest) = text.ok().and_then(|text| Manifest::parse(&text).ok()) else { continue };
+            let text = manifest_text(&directory)?;
+            let Some(manifest) = text.and_then(|text| Manifest::parse(&text).ok()) else { continue };
             let is_wanted = |shard: &&ShardRecord| shard.digest.is_some() && wanted.shard(shard.number) == Some(*shard);
             for shard in manifest.shards.iter().filter(is_wanted) {
                 found.insert(shard.number, manifest.shard_path(&directory, shard.number)); // the newest generation wins
@@ -178,7 +182,18 @@ impl Store {
             return Ok(None);
         }
         let Some(id) = self.current()? else { return Ok(None) };
-        let text = read_whole(&self.generation_path(id).join(manifest::FILE_NAME), manifest::MAX_BYTES);
-        Ok(text.is_ok_and(|text| text == wanted).then_some(id))
+        let text = manifest_text(&self.generation_path(id))?;
+        Ok(text.is_some_and(|text| text == wanted).then_some(id))
+    }
+}
+
+/// Reads the manifest of a local generation; `None` if it is no file of a possible length.
+///
+/// Errors: `Io` if the read fails.
+fn manifest_text(generation: &Path) -> Result<Option<Vec<u8>>> {
+    match read_whole(&generation.join(manifest::FILE_NAME), manifest::MAX_BYTES) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if intact::is_damage(&error) || error.raw_os_error().is_none() => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -80,7 +80,7 @@ impl Journal {
     /// Returns the upload that an earlier attempt began.
     pub(super) fn begun(&self) -> Result<Option<Begun>> {
         let mut text = Vec::new();
-        let read = (&self.file).take(MAX_BYTES).read_to_end(&mut text);
+        let read = disk::inspect(&self.path, || (&self.file).take(MAX_BYTES).read_to_end(&mut text));
         read.map_err(|error| Error::io("read", &self.path, error))?;
         let text = String::from_utf8(text).unwrap_or_default(); // a damaged journal is no journal
         let lines = text.strip_prefix(&self.head).and_then(|lines| lines.split_once('\n'));

@@ -42,6 +42,8 @@ mod probe;
 mod pull;
 mod push;
 mod random;
+#[cfg(test)]
+mod read_faults;
 mod rollback;
 mod root;
 #[cfg(test)]
@@ -123,6 +125,9 @@ pub struct Bucket {
 impl Bucket {
     /// Returns the store whose objects begin with `prefix`, names separated by `/`, which may be empty. The prefix is used as
     /// it is, like that of [`RemoteDb`](crate::remote::RemoteDb). Makes no request.
+    ///
+    /// A listing ends when the client ends it, and is held one page at a time: for a server that is not trusted, use a client
+    /// that bounds the length and the number of pages. Errors have what a server answers, at most 600 characters of it.
     ///
     /// # Errors
     ///

@@ -9,6 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use object_store::path::Path as ObjectPath;
 use object_store::{MultipartUpload, PutMode, PutMultipartOptions, PutPayload};
 
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::checksum::{Checksum, ChecksumHasher};
 use crate::remote::bucket::root::Root;
@@ -155,7 +156,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn open(path: &'a Path, stated: Checksum) -> Result<Source<'a>> {
-        let file = open_descriptor(path).map_err(|error| Error::io("open", path, error))?;
+        let file = disk::inspect(path, || open_descriptor(path)).map_err(|error| Error::io("open", path, error))?;
         Ok(Source { file, path, stated, hasher: stated.hasher() })
     }
 
@@ -164,7 +165,7 @@ impl<'a> Source<'a> {
         let mut bytes = Vec::new();
         let expected = most.min(self.stated.bytes.saturating_sub(self.hasher.bytes())); // without it the buffer would double
         let _ = bytes.try_reserve_exact(usize::try_from(expected).unwrap_or(0)); // a failed allocation shows in the read
-        let read = (&self.file).take(most).read_to_end(&mut bytes);
+        let read = disk::inspect(self.path, || (&self.file).take(most).read_to_end(&mut bytes));
         read.map_err(|error| Error::io("read", self.path, error))?;
         self.hasher.update(&bytes);
         Ok(bytes)
