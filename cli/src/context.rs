@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
 use crate::interrupt::Interrupt;
 use crate::printable::{self, Printable};
-use crate::progress;
+use crate::{progress, secrets};
 
 /// The settings of a run that all subcommands share.
 pub(crate) struct Context {
@@ -48,9 +48,9 @@ pub(crate) fn warn_lines(words: impl fmt::Display) {
     tell(printable::lines(words));
 }
 
-/// Writes to standard error in one call.
+/// Writes to standard error in one call, without secrets.
 fn tell<T: fmt::Display>(words: Printable<T>) {
-    let text = format!("{words}\n");
+    let text = secrets::hide(&format!("{words}\n"));
     let _ = progress::pause(|| io::stderr().write_all(text.as_bytes()));
 }
 

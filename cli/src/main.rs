@@ -36,6 +36,7 @@ mod printable;
 mod progress;
 mod receipts;
 mod remote;
+mod secrets;
 #[cfg(feature = "serve")]
 mod serve;
 mod sharding;
@@ -43,6 +44,7 @@ mod size;
 #[cfg(test)]
 mod testing;
 mod tip;
+mod url_text;
 mod viewer;
 
 use std::process::ExitCode;
@@ -58,6 +60,7 @@ use crate::interrupt::Interrupt;
 fn main() -> ExitCode {
     limits::raise_open_files();
     progress::clear_on_panic();
+    std::env::args_os().for_each(|argument| secrets::learn_url(&argument));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return reject(&error),
@@ -76,7 +79,7 @@ fn main() -> ExitCode {
 /// Ends a run on a clap error: exit code 2 for a wrong command line, 0 for `--help` and `--version`.
 fn reject(error: &clap::Error) -> ExitCode {
     // clap prints arguments verbatim between its own color codes, so the message is made from the escaped arguments
-    let escaped = std::env::args_os().map(|arg| printable::line(arg.to_string_lossy()).to_string());
+    let escaped = std::env::args_os().map(|arg| printable::line(url_text::shown(&arg.to_string_lossy())).to_string());
     match Cli::try_parse_from(escaped) {
         Err(mut harmless) => {
             tip::add(&mut harmless);

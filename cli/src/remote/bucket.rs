@@ -25,6 +25,7 @@ use crate::progress::{Amount, Progress, Status};
 use crate::remote::clients::client;
 use crate::remote::traffic::Traffic;
 use crate::remote::url::{RemoteUrl, Scheme, url_of};
+use crate::secrets::hide;
 use crate::size::Size;
 
 /// A store at a URL, and the runtime of its client.
@@ -177,7 +178,7 @@ impl RemoteStore {
         options.progress(progress.clone()).cancel(call.cancel());
         let report =
             call.with_bar("verify", &progress, || self.run("verify", call.context, self.bucket.verify(&options)))?;
-        let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+        let findings: Vec<String> = report.findings.iter().map(|finding| hide(&finding.to_string())).collect();
         if call.json {
             write_json(&json!({
                 "generation": report.generation,

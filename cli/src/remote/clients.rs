@@ -17,9 +17,12 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use crate::failure::{Failure, Result};
 use crate::remote::aws_files::{self, Dispensable, Profile};
 use crate::remote::connector::Connector;
+use crate::remote::paged::Paged;
 use crate::remote::patience::VARIABLE as TIMEOUT;
 use crate::remote::traffic::Traffic;
 use crate::remote::url::{RemoteUrl, Scheme};
+use crate::secrets;
+use crate::url_text::decoded;
 
 /// The longest time that can be set: a day.
 const MOST_SECONDS: u64 = 86_400;
@@ -57,6 +60,8 @@ pub(crate) struct Client {
 ///
 /// Errors: `Usage` if credentials or settings are not usable; `Io` for a file with credentials.
 pub(crate) fn client(url: &RemoteUrl) -> Result<Client> {
+    let proxies = env::vars_os().filter(|(name, _)| name.to_string_lossy().to_ascii_uppercase().ends_with("_PROXY"));
+    proxies.for_each(|(_, value)| secrets::learn_url(&value));
     let retry = retry()?;
     let mut connector = Connector::default();
     let traffic = connector.traffic.clone();
@@ -66,14 +71,14 @@ pub(crate) fn client(url: &RemoteUrl) -> Result<Client> {
             let is_public = is_true(builder.get_config_value(&AmazonS3ConfigKey::SkipSignature));
             connector.credentials = (!is_public).then_some(S3_CREDENTIALS);
             let builder = builder.with_http_connector(connector).with_retry(retry);
-            Arc::new(builder.build().map_err(|error| unusable(url, &error))?)
+            Arc::new(Paged::new(builder.build().map_err(|error| unusable(url, &error))?))
         }
         Scheme::Gs => {
             let builder = google(url)?;
             let is_public = is_true(builder.get_config_value(&GoogleConfigKey::SkipSignature));
             connector.credentials = (!is_public).then_some(GS_CREDENTIALS);
             let builder = builder.with_http_connector(connector).with_retry(retry);
-            Arc::new(builder.build().map_err(|error| unusable(url, &error))?)
+            Arc::new(Paged::new(builder.build().map_err(|error| unusable(url, &error))?))
         }
         Scheme::Az => {
             let builder = azure(url)?;
@@ -81,7 +86,7 @@ pub(crate) fn client(url: &RemoteUrl) -> Result<Client> {
             let has_signed_urls = builder.get_config_value(&AzureConfigKey::SasKey).is_some();
             connector.credentials = (!is_public && !has_signed_urls).then_some(AZ_CREDENTIALS);
             let builder = builder.with_http_connector(connector).with_retry(retry);
-            Arc::new(builder.build().map_err(|error| unusable(url, &error))?)
+            Arc::new(Paged::new(builder.build().map_err(|error| unusable(url, &error))?))
         }
         Scheme::Http | Scheme::Https => {
             let builder = HttpBuilder::new().with_url(url.to_string()).with_retry(retry);
@@ -119,6 +124,9 @@ fn s3(url: &RemoteUrl) -> Result<AmazonS3Builder> {
     if let (Some(region), false) = (region, has_region) {
         builder = builder.with_region(region);
     }
+    for key in [AmazonS3ConfigKey::SecretAccessKey, AmazonS3ConfigKey::Token] {
+        learn(builder.get_config_value(&key));
+    }
     for key in SENT_IN_HEADERS {
         builder.get_config_value(&key).map_or(Ok(()), |value| check_sent(key.as_ref(), &value))?;
     }
@@ -143,6 +151,10 @@ fn azure(url: &RemoteUrl) -> Result<MicrosoftAzureBuilder> {
         Some((container, account)) => builder.with_container_name(container).with_account(account),
         None => builder.with_container_name(url.authority()),
     };
+    for key in [AzureConfigKey::AccessKey, AzureConfigKey::ClientSecret, AzureConfigKey::SasKey, AzureConfigKey::Token]
+    {
+        learn(builder.get_config_value(&key));
+    }
     let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
     endpoint.as_deref().map_or(Ok(()), check_endpoint)?;
     let allows_http = endpoint.is_some_and(|it| it.starts_with("http://"))
@@ -152,9 +164,21 @@ fn azure(url: &RemoteUrl) -> Result<MicrosoftAzureBuilder> {
 
 fn google(url: &RemoteUrl) -> Result<GoogleCloudStorageBuilder> {
     let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(url.authority());
+    learn(builder.get_config_value(&GoogleConfigKey::ServiceAccountKey));
+    learn(builder.get_config_value(&GoogleConfigKey::BearerToken));
     let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
     endpoint.as_deref().map_or(Ok(()), check_endpoint)?;
     Ok(builder.with_client_options(options(endpoint.is_some_and(|it| it.starts_with("http://")))?))
+}
+
+/// Remembers a secret of the settings, as it is stated and as it is sent in a form. Of a shared access signature, `sig` alone is
+/// secret.
+fn learn(setting: Option<String>) {
+    let Some(setting) = setting else { return };
+    let signature = setting.split(['?', '&']).find_map(|pair| pair.strip_prefix("sig="));
+    let secret = signature.map_or_else(|| setting.clone(), |it| decoded(it).unwrap_or_else(|| it.to_string()));
+    let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
+    [setting, secret, encoded].iter().for_each(|secret| secrets::learn(secret));
 }
 
 /// Errors: `Usage` if `object_store` would panic, or name a password in its errors.
@@ -163,7 +187,7 @@ fn check_endpoint(endpoint: &str) -> Result<()> {
     let authority = uri.as_ref().and_then(Uri::authority).map_or("", Authority::as_str);
     let found = match () {
         () if endpoint.contains('@') => "one with a user or a password".to_string(),
-        () if authority.is_empty() => format!("{endpoint:?}"),
+        () if authority.is_empty() => format!("{:?}", endpoint.split('?').next().unwrap_or_default()),
         () => return Ok(()),
     };
     Err(Failure::usage(format!("expected an endpoint such as https://storage.example.org:9000, found {found}")))

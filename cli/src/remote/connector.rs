@@ -1,4 +1,4 @@
-//! HTTP for the clients: redirects, credentials that stay with their host, and short bodies of errors.
+//! HTTP for the clients: redirects, credentials that stay with their host and out of messages, and bounded bodies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,16 +9,18 @@ use http::header::{
     USER_AGENT,
 };
 use http::{Method, StatusCode, Uri};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use object_store::ClientConfigKey;
 use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
     HttpResponseBody, HttpService,
 };
+use sharddb::remote::UnknownLength;
 use url::Url;
 
 use crate::remote::patience::Patience;
 use crate::remote::traffic::Traffic;
+use crate::secrets;
 
 /// The patience with a server unless the options state another one.
 const USUAL_PATIENCE: Duration = Duration::from_secs(30);
@@ -26,6 +28,9 @@ const USUAL_PATIENCE: Duration = Duration::from_secs(30);
 const MOST_REDIRECTS: usize = 5;
 /// Maximum number of bytes that are read of the body of an error.
 const LONGEST_ERROR: usize = 16 << 10;
+/// Maximum number of bytes of an answer that is not an object. The client collects it in memory: a page of a listing, for
+/// example, with up to 5,000 names of a few KiB.
+const LONGEST_DOCUMENT: usize = 64 << 20;
 /// The headers that another host gets after a redirect: none that could be a credential.
 const FORWARDED: [HeaderName; 5] = [ACCEPT, IF_MATCH, IF_NONE_MATCH, RANGE, USER_AGENT];
 
@@ -99,12 +104,48 @@ impl HttpService for Service {
         if let Some(authorization) = &self.connector.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
+        learn_secrets(&request);
+        let is_object = request.method() == Method::GET && !is_listing(request.uri());
         // a request for data is signed, one for credentials is not
         match self.connector.credentials.filter(|_| !request.headers().contains_key(AUTHORIZATION)) {
-            Some(advice) => with_advice(advice, self.answer(request).await).await,
-            None => self.answer(request).await,
+            Some(advice) => with_advice(advice, self.answer(request).await).await.map(bounded),
+            None if is_object => self.answer(request).await,
+            None => self.answer(request).await.map(bounded),
         }
     }
+}
+
+/// Remembers what a server may repeat in an error.
+fn learn_secrets(request: &HttpRequest) {
+    let is_secret = |name: &HeaderName, value: &HeaderValue| {
+        *name == AUTHORIZATION || name.as_str() == "x-amz-security-token" || value.is_sensitive()
+    };
+    let headers = request.headers().iter().filter(|(name, value)| is_secret(name, value));
+    for text in headers.filter_map(|(_, value)| value.to_str().ok()) {
+        let last = text.rsplit(' ').next().unwrap_or_default(); // after `Basic`, for example
+        secrets::learn_sent(last.strip_prefix("Signature=").unwrap_or(last));
+    }
+}
+
+/// Whether a request is for a page of a listing, of S3 and Google or of Azure.
+fn is_listing(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|pair| matches!(pair, "list-type=2" | "comp=list")))
+}
+
+/// The response with a body that fails if it is longer than any answer that is not an object.
+fn bounded(response: HttpResponse) -> HttpResponse {
+    let too_long = || {
+        let most = LONGEST_DOCUMENT >> 20;
+        refused(format!(
+            "expected an answer of at most {most} MiB, as a page of a listing is, found more: check the endpoint"
+        ))
+    };
+    response.map(|body| {
+        let limited = Limited::new(body, LONGEST_DOCUMENT);
+        HttpResponseBody::new(
+            limited.map_err(move |error| error.downcast().map_or_else(|_| too_long(), |error| *error)),
+        )
+    })
 }
 
 impl Service {
@@ -172,11 +213,16 @@ fn forwarded(headers: &HeaderMap) -> HeaderMap {
     names.filter_map(|name| headers.get(&name).cloned().map(|value| (name, value))).collect()
 }
 
-/// The response with a short body if it is an error, and without a range that no object has.
+/// The response with a short body if it is an error, and without a range that no object has. A range of an object of unknown
+/// length gets one that the client accepts, and is marked.
 async fn checked(response: HttpResponse) -> HttpResponse {
     let (mut parts, body) = response.into_parts();
     if parts.headers.get(CONTENT_RANGE).is_some_and(|range| !is_possible(range)) {
         parts.headers.remove(CONTENT_RANGE);
+    }
+    if let Some(range) = parts.headers.get(CONTENT_RANGE).and_then(with_length) {
+        parts.headers.insert(CONTENT_RANGE, range);
+        parts.extensions.insert(UnknownLength);
     }
     if parts.status.is_success() || parts.status == StatusCode::NOT_MODIFIED {
         return HttpResponse::from_parts(parts, body);
@@ -185,7 +231,14 @@ async fn checked(response: HttpResponse) -> HttpResponse {
     HttpResponse::from_parts(parts, HttpResponseBody::from(beginning))
 }
 
-/// The first bytes of a body, as far as they arrive.
+/// A Content-Range that ends with the object, if it states no length: `bytes 0-63/64` for `bytes 0-63/*`.
+fn with_length(range: &HeaderValue) -> Option<HeaderValue> {
+    let range = range.to_str().ok()?.strip_suffix("/*")?;
+    let last: u64 = range.rsplit_once('-')?.1.parse().ok()?;
+    HeaderValue::from_str(&format!("{range}/{}", last.checked_add(1)?)).ok()
+}
+
+/// The first bytes of a body, as far as they arrive, without secrets.
 async fn beginning_of(mut body: HttpResponseBody) -> String {
     let mut bytes = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
@@ -197,7 +250,7 @@ async fn beginning_of(mut body: HttpResponseBody) -> String {
             break;
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    secrets::hide_in_beginning(&String::from_utf8_lossy(&bytes))
 }
 
 /// Whether all numbers of a Content-Range are lengths of objects; the client computes with them unchecked.
@@ -261,6 +314,24 @@ mod tests {
         ] {
             let error = to(301, location).unwrap_err().to_string();
             assert!(error.contains(message) && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_range_without_a_length_gets_the_least_one() {
+        for (range, expected) in [
+            ("bytes 0-63/*", Some("bytes 0-63/64")),
+            (
+                "bytes 9223372036854775806-9223372036854775807/*",
+                Some("bytes 9223372036854775806-9223372036854775807/9223372036854775808"),
+            ),
+            ("bytes 0-63/120", None),
+            ("bytes 0-x/*", None),
+            ("bytes */120", None),
+            ("*/*", None),
+        ] {
+            let found = with_length(&HeaderValue::from_static(range));
+            assert_eq!(found.as_ref().map(|it| it.to_str().unwrap()), expected, "{range}");
         }
     }
 

@@ -10,7 +10,8 @@
 //! bucket_parts  builds in parts at a URL                                                        feature remote
 //! clients     the client for a URL, with credentials from the environment and the usual files   feature remote
 //! aws_files   ~/.aws/credentials and ~/.aws/config                                              feature remote
-//! connector   HTTP: redirects, credentials, lengths of error messages                           feature remote
+//! connector   HTTP: redirects, credentials, bounded answers                                     feature remote
+//! paged       listings that end                                                                 feature remote
 //! patience    how long the client waits for a server                                            feature remote
 //! traffic     requests and bytes of a client                                                    feature remote
 //! ```
@@ -28,6 +29,8 @@ mod connector;
 #[cfg_attr(not(feature = "remote"), path = "database_absent.rs")]
 mod database;
 mod opening;
+#[cfg(feature = "remote")]
+mod paged;
 #[cfg(feature = "remote")]
 mod patience;
 #[cfg(feature = "remote")]

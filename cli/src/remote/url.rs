@@ -8,6 +8,7 @@ use std::str::FromStr;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::failure::{Failure, Result};
+use crate::url_text::{decoded, shown};
 
 /// What a URL of Neuroglancer ends with to name the format.
 const FORMAT: &str = "|neuroglancer-precomputed:";
@@ -91,7 +92,7 @@ impl fmt::Display for RemoteUrl {
 }
 
 fn wrong(text: &str, found: &str) -> String {
-    let shown = text.rsplit_once('@').map_or(text, |(_, shown)| shown); // without a password
+    let shown = shown(text);
     format!(
         "expected a URL such as s3://bucket/path, gs://bucket/path, az://container/path or https://host/path, found \
          {found} in {shown}"
@@ -119,19 +120,10 @@ fn path_of_file_url(text: &str, path: &str) -> Result<PathBuf, String> {
     let path = path.strip_prefix("localhost").filter(|path| path.starts_with('/')).unwrap_or(path);
     match path.starts_with('/').then(|| decoded(path)).flatten() {
         Some(path) => Ok(path.into()),
-        None => Err(format!("expected an absolute path after file://, as in file:///data/store, found {text}")),
+        None => {
+            Err(format!("expected an absolute path after file://, as in file:///data/store, found {}", shown(text)))
+        }
     }
-}
-
-fn decoded(path: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut pieces = path.split('%');
-    bytes.extend_from_slice(pieces.next()?.as_bytes());
-    for piece in pieces {
-        bytes.push(u8::from_str_radix(piece.get(..2)?, 16).ok()?);
-        bytes.extend_from_slice(piece.get(2..)?.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -210,7 +202,7 @@ mod tests {
         let url: RemoteUrl = "https://user:p@ss@host/x".parse().unwrap();
         assert_eq!((url.credentials(), url.to_string().as_str()), (Some("user:p@ss"), "https://host/x"));
         let error = "https://user:pass@host/x?y".parse::<RemoteUrl>().unwrap_err();
-        assert!(!error.contains("pass") && error.contains("host/x?y"), "{error}");
+        assert!(!error.contains("pass") && error.contains("https://host/x?.."), "{error}");
     }
 
     #[test]

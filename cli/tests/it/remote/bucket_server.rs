@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -35,9 +35,25 @@ struct Shared {
     log: Mutex<Vec<Logged>>,
     /// A write of this object is refused.
     refused: Mutex<Option<String>>,
+    /// Whether all writes are refused.
+    is_read_only: AtomicBool,
+    listings: Mutex<Listings>,
+    /// Bytes of endless bodies that were sent.
+    sent: AtomicU64,
     /// The time that the write of a shard takes.
     pause: Mutex<Duration>,
     is_ended: AtomicBool,
+}
+
+/// How the server lists objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Listings {
+    #[default]
+    Right,
+    /// One page without an end.
+    Endless,
+    /// The same page again and again, of foreign names.
+    Repeated,
 }
 
 struct Request {
@@ -89,6 +105,22 @@ impl BucketServer {
         *self.shared.refused.lock().unwrap() = name.map(str::to_string);
     }
 
+    /// Refuses all writes from now on.
+    pub(crate) fn refuse_writes(&self) {
+        self.shared.is_read_only.store(true, Ordering::SeqCst);
+    }
+
+    /// Decides how objects are listed from now on.
+    pub(crate) fn list(&self, listings: Listings) {
+        *self.shared.listings.lock().unwrap() = listings;
+        self.shared.sent.store(0, Ordering::SeqCst);
+    }
+
+    /// Bytes of endless bodies that were sent since `list`.
+    pub(crate) fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::SeqCst)
+    }
+
     /// Answers writes of shards after this time.
     pub(crate) fn pause_at_shards(&self, pause: Duration) {
         *self.shared.pause.lock().unwrap() = pause;
@@ -121,6 +153,9 @@ impl Shared {
         if request.method == "PUT" && request.path.ends_with(".shard") {
             thread::sleep(*self.pause.lock().unwrap());
         }
+        if request.is_listing() && *self.listings.lock().unwrap() == Listings::Endless {
+            return self.send_endless(stream);
+        }
         let Response { status, etag, range, body } = self.respond(&request);
         let is_head = request.method == "HEAD";
         self.log.lock().unwrap().push(Logged {
@@ -137,13 +172,27 @@ impl Shared {
         if is_head { Ok(()) } else { stream.write_all(&body) }
     }
 
+    fn send_endless(&self, mut stream: &TcpStream) -> std::io::Result<()> {
+        stream.write_all(b"HTTP/1.1 200 X\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+        let object = "<Contents><Key>x</Key></Contents>".repeat(1000);
+        let piece = format!("{:x}\r\n{object}\r\n", object.len());
+        loop {
+            stream.write_all(piece.as_bytes())?;
+            self.sent.fetch_add(object.len() as u64, Ordering::SeqCst);
+        }
+    }
+
     fn respond(&self, request: &Request) -> Response {
         let (bucket, name) = request.path.split_once('/').unwrap_or((&request.path, ""));
         if bucket != BUCKET {
             return Response::error(404, "NoSuchBucket", "The specified bucket does not exist");
         }
         let mut objects = self.objects.lock().unwrap();
+        if self.is_read_only.load(Ordering::SeqCst) && !matches!(request.method.as_str(), "GET" | "HEAD") {
+            return Response::error(403, "AccessDenied", "User may only read");
+        }
         match (request.method.as_str(), name) {
+            ("GET", "") if *self.listings.lock().unwrap() == Listings::Repeated => repeated(&request.prefix()),
             ("GET", "") => list(&objects, &request.prefix()),
             ("POST", "") => {
                 let keys = std::str::from_utf8(&request.body).unwrap().split("<Key>").skip(1);
@@ -204,6 +253,10 @@ impl Request {
         Ok(Some(Request { method: method.into(), path: path.into(), query: query.into(), headers, body }))
     }
 
+    fn is_listing(&self) -> bool {
+        self.method == "GET" && self.path == BUCKET
+    }
+
     /// The prefix of a listing.
     fn prefix(&self) -> String {
         let prefix = self.query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap_or_default();
@@ -234,6 +287,16 @@ impl Response {
         );
         Response { status, ..Response::ok(body.into_bytes()) }
     }
+}
+
+/// A page of a listing, after which the same one comes.
+fn repeated(prefix: &str) -> Response {
+    let page = format!(
+        "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken><Contents>\
+         <Key>{prefix}foreign</Key><LastModified>2026-11-23T10:00:00.000Z</LastModified><Size>1</Size></Contents>\
+         </ListBucketResult>"
+    );
+    Response::ok(page.into_bytes())
 }
 
 fn list(objects: &BTreeMap<String, (Vec<u8>, String)>, prefix: &str) -> Response {

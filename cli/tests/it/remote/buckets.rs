@@ -9,14 +9,15 @@ use crate::common::{self, Place, Run, Start};
 use crate::process::unless_stalled;
 
 /// The URL of the store of these tests.
-const URL: &str = "s3://data/cells";
+pub(crate) const URL: &str = "s3://data/cells";
 
 /// Runs the command with the server as S3.
 fn sharddb(server: &BucketServer, place: &Place, args: &[&str]) -> Run {
     s3(server, place, args).run()
 }
 
-fn s3(server: &BucketServer, place: &Place, args: &[&str]) -> Command {
+/// The command with the server as S3.
+pub(crate) fn s3(server: &BucketServer, place: &Place, args: &[&str]) -> Command {
     let mut command = command(args, 0);
     let keys = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret"), ("AWS_REGION", "eu-west-1")];
     command.env("AWS_ENDPOINT_URL", server.endpoint()).envs(keys).env("XDG_CACHE_HOME", place.path("cache"));
@@ -254,6 +255,23 @@ fn missing_credentials_name_the_places_that_are_looked_at() {
         let run = command.run().expect_error(4, &places);
         assert!(!run.stderr.contains("[cut]"), "{subject}: {}", run.stderr);
     }
+}
+
+#[test]
+fn a_dry_run_of_gc_needs_no_right_to_write() {
+    let (place, server) = (Place::new(), BucketServer::start());
+    let first = pushed(&server, &place);
+    common::sharddb(["delete", &place.text("store"), "147"]).expect(0);
+    sharddb(&server, &place, &["push", &place.text("store"), URL]).expect(0);
+    let before = server.names();
+    server.refuse_writes();
+    server.take_log();
+    let run = sharddb(&server, &place, &["gc", URL, "--older-than", "0s", "--dry-run", "--json"]).expect(0);
+    assert_eq!(run.json_lines()[0]["removed"], serde_json::json!([first]));
+    let log = server.take_log();
+    assert!(log.iter().all(|logged| matches!(logged.method.as_str(), "GET" | "HEAD")), "{log:?}");
+    assert_eq!(server.names(), before);
+    sharddb(&server, &place, &["gc", URL, "--older-than", "0s"]).expect_error(4, &["AccessDenied"]);
 }
 
 #[test]

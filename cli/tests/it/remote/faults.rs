@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::server::{Got, Reply, Server};
-use super::{command, large_store, large_value, sharddb, store, value_of};
+use super::{KEYS, command, large_store, large_value, sharddb, store, value_of};
 use crate::common::{Place, Run, Start, foreign};
 use crate::process::unless_stalled;
 
@@ -148,6 +148,24 @@ fn a_server_without_ranges_is_named() {
     server.plan(|_| Reply::WholeFile);
     let range = ["the server ignores Range requests", "expected bytes ", "status 200", &url];
     sharddb(&["get", &url, "147"]).expect_error(3, &range);
+}
+
+/// The whole object, a part of it, and a range that ends after it.
+#[test]
+fn a_range_of_an_object_of_unknown_length_is_accepted() {
+    let (place, server, url) = native();
+    server.plan(|_| Reply::RangeWithoutLength);
+    for key in [0, 147, 297] {
+        assert_eq!(sharddb(&["get", &url, &key.to_string()]).expect(0).text(), value_of(key));
+    }
+    assert_eq!(sharddb(&["keys", &url, "--count"]).expect(0).text(), format!("{KEYS}\n"));
+    foreign(&place);
+    assert_eq!(sharddb(&["get", &server.url("foreign"), "5"]).expect(0).text(), "xyz");
+    // nothing is concluded from the end of the range: it is no shorter object
+    server.plan(|got| if is_lookup(got) { Reply::File } else { Reply::RangeWithoutLength });
+    assert_eq!(sharddb(&["get", &url, "147"]).expect(0).text(), value_of(147));
+    server.plan(at_the_lookup(Reply::RangeWithoutLength));
+    assert_eq!(sharddb(&["get", &url, "147"]).expect(0).text(), value_of(147));
 }
 
 #[test]

@@ -6,8 +6,10 @@ mod bucket_server;
 mod buckets;
 mod caches;
 mod faults;
+mod listings;
 mod reads;
 mod redirects;
+mod secrets;
 mod server;
 mod urls;
 

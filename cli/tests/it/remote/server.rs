@@ -14,6 +14,8 @@ use std::time::Duration;
 pub(crate) struct Got {
     /// The path, without the slash at its beginning and without a query.
     pub(crate) path: String,
+    /// The first line and the headers, as they arrived.
+    pub(crate) head: String,
     headers: Vec<(String, String)>,
 }
 
@@ -57,6 +59,10 @@ pub(crate) enum Reply {
     Nothing,
     /// A status, with headers and a body.
     Status(u16, Vec<(&'static str, String)>, String),
+    /// A status, and the head of the request as the body.
+    Echo(u16),
+    /// Serves the file, and states no length of the object with a range.
+    RangeWithoutLength,
     /// A status, and a body that never ends.
     Endless(u16),
 }
@@ -171,7 +177,7 @@ impl Shared {
         let headers = lines.filter_map(|line| line.split_once(':'));
         let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_string())).collect();
         let mut all = self.got.lock().unwrap();
-        let got = Got { path, headers };
+        let got = Got { path, head: text.trim_end().to_string(), headers };
         all.push(got.clone());
         Ok(Some(got))
     }
@@ -220,6 +226,9 @@ impl Shared {
         if let Reply::Status(status, headers, body) = reply {
             return Response { status: *status, headers: headers.clone(), body: body.clone().into_bytes() };
         }
+        if let Reply::Echo(status) = reply {
+            return Response { status: *status, headers: Vec::new(), body: got.head.clone().into_bytes() };
+        }
         let Ok(file) = fs::read(self.root.join(&got.path)) else { return Response::of(404) };
         let len = file.len() as u64;
         let etag = match reply {
@@ -238,7 +247,8 @@ impl Shared {
             (Some((first, last)), _) => {
                 let later = if let Reply::LaterRange(bytes) = reply { *bytes } else { 0 };
                 let (first, last) = (first + later, (last + later).min(len - 1));
-                headers.push(("Content-Range", format!("bytes {first}-{last}/{len}")));
+                let of = if let Reply::RangeWithoutLength = reply { "*".to_string() } else { len.to_string() };
+                headers.push(("Content-Range", format!("bytes {first}-{last}/{of}")));
                 let offset = |at: u64| usize::try_from(at).unwrap();
                 let body = file[offset(first)..=offset(last)].to_vec();
                 Response { status: 206, headers, body }
