@@ -9,7 +9,7 @@ mod peak;
 
 use std::io::Write;
 use std::ops::Range;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use peak::{PeakAlloc, peak_of};
 use sharddb::ShardingSpec;
@@ -68,7 +68,7 @@ impl OneShard {
 
     fn run<T>(&mut self, mut operation: Operation<'_, T>) -> T {
         loop {
-            if let Poll::Ready(result) = operation.poll(&mut Context::from_waker(Waker::noop())) {
+            if let Poll::Ready(result) = operation.poll() {
                 return result.unwrap();
             }
             let requests: Vec<_> = std::iter::from_fn(|| operation.next_request()).collect();

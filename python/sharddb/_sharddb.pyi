@@ -484,7 +484,7 @@ class RemoteCursor:
 
 @final
 class RemoteOperation:
-    def poll(self, wake: Callable[[], object]) -> tuple[Any] | None: ...
+    def poll(self) -> tuple[Any] | None: ...
     def requests(self) -> list[RemoteRequest]: ...
     def answer(
         self, request: RemoteRequest, body: _Bytes, etag: str | None = None, object_len: int | None = None
@@ -500,6 +500,10 @@ class RemoteOperation:
 
 @final
 class RemoteRequest:
+    @property
+    def read(self) -> Any: ...
+    @read.setter
+    def read(self, value: Any) -> None: ...
     @property
     def object(self) -> str: ...
     @property

@@ -8,11 +8,14 @@ returns the ETag.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from sharddb._sharddb import RemoteOperation, RemoteRequest
@@ -90,6 +93,30 @@ class Failed:
 Answer = Reply | TooLarge | Failed
 
 
+class Read(Future[Answer]):
+    """A request under way. All calls that make it at the same time wait for one read, and one of them performs it.
+
+    It is cancelled if that call ends before: then another one performs the request.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        super().__init__()
+        self.loop = loop
+        """The event loop that performs it; ``None`` for a thread."""
+
+    def answer(self, answer: Answer) -> None:
+        """Ends the read, unless it was cancelled."""
+        if self.set_running_or_notify_cancel():
+            self.set_result(answer)
+
+
+_Arrival = tuple[RemoteRequest, Read] | BaseException
+"""A read that has ended, or what the store has raised that is not an ``Exception``."""
+
+_UNDER_WAY: ContextVar[tuple[tuple[object, ...], ...]] = ContextVar("sharddb_under_way", default=())
+"""What the store is called for in this context: transport, object and range."""
+
+
 class Transport:
     """The requests of one data set, as calls of a store.
 
@@ -99,8 +126,8 @@ class Transport:
     def __init__(self, store: ObjectStore, prefix: str, threads: int) -> None:
         self._store = store
         self._threads = threads
-        self._loops: Counter[asyncio.AbstractEventLoop] = Counter()
-        """The number of operations under way on each event loop."""
+        self._claims = RLock()
+        """Held while the call is chosen that performs a request. A signal handler may make a call, too."""
         self._prefix = f"{prefix}/" if prefix else ""
         self._get = _method(store, "get")
         self._get_range = _method(store, "get_range")
@@ -119,33 +146,34 @@ class Transport:
         A single request runs on this thread. Several run on at most ``threads`` threads, which end with the operation.
         Any exception ends the operation; a request that is under way then ends on its thread, unobserved.
         """
-        arrivals: SimpleQueue[_Arrival | None] = SimpleQueue()
+        arrivals: SimpleQueue[_Arrival] = SimpleQueue()
+        own: set[Read] = set()
         pool: ThreadPoolExecutor | None = None
         outstanding = 0
-
-        def wake() -> None:
-            arrivals.put(None)
-
+        waiting: list[RemoteRequest] = []
         try:
-            while (result := operation.poll(wake)) is None:
-                groups = self._groups(operation.requests())
-                if self._threads == 1 or outstanding == 0 and len(groups) == 1:
-                    for group in groups:
-                        _give(operation, group, self._perform(group))
-                    if groups:
-                        continue
-                for group in groups:
-                    pool = pool or ThreadPoolExecutor(self._threads, "sharddb")
-                    pool.submit(self._perform_on_thread, group, arrivals)
-                    outstanding += 1
-                if outstanding == 0:
-                    self._check_loop()
-                for arrival in _wait(arrivals):
-                    outstanding -= 1
-                    arrival.give(operation)
+            while (result := operation.poll()) is None:
+                waiting += operation.requests()
+                outstanding += len(waiting)
+                for group in self._claim_groups(waiting, own, arrivals):
+                    if self._threads == 1 or outstanding == 1:
+                        copy_context().run(self._perform, group)
+                    else:
+                        pool = pool or ThreadPoolExecutor(self._threads, "sharddb")
+                        pool.submit(copy_context().run, self._perform_on_thread, group, arrivals)
+                waiting.clear()
+                request, read = _arrived(arrivals.get())
+                outstanding -= 1
+                own.discard(read)
+                if read.cancelled():
+                    waiting.append(request)
+                else:
+                    _give(operation, request, read.result())
             return result[0]
         finally:
             operation.cancel()
+            for read in own:
+                read.cancel()
             if pool:
                 pool.shutdown(wait=False, cancel_futures=True)
 
@@ -156,84 +184,124 @@ class Transport:
         requests.
         """
         loop = asyncio.get_running_loop()
-        arrived = asyncio.Event()
+        arrivals: asyncio.Queue[_Arrival] = asyncio.Queue()
+        own: dict[Read, asyncio.Task[Answer]] = {}
+        outstanding = 0
         waiting: deque[RemoteRequest] = deque()
-        tasks: dict[asyncio.Task[Answer], RemoteRequest] = {}
 
-        def wake() -> None:
+        def arrive(request: RemoteRequest, read: Read) -> None:
             try:
-                loop.call_soon_threadsafe(arrived.set)
+                loop.call_soon_threadsafe(arrivals.put_nowait, (request, read))
             except RuntimeError:
                 pass  # the loop is closed, and nobody waits
 
-        self._loops[loop] += 1
+        def end(read: Read, task: asyncio.Task[Answer]) -> None:
+            if task.cancelled():  # by the store, or the read was cancelled before
+                read.answer(Failed(RuntimeError("the store has cancelled the request")))
+            elif error := task.exception():
+                arrivals.put_nowait(error)
+            else:
+                read.answer(task.result())
+
         try:
-            while (result := operation.poll(wake)) is None:
+            while (result := operation.poll()) is None:
                 waiting.extend(operation.requests())
-                while waiting and len(tasks) < TASKS:
+                while waiting and outstanding < TASKS:
                     request = waiting.popleft()
-                    task = loop.create_task(self._perform_async(request))
-                    task.add_done_callback(lambda _: arrived.set())
-                    tasks[task] = request
-                await arrived.wait()
-                arrived.clear()
-                for task in [task for task in tasks if task.done()]:
-                    _give(operation, [tasks.pop(task)], [_answer(task)])
+                    read, is_own = self._claim(request, loop)
+                    outstanding += 1
+                    if is_own:
+                        own[read] = loop.create_task(self._answer_async(request))
+                        own[read].add_done_callback(partial(end, read))
+                    read.add_done_callback(partial(arrive, request))
+                request, read = _arrived(await arrivals.get())
+                outstanding -= 1
+                own.pop(read, None)
+                if read.cancelled():
+                    waiting.appendleft(request)
+                else:
+                    _give(operation, request, read.result())
             return result[0]
         finally:
             operation.cancel()
-            for task in tasks:
+            for read, task in own.items():
+                read.cancel()
                 task.cancel()
-            self._loops[loop] -= 1
-            if not self._loops[loop]:
-                del self._loops[loop]
-            if tasks:
-                await asyncio.gather(*tasks, return_exceptions=True)
+            if own:
+                await asyncio.gather(*own.values(), return_exceptions=True)
 
-    def _check_loop(self) -> None:
-        """Checks that waiting for another operation cannot last for ever, because that one is waiting for this thread.
+    def _claim(self, request: RemoteRequest, loop: asyncio.AbstractEventLoop | None) -> tuple[Read, bool]:
+        """Returns the read of a request, and whether the caller has to perform it: on ``loop``, or on a thread.
 
-        Raises ``InvalidInput``.
+        A call that a method of the store makes waits for no other, because that one may wait for it. Raises ``InvalidInput``
+        if it needs the bytes that the method was called for.
         """
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        if self._loops[loop] > 0:
+        under_way = _UNDER_WAY.get()
+        if self._bytes_of(request) in under_way:
             raise InvalidInput(
-                "expected the asynchronous methods only on the thread of an event loop, found a call that waits for another "
-                "one on the same loop: await the method whose name ends with _async"
+                f"the store reads {request.object} through the database that has called it to read the same bytes, which "
+                "would never end: let its methods read from another source"
             )
+        with self._claims:
+            read: Read | None = request.read
+            if read is None or read.cancelled():
+                request.read = read = Read(loop)
+                return read, True
+        return (read, False) if not under_way and self._ends_alone(read, loop) else (Read(loop), True)
 
-    def _groups(self, requests: Sequence[RemoteRequest]) -> list[list[RemoteRequest]]:
-        """Returns the requests that are one call each.
+    def _ends_alone(self, read: Read, loop: asyncio.AbstractEventLoop | None) -> bool:
+        """Returns whether a read ends while its caller waits, on ``loop`` or by blocking this thread."""
+        if read.done() or read.loop is None:  # a thread performs it
+            return True
+        if loop is not None:
+            return read.loop.is_running()
+        needs_threads = not self._get_async and (self._get or not self._get_range_async)  # that may all be blocked likewise
+        return not needs_threads and read.loop.is_running() and read.loop is not _running_loop()
+
+    def _bytes_of(self, request: RemoteRequest) -> tuple[object, ...]:
+        return self, request.object, request.range
+
+    def _claim_groups(
+        self, requests: list[RemoteRequest], own: set[Read], arrivals: SimpleQueue[_Arrival]
+    ) -> list[list[tuple[RemoteRequest, Read]]]:
+        """Claims requests. Returns those that this call has to perform, in groups that are one call of the store each.
 
         A store without ``get`` reads several ranges of an object in one call of ``get_ranges``, if it has that.
         """
-        if self._get or not self._get_ranges:
-            return [[request] for request in requests]
-        groups: dict[object, list[RemoteRequest]] = {}
+        groups: dict[object, list[tuple[RemoteRequest, Read]]] = {}
         for request in requests:
-            groups.setdefault(request if request.range is None else request.object, []).append(request)
+            read, is_own = self._claim(request, None)
+            if is_own:
+                own.add(read)
+                is_alone = self._get or not self._get_ranges or request.range is None
+                groups.setdefault(request if is_alone else request.object, []).append((request, read))
+            read.add_done_callback(partial(_arrive, arrivals, request))
         return list(groups.values())
 
-    def _perform_on_thread(self, group: list[RemoteRequest], arrivals: SimpleQueue[_Arrival | None]) -> None:
+    def _perform_on_thread(self, group: list[tuple[RemoteRequest, Read]], arrivals: SimpleQueue[_Arrival]) -> None:
         try:
-            arrivals.put(_Arrival(group, self._perform(group)))
+            self._perform(group)
         except BaseException as error:  # that of the store, for the thread of the caller
-            arrivals.put(_Arrival(group, error))
+            arrivals.put(error)
 
-    def _perform(self, group: list[RemoteRequest]) -> list[Answer]:
+    def _perform(self, group: list[tuple[RemoteRequest, Read]]) -> None:
         """Performs requests that are one call. Raises what is not an ``Exception``, such as ``KeyboardInterrupt``."""
-        try:
-            if len(group) > 1:
-                return self._read_ranges(group)
-            return [self._read(request) for request in group]
-        except Exception as error:
-            return [Failed(error)] * len(group)
+        answers = self._answers([request for request, _ in group])
+        for (_, read), answer in zip(group, answers, strict=True):
+            read.answer(answer)
 
-    async def _perform_async(self, request: RemoteRequest) -> Answer:
+    def _answers(self, requests: list[RemoteRequest]) -> list[Answer]:
+        _UNDER_WAY.set((*_UNDER_WAY.get(), *map(self._bytes_of, requests)))
+        try:
+            if len(requests) > 1:
+                return self._read_ranges(requests)
+            return [self._read(request) for request in requests]
+        except Exception as error:
+            return [Failed(error)] * len(requests)
+
+    async def _answer_async(self, request: RemoteRequest) -> Answer:
         """Performs a request. Without an asynchronous method, the synchronous one runs on a thread of the loop."""
+        _UNDER_WAY.set((*_UNDER_WAY.get(), self._bytes_of(request)))
         try:
             if self._get_async:
                 result = await self._get_async(self._path(request), options=_options(request))
@@ -268,39 +336,29 @@ class Transport:
         return self._prefix + request.object
 
 
-@dataclass(frozen=True)
-class _Arrival:
-    """What a thread has read."""
-
-    group: list[RemoteRequest]
-    answers: list[Answer] | BaseException
-
-    def give(self, operation: RemoteOperation) -> None:
-        if isinstance(self.answers, BaseException):
-            raise self.answers
-        _give(operation, self.group, self.answers)
+def _arrive(arrivals: SimpleQueue[_Arrival], request: RemoteRequest, read: Future[Answer]) -> None:
+    assert isinstance(read, Read)
+    arrivals.put((request, read))
 
 
-def _wait(arrivals: SimpleQueue[_Arrival | None]) -> list[_Arrival]:
-    """Waits for answers, or for the wake of another operation. Returns all answers that have arrived."""
-    arrived = [arrivals.get()]
-    while not arrivals.empty():
-        arrived.append(arrivals.get())
-    return [arrival for arrival in arrived if arrival is not None]
+def _arrived(arrival: _Arrival) -> tuple[RemoteRequest, Read]:
+    if isinstance(arrival, BaseException):
+        raise arrival
+    return arrival
 
 
-def _give(operation: RemoteOperation, group: list[RemoteRequest], answers: list[Answer]) -> None:
-    for request, answer in zip(group, answers, strict=True):
-        try:
-            answer.give(operation, request)
-        except (TypeError, ValueError, OverflowError) as error:  # the body, the ETag or the size is something else
-            Failed(error).give(operation, request)
+def _give(operation: RemoteOperation, request: RemoteRequest, answer: Answer) -> None:
+    try:
+        answer.give(operation, request)
+    except (TypeError, ValueError, OverflowError) as error:  # the body, the ETag or the size is something else
+        Failed(error).give(operation, request)
 
 
-def _answer(task: asyncio.Task[Answer]) -> Answer:
-    if task.cancelled():  # this task is not: only the store can have done that
-        return Failed(RuntimeError("the store has cancelled the request"))
-    return task.result()
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _method(store: object, name: str) -> Callable[..., Any] | None:

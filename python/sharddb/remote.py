@@ -105,7 +105,7 @@ class RemoteReader:
     Every read of data that has checksums is verified. If the store has ``get`` and returns ETags, an object that was
     replaced is ``GenerationGone``. Without ETags, data of ShardDb is protected by its checksums, and foreign data is not.
 
-    On the thread of an event loop, a synchronous method raises ``InvalidInput`` if it would wait for an asynchronous one.
+    A method of the store that reads its own database raises ``InvalidInput`` if it needs the bytes that it was called for.
     In a forked child, all reads raise it: open the database there.
     """
 

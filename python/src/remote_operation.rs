@@ -1,13 +1,12 @@
 //! `RemoteOperation`: a call of a remote reader as a state machine that Python code drives. No I/O is done here.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{self, Context, Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
@@ -40,7 +39,7 @@ pub(crate) enum Outcome {
 
 /// Operations of the library with any result. A request has the number of its operation among those that run at a time.
 pub(crate) trait Steps: Send {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<sharddb::Result<Outcome>>;
+    fn poll(&mut self) -> Poll<sharddb::Result<Outcome>>;
     fn next_request(&mut self) -> Option<((usize, RequestId), Request)>;
     fn answer(&mut self, id: (usize, RequestId), answer: Result<Response, Failure>);
 }
@@ -52,8 +51,8 @@ struct Call<T> {
 }
 
 impl<T> Steps for Call<T> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<sharddb::Result<Outcome>> {
-        self.operation.poll(context).map_ok(self.outcome)
+    fn poll(&mut self) -> Poll<sharddb::Result<Outcome>> {
+        self.operation.poll().map_ok(self.outcome)
     }
 
     fn next_request(&mut self) -> Option<((usize, RequestId), Request)> {
@@ -72,8 +71,8 @@ struct Calls {
 }
 
 impl Steps for Calls {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<sharddb::Result<Outcome>> {
-        self.future.as_mut().poll(context)
+    fn poll(&mut self) -> Poll<sharddb::Result<Outcome>> {
+        self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) // only an answer wakes it
     }
 
     fn next_request(&mut self) -> Option<((usize, RequestId), Request)> {
@@ -102,12 +101,12 @@ impl Mailbox {
 
     /// Runs an operation to its end. Its requests go into the mailbox, and the answers come from there.
     pub(crate) async fn run<T>(&self, mut operation: Operation<'_, T>) -> sharddb::Result<T> {
-        poll_fn(|context| {
+        poll_fn(|_| {
             let answers = std::mem::take(&mut self.mail().answers);
             for (id, answer) in answers {
                 operation.answer(id, answer);
             }
-            let polled = operation.poll(context);
+            let polled = operation.poll();
             let requests = std::iter::from_fn(|| operation.next_request());
             self.mail().requests.extend(requests);
             polled
@@ -153,9 +152,9 @@ impl RemoteOperation {
     }
 
     /// Advances the operation, and drops it at its end; `None` if it had ended before.
-    fn advance(&self, waker: &Waker) -> Option<Poll<sharddb::Result<Outcome>>> {
+    fn advance(&self) -> Option<Poll<sharddb::Result<Outcome>>> {
         let mut steps = self.steps();
-        let polled = steps.as_mut()?.poll(&mut Context::from_waker(waker));
+        let polled = steps.as_mut()?.poll();
         if polled.is_ready() {
             *steps = None;
         }
@@ -164,7 +163,7 @@ impl RemoteOperation {
 
     fn give(&self, request: &RemoteRequest, answer: Result<Response, Failure>) {
         if let Some(steps) = self.steps().as_mut() {
-            steps.answer(request.id, answer);
+            steps.answer(request.id.clone(), answer);
         }
     }
 }
@@ -173,14 +172,9 @@ impl RemoteOperation {
 impl RemoteOperation {
     /// Advances the operation. Returns a tuple of the result once there is one; before, `None`.
     ///
-    /// `wake` is called without arguments, from any thread, when another operation has what this one waits for.
-    ///
     /// Raises the errors of the operation, whose cause is an exception of the store, if there is one.
-    fn poll<'py>(&self, py: Python<'py>, wake: Py<PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let waker = Waker::from(Arc::new(Wake { callback: wake }));
-        let polled = py.detach(|| self.advance(&waker));
-        wake_others(py);
-        match polled {
+    fn poll<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        match py.detach(|| self.advance()) {
             Some(Poll::Pending) => Ok(None),
             Some(Poll::Ready(outcome)) => Ok(Some(PyTuple::new(py, [to_python(py, outcome.or_raise(py)?)?])?)),
             None => Err(errors::new(
@@ -246,15 +240,17 @@ impl RemoteOperation {
         Ok(())
     }
 
-    /// Ends the operation. Others that wait for a response to it make the request themselves.
+    /// Ends the operation.
     fn cancel(&self, py: Python<'_>) {
         py.detach(|| {
             let steps = self.steps().take();
             drop(steps);
         });
-        wake_others(py);
     }
 }
+
+/// What performs a request: an object of `sharddb._transport`.
+type Read = Arc<Mutex<Option<Py<PyAny>>>>;
 
 /// A read of an object or of a range of it.
 #[pyclass(frozen, module = "sharddb._sharddb")]
@@ -263,8 +259,31 @@ pub(crate) struct RemoteRequest {
     request: Request,
 }
 
+impl RemoteRequest {
+    /// Returns what operations that make the same request at the same time share. It does not outlive them, so that no cycle
+    /// of references goes through it.
+    fn shared(&self) -> Read {
+        self.id.1.shared(Read::default)
+    }
+}
+
 #[pymethods]
 impl RemoteRequest {
+    /// What performs the request, for all operations that make it at the same time; `None` before it is set.
+    #[getter]
+    fn read(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let shared = self.shared();
+        let read = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        read.as_ref().map(|read| read.clone_ref(py))
+    }
+
+    #[setter]
+    fn set_read(&self, read: Py<PyAny>) {
+        let shared = self.shared();
+        let before = shared.lock().unwrap_or_else(PoisonError::into_inner).replace(read);
+        drop(before); // without the lock: it may run Python code
+    }
+
     /// The object: names separated by `/`, relative to the root of the data set.
     #[getter]
     fn object(&self) -> &str {
@@ -299,31 +318,6 @@ impl RemoteRequest {
     #[getter]
     fn if_none_match(&self) -> Option<&str> {
         self.request.if_none_match.as_deref()
-    }
-}
-
-/// A waker that calls a Python function, but not where it is woken: there, locks of the library may be held.
-struct Wake {
-    callback: Py<PyAny>,
-}
-
-thread_local! {
-    /// The wakers that calls of this thread have woken, until [`wake_others`].
-    static WOKEN: RefCell<Vec<Arc<Wake>>> = const { RefCell::new(Vec::new()) };
-}
-
-impl task::Wake for Wake {
-    fn wake(self: Arc<Self>) {
-        WOKEN.with_borrow_mut(|woken| woken.push(self));
-    }
-}
-
-/// Calls the functions of the operations that this thread has woken. Only calls of this module wake them.
-fn wake_others(py: Python<'_>) {
-    for wake in WOKEN.take() {
-        if let Err(error) = wake.callback.call0(py) {
-            error.write_unraisable(py, None);
-        }
     }
 }
 

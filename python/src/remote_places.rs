@@ -1,7 +1,7 @@
 //! Lookups of the places of many values in an object store, several at a time.
 
 use std::collections::HashMap;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -29,11 +29,11 @@ impl Places {
     }
 
     /// Polls all lookups that are under way once. Returns whether one has ended.
-    fn poll_active(&mut self, context: &mut Context<'_>) -> sharddb::Result<bool> {
+    fn poll_active(&mut self) -> sharddb::Result<bool> {
         let mut has_ended = false;
         let mut pending = Vec::with_capacity(self.active.len());
         for (position, mut operation) in self.active.drain(..) {
-            match operation.poll(context)? {
+            match operation.poll()? {
                 Poll::Pending => pending.push((position, operation)),
                 Poll::Ready(location) => {
                     has_ended = true;
@@ -49,7 +49,7 @@ impl Places {
 }
 
 impl Steps for Places {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<sharddb::Result<Outcome>> {
+    fn poll(&mut self) -> Poll<sharddb::Result<Outcome>> {
         loop {
             let begin = MOST_ACTIVE.saturating_sub(self.active.len());
             let snapshot = &self.snapshot;
@@ -57,7 +57,7 @@ impl Steps for Places {
             if self.active.is_empty() {
                 return Poll::Ready(Ok(Outcome::Places(std::mem::take(&mut self.found))));
             }
-            match self.poll_active(context) {
+            match self.poll_active() {
                 Ok(true) => {}
                 Ok(false) => return Poll::Pending,
                 Err(error) => return Poll::Ready(Err(error)),

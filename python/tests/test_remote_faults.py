@@ -10,7 +10,7 @@ import signal
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -351,33 +351,35 @@ def test_cancellation(objects: dict[str, bytes]) -> None:
     asyncio.run(main())
 
 
-def test_a_waiter_goes_on_after_a_cancellation() -> None:
-    """Two calls need the same index. The one that reads it is cancelled: the other one reads it."""
+def test_a_cancellation_ends_no_other_call() -> None:
+    """Many calls need the same index. The one that reads it is cancelled: one of the others reads it."""
+    path = DATA / "public" / "cv_10k_id"
+    with sharddb.open(path) as local:
+        key = int(local.keys()[0])
+
     async def main() -> None:
-        path = DATA / "public" / "cv_10k_id"
         store = Gate(files(path))
-        with sharddb.open(path) as local:
-            key = int(local.keys()[0])
-            expected = local[key]
-        for _ in range(2):
-            db = await sharddb.open_async("", store=store)
-            store.opened = asyncio.Event()
-            first, second = (asyncio.ensure_future(db.get_async(key)) for _ in range(2))
-            await until(lambda: store.waiting > 0)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            first.cancel()
-            store.opened.set()
-            assert await second == expected
-            with pytest.raises(asyncio.CancelledError):
-                await first
-            store.opened = None
+        db = await sharddb.open_async("", store=store)
+        store.opened = asyncio.Event()
+        before = len(store.requests)
+        first, *others = (asyncio.ensure_future(db.contains_async(key)) for _ in range(20))
+        thread = asyncio.ensure_future(asyncio.to_thread(lambda: key in db))
+        await until(lambda: store.waiting > 0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert store.waiting == 1
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        store.opened.set()
+        assert all(await asyncio.gather(*others, thread))
+        assert len(store.requests) == before + 2  # the shard index and the minishard index
 
     asyncio.run(main())
 
 
 def test_a_thread_waits_for_a_coroutine() -> None:
-    """Two calls need the same index. A thread gets it from the response to a coroutine, which wakes it."""
+    """Two calls need the same index. A thread gets it from the response to a coroutine."""
 
     path = DATA / "public" / "cv_10k_id"
     store = Gate(files(path))
@@ -405,8 +407,8 @@ def test_a_thread_waits_for_a_coroutine() -> None:
     assert results == [expected]
 
 
-def test_a_call_that_would_wait_for_its_own_loop() -> None:
-    """A coroutine reads an index, and the thread of its loop needs the same index at once: an error, not a deadlock."""
+def test_a_call_does_not_wait_for_the_loop_of_its_thread() -> None:
+    """A coroutine reads an index, and the thread of its loop needs the same index at once: it reads that itself."""
     path = DATA / "public" / "cv_10k_id"
     store = Gate(files(path))
     with sharddb.open(path) as local:
@@ -418,12 +420,114 @@ def test_a_call_that_would_wait_for_its_own_loop() -> None:
         store.opened = asyncio.Event()
         task = asyncio.ensure_future(db.get_async(key))
         await until(lambda: store.waiting > 0)
-        with pytest.raises(sharddb.InvalidInput, match="await the method"):
-            db.get(key)
+        assert db.get(key) == expected
         store.opened.set()
-        assert await task == expected == db.get(key)
+        assert await task == expected
 
     asyncio.run(main())
+
+
+def test_a_call_does_not_wait_for_a_loop_that_has_stopped() -> None:
+    path = DATA / "public" / "cv_10k_id"
+    store = Gate(files(path))
+    with sharddb.open(path) as local:
+        key = int(local.keys()[0])
+        expected = local[key]
+    db = sharddb.open("", store=store)
+
+    async def begin() -> asyncio.Task[bytes | None]:
+        store.opened = asyncio.Event()
+        task = asyncio.ensure_future(db.get_async(key))
+        await until(lambda: store.waiting > 0)
+        return task
+
+    loop = asyncio.new_event_loop()
+    task = loop.run_until_complete(begin())
+    store.opened = None
+    assert db.get(key) == expected
+    assert asyncio.run(db.get_async(key)) == expected
+    task.cancel()
+    loop.run_until_complete(asyncio.wait([task]))
+    loop.close()
+
+
+class Reentrant(Ranges):
+    """A store whose method reads a database, once it is set."""
+
+    db: sharddb.RemoteDatabase | None = None
+    keys: Sequence[int] = ()
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__(objects)
+        self.errors: list[Exception] = []
+
+    def get_range(self, path: str, *, start: int, end: int) -> bytes:
+        if self.db is not None:
+            try:
+                self.db.get_many(self.keys)
+            except Exception as error:
+                self.errors.append(error)
+                raise
+        return super().get_range(path, start=start, end=end)
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_a_store_that_reads_its_own_database(objects: dict[str, bytes], threads: int) -> None:
+    """The call that would wait for itself raises, and so does the one that the store was called for."""
+    keys = list(VALUES)
+    calls: list[Callable[[sharddb.RemoteDatabase], object]] = [
+        lambda db: db[3],
+        lambda db: db.get_many(keys),
+        lambda db: asyncio.run(db.get_async(3)),
+        lambda db: asyncio.run(db.get_many_async(keys)),
+    ]
+    for call in calls:
+        for inner in ([3], keys):
+            store = Reentrant(objects)
+            store.db, store.keys = sharddb.open("", store=store, threads=threads), inner
+            with pytest.raises(sharddb.Io, match="InvalidInput: the store reads") as raised:
+                call(store.db)
+            assert isinstance(raised.value.__cause__, sharddb.Io | sharddb.InvalidInput)
+            assert any(type(error) is sharddb.InvalidInput for error in store.errors)
+            db, store.db = store.db, None
+            assert db.get_many(keys) == list(VALUES.values())
+
+
+def test_a_store_with_coroutines_that_reads_its_own_database(objects: dict[str, bytes]) -> None:
+    class ReentrantAsync(Objects):
+        db: sharddb.RemoteDatabase | None = None
+
+        async def get_async(self, path: str, *, options: dict[str, Any] | None = None) -> Any:
+            if self.db is not None:
+                await self.db.get_async(3)
+            return self.get(path, options=options)
+
+    async def main() -> None:
+        store = ReentrantAsync(objects)
+        store.db = await sharddb.open_async("", store=store)
+        with pytest.raises(sharddb.Io, match="InvalidInput: the store reads"):
+            await asyncio.wait_for(store.db.get_async(3), LIMIT)
+
+    asyncio.run(main())
+
+
+def test_a_store_may_read_other_values_of_its_database(objects: dict[str, bytes]) -> None:
+    """Those whose bytes are not the ones that it was called for."""
+
+    class Logged(Ranges):
+        db: sharddb.RemoteDatabase | None = None
+
+        def get_range(self, path: str, *, start: int, end: int) -> bytes:
+            db, self.db = self.db, None
+            if db is not None:
+                assert db[other] == VALUES[other]
+            return super().get_range(path, start=start, end=end)
+
+    store = Logged(objects)
+    db = sharddb.open("", store=store)
+    other = keys_apart(db, VALUES)[-1]
+    db = store.db = sharddb.open("", store=store)
+    assert db[3] == VALUES[3] and store.db is None
 
 
 @pytest.mark.parametrize("cache_bytes", [0, "64MiB"])

@@ -1,28 +1,40 @@
-//! Gets parts of a generation: from the cache, from the load of another operation, from the block store, or by requests.
+//! Gets parts of a generation: from the cache, from the block store, or by requests, which operations share.
+//!
+//! An operation never waits for another one. Where another one reads a part, this one makes the same request, and the
+//! adapter performs it once.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
-use crate::remote::block_cache::{Attempt, Claim, Lead, Waited};
-use crate::remote::block_store::BlockId;
+use crate::remote::block_store::{BlockId, BlockStore};
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::identity::Identity;
 use crate::remote::minishard::Parsed;
 use crate::remote::objects::{Span, Unread};
 use crate::remote::operation::Exchange;
 use crate::remote::part::{Block, PartKey, PartRead, Wanted};
-use crate::remote::request::{Body, RemoteValue};
+use crate::remote::plan::{Merged, merge};
+use crate::remote::request::{Body, Failure, RemoteValue, Response};
+use crate::remote::shared_request::{Role, SharedRequest};
 
-/// A part that this operation loads.
-struct Load {
+/// A part that is not in memory.
+struct Load<'a> {
     /// The position of the part in the input.
     at: usize,
-    lead: Lead<PartKey, Block>,
+    read: &'a PartRead,
     span: Span,
     /// Whether this is the second request of the load: the first span did not cover the checks.
     is_extended: bool,
+}
+
+/// A request, and the loads that wait for its answer.
+struct Reading<'a> {
+    request: Arc<SharedRequest>,
+    role: Role,
+    span: Span,
+    loads: Vec<Load<'a>>,
 }
 
 /// A part that was requested.
@@ -42,9 +54,9 @@ struct Results {
 
 /// What the bytes of a part are.
 enum Content {
-    Block(Block, u64),
-    /// The part ends at this offset, after the bytes.
-    NeedsUntil(u64),
+    Block(Block),
+    /// The part is longer than the bytes: it is this span.
+    Longer(Span),
 }
 
 impl RemoteGeneration {
@@ -76,32 +88,19 @@ impl RemoteGeneration {
         most: u64,
     ) -> Vec<Result<Acquired>> {
         let mut results = Results { blocks: reads.iter().map(|_| None).collect(), held: 0, most };
-        let mut pending: Vec<(usize, Attempt)> = (0..reads.len()).map(|at| (at, Attempt::First)).collect();
-        while !pending.is_empty() {
-            let (mut loads, mut waits) = (Vec::new(), Vec::new());
-            for (at, attempt) in pending.drain(..) {
-                let Some(read) = reads.get(at) else { continue };
-                match self.shared.cache.claim(self.key_of(read), attempt) {
-                    Claim::Ready(block) => {
-                        self.count_cache_hit(exchange);
-                        results.set(at, Ok(block));
-                    }
-                    Claim::Lead(lead) => loads.push(Load { at, lead, span: read.span.clone(), is_extended: false }),
-                    Claim::Wait(wait) => waits.push((at, wait)),
+        let all = reads.iter().enumerate();
+        let all = all.map(|(at, read)| Load { at, read, span: read.span.clone(), is_extended: false }).collect();
+        let mut loads = self.load_from_store(exchange, all, &mut results);
+        while !loads.is_empty() {
+            let readings = self.readings(exchange, std::mem::take(&mut loads), &mut results);
+            let numbers = readings.iter().map(|reading| exchange.send_shared(&reading.request, reading.role)).collect();
+            let mut readings: Vec<Option<Reading<'_>>> = readings.into_iter().map(Some).collect();
+            let answered = |at: usize, answer: Result<Response, Failure>| {
+                if let Some(reading) = readings.get_mut(at).and_then(Option::take) {
+                    loads.extend(self.end_reading(exchange, reading, answer, &mut results));
                 }
-            }
-            // own loads end before this operation waits for another one
-            self.load(exchange, reads, loads, &mut results).await;
-            for (at, wait) in waits {
-                match wait.end().await {
-                    Waited::Done(block) => {
-                        self.count_cache_hit(exchange);
-                        results.set(at, Ok(block));
-                    }
-                    Waited::Failed(error) => results.set(at, Err(error)),
-                    Waited::Again(attempt) => pending.push((at, attempt)),
-                }
-            }
+            };
+            exchange.receive(numbers, answered).await;
         }
         results.blocks.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
     }
@@ -116,81 +115,120 @@ impl RemoteGeneration {
         self.objects.totals().count_cache_hit();
     }
 
-    async fn load(&self, exchange: &Exchange, reads: &[PartRead], loads: Vec<Load>, results: &mut Results) {
-        let mut loads = self.load_from_store(exchange, reads, loads, results);
-        while !loads.is_empty() {
-            let spans: Vec<Span> = loads.iter().map(|load| load.span.clone()).collect();
-            let mut open: Vec<Option<Load>> = loads.drain(..).map(Some).collect();
-            let answered = |member: usize, answer: Result<RemoteValue, Unread>| {
-                let Some(load) = open.get_mut(member).and_then(Option::take) else { return };
-                let Some(read) = reads.get(load.at) else { return };
-                loads.extend(self.end_load(read, load, answer, results));
-            };
-            self.objects.read_planned(exchange, &spans, answered).await;
+    /// Returns requests for the parts that are not in the cache: those that other operations have made for them, where there
+    /// are any, and new ones. The cache is locked meanwhile, so that no part is read twice at a time.
+    fn readings<'a>(&self, exchange: &Exchange, loads: Vec<Load<'a>>, results: &mut Results) -> Vec<Reading<'a>> {
+        let mut cache = self.shared.cache.lock();
+        let (mut readings, mut new): (Vec<Reading<'a>>, Vec<Option<Load<'a>>>) = (Vec::new(), Vec::new());
+        for load in loads {
+            let key = self.key_of(load.read);
+            if let Some(block) = cache.get(key) {
+                self.count_cache_hit(exchange);
+                results.set(load.at, Ok(block));
+                continue;
+            }
+            let other = cache.read_of(key);
+            match other.and_then(|request| Some((load.span.within(&request.range)?, request))) {
+                Some((span, request)) => join(&mut readings, request, span, load),
+                None => new.push(Some(load)),
+            }
         }
+        for Merged { span, members } in merge(new.iter().flatten().map(|load| &load.span)) {
+            let request = Arc::new(SharedRequest::new(self.objects.request(&span), span.range.clone()));
+            let loads = members.into_iter().filter_map(|member| new.get_mut(member)?.take()).collect();
+            readings.push(Reading { request, role: Role::First, span, loads });
+        }
+        let own = readings.iter().filter(|reading| reading.role == Role::First);
+        cache.begin(own.flat_map(|reading| {
+            let request = Arc::downgrade(&reading.request);
+            reading.loads.iter().map(move |load| (self.key_of(load.read), request.clone()))
+        }));
+        readings
     }
 
-    /// Ends a load with the bytes of its span. Returns it if it needs more.
-    fn end_load(
+    /// Ends the loads of a request that was answered. Returns those that need more.
+    fn end_reading<'a>(
         &self,
-        read: &PartRead,
-        load: Load,
-        answer: Result<RemoteValue, Unread>,
+        exchange: &Exchange,
+        reading: Reading<'a>,
+        answer: Result<Response, Failure>,
         results: &mut Results,
-    ) -> Option<Load> {
+    ) -> Vec<Load<'a>> {
+        let Reading { request, role, span, loads } = reading;
+        let answer = match role {
+            Role::First => self.objects.counted(answer),
+            Role::Joined => answer,
+        };
+        let answer = self.objects.accept(&span, answer);
+        let mut left = Vec::new();
+        for load in loads {
+            match self.content(&load, self.objects.part(&load.span, &span, &answer)) {
+                Ok(Content::Block(block)) => {
+                    if role == Role::Joined {
+                        self.count_cache_hit(exchange);
+                    }
+                    results.set(load.at, Ok(block));
+                }
+                Ok(Content::Longer(span)) => left.push(Load { span, is_extended: true, ..load }),
+                Err(error) => results.set(load.at, Err(error)),
+            }
+        }
+        drop(request); // others find it until the parts are in the cache
+        left
+    }
+
+    /// Verifies what was read, and keeps it. If another operation was faster, returns its block.
+    fn content(&self, load: &Load<'_>, answer: Result<RemoteValue, Unread>) -> Result<Content> {
+        if let Some(block) = self.shared.cache.lock().get(self.key_of(load.read)) {
+            return Ok(Content::Block(block));
+        }
         let content = match answer {
             Ok(bytes) => {
                 let bytes = bytes.into_body();
-                let content = self.parse(read, bytes.clone(), load.span.range.start);
-                content.map(|content| (content, Some(bytes)))
-            }
-            Err(Unread::Missing) => self.missing(read).map(|block| (Content::Block(block, 0), None)),
-            Err(unread) => Err(self.explain(&load.span, &unread)),
-        };
-        match content {
-            Ok((Content::Block(block, size), bytes)) => {
-                if let (Some(bytes), Some(id)) = (bytes, self.block_id(&load.span))
+                let content = self.parse(load, bytes.clone())?;
+                if let (Content::Block(_), Some(id)) = (&content, self.block_id(&load.span))
                     && let Some(store) = &self.shared.block_store
                 {
                     store.put(&id, bytes.as_slice());
                 }
-                self.finish(load.lead, block.clone(), size, &load.span);
-                results.set(load.at, Ok(block));
-                None
+                content
             }
-            Ok((Content::NeedsUntil(end), _)) => match self.extended(&load, end) {
-                Ok(span) => Some(Load { span, is_extended: true, ..load }),
-                Err(error) => fail(load, error, results),
-            },
-            Err(error) => fail(load, error, results),
+            Err(Unread::Missing) => Content::Block(self.missing(load.read)?),
+            Err(unread) => return Err(self.explain(&load.span, &unread)),
+        };
+        if let Content::Block(block) = &content {
+            self.keep(load, block);
         }
+        Ok(content)
     }
 
-    /// Ends the loads of parts that the block store has. Returns the others.
-    fn load_from_store(
-        &self,
-        exchange: &Exchange,
-        reads: &[PartRead],
-        loads: Vec<Load>,
-        results: &mut Results,
-    ) -> Vec<Load> {
+    /// Ends the loads of parts that the block store has. Returns the others, and those of parts in the cache.
+    fn load_from_store<'a>(&self, exchange: &Exchange, loads: Vec<Load<'a>>, results: &mut Results) -> Vec<Load<'a>> {
         let Some(store) = &self.shared.block_store else { return loads };
         let mut left = Vec::new();
         for load in loads {
-            let stored = self.block_id(&load.span).and_then(|id| store.get(&id));
-            let stored = stored.filter(|bytes| self.is_all_of(&load.span, bytes.len() as u64));
-            let start = load.span.range.start;
-            let parsed = stored.zip(reads.get(load.at)).map(|(bytes, read)| self.parse(read, Body::new(bytes), start));
-            match parsed {
-                Some(Ok(Content::Block(block, size))) => {
-                    self.count_cache_hit(exchange);
-                    self.finish(load.lead, block.clone(), size, &load.span);
-                    results.set(load.at, Ok(block));
-                }
-                _ => left.push(load), // not there, or damaged
+            let is_cached = self.shared.cache.lock().get(self.key_of(load.read)).is_some();
+            if !is_cached && let Some(block) = self.stored(&**store, &load) {
+                self.count_cache_hit(exchange);
+                self.keep(&load, &block);
+                results.set(load.at, Ok(block));
+            } else {
+                left.push(load);
             }
         }
         left
+    }
+
+    /// Returns a part from the block store; `None` if that does not have it, or a damaged one.
+    fn stored(&self, store: &dyn BlockStore, load: &Load<'_>) -> Option<Block> {
+        let bytes = store.get(&self.block_id(&load.span)?)?;
+        if !self.is_all_of(&load.span, bytes.len() as u64) {
+            return None;
+        }
+        match self.parse(load, Body::new(bytes)) {
+            Ok(Content::Block(block)) => Some(block),
+            Ok(Content::Longer(_)) | Err(_) => None,
+        }
     }
 
     /// Returns whether a stored block of `found` bytes has all that the object has of a span.
@@ -200,13 +238,12 @@ impl RemoteGeneration {
         found == span.len() || (span.needed..span.len()).contains(&found) && ends_object()
     }
 
-    /// Ends a load. The block is kept unless the identity of its object is not known, which later blocks of the object
-    /// could not be compared with.
-    fn finish(&self, lead: Lead<PartKey, Block>, block: Block, size: u64, span: &Span) {
+    /// Puts a block into the cache, unless the identity of its object is not known, which later blocks of the object could not
+    /// be compared with.
+    fn keep(&self, load: &Load<'_>, block: &Block) {
         let is_native = self.manifest.is_some();
-        match is_native || matches!(block, Block::NoShard) || self.objects.identity(&span.object).is_some() {
-            true => lead.finish(block, size),
-            false => lead.finish_without_keeping(block),
+        if is_native || matches!(block, Block::NoShard) || self.objects.identity(&load.span.object).is_some() {
+            self.shared.cache.lock().insert(self.key_of(load.read), block.clone(), block.size());
         }
     }
 
@@ -228,30 +265,28 @@ impl RemoteGeneration {
     }
 
     /// Verifies the bytes of a part.
-    fn parse(&self, read: &PartRead, bytes: Body, start: u64) -> Result<Content> {
-        let len = bytes.as_slice().len() as u64;
-        match read.wanted {
+    fn parse(&self, load: &Load<'_>, bytes: Body) -> Result<Content> {
+        let start = load.span.range.start;
+        let block = match load.read.wanted {
             Wanted::TableBlock(shard, described) => {
                 let is_intact = |record| described.is_intact(record, bytes.as_slice(), start);
                 match self.record(shard).is_some_and(is_intact) {
-                    true => Ok(Content::Block(Block::Bytes(bytes), len)),
-                    false => Err(self.bad_table()),
+                    true => Block::Bytes(bytes),
+                    false => return Err(self.bad_table()),
                 }
             }
             Wanted::Entries(shard) => match self.record(shard) {
-                Some(record) => Ok(Content::Block(Block::Bytes(self.check_shard_index(record, bytes)?), len)),
-                None => Ok(Content::Block(Block::Bytes(bytes), len)),
+                Some(record) => Block::Bytes(self.check_shard_index(record, bytes)?),
+                None => Block::Bytes(bytes),
             },
             Wanted::Minishard(location, index) => {
                 match self.minishard_format().parse(location, index, bytes, start)? {
-                    Parsed::NeedsUntil(end) => Ok(Content::NeedsUntil(end)),
-                    Parsed::Minishard(minishard) => {
-                        let size = minishard.size();
-                        Ok(Content::Block(Block::Minishard(Arc::new(minishard)), size))
-                    }
+                    Parsed::NeedsUntil(end) => return Ok(Content::Longer(self.extended(load, end)?)),
+                    Parsed::Minishard(minishard) => Block::Minishard(Arc::new(minishard)),
                 }
             }
-        }
+        };
+        Ok(Content::Block(block))
     }
 
     /// Returns the block for a part whose object is missing: a shard without a manifest is empty then.
@@ -274,7 +309,7 @@ impl RemoteGeneration {
     }
 
     /// Returns the span of a load up to `end`.
-    fn extended(&self, load: &Load, end: u64) -> Result<Span> {
+    fn extended(&self, load: &Load<'_>, end: u64) -> Result<Span> {
         let Range { start, end: before } = load.span.range;
         if load.is_extended || end <= before {
             let message = format!(
@@ -296,10 +331,15 @@ impl RemoteGeneration {
     }
 }
 
-fn fail(load: Load, error: Error, results: &mut Results) -> Option<Load> {
-    load.lead.fail(&error);
-    results.set(load.at, Err(error));
-    None
+/// Adds a load to the requests of other operations.
+fn join<'a>(readings: &mut Vec<Reading<'a>>, request: Arc<SharedRequest>, span: Span, load: Load<'a>) {
+    match readings.last_mut() {
+        Some(last) if Arc::ptr_eq(&last.request, &request) => {
+            last.span.needed = last.span.needed.min(span.needed);
+            last.loads.push(load);
+        }
+        _ => readings.push(Reading { request, role: Role::Joined, span, loads: vec![load] }),
+    }
 }
 
 impl Results {

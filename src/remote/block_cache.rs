@@ -1,38 +1,27 @@
-//! A cache of blocks with a budget in bytes, and one load at a time of each block.
+//! A cache of blocks with a budget in bytes, and the reads of blocks that are under way.
 //!
-//! A caller claims a block and gets it, the duty to load it, or the load of another caller to wait for. A leader that is
-//! dropped hands over to a waiter, and so does the first one that fails. The error of the second goes to all waiters, so
-//! that a server that is down costs each of them two requests at most.
-//!
-//! A caller ends its own loads before it waits for others, so that no two callers wait for each other. This requires that
-//! each caller is polled until it ends its loads, or is dropped: the cache has no timer.
+//! One lock covers both, so that a block is in the cache, or is being read, or is read by the caller that finds neither. A
+//! read belongs to the callers that wait for it: the cache forgets it when they have ended, and no caller waits for another.
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::poll_fn;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
-
-use crate::error::Error;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Bytes of memory that an entry takes besides its block.
 const ENTRY_BYTES: u64 = 256;
 
-/// The cache. A clone shares it.
-pub(crate) struct BlockCache<K, V>(Arc<Shared<K, V>>);
+/// The cache: blocks `V` and reads `R` by their keys.
+pub(crate) struct BlockCache<K, V, R>(Mutex<Blocks<K, V, R>>);
 
-struct Shared<K, V> {
+/// The content of a cache.
+pub(crate) struct Blocks<K, V, R> {
     budget: u64,
-    state: Mutex<State<K, V>>,
-}
-
-struct State<K, V> {
     entries: HashMap<K, Entry<V>>,
     /// The keys of `entries` by their last use, oldest first.
     by_use: BTreeMap<u64, K>,
     uses: u64,
     bytes: u64,
-    loads: HashMap<K, Arc<Flight<V>>>,
+    reads: HashMap<K, Weak<R>>,
 }
 
 struct Entry<V> {
@@ -41,109 +30,20 @@ struct Entry<V> {
     last_use: u64,
 }
 
-/// The answer to a claim.
-pub(crate) enum Claim<K: Eq + Hash + Copy, V: Clone> {
-    /// The block is in the cache.
-    Ready(V),
-    /// The caller has to load the block.
-    Lead(Lead<K, V>),
-    /// Another caller loads it.
-    Wait(Wait<V>),
-}
+impl<K: Eq + Hash + Copy, V: Clone, R> BlockCache<K, V, R> {
+    pub(crate) fn new(budget: u64) -> BlockCache<K, V, R> {
+        let (entries, by_use, reads) = (HashMap::new(), BTreeMap::new(), HashMap::new());
+        BlockCache(Mutex::new(Blocks { budget, entries, by_use, uses: 0, bytes: 0, reads }))
+    }
 
-/// The duty to load a block. Dropping it hands over to a waiter.
-pub(crate) struct Lead<K: Eq + Hash + Copy, V: Clone> {
-    cache: BlockCache<K, V>,
-    key: K,
-    flight: Arc<Flight<V>>,
-}
-
-/// The load of another caller.
-pub(crate) struct Wait<V>(Arc<Flight<V>>);
-
-/// How the load of another caller ended.
-pub(crate) enum Waited<V> {
-    Done(V),
-    Failed(Error),
-    /// Claim again, with this attempt.
-    Again(Attempt),
-}
-
-/// Whether a leader of the block failed before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Attempt {
-    #[default]
-    First,
-    Second,
-}
-
-/// One load of a block: who waits for it, and how it ended.
-struct Flight<V> {
-    attempt: Attempt,
-    state: Mutex<FlightState<V>>,
-}
-
-struct FlightState<V> {
-    outcome: Option<Outcome<V>>,
-    waiters: Vec<Waker>,
-}
-
-enum Outcome<V> {
-    Done(V),
-    Failed(Error),
-    Again(Attempt),
-}
-
-impl<K, V> Clone for BlockCache<K, V> {
-    fn clone(&self) -> Self {
-        BlockCache(self.0.clone())
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Blocks<K, V, R>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Eq + Hash + Copy, V: Clone> BlockCache<K, V> {
-    pub(crate) fn new(budget: u64) -> BlockCache<K, V> {
-        let state =
-            State { entries: HashMap::new(), by_use: BTreeMap::new(), uses: 0, bytes: 0, loads: HashMap::new() };
-        BlockCache(Arc::new(Shared { budget, state: Mutex::new(state) }))
-    }
-
+impl<K: Eq + Hash + Copy, V: Clone, R> Blocks<K, V, R> {
     /// Returns a block that is in the cache.
-    pub(crate) fn get(&self, key: K) -> Option<V> {
-        self.state().get(key)
-    }
-
-    /// Returns the block, the duty to load it, or the load of another caller.
-    pub(crate) fn claim(&self, key: K, attempt: Attempt) -> Claim<K, V> {
-        let mut state = self.state();
-        if let Some(block) = state.get(key) {
-            return Claim::Ready(block);
-        }
-        if let Some(flight) = state.loads.get(&key) {
-            return Claim::Wait(Wait(flight.clone()));
-        }
-        let flight =
-            Arc::new(Flight { attempt, state: Mutex::new(FlightState { outcome: None, waiters: Vec::new() }) });
-        state.loads.insert(key, flight.clone());
-        Claim::Lead(Lead { cache: self.clone(), key, flight })
-    }
-
-    /// Removes a block that was found to be damaged.
-    pub(crate) fn remove(&self, key: K) {
-        self.state().remove(key);
-    }
-
-    /// Returns the bytes that the blocks in the cache take.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.state().bytes
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<K, V>> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K: Eq + Hash + Copy, V: Clone> State<K, V> {
-    fn get(&mut self, key: K) -> Option<V> {
+    pub(crate) fn get(&mut self, key: K) -> Option<V> {
         let entry = self.entries.get_mut(&key)?;
         self.by_use.remove(&entry.last_use);
         self.uses += 1;
@@ -153,13 +53,13 @@ impl<K: Eq + Hash + Copy, V: Clone> State<K, V> {
     }
 
     /// Inserts a block, and evicts those whose last use is longest ago. A block above the budget is not kept.
-    fn insert(&mut self, key: K, block: V, bytes: u64, budget: u64) {
+    pub(crate) fn insert(&mut self, key: K, block: V, bytes: u64) {
         let bytes = bytes.saturating_add(ENTRY_BYTES);
-        if bytes > budget {
+        if bytes > self.budget {
             return;
         }
         self.remove(key);
-        while self.bytes > budget - bytes
+        while self.bytes > self.budget - bytes
             && let Some((_, oldest)) = self.by_use.first_key_value()
         {
             let oldest = *oldest;
@@ -171,83 +71,28 @@ impl<K: Eq + Hash + Copy, V: Clone> State<K, V> {
         self.bytes += bytes;
     }
 
-    fn remove(&mut self, key: K) {
+    /// Removes a block that was found to be damaged.
+    pub(crate) fn remove(&mut self, key: K) {
         if let Some(entry) = self.entries.remove(&key) {
             self.by_use.remove(&entry.last_use);
             self.bytes -= entry.bytes;
         }
     }
-}
 
-impl<K: Eq + Hash + Copy, V: Clone> Lead<K, V> {
-    /// Ends the load with a block of `bytes` bytes, which is kept.
-    pub(crate) fn finish(self, block: V, bytes: u64) {
-        let budget = self.cache.0.budget;
-        self.cache.state().insert(self.key, block.clone(), bytes, budget);
-        self.end(Outcome::Done(block));
+    /// Returns the bytes that the blocks in the cache take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// Ends the load with a block that only the callers that wait for it get.
-    pub(crate) fn finish_without_keeping(self, block: V) {
-        self.end(Outcome::Done(block));
+    /// Returns the read of a block that is under way: that a caller waits for.
+    pub(crate) fn read_of(&self, key: K) -> Option<Arc<R>> {
+        self.reads.get(&key)?.upgrade()
     }
 
-    /// Ends the load with an error. Another caller tries once more.
-    pub(crate) fn fail(self, error: &Error) {
-        self.end(match self.flight.attempt {
-            Attempt::First => Outcome::Again(Attempt::Second),
-            Attempt::Second => Outcome::Failed(error.copy()),
-        });
-    }
-
-    /// Ends the load; the drop that follows changes nothing.
-    fn end(&self, outcome: Outcome<V>) {
-        let mut state = self.cache.state();
-        if state.loads.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
-            state.loads.remove(&self.key);
-        }
-        drop(state);
-        self.flight.end(outcome);
-    }
-}
-
-impl<K: Eq + Hash + Copy, V: Clone> Drop for Lead<K, V> {
-    fn drop(&mut self) {
-        self.end(Outcome::Again(self.flight.attempt));
-    }
-}
-
-impl<V> Flight<V> {
-    /// The first outcome holds.
-    fn end(&self, outcome: Outcome<V>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.outcome.is_none() {
-            state.outcome = Some(outcome);
-        }
-        let waiters = std::mem::take(&mut state.waiters);
-        drop(state); // a waker may poll at once
-        waiters.into_iter().for_each(Waker::wake);
-    }
-}
-
-impl<V: Clone> Wait<V> {
-    /// Waits until the load ends.
-    pub(crate) async fn end(self) -> Waited<V> {
-        poll_fn(|context| {
-            let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-            match &state.outcome {
-                Some(Outcome::Done(block)) => Poll::Ready(Waited::Done(block.clone())),
-                Some(Outcome::Failed(error)) => Poll::Ready(Waited::Failed(error.copy())),
-                Some(Outcome::Again(attempt)) => Poll::Ready(Waited::Again(*attempt)),
-                None => {
-                    if !state.waiters.iter().any(|waiter| waiter.will_wake(context.waker())) {
-                        state.waiters.push(context.waker().clone());
-                    }
-                    Poll::Pending
-                }
-            }
-        })
-        .await
+    /// Makes `read` the one that [`read_of`](Self::read_of) returns for these blocks. Forgets those that nobody waits for.
+    pub(crate) fn begin(&mut self, reads: impl IntoIterator<Item = (K, Weak<R>)>) {
+        self.reads.retain(|_, read| read.strong_count() > 0);
+        self.reads.extend(reads);
     }
 }
 
@@ -257,49 +102,45 @@ mod tests {
 
     const BLOCK: u64 = 1000;
 
-    fn cache(blocks: u64) -> BlockCache<u32, &'static str> {
+    fn cache(blocks: u64) -> BlockCache<u32, &'static str, ()> {
         BlockCache::new(blocks * (BLOCK + ENTRY_BYTES))
-    }
-
-    fn load(cache: &BlockCache<u32, &'static str>, key: u32, block: &'static str) {
-        match cache.claim(key, Attempt::First) {
-            Claim::Lead(lead) => lead.finish(block, BLOCK),
-            Claim::Ready(_) | Claim::Wait(_) => panic!("{key} is there"),
-        }
     }
 
     #[test]
     fn evicts_the_block_whose_last_use_is_longest_ago() {
         let cache = cache(2);
-        load(&cache, 1, "one");
-        load(&cache, 2, "two");
-        assert_eq!(cache.get(1), Some("one"));
-        load(&cache, 3, "three");
-        assert_eq!([cache.get(1), cache.get(2), cache.get(3)], [Some("one"), None, Some("three")]);
-        assert_eq!(cache.bytes(), 2 * (BLOCK + ENTRY_BYTES));
-        cache.remove(1);
-        assert_eq!((cache.get(1), cache.bytes()), (None, BLOCK + ENTRY_BYTES));
+        let mut blocks = cache.lock();
+        blocks.insert(1, "one", BLOCK);
+        blocks.insert(2, "two", BLOCK);
+        assert_eq!(blocks.get(1), Some("one"));
+        blocks.insert(3, "three", BLOCK);
+        assert_eq!([blocks.get(1), blocks.get(2), blocks.get(3)], [Some("one"), None, Some("three")]);
+        assert_eq!(blocks.bytes(), 2 * (BLOCK + ENTRY_BYTES));
+        blocks.remove(1);
+        assert_eq!((blocks.get(1), blocks.bytes()), (None, BLOCK + ENTRY_BYTES));
     }
 
     #[test]
     fn a_block_above_the_budget_is_not_kept_and_evicts_nothing() {
         let cache = cache(2);
-        load(&cache, 1, "one");
-        let Claim::Lead(lead) = cache.claim(2, Attempt::First) else { panic!("it is there") };
-        lead.finish("large", 3 * BLOCK);
-        assert_eq!([cache.get(1), cache.get(2)], [Some("one"), None]);
-        load(&cache, 2, "two");
-        assert_eq!(cache.get(2), Some("two"));
+        let mut blocks = cache.lock();
+        blocks.insert(1, "one", BLOCK);
+        blocks.insert(2, "large", 3 * BLOCK);
+        assert_eq!([blocks.get(1), blocks.get(2)], [Some("one"), None]);
+        blocks.insert(2, "two", BLOCK);
+        assert_eq!(blocks.get(2), Some("two"));
     }
 
     #[test]
-    fn a_second_claim_waits_until_the_first_one_ends() {
+    fn a_read_is_found_as_long_as_a_caller_has_it() {
         let cache = cache(1);
-        let Claim::Lead(lead) = cache.claim(1, Attempt::First) else { panic!("it is there") };
-        assert!(matches!(cache.claim(1, Attempt::First), Claim::Wait(_)));
-        lead.finish_without_keeping("one");
-        assert!(matches!(cache.claim(1, Attempt::First), Claim::Lead(_)), "and the dropped lead ends, too");
-        assert!(matches!(cache.claim(1, Attempt::First), Claim::Lead(_)));
-        assert_eq!(cache.bytes(), 0);
+        let mut blocks = cache.lock();
+        let (one, two) = (Arc::new(()), Arc::new(()));
+        blocks.begin([(1, Arc::downgrade(&one)), (2, Arc::downgrade(&two))]);
+        assert!(blocks.read_of(1).is_some_and(|read| Arc::ptr_eq(&read, &one)));
+        drop(one);
+        assert!(blocks.read_of(1).is_none() && blocks.read_of(2).is_some());
+        blocks.begin([(3, Arc::downgrade(&two))]);
+        assert_eq!(blocks.reads.len(), 2);
     }
 }

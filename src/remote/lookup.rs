@@ -164,7 +164,7 @@ impl RemoteGeneration {
     /// Returns a minishard from the cache.
     pub(crate) fn cached_minishard(&self, exchange: &Exchange, location: Location) -> Option<Arc<Minishard>> {
         let key = PartKey { generation: self.serial, part: Part::Minishard(location) };
-        let Some(Block::Minishard(minishard)) = self.shared.cache.get(key) else { return None };
+        let Some(Block::Minishard(minishard)) = self.shared.cache.lock().get(key) else { return None };
         self.count_cache_hit(exchange);
         Some(minishard)
     }

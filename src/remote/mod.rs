@@ -5,7 +5,7 @@
 //! module        what it has                                     its parts
 //!
 //! request       a read of an object, its answer, a value
-//! operation     the state machine of one call: requests out, responses in
+//! operation     the state machine of one call, without I/O      shared_request
 //! options       what is opened                                  open
 //! reader        lookups in the current generation               snapshot
 //! generation    an open generation, and how it is stored        objects, identity, table
@@ -51,6 +51,7 @@ mod reader;
 mod request;
 mod rounds;
 mod scan;
+mod shared_request;
 mod snapshot;
 #[cfg(feature = "remote")]
 mod store_error;
@@ -71,12 +72,13 @@ pub use key_range::RemoteKeyRange;
 pub use lookup::RemoteLocation;
 #[cfg(feature = "remote")]
 pub use object_store::{BlockingDb, RemoteDb};
-pub use operation::{Operation, OperationStats, RequestId};
+pub use operation::{Operation, OperationStats};
 pub use options::RemoteOptions;
 pub use range::RemoteRange;
 pub use reader::{RemoteReader, RemoteStats};
 pub use request::{Body, Failure, RemoteValue, Request, Response, Wanted};
 pub use scan::{RemoteKeys, RemoteScan};
+pub use shared_request::RequestId;
 pub use snapshot::RemoteSnapshot;
 #[cfg(feature = "remote")]
 pub use unknown_length::UnknownLength;

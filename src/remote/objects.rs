@@ -69,6 +69,14 @@ impl Span {
         self.range.end.saturating_sub(self.range.start)
     }
 
+    /// Returns the span of a request of `range` that covers this span, and needs its bytes.
+    pub(crate) fn within(&self, range: &Range<u64>) -> Option<Span> {
+        let needed_end = self.range.start.saturating_add(self.needed);
+        let is_covered = range.start <= self.range.start && self.range.end <= range.end;
+        let needed = needed_end.saturating_sub(range.start);
+        is_covered.then(|| Span { object: self.object.clone(), range: range.clone(), needed })
+    }
+
     /// Returns the bytes of this span from the response to a request that covers it. `None` if the response has fewer
     /// than those needed.
     pub(crate) fn value_of(&self, requested: &Span, body: &Body) -> Option<RemoteValue> {
@@ -156,7 +164,7 @@ impl Objects {
         most: u64,
         answer: Result<Response, Failure>,
     ) -> Result<Response, Unread> {
-        let response = self.checked(object, answer)?;
+        let response = self.checked(object, self.counted(answer))?;
         let found = response.body.as_slice().len() as u64;
         let stated = response.object_len.unwrap_or(found);
         if found.max(stated) > most {
@@ -171,7 +179,7 @@ impl Objects {
     /// Reads a range of an object.
     pub(crate) async fn read(&self, exchange: &Exchange, span: &Span) -> Result<Body, Unread> {
         let answer = exchange.fetch(self.request(span)).await;
-        self.accept(span, answer)
+        self.accept(span, self.counted(answer))
     }
 
     /// Makes the request for a range of an object, and counts it.
@@ -203,8 +211,14 @@ impl Objects {
 
     /// Returns the bytes of a span from the accepted answer to a request that covers it.
     ///
-    /// Errors: `Corrupt` if the object ends before them; `Io` if that is not known.
-    pub(crate) fn part(&self, span: &Span, requested: &Span, body: &Body) -> Result<RemoteValue, Unread> {
+    /// Errors: `Corrupt` if the object ends before them; `Io` if that is not known; those of the answer.
+    pub(crate) fn part(
+        &self,
+        span: &Span,
+        requested: &Span,
+        answer: &Result<Body, Unread>,
+    ) -> Result<RemoteValue, Unread> {
+        let body = answer.as_ref().map_err(Unread::copy)?;
         span.value_of(requested, body).ok_or_else(|| {
             let end = requested.range.start.saturating_add(body.as_slice().len() as u64);
             let len = self.identity(&span.object).and_then(|identity| identity.len);
@@ -226,7 +240,12 @@ impl Objects {
         })
     }
 
-    /// Counts the bytes of a response and compares the identity of its object.
+    /// Counts the bytes of the answer to a request that was counted.
+    pub(crate) fn counted(&self, answer: Result<Response, Failure>) -> Result<Response, Failure> {
+        answer.inspect(|response| self.totals.count_bytes(&response.body))
+    }
+
+    /// Compares the identity of the object of a response.
     fn checked(&self, object: &str, answer: Result<Response, Failure>) -> Result<Response, Unread> {
         let response = answer.map_err(|failure| match failure {
             Failure::NotFound => Unread::Missing,
@@ -238,7 +257,6 @@ impl Objects {
             }
             Failure::Other(error) => Unread::Failed(error.at_path(&self.path(object))),
         })?;
-        self.totals.count_bytes(&response.body);
         match self.identities.learn(object, &response) {
             Ok(()) => Ok(response),
             Err(replaced) => Err(Unread::Failed(self.replaced(object, &replaced))),

@@ -1,18 +1,18 @@
 //! An operation of the reader as a state machine without I/O: requests come out, responses go in.
 //!
 //! The compiler writes the state machine: an operation is an `async` block whose only leaf futures are the responses of
-//! its [`Exchange`], and another operation's response where both need the same block. There is no runtime, no thread and
-//! no timer in it.
+//! its [`Exchange`]. There is no runtime, no thread, no timer and no waker in it.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 
 use crate::error::Result;
 use crate::remote::request::{Failure, Request, Response};
+use crate::remote::shared_request::{RequestId, Role, SharedRequest};
 
 /// An operation that needs reads from an object store: a lookup, for example.
 ///
@@ -21,22 +21,22 @@ use crate::remote::request::{Failure, Request, Response};
 /// 1. [`poll`](Operation::poll). `Ready` is the result.
 /// 2. [`next_request`](Operation::next_request) until it returns `None`; perform them, and give each answer to
 ///    [`answer`](Operation::answer).
-/// 3. Poll again after each answer. Without an outstanding request, poll when the waker wakes: the operation waits for a
-///    response to another one.
+/// 3. Poll again after each answer. An operation waits for nothing else.
 ///
-/// Dropping an operation cancels it. The adapters of this crate (feature `remote`) and of the Python package do all that.
+/// Dropping an operation cancels it. The adapters of this crate (feature `remote`) and of the Python package do all that,
+/// and perform a request that several operations make at the same time once: see [`RequestId::shared`].
 ///
 /// ```
-/// use std::task::{Context, Poll, Waker};
+/// use std::task::Poll;
 ///
-/// use sharddb::remote::{Body, Operation, Request, Response};
+/// use sharddb::remote::{Operation, Request, Response};
 ///
 /// fn run<T>(
 ///     mut operation: Operation<'_, T>,
 ///     mut perform: impl FnMut(&Request) -> Response,
 /// ) -> sharddb::Result<T> {
 ///     loop {
-///         if let Poll::Ready(result) = operation.poll(&mut Context::from_waker(Waker::noop())) {
+///         if let Poll::Ready(result) = operation.poll() {
 ///             return result;
 ///         }
 ///         while let Some((id, request)) = operation.next_request() {
@@ -51,11 +51,7 @@ pub struct Operation<'a, T> {
     exchange: Exchange,
 }
 
-/// The number of a request within its operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(u64);
-
-/// What an operation cost so far.
+/// What an operation cost so far. A request that it shares with an operation that has made it before is a cache hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperationStats {
@@ -63,7 +59,7 @@ pub struct OperationStats {
     pub requests: u64,
     /// Bytes of all responses.
     pub bytes: u64,
-    /// Blocks that were found in the cache.
+    /// Blocks that were found in the cache, in a block store, or in the response to another operation.
     pub cache_hits: u64,
 }
 
@@ -78,8 +74,8 @@ impl<'a, T> Operation<'a, T> {
     }
 
     /// Advances the operation as far as the answers permit. Do not poll again after `Ready`.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T>> {
-        self.future.as_mut().poll(context)
+    pub fn poll(&mut self) -> Poll<Result<T>> {
+        self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) // only an answer wakes it
     }
 
     /// Takes a request that is to be performed.
@@ -90,10 +86,10 @@ impl<'a, T> Operation<'a, T> {
     /// Gives the operation the answer to a request. The next [`poll`](Operation::poll) uses it.
     pub fn answer(&mut self, id: RequestId, answer: Result<Response, Failure>) {
         let mut state = self.exchange.state();
-        if let Ok(response) = &answer {
+        if let (Ok(response), Role::First) = (&answer, id.role) {
             state.stats.bytes += response.body.as_slice().len() as u64;
         }
-        state.answers.insert(id, answer);
+        state.answers.insert(id.number, answer);
     }
 
     /// Returns what the operation cost so far.
@@ -114,17 +110,17 @@ pub(crate) struct Exchange(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    next_id: u64,
+    next_number: u64,
     to_send: VecDeque<(RequestId, Request)>,
-    answers: HashMap<RequestId, Result<Response, Failure>>,
+    answers: HashMap<u64, Result<Response, Failure>>,
     stats: OperationStats,
 }
 
 impl Exchange {
     /// Makes a request and waits for the answer.
     pub(crate) async fn fetch(&self, request: Request) -> Result<Response, Failure> {
-        let id = self.send(request);
-        poll_fn(|_| match self.state().answers.remove(&id) {
+        let number = self.state().send(request);
+        poll_fn(|_| match self.state().answers.remove(&number) {
             Some(answer) => Poll::Ready(answer),
             None => Poll::Pending,
         })
@@ -135,14 +131,25 @@ impl Exchange {
     pub(crate) async fn fetch_all(
         &self,
         requests: impl IntoIterator<Item = Request>,
-        mut f: impl FnMut(usize, Result<Response, Failure>),
+        f: impl FnMut(usize, Result<Response, Failure>),
     ) {
-        let mut waiting: HashMap<RequestId, usize> =
-            requests.into_iter().enumerate().map(|(at, request)| (self.send(request), at)).collect();
+        let numbers: Vec<u64> = requests.into_iter().map(|request| self.state().send(request)).collect();
+        self.receive(numbers, f).await;
+    }
+
+    /// Makes a request that other operations share. Returns the number of the answer.
+    pub(crate) fn send_shared(&self, request: &Arc<SharedRequest>, role: Role) -> u64 {
+        self.state().push(request.request.clone(), role, Arc::downgrade(request))
+    }
+
+    /// Waits for the answers with these numbers, and calls `f` with the position and the answer of each, in the order of
+    /// arrival.
+    pub(crate) async fn receive(&self, numbers: Vec<u64>, mut f: impl FnMut(usize, Result<Response, Failure>)) {
+        let mut waiting: HashMap<u64, usize> = numbers.into_iter().zip(0..).collect();
         poll_fn(|_| {
             let arrived: Vec<_> = self.state().answers.drain().collect(); // `f` runs without the lock
-            for (id, answer) in arrived {
-                if let Some(at) = waiting.remove(&id) {
+            for (number, answer) in arrived {
+                if let Some(at) = waiting.remove(&number) {
                     f(at, answer);
                 }
             }
@@ -156,16 +163,21 @@ impl Exchange {
         self.state().stats.cache_hits += 1;
     }
 
-    fn send(&self, request: Request) -> RequestId {
-        let mut state = self.state();
-        let id = RequestId(state.next_id);
-        state.next_id += 1;
-        state.stats.requests += 1;
-        state.to_send.push_back((id, request));
-        id
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn send(&mut self, request: Request) -> u64 {
+        self.push(request, Role::First, Weak::new())
+    }
+
+    fn push(&mut self, request: Request, role: Role, shared: Weak<SharedRequest>) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.stats.requests += u64::from(role == Role::First);
+        self.to_send.push_back((RequestId { number, role, request: shared }, request));
+        number
     }
 }

@@ -9,10 +9,11 @@ use crate::remote::block_cache::BlockCache;
 use crate::remote::minishard::Minishard;
 use crate::remote::objects::Span;
 use crate::remote::request::Body;
+use crate::remote::shared_request::SharedRequest;
 use crate::remote::table::Described;
 
 /// The cache of a reader. All its generations share it.
-pub(crate) type PartCache = BlockCache<PartKey, Block>;
+pub(crate) type PartCache = BlockCache<PartKey, Block, SharedRequest>;
 
 /// A part of one of the generations that a reader has opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +43,15 @@ pub(crate) enum Block {
 }
 
 impl Block {
+    /// Returns the bytes that it takes in memory.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Block::Bytes(bytes) => bytes.as_slice().len() as u64,
+            Block::NoShard => 0,
+            Block::Minishard(minishard) => minishard.size(),
+        }
+    }
+
     /// Returns the minishard that it is.
     pub(crate) fn minishard(self) -> Result<Arc<Minishard>> {
         match self {

@@ -111,7 +111,7 @@ impl RemoteGeneration {
                 let (bytes, from) = (bytes.as_slice(), read.span.range.start);
                 let is_intact = |record| described.is_intact(record, bytes, from);
                 if !self.record(location.shard).is_some_and(is_intact) {
-                    self.shared.cache.remove(self.key_of(read)); // checked for another minishard, it is damaged for this one: the next lookup reads it again
+                    self.shared.cache.lock().remove(self.key_of(read)); // checked for another minishard, it is damaged for this one: the next lookup reads it again
                 }
                 self.known_place_by_table(location, described, bytes, from)
             }

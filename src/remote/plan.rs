@@ -62,16 +62,10 @@ impl Objects {
         let requests: Vec<_> = plan.iter().map(|merged| self.request(&merged.span)).collect();
         let answered = |at: usize, answer| {
             let Some(Merged { span: requested, members }) = plan.get(at) else { return };
-            let answer = self.accept(requested, answer);
+            let answer = self.accept(requested, self.counted(answer));
             for member in members {
                 let Some(span) = spans.get(*member) else { continue };
-                f(
-                    *member,
-                    match &answer {
-                        Ok(body) => self.part(span, requested, body),
-                        Err(unread) => Err(unread.copy()),
-                    },
-                );
+                f(*member, self.part(span, requested, &answer));
             }
         };
         exchange.fetch_all(requests, answered).await;

@@ -20,8 +20,8 @@ use crate::remote::snapshot::RemoteSnapshot;
 /// or an object was replaced, the lookup refreshes once and tries again. If an object is missing from a generation that is
 /// still current, it returns `GenerationGone` after one request for `current`.
 ///
-/// Cheap to clone; clones share the generation, the cache and the requests in flight. Poll each operation until it ends, or
-/// drop it: others may wait for its responses, and wait forever if it is neither polled nor dropped.
+/// Cheap to clone; clones share the generation, the cache and the requests in flight. Operations are independent: none waits
+/// for another, also where they share a request.
 ///
 /// ```
 /// use sharddb::remote::{Operation, RemoteReader};
@@ -161,7 +161,7 @@ impl RemoteReader {
             requests: totals.requests(),
             bytes: totals.bytes(),
             cache_hits: totals.cache_hits(),
-            cache_bytes: cache.bytes(),
+            cache_bytes: cache.lock().bytes(),
         }
     }
 

@@ -76,6 +76,16 @@ impl Failure {
         Failure::Other(Error::io(what, Path::new(""), error))
     }
 
+    #[cfg(feature = "remote")]
+    pub(crate) fn copy(&self) -> Failure {
+        match self {
+            Failure::NotFound => Failure::NotFound,
+            Failure::Replaced => Failure::Replaced,
+            Failure::Unchanged => Failure::Unchanged,
+            Failure::Other(error) => Failure::Other(error.copy()),
+        }
+    }
+
     /// Returns the failure for an object of `found` bytes that is larger than [`Wanted::Whole`] permits.
     pub fn too_large(most: u64, found: u64) -> Failure {
         Failure::Other(too_large(most, &found))

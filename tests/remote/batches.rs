@@ -204,7 +204,7 @@ fn a_long_batch_is_read_in_runs() {
     let mut operation = reader.get_many(&keys);
     let mut most = 0;
     let results = loop {
-        if let std::task::Poll::Ready(results) = crate::bucket::poll(&mut operation) {
+        if let std::task::Poll::Ready(results) = operation.poll() {
             break results.unwrap();
         }
         let mut in_flight = 0;

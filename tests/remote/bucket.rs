@@ -6,7 +6,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Mutex;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use sharddb::Result;
 use sharddb::remote::{
@@ -161,15 +161,15 @@ impl Bucket {
         (result, cost)
     }
 
-    /// Like `run_counted`, for an operation of one of several threads: it waits for the others.
-    pub(crate) fn run_waiting<T>(&self, mut operation: Operation<'_, T>) -> Result<T> {
+    /// Runs an operation to its end. A request that it shares with others is performed once.
+    pub(crate) fn run_sharing<T>(&self, mut operation: Operation<'_, T>) -> (Result<T>, OperationStats) {
         loop {
-            if let Poll::Ready(result) = poll(&mut operation) {
-                return result;
+            if let Poll::Ready(result) = operation.poll() {
+                return (result, operation.stats());
             }
-            match operation.next_request() {
-                Some((id, request)) => operation.answer(id, self.perform(&request)),
-                None => std::thread::yield_now(),
+            while let Some((id, request)) = operation.next_request() {
+                let response = id.shared(|| self.perform(&request).ok());
+                operation.answer(id, response.ok_or(Failure::NotFound));
             }
         }
     }
@@ -177,7 +177,7 @@ impl Bucket {
     fn run_to_end<T>(&self, mut operation: Operation<'_, T>) -> (Result<T>, Cost, OperationStats) {
         let (before, mut cost) = (*self.bytes.lock().unwrap(), Cost::default());
         loop {
-            let done = poll(&mut operation);
+            let done = operation.poll();
             if let Poll::Ready(result) = done {
                 cost.bytes = *self.bytes.lock().unwrap() - before;
                 return (result, cost, operation.stats());
@@ -201,9 +201,4 @@ impl Bucket {
     pub(crate) fn open(&self) -> RemoteReader {
         self.run(RemoteOptions::new().root_name("s3://bucket/store").open()).unwrap()
     }
-}
-
-/// Polls an operation once.
-pub(crate) fn poll<T>(operation: &mut Operation<'_, T>) -> Poll<Result<T>> {
-    operation.poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::bucket::{Bucket, poll};
+use crate::bucket::Bucket;
 use crate::common::Scratch;
 use crate::stores::{bytes, options, spec};
 use sharddb::ErrorKind;
@@ -183,7 +183,7 @@ fn refreshes_at_the_same_time() {
     bucket.add(store.path(), "");
     let (mut one, mut two) = (reader.refresh(), reader.refresh());
     let mut lookup = reader.get(7);
-    assert!(poll(&mut one).is_pending() && poll(&mut two).is_pending() && poll(&mut lookup).is_pending());
+    assert!(one.poll().is_pending() && two.poll().is_pending() && lookup.poll().is_pending());
     assert!(bucket.run(one).unwrap());
     assert!(bucket.run(two).unwrap());
     assert_eq!(bytes(bucket.run(lookup)), expected(1, 7), "it began in the old generation");
@@ -195,7 +195,7 @@ fn refreshes_at_the_same_time() {
 fn a_generation_that_vanishes_while_it_is_opened() {
     let (store, bucket) = store();
     let mut operation = RemoteOptions::new().open();
-    assert!(poll(&mut operation).is_pending());
+    assert!(operation.poll().is_pending());
     let (id, request) = operation.next_request().unwrap();
     operation.answer(id, bucket.perform(&request));
     publish(store.path(), 2);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 
-use crate::bucket::{Bucket, poll};
+use crate::bucket::Bucket;
 use crate::common::{sets, xorshift};
 use crate::stores::{build, keys, options, spec, value};
 use sharddb::remote::{RemoteOptions, RemoteSnapshot, Wanted};
@@ -256,7 +256,7 @@ fn a_dropped_operation_skips_nothing_silently() {
     let snapshot = bucket.open().snapshot();
     let mut keys = snapshot.keys();
     let mut operation = keys.next_batch();
-    assert!(poll(&mut operation).is_pending());
+    assert!(operation.poll().is_pending());
     drop(operation);
     let error = bucket.run(keys.next_batch()).unwrap_err();
     assert!(error.to_string().contains("begin again"), "{error}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -396,7 +396,7 @@ impl Event {
 /// Performs the requests of an operation of the reader on the objects of a store.
 pub(super) fn drive<T>(objects: &HashMap<String, Vec<u8>>, mut operation: Operation<'_, T>) -> crate::Result<T> {
     loop {
-        if let Poll::Ready(result) = operation.poll(&mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(result) = operation.poll() {
             return result;
         }
         while let Some((id, request)) = operation.next_request() {

@@ -1,39 +1,52 @@
 //! Runs an operation on a transport, with several requests in flight.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::future::{BoxFuture, FutureExt, Shared};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::runtime::{Handle, Id};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::remote::object_store::transport::Transport;
 use crate::remote::{Failure, Operation, OperationStats, Request, RequestId, Response};
 
-/// Maximum number of requests of one operation in flight.
+/// Maximum number of requests of one operation in flight, also of those that it shares.
 ///
 /// Object stores answer that many at once without slowing down, and with more the first answers come later.
 const IN_FLIGHT: usize = 48;
 
+/// A request in flight. Each of the operations that share it polls it, and the last one that is dropped cancels it.
+#[derive(Clone)]
+struct Read {
+    answer: Shared<BoxFuture<'static, Arc<Result<Response, Failure>>>>,
+    /// The runtime on which it began, whose timers and connections it waits for.
+    runtime: Option<Id>,
+}
+
 /// Runs an operation to its end. Returns what it cost too, also if it failed.
 ///
-/// Dropping the future cancels the operation and its requests.
+/// Dropping the future cancels the operation, and its requests unless other operations share them.
 pub(crate) async fn drive<T>(transport: &Transport, mut operation: Operation<'_, T>) -> (Result<T>, OperationStats) {
     let mut in_flight = FuturesUnordered::new();
     let result = poll_fn(|context: &mut Context<'_>| {
         loop {
-            if let Poll::Ready(result) = operation.poll(context) {
+            if let Poll::Ready(result) = operation.poll() {
                 return Poll::Ready(result);
             }
             while in_flight.len() < IN_FLIGHT
                 && let Some((id, request)) = operation.next_request()
             {
-                in_flight.push(perform(transport, id, request));
+                let answer = read(transport, &id, &request).answer;
+                in_flight.push(answer.map(|answer| (id, answer)));
             }
             match in_flight.poll_next_unpin(context) {
-                Poll::Ready(Some((id, answer))) => operation.answer(id, answer),
-                // with nothing in flight the operation waits for a response to another one, which wakes it
-                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some((id, answer))) => operation.answer(id, copy(&answer)),
+                Poll::Ready(None) => {
+                    return Poll::Ready(Err(Error::internal("expected an operation with a request, found none")));
+                }
+                Poll::Pending => return Poll::Pending,
             }
         }
     })
@@ -41,9 +54,23 @@ pub(crate) async fn drive<T>(transport: &Transport, mut operation: Operation<'_,
     (result, operation.stats())
 }
 
-async fn perform(transport: &Transport, id: RequestId, request: Request) -> (RequestId, Result<Response, Failure>) {
-    let answer = transport.perform(&request).await;
-    (id, answer)
+fn copy(answer: &Result<Response, Failure>) -> Result<Response, Failure> {
+    match answer {
+        Ok(response) => Ok(response.clone()),
+        Err(failure) => Err(failure.copy()),
+    }
+}
+
+/// Returns the read of a request. Operations share it if they run on one runtime: another one may have stopped.
+fn read(transport: &Transport, id: &RequestId, request: &Request) -> Read {
+    let runtime = Handle::try_current().ok().map(|handle| handle.id());
+    let start = || {
+        let (transport, request) = (transport.clone(), request.clone());
+        let answer = async move { Arc::new(transport.perform(&request).await) };
+        Read { answer: answer.boxed().shared(), runtime }
+    };
+    let read = id.shared(start);
+    if read.runtime == runtime { read } else { start() }
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ::object_store::ObjectStoreExt;
 use ::object_store::memory::InMemory;
-use tokio::time::Instant;
+use futures_util::poll;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout};
 
 use crate::remote::object_store::testing::Recorder;
 use crate::remote::{RemoteDb, RemoteOptions};
@@ -58,9 +60,13 @@ async fn requests_of_get(store: &Slow, db: &RemoteDb, key: u64) -> u32 {
     requests
 }
 
-/// Runs a future in virtual time: it passes only while all tasks wait for it.
+/// A runtime with virtual time: it passes only while all tasks wait for it.
+fn virtual_time() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
 fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(future)
+    virtual_time().block_on(future)
 }
 
 fn some_keys(first: u64) -> impl Iterator<Item = u64> {
@@ -134,4 +140,27 @@ fn a_batch_takes_the_time_of_its_rounds() {
         }
         assert!(store.take_requests().len() > 20);
     });
+}
+
+/// A lookup has begun on a runtime that does not run any more, so that its timers do not fire.
+#[test]
+fn a_lookup_does_not_wait_for_another_runtime() {
+    let (stopped, running) = (virtual_time(), virtual_time());
+    let (store, db) = stopped.block_on(async {
+        let store = store(BulkLoader::options().profile(Profile::Local), false).await;
+        let db = open(&store, &RemoteOptions::new()).await;
+        (store, db)
+    });
+    let mut held = Box::pin(db.get(0));
+    stopped.block_on(async {
+        for _ in 0..100 {
+            assert!(poll!(&mut held).is_pending());
+            yield_now().await; // the runtime is never idle: no time passes
+        }
+    });
+    let found = running.block_on(async { timeout(1000 * LATENCY, db.get(0)).await });
+    let found = found.expect("it waits for another runtime");
+    assert_eq!(found.unwrap().unwrap()[..], value_of(0)[..]);
+    assert_eq!(stopped.block_on(held).unwrap().unwrap()[..], value_of(0)[..]);
+    assert_eq!(store.take_requests().len(), 2);
 }

@@ -13,16 +13,9 @@ use crate::remote::{
 
 /// A data set in an object store: a store that was pushed, a generation of one, or a foreign directory of shards.
 ///
-/// It needs no particular runtime, only the one that the object store needs. Clones share caches and requests: of lookups
-/// that need the same block at once, one makes the request. Dropping a future cancels its requests.
-///
-/// # Poll every lookup
-///
-/// A lookup that waits for the request of another one ends only if that one is polled too, or dropped. So do not await a
-/// lookup while another one has begun and is not polled: in the body of a loop over
-/// `stream::iter(keys).map(|key| db.get(key)).buffered(8)`, for example, or after a `select!` that keeps a pending lookup.
-/// Either poll them together, with `join_all`, or run each as a task, which the runtime polls: see the example.
-/// [`get_many`](RemoteDb::get_many) needs neither. A [`BlockingDb`](crate::remote::BlockingDb) polls each lookup to its end.
+/// It needs no particular runtime, only the one that the object store needs. Clones share caches and requests: lookups that
+/// need the same block at once make one request, if they are on one runtime. Each of them ends if it is polled, whatever
+/// becomes of the others. Dropping a future cancels the requests that no other lookup shares.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -54,15 +47,6 @@ use crate::remote::{
 /// let (values, cost) = db.run(db.reader().get_many(&[42, 7])).await; // what one call costs
 /// assert_eq!(values?.len(), 2);
 /// println!("{} requests, {} bytes", cost.requests, cost.bytes);
-///
-/// // lookups at the same time: each is a task, and others may be awaited meanwhile
-/// let spawn = |key| {
-///     let db = db.clone();
-///     tokio::spawn(async move { db.get(key).await })
-/// };
-/// let (first, second) = (spawn(42), spawn(7));
-/// assert!(db.contains(42).await?);
-/// assert!(first.await??.is_some() && second.await??.is_none());
 /// # std::fs::remove_dir_all(&local)?;
 /// # Ok(())
 /// # })
@@ -89,32 +73,28 @@ impl RemoteDb {
         Ok(RemoteDb { reader, transport })
     }
 
-    /// Returns the value of a key; `None` if it is absent. See [`RemoteReader::get`]; poll it until it ends, or drop it: see
-    /// [above](RemoteDb#poll-every-lookup).
+    /// Returns the value of a key; `None` if it is absent. See [`RemoteReader::get`].
     ///
     /// Errors: those of [`RemoteReader::get`].
     pub async fn get(&self, key: u64) -> Result<Option<RemoteValue>> {
         self.run(self.reader.get(key)).await.0
     }
 
-    /// Returns whether a key is present. See [`RemoteReader::contains`]; poll it until it ends, or drop it: see
-    /// [above](RemoteDb#poll-every-lookup).
+    /// Returns whether a key is present. See [`RemoteReader::contains`].
     ///
     /// Errors: those of [`RemoteReader::contains`].
     pub async fn contains(&self, key: u64) -> Result<bool> {
         self.run(self.reader.contains(key)).await.0
     }
 
-    /// Returns where the value of a key is. See [`RemoteReader::locate`]; poll it until it ends, or drop it: see
-    /// [above](RemoteDb#poll-every-lookup).
+    /// Returns where the value of a key is. See [`RemoteReader::locate`].
     ///
     /// Errors: those of [`RemoteReader::locate`].
     pub async fn locate(&self, key: u64) -> Result<Option<RemoteLocation>> {
         self.run(self.reader.locate(key)).await.0
     }
 
-    /// Returns the values of many keys, in their order, with a result for each. See [`RemoteReader::get_many`]; poll it until
-    /// it ends, or drop it: see [above](RemoteDb#poll-every-lookup).
+    /// Returns the values of many keys, in their order, with a result for each. See [`RemoteReader::get_many`].
     ///
     /// Errors: those of [`RemoteReader::get_many`].
     pub async fn get_many(&self, keys: &[u64]) -> Result<Vec<Result<Option<RemoteValue>>>> {
@@ -129,8 +109,7 @@ impl RemoteDb {
     }
 
     /// Runs an operation of this data set's [reader](RemoteDb::reader) or [snapshots](RemoteDb::snapshot), with at most 48
-    /// requests at a time. Returns its result, and what it cost. Poll it until it ends, or drop it: see
-    /// [above](RemoteDb#poll-every-lookup).
+    /// requests at a time. Returns its result, and what it cost.
     pub async fn run<T>(&self, operation: Operation<'_, T>) -> (Result<T>, OperationStats) {
         drive(&self.transport, operation).await
     }

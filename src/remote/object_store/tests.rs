@@ -2,12 +2,14 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::object_store::memory::InMemory;
 use ::object_store::{Attribute, Error as StoreError, ObjectStore, ObjectStoreExt, PutOptions};
-use futures_util::future::join_all;
-use futures_util::{StreamExt, stream};
+use futures_util::future::{Either, FutureExt, join_all, select};
+use futures_util::{StreamExt, poll, stream};
 use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use crate::error::ErrorKind;
 use crate::remote::object_store::testing::{Recorder, block_on};
@@ -113,26 +115,34 @@ fn sixty_four_gets_of_one_block_at_once_are_one_request() {
         let values = join_all((0..64).map(|_| db.get(300))).await;
         assert!(values.into_iter().all(|value| value.unwrap().unwrap()[..] == value_of(300)[..]));
         assert_eq!(store.take_requests().len(), 1);
+        let (store, db) = opened().await;
+        let all = join_all((0..64).map(|_| db.run(db.reader().get(300)))).await;
+        let costs: Vec<_> = all.into_iter().map(|(_, cost)| (cost.requests, cost.cache_hits)).collect();
+        assert_eq!((costs[0], &costs[1..]), ((1, 0), &[(0, 1); 63][..]));
+        assert_eq!(store.take_requests().len(), 1);
         let (value, cost) = db.run(db.reader().get(300)).await;
         assert_eq!((value.unwrap().unwrap().to_vec(), cost.requests), (value_of(300), 0));
         assert_eq!(store.take_requests(), []);
     });
 }
 
-/// The pattern of the docs of `RemoteDb`: each lookup of the stream is a task, so that the body of the loop may await others
-/// of the same blocks while the stream is not polled.
+/// Runs a test that hangs if a lookup waits for one that is not polled.
+fn without_waiting<T>(test: impl Future<Output = T>) -> T {
+    block_on(async { timeout(Duration::from_secs(60), test).await.expect("a lookup waits for another one") })
+}
+
+/// The body of the loop awaits lookups that the stream has begun and does not poll meanwhile.
 #[test]
-fn lookups_in_tasks_may_be_awaited_in_any_order() {
-    block_on(async {
+fn the_consumer_of_a_stream_of_lookups_may_look_up_too() {
+    without_waiting(async {
         let (_, db) = opened().await;
-        let spawn = |key| {
-            let db = db.clone();
-            tokio::spawn(async move { (key, db.get(key).await) })
+        let lookup = |key| {
+            let db = &db;
+            async move { (key, db.get(key).await) }
         };
-        let mut lookups = std::pin::pin!(stream::iter((0..400).map(|at| 3 * at)).map(spawn).buffered(8));
+        let mut lookups = std::pin::pin!(stream::iter((0..400).map(|at| 3 * at)).map(lookup).buffered(8));
         let mut count = 0;
-        while let Some(task) = lookups.next().await {
-            let (key, found) = task.unwrap();
+        while let Some((key, found)) = lookups.next().await {
             assert_eq!(found.unwrap().unwrap()[..], value_of(key)[..]);
             for begun in (key + 3..key + 24).step_by(3) {
                 assert_eq!(db.get(begun).await.unwrap().unwrap()[..], value_of(begun)[..]);
@@ -144,29 +154,78 @@ fn lookups_in_tasks_may_be_awaited_in_any_order() {
 }
 
 #[test]
-fn a_dropped_future_cancels_its_requests_and_leaves_the_others_whole() {
+fn an_arm_of_a_select_that_is_kept_holds_up_no_lookup() {
+    without_waiting(async {
+        let (store, db) = opened().await;
+        let kept = Box::pin(db.get(300));
+        let Either::Right(((), kept)) = select(kept, Box::pin(yield_now())).await else { panic!("it has ended") };
+        assert_eq!(db.get(300).await.unwrap().unwrap()[..], value_of(300)[..]);
+        assert_eq!(kept.await.unwrap().unwrap()[..], value_of(300)[..]);
+        assert_eq!(store.take_requests().len(), 1);
+    });
+}
+
+/// Lookups and batches, each against a lookup and a batch that were polled once.
+#[test]
+fn a_lookup_that_is_held_holds_up_no_other() {
+    without_waiting(async {
+        let keys: Vec<u64> = (0..KEYS).map(|at| 3 * at).collect();
+        let get = async |db: &RemoteDb| drop(db.get(300).await.unwrap().unwrap());
+        let get_many = async |db: &RemoteDb| {
+            let values = db.get_many(&keys).await.unwrap();
+            assert!(values.into_iter().all(|value| value.unwrap().is_some()));
+        };
+        let (store, db) = opened().await;
+        get_many(&db).await;
+        let of_batch = store.take_requests().len();
+        for held_is_batch in [false, true] {
+            for is_batch in [false, true] {
+                let (store, db) = opened().await;
+                let mut held = match held_is_batch {
+                    true => get_many(&db).boxed_local(),
+                    false => get(&db).boxed_local(),
+                };
+                assert!(poll!(&mut held).is_pending());
+                match is_batch {
+                    true => get_many(&db).await,
+                    false => get(&db).await,
+                }
+                held.await;
+                let most = match (held_is_batch, is_batch) {
+                    (true, _) => of_batch,
+                    (false, true) => of_batch + 1, // the minishard of the lookup is not read with its neighbours
+                    (false, false) => 1,
+                };
+                assert!(store.take_requests().len() <= most, "{held_is_batch} {is_batch}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_last_future_that_is_dropped_cancels_its_requests() {
     block_on(async {
         let (store, db) = opened().await;
         store.close();
-        let mut first = Box::pin(db.get(300));
-        let mut second = Box::pin(db.get(300));
-        // the first makes the request, the second waits for it
+        let mut lookups: Vec<_> = (0..3).map(|_| Box::pin(db.get(300))).collect();
         for _ in 0..10 {
-            assert!(futures_util::poll!(&mut first).is_pending());
-            assert!(futures_util::poll!(&mut second).is_pending());
+            for lookup in &mut lookups {
+                assert!(poll!(lookup).is_pending());
+            }
             yield_now().await;
         }
         assert_eq!(store.in_flight(), 1);
-        drop(first);
-        assert_eq!(store.in_flight(), 0);
+        drop(lookups.remove(0)); // it has made the request
+        assert_eq!(store.in_flight(), 1);
         store.open();
-        assert_eq!(second.await.unwrap().unwrap()[..], value_of(300)[..]);
-        assert_eq!(store.take_requests().len(), 2);
+        assert_eq!(lookups.remove(0).await.unwrap().unwrap()[..], value_of(300)[..]);
+        assert_eq!(lookups.remove(0).await.unwrap().unwrap()[..], value_of(300)[..]);
+        assert_eq!(store.take_requests().len(), 1);
         // dropped after every number of polls, alone
         for polls in 0..200 {
             let mut lookup = Box::pin(db.get(3 * polls));
             for _ in 0..polls {
-                if futures_util::poll!(&mut lookup).is_ready() {
+                if poll!(&mut lookup).is_ready() {
                     break;
                 }
             }
@@ -195,6 +254,11 @@ fn an_error_of_the_store_names_the_object_and_the_next_lookup_succeeds() {
         assert!(text.contains("(file s3://bucket/data/set/"), "{text}");
         let values = db.get_many(&[300, 303]).await.unwrap();
         assert!(values.iter().all(Result::is_err));
+        store.take_requests();
+        for result in join_all((0..64).map(|_| db.get(300))).await {
+            assert_eq!(result.unwrap_err().to_string(), text);
+        }
+        assert_eq!(store.take_requests().len(), 1);
         store.repair();
         assert_eq!(db.get(300).await.unwrap().unwrap()[..], value_of(300)[..]);
     });
