@@ -10,10 +10,10 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
 
-use crate::serve::budget::Share;
+use crate::serve::budget::{Budget, Share};
 use crate::serve::byte_range::{Wanted, wanted};
 use crate::serve::entity_tag::{EntityTag, Precondition};
-use crate::serve::problem::Problem;
+use crate::serve::problem::{Problem, Result};
 
 /// The bytes that are read ahead of a client.
 const PIECE_BYTES: u64 = 128 << 10;
@@ -60,6 +60,15 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// The text of a JSON value.
+    ///
+    /// Errors: `busy`, `too-large`.
+    pub(crate) fn of_text(value: &serde_json::Value, budget: &Budget) -> Result<Source> {
+        let text = value.to_string();
+        let share = budget.reserve(text.len() as u64)?;
+        Ok(Source::Memory(text.into(), share))
+    }
+
     fn len(&self) -> u64 {
         match self {
             Source::Memory(bytes, _) => bytes.len() as u64,
@@ -91,11 +100,16 @@ fn slice(bytes: &Bytes, range: Range<u64>) -> Bytes {
 }
 
 impl Answer {
-    /// A JSON object that is not kept by caches.
-    pub(crate) fn json(value: &serde_json::Value) -> Answer {
-        let mut answer = Answer::of_bytes(StatusCode::OK, JSON, value.to_string().into());
+    /// A JSON object that is not kept by caches. A long text has a share of the memory until it is sent.
+    ///
+    /// Errors: `busy`, `too-large`.
+    pub(crate) fn json(value: &serde_json::Value, budget: &Budget) -> Result<Answer> {
+        let source = Source::of_text(value, budget)?;
+        let mut answer = Answer::of_bytes(StatusCode::OK, JSON, Bytes::new());
         answer.set(CACHE_CONTROL, "no-store");
-        answer
+        answer.set_number(CONTENT_LENGTH, source.len());
+        answer.body = source.part(0..u64::MAX);
+        Ok(answer)
     }
 
     /// Lines of JSON, of which the number of bytes is not known.

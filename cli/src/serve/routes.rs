@@ -184,12 +184,12 @@ fn counted(app: &App, area: &str, request: &Request) -> Option<Arc<Counters>> {
 /// Errors: 413, before the body arrives if its stated length is the reason; 503 if other requests have the memory; 400
 /// and 408.
 async fn read_body(body: Body, budget: &Budget) -> Result<(Bytes, Share)> {
-    let stated = body.size_hint().lower();
+    let (stated, most) = (body.size_hint().lower(), body.size_hint().upper().unwrap_or(MAX_BODY_BYTES));
     let mut pieces = body.into_data_stream();
     let read = match stated > MAX_BODY_BYTES {
         true => Err(Problem::large_body()),
         false => {
-            let read = tokio::time::timeout(BODY_TIME, collect(&mut pieces, budget)).await;
+            let read = tokio::time::timeout(BODY_TIME, collect(&mut pieces, most, budget)).await;
             read.unwrap_or_else(|_| Err(Problem::timeout()))
         }
     };
@@ -199,10 +199,11 @@ async fn read_body(body: Body, budget: &Budget) -> Result<(Bytes, Share)> {
     read
 }
 
-/// Reserves the memory as the bytes arrive, so that a client has no more of it than it has sent.
+/// Reserves the memory as the bytes arrive, of which there are at most `most`: a client has at most twice of it what it has
+/// sent.
 ///
 /// Errors: 413 after [`MAX_BODY_BYTES`]; 503; 400 if the body is not complete.
-async fn collect(pieces: &mut BodyDataStream, budget: &Budget) -> Result<(Bytes, Share)> {
+async fn collect(pieces: &mut BodyDataStream, most: u64, budget: &Budget) -> Result<(Bytes, Share)> {
     let (mut bytes, mut share) = (Vec::new(), Share::default());
     while let Some(piece) = pieces.next().await {
         let failed = |error| Problem::invalid(format!("the body of the request is not complete: {error}"));
@@ -211,7 +212,12 @@ async fn collect(pieces: &mut BodyDataStream, budget: &Budget) -> Result<(Bytes,
         if len > MAX_BODY_BYTES {
             return Err(Problem::large_body());
         }
-        budget.grow(&mut share, len)?;
+        let capacity = bytes.capacity() as u64;
+        if len > capacity {
+            let room = capacity.saturating_mul(2).min(most).max(len);
+            budget.grow(&mut share, room)?;
+            bytes.reserve_exact(usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(bytes.len()));
+        }
         bytes.extend_from_slice(&piece);
     }
     Ok((bytes.into(), share))
@@ -257,6 +263,18 @@ async fn next_piece(mut pieces: Box<dyn Pieces>) -> std::io::Result<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The buffer grows from 600 to 1,200 KiB for 900, which is beyond the budget.
+    #[tokio::test]
+    async fn memory_for_a_body_is_reserved_before_its_buffer_grows() {
+        let piece = Bytes::from(vec![b'1'; 300 << 10]);
+        let collected = |pieces: usize| {
+            let body = Body::from_stream(stream::iter(vec![piece.clone(); pieces]).map(Ok::<_, std::io::Error>));
+            async move { collect(&mut body.into_data_stream(), MAX_BODY_BYTES, &Budget::with_kib(1000)).await }
+        };
+        assert_eq!(collected(2).await.unwrap().0.len(), 600 << 10);
+        assert_eq!(collected(3).await.unwrap_err().status, StatusCode::SERVICE_UNAVAILABLE);
+    }
 
     #[test]
     fn the_log_never_has_the_token() {

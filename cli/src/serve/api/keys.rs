@@ -13,6 +13,7 @@ use sharddb::spec::ShardNumber;
 
 use crate::key_range::KeyRange;
 use crate::serve::answer::Answer;
+use crate::serve::budget::Budget;
 use crate::serve::database::{Database, Pinned, Source};
 use crate::serve::problem::{Problem, Result};
 use crate::serve::request::Query;
@@ -76,7 +77,7 @@ struct Page {
 /// Answers with a page of at most `limit` keys.
 ///
 /// Errors: `invalid-input`; `generation-gone` for a cursor in storage order of another generation; those of the indexes.
-pub(super) fn answer(database: &Database, query: &Query) -> Result<Answer> {
+pub(super) fn answer(database: &Database, query: &Query, budget: &Budget) -> Result<Answer> {
     let limit = query.get("limit").map_or(Ok(DEFAULT_LIMIT), parse_limit)?;
     let cursor = query.get("cursor").map(str::parse).transpose()?;
     let range = query.get("range").map(|range| range.parse::<KeyRange>().map_err(Problem::invalid)).transpose()?;
@@ -89,7 +90,7 @@ pub(super) fn answer(database: &Database, query: &Query) -> Result<Answer> {
         }
     };
     let keys: Vec<String> = page.keys.iter().map(u64::to_string).collect();
-    Ok(Answer::json(&json!({"keys": keys, "next": page.next.map(|next| next.to_string())})))
+    Answer::json(&json!({"keys": keys, "next": page.next.map(|next| next.to_string())}), budget)
 }
 
 fn parse_limit(text: &str) -> Result<usize> {

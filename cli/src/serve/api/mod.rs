@@ -75,18 +75,19 @@ pub(crate) fn cost(names: &[String], query: &Query) -> Cost {
 ///
 /// Errors: `not-found`, `invalid-input`, and those of the lookup.
 pub(crate) fn answer(app: &App, request: &Request) -> Result<Answer> {
+    let budget = &app.budget;
     if request.names.is_empty() {
-        return Ok(Answer::json(&list::json(app, &request.is_gone)?));
+        return Answer::json(&list::json(app, &request.is_gone)?, budget);
     }
     let (names, operation) = operation(&request.names).ok_or_else(Problem::nothing_here)?;
     let database = app.databases.get(names, request.query.generation()?)?;
     match operation {
-        Operation::Info => Ok(Answer::json(&info::json(app, &database)?)),
-        Operation::Stats => Ok(Answer::json(&stats::json(app, &database)?)),
-        Operation::Keys => keys::answer(&database, &request.query),
-        Operation::GetMany => get_many::answer(&database, request, &app.budget),
+        Operation::Info => Answer::json(&info::json(app, &database)?, budget),
+        Operation::Stats => Answer::json(&stats::json(app, &database)?, budget),
+        Operation::Keys => keys::answer(&database, &request.query, budget),
+        Operation::GetMany => get_many::answer(&database, request, budget),
         Operation::Get(key) => get(app, &database, parse_key(&key)?, request),
-        Operation::Locate(key) => Ok(Answer::json(&locate::json(&database, parse_key(&key)?, &app.budget)?)),
+        Operation::Locate(key) => Answer::json(&locate::json(&database, parse_key(&key)?, budget)?, budget),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::serve::problem::{Problem, Result};
 pub(super) fn metadata(app: &App, directory: &[String], headers: &HeaderMap) -> Result<Answer> {
     let place = app.databases.tree().resolve(directory).ok_or_else(Problem::nothing_here)?;
     let (metadata, file) = Document::read(&place.join("zarr.json"), &app.budget)?;
-    Ok(json(&file_tag(&file), &without_shards(metadata.value)?, headers))
+    json(&file_tag(&file), &without_shards(metadata.value)?, headers, &app.budget)
 }
 
 /// Replaces the sharding codec by the codecs inside it. An array without shards and a group stay as they are.

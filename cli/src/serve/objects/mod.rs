@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::serve::answer::{Answer, JSON, Representation, Source};
 use crate::serve::app::App;
-use crate::serve::budget::Share;
+use crate::serve::budget::Budget;
 use crate::serve::catalog::without_sharding;
 use crate::serve::database::{Database, Pinned};
 use crate::serve::document::Document;
@@ -48,13 +48,15 @@ fn info(app: &App, directory: &[String], headers: &HeaderMap) -> Result<Answer> 
     let generation = place.generation_path().map(|path| app.databases.generation_tag(&path)).transpose()?;
     let (info, metadata) = Document::read(&place.join("info"), &app.budget)?;
     let tag = generation.flatten().unwrap_or_else(|| file_tag(&metadata));
-    Ok(json(&tag, &without_sharding(info.value), headers))
+    json(&tag, &without_sharding(info.value), headers, &app.budget)
 }
 
 /// Answers with JSON that is made of a file with this tag.
-fn json(tag: &EntityTag, value: &Value, headers: &HeaderMap) -> Answer {
-    let source = Source::Memory(value.to_string().into(), Share::default());
-    Answer::of(Representation { tag: tag.part("objects"), content_type: JSON, source }, headers)
+///
+/// Errors: `busy`, `too-large`.
+fn json(tag: &EntityTag, value: &Value, headers: &HeaderMap, budget: &Budget) -> Result<Answer> {
+    let source = Source::of_text(value, budget)?;
+    Ok(Answer::of(Representation { tag: tag.part("objects"), content_type: JSON, source }, headers))
 }
 
 /// Answers with one object of a database.
