@@ -175,15 +175,19 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns the current generation, if it has the files of a generation with this manifest: if the manifests have the
-    /// same text, with the digests of all files.
+    /// Returns the current generation, synced, if it has the files of a generation with this manifest: if the manifests have
+    /// the same text, with the digests of all files.
     pub(crate) fn current_with(&self, manifest: &Manifest, wanted: &[u8]) -> Result<Option<GenerationId>> {
         if !manifest.has_all_digests() {
             return Ok(None);
         }
         let Some(id) = self.current()? else { return Ok(None) };
         let text = manifest_text(&self.generation_path(id))?;
-        Ok(text.is_some_and(|text| text == wanted).then_some(id))
+        if text.is_none_or(|text| text != wanted) {
+            return Ok(None);
+        }
+        intact::sync(&self.path, id)?; // a copy or a restore may have left it in the page cache
+        Ok(Some(id))
     }
 }
 

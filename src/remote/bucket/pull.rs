@@ -104,11 +104,11 @@ impl Bucket {
     pub async fn pull(&self, to: impl AsRef<Path>, options: &PullOptions) -> Result<Pulled> {
         let (generation, stored) = self.stored(options.generation.as_deref()).await?;
         let store = Store::create(to)?;
+        let mut writer = store.writer()?; // syncs what a killed pull may have left, also if nothing is to be done
+        writer.cancel(options.transfer.cancel.clone());
         if let Some(id) = store.current_with(&stored.manifest, &stored.manifest_text)? {
             return Ok(Pulled { is_new: false, ..Counts::default().pulled(id, &generation) });
         }
-        let mut writer = store.writer()?;
-        writer.cancel(options.transfer.cancel.clone());
         let staging = Staging::open(store.path(), generation.as_str(), stored.manifest.nested.as_ref())?;
         let download = Download {
             bucket: self,

@@ -879,6 +879,24 @@ fn a_rollback_that_was_killed_changes_nothing_or_all() {
     }
 }
 
+/// A pull that finds its generation, in a store that was copied or that a killed pull left unsynced, says so after a sync.
+#[test]
+fn a_generation_that_is_current_already_survives_a_power_cut() {
+    let (local, server) = (Local::new(), Server::new());
+    local.push(&server, 1).unwrap();
+    assert!(local.pull(&server).unwrap().is_new);
+    let root = local.copy();
+    let mut disk = disk::Disk::unsynced(&disk::Tree::read(&root));
+    let watch = disk::Watch::on(&root);
+    assert!(!local.pull(&server).unwrap().is_new);
+    watch.take_steps().iter().for_each(|step| disk.apply(step));
+    for loss in disk::Loss::all() {
+        let found = TempDir::in_memory();
+        disk.after(loss).write_to(found.path());
+        assert_eq!(files(&current_directory(found.path())), local.files(1), "{loss:?}");
+    }
+}
+
 #[test]
 fn a_pulled_generation_is_equal() {
     let (local, server) = (Local::new(), Server::new());
