@@ -42,8 +42,14 @@ mod printable;
 #[path = "../../cli/src/progress/mod.rs"]
 mod progress;
 #[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/secrets.rs"]
+mod secrets;
+#[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/size.rs"]
 mod size;
+#[allow(dead_code, reason = "the command's modules are compiled as they are")]
+#[path = "../../cli/src/url_text.rs"]
+mod url_text;
 // pure modules of the subcommand `serve`, for the target `requests`
 #[path = "../../cli/src/serve/byte_range.rs"]
 mod byte_range;
