@@ -77,6 +77,9 @@ pub(crate) const MINISHARD_PAGES: &str = "minishard_pages";
 /// The maximum length of a manifest in bytes. A million shards take less than half of it.
 pub(crate) const MAX_BYTES: u64 = 256 << 20;
 
+/// Upper bound on the lengths of all files together.
+const MOST_BYTES: u128 = 1 << 62;
+
 /// The maximum number of auxiliary files. The check for repeated names is quadratic.
 const MOST_AUXILIARY: usize = 64;
 
@@ -335,6 +338,18 @@ impl Manifest {
         if keys != Some(self.keys) {
             let found = keys.map_or("more than 2^64".to_string(), |keys| keys.to_string());
             return Err(Error::corrupt(format!("expected {} keys in the manifest's shards, found {found}", self.keys)));
+        }
+        self.check_lengths()
+    }
+
+    /// Checks that sums of the files' lengths do not overflow.
+    fn check_lengths(&self) -> Result<()> {
+        let lengths =
+            self.shards.iter().map(|shard| shard.bytes).chain(self.auxiliary.iter().map(|file| file.checksum.bytes));
+        let total = lengths.map(u128::from).sum::<u128>();
+        if total > MOST_BYTES {
+            let message = format!("expected files of at most 2^62 bytes in the manifest together, found {total}");
+            return Err(Error::corrupt(message));
         }
         Ok(())
     }
@@ -719,7 +734,7 @@ mod tests {
         manifest.sharding = ShardingSpec::new(HashFunction::Identity, 0, 0, 64).unwrap();
         let [first, second] = &mut manifest.shards[..] else { panic!() };
         (first.keys, second.keys) = (1, u64::MAX - 1);
-        (second.number, second.bytes, second.crc32) = (ShardNumber(u64::MAX), u64::MAX, u32::MAX);
+        (second.number, second.bytes, second.crc32) = (ShardNumber(u64::MAX), (1 << 62) - 999, u32::MAX);
         (manifest.keys, manifest.value_bytes) = (u64::MAX, (1 << 53) + 1);
         assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).unwrap(), manifest);
     }
@@ -792,6 +807,7 @@ mod tests {
             ("\"value_bytes\": 31", "\"value_bytes\": 18446744073709551616", "value_bytes"),
             ("\"value_bytes\": 31", "\"value_bytes\": 1e1", "value_bytes"),
             ("[0,120,2,", "[0,120,18446744073709551615,", "more than 2^64"),
+            ("[0,120,2,", "[0,18446744073709551615,2,", "2^62"),
             ("[0,120,2,", "[0,120,2.0,", "shards"),
             ("[0,120,2,", "[0,18446744073709551616,2,", "shards"),
             ("[0,120,2,4023233417", "[0,120,2,4294967296", "shards"),

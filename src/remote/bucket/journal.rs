@@ -2,9 +2,9 @@
 //! ETags of those that were written.
 //!
 //! ```text
-//! sharddb push journal 1
+//! sharddb push journal 2
 //! "s3://bucket/store"                                  the store
-//! 1234 4023233417                                      bytes and crc32 of the manifest
+//! 1234 9bd1cf18a5f3b3be0fb1ab2dba2bd3b4                bytes and digest of the manifest
 //! gen-0000000003-6f0c..                                the name that the objects begin with
 //! ["0.shard","\"9b2cf5\""]                             an object and its ETag, as the server returned it
 //! ```
@@ -21,9 +21,10 @@ use std::path::{Path, PathBuf};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::bucket_current::GenerationName;
+use crate::format::digest::Digest;
 use crate::format::json;
 
-const TITLE: &str = "sharddb push journal 1";
+const TITLE: &str = "sharddb push journal 2";
 
 /// Maximum number of bytes of the file that are read: the lines of more than 100,000 objects.
 const MAX_BYTES: u64 = 1 << 24;
@@ -50,9 +51,9 @@ impl Journal {
     ///
     /// Errors: `Locked` if another process uploads the same generation; for a given directory, `Io`.
     pub(super) fn open(directory: Option<&Path>, store: &str, manifest: &[u8]) -> Result<Option<Journal>> {
-        let crc32 = crc32fast::hash(manifest);
-        let head = format!("{TITLE}\n{}\n{} {crc32}\n", json::quote(store), manifest.len());
-        let name = format!("push-{:08x}{crc32:08x}.journal", crc32fast::hash(store.as_bytes()));
+        let digest = Digest::of(manifest); // two manifests may have one CRC-32
+        let head = format!("{TITLE}\n{}\n{} {digest}\n", json::quote(store), manifest.len());
+        let name = format!("push-{:08x}{digest}.journal", crc32fast::hash(store.as_bytes()));
         let Some(given) = directory else {
             let Some(directory) = default_directory() else { return Ok(None) };
             return match Journal::open_at(&directory, &name, head) {
@@ -146,7 +147,7 @@ fn create_private_dir(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
+    use crate::store::testing::{TempDir, with_own_crc32};
 
     fn name(digit: &str) -> GenerationName {
         GenerationName::parse(&format!("gen-0000000001-{}", digit.repeat(32))).unwrap()
@@ -171,6 +172,10 @@ mod tests {
         assert_eq!(open(directory.path(), "s3://a/b", b"manifest").begun().unwrap(), begun("a", &[]));
         assert_eq!(open(directory.path(), "s3://a/c", b"manifest").begun().unwrap(), None);
         assert_eq!(open(directory.path(), "s3://a/b", b"Manifest").begun().unwrap(), None);
+        let [one, other] = [b"text", b"TEXT"].map(|text| with_own_crc32(text));
+        open(directory.path(), "s3://a/b", &one).write(&name("a")).unwrap();
+        assert_eq!(crc32fast::hash(&one), crc32fast::hash(&other));
+        assert_eq!(open(directory.path(), "s3://a/b", &other).begun().unwrap(), None);
         open(directory.path(), "s3://a/b", b"manifest").remove();
         assert_eq!(open(directory.path(), "s3://a/b", b"manifest").begun().unwrap(), None);
     }
