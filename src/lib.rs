@@ -262,6 +262,8 @@
 //! - With [`VerifyReads::Never`], and in data sets without checks, damage inside raw bytes is detected only where it breaks a
 //!   rule of the format.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 #[cfg(test)]
 extern crate self as sharddb; // for what the fuzz targets share with the unit tests
 

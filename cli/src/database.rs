@@ -12,6 +12,7 @@ use sharddb::container::{Container, ContainerOptions};
 use sharddb::{ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot};
 
 use crate::context::Context;
+use crate::entry;
 use crate::failure::{Failure, Result};
 use crate::not_a_database;
 use crate::remote::url::{path_or_url, refuse_url, url_of};
@@ -80,7 +81,7 @@ impl AnyDatabase {
         let opening = &self.database.opening;
         refuse_url(self.path())?;
         match self.column.column {
-            None if opening.is_table(self.path()) => opening.open_table(self.path()).map(Some),
+            None if opening.is_table(self.path())? => opening.open_table(self.path()).map(Some),
             _ => Ok(None),
         }
     }
@@ -179,7 +180,7 @@ impl SourceOpening {
         let SourceOpening { sharding, sharding_at, max_value } = self.clone();
         let (storage, verify_reads, verify_files) = (Storage::Pread, None, true);
         let mut opening = Opening { storage, sharding, sharding_at, verify_reads, max_value, verify_files };
-        opening.sharding_of_new_store(path);
+        opening.sharding_of_new_store(path)?;
         opening.open(path)
     }
 
@@ -246,10 +247,10 @@ impl Opening {
     /// Errors: those of [`open`](Opening::open).
     pub(crate) fn open_one_of_several(&self, path: &Path) -> Result<Snapshot> {
         let mut own = self.clone();
-        if has_info(path) {
+        if has_info(path)? {
             own.sharding = None;
         }
-        if has_sharding_at_top(path) {
+        if has_sharding_at_top(path)? {
             own.sharding_at = None;
         }
         own.open(path)
@@ -257,12 +258,14 @@ impl Opening {
 
     /// For a subcommand whose `--sharding` is that of a new store: returns it, and opens the source with it only if the
     /// source is shards without an info.
-    pub(crate) fn sharding_of_new_store(&mut self, source: &Path) -> Option<String> {
+    ///
+    /// Errors: `Io`.
+    pub(crate) fn sharding_of_new_store(&mut self, source: &Path) -> Result<Option<String>> {
         let sharding = self.sharding.clone();
-        if has_info(source) || !source.is_dir() || is_container(source) {
+        if has_info(source)? || !entry::is_dir(source)? || is_container(source)? {
             self.sharding = None;
         }
-        sharding
+        Ok(sharding)
     }
 
     /// The specification that `--sharding` states, if it is given.
@@ -279,7 +282,7 @@ impl Opening {
     ///
     /// Errors: `Usage`.
     pub(crate) fn refuse_without_effect(&self, path: &Path) -> Result<()> {
-        if !is_container(path) || has_info(path) {
+        if !is_container(path)? || has_info(path)? {
             return Ok(());
         }
         let at = self.sharding_at.as_ref().map(|_| "--sharding-at");
@@ -297,7 +300,7 @@ impl Opening {
     /// Errors: `Usage` for a table without a column name, or a column name for anything else.
     pub(crate) fn open_any(&self, path: &Path, column: &Column) -> Result<Opened> {
         refuse_url(path)?;
-        match (&column.column, self.is_table(path)) {
+        match (&column.column, self.is_table(path)?) {
             (Some(name), true) => {
                 return Ok(Opened::Container(Box::new(self.open_table(path)?.into_column(name)?)));
             }
@@ -314,8 +317,8 @@ impl Opening {
         }
     }
 
-    fn is_table(&self, path: &Path) -> bool {
-        !self.is_described() && BcolzTable::is_at(path)
+    fn is_table(&self, path: &Path) -> Result<bool> {
+        Ok(!self.is_described() && BcolzTable::is_at(path)?)
     }
 
     fn open_table(&self, path: &Path) -> Result<BcolzTable> {
@@ -327,7 +330,7 @@ impl Opening {
     /// Errors: `Usage` if the path is a container of another format.
     pub(crate) fn open(&self, path: &Path) -> Result<Snapshot> {
         refuse_url(path)?;
-        if is_container(path) {
+        if is_container(path)? {
             let path = path.display();
             return Err(Failure::usage(format!(
                 "expected a database, found a container of another format: build a store from it first with sharddb \
@@ -366,13 +369,13 @@ impl Opening {
 
     /// Opens a container of another format; `None` if the path is not one.
     fn open_container(&self, path: &Path) -> Result<Option<Box<dyn Container>>> {
-        if self.is_described() || !is_container(path) {
+        if self.is_described() || !is_container(path)? {
             return Ok(None);
         }
         let options = self.container_options();
         let container: Box<dyn Container> = match path {
-            zarr if ZarrArray::is_at(zarr) => Box::new(ZarrArray::open_with(zarr, &options)?),
-            file if Bloscpack::is_at(file) => Box::new(Bloscpack::open_with(file, &options)?),
+            zarr if ZarrArray::is_at(zarr)? => Box::new(ZarrArray::open_with(zarr, &options)?),
+            file if Bloscpack::is_at(file)? => Box::new(Bloscpack::open_with(file, &options)?),
             array => Box::new(BcolzArray::open_with(array, &options)?),
         };
         Ok(Some(container))
@@ -432,9 +435,8 @@ impl Opening {
 pub(crate) fn advise(path: &Path, error: sharddb::Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => not_a_database::failure(path),
-        _ if not_a_database::is_copy_of_store(path) || error.io_kind() == Some(NotFound) && !has_info(path) => {
-            not_a_database::failure(path)
-        }
+        _ if matches!(not_a_database::is_copy_of_store(path), Ok(true)) => not_a_database::failure(path),
+        _ if error.io_kind() == Some(NotFound) && matches!(has_info(path), Ok(false)) => not_a_database::failure(path),
         // the pointer is missing or wrong
         ErrorKind::InvalidInput => Failure::usage(format!("{error}: see --sharding-at")),
         _ => error.into(),
@@ -442,14 +444,21 @@ pub(crate) fn advise(path: &Path, error: sharddb::Error) -> Failure {
 }
 
 /// Whether the path leads to a file `info`, as every database without --sharding does.
-fn has_info(path: &Path) -> bool {
-    path.join("info").exists() || path.join("current/info").exists()
+fn has_info(path: &Path) -> Result<bool> {
+    Ok(entry::exists(&path.join("info"))? || entry::exists(&path.join("current/info"))?)
 }
 
 /// Whether the info has a "sharding" that is not nested.
-fn has_sharding_at_top(path: &Path) -> bool {
-    let infos = [path.join("current/info"), path.join("info")];
-    infos.iter().find_map(|info| fs::read_to_string(info).ok()).is_some_and(|info| sharding::member(&info).is_some())
+///
+/// Errors: `Io` if it cannot be read.
+fn has_sharding_at_top(path: &Path) -> Result<bool> {
+    for info in [path.join("current/info"), path.join("info")] {
+        if entry::exists(&info)? {
+            let text = fs::read_to_string(&info).map_err(|error| Failure::io("read", &info, error))?;
+            return Ok(sharding::member(&text).is_some());
+        }
+    }
+    Ok(false)
 }
 
 fn want_column(table: &BcolzTable) -> Failure {
@@ -458,8 +467,11 @@ fn want_column(table: &BcolzTable) -> Failure {
 }
 
 /// Whether the path is an array, a table or a file of another format.
-pub(crate) fn is_container(path: &Path) -> bool {
-    ZarrArray::is_at(path) || BcolzArray::is_at(path) || BcolzTable::is_at(path) || Bloscpack::is_at(path)
+///
+/// Errors: `Io` if that cannot be determined.
+pub(crate) fn is_container(path: &Path) -> Result<bool> {
+    let is_bcolz = || Ok::<_, Failure>(BcolzArray::is_at(path)? || BcolzTable::is_at(path)?);
+    Ok(ZarrArray::is_at(path)? || is_bcolz()? || Bloscpack::is_at(path)?)
 }
 
 #[expect(unsafe_code, reason = "the promise of a mapped open is passed on to the user, in the help of --storage")]

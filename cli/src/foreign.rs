@@ -4,7 +4,8 @@ use std::path::Path;
 
 use sharddb::ErrorKind;
 
-use crate::failure::Failure;
+use crate::entry;
+use crate::failure::{Failure, Result};
 use crate::printable::word;
 
 /// Adds the command that imports the data at `path` to the refusal to use the path as a store.
@@ -12,7 +13,7 @@ use crate::printable::word;
 /// Any other failure stays as it is.
 pub(crate) fn not_a_store(failure: Failure, path: &Path) -> Failure {
     match failure {
-        Failure::Library(error) if error.kind() == ErrorKind::InvalidInput && is_data(path) => {
+        Failure::Library(error) if error.kind() == ErrorKind::InvalidInput && matches!(is_data(path), Ok(true)) => {
             let import = import(path, Path::new("NEW_STORE"));
             Failure::usage(format!("{error}; to take its data into a store: {import}"))
         }
@@ -26,8 +27,15 @@ pub(crate) fn import(source: &Path, store: &Path) -> String {
 }
 
 /// Whether a directory has an info of a data set or the metadata of an array.
-pub(crate) fn is_data(path: &Path) -> bool {
-    ["info", "zarr.json", "meta/sizes"].iter().any(|name| path.join(name).is_file())
+///
+/// Errors: `Io` if that cannot be determined.
+pub(crate) fn is_data(path: &Path) -> Result<bool> {
+    for name in ["info", "zarr.json", "meta/sizes"] {
+        if entry::is_file(&path.join(name))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! Data goes to standard output, messages to standard error. A run ends with an [`Exit`] code.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod age;
 mod allow_empty;
 mod bench;
@@ -11,6 +13,7 @@ mod context;
 mod database;
 mod date;
 mod duplicates;
+mod entry;
 mod exit;
 mod failure;
 mod foreign;

@@ -21,6 +21,7 @@ use crate::build::sorter::{Sorted, Sorter, Source};
 use crate::build::updated_pairs::{Base, Outcome, UpdatedPairs};
 use crate::build::{Candidate, Published};
 use crate::disk;
+use crate::disk::entry;
 use crate::error::{Error, Result};
 use crate::format::info;
 use crate::format::layout::Layout;
@@ -406,7 +407,7 @@ fn sorted_pairs_of(base: &Snapshot, options: &BuildOptions, spill_dir: &Path) ->
 /// Returns the text of the `info` of a database; `None` if it has none.
 fn info_of(base: &Snapshot) -> Result<Option<String>> {
     let path = base.directory().join(info::FILE_NAME);
-    if base.directory().as_os_str().is_empty() || !path.exists() {
+    if base.directory().as_os_str().is_empty() || !entry::exists(&path)? {
         return Ok(None);
     }
     let text = String::from_utf8(read_whole(&path, info::MAX_BYTES)?);

@@ -17,7 +17,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::disk;
+use crate::disk::{self, entry};
 use crate::error::{Error, Result};
 use crate::store::fs::fsync_dir;
 
@@ -122,7 +122,7 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if self.temporary.symlink_metadata().is_ok() {
+        if entry::exists(&self.temporary).unwrap_or(true) {
             _ = disk::remove_file(&self.temporary); // it was not renamed, so it is unfinished
         }
     }
@@ -143,7 +143,7 @@ impl NewDirectory {
     ///
     /// `InvalidInput` if `path` exists; `Io`.
     pub(super) fn create(path: &Path) -> Result<NewDirectory> {
-        if path.symlink_metadata().is_ok() {
+        if entry::exists(path)? {
             let message = "expected nothing at the path of the new directory, found something there";
             return Err(Error::invalid_input(message).at_path(path));
         }
@@ -167,7 +167,7 @@ impl NewDirectory {
 
 impl Drop for NewDirectory {
     fn drop(&mut self) {
-        if self.temporary.symlink_metadata().is_ok() {
+        if entry::exists(&self.temporary).unwrap_or(true) {
             _ = disk::remove_dir_all(&self.temporary); // it was not renamed, so it is unfinished
         }
     }
@@ -197,8 +197,13 @@ pub(super) fn create_dir(path: &Path) -> Result<()> {
 
 /// Creates the missing parent directories of `path`; returns the directories in which one was created.
 fn create_parents(path: &Path) -> Result<Vec<PathBuf>> {
-    let missing: Vec<_> =
-        path.ancestors().skip(1).take_while(|it| !it.as_os_str().is_empty() && !it.exists()).collect();
+    let mut missing = Vec::new();
+    for directory in path.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()) {
+        if entry::is_dir(directory)? {
+            break;
+        }
+        missing.push(directory);
+    }
     let mut changed = Vec::new();
     for directory in missing.into_iter().rev() {
         match disk::create_dir(directory) {

@@ -5,6 +5,7 @@
 //! go through a recorder, which simulates crashes, full disks and failing reads: it records the operations below a
 //! directory, fails one of them, or aborts the process before one.
 
+pub(crate) mod entry;
 pub(crate) mod owner;
 #[cfg(test)]
 mod recorder;

@@ -20,7 +20,7 @@ use super::part_receipt::{PartOptions, PartReceipt};
 use super::publication::Publication;
 use super::spill_set::SpillSet;
 use crate::build::{BuildOptions, BuildPhase, Candidate, Contents, GenerationWriter, Published};
-use crate::disk;
+use crate::disk::{self, entry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::digest::{Digest, Digester};
 use crate::format::manifest::{self, ShardRecord};
@@ -285,7 +285,7 @@ impl Job<'_> {
     fn share(&self, part: &PartReceipt, generation: &GenerationWriter<'_>) -> Result<()> {
         let GenerationWriter { options, pending, spec, .. } = generation;
         let directory = self.directory.path().join(part.directory_name());
-        if !directory.is_dir() {
+        if !entry::is_dir(&directory)? {
             let message = format!("expected the directory of part {}, found none: build the part again", part.part());
             return Err(Error::new(ErrorKind::NotFound, message).at_path(&directory));
         }

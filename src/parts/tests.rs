@@ -201,7 +201,7 @@ fn has_the_bytes_of_a_build_by_one_loader() {
             (found, expected) => {
                 let [found, expected] = [found.unwrap_err(), expected.unwrap_err()];
                 assert_eq!((found.kind(), expected.kind()), (ErrorKind::DuplicateKey, ErrorKind::DuplicateKey));
-                assert!(!Store::is_at(&store));
+                assert!(!Store::is_at(&store).unwrap());
             }
         }
         true

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
+use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::read::following::{DatabaseStats, Following};
@@ -468,8 +469,8 @@ fn check_is_data_set(path: &Path) -> Result<()> {
             return Err(Error::io("open", path, error));
         }
         Err(_) if Store::open(path).is_ok() => "a store without a published generation",
-        Err(_) if path.is_dir() => "a directory without a file `info`",
-        Err(_) if path.exists() => "a file",
+        Err(_) if entry::is_dir(path)? => "a directory without a file `info`",
+        Err(_) if entry::exists(path)? => "a file",
         Err(_) => "nothing",
     };
     let expected = "a database (a store, a generation, or a directory of shards with a file `info`)";

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 
+use crate::disk::entry;
 use crate::error::{Error, Result};
 use crate::format::description::Texts;
 use crate::format::info::{self, Info};
@@ -310,7 +311,9 @@ impl Generation {
     pub(crate) fn is_still(&self, id: GenerationId, store: &Path) -> bool {
         let directory = store.join(id.to_string());
         // false if that cannot be determined: the caller opens the generation anew, which returns the error
-        let is_of = |lease: &Lease| lease.is_own() && lease.is_of(&directory).unwrap_or(false) || !directory.exists();
+        let is_of = |lease: &Lease| {
+            lease.is_own() && lease.is_of(&directory).unwrap_or(false) || matches!(entry::exists(&directory), Ok(false))
+        };
         self.id() == Some(id) && self.lease().is_some_and(is_of)
     }
 
@@ -611,7 +614,7 @@ fn read_info(directory: &Path, pointer: Option<&str>, in_store: bool) -> Result<
 
 /// Returns whether a directory whose manifest cannot be read is foreign, or a native one that lost its manifest.
 fn is_without_manifest(directory: &Path, info: &Info) -> bool {
-    info.layout.is_none() || directory.join(manifest::FILE_NAME).symlink_metadata().is_err()
+    info.layout.is_none() || matches!(entry::exists(&directory.join(manifest::FILE_NAME)), Ok(false))
 }
 
 fn read_manifest(directory: &Path) -> Result<Manifest> {

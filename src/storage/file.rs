@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::byte_range::ByteRange;
-use crate::disk;
+use crate::disk::{self, entry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::AlignedBytes;
 use crate::storage::descriptors::{self, KeptFile};
@@ -106,7 +106,7 @@ impl PositionedFile {
 
 /// Replaces an `Io` error by `GenerationGone` if the directory of the file no longer exists.
 pub(crate) fn explain_missing(error: Error, directory: &Path) -> Error {
-    if error.kind() == ErrorKind::Io && !directory.exists() {
+    if error.kind() == ErrorKind::Io && matches!(entry::exists(directory), Ok(false)) {
         let message = "the generation was deleted while it was in use: refresh to follow the store";
         return Error::new(ErrorKind::GenerationGone, message).at_path(directory);
     }

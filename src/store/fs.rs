@@ -10,6 +10,10 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::disk::entry::own_metadata_if_there;
+pub(super) use crate::disk::entry::{
+    exists, is_dir, is_dir_if_there, is_file, is_link, is_real_dir, is_real_file, is_real_file_if_there,
+};
 use crate::disk::owner::Owner;
 use crate::disk::{self, Output};
 use crate::error::{Error, Result};
@@ -82,72 +86,6 @@ pub(super) fn find_entry(
         }
     }
     Ok(None)
-}
-
-// The functions that say what a path is return `Io` if that cannot be determined, for example in a directory that cannot be
-// searched: an error while reading is neither "absent" nor "another kind of file".
-
-/// Returns whether an entry exists at a path, even if it is a dangling link.
-pub(super) fn exists(path: &Path) -> Result<bool> {
-    entry_at(path).map(|entry| entry.is_some())
-}
-
-/// Returns whether a path is a directory or a link to one.
-pub(super) fn is_dir(path: &Path) -> Result<bool> {
-    target_of(path).map(|target| target.is_some_and(|target| target.is_dir()))
-}
-
-/// Returns whether a path is a directory or a link to one; `None` if nothing is there.
-///
-/// Makes one call for a directory, so it stays correct if one is created or removed concurrently.
-pub(super) fn is_dir_if_there(path: &Path) -> Result<Option<bool>> {
-    let Some(entry) = entry_at(path)? else { return Ok(None) };
-    Ok(Some(entry.is_dir() || entry.is_symlink() && is_dir(path)?))
-}
-
-/// Returns whether a path is a directory, and not a link to one.
-pub(super) fn is_real_dir(path: &Path) -> Result<bool> {
-    entry_at(path).map(|entry| entry.is_some_and(|entry| entry.is_dir()))
-}
-
-/// Returns whether a path is a regular file or a link to one.
-pub(super) fn is_file(path: &Path) -> Result<bool> {
-    target_of(path).map(|target| target.is_some_and(|target| target.is_file()))
-}
-
-/// Returns whether a path is a regular file, and not a link to one; `None` if nothing is there.
-///
-/// Makes one call, so it stays correct if the file is removed concurrently.
-pub(super) fn is_real_file_if_there(path: &Path) -> Result<Option<bool>> {
-    entry_at(path).map(|entry| entry.map(|entry| entry.is_file()))
-}
-
-/// Returns whether a path is a regular file, and not a link to one.
-pub(super) fn is_real_file(path: &Path) -> Result<bool> {
-    is_real_file_if_there(path).map(|is_file| is_file == Some(true))
-}
-
-/// Returns whether a path is a symbolic link, even if it dangles.
-pub(super) fn is_link(path: &Path) -> Result<bool> {
-    entry_at(path).map(|entry| entry.is_some_and(|entry| entry.is_symlink()))
-}
-
-/// Returns what a path is itself; `None` if nothing is there.
-fn entry_at(path: &Path) -> Result<Option<fs::Metadata>> {
-    if_there(path, disk::inspect(path, || path.symlink_metadata()))
-}
-
-/// Returns what a path leads to; `None` if nothing is there.
-fn target_of(path: &Path) -> Result<Option<fs::Metadata>> {
-    if_there(path, disk::inspect(path, || path.metadata()))
-}
-
-fn if_there(path: &Path, found: io::Result<fs::Metadata>) -> Result<Option<fs::Metadata>> {
-    match found {
-        Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(Error::io("find", path, error)),
-    }
 }
 
 /// Returns the absolute path, which stays valid when the working directory changes. Does not resolve links.
@@ -273,7 +211,7 @@ pub(super) fn write_link(target: &Path, link: &Path) -> Result<()> {
 
 /// Returns the target of a link: a symbolic link, or a text file of one line. `None` if nothing is there.
 pub(super) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
-    let Some(entry) = entry_at(link)? else { return Ok(None) };
+    let Some(entry) = own_metadata_if_there(link)? else { return Ok(None) };
     if entry.is_symlink() {
         return disk::inspect(link, || link.read_link())
             .map(Some)

@@ -145,10 +145,13 @@ pub struct GenerationTotals {
 impl Store {
     /// Returns whether the directory has an entry `current`, as a store with a published generation has.
     ///
-    /// A bare generation has none. The entry is not read, so it may be damaged. Also false if the directory cannot be
-    /// searched; [`open`](Store::open) returns an error then.
-    pub fn is_at(path: impl AsRef<Path>) -> bool {
-        has_current(path.as_ref()).unwrap_or(false)
+    /// A bare generation has none. The entry is not read, so it may be damaged.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if the directory cannot be searched.
+    pub fn is_at(path: impl AsRef<Path>) -> Result<bool> {
+        has_current(path.as_ref())
     }
 
     /// Returns the path of a generation's directory, which need not exist.

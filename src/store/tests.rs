@@ -363,10 +363,10 @@ fn opens_stores_only() {
     assert_eq!(Store::open(path).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(Store::create(path).unwrap_err().kind(), ErrorKind::InvalidInput, "a bare generation");
     let made = Store::create(path.join("new/store")).unwrap();
-    assert!(!Store::is_at(made.path()), "nothing is current");
+    assert!(!Store::is_at(made.path()).unwrap(), "nothing is current");
     assert_eq!(made.path(), Store::open(path.join("new/store")).unwrap().path());
     store_of(made.path(), 1);
-    assert!(Store::is_at(made.path()));
+    assert!(Store::is_at(made.path()).unwrap());
     Store::create(made.path()).unwrap();
     assert_eq!(Store::open(made.path()).unwrap().current().unwrap(), Some(id(1)));
 }

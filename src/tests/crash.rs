@@ -402,7 +402,7 @@ impl Crashes {
 /// Checks that `current` names the old or the new generation, and that every generation is complete.
 fn check_current(found: &Scene, before: Option<u64>, after: u64) {
     let store = found.path("store");
-    if before.is_none() && !Store::is_at(&store) {
+    if before.is_none() && !Store::is_at(&store).unwrap() {
         return;
     }
     let label = label_of(&store);

@@ -9,6 +9,7 @@ use crate::disk::Watch;
 use crate::error::{ErrorKind, Result};
 use crate::store::testing::{TempDir, id};
 use crate::store::{GenerationId, Store};
+use crate::verify::FindingKind;
 use crate::{BulkLoader, OpenOptions, Updater, VerifyLevel};
 
 const KEYS: u64 = 20;
@@ -19,7 +20,7 @@ const ERRORS: [Errno; 5] = [Errno::IO, Errno::ACCESS, Errno::MFILE, Errno::NFILE
 type Verb = fn(&Store) -> Result<u64>;
 
 /// The verbs, and the generations that are there after each of them.
-const VERBS: [(&str, Verb, &[u64]); 10] = [
+const VERBS: [(&str, Verb, &[u64]); 11] = [
     ("gc", collects, &[2, 3]),
     ("rollback", |store| Ok(store.writer()?.rollback(None)?.get()), &[1, 2, 3]),
     ("rollback to 1", |store| Ok(store.writer()?.rollback(GenerationId::new(1).ok())?.get()), &[1, 2, 3]),
@@ -29,6 +30,7 @@ const VERBS: [(&str, Verb, &[u64]); 10] = [
     ("removable", |store| store.removable(2).map(|ids| assert_eq!(ids, [id(1)])).map(|()| 3), &[1, 2, 3]),
     ("build", |store| build(store, 4), &[1, 2, 3, 4]),
     ("update", updates, &[1, 2, 3, 4]),
+    ("verify", verifies, &[1, 2, 3]),
     ("adopt", |store| Ok(store.writer()?.adopt(store.path().with_file_name("other"))?.get()), &[1, 2, 3, 4]),
 ];
 
@@ -61,6 +63,20 @@ fn updates(store: &Store) -> Result<u64> {
     let mut updater = Updater::new(store.path(), crate::build::UpdateOptions::new().threads(1))?;
     (0..KEYS).try_for_each(|key| updater.put(key, value(4, key)))?;
     Ok(updater.finish()?.0.generation.get())
+}
+
+/// Also opens the store. The error is that of the first finding.
+fn verifies(store: &Store) -> Result<u64> {
+    let snapshot = OpenOptions::new().open_pread(store.path())?.snapshot();
+    let report = snapshot.verify(VerifyLevel::Data)?;
+    if let Some(finding) = report.findings().first() {
+        let is_unread = matches!(finding.kind(), FindingKind::UnreadableShard | FindingKind::UnreadableFile);
+        assert!(is_unread && report.findings().len() == 1, "{:?}", report.findings());
+        let error = finding.error();
+        let reported = std::io::Error::from_raw_os_error(error.raw_os_error().unwrap());
+        return Err(crate::Error::io("verify", error.path().unwrap(), reported));
+    }
+    Ok(3)
 }
 
 fn value(label: u64, key: u64) -> Vec<u8> {

@@ -1,8 +1,10 @@
 //! Verifies the directory of a generation: compares the files that exist with those that should exist.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::format::manifest::{self, AuxiliaryRecord, Manifest};
@@ -44,14 +46,14 @@ impl Listing {
         }
         let fail = |error| Error::io("list", directory, error);
         let mut listing = Listing::default();
-        if !generation.directory().exists() {
+        if !entry::exists(generation.directory())? {
             let message = "the generation was deleted while it was in use: refresh to follow the store";
             return Err(Error::new(ErrorKind::GenerationGone, message).at_path(generation.directory()));
         }
         // if it is missing, so are its shards, which are findings; a generation without keys does not need it
-        if directory.exists() || generation.manifest().is_none() {
+        if entry::exists(directory)? || generation.manifest().is_none() {
             for entry in std::fs::read_dir(directory).map_err(fail)? {
-                listing.add(generation.spec(), &entry.map_err(fail)?.path());
+                listing.add(generation.spec(), &entry.map_err(fail)?.path())?;
             }
         }
         if generation.manifest().is_some() {
@@ -76,7 +78,7 @@ impl Listing {
     fn add_above(&mut self, generation: &Generation) -> Result<()> {
         let mut inner = generation.shards_directory();
         while let Some(directory) = inner.parent().filter(|_| inner != generation.directory()) {
-            if directory.exists() {
+            if entry::exists(directory)? {
                 let fail = |error| Error::io("list", directory, error);
                 for entry in std::fs::read_dir(directory).map_err(fail)? {
                     let path = entry.map_err(fail)?.path();
@@ -88,17 +90,18 @@ impl Listing {
         Ok(())
     }
 
-    fn add(&mut self, spec: &ShardingSpec, path: &Path) {
+    fn add(&mut self, spec: &ShardingSpec, path: &Path) -> Result<()> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let (stem, extension) = name.rsplit_once('.').unwrap_or_default();
-        let len = || path.metadata().map_or(0, |metadata| metadata.len());
+        let len = || Ok(Some(entry::len_if_there(path)?.unwrap_or(0))); // a link may lead to nothing
         match (extension, spec.shard_of_file_stem(stem)) {
-            ("shard", Some(number)) => self.shards.entry(number).or_default().shard = Some(len()),
-            ("index", Some(number)) => self.shards.entry(number).or_default().index = Some(len()),
-            ("data", Some(number)) => self.shards.entry(number).or_default().data = Some(len()),
+            ("shard", Some(number)) => self.shards.entry(number).or_default().shard = len()?,
+            ("index", Some(number)) => self.shards.entry(number).or_default().index = len()?,
+            ("data", Some(number)) => self.shards.entry(number).or_default().data = len()?,
             _ if extension.eq_ignore_ascii_case("shard") => self.misnamed.push(path.to_path_buf()),
             _ => self.others.push(path.to_path_buf()),
         }
+        Ok(())
     }
 
     /// Returns the length of a shard: of its `.shard` file, or else of both files of the obsolete pair.
@@ -258,7 +261,7 @@ fn finding_about(
 fn verify_json(generation: &Generation, opened: &Manifest, report: &mut VerifyReport) {
     let info = generation.directory().join(info::FILE_NAME);
     if let Err(error) = read_whole(&info, info::MAX_BYTES).and_then(|text| opened.check_info(&text)) {
-        report.add(FindingKind::InfoMismatch, error.at_path(&info));
+        add(FindingKind::InfoMismatch, error.at_path(&info), report);
     }
     let path = generation.directory().join(manifest::FILE_NAME);
     let unchanged = read_whole(&path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)).and_then(|now| {
@@ -268,21 +271,28 @@ fn verify_json(generation: &Generation, opened: &Manifest, report: &mut VerifyRe
         }
     });
     if let Err(error) = unchanged {
-        report.add(FindingKind::ManifestMismatch, error.at_path(&path));
+        add(FindingKind::ManifestMismatch, error.at_path(&path), report);
     }
+}
+
+/// Reports a finding about a file that is no shard. If the file is there and cannot be read, the kind is `UnreadableFile`.
+fn add(rule: FindingKind, error: Error, report: &mut VerifyReport) {
+    let is_absent = error.io_kind() == Some(io::ErrorKind::NotFound);
+    let is_unread = error.raw_os_error().is_some() && !is_absent;
+    report.add(if is_unread { FindingKind::UnreadableFile } else { rule }, error);
 }
 
 fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
     let path = generation.directory().join(LEASE);
-    let message = match path.symlink_metadata() {
-        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => return,
-        Ok(_) => "expected `lease` to be an empty regular file, found another kind of file, or one that is not empty",
-        // outside of a store there is no gc, so a lease is not needed
-        Err(_) if generation.id().is_none() => return,
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return report.add(FindingKind::BadLease, Error::io("read the metadata", &path, error));
+    let message = match entry::own_metadata_if_there(&path) {
+        Err(error) => return add(FindingKind::BadLease, error, report),
+        Ok(Some(found)) if found.is_file() && found.len() == 0 => return,
+        Ok(Some(_)) => {
+            "expected `lease` to be an empty regular file, found another kind of file, or one that is not empty"
         }
-        Err(_) => {
+        // outside of a store there is no gc, so a lease is not needed
+        Ok(None) if generation.id().is_none() => return,
+        Ok(None) => {
             "expected the empty file `lease`, which readers lock, found none: gc may remove the generation while it is read"
         }
     };
@@ -294,7 +304,7 @@ fn verify_auxiliary(generation: &Generation, stated: &AuxiliaryRecord, report: &
     let path = generation.directory().join(&stated.name);
     let found = fs::checksum(&path, stated.checksum, &Cancel::default());
     if let Err(error) = found.and_then(|found| stated.checksum.check(found)) {
-        report.add(FindingKind::AuxiliaryFile, error.at_path(&path));
+        add(FindingKind::AuxiliaryFile, error.at_path(&path), report);
     }
 }
 

@@ -13,6 +13,7 @@ use sharddb::{ErrorKind, GenerationId, Snapshot, Store};
 use crate::commands::{open_store, write_json};
 use crate::context::{Context, Errors};
 use crate::database::{Opening, by_reading, of_old_and_new};
+use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::generation::parse_generation;
@@ -143,7 +144,7 @@ impl Args {
         let of_store = |id| {
             let path = store.generation_path(id);
             let missing = || format!("expected a generation of {}, found no {id}", self.old.display());
-            if path.is_dir() { open(&path) } else { Err(Failure::NotADatabase(missing())) }
+            if entry::is_dir(&path)? { open(&path) } else { Err(Failure::NotADatabase(missing())) }
         };
         Ok((of_store(from)?, of_store(to)?))
     }

@@ -11,6 +11,7 @@ use crate::bench::disk_usage::DiskUsage;
 use crate::commands::{open_store, write_json};
 use crate::context::{self, Context, Errors, warn};
 use crate::date::iso_8601;
+use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
@@ -99,9 +100,9 @@ fn list(store: &Store, errors: &mut Errors) -> Result<Vec<Listed>> {
     for stored in store.generations()? {
         let totals = stored.is_complete.then(|| store.totals(stored.id));
         let path = store.generation_path(stored.id);
-        if !path.is_dir() {
+        if !entry::is_dir(&path)? {
             // if nothing is there, gc has removed it since
-            if path.exists() {
+            if entry::exists(&path)? {
                 warn(format_args!("sharddb: expected a directory, found something else (file {})", path.display()));
                 errors.note(Exit::Corrupt);
             }

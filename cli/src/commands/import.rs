@@ -18,6 +18,7 @@ use crate::commands::build::{profiles, status_of};
 use crate::commands::gc;
 use crate::context::{Context, warn};
 use crate::database::{Column, Opened, Opening, by_reading, of_source};
+use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
 use crate::number::plural;
@@ -100,7 +101,7 @@ fn next_to_sharding(sharding_at: Arg) -> Arg {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let mut opening = self.opening.clone();
-        let sharding = opening.sharding_of_new_store(&self.source);
+        let sharding = opening.sharding_of_new_store(&self.source)?;
         opening.refuse_without_effect(&self.source)?;
         if self.no_verify {
             opening.never_verify();
@@ -113,7 +114,7 @@ impl Args {
         match &source {
             Opened::Container(container) => self.copy_chunks(&**container, new, context)?,
             Opened::Sharded(snapshot) => {
-                let taken = match is_native(snapshot) && !is_rebuilt {
+                let taken = match is_native(snapshot)? && !is_rebuilt {
                     true => self.copy_files(snapshot, context),
                     false => self.build_again(snapshot, new, is_rebuilt, context),
                 };
@@ -295,8 +296,8 @@ pub(super) fn is_damage(failure: &Failure) -> bool {
 }
 
 /// Whether ShardDb wrote the generation, so that its manifest proves a copy.
-fn is_native(source: &Snapshot) -> bool {
-    source.directory().join("manifest.json").is_file()
+fn is_native(source: &Snapshot) -> Result<bool> {
+    entry::is_file(&source.directory().join("manifest.json"))
 }
 
 /// Makes the info of a source that of the new store.
@@ -321,7 +322,7 @@ pub(super) fn keep_info(source: &Snapshot, options: &mut BuildOptions, context: 
 /// The text of the source's info; `None` if it has none.
 fn info_of(source: &Snapshot) -> Result<Option<String>> {
     let path = source.directory().join("info");
-    match path.exists() {
+    match entry::exists(&path)? {
         true => fs::read_to_string(&path).map(Some).map_err(|error| Failure::io("read", &path, error)),
         false => Ok(None),
     }

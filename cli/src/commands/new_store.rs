@@ -15,6 +15,7 @@ use crate::commands::import::is_damage;
 use crate::commands::{gc, write_json};
 use crate::context::Context;
 use crate::database::SourceOpening;
+use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::foreign;
@@ -177,12 +178,10 @@ pub(super) fn collect(keep: Option<usize>, store: &Path, context: &Context) -> R
 
 /// Refuses a store inside of a source. The store itself may be one: its generation is not changed.
 ///
-/// Errors: `Usage`.
+/// Errors: `Usage`; `Io` if that cannot be determined.
 pub(super) fn refuse_inside(out: &Path, path: &Path, source: &Snapshot) -> Result<()> {
-    let is_out = match (out.canonicalize(), path.canonicalize()) {
-        (Ok(out), Ok(path)) => out == path && Store::is_at(&out),
-        _ => false,
-    };
+    let (target, read) = (entry::canonical_if_there(out)?, entry::canonical_if_there(path)?);
+    let is_out = target.is_some() && target == read && Store::is_at(out)?;
     let whole = (!is_out).then_some(path);
     Sources::of(whole.into_iter().chain([source.directory(), source.shards_directory()])).refuse(out)
 }

@@ -9,6 +9,7 @@ use sharddb::Store;
 
 use crate::commands::write_json;
 use crate::context::Context;
+use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::foreign;
@@ -77,19 +78,19 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    /// Errors: `Usage` if ShardDb did not write the directory, or it is a store.
+    /// Errors: `Usage` if ShardDb did not write the directory, or it is a store; `Io`.
     fn check_source(&self) -> Result<()> {
-        if self.from.join("manifest.json").is_file() {
+        if entry::is_file(&self.from.join("manifest.json"))? {
             return Ok(());
         }
         let from = self.from.display();
         let import = foreign::import(&self.from, &self.store);
         let expected = format!("expected a generation that ShardDb wrote, with a manifest.json, found none in {from}");
         Err(Failure::usage(match () {
-            () if Store::is_at(&self.from) => {
+            () if Store::is_at(&self.from)? => {
                 format!("expected a generation, found the store {from}: use --from {from}/current, or {import}")
             }
-            () if foreign::is_data(&self.from) => {
+            () if foreign::is_data(&self.from)? => {
                 format!("{expected}: for data that another program wrote, use {import}")
             }
             () => expected,

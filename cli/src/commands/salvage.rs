@@ -13,6 +13,7 @@ use sharddb::{OpenOptions, Salvage, Store};
 use crate::commands::build::status_of;
 use crate::context::{Context, warn};
 use crate::database::{advise, is_container};
+use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
@@ -94,7 +95,7 @@ impl Args {
         sources.refuse(&self.out)?;
         sources.refuse(&self.lost)?;
         self.check_lost()?;
-        if !salvage.keeps_info() && salvage.directory().join("info").exists() {
+        if !salvage.keeps_info() && entry::exists(&salvage.directory().join("info"))? {
             self.warn_of_info(&salvage);
         }
         let cleanup = context.interrupt.publishing(); // until the loader has removed its temporary files
@@ -130,7 +131,7 @@ impl Args {
     }
 
     fn open(&self) -> Result<Salvage> {
-        if is_container(&self.damaged) {
+        if is_container(&self.damaged)? {
             let db = self.damaged.display();
             return Err(Failure::usage(format!(
                 "expected a database, found a container of another format: sharddb verify {db} names its damaged \

@@ -333,7 +333,7 @@ fn explain(error: sharddb::Error, base: &Path) -> Failure {
 /// Adds to the refusal to update a path as a store what the user can do.
 fn not_updatable(error: sharddb::Error, store: &Path) -> Failure {
     match error.kind() {
-        ErrorKind::InvalidInput if foreign::is_data(store) => {
+        ErrorKind::InvalidInput if matches!(foreign::is_data(store), Ok(true)) => {
             let base = word(store);
             Failure::usage(format!(
                 "{error}; to make a store of its data with the changes: sharddb update NEW_STORE --base {base} --input PATH"

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use sharddb::verify::{Finding, VerifyReport};
+use sharddb::verify::{Finding, FindingKind, Severity, VerifyReport};
 use sharddb::{Snapshot, VerifyLevel};
 
 use crate::context::{self, Context};
@@ -35,7 +35,8 @@ A store at a URL is compared with its manifest: with --level structure the lengt
 with --level data also all bytes. With --json, the members there are \"generation\", \"objects\",
 \"bytes\", \"errors\" and \"findings\", an array of messages.
 
-Exit codes: 3 with errors, and with warnings in a store that ShardDb wrote; otherwise 0.")]
+Exit codes: 3 with errors, and with warnings in a store that ShardDb wrote; 4 if all of them are files
+that could not be read; otherwise 0.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
@@ -101,6 +102,12 @@ struct Found<'a> {
     offset: Option<u64>,
 }
 
+/// Whether a file could not be read, so that nothing is known of it. A file that is missing is damage.
+fn is_unread(finding: &Finding) -> bool {
+    let is_kind = matches!(finding.kind(), FindingKind::UnreadableFile | FindingKind::UnreadableShard);
+    is_kind && finding.error().raw_os_error().is_some()
+}
+
 /// The report of a verification, and what kind of data set it is about.
 struct Verified {
     report: VerifyReport,
@@ -131,8 +138,13 @@ impl Args {
         }
         context.say(&report);
         // warnings are legal in foreign data, but not in a store that ShardDb wrote
-        let clean = report.is_clean() && !(is_ours && report.warnings() > 0);
-        Ok(if clean { Exit::Done } else { Exit::Corrupt })
+        let counts = |severity| severity == Severity::Error || is_ours && severity == Severity::Warning;
+        let mut wrong = report.findings().iter().filter(|finding| counts(finding.severity()));
+        Ok(match report.is_clean() && !(is_ours && report.warnings() > 0) {
+            true => Exit::Done,
+            false if report.dropped() == 0 && wrong.all(is_unread) => Exit::Io,
+            false => Exit::Corrupt,
+        })
     }
 
     /// Compares the objects of a generation at a URL with its manifest.

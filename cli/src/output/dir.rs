@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
+use crate::entry::exists;
 use crate::failure::{Failure, Result};
 use crate::output::partial::Partial;
 
@@ -19,7 +20,7 @@ impl Dir {
         }
         let free = match fs::read_dir(target) {
             Ok(mut entries) => entries.next().is_none(),
-            Err(_) => !target.exists(),
+            Err(_) => !exists(target)?,
         };
         if !free {
             return Err(Failure::usage(format!(

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
+use crate::entry::metadata_if_there;
 use crate::failure::{Failure, Result};
 use crate::output::dir::Dir;
 pub(crate) use crate::output::encoder::{Encoder, Values};
@@ -120,7 +121,7 @@ impl Target {
         if path == Path::new("-") {
             return Ok(Target::new(Destination::Stdout(io::stdout().lock()), None, path));
         }
-        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        if metadata_if_there(path)?.is_some_and(|found| !found.is_file()) {
             let file = File::create(path).map_err(|error| Failure::io("create", path, error))?;
             return Ok(Target::new(Destination::File(file), None, path));
         }

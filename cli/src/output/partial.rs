@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
@@ -90,11 +91,13 @@ impl Drop for Partial {
 pub(super) fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..MOST_LINKS {
-        if !path.is_symlink() {
-            return Ok(path);
+        match path.symlink_metadata() {
+            Ok(found) if found.is_symlink() => {}
+            Err(error) if !matches!(error.kind(), NotFound | NotADirectory) => return Err(error),
+            _ => return Ok(path),
         }
         match path.metadata() {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != NotFound => return Err(error),
             _ => {}
         }
         let link = fs::read_link(&path)?;

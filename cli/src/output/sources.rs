@@ -3,6 +3,7 @@
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
+use crate::entry::{canonical_if_there, is_dir, metadata_if_there, own_metadata_if_there};
 use crate::failure::{Failure, Result};
 use crate::output::partial::follow_links;
 
@@ -21,13 +22,16 @@ impl Sources {
     ///
     /// Walks all files of the sources if the output exists and has several hard links; otherwise O(depth of the path).
     ///
-    /// Errors: `Usage`; `Io` for a cycle of links.
+    /// Errors: `Usage`; `Io` for a cycle of links, and if a path cannot be examined.
     pub(crate) fn refuse(&self, output: &Path) -> Result<()> {
         if output == Path::new("-") {
             return Ok(());
         }
         let target = follow_links(output).map_err(|error| Failure::io("find", output, error))?;
-        let found = self.holding(&target).or_else(|| self.file_linked_as(&target));
+        let found = match self.holding(&target)? {
+            None => self.file_linked_as(&target)?,
+            holding => holding,
+        };
         found.map_or(Ok(()), |source| {
             let (output, source) = (output.display(), source.display());
             Err(Failure::usage(format!(
@@ -37,38 +41,61 @@ impl Sources {
     }
 
     /// The source that is the target or one of its ancestors.
-    fn holding(&self, target: &Path) -> Option<PathBuf> {
-        let absolute = std::path::absolute(target).ok()?;
-        // if the target does not exist, its deepest ancestor that does
-        let there = absolute.ancestors().find_map(|path| path.canonicalize().ok())?;
-        let above: Vec<Metadata> = there.ancestors().filter_map(|path| path.metadata().ok()).collect();
-        let holds = |source: &&PathBuf| {
-            source.metadata().is_ok_and(|source| above.iter().any(|directory| is_same(directory, &source)))
-        };
-        self.0.iter().find(holds).cloned()
+    fn holding(&self, target: &Path) -> Result<Option<PathBuf>> {
+        let above = ancestors(target)?;
+        for source in &self.0 {
+            if let Some(found) = metadata_if_there(source)?
+                && above.iter().any(|directory| is_same(directory, &found))
+            {
+                return Ok(Some(source.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// The file of a source that is a hard link to the same file as the target.
-    fn file_linked_as(&self, target: &Path) -> Option<PathBuf> {
-        let target = target.metadata().ok().filter(has_several_names)?;
-        self.0.iter().find_map(|source| file_below(source, &target))
+    fn file_linked_as(&self, target: &Path) -> Result<Option<PathBuf>> {
+        let Some(target) = metadata_if_there(target)?.filter(has_several_names) else { return Ok(None) };
+        for source in &self.0 {
+            if let Some(file) = file_below(source, &target)? {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
     }
 }
 
+/// What is at a path and at the directories above it. If nothing is there, its deepest ancestor that exists comes first.
+fn ancestors(path: &Path) -> Result<Vec<Metadata>> {
+    let absolute = std::path::absolute(path).map_err(|error| Failure::io("find", path, error))?;
+    for there in absolute.ancestors() {
+        if let Some(canonical) = canonical_if_there(there)? {
+            let found = |path: &Path| path.metadata().map_err(|error| Failure::io("find", path, error));
+            return canonical.ancestors().map(found).collect();
+        }
+    }
+    Ok(Vec::new())
+}
+
 /// The file below a directory that is the same as `file`.
-fn file_below(directory: &Path, file: &Metadata) -> Option<PathBuf> {
+fn file_below(directory: &Path, file: &Metadata) -> Result<Option<PathBuf>> {
     let mut directories = vec![directory.to_path_buf()];
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            // does not follow links: their targets are not below the directory
-            match fs::symlink_metadata(entry.path()) {
-                Ok(metadata) if metadata.is_dir() => directories.push(entry.path()),
-                Ok(metadata) if is_same(&metadata, file) => return Some(entry.path()),
+        if !is_dir(&directory)? {
+            continue;
+        }
+        let failed = |error| Failure::io("list", &directory, error);
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            // the target of a link is not below the directory
+            match own_metadata_if_there(&path)? {
+                Some(metadata) if metadata.is_dir() => directories.push(path),
+                Some(metadata) if is_same(&metadata, file) => return Ok(Some(path)),
                 _ => {}
             }
         }
     }
-    None
+    Ok(None)
 }
 
 #[cfg(unix)]

@@ -14,7 +14,7 @@ use sharddb::container::bloscpack::Bloscpack;
 use crate::serve::description::Description;
 use crate::serve::document::MAX_BYTES;
 use crate::serve::request_path::{Platform, encode, parse};
-use crate::serve::tree::{CURRENT, Place, Tree};
+use crate::serve::tree::{CURRENT, Place, Tree, unless_absent};
 
 /// The number of names that the member "key" of a nested object may have.
 const MAX_KEY_NAMES: usize = 4;
@@ -183,9 +183,8 @@ fn look_at(tree: &Tree, names: &[String]) -> io::Result<Here> {
     }
     let Some(path) = place.canonical()? else { return Ok(Here::default()) };
     let nothing_said = Description::default();
-    if path.is_file() {
-        place.open()?; // `is_at` reports a file that cannot be opened as one of another format
-        let is_bloscpack = Bloscpack::is_at(&path);
+    if path.metadata()?.is_file() {
+        let is_bloscpack = is_format(Bloscpack::is_at(&path))?;
         let found = is_bloscpack.then(|| Found::at(names, Kind::Bloscpack, place, &nothing_said));
         return Ok(Here { found, ..Here::default() });
     }
@@ -193,13 +192,18 @@ fn look_at(tree: &Tree, names: &[String]) -> io::Result<Here> {
     if metadata.description.is_array {
         return Ok(Here::of(Found::at(names, Kind::Zarr, place, &nothing_said), metadata.bytes));
     }
-    if BcolzArray::is_at(&path) && !BcolzTable::is_at(&path) {
+    if is_format(BcolzArray::is_at(&path))? && !is_format(BcolzTable::is_at(&path))? {
         return Ok(Here::of(Found::at(names, Kind::Bcolz, place, &nothing_said), 0));
     }
     let Described { description, bytes } = described(&place.join("info"), None)?;
     let kind = if description.is_native { Kind::Generation } else { Kind::Foreign };
     let found = description.is_sharded.then(|| Found::at(names, kind, place, &description));
     Ok(Here { found, description, bytes: bytes + metadata.bytes })
+}
+
+/// Whether a path is of a format. A file that the server may not read is of none.
+fn is_format(found: sharddb::Result<bool>) -> io::Result<bool> {
+    Ok(unless_absent(found.map_err(io::Error::from))? == Some(true))
 }
 
 /// Finds shards that a nested object of the `info` of a directory above describes.
@@ -257,10 +261,10 @@ pub(crate) fn search(tree: &Tree, cancel: &AtomicBool) -> Option<Vec<Found>> {
             tracing::warn!("the list of databases is not complete: it ends after {visited} directories");
             break;
         }
-        let here = look_at(tree, &names).unwrap_or_else(|error| {
+        let skip = |error: io::Error| {
             tracing::warn!("the list of databases is not complete: cannot look at {}: {error}", names.join("/"));
-            Here::default()
-        });
+        };
+        let here = look_at(tree, &names).map_err(skip).unwrap_or_default();
         bytes += here.bytes;
         if let Some(here) = here.found {
             found.extend(known.insert(here.names.clone()).then_some(here));
@@ -276,9 +280,9 @@ pub(crate) fn search(tree: &Tree, cancel: &AtomicBool) -> Option<Vec<Found>> {
             }
             inside.extend(<[String; 1]>::try_from(directory).ok().map(|[name]| name));
         }
-        let Some(path) = place.canonical().ok().flatten().filter(|path| path.is_dir()) else { continue };
         if depth < MAX_DEPTH {
-            let others = entries(&path).into_iter().filter(|name| !inside.contains(name));
+            let others = entries(&place).map_err(skip).unwrap_or_default();
+            let others = others.into_iter().filter(|name| !inside.contains(name));
             queue.extend(others.map(|name| (names.iter().cloned().chain([name]).collect(), depth + 1)));
         }
     }
@@ -293,8 +297,11 @@ fn names_of(directory: &str) -> Option<Vec<String>> {
 
 /// The directories in a directory that are no symbolic links, and the bloscpack files, by name. Those whose name no
 /// request may have are left out.
-fn entries(path: &Path) -> Vec<String> {
-    let Ok(listing) = fs::read_dir(path) else { return Vec::new() };
+///
+/// Errors: those of listing a directory that the server may read.
+fn entries(place: &Place) -> io::Result<Vec<String>> {
+    let Some(path) = place.canonical()? else { return Ok(Vec::new()) };
+    let Some(listing) = unless_absent(fs::read_dir(path))? else { return Ok(Vec::new()) };
     let mut names: Vec<String> = listing
         .flatten()
         .filter(|entry| match entry.file_type() {
@@ -306,7 +313,7 @@ fn entries(path: &Path) -> Vec<String> {
         .filter(|name| names_of(name).is_some_and(|names| names.len() == 1))
         .collect();
     names.sort();
-    names
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -318,7 +325,7 @@ mod tests {
     #[test]
     fn a_search_is_cancelled() {
         let directory = tempfile::tempdir().unwrap();
-        let tree = Tree::new(&[directory.path().to_path_buf()], |_| false).unwrap();
+        let tree = Tree::new(&[directory.path().to_path_buf()], |_| Ok(false)).unwrap();
         assert!(search(&tree, &AtomicBool::new(true)).is_none());
         assert!(search(&tree, &AtomicBool::new(false)).unwrap().is_empty());
     }

@@ -172,7 +172,7 @@ impl Database {
                 Source::Sharded(open_sharded(&found, &path, max_value_bytes)?)
             }
             Kind::Zarr | Kind::Bcolz | Kind::Bloscpack => {
-                if path.is_dir() {
+                if found.kind != Kind::Bloscpack {
                     check_links(&found, &path)?;
                 }
                 Source::Container(Chunks::open(found.kind, &path, max_value_bytes)?)

@@ -203,7 +203,7 @@ mod tests {
         let store = directory.path().join("store");
         publish(&store, b"one");
         publish(&store, b"two");
-        let tree = Tree::new(&[directory.path().to_path_buf()], |_| false).unwrap();
+        let tree = Tree::new(&[directory.path().to_path_buf()], |_| Ok(false)).unwrap();
         let databases = Databases::new(Arc::new(tree), 1 << 20, 8);
         let names = |path: &str| path.split('/').map(str::to_string).collect::<Vec<_>>();
         let by_path = databases.get(&names("store/gen-0000000001"), None).unwrap();
@@ -228,7 +228,7 @@ mod tests {
         let manifest = store.join("gen-0000000001/manifest.json");
         std::fs::remove_file(&manifest).unwrap();
         std::fs::File::create(&manifest).unwrap().set_len(2 << 20).unwrap();
-        let tree = Tree::new(&[directory.path().to_path_buf()], |_| false).unwrap();
+        let tree = Tree::new(&[directory.path().to_path_buf()], |_| Ok(false)).unwrap();
         let mut databases = Databases::new(Arc::new(tree), 1 << 20, 8);
         let status = |databases: &Databases, path: &str| {
             let names: Vec<_> = path.split('/').map(str::to_string).collect();

@@ -97,7 +97,7 @@ mod tests {
         let (served, outside) = (directory.path().join("served"), directory.path().join("outside"));
         let manifest = served.join("gen-0000000001/manifest.json");
         create_dir_all(served.join("gen-0000000001")).unwrap();
-        let tree = crate::serve::tree::Tree::new(std::slice::from_ref(&served), |_| false).unwrap();
+        let tree = crate::serve::tree::Tree::new(std::slice::from_ref(&served), |_| Ok(false)).unwrap();
         let generation = tree.place_of(&served.canonicalize().unwrap().join("gen-0000000001")).unwrap();
         let tag = || generation_tag(&generation).unwrap().map(|tag| tag.as_str().to_string());
         let stated = Some("gen-0000000001-000000ff".to_string());

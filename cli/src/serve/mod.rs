@@ -54,6 +54,7 @@ pub(crate) use redirect::Redirect;
 use token::Token;
 
 use crate::context::Context;
+use crate::entry::is_file;
 use crate::failure::{Failure, Result};
 use crate::foreign::is_data;
 use crate::serve::app::App;
@@ -88,7 +89,7 @@ impl Server {
         let log = Log::new(context.quiet);
         let _writer = log.write_to(std::io::stderr())?;
         log.collect();
-        let tree = Tree::new(&self.paths, |path| is_data(path) || path.join("current/info").is_file())?;
+        let tree = Tree::new(&self.paths, |path| Ok(is_data(path)? || is_file(&path.join("current/info"))?))?;
         let token = if self.has_token { Some(Token::random()?) } else { None };
         let workers = Workers::of_machine();
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -4,7 +4,7 @@
 //! that generation. Other files of a store, such as its lock, have no path. A file is opened below its root in one step
 //! (`openat2` on Linux), so a symbolic link does not lead out of it, even if somebody replaces a directory meanwhile.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ impl Tree {
     ///
     /// Errors: `Io` if a path does not exist; `Usage` if one is neither a directory nor a regular file, two have one name,
     /// or one has none.
-    pub(crate) fn new(paths: &[PathBuf], is_database: impl Fn(&Path) -> bool) -> Result<Tree> {
+    pub(crate) fn new(paths: &[PathBuf], is_database: impl Fn(&Path) -> Result<bool>) -> Result<Tree> {
         let mut mounts: Vec<Mount> = Vec::new();
         for path in paths {
             let failed = |error| Failure::io("open", path, error);
@@ -67,7 +67,7 @@ impl Tree {
                 let path = path.display();
                 return Err(Failure::usage(format!("expected a directory or a regular file at {path}, found neither")));
             }
-            let is_top = paths.len() == 1 && metadata.is_dir() && !is_database(&root);
+            let is_top = paths.len() == 1 && metadata.is_dir() && !is_database(&root)?;
             // `current` and symbolic links have the name that the user gave
             let given = path.file_name().or_else(|| root.file_name()).and_then(|name| name.to_str());
             let name = match (is_top, given) {
@@ -129,7 +129,7 @@ fn current_generation(directory: &Path) -> Option<GenerationId> {
     let path = directory.join(CURRENT);
     match fs::read_link(&path) {
         Ok(target) => target.to_str()?.parse().ok(),
-        Err(_) if path.is_file() && path.metadata().is_ok_and(|metadata| metadata.len() <= 64) => {
+        Err(_) if path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= 64) => {
             fs::read_to_string(&path).ok()?.trim_end().parse().ok()
         }
         Err(_) => None,
@@ -192,11 +192,15 @@ impl Place {
             true => File::open(&self.root),
             false => open_beneath(&self.root, &self.relative),
         };
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) => return if is_absence(&error) { Ok(None) } else { Err(error) },
-        };
+        let Some(file) = unless_absent(opened)? else { return Ok(None) };
         Ok(file.metadata()?.is_file().then_some(file))
+    }
+
+    /// Returns what is here; `None` if there is nothing for a client.
+    ///
+    /// Errors: any other failure of the operating system.
+    pub(crate) fn metadata(&self) -> io::Result<Option<Metadata>> {
+        unless_absent(self.path().metadata())
     }
 
     /// Returns the canonical path of a file or directory; `None` if there is none, or a link leads out of the root.
@@ -215,11 +219,7 @@ impl Place {
     }
 
     fn canonical_at(&self, path: &Path) -> io::Result<Option<PathBuf>> {
-        match path.canonicalize() {
-            Ok(path) => Ok(path.starts_with(&self.root).then_some(path)),
-            Err(error) if is_absence(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(unless_absent(path.canonicalize())?.filter(|path| path.starts_with(&self.root)))
     }
 
     /// Whether a directory is below the root, and no symbolic link in it, or in a directory below it, leads out.
@@ -245,6 +245,15 @@ impl Place {
             }
         }
         Ok(true)
+    }
+}
+
+/// Returns `None` instead of an error that means that there is no such file for a client.
+pub(crate) fn unless_absent<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -334,7 +343,7 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         symlink("gen-0000000002", served.join("store/current")).unwrap();
-        let tree = Tree::new(&[served], |_| false).unwrap();
+        let tree = Tree::new(&[served], |_| Ok(false)).unwrap();
         (directory, tree)
     }
 
@@ -408,14 +417,14 @@ mod tests {
     fn several_paths_have_their_names() {
         let (directory, _) = directory();
         let path = |name: &str| directory.path().join(name);
-        let tree = Tree::new(&[path("served/a"), path("secret")], |_| false).unwrap();
+        let tree = Tree::new(&[path("served/a"), path("secret")], |_| Ok(false)).unwrap();
         assert_eq!(text(&tree, "a/b").as_deref(), Some("b"));
         assert_eq!(text(&tree, "secret").as_deref(), Some("secret"), "a file by itself");
         assert_eq!(text(&tree, "b"), None);
         assert_eq!(tree.tops(), [["a"], ["secret"]]);
-        let tree = Tree::new(&[path("served/store")], |_| true).unwrap();
+        let tree = Tree::new(&[path("served/store")], |_| Ok(true)).unwrap();
         assert_eq!(text(&tree, "store/info").as_deref(), Some("2"), "a database has its name");
-        assert!(Tree::new(&[path("served/a"), path("served/../served/a")], |_| false).is_err());
-        assert!(Tree::new(&[path("missing")], |_| false).is_err());
+        assert!(Tree::new(&[path("served/a"), path("served/../served/a")], |_| Ok(false)).is_err());
+        assert!(Tree::new(&[path("missing")], |_| Ok(false)).is_err());
     }
 }

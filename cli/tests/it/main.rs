@@ -27,6 +27,8 @@ mod serve;
 mod store;
 mod terminal;
 mod transcripts;
+#[cfg(unix)]
+mod unreadable;
 mod verify;
 mod volume;
 mod zarr;

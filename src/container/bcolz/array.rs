@@ -12,6 +12,7 @@ use crate::container::bcolz::chunks::{ChunkFiles, Chunks, FoundChunk, Superchunk
 use crate::container::bcolz::dtype::{ByteOrder, Dtype, Kind};
 use crate::container::bcolz::meta::{MetaFile, Order, ROOTDIRS, RootdirLayout, STORAGE, Sizes, meta_path};
 use crate::container::{ContainerOptions, KeySpace, MAX_DIMENSIONS, blosc};
+use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 
 /// An array of rows in compressed chunks: a bcolz carray, or a column of a table. A key is the number of a chunk.
@@ -65,7 +66,7 @@ impl BcolzArray {
     ///
     /// Those of [`open`](BcolzArray::open).
     pub(super) fn open_root(root: &Path, options: &ContainerOptions) -> Result<BcolzArray> {
-        if root.join(ROOTDIRS).exists() {
+        if entry::exists(&root.join(ROOTDIRS))? {
             return Err(is_table(root));
         }
         let storage = MetaFile::read(meta_path(root, STORAGE))?;

@@ -11,6 +11,7 @@ use crate::container::bcolz::meta::{ARRAY_MEMBER, MetaFile, RootdirLayout, STORA
 use crate::container::bloscpack::{BloscpackOptions, Checksum, FILE_MEMBER, Metadata, encode_one_chunk};
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::{Container, Form, blosc};
+use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
@@ -40,7 +41,7 @@ pub fn export(
     mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<u64> {
     let (info, target) = (snapshot.directory().join(INFO), target.as_ref());
-    if target.symlink_metadata().is_ok() {
+    if entry::exists(target)? {
         return Err(Error::invalid_input("expected nothing here yet, found something").at_path(target));
     }
     let imported = imported(&info).map_err(|error| error.at_path(&info))?;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::container::bcolz::dtype::ByteOrder;
 use crate::container::bcolz::yaml;
 use crate::container::new_file::NewFile;
+use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json::{self, excerpt};
 use crate::storage::open_regular;
@@ -122,7 +123,7 @@ impl MetaFile {
 
     /// Reads a file. A missing file has no members.
     pub(super) fn read_if_there(path: PathBuf) -> Result<MetaFile> {
-        if path.symlink_metadata().is_err() {
+        if !entry::exists(&path)? {
             return Ok(MetaFile::new(path));
         }
         MetaFile::read(path)
@@ -241,6 +242,11 @@ impl Sizes {
     pub(super) fn rows(&self) -> u64 {
         self.shape.first().copied().unwrap_or_default()
     }
+}
+
+/// Returns whether a directory has the meta files of an array or a table.
+pub(super) fn has_meta(root: &Path) -> Result<bool> {
+    entry::is_file(&meta_path(root, STORAGE))
 }
 
 pub(super) fn meta_path(root: &Path, name: &str) -> PathBuf {

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use crate::container::ContainerOptions;
 use crate::container::bcolz::array::BcolzArray;
-use crate::container::bcolz::meta::{ROOTDIRS, STORAGE, meta_path};
+use crate::container::bcolz::meta::{ROOTDIRS, has_meta};
 use crate::container::bcolz::table::BcolzTable;
+use crate::disk::entry;
 use crate::error::Result;
 
 impl BcolzArray {
@@ -28,8 +29,8 @@ impl BcolzArray {
     /// Those of [`open`](BcolzArray::open).
     pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzArray> {
         let root = path.as_ref();
-        match table_above(root) {
-            Some((table, column)) if !root.join(ROOTDIRS).exists() => {
+        match table_above(root)? {
+            Some((table, column)) if !entry::exists(&root.join(ROOTDIRS))? => {
                 BcolzTable::open_with(table, options)?.into_column(&column)
             }
             _ => BcolzArray::open_root(root, options),
@@ -37,19 +38,29 @@ impl BcolzArray {
     }
 
     /// Returns whether `path` has the meta files of an array, or is a column of a table.
-    pub fn is_at(path: impl AsRef<Path>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// `Io` if a directory cannot be searched.
+    pub fn is_at(path: impl AsRef<Path>) -> Result<bool> {
         let root = path.as_ref();
-        meta_path(root, STORAGE).is_file() || table_above(root).is_some()
+        Ok(has_meta(root)? || table_above(root)?.is_some())
     }
 }
 
 /// Returns the table in superchunks that holds the column at `path`, and the column's name in the table.
-fn table_above(path: &Path) -> Option<(&Path, String)> {
-    if meta_path(path, STORAGE).is_file() {
-        return None;
+fn table_above(path: &Path) -> Result<Option<(&Path, String)>> {
+    if has_meta(path)? {
+        return Ok(None);
     }
-    let table = path.ancestors().skip(1).find(|ancestor| meta_path(ancestor, STORAGE).is_file())?;
-    let names: Option<Vec<_>> = path.strip_prefix(table).ok()?.iter().map(|name| name.to_str()).collect();
-    let column = names?.join("/");
-    table.join("data").join(&column).is_dir().then_some((table, column))
+    let mut above = path.ancestors().skip(1);
+    let table = loop {
+        let Some(ancestor) = above.next() else { return Ok(None) };
+        if has_meta(ancestor)? {
+            break ancestor;
+        }
+    };
+    let names = path.strip_prefix(table).ok().and_then(|below| below.iter().map(|name| name.to_str()).collect());
+    let Some(column) = names.map(|names: Vec<_>| names.join("/")) else { return Ok(None) };
+    Ok(entry::is_dir(&table.join("data").join(&column))?.then_some((table, column)))
 }

@@ -9,8 +9,9 @@ use serde_json::{Map, Value as Json};
 use crate::container::ContainerOptions;
 use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
-use crate::container::bcolz::meta::{MetaFile, ROOTDIRS, RootdirLayout, STORAGE, is_plain_name, meta_path};
-use crate::error::{Error, Result};
+use crate::container::bcolz::meta::{MetaFile, ROOTDIRS, RootdirLayout, STORAGE, has_meta, is_plain_name, meta_path};
+use crate::disk::entry;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::json::excerpt;
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
@@ -60,21 +61,29 @@ impl BcolzTable {
     pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzTable> {
         let root = path.as_ref();
         let rootdirs = root.join(ROOTDIRS);
-        let (layout, columns) = match rootdirs.symlink_metadata() {
-            Ok(_) => (RootdirLayout::Shipped, shipped_columns(root, MetaFile::read(rootdirs)?, options)?),
-            Err(_) => (RootdirLayout::Superchunks, nested_columns(root, options)?),
+        let (layout, columns) = match entry::exists(&rootdirs)? {
+            true => (RootdirLayout::Shipped, shipped_columns(root, MetaFile::read(rootdirs)?, options)?),
+            false => (RootdirLayout::Superchunks, nested_columns(root, options)?),
         };
         Ok(BcolzTable { root: root.to_path_buf(), layout, columns })
     }
 
     /// Returns whether the meta files at `path` are those of a table.
-    pub fn is_at(path: impl AsRef<Path>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// `Io` if a file cannot be read.
+    pub fn is_at(path: impl AsRef<Path>) -> Result<bool> {
         let root = path.as_ref();
-        let is_nested = || {
-            MetaFile::read(meta_path(root, STORAGE))
-                .is_ok_and(|storage| storage.get("dtype").is_some_and(Json::is_object))
-        };
-        root.join(ROOTDIRS).is_file() || meta_path(root, STORAGE).is_file() && is_nested()
+        let has_rootdirs = entry::is_file(&root.join(ROOTDIRS))?;
+        if has_rootdirs || !has_meta(root)? {
+            return Ok(has_rootdirs);
+        }
+        match MetaFile::read(meta_path(root, STORAGE)) {
+            Ok(storage) => Ok(storage.get("dtype").is_some_and(Json::is_object)),
+            Err(error) if error.kind() == ErrorKind::Io => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Returns the layout of the table in its directory.

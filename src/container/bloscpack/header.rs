@@ -1,10 +1,11 @@
 //! The header of a bloscpack file, in its three versions.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::container::bloscpack::checksum::Checksum;
+use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::open_regular;
 
@@ -275,10 +276,18 @@ impl fmt::Display for Header {
 }
 
 /// Returns whether `path` is a regular file that starts with the magic bytes.
-pub(super) fn is_at(path: &Path) -> bool {
+///
+/// Errors: `Io`.
+pub(super) fn is_at(path: &Path) -> Result<bool> {
+    if !entry::is_file(path)? {
+        return Ok(false);
+    }
+    let (mut file, _) = open_regular(path)?;
     let mut magic = [0; MAGIC.len()];
-    let read = open_regular(path).is_ok_and(|(mut file, _)| file.read_exact(&mut magic).is_ok());
-    read && magic == MAGIC
+    match file.read_exact(&mut magic) {
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(Error::io("read", path, error)),
+        read => Ok(read.is_ok() && magic == MAGIC),
+    }
 }
 
 /// Converts a number where -1 means unknown.

@@ -76,7 +76,11 @@ impl Bloscpack {
     }
 
     /// Returns whether the file at `path` starts with the magic bytes of bloscpack.
-    pub fn is_at(path: impl AsRef<Path>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// `Io` if the file cannot be read.
+    pub fn is_at(path: impl AsRef<Path>) -> Result<bool> {
         header::is_at(path.as_ref())
     }
 

@@ -12,6 +12,7 @@ use crate::container::zarr::lazy_slots::LazySlots;
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
 use crate::container::zarr::shard::ShardFile;
 use crate::container::{ContainerOptions, owned};
+use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::shard::Value;
 use crate::storage::open_regular;
@@ -100,8 +101,12 @@ impl ZarrArray {
     }
 
     /// Returns whether a directory has the metadata of a Zarr v3 node, which is an array or a group.
-    pub fn is_at(path: impl AsRef<Path>) -> bool {
-        path.as_ref().join(ZARR_JSON).is_file()
+    ///
+    /// # Errors
+    ///
+    /// `Io` if the directory cannot be searched.
+    pub fn is_at(path: impl AsRef<Path>) -> Result<bool> {
+        entry::is_file(&path.as_ref().join(ZARR_JSON))
     }
 
     /// Returns the directory of the array.

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use crate::container::zarr::extension::Extension;
+use crate::disk::entry;
 use crate::error::{Error, Result};
 use crate::format::json;
 
@@ -70,9 +71,9 @@ impl ChunkKeyEncoding {
             return Ok(found);
         }
         match self.style {
-            Style::V2 if dimensions == 0 => found.extend(array.join("0").exists().then(Vec::new)),
+            Style::V2 if dimensions == 0 => found.extend(entry::exists(&array.join("0"))?.then(Vec::new)),
             Style::V2 => descend(array, dimensions, &mut Vec::new(), &mut found)?,
-            Style::Default if dimensions == 0 => found.extend(array.join("c").exists().then(Vec::new)),
+            Style::Default if dimensions == 0 => found.extend(entry::exists(&array.join("c"))?.then(Vec::new)),
             Style::Default => descend(&array.join("c"), dimensions, &mut Vec::new(), &mut found)?,
         }
         Ok(found)

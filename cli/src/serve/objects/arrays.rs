@@ -1,5 +1,7 @@
 //! Chunks of Zarr arrays, as an array without shards, and of bcolz arrays and bloscpack files, by their number.
 
+use std::io;
+
 use axum::http::HeaderMap;
 use serde_json::{Value, json as value};
 use sharddb::container::Form;
@@ -12,6 +14,7 @@ use crate::serve::database::Source as Opened;
 use crate::serve::document::Document;
 use crate::serve::file_tag::file_tag;
 use crate::serve::problem::{Problem, Result};
+use crate::serve::tree::Place;
 
 /// Answers with the `zarr.json` of the array without shards: its chunks are the inner chunks.
 ///
@@ -51,8 +54,11 @@ fn without_shards(mut metadata: Value) -> Result<Value> {
 pub(super) fn chunk_of(app: &App, names: &[String], headers: &HeaderMap) -> Result<Option<Answer>> {
     let tree = app.databases.tree();
     let above = (0..names.len()).rev().map(|len| names.split_at(len));
-    let places = above.filter(|(array, _)| tree.resolve(array).is_some_and(|place| may_be_container(&place)));
-    for (array, name) in places {
+    for (array, name) in above {
+        let Some(place) = tree.resolve(array) else { continue };
+        if !may_be_container(&place).map_err(|error| Problem::io("find", &place.path(), &error))? {
+            continue;
+        }
         let Some(database) = app.databases.find(array, None)? else { continue };
         let Opened::Container(chunks) = &database.source else { continue };
         let key = match (chunks, name) {
@@ -69,9 +75,9 @@ pub(super) fn chunk_of(app: &App, names: &[String], headers: &HeaderMap) -> Resu
 }
 
 /// Whether a container may be at a place, for a cheap test before the whole one.
-fn may_be_container(place: &crate::serve::tree::Place) -> bool {
-    let path = place.path();
-    path.join("zarr.json").is_file() || path.join("meta").is_dir() || path.is_file()
+fn may_be_container(place: &Place) -> io::Result<bool> {
+    let has = |name: &str| place.join(name).metadata().map(|found| found.is_some());
+    Ok(has("zarr.json")? || has("meta")? || place.metadata()?.is_some_and(|found| found.is_file()))
 }
 
 #[cfg(test)]
