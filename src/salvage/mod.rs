@@ -37,7 +37,7 @@ use crate::read::options::OpenOptions;
 use crate::read::shard::{MinishardCache, Pass, ShardReader};
 use crate::salvage::shard::ShardSalvage;
 use crate::storage::{StorageKind, read_whole};
-use crate::store::{self, Lease};
+use crate::store::{self, Cancel, Lease, fs};
 use crate::verify::{Finding, FindingKind};
 
 /// A damaged data set, opened to copy the pairs that are left.
@@ -80,6 +80,9 @@ pub struct SalvageReport {
     pub wrong_slot: u64,
     /// Number of kept pairs from a file that has the name of another shard.
     pub wrong_file: u64,
+    /// Number of shards from which nothing was lost, and which are not the ones that the manifest describes: their pairs
+    /// prove themselves, and may be those of another generation.
+    pub other_files: u64,
     /// Number of kept pairs whose value or minishard index was stored as zlib in place of gzip.
     pub zlib: u64,
 }
@@ -202,6 +205,7 @@ impl Salvage {
                     let before = outcome.report;
                     ShardSalvage::new(&self.generation, shard.reader(), keys, loader, &mut outcome).run()?;
                     outcome.check_count(before, keys, shard.reader());
+                    self.check_file(before, shard.reader(), &mut outcome);
                 }
                 Ok(None) => outcome.lose(FindingKind::MissingShard, self.missing_shard(number)),
                 Err(error) => outcome.lose(FindingKind::UnreadableShard, error.at_shard(number)),
@@ -231,6 +235,18 @@ impl Salvage {
         let message = format!("expected a shard of {keys} keys as the manifest says, found no file");
         let path = self.generation.shards_directory().join(self.spec().shard_file_name(number));
         Error::corrupt(message).at_shard(number).at_path(&path)
+    }
+
+    /// Counts a shard from which nothing was lost, and which is not the one that the manifest describes.
+    fn check_file(&self, before: SalvageReport, shard: &ShardReader, outcome: &mut Outcome<'_>) {
+        let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(shard.number));
+        let Some(record) = record.filter(|_| outcome.report.losses == before.losses) else { return };
+        let (path, stated) = (shard.files().path(), record.checksum(&shard.spec));
+        match fs::checksum(&path, stated, &Cancel::default()) {
+            Ok(found) if stated.check(found).is_ok() => {}
+            Ok(_) => outcome.report.other_files += 1,
+            Err(error) => outcome.lose(FindingKind::UnreadableShard, error.at_shard(shard.number)),
+        }
     }
 
     /// Reports a loss if `info` does not match the manifest.
@@ -272,6 +288,10 @@ impl fmt::Display for SalvageReport {
         }
         if self.wrong_file > 0 {
             write!(f, ", {} from files that have the name of another shard", Grouped(self.wrong_file))?;
+        }
+        if self.other_files > 0 {
+            let files = Plural(self.other_files, "shard");
+            write!(f, ", {files} not as the manifest says: their pairs may be those of another generation")?;
         }
         if self.zlib > 0 {
             write!(f, ", {} from zlib in place of gzip (as neuroglancer-scripts writes it)", Grouped(self.zlib))?;

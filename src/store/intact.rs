@@ -10,13 +10,13 @@ use crate::storage::read_whole;
 use crate::store::fs;
 use crate::store::generation_id::GenerationId;
 
-/// Returns whether a generation can be opened. Also true for one that a later version wrote, which cannot be judged.
+/// Returns why a generation cannot be opened; `None` if it can, or a later version wrote it, which cannot be judged.
 ///
 /// Errors: `Io` if that cannot be determined: an error while reading is no damage.
-pub(super) fn is_intact(store: &Path, id: GenerationId) -> Result<bool> {
+pub(super) fn damage_of(store: &Path, id: GenerationId) -> Result<Option<Error>> {
     match check(store, id) {
-        Ok(()) => Ok(true),
-        Err(error) if is_damage(&error) => Ok(false),
+        Ok(()) => Ok(None),
+        Err(error) if is_damage(&error) => Ok(Some(error)),
         Err(error) => Err(error),
     }
 }

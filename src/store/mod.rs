@@ -237,6 +237,19 @@ impl Store {
         history::read(&self.path)
     }
 
+    /// Returns why a generation cannot be opened; `None` if it can, or a later version wrote it.
+    ///
+    /// Such a generation does not count for `gc`, and a rollback without a number skips it. Values are not read.
+    ///
+    /// Cost: reads the manifest and `info`, and looks up each shard.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if that cannot be determined.
+    pub fn damage_of(&self, id: GenerationId) -> Result<Option<Error>> {
+        intact::damage_of(&self.path, id)
+    }
+
     /// Returns the totals of a generation, as its manifest states them.
     ///
     /// Cost: reads the manifest, whose size depends on the number of shards.
@@ -473,7 +486,7 @@ impl StoreWriter {
     fn previous(&self) -> Result<GenerationId> {
         let current = current::read(&self.path)?.ok_or_else(|| no_current(&self.path))?;
         for id in history::read(&self.path)?.into_iter().rev().filter(|id| *id != current) {
-            if intact::is_intact(&self.path, id)? {
+            if intact::damage_of(&self.path, id)?.is_none() {
                 return Ok(id);
             }
         }

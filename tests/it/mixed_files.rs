@@ -9,6 +9,7 @@ use crate::common::verify_both::VerifyBoth;
 use crate::common::{Scratch, Storage, data, json, with_own_crc32, xorshift};
 use sharddb::build::UpdateOptions;
 use sharddb::diff::Diff;
+use sharddb::salvage::Salvage;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{
     BuildOptions, BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, Updater, VerifyLevel,
@@ -245,5 +246,17 @@ fn verification_compares_the_minishard_table_with_the_shard_index() {
             findings.iter().any(|finding| finding.contains("minishards") && finding.contains("wrong-minishard-table")),
             "{findings:?}"
         );
+    }
+}
+
+/// Its values prove themselves, and nothing else says what the lost shard had.
+#[test]
+fn salvage_keeps_and_counts_a_shard_of_another_generation() {
+    for mixed in cases() {
+        let salvage = Salvage::open(mixed.store()).unwrap();
+        let mut loader = salvage.build_options().durable(false).create(mixed.scratch.path().join("out")).unwrap();
+        let report = salvage.write(&mut loader, |lost| panic!("{lost}")).unwrap();
+        assert_eq!((report.kept, report.losses, report.other_files), (KEYS, 0, 1));
+        assert!(report.to_string().contains("1 shard not as the manifest says"), "{report}");
     }
 }

@@ -57,6 +57,8 @@ would compute new checks for damaged bytes. --no-verify skips that. A bad entry 
 named on standard error, and the export continues; the exit code is then 3. With --key or --keys the
 exit code is 1 if some keys are absent.
 
+At a URL, objects are not compared with the manifest first: sharddb verify URL does that, and pull.
+
 --as text writes values that are UTF-8 as \"text\"; --as json also writes JSON as \"value\", unless it
 has white space between its parts, which build would drop. Other values stay \"value_b64\".
 

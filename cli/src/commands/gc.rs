@@ -1,5 +1,6 @@
 //! `gc`: removes old generations.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,15 +30,16 @@ Examples:
   sharddb gc numbers --keep 3                    keeps two more, for a rollback
   sharddb gc s3://bucket/numbers --older-than 7d
 
-The current generation is never removed, nor one that a process has open. If a generation cannot be
+The current generation is never removed, nor one that a process has open. A generation that cannot
+be opened does not count for --keep, and a message says so. If a generation cannot be
 removed, the others still are; it is named, and the exit code is 4. What is freed is the size of the
 files without another name: those that a generation shares with one that stays are not counted.
 
 At a URL, the parts of an object that a killed push was sending are no object yet, and stay: set a
 lifecycle rule for incomplete multipart uploads on S3 and Google; Azure removes them after a week.
 
-With --json, the members are \"dry_run\", \"removed\" (each with \"generation\" and \"bytes\"), \"in_use\"
-(names), \"failed\" (each with \"generation\" and \"error\") and \"freed_bytes\". With --dry-run, 'removed'
+With --json, the members are \"dry_run\", \"removed\" (each with \"generation\", \"bytes\" and
+\"damage\", which is why it cannot be opened, or null), \"in_use\" (names), \"failed\" (each with \"generation\" and \"error\") and \"freed_bytes\". With --dry-run, 'removed'
 is what would be removed. At a URL they are \"dry_run\", \"removed\" (names), \"objects\" (their
 number) and \"freed_bytes\", and the first failure ends the run.
 
@@ -77,6 +79,8 @@ pub(crate) struct Collected {
 struct Removed {
     generation: String,
     bytes: u64,
+    /// Why it could not be opened, so that it did not count among those to keep.
+    damage: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -119,7 +123,7 @@ impl Args {
 pub(crate) fn collect(context: &Context, store: &Store, keep: usize) -> Result<Collected> {
     let (observed, before) = (Store::open(store.path())?, store.generations()?.len());
     let writer = store.writer()?;
-    let files = files(store, &store.removable(keep)?);
+    let (files, damage) = examine(store, &store.removable(keep)?)?;
     let progress = Progress::start(context.quiet, move || {
         let left = observed.generations().map_or(before, |left| left.len());
         let amount = Amount::Items(before.saturating_sub(left) as u64, "generations");
@@ -127,7 +131,7 @@ pub(crate) fn collect(context: &Context, store: &Store, keep: usize) -> Result<C
     });
     let report = writer.gc(keep)?;
     drop(progress);
-    Ok(Collected::of(&report, &files))
+    Ok(Collected::of(&report, &files, &damage))
 }
 
 /// What [`collect`] would do now.
@@ -135,22 +139,36 @@ fn predict(store: &Store, keep: usize) -> Result<Collected> {
     let (removable, leases) = (store.removable(keep)?, Leases::read());
     let is_held = |id: &GenerationId| leases.is_held(&store.generation_path(*id)) == Some(true);
     let (in_use, removed) = removable.into_iter().partition::<Vec<_>, _>(is_held);
-    let files = files(store, &removed);
+    let (files, damage) = examine(store, &removed)?;
     let mut report = GcReport::default();
     (report.removed, report.in_use) = (removed, in_use);
-    Ok(Collected { dry_run: true, ..Collected::of(&report, &files) })
+    Ok(Collected { dry_run: true, ..Collected::of(&report, &files, &damage) })
 }
 
-/// The files of generations.
-fn files(store: &Store, ids: &[GenerationId]) -> Files {
-    let mut files = Files::default();
-    ids.iter().for_each(|id| files.add(*id, &store.generation_path(*id)));
-    files
+/// Why generations of the history cannot be opened.
+type Damage = BTreeMap<GenerationId, String>;
+
+/// The files of generations, and which of them did not count for `--keep`.
+fn examine(store: &Store, ids: &[GenerationId]) -> Result<(Files, Damage)> {
+    let (mut files, mut damage, history) = (Files::default(), Damage::new(), store.history()?);
+    for id in ids {
+        files.add(*id, &store.generation_path(*id));
+        if history.contains(id)
+            && let Some(error) = store.damage_of(*id).unwrap_or_else(Some)
+        {
+            damage.insert(*id, error.to_string());
+        }
+    }
+    Ok((files, damage))
 }
 
 impl Collected {
-    fn of(report: &GcReport, files: &Files) -> Collected {
-        let removed = |id: &GenerationId| Removed { generation: id.to_string(), bytes: files.bytes_of(*id) };
+    fn of(report: &GcReport, files: &Files, damage: &Damage) -> Collected {
+        let removed = |id: &GenerationId| Removed {
+            generation: id.to_string(),
+            bytes: files.bytes_of(*id),
+            damage: damage.get(id).cloned(),
+        };
         let removed = report.removed.iter().map(removed).collect();
         let failed = report.failed.iter();
         let failed = failed.map(|it| NotRemoved { generation: it.id.to_string(), error: it.error.to_string() });
@@ -166,8 +184,13 @@ impl Collected {
     /// Reports what was removed and what was not; returns the exit code.
     pub(crate) fn say(&self, context: &Context) -> Exit {
         let verb = if self.dry_run { "would remove" } else { "removed" };
-        for Removed { generation, bytes } in &self.removed {
+        for Removed { generation, bytes, damage } in &self.removed {
             context.say(format_args!("{verb} {generation}, {}", Size(*bytes)));
+            if let Some(damage) = damage {
+                warn(format_args!(
+                    "sharddb: {generation} was not counted by --keep, since it cannot be opened: {damage}"
+                ));
+            }
         }
         for id in &self.in_use {
             context.say(format_args!("kept {id}: it is open for reading"));

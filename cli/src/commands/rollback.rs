@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::commands::{open_store, write_json};
-use crate::context::Context;
+use crate::context::{Context, warn};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::generation::parse_generation;
@@ -22,7 +22,7 @@ Examples:
   sharddb rollback s3://bucket/numbers
 
 Without a number, the generation that was current before becomes current; generations that were
-rolled back are skipped. Readers that refresh see the change at once. Nothing is deleted: see
+rolled back are skipped, and so are those that cannot be opened, which a message names. Readers that refresh see the change at once. Nothing is deleted: see
 discard and gc.
 
 With --json, the members are \"current\" and \"previous\", the generations after and before; previous is
@@ -49,7 +49,15 @@ impl Args {
         let generation = self.generation.as_deref().map(parse_generation).transpose().map_err(Failure::usage)?;
         let store = open_store(&self.store)?;
         let previous = store.current().unwrap_or_default(); // a rollback may repair it
+        let history = if generation.is_none() { store.history()? } else { Vec::new() };
         let id = store.writer()?.rollback(generation)?;
+        let there: Vec<_> = store.generations()?.iter().map(|stored| stored.id).collect();
+        let skipped = history.iter().rev().skip(1).take_while(|earlier| **earlier != id);
+        for skipped in skipped.filter(|skipped| there.contains(skipped)) {
+            if let Some(damage) = store.damage_of(*skipped).unwrap_or_else(Some) {
+                warn(format_args!("sharddb: skipped {skipped}, which cannot be opened: {damage}"));
+            }
+        }
         if self.json {
             let previous = previous.map(|id| id.to_string());
             write_json(&json!({"current": id.to_string(), "previous": previous}))?;

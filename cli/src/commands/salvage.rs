@@ -37,7 +37,8 @@ proof. DB opens with an intact manifest or an intact info; without either, give 
 A pair is proved by its check. In a data set without checks it is proved by place and bounds: its
 key hashes to its minishard, and its bytes are inside the file and overlap no index. Compressed
 values must decode. Known deviations of neuroglancer-scripts are accepted and reported: zlib instead
-of gzip, entries in the wrong slots.
+of gzip, entries in the wrong slots. A shard that is not the one of the manifest, and from which
+nothing is lost, may be one of another generation: it is kept and counted.
 
 OUT is a store with the specification of DB, and the other members of the info are kept. If
 \"sharding\" is nested, for example at /scales/0, OUT is such a volume too, with the chunks of that
@@ -49,8 +50,8 @@ Each loss is one line of JSON. A line without a key stands for a whole minishard
 FILE is replaced when OUT is published, and keeps its mode. OUT and FILE must not be in DB. An
 interrupted salvage can be run again.
 
-Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or too little is intact to
-begin, 2 usage, or OUT exists already, 4 not found, no space and other I/O.")]
+Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or a shard is not the one of
+the manifest, or too little is intact to begin, 2 usage, or OUT exists already, 4 not found, no space and other I/O.")]
 pub(crate) struct Args {
     /// The damaged store, one of its generations, or any directory of shards
     #[arg(value_name = "DB", value_parser = local_path())]
@@ -127,7 +128,7 @@ impl Args {
         unless_unread(lines.finish())?;
         context.say(report);
         context.say(format_args!("published {} of {}", published.generation, plural(published.keys, "key")));
-        Ok(if report.losses == 0 { Exit::Done } else { Exit::Corrupt })
+        Ok(if report.losses + report.other_files == 0 { Exit::Done } else { Exit::Corrupt })
     }
 
     fn open(&self) -> Result<Salvage> {

@@ -3,6 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -13,12 +14,13 @@ use crate::serve::tree::Place;
 /// The longest document that is read: the upper bound on an `info`.
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
+/// The most memory that the value of a document may take. The allocator keeps some of it when the document is dropped.
+const MAX_MEMORY: u64 = 128 << 20;
+
 /// A document, with its share of the memory.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) value: Value,
-    /// An upper bound on the memory that the value takes.
-    pub(crate) bytes: u64,
     _share: Share,
 }
 
@@ -28,9 +30,16 @@ impl Document {
     /// Errors: `busy`, `too-large`; `io` if it is not JSON.
     pub(crate) fn parse(text: &[u8], path: &Path, budget: &Budget) -> Result<Document> {
         let bytes = memory_of(text);
+        if bytes > MAX_MEMORY {
+            return Err(Problem::too_large(format!(
+                "expected JSON that takes at most 128 MiB of memory, found {}, which may take {bytes} bytes: read the file \
+                 below raw/",
+                path.display()
+            )));
+        }
         let share = budget.reserve(bytes)?;
         let value = serde_json::from_slice(text).map_err(|error| Problem::io("read", path, &error.into()))?;
-        Ok(Document { value, bytes, _share: share })
+        Ok(Document { value, _share: share })
     }
 
     /// Reads a file below a root, and its metadata.
@@ -42,6 +51,16 @@ impl Document {
         let metadata = file.metadata().map_err(failed)?;
         let (text, _share) = read_text(&file, &place.path(), budget)?;
         Ok((Document::parse(&text, &place.path(), budget)?, metadata))
+    }
+}
+
+impl Document {
+    /// The value of a document, without a copy if it is not kept elsewhere.
+    pub(crate) fn into_value(self: Arc<Document>) -> (Value, Share) {
+        match Arc::try_unwrap(self) {
+            Ok(document) => (document.value, document._share),
+            Err(kept) => (kept.value.clone(), Share::default()), // what is kept is small
+        }
     }
 }
 
@@ -62,10 +81,10 @@ pub(crate) fn read_text(file: &File, path: &Path, budget: &Budget) -> Result<(Ve
 
 /// Returns an upper bound on the memory that the value of a text takes.
 pub(crate) fn memory_of(text: &[u8]) -> u64 {
-    // a map takes 640 bytes for up to 11 members; an element, or a member of a larger map, takes at most 160
+    // a map takes 640 bytes for up to 11 members; an element, or a member of a larger map, takes at most 200
     let of_byte = |byte: &u8| match byte {
         b'{' => 640,
-        b'[' | b',' => 160,
+        b'[' | b',' => 200,
         _ => 1,
     };
     text.iter().map(of_byte).sum()

@@ -1,9 +1,10 @@
 //! The files of the shards of a snapshot: from its manifest or, without one, from the directory.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sharddb::Snapshot;
 use sharddb::spec::ShardNumber;
 
@@ -25,20 +26,25 @@ impl ShardFile {
         if snapshot.len().is_none() {
             return of_directory(snapshot);
         }
-        let manifest = fs::read_to_string(snapshot.directory().join("manifest.json"))?;
-        of_manifest(&manifest, snapshot).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        of_manifest(BufReader::new(File::open(snapshot.directory().join("manifest.json"))?), snapshot)
     }
 }
 
-/// Reads the records `[number, bytes, keys, crc32, crc32 of the shard index]` of a manifest that the library accepted.
-fn of_manifest(manifest: &str, snapshot: &Snapshot) -> Option<Vec<ShardFile>> {
-    let manifest: Value = serde_json::from_str(manifest).ok()?;
-    let file = |record: &Value| {
-        let [number, bytes, keys] = [0, 1, 2].map(|at| record.get(at).and_then(Value::as_u64));
-        let number = ShardNumber(number?);
-        Some(ShardFile { number, name: snapshot.spec().shard_file_name(number), bytes: bytes?, keys: Some(keys?) })
+/// What is read of a manifest.
+#[derive(Deserialize)]
+struct Manifest {
+    /// `[number, bytes, keys, crc32, crc32 of the shard index]`
+    shards: Vec<(u64, u64, u64, IgnoredAny, IgnoredAny)>,
+}
+
+/// Reads the records of a manifest that the library accepted.
+fn of_manifest(manifest: impl Read, snapshot: &Snapshot) -> io::Result<Vec<ShardFile>> {
+    let file = |(number, bytes, keys, ..): (u64, u64, u64, IgnoredAny, IgnoredAny)| {
+        let number = ShardNumber(number);
+        ShardFile { number, name: snapshot.spec().shard_file_name(number), bytes, keys: Some(keys) }
     };
-    manifest.get("shards")?.as_array()?.iter().map(file).collect()
+    let Manifest { shards } = serde_json::from_reader(manifest)?;
+    Ok(shards.into_iter().map(file).collect())
 }
 
 fn of_directory(snapshot: &Snapshot) -> io::Result<Vec<ShardFile>> {

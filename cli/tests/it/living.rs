@@ -464,3 +464,25 @@ fn gc_counts_the_bytes_that_are_freed() {
     }
     assert_eq!(generations(&store).lines().count(), 1);
 }
+
+#[test]
+fn a_damaged_generation_that_is_removed_or_skipped_is_named() {
+    for args in [&["gc", "--keep", "2", "--dry-run"][..], &["gc", "--keep", "2"], &["rollback"]] {
+        let place = Place::new();
+        let store = build(&place, "store", &pairs(0..9, "old"));
+        for key in ["1", "2"] {
+            sharddb_with_input(["put", &store, key], b"new").expect(0);
+        }
+        let manifest = place.path("store/gen-0000000002/manifest.json");
+        fs::remove_file(&manifest).unwrap(); // the file is read-only
+        fs::write(&manifest, "{").unwrap();
+        let run = sharddb([&args[..1], &[&store, "--json"], &args[1..]].concat()).expect(0);
+        let named: Vec<&str> = run.stderr.lines().filter(|line| line.contains("cannot be opened")).collect();
+        assert!(named.len() == 1 && named[0].contains("gen-0000000002/manifest.json"), "{args:?}: {}", run.stderr);
+        let answer = &run.json_lines()[0];
+        match args {
+            ["rollback"] => assert_eq!(answer["current"], "gen-0000000001"),
+            _ => assert!(answer["removed"][0]["damage"].as_str().unwrap().contains("manifest.json"), "{answer}"),
+        }
+    }
+}

@@ -8,24 +8,31 @@ use sharddb::container::Container;
 
 use crate::bench::disk_usage::DiskUsage;
 use crate::date::iso_8601;
+use crate::serve::answer::Answer;
 use crate::serve::app::App;
 use crate::serve::catalog::Kind;
 use crate::serve::database::{Database, Source};
 use crate::serve::problem::{Problem, Result};
 use crate::serve::shard_files::ShardFile;
 
-pub(super) fn json(app: &App, database: &Database) -> Result<Value> {
+/// Upper bound on the memory of the JSON of a shard.
+const SHARD_BYTES: u64 = 1 << 10;
+
+pub(super) fn answer(app: &App, database: &Database) -> Result<Answer> {
     match &database.source {
         Source::Sharded(_) => sharded(app, database),
-        Source::Container(chunks) => chunks.with(|container| of_container(database, container)),
+        Source::Container(chunks) => {
+            Answer::json(&chunks.with(|container| of_container(database, container))?, &app.budget)
+        }
     }
 }
 
-fn sharded(app: &App, database: &Database) -> Result<Value> {
+fn sharded(app: &App, database: &Database) -> Result<Answer> {
     let pinned = database.pinned()?;
     let snapshot = &pinned.snapshot;
     let files = ShardFile::list(snapshot).map_err(|error| Problem::io("list", snapshot.shards_directory(), &error))?;
     let stats = snapshot.stats();
+    let _shards = app.budget.reserve(files.len() as u64 * SHARD_BYTES)?;
     // counted only where no manifest states it
     let survey = if stats.keys.is_none() { Some(pinned.survey()?) } else { None };
     let survey = survey.filter(|survey| survey.is_complete());
@@ -34,9 +41,7 @@ fn sharded(app: &App, database: &Database) -> Result<Value> {
         .map(|file| json!({"number": file.number.0, "file": file.name, "bytes": file.bytes, "keys": file.keys}))
         .collect();
     let (generations, current) = generations(app, database)?;
-    let info = pinned.info(&app.budget)?;
-    let _copy = app.budget.reserve(info.bytes)?;
-    Ok(json!({
+    let mut described = json!({
         "path": database.found.names.join("/"),
         "kind": database.found.kind.as_str(),
         "native": snapshot.layout().is_some(),
@@ -48,10 +53,13 @@ fn sharded(app: &App, database: &Database) -> Result<Value> {
         "keys": stats.keys.or(survey.as_ref().map(|survey| survey.keys)),
         "value_bytes": stats.value_bytes.or(survey.as_ref().map(|survey| survey.value_bytes)),
         "file_bytes": files.iter().map(|file| file.bytes).sum::<u64>(),
-        "shards": shards,
         "type": pinned.data_type,
-        "info": info.value,
-    }))
+    });
+    // json! would copy them
+    let (info, _share) = pinned.info(&app.budget)?.into_value();
+    described["shards"] = shards.into();
+    described["info"] = info;
+    Answer::json(&described, &app.budget)
 }
 
 /// Parses JSON that the library wrote.

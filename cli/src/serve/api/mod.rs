@@ -82,7 +82,7 @@ pub(crate) fn answer(app: &App, request: &Request) -> Result<Answer> {
     let (names, operation) = operation(&request.names).ok_or_else(Problem::nothing_here)?;
     let database = app.databases.get(names, request.query.generation()?)?;
     match operation {
-        Operation::Info => Answer::json(&info::json(app, &database)?, budget),
+        Operation::Info => info::answer(app, &database),
         Operation::Stats => Answer::json(&stats::json(app, &database)?, budget),
         Operation::Keys => keys::answer(&database, &request.query, budget),
         Operation::GetMany => get_many::answer(&database, request, budget),
