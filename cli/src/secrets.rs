@@ -6,7 +6,7 @@
 //! ```
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,9 +21,9 @@ const HIDDEN: &str = "[hidden]";
 /// Shorter values are not hidden by themselves, since most texts contain them.
 const SHORTEST: usize = 4;
 
-/// Number of secrets of requests that are remembered: each request to S3 has a signature of its own.
+/// Number of forms of secrets of requests that are remembered: each request to S3 has a signature of its own.
 #[cfg(any(feature = "remote", test))]
-const MOST_SENT: usize = 256;
+const MOST_SENT: usize = 1024;
 
 static KNOWN: Mutex<Known> = Mutex::new(Known { settings: Vec::new(), sent: VecDeque::new() });
 
@@ -39,9 +39,11 @@ fn known() -> MutexGuard<'static, Known> {
 
 /// Remembers a secret of the user.
 pub(crate) fn learn(secret: &str) {
-    let mut known = known();
-    if secret.len() >= SHORTEST && !known.settings.iter().any(|it| it == secret) {
-        known.settings.push(secret.to_string());
+    let settings = &mut known().settings;
+    for form in forms(secret) {
+        if !settings.contains(&form) {
+            settings.push(form);
+        }
     }
 }
 
@@ -49,10 +51,31 @@ pub(crate) fn learn(secret: &str) {
 #[cfg(any(feature = "remote", test))]
 pub(crate) fn learn_sent(secret: &str) {
     let sent = &mut known().sent;
-    if secret.len() >= SHORTEST && !sent.iter().any(|it| it == secret) {
-        sent.push_back(secret.to_string());
-        sent.drain(..sent.len().saturating_sub(MOST_SENT));
+    for form in forms(secret) {
+        if !sent.contains(&form) {
+            sent.push_back(form);
+        }
     }
+    sent.drain(..sent.len().saturating_sub(MOST_SENT));
+}
+
+/// A secret as it is, and as servers repeat it in URLs, XML and JSON. None if it is too short.
+fn forms(secret: &str) -> BTreeSet<String> {
+    if secret.len() < SHORTEST {
+        return BTreeSet::new();
+    }
+    let percent = |lower: bool| -> String {
+        let byte = |byte: u8| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+            _ if lower => format!("%{byte:02x}"),
+            _ => format!("%{byte:02X}"),
+        };
+        secret.bytes().map(byte).collect()
+    };
+    let xml = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&apos;")];
+    let xml = xml.iter().fold(secret.to_string(), |text, (character, name)| text.replace(*character, name));
+    let json = secret.replace('\\', "\\\\").replace('"', "\\\"");
+    [secret.to_string(), percent(false), percent(true), xml, json.replace('/', "\\/"), json].into()
 }
 
 /// Remembers the user, the password and the query of a URL. Does nothing for another text.
@@ -63,7 +86,9 @@ pub(crate) fn learn_url(text: &OsStr) {
     if !is_container(scheme, user) {
         learn(user);
         learn(&STANDARD.encode(user));
-        learn(user.split_once(':').map_or(user, |(_, password)| password));
+        let password = user.split_once(':').map_or(user, |(_, password)| password);
+        learn(password);
+        learn(&decoded(password).unwrap_or_default());
     }
     // a ? may be part of the password, and an @ of the query
     for query in [rest, after].into_iter().filter_map(|text| Some(text.split_once(['?', '#'])?.1)) {
@@ -117,6 +142,21 @@ mod tests {
     }
 
     #[test]
+    fn secrets_are_hidden_as_urls_xml_and_json_write_them() {
+        learn("wJa+lr/X&UtnFE\"MI=");
+        for text in [
+            "wJa+lr/X&UtnFE\"MI=",
+            "wJa%2Blr%2FX%26UtnFE%22MI%3D",
+            "wJa%2blr%2fX%26UtnFE%22MI%3d",
+            "wJa+lr/X&amp;UtnFE&quot;MI=",
+            "wJa+lr/X&UtnFE\\\"MI=",
+            "wJa+lr\\/X&UtnFE\\\"MI=",
+        ] {
+            assert_eq!(hide(&format!("<Key>{text}</Key>")), "<Key>[hidden]</Key>", "{text}");
+        }
+    }
+
+    #[test]
     fn the_beginning_of_a_secret_at_the_end_is_hidden() {
         learn("correct-horse");
         for (text, expected) in [
@@ -132,9 +172,9 @@ mod tests {
     #[test]
     fn secrets_of_settings_are_kept_and_those_of_requests_for_some_time() {
         learn("setting-of-a-client");
-        (0..MOST_SENT).for_each(|number| learn_sent(&format!("<signature {number}>")));
-        assert_eq!(hide("<signature 0> setting-of-a-client"), "[hidden] [hidden]");
-        (0..MOST_SENT).for_each(|number| learn_sent(&format!("<later one {number}>")));
-        assert_eq!(hide("<signature 0> <later one 0> setting-of-a-client"), "<signature 0> [hidden] [hidden]");
+        (0..MOST_SENT).for_each(|number| learn_sent(&format!("signature-{number:04}")));
+        assert_eq!(hide("signature-0000 setting-of-a-client"), "[hidden] [hidden]");
+        (0..MOST_SENT).for_each(|number| learn_sent(&format!("later-one-{number:04}")));
+        assert_eq!(hide("signature-0000 later-one-0000 setting-of-a-client"), "signature-0000 [hidden] [hidden]");
     }
 }

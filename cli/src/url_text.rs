@@ -24,7 +24,8 @@ pub(crate) fn decoded(text: &str) -> Option<String> {
     let mut pieces = text.split('%');
     bytes.extend_from_slice(pieces.next()?.as_bytes());
     for piece in pieces {
-        bytes.push(u8::from_str_radix(piece.get(..2)?, 16).ok()?);
+        let digits = piece.get(..2).filter(|digits| !digits.starts_with('+'))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
         bytes.extend_from_slice(piece.get(2..)?.as_bytes());
     }
     String::from_utf8(bytes).ok()

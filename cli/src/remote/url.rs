@@ -53,7 +53,7 @@ impl RemoteUrl {
         &self.path
     }
 
-    /// `user:password`, as the URL states them; for web servers alone.
+    /// `user:password`, without percent encoding; for web servers alone.
     pub(crate) fn credentials(&self) -> Option<&str> {
         self.credentials.as_deref()
     }
@@ -73,7 +73,9 @@ impl FromStr for RemoteUrl {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (credentials, authority) = match (scheme, authority.rsplit_once('@')) {
             (Scheme::Az, _) | (_, None) => (None, authority), // az://container@account
-            (_, Some((credentials, host))) => (Some(credentials.to_string()), host),
+            (_, Some((credentials, host))) => {
+                (Some(decoded(credentials).unwrap_or_else(|| credentials.to_string())), host)
+            }
         };
         if authority.is_empty() {
             return Err(wrong(text, "no bucket or host"));
@@ -201,6 +203,10 @@ mod tests {
     fn a_password_is_not_shown() {
         let url: RemoteUrl = "https://user:p@ss@host/x".parse().unwrap();
         assert_eq!((url.credentials(), url.to_string().as_str()), (Some("user:p@ss"), "https://host/x"));
+        let url: RemoteUrl = "https://us%40er:p%2Fss%3a@host/x".parse().unwrap();
+        assert_eq!(url.credentials(), Some("us@er:p/ss:"));
+        let url: RemoteUrl = "https://user:100%@host/x".parse().unwrap();
+        assert_eq!(url.credentials(), Some("user:100%"), "as it is, if that is no percent encoding");
         let error = "https://user:pass@host/x?y".parse::<RemoteUrl>().unwrap_err();
         assert!(!error.contains("pass") && error.contains("https://host/x?.."), "{error}");
     }
