@@ -11,8 +11,7 @@
 //! Offsets in both indexes are relative to the end of the shard index. No number is trusted: a view is as long as the
 //! bytes it borrows, and a range is a claim ([`RelativeRange`](crate::byte_range)) until it is resolved against a file.
 
-#[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "publishing needs all of it, reading a part"))]
-pub(crate) mod bucket_current;
+pub(crate) mod candidates;
 pub(crate) mod checks;
 pub(crate) mod checksum;
 pub(crate) mod description;
@@ -21,6 +20,7 @@ pub(crate) mod gzip;
 pub(crate) mod hash;
 pub(crate) mod info;
 pub(crate) mod json;
+pub(crate) mod key_bounds;
 pub(crate) mod key_file;
 pub(crate) mod layout;
 pub(crate) mod manifest;

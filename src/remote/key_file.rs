@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::format::key_bounds::KeyBounds;
 use crate::format::key_file::{self, BLOCK_KEYS, Directory, GROUP_BLOCKS, TRAILER_LEN, Tag, Tail};
 use crate::format::manifest::{self, Manifest};
-use crate::read::sorted_keys::bounds::KeyBounds;
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::objects::Span;
 use crate::remote::operation::Exchange;

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::sorted_keys::bounds::KeyBounds;
+use crate::format::key_bounds::KeyBounds;
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::key_file::{KeyRun, RemoteKeyFile};
 use crate::remote::operation::{Exchange, Operation};

@@ -1,9 +1,9 @@
 //! The minishards that a walk visits, in storage order and in batches.
 
+use crate::format::candidates::Candidates;
+use crate::format::key_bounds::KeyBounds;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, ShardNumber};
-use crate::read::ordered::candidates::Candidates;
-use crate::read::sorted_keys::bounds::KeyBounds;
 use crate::remote::generation::RemoteGeneration;
 
 /// Maximum number of minishards per batch.

@@ -17,6 +17,7 @@
 //! store_error   errors of the crate `object_store` (feature `remote`)
 //! unknown_length  a mark of responses of that crate (feature `remote`)
 //! disk_cache    a block store in a local directory
+//! bucket_current  the text that names the current generation of a bucket
 //! bucket        publishing to an object store (feature `remote`)
 //! object_store  adapters for stores of the crate `object_store` (feature `remote`)
 //! ```
@@ -29,6 +30,8 @@ mod block_cache;
 mod block_store;
 #[cfg(feature = "remote")]
 mod bucket;
+#[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "publishing needs all of it, reading a part"))]
+mod bucket_current;
 mod disk_cache;
 mod generation;
 mod identity;

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::info;
 use crate::format::manifest::{self, Manifest};
-use crate::format::{bucket_current, info};
+use crate::remote::bucket_current;
 use crate::remote::generation::{RemoteGeneration, Shared};
 use crate::remote::objects::{Objects, Unread};
 use crate::remote::operation::Exchange;

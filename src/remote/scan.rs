@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::read::sorted_keys::bounds::KeyBounds;
+use crate::format::key_bounds::KeyBounds;
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::lookup::Found;
 use crate::remote::operation::{Exchange, Operation};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::vec;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::key_bounds::KeyBounds;
 use crate::ids::Location;
-use crate::read::sorted_keys::bounds::KeyBounds;
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::locations::Locations;
 use crate::remote::lookup::Found;

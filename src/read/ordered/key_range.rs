@@ -6,10 +6,10 @@ use std::ops::{self, RangeBounds};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::format::key_bounds::{KeyBounds, Unread};
 use crate::read::ordered::options::{RangeOptions, SortSink};
 use crate::read::ordered::scan::scan_generation;
 use crate::read::snapshot::Snapshot;
-use crate::read::sorted_keys::bounds::{KeyBounds, Unread};
 use crate::read::sorted_keys::key_file::{KeyBlock, KeyFile};
 use crate::read::sorted_keys::sorter::{KeySorter, SortedKeys};
 

@@ -13,7 +13,6 @@
 //! `key_range` iterates over the keys of any source, `range` adds a lookup for each, and `queries` has the methods of a
 //! snapshot.
 
-pub(crate) mod candidates;
 mod key_range;
 mod options;
 mod queries;

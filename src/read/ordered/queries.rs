@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::format::key_bounds::KeyBounds;
 use crate::read::ordered::key_range::KeyRange;
 use crate::read::ordered::options::RangeOptions;
 use crate::read::ordered::range::{Range, RangeEntry};
 use crate::read::ordered::scan::{KeySink, scan_generation};
 use crate::read::snapshot::Snapshot;
-use crate::read::sorted_keys::bounds::KeyBounds;
 
 impl RangeOptions {
     /// Iterates over the keys in `range`, like [`Snapshot::key_range`].

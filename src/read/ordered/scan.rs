@@ -6,12 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::error::{Error, Result};
+use crate::format::candidates::Candidates;
+use crate::format::key_bounds::KeyBounds;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
-use crate::read::ordered::candidates::Candidates;
 use crate::read::shard::{FoundKey, IndexBudget, Pass, Rows, Shard, ShardReader};
-use crate::read::sorted_keys::bounds::KeyBounds;
 
 /// Candidates up to this number are read like lookups do: one by one, through the minishard table and the cache.
 /// Otherwise shard indexes are read in blocks.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
+use crate::format::key_bounds::KeyBounds;
 use crate::format::key_file::{self, BLOCK_KEYS, Directory, GROUP_BLOCKS, TRAILER_LEN, Tag, Tail};
 use crate::format::manifest::{self, AuxiliaryRecord};
-use crate::read::sorted_keys::bounds::KeyBounds;
 use crate::read::sorted_keys::key_writer::KeyFileWriter;
 use crate::read::sorted_keys::sorter::RunMerge;
 use crate::read::sorted_keys::temp_file::TempFile;

@@ -3,11 +3,11 @@
 use object_store::{PutMode, UpdateVersion};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::{
-    BucketCurrent, FILE_NAME, GenerationName, MAX_BYTES, MAX_HISTORY, Replaced, ServerTime, local_generation,
-};
 use crate::remote::bucket::random::random_name;
 use crate::remote::bucket::root::Root;
+use crate::remote::bucket_current::{
+    BucketCurrent, FILE_NAME, GenerationName, MAX_BYTES, MAX_HISTORY, Replaced, ServerTime, local_generation,
+};
 
 /// `current` as it was read.
 #[derive(Clone, Debug)]

@@ -6,12 +6,12 @@ use futures_util::stream::{StreamExt, TryStreamExt};
 use object_store::ObjectStoreExt;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::{FILE_NAME, GenerationName, MAX_HISTORY, ServerTime};
 use crate::format::manifest;
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::current::{Current, Replacement, conflict};
 use crate::remote::bucket::generations::replaced_times;
 use crate::remote::bucket::listing::{Listing, Totals};
+use crate::remote::bucket_current::{FILE_NAME, GenerationName, MAX_HISTORY, ServerTime};
 
 /// Maximum number of generations that one call removes. `current` names them.
 const MOST_REMOVED: usize = MAX_HISTORY / 2;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::{GenerationName, ServerTime};
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::current::Current;
+use crate::remote::bucket_current::{GenerationName, ServerTime};
 
 /// What `current` states about a generation.
 ///

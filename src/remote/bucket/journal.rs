@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::GenerationName;
 use crate::format::digest::Digest;
 use crate::format::json;
+use crate::remote::bucket_current::GenerationName;
 
 const TITLE: &str = "sharddb push journal 2";
 

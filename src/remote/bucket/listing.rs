@@ -6,10 +6,10 @@ use futures_util::StreamExt;
 use object_store::ObjectMeta;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::{GenerationName, ServerTime};
 use crate::format::manifest;
 use crate::remote::bucket::probe::is_probe;
 use crate::remote::bucket::root::Root;
+use crate::remote::bucket_current::{GenerationName, ServerTime};
 
 /// Maximum number of generations that are listed: bounds the memory.
 const MOST_GENERATIONS: usize = 100_000;

@@ -1,7 +1,6 @@
 //! The objects of a generation, as its manifest lists them.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::GenerationName;
 use crate::format::checksum::Checksum;
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
@@ -9,6 +8,7 @@ use crate::format::nested::NestedSharding;
 use crate::ids::ShardNumber;
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::root::Root;
+use crate::remote::bucket_current::GenerationName;
 
 /// A file of a generation other than `info` and the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use object_store::{ObjectStoreExt, PutMode, PutResult};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::{ServerTime, is_random};
 use crate::remote::bucket::current::is_refused;
 use crate::remote::bucket::random::random_name;
 use crate::remote::bucket::root::Root;
+use crate::remote::bucket_current::{ServerTime, is_random};
 
 const PREFIX: &str = "probe-";
 

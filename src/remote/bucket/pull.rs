@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::error::{Error, Result};
-use crate::format::bucket_current::GenerationName;
 use crate::ids::ShardNumber;
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::objects::{GenerationObject, objects, total_bytes};
 use crate::remote::bucket::transfer::{Transfer, TransferProgress};
+use crate::remote::bucket_current::GenerationName;
 use crate::store::{GenerationId, Staging, Store};
 
 /// Number of objects that are downloaded at a time.

@@ -16,7 +16,6 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::build::BuildOptions;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::GenerationName;
 use crate::format::info;
 use crate::format::manifest;
 use crate::ids::ShardNumber;
@@ -28,6 +27,7 @@ use crate::remote::bucket::objects::{GenerationObject, objects};
 use crate::remote::bucket::random::random_name;
 use crate::remote::bucket::transfer::{Transfer, TransferProgress};
 use crate::remote::bucket::upload::PART_BYTES;
+use crate::remote::bucket_current::GenerationName;
 use crate::store::{GenerationId, LocalGeneration};
 
 /// Number of objects of at most one part that are uploaded at a time. Bounds the memory: one part for each.

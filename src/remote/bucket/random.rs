@@ -22,7 +22,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::format::bucket_current::is_random;
+    use crate::remote::bucket_current::is_random;
 
     #[test]
     fn names_differ_and_are_128_bits() {

@@ -1,11 +1,11 @@
 //! Making another generation of the history current.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::GenerationName;
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::current::{Current, Replacement, conflict};
 use crate::remote::bucket::generations::parse_name;
 use crate::remote::bucket::objects::objects;
+use crate::remote::bucket_current::GenerationName;
 
 impl Bucket {
     /// Makes another generation current: `to`, or the previous one of the history. Returns its name.

@@ -10,7 +10,7 @@ use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::ServerTime;
+use crate::remote::bucket_current::ServerTime;
 use crate::remote::store_error::{cause, is_missing_object, missing_bucket};
 
 /// A prefix of an object store.

@@ -11,8 +11,8 @@ use super::testing::{
 };
 use super::*;
 use crate::disk;
-use crate::format::bucket_current::BucketCurrent;
 use crate::remote::RemoteOptions;
+use crate::remote::bucket_current::BucketCurrent;
 use crate::store::testing::TempDir;
 use crate::{BulkLoader, Error, ErrorKind, ShardDb, Store};
 

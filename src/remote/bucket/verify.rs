@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use futures_util::stream::{self, StreamExt};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::GenerationName;
 use crate::format::info;
 use crate::format::manifest;
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::objects::{GenerationObject, objects, total_bytes};
 use crate::remote::bucket::transfer::{Transfer, TransferProgress};
+use crate::remote::bucket_current::GenerationName;
 
 /// Number of objects that are read at a time.
 const OBJECTS_IN_FLIGHT: usize = 8;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::ServerTime;
 use crate::remote::bucket::Bucket;
 use crate::remote::bucket::parts::job::{JobObject, JobObjects};
+use crate::remote::bucket_current::ServerTime;
 use crate::store::PartsDir;
 
 /// Maximum number of foreign objects that are named: bounds the memory.

@@ -12,10 +12,10 @@
 use object_store::{PutMode, UpdateVersion};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::GenerationName;
 use crate::format::digest::Digest;
 use crate::parts::{Kind, Members};
 use crate::remote::bucket::root::Root;
+use crate::remote::bucket_current::GenerationName;
 
 const PREFIX: &str = "publication-";
 

@@ -21,7 +21,6 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use crate::build::{BuildOptions, Candidate};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::bucket_current::GenerationName;
 use crate::format::manifest::ShardRecord;
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
@@ -34,6 +33,7 @@ use crate::remote::bucket::parts::mirror::{Copied, Mirror};
 use crate::remote::bucket::parts::scratch::Scratch;
 use crate::remote::bucket::push::{PushOptions, Upload, may_continue, next_name};
 use crate::remote::bucket::transfer::Transfer;
+use crate::remote::bucket_current::GenerationName;
 use crate::store::{LocalGeneration, PartsDir, Store};
 
 /// Number of shard indexes that are read at a time.

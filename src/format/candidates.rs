@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crate::format::hash::HashFunction;
+use crate::format::key_bounds::KeyBounds;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, MinishardNumber, ShardNumber};
-use crate::read::sorted_keys::bounds::KeyBounds;
 
 /// The minishards that can hold the keys of a range: all of them, unless the hash is the identity and the range is so
 /// narrow that its hashes are fewer than the minishards. Then they are one or two intervals in storage order.
