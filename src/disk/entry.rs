@@ -55,11 +55,6 @@ pub(crate) fn is_link(path: &Path) -> Result<bool> {
     own_metadata_if_there(path).map(|entry| entry.is_some_and(|entry| entry.is_symlink()))
 }
 
-/// Returns the length of what a path leads to; `None` if nothing is there.
-pub(crate) fn len_if_there(path: &Path) -> Result<Option<u64>> {
-    metadata_if_there(path).map(|target| target.map(|target| target.len()))
-}
-
 /// Returns what a path is itself; `None` if nothing is there.
 pub(crate) fn own_metadata_if_there(path: &Path) -> Result<Option<Metadata>> {
     if_there(path, inspect(path, || path.symlink_metadata()))

@@ -53,7 +53,7 @@ impl Listing {
         // if it is missing, so are its shards, which are findings; a generation without keys does not need it
         if entry::exists(directory)? || generation.manifest().is_none() {
             for entry in std::fs::read_dir(directory).map_err(fail)? {
-                listing.add(generation.spec(), &entry.map_err(fail)?.path())?;
+                listing.add(generation.spec(), &entry.map_err(fail)?.path());
             }
         }
         if generation.manifest().is_some() {
@@ -90,18 +90,17 @@ impl Listing {
         Ok(())
     }
 
-    fn add(&mut self, spec: &ShardingSpec, path: &Path) -> Result<()> {
+    fn add(&mut self, spec: &ShardingSpec, path: &Path) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let (stem, extension) = name.rsplit_once('.').unwrap_or_default();
-        let len = || Ok(Some(entry::len_if_there(path)?.unwrap_or(0))); // a link may lead to nothing
+        let len = || Some(path.metadata().map_or(0, |metadata| metadata.len())); // opening the shard reports an error
         match (extension, spec.shard_of_file_stem(stem)) {
-            ("shard", Some(number)) => self.shards.entry(number).or_default().shard = len()?,
-            ("index", Some(number)) => self.shards.entry(number).or_default().index = len()?,
-            ("data", Some(number)) => self.shards.entry(number).or_default().data = len()?,
+            ("shard", Some(number)) => self.shards.entry(number).or_default().shard = len(),
+            ("index", Some(number)) => self.shards.entry(number).or_default().index = len(),
+            ("data", Some(number)) => self.shards.entry(number).or_default().data = len(),
             _ if extension.eq_ignore_ascii_case("shard") => self.misnamed.push(path.to_path_buf()),
             _ => self.others.push(path.to_path_buf()),
         }
-        Ok(())
     }
 
     /// Returns the length of a shard: of its `.shard` file, or else of both files of the obsolete pair.

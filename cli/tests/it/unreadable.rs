@@ -39,6 +39,9 @@ fn a_path_that_cannot_be_looked_up_is_an_error_of_the_operating_system() {
         let link = place.path(path);
         if link.is_dir() { fs::remove_dir_all(&link) } else { fs::remove_file(&link) }.unwrap_or_default(); // may be new
         symlink(&link, &link).unwrap();
-        run(line).expect_error(4, &["cannot ", path.split('/').next_back().unwrap(), "os error"]);
+        let run = run(line).expect(4); // verify prints findings
+        let said = run.text().to_string() + &run.stderr;
+        let named = ["cannot ", path.split('/').next_back().unwrap(), "os error"];
+        assert!(named.iter().all(|part| said.contains(part)), "{line}: {said}");
     }
 }
