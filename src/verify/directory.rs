@@ -274,7 +274,7 @@ fn verify_json(generation: &Generation, opened: &Manifest, report: &mut VerifyRe
     }
 }
 
-/// Reports a finding about a file that is no shard. If the file is there and cannot be read, the kind is `UnreadableFile`.
+/// Reports a finding about `info` or the manifest. If the file is there and cannot be read, the kind is `UnreadableFile`.
 fn add(rule: FindingKind, error: Error, report: &mut VerifyReport) {
     let is_absent = error.io_kind() == Some(io::ErrorKind::NotFound);
     let is_unread = error.raw_os_error().is_some() && !is_absent;
@@ -284,7 +284,7 @@ fn add(rule: FindingKind, error: Error, report: &mut VerifyReport) {
 fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
     let path = generation.directory().join(LEASE);
     let message = match entry::own_metadata_if_there(&path) {
-        Err(error) => return add(FindingKind::BadLease, error, report),
+        Err(error) => return report.add(FindingKind::BadLease, error),
         Ok(Some(found)) if found.is_file() && found.len() == 0 => return,
         Ok(Some(_)) => {
             "expected `lease` to be an empty regular file, found another kind of file, or one that is not empty"
@@ -303,7 +303,7 @@ fn verify_auxiliary(generation: &Generation, stated: &AuxiliaryRecord, report: &
     let path = generation.directory().join(&stated.name);
     let found = fs::checksum(&path, stated.checksum, &Cancel::default());
     if let Err(error) = found.and_then(|found| stated.checksum.check(found)) {
-        add(FindingKind::AuxiliaryFile, error.at_path(&path), report);
+        report.add(FindingKind::AuxiliaryFile, error.at_path(&path));
     }
 }
 

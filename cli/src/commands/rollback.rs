@@ -22,8 +22,8 @@ Examples:
   sharddb rollback s3://bucket/numbers
 
 Without a number, the generation that was current before becomes current; generations that were
-rolled back are skipped, and so are those that cannot be opened, which a message names. Readers that refresh see the change at once. Nothing is deleted: see
-discard and gc.
+rolled back are skipped, and so are damaged ones, which a message names. Readers that refresh see
+the change at once. Nothing is deleted: see discard and gc.
 
 With --json, the members are \"current\" and \"previous\", the generations after and before; previous is
 null if none was current.

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use sharddb::verify::{Finding, FindingKind, Severity, VerifyReport};
+use sharddb::verify::{Finding, Severity, VerifyReport};
 use sharddb::{Snapshot, VerifyLevel};
 
 use crate::context::{self, Context};
@@ -35,8 +35,8 @@ A store at a URL is compared with its manifest: with --level structure the lengt
 with --level data also all bytes. With --json, the members there are \"generation\", \"objects\",
 \"bytes\", \"errors\" and \"findings\", an array of messages.
 
-Exit codes: 3 with errors, and with warnings in a store that ShardDb wrote; 4 if all of them are files
-that could not be read; otherwise 0.")]
+Exit codes: 3 with errors, and with warnings in a store that ShardDb wrote; 4 if all of them are
+files that could not be read; otherwise 0.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
@@ -104,8 +104,8 @@ struct Found<'a> {
 
 /// Whether a file could not be read, so that nothing is known of it. A file that is missing is damage.
 fn is_unread(finding: &Finding) -> bool {
-    let is_kind = matches!(finding.kind(), FindingKind::UnreadableFile | FindingKind::UnreadableShard);
-    is_kind && finding.error().raw_os_error().is_some()
+    let is_absent = finding.error().io_kind() == Some(std::io::ErrorKind::NotFound);
+    finding.error().raw_os_error().is_some() && !is_absent
 }
 
 /// The report of a verification, and what kind of data set it is about.
