@@ -29,13 +29,9 @@ impl<'a> Minishard<'a> {
 
     fn read_unplaced(shard: &'a Shard, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'a>> {
         let reader = shard.reader();
-        let encoded = reader.read_encoded_index(range)?;
-        let decoded = reader.decode_index(&encoded)?;
-        let index = IndexView::view(decoded.as_deref().unwrap_or(&encoded));
-        let index = index.map_err(|error| error.at_offset(range.start))?;
-        let place = ChecksPlace { index_end: range.end, rows: index.len() as u64 };
-        reader.verify_used_index(number, range, &encoded, place.rows, VerifyScope::Index)?;
-        Ok(Minishard { shard, number, place, rows: rows(reader, number, index)? })
+        let index = reader.read_minishard_index(range)?;
+        reader.verify_used_index(number, &index, VerifyScope::Index)?;
+        Ok(Minishard { shard, number, place: index.checks(), rows: rows(reader, number, index.view())? })
     }
 
     /// Returns the number of keys.

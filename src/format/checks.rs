@@ -11,6 +11,7 @@
 //! The prefix of a value is the gap between the preceding value, or index with checks, and the value: padding, then the
 //! inserted prefix. With gzip indexes, the padding of a minishard to 8 bytes is not part of it.
 
+use std::ops::Deref;
 use std::sync::LazyLock;
 
 use crc32fast::Hasher;
@@ -68,17 +69,49 @@ impl ChecksPlace {
     }
 }
 
-/// Compares the stored check of some bytes, `stated`, with the check that was computed from them, `found`.
-///
-/// The bytes begin at offset `start`, and the stored check is at `place`. Errors: `Corrupt`, with both offsets.
-pub(crate) fn compare(what: &str, start: u64, place: ByteRange, stated: u32, found: u32) -> Result<()> {
-    match stated == found {
-        true => Ok(()),
-        false => {
-            let at = place.start;
-            let message = format!("expected a {what} with check {stated:08x}, stored at byte {at}, found {found:08x}");
-            Err(Error::corrupt(message).at_offset(start))
+/// A check as it is stored in a file, at `place`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredCheck {
+    place: ByteRange,
+    stated: u32,
+}
+
+impl StoredCheck {
+    /// Returns the check at a place, whose bytes `read` returns.
+    ///
+    /// Errors: `Corrupt` if there is no such place; those of `read`.
+    #[inline]
+    pub(crate) fn read<B: Deref<Target = [u8]>>(
+        place: Option<ByteRange>,
+        read: impl FnOnce(ByteRange) -> Result<B>,
+    ) -> Result<StoredCheck> {
+        let place = place.ok_or_else(|| {
+            Error::corrupt("expected checks at an offset below 2^64, found a minishard index that ends later")
+        })?;
+        match read(place)?.first_chunk() {
+            Some(stated) => Ok(StoredCheck { place, stated: u32::from_le_bytes(*stated) }),
+            None => Err(Error::internal("expected a check of 4 bytes, found fewer").at_offset(place.start)),
         }
+    }
+
+    /// Compares it with the check `found`, which was computed from the bytes at offset `start`.
+    ///
+    /// Errors: `Corrupt`, with both offsets.
+    #[inline]
+    pub(crate) fn compare(self, what: &str, start: u64, found: u32) -> Result<()> {
+        if self.stated == found { Ok(()) } else { Err(self.mismatch(what, start, found)) }
+    }
+
+    #[cold]
+    fn mismatch(self, what: &str, start: u64, found: u32) -> Error {
+        let (stated, at) = (self.stated, self.place.start);
+        let message = format!("expected a {what} with check {stated:08x}, stored at byte {at}, found {found:08x}");
+        Error::corrupt(message).at_offset(start)
+    }
+
+    /// Verifies the stored value of a key, which begins at offset `start`.
+    pub(crate) fn verify_value(self, key: u64, start: u64, encoded: &[u8]) -> Result<()> {
+        self.compare("value", start, compute_value_check(key, encoded))
     }
 }
 
@@ -134,6 +167,7 @@ pub(crate) fn compute_prefix_check(prefix: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::ids::{MinishardNumber, ShardNumber};
 
     /// Computed like: python3 -c "import zlib, struct; print(hex(zlib.crc32(struct.pack('<Q', 7) + b'value')))".
@@ -161,5 +195,20 @@ mod tests {
         assert_eq!(ChecksPlace::total_len(3, layout), 16);
         assert_eq!(ChecksPlace::total_len(3, Layout::default()), 0);
         assert!(ChecksPlace { index_end: u64::MAX - 3, rows: 1 }.place_of_index().is_none());
+    }
+
+    #[test]
+    fn a_stored_check_is_compared_or_an_error_with_both_offsets() {
+        let file = [&[0; 100][..], &compute_value_check(7, b"value").to_le_bytes()].concat();
+        let read = |place: ByteRange| Ok(place.of(&file).unwrap_or_default());
+        let check = StoredCheck::read(Some(ByteRange { start: 100, end: 104 }), read).unwrap();
+        check.verify_value(7, 90, b"value").unwrap();
+        let error = check.verify_value(8, 90, b"value").unwrap_err();
+        assert_eq!((error.kind(), error.location().offset), (ErrorKind::Corrupt, Some(90)));
+        assert!(error.message().contains("a952eff3, stored at byte 100"), "{error}");
+        let error = StoredCheck::read(None, read).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        let error = StoredCheck::read(Some(ByteRange { start: 102, end: 106 }), read).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "the reader returned too few bytes");
     }
 }

@@ -24,6 +24,7 @@ pub(crate) mod key_bounds;
 pub(crate) mod key_file;
 pub(crate) mod layout;
 pub(crate) mod manifest;
+pub(crate) mod minishard;
 pub(crate) mod minishard_index;
 pub(crate) mod minishard_table;
 pub mod morton;

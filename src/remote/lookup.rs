@@ -10,14 +10,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::byte_range::{ByteRange, RelativeRange};
+use crate::byte_range::ByteRange;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::checks::StoredCheck;
 use crate::format::gzip;
+use crate::format::minishard;
 use crate::format::minishard_index::Row;
 use crate::format::spec::Encoding;
 use crate::ids::Location;
 use crate::remote::generation::RemoteGeneration;
-use crate::remote::minishard::{Minishard, StoredCheck};
+use crate::remote::minishard::Minishard;
 use crate::remote::objects::Span;
 use crate::remote::operation::Exchange;
 use crate::remote::part::{Block, Part, PartKey};
@@ -102,7 +104,8 @@ impl RemoteGeneration {
     /// Errors: `Corrupt` if the value is not within the shard.
     pub(crate) fn found(&self, location: Location, minishard: &Minishard, row: Row) -> Result<Found> {
         let at = |error: Error| self.at(location, error).at_key(row.id);
-        let value = self.value_range(location, row).map_err(at)?;
+        let len = self.shard_len(location.shard).unwrap_or(i64::MAX.unsigned_abs());
+        let value = minishard::value_range(row, self.spec.shard_index_len(), len).map_err(at)?;
         let check = minishard.check_of_value(self.layout.unwrap_or_default(), row).map_err(at)?;
         let in_memory = match value.len() {
             0 => Some(RemoteValue::from(Vec::new())),
@@ -129,17 +132,8 @@ impl RemoteGeneration {
     ///
     /// Errors: `TooLarge` if it exceeds the cap.
     pub(crate) fn value_span(&self, found: &Found) -> Result<Span> {
-        let cap = match self.spec.data_encoding() {
-            Encoding::Raw => self.shared.max_value_bytes,
-            Encoding::Gzip => gzip::max_stored_len(self.shared.max_value_bytes),
-        };
+        minishard::check_value_len(found.value, self.spec.data_encoding(), self.shared.max_value_bytes)?;
         let ByteRange { start, end } = found.value;
-        if found.value.len() > cap {
-            let found = found.value.len();
-            let message =
-                format!("expected at most {cap} bytes of a value, found {found}: raise the cap `max_value_bytes`");
-            return Err(Error::new(ErrorKind::TooLarge, message).at_offset(start));
-        }
         Ok(Span::exact(self.shard_object(found.location.shard), start..end))
     }
 
@@ -217,17 +211,5 @@ impl RemoteGeneration {
     async fn read_minishard(&self, exchange: &Exchange, location: Location, place: &Place) -> Result<Block> {
         let read = self.read_of_minishard(location, place)?;
         self.acquire_one(exchange, read).await
-    }
-
-    /// Returns the range of a row's value in the shard.
-    ///
-    /// Errors: `Corrupt` if it is not within the shard.
-    fn value_range(&self, location: Location, row: Row) -> Result<ByteRange> {
-        let (base, len) = (self.spec.shard_index_len(), self.shard_len(location.shard));
-        row.value.resolve(base, len.unwrap_or(i64::MAX.unsigned_abs())).ok_or_else(|| {
-            let RelativeRange { start, end } = row.value;
-            let body = len.map_or(i64::MAX.unsigned_abs(), |len| len.saturating_sub(base));
-            Error::corrupt(format!("expected a value within the {body} bytes of data, found {start}..{end}"))
-        })
     }
 }

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use crate::byte_range::ByteRange;
-use crate::error::{Error, ErrorKind, Result};
-use crate::format::checks::{self, ChecksPlace};
-use crate::format::gzip;
+use crate::error::{Error, Result};
+use crate::format::checks::{ChecksPlace, StoredCheck};
 use crate::format::layout::Layout;
+use crate::format::minishard::MinishardIndex;
 use crate::format::minishard_index::{self, IndexView, ROW_LEN, Row, SCAN_LIMIT, SearchableIndex, SortedIndex};
 use crate::format::spec::Encoding;
 use crate::ids::Location;
@@ -28,13 +28,6 @@ pub(crate) struct Minishard {
     bytes: Body,
     start: u64,
     checks: ChecksPlace,
-}
-
-/// A check as it is stored in the shard, at `place`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StoredCheck {
-    place: ByteRange,
-    stated: u32,
 }
 
 enum Index {
@@ -59,28 +52,22 @@ impl MinishardFormat {
         let encoded = slice(&bytes, start, index).ok_or_else(|| {
             Error::internal("expected bytes with the minishard index, found others").at_offset(index.start)
         })?;
-        let decoded = match self.index_encoding {
-            Encoding::Raw => None,
-            Encoding::Gzip => Some(gzip::decode(encoded, self.max_index_bytes)?),
-        };
-        let view =
-            IndexView::view(decoded.as_deref().unwrap_or(encoded)).map_err(|error| error.at_offset(index.start))?;
-        let checks = ChecksPlace { index_end: index.end, rows: view.len() as u64 };
+        let decoded = MinishardIndex::decode(encoded, index, self.index_encoding, self.max_index_bytes)?;
+        let (view, checks) = (decoded.view(), decoded.checks());
         let end = index.end.saturating_add(ChecksPlace::total_len(checks.rows, self.layout));
         if end > start.saturating_add(bytes.as_slice().len() as u64) {
             return Ok(Parsed::NeedsUntil(end));
         }
         if self.layout.checks {
-            let found = checks::compute_index_check(location, encoded);
-            let check = StoredCheck::read(&bytes, start, checks.place_of_index())?;
-            check.compare("minishard index", index.start, found)?;
+            let check = stored_check(&bytes, start, checks.place_of_index())?;
+            check.compare("minishard index", index.start, decoded.compute_check(location))?;
         }
-        let in_place = decoded.is_none() && view.len() <= SCAN_LIMIT;
+        let in_place = decoded.is_raw() && view.len() <= SCAN_LIMIT;
         if in_place && let Some(range) = offsets(start, index) {
             return Ok(Parsed::Minishard(Minishard { index: Index::InPlace(range), bytes, start, checks }));
         }
         let sorted = Index::Sorted(SortedIndex::new(view));
-        let has_values = decoded.is_none() && end < start.saturating_add(bytes.as_slice().len() as u64);
+        let has_values = decoded.is_raw() && end < start.saturating_add(bytes.as_slice().len() as u64);
         if has_values {
             return Ok(Parsed::Minishard(Minishard { index: sorted, bytes, start, checks }));
         }
@@ -104,20 +91,6 @@ impl MinishardFormat {
     pub(crate) fn likely_checks_len(&self, rows: u64) -> u64 {
         let more = rows.isqrt().saturating_mul(6).saturating_add(rows / 8).saturating_add(16);
         ChecksPlace::total_len(rows.saturating_add(more), self.layout)
-    }
-
-    /// Checks the stated length of an encoded index. Errors: `TooLarge`.
-    pub(crate) fn check_index_len(&self, index: ByteRange) -> Result<()> {
-        let (found, cap) = (index.len(), self.max_index_bytes);
-        match found <= cap {
-            true => Ok(()),
-            false => Err(Error::new(
-                ErrorKind::TooLarge,
-                format!(
-                    "expected a minishard index of at most {cap} bytes, found {found}: raise the cap `max_index_bytes`"
-                ),
-            )),
-        }
     }
 }
 
@@ -147,7 +120,7 @@ impl Minishard {
     /// Returns the check of a row's value; `None` in a layout without checks.
     pub(crate) fn check_of_value(&self, layout: Layout, row: Row) -> Result<Option<StoredCheck>> {
         match layout.checks {
-            true => StoredCheck::read(&self.bytes, self.start, self.checks.place_of_value(row.number)).map(Some),
+            true => stored_check(&self.bytes, self.start, self.checks.place_of_value(row.number)).map(Some),
             false => Ok(None),
         }
     }
@@ -173,25 +146,9 @@ impl Minishard {
     }
 }
 
-impl StoredCheck {
-    /// Reads the check at `place` of the shard from its bytes from offset `start`.
-    fn read(bytes: &Body, start: u64, place: Option<ByteRange>) -> Result<StoredCheck> {
-        let place = place.ok_or_else(|| {
-            Error::corrupt("expected checks at an offset below 2^64, found a minishard index that ends later")
-        })?;
-        let stored = slice(bytes, start, place).and_then(|stored| stored.first_chunk());
-        let stated = u32::from_le_bytes(*stored.ok_or_else(|| lacks_checks(place.start))?);
-        Ok(StoredCheck { place, stated })
-    }
-
-    /// Compares the check of a stored value that begins at offset `start` of the shard.
-    pub(crate) fn verify_value(self, key: u64, start: u64, encoded: &[u8]) -> Result<()> {
-        self.compare("value", start, checks::compute_value_check(key, encoded))
-    }
-
-    fn compare(self, what: &str, start: u64, found: u32) -> Result<()> {
-        checks::compare(what, start, self.place, self.stated, found)
-    }
+/// Reads the check at `place` of the shard from its bytes from offset `start`.
+fn stored_check(bytes: &Body, start: u64, place: Option<ByteRange>) -> Result<StoredCheck> {
+    StoredCheck::read(place, |place| slice(bytes, start, place).ok_or_else(|| lacks_checks(place.start)))
 }
 
 fn lacks_checks(offset: u64) -> Error {

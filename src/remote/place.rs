@@ -2,6 +2,7 @@
 
 use crate::byte_range::{ByteRange, RelativeRange};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::minishard;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::Location;
 use crate::remote::generation::RemoteGeneration;
@@ -127,7 +128,7 @@ impl RemoteGeneration {
     /// Errors: `TooLarge` if the index is longer than the cap; `Corrupt` if the shard ends before its checks.
     pub(crate) fn read_of_minishard(&self, location: Location, place: &Place) -> Result<PartRead> {
         let format = self.minishard_format();
-        format.check_index_len(place.index)?;
+        minishard::check_index_len(place.index, format.max_index_bytes)?;
         let ByteRange { start, end: index_end } = place.index;
         let shard_len = self.shard_len(location.shard).unwrap_or(u64::MAX);
         let (end, needed_end) = match self.has_raw_indexes() {
@@ -210,16 +211,10 @@ impl RemoteGeneration {
         let stored = stored.ok_or_else(|| {
             Error::corrupt("expected a shard index entry of 16 bytes, found fewer").at_offset(entry.start)
         })?;
-        let Some(stated) = stored.minishard_index() else { return Ok(None) };
-        let (base, shard_len) = (self.spec.shard_index_len(), self.shard_len(location.shard));
-        let index = stated.resolve(base, shard_len.unwrap_or(u64::MAX)).ok_or_else(|| {
-            let RelativeRange { start, end } = stated;
-            let body = shard_len.map_or(u64::MAX, |len| len.saturating_sub(base));
-            let message = format!(
-                "expected a minishard index within the {body} bytes after the shard index, found {start}..{end}"
-            );
-            Error::corrupt(message).at_offset(entry.start)
-        })?;
+        let (stated, base, shard_len) =
+            (stored.stated_range(), self.spec.shard_index_len(), self.shard_len(location.shard));
+        let index = minishard::index_range(location.minishard, stated, base, shard_len.unwrap_or(u64::MAX))?;
+        let Some(index) = index else { return Ok(None) };
         let extent_end = self.small_indexes.contains_key(&location.shard).then(|| {
             let next = next_start(bytes, stated).map(|next| base.saturating_add(next));
             next.unwrap_or(u64::MAX).min(shard_len.unwrap_or(u64::MAX))

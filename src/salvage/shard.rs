@@ -7,6 +7,7 @@ use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
+use crate::format::minishard::MinishardIndex;
 use crate::format::minishard_index::Row;
 use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber, ShardNumber};
@@ -14,7 +15,7 @@ use crate::read::generation::Generation;
 use crate::read::shard::{ShardReader, ValueBudget};
 use crate::salvage::Outcome;
 use crate::salvage::owner::Owner;
-use crate::salvage::survey::{ReadIndex, Survey, misplaced};
+use crate::salvage::survey::{Survey, is_zlib, misplaced, read_index};
 use crate::storage::Bytes;
 use crate::verify::FindingKind;
 
@@ -70,8 +71,8 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         let owner = self.owner(&survey);
         for (number, range) in &survey.minishards {
             let here = Location { shard: owner, minishard: *number };
-            match ReadIndex::read(self.shard, *range, self.max_index_bytes) {
-                Ok(index) => self.salvage_minishard(&survey, here, *range, &index)?,
+            match read_index(self.shard, *range, self.max_index_bytes) {
+                Ok(index) => self.salvage_minishard(&survey, here, &index)?,
                 Err(error) => self.lose(*number, FindingKind::BadMinishardIndex, error), // changed after the survey read it
             }
         }
@@ -93,29 +94,17 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         }
     }
 
-    /// Salvages the pairs of a minishard whose index is at `range`, and whose keys should hash to `here`.
-    fn salvage_minishard(
-        &mut self,
-        survey: &Survey,
-        here: Location,
-        range: ByteRange,
-        index: &ReadIndex<'_>,
-    ) -> Result<()> {
-        let number = here.minishard;
-        let rows = match index.rows() {
-            Ok(rows) => rows,
-            Err(error) => {
-                self.lose(number, FindingKind::BadMinishardIndex, error.at_offset(range.start));
-                return Ok(());
-            }
-        };
-        let location = index.common_location(self.shard).filter(|_| survey.is_compacted).unwrap_or(here);
-        let checks = ChecksPlace { index_end: range.end, rows: rows.len() as u64 };
+    /// Salvages the pairs of a minishard, whose keys should hash to `here`.
+    fn salvage_minishard(&mut self, survey: &Survey, here: Location, index: &MinishardIndex<Bytes<'_>>) -> Result<()> {
+        let (number, checks) = (here.minishard, index.checks());
+        let location = index.common_location(|id| self.shard.spec.route(id));
+        let location = location.filter(|_| survey.is_compacted).unwrap_or(here);
         let minishard = Minishard { location, checks };
-        let verified = self.shard.compare_index_check(number, range, &index.encoded, checks.rows);
+        let verified = self.shard.compare_index_check(number, index);
+        let is_zlib_index = is_zlib(&index.encoded, self.shard.spec.minishard_index_encoding());
         let (mut ids, mut unproved) = (HashSet::new(), 0);
         let mut gap_start = self.first_gap_start(checks);
-        for row in rows.rows() {
+        for row in index.view().rows() {
             let proved = self.prove(survey, &minishard, row, gap_start);
             gap_start = self.shard.value_range(row).ok().map(|range| range.end);
             match proved {
@@ -128,7 +117,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
                     self.outcome.report.kept += 1;
                     self.outcome.report.wrong_slot += u64::from(location != here);
                     self.outcome.report.wrong_file += u64::from(here.shard != self.shard.number);
-                    self.outcome.report.zlib += u64::from(pair.is_zlib || index.is_zlib);
+                    self.outcome.report.zlib += u64::from(pair.is_zlib || is_zlib_index);
                 }
                 // the ids of an index that fails its check may be wrong, so the loss does not name them as keys
                 Err(_) if verified.is_err() => unproved += 1,
@@ -139,7 +128,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
             && unproved > 0
         {
             let message = format!("{}; {unproved} of its {} rows could not be proved", error.message(), checks.rows);
-            self.lose(number, FindingKind::IndexCheck, Error::corrupt(message).at_offset(range.start));
+            self.lose(number, FindingKind::IndexCheck, Error::corrupt(message).at_offset(index.range.start));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::gzip;
-use crate::format::minishard_index::IndexView;
+use crate::format::minishard::MinishardIndex;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber};
@@ -19,13 +19,6 @@ use crate::verify::FindingKind;
 
 /// A minishard whose shard index entry is valid, and the range of its index.
 type NamedIndex = (MinishardNumber, ByteRange);
-
-/// A minishard index as stored, and decoded if it is a gzip or zlib stream.
-pub(super) struct ReadIndex<'a> {
-    pub(super) encoded: Bytes<'a>,
-    decoded: Option<Vec<u8>>,
-    pub(super) is_zlib: bool,
-}
 
 /// The ranges that the indexes of a shard name.
 pub(super) struct Survey {
@@ -42,27 +35,21 @@ pub(super) struct Survey {
     pub(super) owner: Owner,
 }
 
-impl<'a> ReadIndex<'a> {
-    pub(super) fn read(shard: &'a ShardReader, range: ByteRange, cap: u64) -> Result<ReadIndex<'a>> {
-        let encoded = shard.read_encoded_index(range)?;
-        let (decoded, is_zlib) = match shard.spec.minishard_index_encoding() {
-            Encoding::Raw => (None, false),
-            Encoding::Gzip if gzip::is_zlib(&encoded) => (Some(gzip::decode_zlib(&encoded, cap)?), true),
-            Encoding::Gzip => (Some(gzip::decode(&encoded, cap)?), false),
-        };
-        Ok(ReadIndex { encoded, decoded, is_zlib })
+/// Reads an index. It may be zlib in place of gzip.
+pub(super) fn read_index(shard: &ShardReader, range: ByteRange, cap: u64) -> Result<MinishardIndex<Bytes<'_>>> {
+    let encoded = shard.read_encoded_index(range)?;
+    match is_zlib(&encoded, shard.spec.minishard_index_encoding()) {
+        true => {
+            let decoded = gzip::decode_zlib(&encoded, cap)?;
+            MinishardIndex::of_decoded(encoded, Some(decoded), range)
+        }
+        false => MinishardIndex::decode(encoded, range, shard.spec.minishard_index_encoding(), cap),
     }
+}
 
-    pub(super) fn rows(&self) -> Result<IndexView<'_>> {
-        IndexView::view(self.decoded.as_deref().unwrap_or(&self.encoded))
-    }
-
-    /// Returns the location to which all ids hash; `None` if they hash to several.
-    pub(super) fn common_location(&self, shard: &ShardReader) -> Option<Location> {
-        let mut locations = self.rows().ok()?.rows().map(|row| shard.spec.route(row.id));
-        let first = locations.next()?;
-        locations.all(|location| location == first).then_some(first)
-    }
+/// Returns whether bytes that should be gzip are zlib.
+pub(super) fn is_zlib(encoded: &[u8], encoding: Encoding) -> bool {
+    encoding == Encoding::Gzip && gzip::is_zlib(encoded)
 }
 
 impl Survey {
@@ -165,7 +152,8 @@ impl<'a> Surveyor<'a> {
     /// Returns, of several entries that name one index, the entry of the minishard that its keys hash to.
     fn owner(&self, same: &[NamedIndex]) -> Option<NamedIndex> {
         let (_, range) = same.first()?;
-        let location = ReadIndex::read(self.shard, *range, self.cap).ok()?.common_location(self.shard)?;
+        let index = read_index(self.shard, *range, self.cap).ok()?;
+        let location = index.common_location(|id| self.shard.spec.route(id))?;
         same.iter().find(|(number, _)| *number == location.minishard && self.shard.number == location.shard).copied()
     }
 
@@ -177,21 +165,19 @@ impl<'a> Surveyor<'a> {
     /// Adds a minishard to the survey. The rows of an index that fails its check may be wrong, so they name no ranges.
     fn enter(&mut self, number: MinishardNumber, range: ByteRange) {
         let shard = self.shard;
-        let index = ReadIndex::read(shard, range, self.cap);
-        let (index, rows) = match index.as_ref().map(|index| (index, index.rows())) {
-            Ok((index, Ok(rows))) => (index, rows),
-            Ok((_, Err(error))) => return self.lose(number, range, error),
-            Err(_) => return index.err().into_iter().for_each(|error| self.lose(number, range, error)),
+        let index = match read_index(shard, range, self.cap) {
+            Ok(index) => index,
+            Err(error) => return self.lose(number, range, error),
         };
-        let count = rows.len() as u64;
+        let (rows, count) = (index.view(), index.checks().rows);
         if let Err(error) = self.named.reserve(count, shard.files().data_len()) {
             return self.lose(number, range, error);
         }
-        self.slots.enter(shard, number, index.common_location(shard));
+        self.slots.enter(shard, number, index.common_location(|id| shard.spec.route(id)));
         self.owner.add(&shard.spec, rows);
         self.indexes.push_value(range); // a plain range, without the checks after the index
         self.minishards.insert(number, range);
-        if shard.compare_index_check(number, range, &index.encoded, count).is_ok() {
+        if shard.compare_index_check(number, &index).is_ok() {
             self.proved.insert(number);
             self.proved_keys += count;
             self.named.push_index(range, count);

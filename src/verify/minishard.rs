@@ -25,20 +25,12 @@ impl ShardVerifier<'_> {
         }
         self.count_read(range.len());
         let shard = self.shard;
-        let read = || {
-            let encoded = shard.read_encoded_index(range)?;
-            let decoded = shard.decode_index(&encoded)?;
-            Ok((encoded, decoded))
-        };
-        let (encoded, decoded) = match read() {
+        let stored = match shard.read_minishard_index(range) {
             Ok(index) => index,
             Err(error) => return self.report_bad_index(number, range, error),
         };
-        let index = match IndexView::view(decoded.as_deref().unwrap_or(&encoded)) {
-            Ok(index) => index,
-            Err(error) => return self.report_bad_index(number, range, error),
-        };
-        let rows = index.len() as u64;
+        let (index, checks) = (stored.view(), stored.checks());
+        let rows = checks.rows;
         if !self.charge_shared(|shared| shared.take_rows(rows)) {
             return;
         }
@@ -51,7 +43,7 @@ impl ShardVerifier<'_> {
         };
         self.keys += rows;
         self.report.keys += rows;
-        if let Err(error) = shard.compare_index_check(number, range, &encoded, rows) {
+        if let Err(error) = shard.compare_index_check(number, &stored) {
             // continues, because findings about the rows show what is damaged
             self.report_finding(FindingKind::IndexCheck, error.at_minishard(number));
         }
@@ -62,7 +54,6 @@ impl ShardVerifier<'_> {
             ids.iter().for_each(|key| self.report.key_sum.add(*key));
         }
         self.verify_ids(number, ids);
-        let checks = ChecksPlace { index_end: range.end, rows };
         let mut gap_start = match shard.spec.minishard_index_encoding() {
             Encoding::Raw => Some(checks_end),
             Encoding::Gzip => gzip_gap_start,
@@ -230,8 +221,7 @@ impl ShardVerifier<'_> {
         self.count_read(gap.len());
         self.advance(gap.len());
         let found = checks::compute_prefix_check(self.body_window.read(gap)?);
-        let (place, stated) = self.checks_window.read_check(checks.place_of_prefix(row.number))?;
-        checks::compare("prefix", gap.start, place, stated, found)
+        self.checks_window.read_check(checks.place_of_prefix(row.number))?.compare("prefix", gap.start, found)
     }
 
     /// Verifies a value's check, in a shard with checks, then its encoding.
@@ -245,11 +235,9 @@ impl ShardVerifier<'_> {
         self.count_read(range.len());
         let encoded = self.body_window.read(range).map_err(|error| (FindingKind::BadValue, error))?;
         if self.shard.layout.is_some_and(|layout| layout.checks) {
-            let stated = self.checks_window.read_check(checks.place_of_value(row.number));
-            stated
-                .and_then(|(place, stated)| {
-                    checks::compare("value", range.start, place, stated, checks::compute_value_check(row.id, encoded))
-                })
+            let check = self.checks_window.read_check(checks.place_of_value(row.number));
+            check
+                .and_then(|check| check.verify_value(row.id, range.start, encoded))
                 .map_err(|error| (FindingKind::ValueCheck, error))?;
         }
         match self.shard.spec.data_encoding() {

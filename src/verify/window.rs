@@ -2,6 +2,7 @@
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
+use crate::format::checks::StoredCheck;
 use crate::read::shard::ShardReader;
 use crate::storage::Bytes;
 
@@ -38,13 +39,12 @@ impl<'a> Window<'a> {
         in_block.of(block).ok_or_else(|| Error::corrupt("expected a range inside the file, found the end of the file"))
     }
 
-    /// Returns a check and its range. Errors: `Corrupt` if the range is missing or not inside the file.
-    pub(super) fn read_check(&mut self, range: Option<ByteRange>) -> Result<(ByteRange, u32)> {
-        let range = range.filter(|range| range.end <= self.data_len);
-        let range = range
-            .ok_or_else(|| Error::corrupt("expected checks after the minishard index, found the end of the file"))?;
-        let check = self.read(range)?.first_chunk().map_or(0, |check| u32::from_le_bytes(*check));
-        Ok((range, check))
+    /// Returns the check at a place. Errors: `Corrupt` if there is no such place, or it is not inside the file.
+    pub(super) fn read_check(&mut self, place: Option<ByteRange>) -> Result<StoredCheck> {
+        StoredCheck::read(place, |place| match place.end <= self.data_len {
+            true => self.read(place),
+            false => Err(Error::corrupt("expected checks after the minishard index, found the end of the file")),
+        })
     }
 
     /// Reads a block that begins with `range` and contains all of it.

@@ -180,14 +180,12 @@ impl Rows {
 
     fn enter(&mut self, shard: &ShardReader, number: MinishardNumber, index: ByteRange) -> Result<CurrentMinishard> {
         self.budget.take(shard.files().data_len(), number, index)?;
-        let encoded = shard.read_encoded_index(index)?;
-        let decoded = shard.decode_index(&encoded)?;
-        let view = IndexView::view(decoded.as_deref().unwrap_or(&encoded));
-        let rows = view.map_err(|error| error.at_offset(index.start))?.len() as u64;
-        let trusted = shard.verify_used_index(number, index, &encoded, rows, self.scope)?;
-        self.decoded = match (decoded, encoded) {
-            (None, Bytes::Owned(bytes)) => Some(bytes.to_vec()),
-            (decoded, _) => decoded,
+        let stored = shard.read_minishard_index(index)?;
+        let trusted = shard.verify_used_index(number, &stored, self.scope)?;
+        let rows = stored.checks().rows;
+        self.decoded = match stored.into_parts() {
+            (Bytes::Owned(bytes), None) => Some(bytes.to_vec()),
+            (_, decoded) => decoded,
         };
         self.state = RowsState::default();
         Ok(CurrentMinishard { number, index, rows, trusted })

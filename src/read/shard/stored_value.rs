@@ -1,9 +1,10 @@
 //! Reads the value of a key whose row is known, from any storage.
 
-use crate::byte_range::{ByteRange, RelativeRange};
-use crate::error::{Error, ErrorKind, Result};
+use crate::byte_range::ByteRange;
+use crate::error::Result;
 use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
+use crate::format::minishard;
 use crate::format::minishard_index::Row;
 use crate::format::spec::Encoding;
 use crate::ids::MinishardNumber;
@@ -51,10 +52,7 @@ impl ShardReader {
     /// Errors: `Corrupt` if the value is not within the file.
     #[inline]
     pub(crate) fn value_range(&self, row: Row) -> Result<ByteRange> {
-        match row.value.resolve(self.base(), self.files().data_len()) {
-            Some(range) => Ok(range),
-            None => Err(self.bad_value_range(row)),
-        }
+        minishard::value_range(row, self.base(), self.files().data_len())
     }
 
     /// Checks that a value is within the file.
@@ -66,13 +64,6 @@ impl ShardReader {
             Ok(_) => Ok(()),
             Err(error) => Err(self.at(found.minishard, error)),
         }
-    }
-
-    #[cold]
-    fn bad_value_range(&self, row: Row) -> Error {
-        let body = self.body_len();
-        let RelativeRange { start, end } = row.value;
-        Error::corrupt(format!("expected a value within the {body} bytes of data, found {start}..{end}")).at_key(row.id)
     }
 
     /// Returns the file and the range of a row's value.
@@ -92,17 +83,9 @@ impl ShardReader {
     ///
     /// Errors: `TooLarge` if it exceeds the cap on stored values.
     pub(crate) fn check_cap(&self, range: ByteRange) -> Result<()> {
-        let cap = match self.spec.data_encoding() {
-            Encoding::Raw => self.options.max_value_bytes,
-            Encoding::Gzip => gzip::max_stored_len(self.options.max_value_bytes),
-        };
-        if range.len() > cap && self.files().data().mapped_or_loaded().is_none() {
-            let found = range.len();
-            let message = format!(
-                "expected at most {cap} bytes of a value or prefix, found {found}: raise the cap `max_value_bytes`"
-            );
-            return Err(Error::new(ErrorKind::TooLarge, message).at_offset(range.start));
+        match self.files().data().mapped_or_loaded() {
+            Some(_) => Ok(()),
+            None => minishard::check_value_len(range, self.spec.data_encoding(), self.options.max_value_bytes),
         }
-        Ok(())
     }
 }

@@ -3,11 +3,14 @@
 //! The functions `verify_*` verify as the mode requires, and skip what is trusted. The functions `compare_*_check` only
 //! compare one check, whatever the mode.
 
+use std::ops::Deref;
+
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
-use crate::format::checks::{self, ChecksPlace};
+use crate::format::checks::{self, ChecksPlace, StoredCheck};
 use crate::format::checksum::crc32_of_zeros;
-use crate::format::minishard_index::{IndexView, Row};
+use crate::format::minishard::MinishardIndex;
+use crate::format::minishard_index::Row;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::entry_blocks::EntryBlocks;
@@ -64,39 +67,36 @@ impl ShardReader {
     /// the values of a small minishard that is mapped or loaded. Returns the parts that this use may trust.
     ///
     /// Errors: `Corrupt` for a damaged index. A damaged value is no error here: reads of that value return one.
-    pub(crate) fn verify_used_index(
+    pub(crate) fn verify_used_index<B: Deref<Target = [u8]>>(
         &self,
         number: MinishardNumber,
-        range: ByteRange,
-        encoded: &[u8],
-        rows: u64,
+        index: &MinishardIndex<B>,
         scope: VerifyScope,
     ) -> Result<Trusted> {
-        let checks = ChecksPlace { index_end: range.end, rows };
+        let checks = index.checks();
         let trusted = self.trusted_parts(number, checks);
         if trusted.has_all() || trusted.has_index() && scope == VerifyScope::Index {
             return Ok(trusted);
         }
         if !trusted.has_index() {
-            self.compare_index_check(number, range, encoded, rows)?;
+            self.compare_index_check(number, index)?;
         }
         if !self.verification.remembers() || !self.has_index_in_place() {
             return Ok(Trusted::INDEX);
         }
         let all = scope == VerifyScope::IndexAndValuesIfSmall
             && self.has_values_in_place()
-            && self.verify_values_if_small(range, encoded);
+            && self.verify_values_if_small(index);
         let trusted = if all { Trusted::ALL } else { Trusted::INDEX };
         self.mark_trusted(number, checks, trusted);
         Ok(trusted)
     }
 
     /// Verifies all values of a minishard if it is small. Returns false if it is not, or if a value is damaged.
-    fn verify_values_if_small(&self, range: ByteRange, encoded: &[u8]) -> bool {
-        let Ok(index) = IndexView::view(encoded) else { return false };
-        let checks = ChecksPlace { index_end: range.end, rows: index.len() as u64 };
+    fn verify_values_if_small<B: Deref<Target = [u8]>>(&self, index: &MinishardIndex<B>) -> bool {
+        let (range, checks) = (index.range, index.checks());
         range.len() <= SMALL_MINISHARD
-            && index.rows().all(|row| {
+            && index.view().rows().all(|row| {
                 let value = self.value_range(row).ok().filter(|value| value.end <= range.start + SMALL_MINISHARD);
                 let bytes = value.and_then(|value| self.mapped_or_loaded(value));
                 bytes.is_some_and(|bytes| self.compare_value_check(row, checks, bytes).is_ok())
@@ -174,17 +174,14 @@ impl ShardReader {
     }
 
     /// Compares the check of an encoded minishard index. Does nothing without checks.
-    pub(crate) fn compare_index_check(
+    pub(crate) fn compare_index_check<B: Deref<Target = [u8]>>(
         &self,
         number: MinishardNumber,
-        range: ByteRange,
-        encoded: &[u8],
-        rows: u64,
+        index: &MinishardIndex<B>,
     ) -> Result<()> {
-        let checks = ChecksPlace { index_end: range.end, rows };
         let location = Location { shard: self.number, minishard: number };
-        self.compare_check(checks.place_of_index(), "minishard index", range.start, || {
-            checks::compute_index_check(location, encoded)
+        self.compare_check(index.checks().place_of_index(), "minishard index", index.range.start, || {
+            index.compute_check(location)
         })
     }
 
@@ -216,12 +213,7 @@ impl ShardReader {
         if !self.layout.is_some_and(|layout| layout.checks) {
             return Ok(());
         }
-        let place = place.ok_or_else(|| {
-            Error::corrupt("expected checks at an offset below 2^64, found a minishard index that ends later")
-        })?;
-        let stored = self.read(place)?;
-        let stated = stored.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        checks::compare(what, start, place, stated, found())
+        StoredCheck::read(place, |place| self.read(place))?.compare(what, start, found())
     }
 
     /// Whether prefixes have checksums and reads verify them.
