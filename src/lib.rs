@@ -290,6 +290,7 @@ mod storage;
 pub mod store;
 #[cfg(test)]
 mod tests;
+mod threads;
 pub mod verify;
 
 /// One shard by itself, without a directory: lookups, entries, keys.

@@ -1,6 +1,7 @@
 //! The writer of all shards of a generation from pairs in storage order.
 
 use std::fs::File;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use crate::format::layout::Layout;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, ShardNumber};
 use crate::storage::{BlockReader, Cursor, Sink, create_new};
+use crate::threads::on_threads;
 
 /// Memory per pair of a minishard that is collected in memory, in bytes: its header, its position and its part of the
 /// index.
@@ -93,19 +95,19 @@ impl ShardsJob<'_> {
         let syncer = Syncer::start(self.options.durable);
         let span_bits = pairs.max_span_bits().min(self.spec.shard_bits());
         let spans = Mutex::new(Span::all(span_bits));
-        let written = std::thread::scope(|scope| {
-            let work = || self.write_spans(pairs, &spans, &syncer);
-            let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-            let threads: Vec<_> = (1..self.threads.min(1 << span_bits)).map_while(spawn).collect();
-            let own = work();
-            let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
-            std::iter::once(own).chain(joined).collect::<Vec<_>>()
+        let threads = NonZero::new(self.threads.min(1 << span_bits)).unwrap_or(NonZero::<usize>::MIN);
+        let all = Mutex::new(Ok(Written::default()));
+        on_threads(threads, || {
+            let written = self.write_spans(pairs, &spans, &syncer);
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&mut *all, written) {
+                (Ok(all), Ok(written)) => all.add(written),
+                (Ok(_), Err(error)) => *all = Err(error),
+                (Err(_), _) => {} // the first error is returned
+            }
         });
         let synced = syncer.finish();
-        let mut all = Written::default();
-        for written in written {
-            all.add(written?);
-        }
+        let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner)?;
         all.shards.sort_unstable_by_key(|shard| shard.number);
         synced?;
         Ok(all)

@@ -18,7 +18,6 @@ pub(crate) mod batch;
 pub(crate) mod database;
 pub(crate) mod following;
 pub(crate) mod generation;
-pub(crate) mod on_threads;
 pub(crate) mod options;
 pub(crate) mod ordered;
 pub(crate) mod owned_value;

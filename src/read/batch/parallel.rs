@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
-use crate::read::on_threads::on_threads;
 use crate::read::shard::Value;
 use crate::read::snapshot::Snapshot;
+use crate::threads::on_threads;
 
 /// Keys per block: enough to make the cost of the lock negligible, few enough that threads end at about the same time.
 const KEYS_PER_BLOCK: usize = 1024;

@@ -1,9 +1,9 @@
 //! Finds the keys of a range in the minishard indexes, on several threads.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use crate::error::{Error, Result};
 use crate::format::candidates::Candidates;
@@ -12,6 +12,7 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{FoundKey, IndexBudget, Pass, Rows, Shard, ShardReader};
+use crate::threads::on_threads;
 
 /// Candidates up to this number are read like lookups do: one by one, through the minishard table and the cache.
 /// Otherwise shard indexes are read in blocks.
@@ -127,14 +128,7 @@ pub(crate) fn scan(
             }
         }
     };
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                break; // the threads that are running do all the work
-            }
-        }
-        work();
-    });
+    on_threads(NonZero::new(threads).unwrap_or(NonZero::<usize>::MIN), work);
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(errors.into_inner().unwrap_or_else(PoisonError::into_inner).in_order()),

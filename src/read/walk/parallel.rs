@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Result;
-use crate::read::on_threads::{Stop, on_threads};
 use crate::read::shard::Value;
 use crate::read::snapshot::Snapshot;
+use crate::threads::{Stop, on_threads};
 
 /// Parts per thread: enough that threads end at about the same time although parts differ in cost.
 const PARTS_PER_THREAD: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(31);
