@@ -54,8 +54,8 @@ pub(crate) fn read_info(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<
     match py.detach(|| fs::read_to_string(&path)) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(errors::io(py, "read", &path, &error)),
-        Err(_) => match (snapshot.directory().exists(), snapshot.generation()) {
-            (false, Some(id)) => Err(open::gone(py, id, snapshot.directory())),
+        Err(_) => match (snapshot.directory().try_exists(), snapshot.generation()) {
+            (Ok(false), Some(id)) => Err(open::gone(py, id, snapshot.directory())),
             _ => Ok(None),
         },
     }

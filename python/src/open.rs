@@ -176,7 +176,7 @@ impl Open {
         let open = |path: &Path| {
             options.open_detached(py, path).map_err(|error| {
                 let is_not_found = error.is_instance_of::<PyFileNotFoundError>(py);
-                match is_not_found && directory.parent().is_some_and(Path::is_dir) {
+                match is_not_found && directory.parent().is_some_and(|it| it.metadata().is_ok_and(|it| it.is_dir())) {
                     true => gone(py, id, &directory),
                     false => error,
                 }

@@ -38,8 +38,8 @@ pub(crate) mod intact {
         Ok(())
     }
 
-    pub(crate) fn is_intact(_: &Path, _: GenerationId) -> Result<bool> {
-        Ok(true)
+    pub(crate) fn damage_of(_: &Path, _: GenerationId) -> Result<Option<Error>> {
+        Ok(None)
     }
 
     pub(crate) fn is_damage(_: &Error) -> bool {
