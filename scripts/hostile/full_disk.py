@@ -151,11 +151,24 @@ def clear(disk):
 
 
 def occupy(disk, room):
-    """Fills the disk up to `room` bytes with a file `ballast`, and checks that it is full."""
-    until(lambda: room <= put_ballast(disk, room) + PAGE <= room + 2 * PAGE, f"{room} bytes are free on {disk}")
+    """Fills the disk up to `room` bytes with a file `ballast`.
+
+    The space of a file that was removed may become free later, so the disk is filled until it has no more room than that.
+    """
+
+    def has_room():
+        return room <= put_ballast(disk, room) + PAGE <= room + 2 * PAGE and is_full(disk)
+
+    until(has_room, f"{room} bytes are free on {disk}, and no more")
+
+
+def is_full(disk):
+    """Whether the disk has no more room than it states."""
     try:
         with open(disk / "probe", "wb") as file:
             os.posix_fallocate(file.fileno(), 0, free(disk) + PAGE)
-        raise RuntimeError(f"expected a full disk at {disk}, found room")
+        return False
     except OSError:
-        (disk / "probe").unlink()
+        return True
+    finally:
+        (disk / "probe").unlink(missing_ok=True)
