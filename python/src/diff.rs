@@ -76,9 +76,9 @@ struct Changed {
 ///
 /// ``old``, ``new``: paths or open databases, of any writers and specifications. ``threads``: default one per core. ``progress``: a bar as for ``Loader.finish``, which counts the keys of both.
 ///
-/// Keys are in storage order. Shards that are the same file are not opened, nor are shards with the same digest; the values
-/// of others are compared byte by byte. Runs without the GIL. Raises ``Corrupt`` for damage that it reads,
-/// with its place, ``NotFound``, ``Io``.
+/// Keys are in storage order. Shards that are the same file are not opened, nor are shards with the same digest; in all
+/// other shards, values are compared byte by byte. Runs without the GIL. Raises ``Corrupt`` with the place of damaged
+/// bytes, ``NotFound``, ``Io``.
 #[pyfunction]
 #[pyo3(signature = (old, new, *, threads=None, progress=None))]
 fn diff(

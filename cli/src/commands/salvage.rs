@@ -51,8 +51,8 @@ FILE is replaced when OUT is published, and keeps its mode. OUT and FILE must no
 interrupted salvage can be run again.
 
 Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or a shard is not the one of
-the manifest, or too little is intact to begin, 2 usage, or OUT exists already, 4 not
-found, no space and other I/O.")]
+the manifest, or too little is intact to begin, 2 usage, or OUT exists already, 4 not found, no
+space and other I/O.")]
 pub(crate) struct Args {
     /// The damaged store, one of its generations, or any directory of shards
     #[arg(value_name = "DB", value_parser = local_path())]

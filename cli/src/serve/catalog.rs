@@ -183,7 +183,7 @@ fn look_at(tree: &Tree, names: &[String]) -> io::Result<Here> {
     }
     let Some(path) = place.canonical()? else { return Ok(Here::default()) };
     let nothing_said = Description::default();
-    if path.metadata()?.is_file() {
+    if place.metadata()?.is_some_and(|found| found.is_file()) {
         let is_bloscpack = is_format(Bloscpack::is_at(&path))?;
         let found = is_bloscpack.then(|| Found::at(names, Kind::Bloscpack, place, &nothing_said));
         return Ok(Here { found, ..Here::default() });
