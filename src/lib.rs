@@ -274,6 +274,7 @@ mod byte_range;
 #[path = "../tests/common/mod.rs"]
 mod common;
 pub mod container;
+mod date;
 pub mod diff;
 mod disk;
 mod error;
@@ -292,6 +293,18 @@ pub mod store;
 mod tests;
 mod threads;
 pub mod verify;
+
+/// What other crates of this workspace use. Applications must not: it changes without notice.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::date::iso_8601;
+    pub use crate::threads::in_order::in_order;
+
+    /// Numbers of keys that are placed at random.
+    pub mod poisson {
+        pub use crate::plan::poisson::{largest_of, median_above_zero};
+    }
+}
 
 /// One shard by itself, without a directory: lookups, entries, keys.
 pub mod shard {

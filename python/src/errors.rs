@@ -1,7 +1,6 @@
 //! From the errors of the library to the exceptions of `sharddb.errors`, one class per kind.
 
 use std::error::Error as _;
-use std::io;
 use std::path::Path;
 
 use pyo3::prelude::*;
@@ -37,14 +36,6 @@ pub(crate) fn to_py(py: Python<'_>, error: &Error) -> PyErr {
 #[cold]
 pub(crate) fn new(py: Python<'_>, kind: ErrorKind, message: &str, path: Option<&Path>, key: Option<u64>) -> PyErr {
     exception(py, kind, message, &Place { path, key, location: ErrorLocation::default() }, None)
-}
-
-/// Returns the exception `Io` for a system call of this package that has failed while doing `what`.
-#[cold]
-pub(crate) fn io(py: Python<'_>, what: &str, path: &Path, error: &io::Error) -> PyErr {
-    let message = format!("cannot {what}: {error} (file {})", path.display());
-    let place = Place { path: Some(path), key: None, location: ErrorLocation::default() };
-    exception(py, ErrorKind::Io, &message, &place, error.raw_os_error())
 }
 
 struct Place<'a> {

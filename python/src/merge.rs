@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sharddb::{BuildOptions, Snapshot};
+use sharddb::Snapshot;
 
+use crate::errors::OrRaise;
 use crate::options::Build;
 use crate::published::Published;
-use crate::{metadata, source};
+use crate::source;
 
 /// Merges databases into a new generation of a store, and publishes it.
 ///
@@ -42,7 +43,7 @@ fn merge<'py>(
     let mut build = Build::with_spec(py, "merge", spec, options, &[])?;
     let sources = stores.try_iter()?.map(|store| source::open(&store?)).collect::<PyResult<Vec<_>>>()?;
     if let (false, Some(first)) = (build.has_info, sources.first()) {
-        keep_info(py, first, &mut build.options)?;
+        py.detach(|| build.options.info_of(first).map(drop)).or_raise(py)?;
     }
     run(py, build, out, &sources)
 }
@@ -86,7 +87,7 @@ fn reshard<'py>(
         build.options.allow_sparse(true); // as the source is
     }
     if !build.has_info {
-        keep_info(py, &source, &mut build.options)?;
+        py.detach(|| build.options.info_of(&source).map(drop)).or_raise(py)?;
     }
     run(py, build, out, &[source])
 }
@@ -95,18 +96,6 @@ fn run(py: Python<'_>, build: Build<'_>, out: PathBuf, sources: &[Snapshot]) -> 
     let Build { options, job, bar, .. } = build;
     let (published, ()) = job.run_and_publish(py, bar, |job| job.publish(options.merge(&out, sources)?))?;
     Ok(published.into())
-}
-
-/// Keeps the `info` of a source, but for what describes its shards.
-fn keep_info(py: Python<'_>, source: &Snapshot, options: &mut BuildOptions) -> PyResult<()> {
-    let Some(info) = metadata::read_info(py, source)? else { return Ok(()) };
-    match source.sharding_at() {
-        "" => drop(options.info(info)),
-        at if source.shards_directory() != source.directory() => drop(options.info(info).sharding_at(at)),
-        // it describes more than these shards; the null is for a "sharding" within it, which the loader refuses
-        _ => drop(options.info(format!("{{\"imported\": {}, \"sharding\": null}}", info.trim()))),
-    }
-    Ok(())
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,14 +1,14 @@
 //! What a database states about itself: specification, `info`, generation, statistics.
 
 use std::path::Path;
-use std::{fs, io};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use sharddb::ErrorKind;
 use sharddb::read::LeaseState;
-use sharddb::{ErrorKind, Snapshot};
 
-use crate::open::{self, Open};
+use crate::errors::OrRaise;
+use crate::open::Open;
 use crate::reader::Reader;
 use crate::{errors, spec};
 
@@ -30,7 +30,8 @@ impl Reader {
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let snapshot = self.snapshot(py)?;
-        info_of_text(py, read_info(py, &snapshot)?.as_deref(), &snapshot.directory().join(INFO))
+        let text = py.detach(|| snapshot.info()).or_raise(py)?;
+        info_of_text(py, text.as_deref(), &snapshot.directory().join(INFO))
     }
 
     /// The number of the generation in its store; `None` for a bare directory.
@@ -43,21 +44,6 @@ impl Reader {
     #[getter]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         of_open(py, &*self.open(py)?)
-    }
-}
-
-/// Reads the file `info` of a generation; `None` if there is none.
-///
-/// Errors: `GenerationGone` if the generation was removed; `Io`.
-pub(crate) fn read_info(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<String>> {
-    let path = snapshot.directory().join(INFO);
-    match py.detach(|| fs::read_to_string(&path)) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(errors::io(py, "read", &path, &error)),
-        Err(_) => match (snapshot.directory().try_exists(), snapshot.generation()) {
-            (Ok(false), Some(id)) => Err(open::gone(py, id, snapshot.directory())),
-            _ => Ok(None),
-        },
     }
 }
 

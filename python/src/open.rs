@@ -304,7 +304,7 @@ fn count(snapshot: &Snapshot, control: &task::Control) -> sharddb::Result<u64> {
 }
 
 #[cold]
-pub(crate) fn gone(py: Python<'_>, id: GenerationId, directory: &Path) -> PyErr {
+fn gone(py: Python<'_>, id: GenerationId, directory: &Path) -> PyErr {
     let message = format!("expected {id}, found it removed: open the store again, which serves its current generation");
     errors::new(py, ErrorKind::GenerationGone, &message, Some(directory), None)
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::build::Candidate;
 use crate::build::budget::Budget;
-use crate::build::generation_writer::{Contents, GenerationWriter};
+use crate::build::generation_writer::GenerationWriter;
 use crate::build::options::{BuildOptions, BuildPhase, OnDuplicate};
 use crate::build::sorter::{Sorter, Source};
 use crate::build::stored_pairs::StoredPairs;
@@ -154,7 +154,7 @@ impl<'a> Merger<'a> {
         let threads = budget.threads.min(self.most_sources() / union.parts().max(1)).max(1);
         let writer = self.writer(spec, false, pending);
         let written = writer.write_shards(union, value_bytes, threads, budget.minishards)?;
-        writer.complete(Contents::of(&written, 0))
+        writer.complete(written)
     }
 
     fn write_sorted(&self, pending: PendingGeneration) -> Result<Candidate> {

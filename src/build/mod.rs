@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Sorter             pairs in any order -> pairs in storage order, in bounded memory
-//! ShardsJob          pairs in storage order -> shard files, on several threads
+//! ShardsTarget       pairs in storage order -> shard files, on several threads
 //! GenerationWriter   shard files -> minishard table, info, manifest: a candidate
 //! MergedPairs        sorted pairs with duplicates and a merge function -> pairs in storage order
 //! UnionPairs         several generations -> pairs in storage order
@@ -17,6 +17,7 @@ mod candidate;
 mod duplicates;
 mod from_pairs;
 mod generation_writer;
+mod header_file;
 mod key_file;
 mod large;
 mod loader;
@@ -58,8 +59,9 @@ pub use shard_file::ShardSummary;
 pub use shard_writer::ShardWriter;
 pub use updater::{UpdateOptions, UpdateReport, Updater};
 
-pub(crate) use generation_writer::{Contents, GenerationWriter, ShardsTarget};
+pub(crate) use generation_writer::GenerationWriter;
 pub(crate) use pair_header::{MAX_VARINT, read_varint, write_varint};
+pub(crate) use shards::{ShardsTarget, Written};
 pub(crate) use sorter::{Sorter, Source};
 
 use crate::build::shard_file::{PairBytes, PairHeader};

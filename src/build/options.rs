@@ -16,6 +16,7 @@ use crate::format::nested::NestedSharding;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::plan::{KeyStats, Plan, Profile};
 use crate::plural::Plural;
+use crate::read::snapshot::Snapshot;
 
 /// Minimum memory of a loader in bytes. Only tests and fuzz targets of this crate set less.
 pub(crate) const MIN_MEMORY: u64 = 16 << 20;
@@ -291,6 +292,53 @@ impl BuildOptions {
     pub fn sharding_at(&mut self, pointer: impl Into<String>) -> &mut BuildOptions {
         self.sharding_at = Some(pointer.into()).filter(|pointer| !pointer.is_empty());
         self
+    }
+
+    /// Sets the alignment of values, the [`info`](BuildOptions::info) and its [`sharding_at`](BuildOptions::sharding_at) to
+    /// those of a database, for a copy that describes itself as `base` does. The specification is not set.
+    ///
+    /// An `info` that describes more than this data, since its shards are in the directory of another store, is kept as its
+    /// member "imported".
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::info`].
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-like-doc-{}", std::process::id()));
+    /// use sharddb::{BulkLoader, ShardDb};
+    ///
+    /// let mut loader = BulkLoader::options().info(r#"{"unit": "m"}"#).create(&store)?;
+    /// loader.insert(7, b"seven")?;
+    /// loader.finish()?;
+    ///
+    /// let old = ShardDb::open_pread(&store)?.snapshot();
+    /// let mut loader = BulkLoader::options().like(&old)?.create(&store)?;
+    /// loader.insert(7, b"sieben")?;
+    /// loader.finish()?;
+    /// assert!(ShardDb::open_pread(&store)?.snapshot().info()?.unwrap().contains(r#""unit": "m""#));
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn like(&mut self, base: &Snapshot) -> Result<&mut BuildOptions> {
+        self.value_alignment = base.layout().unwrap_or_default().value_alignment;
+        self.info_of(base)
+    }
+
+    /// Sets the [`info`](BuildOptions::info) and its [`sharding_at`](BuildOptions::sharding_at) to those of a database, like
+    /// [`like`](BuildOptions::like).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::info`].
+    pub fn info_of(&mut self, base: &Snapshot) -> Result<&mut BuildOptions> {
+        let Some(text) = base.info()? else { return Ok(self) };
+        match base.sharding_at() {
+            "" => Ok(self.info(text)),
+            at if base.shards_directory() != base.directory() => Ok(self.info(text).sharding_at(at)),
+            // the null is for the member "sharding" within: a build refuses an info that has only a nested one
+            _ => Ok(self.info(format!("{{\"imported\": {}, \"sharding\": null}}", text.trim()))),
+        }
     }
 
     /// Sets whether to write a key file: all keys in ascending order. Default: false.

@@ -1,52 +1,112 @@
 //! The writer of all shards of a generation from pairs in storage order.
 
-use std::fs::File;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::build::options::{BuildOptions, BuildProgress};
+use crate::build::header_file::HeaderFile;
+use crate::build::merged_pairs::MergedPairs;
+use crate::build::options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
 use crate::build::shard_file::{PairHeader, ShardFile, ShardSummary};
 use crate::build::slices::Span;
+use crate::build::sorter::Sorted;
 use crate::build::workers::panicked;
-use crate::build::{Pairs, SortedPairs, pair_header};
+use crate::build::{Pairs, SortedPairs};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
+use crate::format::manifest::ShardRecord;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, ShardNumber};
-use crate::storage::{BlockReader, Cursor, Sink, create_new};
+use crate::storage::Sink;
 use crate::threads::on_threads;
 
 /// Memory per pair of a minishard that is collected in memory, in bytes: its header, its position and its part of the
 /// index.
 const PAIR_COST: usize = 200;
 
-/// Block size of the file for the headers of a minishard with too many pairs for memory.
-const HEADERS_BLOCK: usize = 256 << 10;
-
-/// The parameters for writing the shards of a generation.
-pub(crate) struct ShardsJob<'a> {
+/// Where and how a build writes shards.
+pub(crate) struct ShardsTarget<'a> {
+    pub(crate) options: &'a BuildOptions,
     /// The directory of the shards.
     pub(crate) directory: &'a Path,
     pub(crate) spill_dir: &'a Path,
     pub(crate) spec: ShardingSpec,
     pub(crate) layout: Layout,
-    pub(crate) options: &'a BuildOptions,
-    pub(crate) shard_indexes: ShardIndexLimit,
-    pub(crate) threads: usize,
+}
+
+/// The shards that a build has written.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// The shards in ascending order.
+    pub(crate) shards: Vec<ShardRecord>,
+    pub(crate) value_bytes: u64,
+    /// The number of pairs that were dropped because of a duplicate key.
+    pub(crate) dropped: u64,
+}
+
+impl ShardsTarget<'_> {
+    /// Writes and syncs the shards of sorted pairs, and closes the spill files.
+    pub(crate) fn write_sorted(&self, mut sorted: Sorted) -> Result<Written> {
+        let (stored_bytes, memory) = (sorted.totals.stored_bytes, sorted.memory_of_minishards());
+        let mut written = {
+            let (pairs, threads) = sorted.open()?;
+            self.write(&*pairs, stored_bytes, threads, memory)?
+        };
+        written.dropped += sorted.dropped;
+        Ok(written)
+    }
+
+    /// Writes and syncs the shards of all pairs, combined by the merge function if the options have one.
+    ///
+    /// `stored_bytes` is the number of their bytes; `memory` is that for the headers of minishards, in bytes.
+    pub(super) fn write(&self, pairs: &dyn Pairs, stored_bytes: u64, threads: usize, memory: usize) -> Result<Written> {
+        self.options.progress.begin(BuildPhase::Write, stored_bytes);
+        let shard_indexes = ShardIndexLimit::new(self.options, stored_bytes);
+        let job = ShardsJob { target: self, shard_indexes, threads, memory };
+        match &self.options.on_duplicate {
+            OnDuplicate::Merge(function) => job.write(&MergedPairs {
+                pairs,
+                function,
+                data_encoding: self.spec.data_encoding(),
+                spill_dir: self.spill_dir,
+            }),
+            _ => job.write(pairs),
+        }
+    }
+}
+
+impl Written {
+    fn add(&mut self, other: Written) {
+        self.shards.extend(other.shards);
+        self.value_bytes += other.value_bytes;
+        self.dropped += other.dropped;
+    }
+
+    fn add_shard(&mut self, shard: &ShardSummary) {
+        let ShardSummary { number, bytes, keys, value_bytes, crc32, shard_index_crc32, digest, .. } = *shard;
+        self.shards.push(ShardRecord { number, bytes, keys, crc32, shard_index_crc32, digest: Some(digest) });
+        self.value_bytes += value_bytes;
+    }
+}
+
+/// The writing of the shards of a target.
+struct ShardsJob<'a> {
+    target: &'a ShardsTarget<'a>,
+    shard_indexes: ShardIndexLimit,
+    threads: usize,
     /// Memory for the headers of minishards in all threads together, in bytes.
-    pub(crate) memory: usize,
+    memory: usize,
 }
 
 /// The limit on the bytes of all shard indexes, which exceed the data if a specification has too many minishard bits.
 ///
 /// On most file systems empty entries are holes, but a copy to an object store contains all of them.
-pub(crate) struct ShardIndexLimit {
+struct ShardIndexLimit {
     written: AtomicU64,
     most: u64,
 }
@@ -57,7 +117,7 @@ impl ShardIndexLimit {
 
     /// Creates a limit of the bytes of the data, or of 64 MiB if that is more; no limit if the options allow sparse
     /// shards.
-    pub(crate) fn new(options: &BuildOptions, stored_bytes: u64) -> ShardIndexLimit {
+    fn new(options: &BuildOptions, stored_bytes: u64) -> ShardIndexLimit {
         let most = if options.allow_sparse { u64::MAX } else { stored_bytes.max(Self::ALWAYS_ALLOWED) };
         ShardIndexLimit { written: AtomicU64::new(0), most }
     }
@@ -78,22 +138,13 @@ impl ShardIndexLimit {
     }
 }
 
-/// The result of writing shards.
-#[derive(Default)]
-pub(crate) struct Written {
-    /// The shards in ascending order.
-    pub(crate) shards: Vec<ShardSummary>,
-    /// The number of pairs that were dropped because of a duplicate key.
-    pub(crate) dropped: u64,
-}
-
 impl ShardsJob<'_> {
     /// Writes and syncs all shards. Each thread, including the caller's, takes one span of shards after another.
     ///
     /// Works with fewer threads if the process cannot start all of them.
-    pub(crate) fn write(&self, pairs: &dyn Pairs) -> Result<Written> {
-        let syncer = Syncer::start(self.options.durable);
-        let span_bits = pairs.max_span_bits().min(self.spec.shard_bits());
+    fn write(&self, pairs: &dyn Pairs) -> Result<Written> {
+        let syncer = Syncer::start(self.target.options.durable);
+        let span_bits = pairs.max_span_bits().min(self.target.spec.shard_bits());
         let spans = Mutex::new(Span::all(span_bits));
         let threads = NonZero::new(self.threads.min(1 << span_bits)).unwrap_or(NonZero::<usize>::MIN);
         let all = Mutex::new(Ok(Written::default()));
@@ -132,24 +183,17 @@ impl ShardsJob<'_> {
 
     fn write_span(&self, span: Span, pairs: &dyn Pairs, syncer: &Syncer) -> Result<Written> {
         let mut pairs = pairs.span(span)?;
-        let writer = SpanWriter {
+        let mut writer = SpanWriter {
             job: self,
-            scratch: self.spill_dir.join(format!("{:x}", span.number)),
+            scratch: self.target.spill_dir.join(format!("{:x}", span.number)),
             max_pairs: (self.memory / self.threads.max(1) / PAIR_COST).max(1),
             headers: Vec::new(),
             current: None,
             syncer,
-            written: Vec::new(),
+            written: Written::default(),
         };
-        let shards = writer.write(&mut *pairs)?;
-        Ok(Written { shards, dropped: pairs.dropped() })
-    }
-}
-
-impl Written {
-    fn add(&mut self, other: Written) {
-        self.shards.extend(other.shards);
-        self.dropped += other.dropped;
+        writer.write(&mut *pairs)?;
+        Ok(Written { dropped: pairs.dropped(), ..writer.written })
     }
 }
 
@@ -164,17 +208,17 @@ struct SpanWriter<'a> {
     headers: Vec<PairHeader>,
     current: Option<ShardFile>,
     syncer: &'a Syncer,
-    written: Vec<ShardSummary>,
+    written: Written,
 }
 
 impl SpanWriter<'_> {
-    /// Writes all pairs; returns the shards in ascending order.
-    fn write(mut self, pairs: &mut dyn SortedPairs) -> Result<Vec<ShardSummary>> {
+    /// Writes all pairs.
+    fn write(&mut self, pairs: &mut dyn SortedPairs) -> Result<()> {
         let mut next = pairs.next()?;
         while let Some((place, first)) = next {
-            self.job.options.check_cancel()?;
+            self.job.target.options.check_cancel()?;
             next = self.collect(place, first, pairs)?;
-            let location = self.job.spec.location_of_hash(place);
+            let location = self.job.target.spec.location_of_hash(place);
             self.enter_shard(location.shard)?;
             match next {
                 Some((next_place, pair)) if next_place == place => {
@@ -183,8 +227,7 @@ impl SpanWriter<'_> {
                 _ => self.write_collected(location, pairs)?,
             }
         }
-        self.finish_shard()?;
-        Ok(self.written)
+        self.finish_shard()
     }
 
     /// Collects the headers of up to `max_pairs` pairs of a minishard; returns the pair after them.
@@ -208,7 +251,7 @@ impl SpanWriter<'_> {
 
     fn write_collected(&mut self, location: Location, pairs: &mut dyn SortedPairs) -> Result<()> {
         let shard = self.current.as_mut().ok_or_else(no_shard)?;
-        add_progress(&self.job.options.progress, &self.headers);
+        add_progress(&self.job.target.options.progress, &self.headers);
         shard.write_minishard(location.minishard, &self.headers, pairs)
     }
 
@@ -227,14 +270,14 @@ impl SpanWriter<'_> {
             for header in self.headers.drain(..) {
                 spilled.push(&header)?;
             }
-            self.job.options.check_cancel()?;
+            self.job.target.options.check_cancel()?;
             match pairs.next()? {
                 Some((next_place, pair)) if next_place == place => self.headers.push(pair),
                 other => break other,
             }
         };
         let count = spilled.count;
-        let progress = self.job.options.progress.clone();
+        let progress = self.job.target.options.progress.clone();
         let mut read = spilled.read()?.inspect(|pair| pair.iter().for_each(|pair| add_progress(&progress, &[*pair])));
         let shard = self.current.as_mut().ok_or_else(no_shard)?;
         let scratch = self.scratch.with_extension("rows");
@@ -250,8 +293,8 @@ impl SpanWriter<'_> {
             return Ok(());
         }
         self.finish_shard()?;
-        self.job.shard_indexes.add(&self.job.spec)?;
-        let ShardsJob { directory, spec, layout, .. } = self.job;
+        let ShardsTarget { directory, spec, layout, .. } = self.job.target;
+        self.job.shard_indexes.add(spec)?;
         let path = directory.join(spec.shard_file_name(number));
         self.current = Some(ShardFile::create(&path, *spec, number, *layout)?);
         Ok(())
@@ -259,7 +302,7 @@ impl SpanWriter<'_> {
 
     fn finish_shard(&mut self) -> Result<()> {
         let Some(mut shard) = self.current.take() else { return Ok(()) };
-        self.written.push(shard.finish()?);
+        self.written.add_shard(&shard.finish()?);
         self.syncer.sync(shard.sink().clone())
     }
 }
@@ -271,59 +314,6 @@ fn no_shard() -> Error {
 
 fn add_progress(progress: &BuildProgress, pairs: &[PairHeader]) {
     progress.add(pairs.iter().map(|pair| pair.prefix_len + pair.stored_len).sum());
-}
-
-/// A temporary file with the headers of a minishard that has too many pairs for memory.
-struct HeaderFile {
-    path: PathBuf,
-    file: Arc<File>,
-    cursor: Cursor,
-    bytes: Vec<u8>,
-    count: u64,
-}
-
-impl HeaderFile {
-    fn create(path: PathBuf) -> Result<HeaderFile> {
-        let file = create_new(&path)?;
-        let cursor = Cursor::new(Sink::file(file.clone(), &path), 0, HEADERS_BLOCK);
-        Ok(HeaderFile { path, file, cursor, bytes: Vec::new(), count: 0 })
-    }
-
-    fn push(&mut self, pair: &PairHeader) -> Result<()> {
-        self.bytes.clear();
-        pair_header::write(pair, &mut self.bytes);
-        pair_header::write_varint(u64::from(pair.source), &mut self.bytes);
-        pair_header::write_varint(pair.locator, &mut self.bytes);
-        self.count += 1;
-        self.cursor.write(&self.bytes)
-    }
-
-    fn read(&mut self) -> Result<impl Iterator<Item = Result<PairHeader>> + use<>> {
-        self.cursor.finish()?;
-        let end = self.cursor.position();
-        let mut reader = BlockReader::new(self.file.clone(), &self.path, 0, end, HEADERS_BLOCK);
-        Ok(std::iter::from_fn(move || next_header(&mut reader).transpose()))
-    }
-
-    /// Removes the file. Files that are not removed are deleted with the spill directory.
-    fn remove(self) -> Result<()> {
-        disk::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, error))
-    }
-}
-
-fn next_header(reader: &mut BlockReader) -> Result<Option<PairHeader>> {
-    let bytes = reader.fill_at_least(pair_header::MAX_LEN + 2 * pair_header::MAX_VARINT)?;
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    let (mut pair, len) = pair_header::read(bytes)?;
-    let mut rest = bytes.get(len..).unwrap_or_default();
-    let source = pair_header::read_varint(&mut rest).and_then(|source| u32::try_from(source).ok());
-    pair.source = source.ok_or_else(pair_header::cut_short)?;
-    pair.locator = pair_header::read_varint(&mut rest).ok_or_else(pair_header::cut_short)?;
-    let consumed = bytes.len() - rest.len();
-    reader.consume(consumed);
-    Ok(Some(pair))
 }
 
 /// Syncs finished files in a thread while the next ones are written. If the thread cannot start, the caller syncs them.

@@ -15,21 +15,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::build::duplicates::Duplicates;
-use crate::build::generation_writer::{Contents, GenerationWriter};
+use crate::build::generation_writer::GenerationWriter;
 use crate::build::options::{BuildOptions, BuildPhase, BuildProgress};
+use crate::build::shards::Written;
 use crate::build::sorter::{Sorted, Sorter, Source};
 use crate::build::updated_pairs::{Base, Outcome, UpdatedPairs};
 use crate::build::{Candidate, Published};
 use crate::disk;
-use crate::disk::entry;
 use crate::error::{Error, Result};
-use crate::format::info;
 use crate::format::layout::Layout;
 use crate::format::manifest::{self, Manifest};
 use crate::ids::ShardNumber;
 use crate::read::options::OpenOptions;
 use crate::read::snapshot::Snapshot;
-use crate::storage::read_whole;
 use crate::store::{Cancel, PendingGeneration, Shared, Store};
 
 /// The number of the first batch of a foreign base. Those of the changes begin with 0.
@@ -209,15 +207,12 @@ impl Updater {
             Some(base) => base.clone(),
             None => OpenOptions::new().open_pread(store.path())?.snapshot(),
         };
-        options.build.spec(*base.spec()).allow_sparse(true);
-        options.build.info = info_of(&base)?;
-        options.build.sharding_at(base.sharding_at());
+        options.build.spec(*base.spec()).allow_sparse(true).like(&base)?;
         let nested = options.build.check_info()?;
         let pending = disk::with_syncs_if(options.build.durable, || pending.with_shards_in(nested))?;
         match base.generation.manifest() {
             Some(manifest) => {
                 options.build.ordered = manifest.auxiliary(manifest::KEYS).is_some();
-                options.build.value_alignment = manifest.layout.value_alignment;
             }
             None => _ = options.build.memory(options.build.memory_now() / 2), // the pairs of the base are sorted too
         }
@@ -332,16 +327,15 @@ fn apply_to_native(
     let rewritten = manifest.shards.iter().filter(|shard| rewrites_all || changed.contains(&shard.number));
     let stored_bytes = rewritten.map(|shard| shard.bytes).fold(changes.totals.stored_bytes, u64::saturating_add);
     let (memory, overridden) = (changes.memory_of_minishards(), changes.dropped);
-    let (written, outcome) = {
+    let (mut written, outcome) = {
         let (pairs, threads) = changes.open()?;
         let shards = Base::Shards { generation: &base.generation, rewrites_all };
         let updated = UpdatedPairs::new(writer.spec, shards, &*pairs, options.strict);
         (writer.write_shards(&updated, stored_bytes, threads, memory)?, updated.into_outcome())
     };
     drop(changes); // closes the spill files before their directory is removed
-    let mut contents = Contents::of(&written, 0);
-    let mut report = UpdateReport::of(&outcome, &contents, overridden + written.dropped);
-    contents.value_bytes += manifest.value_bytes.saturating_sub(outcome.value_bytes);
+    let mut report = UpdateReport::of(&outcome, &written, overridden + written.dropped);
+    written.value_bytes += manifest.value_bytes.saturating_sub(outcome.value_bytes);
     let read: HashSet<ShardNumber> = outcome.shards.into_iter().collect();
     let cancel = Cancel::by(&options.build.cancel);
     for record in manifest.shards.iter().filter(|record| !read.contains(&record.number)) {
@@ -351,10 +345,10 @@ fn apply_to_native(
             Shared::Linked => report.linked_shards += 1,
             Shared::Copied => report.copied_shards += 1,
         }
-        contents.shards.push(*record);
+        written.shards.push(*record);
     }
-    contents.shards.sort_unstable_by_key(|shard| shard.number);
-    Ok((writer.complete(contents)?, report))
+    written.shards.sort_unstable_by_key(|shard| shard.number);
+    Ok((writer.complete(written)?, report))
 }
 
 /// Sorts the pairs of a foreign base, and writes all shards.
@@ -380,9 +374,8 @@ fn apply_to_foreign(
         (writer.write_shards(&updated, stored_bytes, threads, memory)?, updated.into_outcome())
     };
     drop((changes, sorted)); // closes the spill files before their directory is removed
-    let contents = Contents::of(&written, 0);
-    let report = UpdateReport::of(&outcome, &contents, overridden + written.dropped);
-    Ok((writer.complete(contents)?, report))
+    let report = UpdateReport::of(&outcome, &written, overridden + written.dropped);
+    Ok((writer.complete(written)?, report))
 }
 
 /// Sorts all pairs of a data set. Errors: `DuplicateKey`; `Corrupt` for a key in the wrong place.
@@ -404,19 +397,8 @@ fn sorted_pairs_of(base: &Snapshot, options: &BuildOptions, spill_dir: &Path) ->
     sorter.sort()
 }
 
-/// Returns the text of the `info` of a database; `None` if it has none.
-fn info_of(base: &Snapshot) -> Result<Option<String>> {
-    let path = base.directory().join(info::FILE_NAME);
-    if base.directory().as_os_str().is_empty() || !entry::exists(&path)? {
-        return Ok(None);
-    }
-    let text = String::from_utf8(read_whole(&path, info::MAX_BYTES)?);
-    let text = text.map_err(|_| Error::invalid_spec("expected an info of UTF-8, found other bytes").at_path(&path))?;
-    Ok(Some(text))
-}
-
 impl UpdateReport {
-    fn of(outcome: &Outcome, written: &Contents, overridden: u64) -> UpdateReport {
+    fn of(outcome: &Outcome, written: &Written, overridden: u64) -> UpdateReport {
         let Outcome { added, replaced, deleted, absent, .. } = *outcome;
         UpdateReport {
             added,

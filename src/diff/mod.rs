@@ -10,7 +10,6 @@
 //! units       the minishards of both databases, in order, in units of work
 //! compare     compares the minishards of a unit
 //! looked_up   the database in which the keys of the other one are looked up
-//! in_order    threads whose results arrive in the order of the units
 //! holds       whether a database still has the pairs before a change
 //! ```
 //!
@@ -20,7 +19,6 @@
 mod change;
 mod compare;
 mod holds;
-mod in_order;
 mod item;
 mod looked_up;
 mod minishard;
@@ -41,8 +39,15 @@ use crate::error::{Error, ErrorKind, ErrorLocation, Result};
 use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::snapshot::Snapshot;
+use crate::threads::in_order::in_order;
 
 pub use change::{Change, ChangeKind};
+
+/// The number of items in a batch.
+const BATCH: usize = 256;
+
+/// The upper bound on the batches that wait for the caller, per thread.
+const BATCHES_PER_THREAD: usize = 8;
 
 /// The upper bound on damaged places that are remembered, so that each is reported once.
 const MOST_REMEMBERED: usize = 1 << 16;
@@ -211,9 +216,9 @@ impl Diff {
         }
     }
 
-    fn thread_count(&self) -> usize {
+    fn thread_count(&self) -> NonZero<usize> {
         let default = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        self.threads.unwrap_or_else(default).get()
+        self.threads.unwrap_or_else(default)
     }
 }
 
@@ -246,14 +251,25 @@ impl<'a> Run<'a> {
         let mut units = Units::new(&old.generation, &new.generation, comparison.walked());
         let next = || if cancel.load(Ordering::Relaxed) { None } else { units.next() };
         let unchanged = AtomicU64::new(0);
-        let compare = |unit: Unit, emit: &mut dyn FnMut(Item) -> ControlFlow<()>| {
-            let compared = comparison.compare(unit, emit);
+        let compare = |unit: Unit, emit: &mut dyn FnMut(Vec<Item>, usize) -> ControlFlow<()>| {
+            let mut batch = Vec::new();
+            let compared = comparison.compare(unit, &mut |item| {
+                batch.push(item);
+                if batch.len() < BATCH { ControlFlow::Continue(()) } else { emit(std::mem::take(&mut batch), BATCH) }
+            });
+            _ = emit(batch, BATCH);
             progress.fetch_add(compared.keys, Ordering::Relaxed);
             unchanged.fetch_add(compared.unchanged, Ordering::Relaxed);
         };
-        let outcome = in_order::run(self.diff.thread_count(), next, compare, |item| self.take(item, f));
+        let threads = self.diff.thread_count();
+        let room = threads.get().saturating_mul(BATCHES_PER_THREAD * BATCH);
+        let outcome =
+            in_order(threads, room, next, compare, |batch| batch.into_iter().try_for_each(|item| self.take(item, f)));
         self.totals.unchanged += unchanged.into_inner();
-        outcome
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(panic) => self.take(Item::BadPair(panic), f),
+        }
     }
 
     /// Opens the shards of the old database and verifies their shard indexes, so that a bad one is reported once, and not

@@ -118,15 +118,15 @@ impl<'a> PartBuild<'a> {
         let layout = options.layout(spills.receipts.iter().any(|receipt| receipt.prefixes > 0));
         let target =
             ShardsTarget { options: &options, directory: new.path(), spill_dir: new.spill_dir(), spec, layout };
-        let contents = target.write_sorted(sorter.sort()?)?;
+        let written = target.write_sorted(sorter.sort()?)?;
         let receipt = PartReceipt::new(PartContent {
             plan: spills.plan.digest(),
             spills: spills.digest,
             part,
             options: PartOptions::new(name_of(&options.on_duplicate), layout),
-            value_bytes: contents.value_bytes,
-            dropped: contents.dropped,
-            shards: contents.shards,
+            value_bytes: written.value_bytes,
+            dropped: written.dropped,
+            shards: written.shards,
         });
         spills.check_shards(&receipt)?;
         let of_shard = |number: ShardNumber| spec.shard_file_name(number);

@@ -19,7 +19,7 @@ use crc32fast::Hasher;
 use super::part_receipt::{PartOptions, PartReceipt};
 use super::publication::Publication;
 use super::spill_set::SpillSet;
-use crate::build::{BuildOptions, BuildPhase, Candidate, Contents, GenerationWriter, Published};
+use crate::build::{BuildOptions, BuildPhase, Candidate, GenerationWriter, Published, Written};
 use crate::disk::{self, entry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::digest::{Digest, Digester};
@@ -270,15 +270,15 @@ impl Job<'_> {
         let generation = GenerationWriter { options: &options, pending, spec, layout };
         let bytes = self.parts.iter().map(PartReceipt::file_bytes).fold(0, u64::saturating_add);
         options.progress.begin(BuildPhase::Write, bytes);
-        let mut contents = Contents::default();
+        let mut written = Written::default();
         for part in &self.parts {
             self.share(part, &generation)?;
             let content = part.content();
-            contents.shards.extend(&content.shards);
-            contents.value_bytes = contents.value_bytes.saturating_add(content.value_bytes);
-            contents.dropped = contents.dropped.saturating_add(content.dropped);
+            written.shards.extend(&content.shards);
+            written.value_bytes = written.value_bytes.saturating_add(content.value_bytes);
+            written.dropped = written.dropped.saturating_add(content.dropped);
         }
-        generation.complete(contents)
+        generation.complete(written)
     }
 
     /// Adds the shards of a part to the generation.

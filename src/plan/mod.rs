@@ -25,7 +25,7 @@
 mod bit_counts;
 mod choice;
 mod key_stats;
-mod poisson;
+pub(crate) mod poisson;
 mod profile;
 mod sample;
 mod skew;

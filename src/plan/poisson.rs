@@ -1,4 +1,4 @@
-//! The Poisson distribution: the number of keys in a shard when each key picks one at random.
+//! The Poisson distribution: the number of keys in a minishard or shard when each key picks one at random.
 
 use std::f64::consts::{LN_2, TAU};
 
@@ -8,7 +8,7 @@ const LARGE: f64 = 1e8;
 /// The median of the largest of `many` independent Poisson numbers.
 ///
 /// Sums the tail: O(sqrt(`mean`)).
-pub(super) fn largest_of(many: f64, mean: f64) -> f64 {
+pub fn largest_of(many: f64, mean: f64) -> f64 {
     let tail = (LN_2 / many.max(1.0)).min(0.5); // (1 - tail)^many is one half
     if mean > LARGE {
         return mean + (-2.0 * mean * tail.ln()).sqrt();
@@ -21,6 +21,20 @@ pub(super) fn largest_of(many: f64, mean: f64) -> f64 {
             break;
         }
         number -= 1.0;
+    }
+    number
+}
+
+/// The median of a Poisson number that is not zero.
+pub fn median_above_zero(mean: f64) -> f64 {
+    if mean > 1e3 {
+        return (mean + 1.0 / 3.0).floor(); // zero has no weight there
+    }
+    let half = -(-mean).exp_m1() / 2.0;
+    let (mut number, mut up_to) = (1.0, probability(1.0, mean));
+    while up_to < half && number < 2e3 {
+        number += 1.0;
+        up_to += probability(number, mean);
     }
     number
 }
@@ -67,5 +81,13 @@ mod tests {
     fn sum_and_bound_agree_at_the_threshold() {
         let (below, above) = (largest_of(1e6, LARGE), largest_of(1e6, LARGE * (1.0 + 1e-9)));
         assert!((above / below - 1.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn median_leaves_zero_out() {
+        assert_eq!(median_above_zero(1e-6), 1.0);
+        assert_eq!(median_above_zero(1.0), 1.0); // 1: 0.368 of 0.632
+        assert_eq!(median_above_zero(6.0), 6.0);
+        assert_eq!(median_above_zero(1e6), 1e6);
     }
 }

@@ -4,14 +4,16 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::disk::entry;
+use crate::error::{Error, Result};
+use crate::format::info;
 use crate::format::layout::Layout;
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
 use crate::read::shard::{CacheStats, Shard, Value, ValueLocation};
-use crate::storage::live_maps;
-use crate::store::{GenerationId, Lease};
+use crate::storage::{live_maps, read_whole};
+use crate::store::{GenerationId, Lease, generation_gone};
 
 /// One pinned generation, for loops and batches.
 ///
@@ -181,6 +183,25 @@ impl Snapshot {
     /// volume; empty for the top level, and without an `info`.
     pub fn sharding_at(&self) -> &str {
         self.generation.pointer()
+    }
+
+    /// Returns the text of the file `info`; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// `GenerationGone` if the generation was removed; `InvalidSpec` if the text is not UTF-8, `TooLarge` if it is longer
+    /// than 16 MiB; `Io`.
+    pub fn info(&self) -> Result<Option<String>> {
+        let path = self.directory().join(info::FILE_NAME);
+        if self.directory().as_os_str().is_empty() {
+            return Ok(None); // a database from pairs
+        }
+        if !entry::exists(&path)? {
+            return if entry::is_dir(self.directory())? { Ok(None) } else { Err(generation_gone(self.directory())) };
+        }
+        let text = String::from_utf8(read_whole(&path, info::MAX_BYTES)?);
+        let text = text.map_err(|_| Error::invalid_spec("expected an info of UTF-8, found other bytes").at_path(&path));
+        text.map(Some)
     }
 
     /// Returns the current sizes, cache counters, number of maps and lease state.

@@ -26,6 +26,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
+use crate::date;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 use crate::format::manifest;
@@ -89,15 +90,10 @@ impl fmt::Display for GenerationName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServerTime(u64);
 
-/// The last second of the year 9999.
-const LAST_SECOND: u64 = 253_402_300_799;
-
-const SECONDS_PER_DAY: u64 = 86_400;
-
 impl ServerTime {
     /// Returns the time of this number of seconds since 1970; `None` before that year and after 9999.
     pub(crate) fn from_unix(seconds: i64) -> Option<ServerTime> {
-        u64::try_from(seconds).ok().filter(|seconds| *seconds <= LAST_SECOND).map(ServerTime)
+        u64::try_from(seconds).ok().filter(|seconds| *seconds <= date::LAST_SECOND).map(ServerTime)
     }
 
     /// Returns the number of seconds since 1970.
@@ -112,52 +108,14 @@ impl ServerTime {
 
     /// Parses exactly what `Display` writes; `None` for anything else.
     pub(crate) fn parse(text: &str) -> Option<ServerTime> {
-        let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
-        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-        let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-        let is_plausible = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-        if !is_plausible || hour > 23 || minute > 59 || second > 59 {
-            return None;
-        }
-        let days = days_from_civil(year, month, day).checked_sub(DAYS_TO_1970)?;
-        let time = ServerTime(days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second);
-        (time.to_string() == text).then_some(time) // refuses 30 February, signs and other separators
+        date::parse_iso_8601(text).map(ServerTime)
     }
 }
 
 impl fmt::Display for ServerTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, second) = (self.0 / SECONDS_PER_DAY, self.0 % SECONDS_PER_DAY);
-        let (year, month, day) = civil_from_days(days + DAYS_TO_1970);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+        f.write_str(&date::iso_8601(self.0))
     }
-}
-
-/// Days from 0000-03-01 to 1970-01-01 in the Gregorian calendar.
-const DAYS_TO_1970: u64 = 719_468;
-
-/// Days of 400 years, after which the calendar repeats.
-const DAYS_PER_ERA: u64 = 146_097;
-
-/// Returns the days from 0000-03-01. Years begin in March, so that the leap day is the last of a year.
-fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    let (era, year_of_era) = (year / 400, year % 400);
-    era * DAYS_PER_ERA + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year
-}
-
-/// The inverse of [`days_from_civil`]: returns year, month and day.
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
-    let (era, day_of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// A generation that was current and has a successor.
@@ -548,33 +506,11 @@ mod tests {
         assert_eq!(GenerationName::parse(&format!("gen-0000000042-{}", random.to_uppercase())), None);
     }
 
-    /// The texts are those of `date -u -d @N`.
     #[test]
-    fn times_are_those_of_the_calendar() {
-        let cases = [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (951_868_799, "2000-02-29T23:59:59Z"),
-            (1_709_210_096, "2024-02-29T12:34:56Z"),
-            (4_107_542_399, "2100-02-28T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-            (253_402_300_799, "9999-12-31T23:59:59Z"),
-        ];
-        for (seconds, text) in cases {
-            let time = ServerTime::from_unix(seconds).unwrap();
-            assert_eq!((time.to_string().as_str(), ServerTime::parse(text)), (text, Some(time)));
-        }
+    fn times_are_those_of_four_digit_years_from_1970() {
         assert_eq!(ServerTime::from_unix(-1), None);
+        assert_eq!(ServerTime::from_unix(253_402_300_799).unwrap().to_string(), "9999-12-31T23:59:59Z");
         assert_eq!(ServerTime::from_unix(253_402_300_800), None);
-        for bad in
-            ["", "2100-02-29T00:00:00Z", "2026-11-23T10:00:00", "2026-11-23 10:00:00Z", "2026-13-01T00:00:00Z", "é"]
-        {
-            assert_eq!(ServerTime::parse(bad), None, "{bad}");
-        }
-        for day in (0..3_000_000).step_by(97) {
-            let (year, month, date) = civil_from_days(day + DAYS_TO_1970);
-            assert_eq!(days_from_civil(year, month, date), day + DAYS_TO_1970);
-        }
     }
 
     #[test]

@@ -49,12 +49,12 @@ impl Lease {
     pub(crate) fn acquire(generation: &Path) -> Result<Lease> {
         let lease = match lock_shared(&generation.join(LEASE)) {
             Ok(Some(file)) => Lease::Held(file),
-            Ok(None) => return Err(gone(generation)), // only gc and `withdraw` lock exclusively
+            Ok(None) => return Err(generation_gone(generation)), // only gc and `withdraw` lock exclusively
             Err(error) => Lease::Unavailable { why: error.to_string(), directory: fs::identity(generation)? },
         };
         match lease.is_of(generation)? {
             true => Ok(lease),
-            false => Err(gone(generation)),
+            false => Err(generation_gone(generation)),
         }
     }
 
@@ -139,7 +139,8 @@ fn lock_shared(path: &Path) -> Result<Option<LockedFile>> {
     fs::try_lock_shared(fs::open_file(path)?, path)
 }
 
-fn gone(generation: &Path) -> Error {
+/// The error for a generation that was removed.
+pub(crate) fn generation_gone(generation: &Path) -> Error {
     let message = "expected a generation that exists, found it removed or being removed: open the store again, or \
                    roll back to a generation that exists";
     Error::new(ErrorKind::GenerationGone, message).at_path(generation)

@@ -62,7 +62,7 @@ pub(crate) use self::current::read as read_current;
 pub(crate) use self::fs::is_one_file;
 pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
-pub(crate) use self::lease::{Lease, LeasedGeneration};
+pub(crate) use self::lease::{Lease, LeasedGeneration, generation_gone};
 pub(crate) use self::link::Shared;
 #[cfg(feature = "remote")]
 pub(crate) use self::local_generation::LocalGeneration;

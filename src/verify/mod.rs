@@ -8,7 +8,7 @@
 //! data        values, checks, prefixes, padding, the CRC-32 of files            shard, minishard, gaps
 //! ```
 //!
-//! `parallel` does this on several threads.
+//! `team` does this for all shards, on one or several threads.
 //!
 //! Every violation becomes a [`Finding`], and the walk continues after it. Nothing is repaired here; see
 //! [`salvage`](crate::salvage).
@@ -21,10 +21,10 @@ mod key_file;
 mod key_sum;
 mod minishard;
 mod misplaced;
-mod parallel;
 mod range_state;
 mod report;
 mod shard;
+mod team;
 mod window;
 
 use std::num::NonZero;
@@ -32,13 +32,11 @@ use std::num::NonZero;
 pub use finding::{Finding, FindingKind, Severity};
 pub use report::VerifyReport;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::read::generation::Generation;
-use crate::read::shard::Pass;
 use crate::read::snapshot::Snapshot;
 use crate::verify::directory::Listing;
-use crate::verify::parallel::{no_slot, verify_shards};
-use crate::verify::shard::ShardVerifier;
+use crate::verify::team::verify_shards;
 
 /// How much [`Snapshot::verify`] checks. Each level includes those before it.
 ///
@@ -175,46 +173,11 @@ fn verify(
     let listing = Listing::read(generation)?;
     listing.verify(generation, &mut report);
     let total = generation.shard_numbers().map(|number| listing.bytes_to_verify(generation, number, level)).sum();
-    let parallel = match threads.get() {
-        1 => None,
-        _ => verify_shards(generation, &listing, threads, &mut report, &mut |done| callback(done, total)),
-    };
-    match parallel {
-        Some(result) => {
-            result?;
-            callback(total, total);
-        }
-        None => verify_in_order(generation, &listing, &mut report, Progress { total, done: 0, until: 0, callback })?,
-    }
+    verify_shards(generation, &listing, threads, &mut report, &mut |done| callback(done, total))?;
+    callback(total, total);
     verify_total_value_bytes(generation, &mut report);
     key_file::verify(generation, &mut report);
     Ok(report)
-}
-
-/// Verifies one shard after the other.
-fn verify_in_order(
-    generation: &Generation,
-    listing: &Listing,
-    report: &mut VerifyReport,
-    mut progress: Progress<'_>,
-) -> Result<()> {
-    for number in generation.shard_numbers() {
-        progress.begin(listing.bytes_to_verify(generation, number, report.level));
-        // A handle apart from that of lookups reads the file as it is now, and does not change the read-ahead of
-        // lookups. A shard that is loaded or in memory has only one copy, which is verified.
-        match generation.open_shard_apart(number) {
-            Ok(Some(shard)) => {
-                let _pass = Pass::new(&shard);
-                let mut advance = |bytes| progress.advance(bytes);
-                ShardVerifier::new(generation, shard.reader(), report, &mut advance).verify();
-            }
-            Ok(None) => return Err(no_slot(number)),
-            Err(error) if error.kind() == ErrorKind::GenerationGone => return Err(error),
-            Err(error) => report.add(listing.kind_of_open_error(generation, number, &error), error),
-        }
-        progress.finish();
-    }
-    Ok(())
 }
 
 /// Compares the total length of values with the manifest, unless there are errors: a bad index would make the total
@@ -225,29 +188,5 @@ fn verify_total_value_bytes(generation: &Generation, report: &mut VerifyReport) 
         let (stated, found) = (manifest.value_bytes, report.value_bytes);
         let message = format!("expected {stated} bytes of values as the manifest says, found {found}");
         report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(generation.directory()));
-    }
-}
-
-/// The progress of the walk over all shards.
-struct Progress<'a> {
-    total: u64,
-    done: u64,
-    /// The value of `done` at the end of the current shard.
-    until: u64,
-    callback: &'a mut dyn FnMut(u64, u64),
-}
-
-impl Progress<'_> {
-    fn begin(&mut self, bytes: u64) {
-        self.until = self.done + bytes;
-    }
-
-    fn advance(&mut self, bytes: u64) {
-        self.done = self.done.saturating_add(bytes).min(self.until);
-        (self.callback)(self.done, self.total);
-    }
-
-    fn finish(&mut self) {
-        self.advance(self.until - self.done);
     }
 }

@@ -8,7 +8,7 @@ use crate::common::children::{child, child_directory, in_own_process, run};
 use crate::common::generations::{self as generation, directory_of, id, label_of, publish, roll_to, store_of};
 use crate::common::{Scratch, Storage};
 use sharddb::read::LeaseState;
-use sharddb::{ErrorKind, OpenOptions, ShardDb, Store};
+use sharddb::{BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, Snapshot, Store};
 
 fn open_all(path: &Path) -> Vec<ShardDb> {
     Storage::ALL.iter().map(|storage| storage.open(&OpenOptions::new(), path).unwrap()).collect()
@@ -230,6 +230,10 @@ fn a_current_that_leads_nowhere_is_refused() {
     databases.iter().for_each(|db| assert_eq!(db.refresh().unwrap(), None));
 }
 
+fn like(snapshot: &Snapshot) -> Result<(), Error> {
+    BulkLoader::options().like(snapshot).map(drop)
+}
+
 /// The specification decides which keys share a shard; this one has 32 shards. In its own process, because all threads share
 /// the descriptors that positioned reads keep.
 #[test]
@@ -240,9 +244,14 @@ fn a_deleted_generation_is_gone_where_it_was_not_touched() {
             let store = Scratch::new();
             let number = publish(store.path(), label).generation.get();
             let db = storage.open(&OpenOptions::new(), store.path()).unwrap();
+            assert!(db.snapshot().info().unwrap().unwrap().contains("sharding"));
             let touched = |key: u64| generation::spec(label).route(key).shard == generation::spec(label).route(0).shard;
             assert_eq!(label_of(0, &db.get(0).unwrap().unwrap()), label);
             fs::remove_dir_all(directory_of(store.path(), number)).unwrap();
+            // a copy of what is mapped or loaded would else be without the info
+            for error in [db.snapshot().info().unwrap_err(), like(&db.snapshot()).unwrap_err()] {
+                assert_eq!(error.kind(), ErrorKind::GenerationGone, "{storage:?}: {error}");
+            }
             let mut gone = 0;
             for key in generation::keys(label) {
                 match db.get(key) {

@@ -12,7 +12,7 @@ use sharddb::{BulkLoader, Snapshot};
 
 use crate::commands::export::{Absent, read_keys};
 use crate::commands::get_many;
-use crate::commands::import::{Stages, keep_info, misplaced};
+use crate::commands::import::{Stages, misplaced, tell_about_info};
 use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
 use crate::context::{Context, warn};
 use crate::exit::Exit;
@@ -72,8 +72,8 @@ impl Args {
         refuse_inside(&self.out, &self.db, &source)?;
         let wanted = self.wanted(context)?;
         let mut options = self.new.options(context)?;
-        keep_info(&source, &mut options, context)?;
-        options.value_alignment(source.layout().map_or_else(Default::default, |layout| layout.value_alignment));
+        tell_about_info(&source, context);
+        options.like(&source)?;
         if !self.new.has_data_encoding() && self.new.opening.spec()?.is_none() {
             options.data_encoding(source.spec().data_encoding());
         }

@@ -1,6 +1,5 @@
 //! `import`: takes data that another program wrote into a store: a data set, an array or another container.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -235,8 +234,8 @@ impl Args {
         is_rebuilt: bool,
         context: &Context,
     ) -> Result<()> {
-        keep_info(source, &mut options, context)?;
-        options.value_alignment(source.layout().map_or_else(Default::default, |layout| layout.value_alignment));
+        tell_about_info(source, context);
+        options.like(source)?;
         match is_rebuilt {
             true => options.data_encoding(source.spec().data_encoding()),
             false => options.spec(*source.spec()).allow_sparse(true),
@@ -300,31 +299,10 @@ fn is_native(source: &Snapshot) -> Result<bool> {
     entry::is_file(&source.directory().join("manifest.json"))
 }
 
-/// Makes the info of a source that of the new store.
-///
-/// Errors: `Io`.
-pub(super) fn keep_info(source: &Snapshot, options: &mut BuildOptions, context: &Context) -> Result<()> {
-    match info_of(source)? {
-        Some(info) if source.shards_directory() != source.directory() => {
-            options.info(info).sharding_at(source.sharding_at());
-        }
-        // the null is for the member "sharding" within: the loader refuses an info that has only a nested one
-        Some(info) if !source.sharding_at().is_empty() => {
-            context.say("the info of the source describes more than this data: it is kept as the member \"imported\"");
-            options.info(format!("{{\"imported\": {}, \"sharding\": null}}", info.trim()));
-        }
-        Some(info) => drop(options.info(info)),
-        None => {}
-    }
-    Ok(())
-}
-
-/// The text of the source's info; `None` if it has none.
-fn info_of(source: &Snapshot) -> Result<Option<String>> {
-    let path = source.directory().join("info");
-    match entry::exists(&path)? {
-        true => fs::read_to_string(&path).map(Some).map_err(|error| Failure::io("read", &path, error)),
-        false => Ok(None),
+/// Tells that a new store keeps the info of a source as a member of its own.
+pub(super) fn tell_about_info(source: &Snapshot, context: &Context) {
+    if !source.sharding_at().is_empty() && source.shards_directory() == source.directory() {
+        context.say("the info of the source describes more than this data: it is kept as the member \"imported\"");
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use sharddb::{BuildOptions, Error, ErrorKind, Snapshot};
 
 use crate::commands::build::Duplicates;
-use crate::commands::import::keep_info;
+use crate::commands::import::tell_about_info;
 use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -84,12 +84,16 @@ impl Args {
             return Ok(());
         }
         let Some(first) = sources.first() else { return Ok(()) };
-        keep_info(first, options, context)?;
-        let kept = described(first);
-        let other = self.inputs.iter().zip(sources).find(|(_, source)| described(source) != kept);
-        if let (Some((other, _)), Some(first)) = (other, self.inputs.first()) {
-            let (first, other) = (first.display(), other.display());
-            context.say(format_args!("the info of {first} is kept, and {other} has another: --info FILE states one"));
+        tell_about_info(first, context);
+        options.info_of(first)?;
+        let kept = described(first)?;
+        for (other, source) in self.inputs.iter().zip(sources) {
+            if described(source)? != kept {
+                let (first, other) = (self.inputs.first().unwrap_or(other).display(), other.display());
+                context
+                    .say(format_args!("the info of {first} is kept, and {other} has another: --info FILE states one"));
+                break;
+            }
         }
         Ok(())
     }
@@ -116,10 +120,13 @@ impl Args {
 }
 
 /// The members of the info of a source that describe the data set and not its files; `None` if it has none.
-fn described(source: &Snapshot) -> Option<Map<String, Value>> {
-    let info = fs::read(source.directory().join("info")).ok()?;
-    let mut members: Map<String, Value> = serde_json::from_slice(&info).ok()?;
-    members.remove("sharding");
-    members.remove("sharddb");
-    Some(members)
+///
+/// Errors: those of reading it.
+fn described(source: &Snapshot) -> Result<Option<Map<String, Value>>> {
+    let info = source.info()?;
+    let mut members: Option<Map<String, Value>> = info.and_then(|info| serde_json::from_str(&info).ok());
+    for of_files in ["sharding", "sharddb"] {
+        members.as_mut().and_then(|members| members.remove(of_files));
+    }
+    Ok(members)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::commands::import::keep_info;
+use crate::commands::import::tell_about_info;
 use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -56,8 +56,8 @@ impl Args {
         let source = self.new.opening.open(&self.db)?;
         refuse_inside(&self.out, &self.db, &source)?;
         let mut options = self.new.options(context)?;
-        keep_info(&source, &mut options, context)?;
-        options.value_alignment(source.layout().map_or_else(Default::default, |layout| layout.value_alignment));
+        tell_about_info(&source, context);
+        options.like(&source)?;
         if given.is_none() && !self.new.is_planned() {
             self.new.fix_spec(&mut options, *source.spec());
             options.allow_sparse(true); // as the source is

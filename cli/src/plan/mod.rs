@@ -3,7 +3,6 @@
 //! ```text
 //! pair_stats       what is counted: the library's statistics of keys, and the lengths of values
 //! bit_field        consecutive bits of a key
-//! poisson          numbers of keys that are placed at random
 //! occupancy        how full minishards or shards are
 //! key_run          the occupancy of consecutive keys
 //! evidence         the occupancy of any keys, from their statistics
@@ -20,7 +19,6 @@ mod gzip_trial;
 mod key_run;
 mod occupancy;
 mod pair_stats;
-mod poisson;
 mod prediction;
 mod value_trial;
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::f64::consts::LN_2;
 use std::hash::Hash;
 
-use super::poisson;
+use sharddb::internal::poisson;
 
 /// A largest count that at least one in this many cells has is a limit of the data, not the tail of a distribution.
 const SHARED_TOP: usize = 50;

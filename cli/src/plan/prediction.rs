@@ -1,13 +1,13 @@
 //! Figures of a store, for one specification.
 
 use sharddb::ShardingSpec;
+use sharddb::internal::poisson;
 use sharddb::spec::Encoding;
 
 use super::evidence::{CellKind, Evidence};
 use super::gzip_trial;
 use super::occupancy::{Occupancy, round};
 use super::pair_stats::PairStats;
-use super::poisson;
 
 /// Id, offset and length in a raw minishard index.
 const INDEX_ROW_LEN: f64 = 24.0;

@@ -1,4 +1,6 @@
-//! Work that several threads do together, the calling one included.
+//! Teams of threads: [`on_threads`] works on a common source, [`in_order`](in_order::in_order) has results in order.
+
+pub(crate) mod in_order;
 
 use std::num::NonZero;
 use std::panic::resume_unwind;

@@ -1,10 +1,13 @@
-//! Verification on several threads. The report is that of one thread: the same findings in the same order.
+//! The team that verifies all shards. The report is the same with any number of threads: the same findings in the same
+//! order.
 //!
 //! ```text
 //! a shard     its checksums; its minishards, in up to a few ranges per thread      any thread, in the order of the shards
 //!             what needs all ranges: misplaced keys, overlaps, gaps, counts        the thread that ends the last job
 //! all shards  reports, in the order of the shards; progress                        the calling thread
 //! ```
+//!
+//! The calling thread does all jobs itself if it is the only one, and none otherwise.
 //!
 //! A range has budgets of its own. If those of all ranges together exceed the budgets of the shard, which only ranges
 //! that overlap do, the shard is verified again as a whole, so that the findings do not depend on the division.
@@ -42,31 +45,29 @@ const SHARDS_PER_THREAD: usize = 4;
 /// The time between two calls of the progress function.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
 
-/// Verifies all shards on `threads` other threads, and adds their reports to `report`. `progress` gets the bytes done.
-/// Returns `None`, without doing anything, if no thread can be started.
+/// Verifies all shards, and adds their reports to `report`. `progress` gets the bytes done.
 ///
-/// Errors: `GenerationGone`; `Internal` after a panic.
+/// Works with fewer threads if the process cannot start all of them.
+///
+/// Errors: `GenerationGone`; `Internal` after a panic of another thread.
 pub(super) fn verify_shards(
     generation: &Generation,
     listing: &Listing,
     threads: NonZero<usize>,
     report: &mut VerifyReport,
     progress: &mut dyn FnMut(u64),
-) -> Option<Result<()>> {
+) -> Result<()> {
     let team = Team::new(generation, listing, threads, report.level);
+    if threads.get() == 1 {
+        return team.work_alone(report, progress);
+    }
     thread::scope(|scope| {
-        let mut started = 0;
-        for _ in 0..threads.get() {
-            match thread::Builder::new().spawn_scoped(scope, || team.work()) {
-                Ok(_) => started += 1,
-                Err(_) => break, // the threads that are running do all the work
-            }
-        }
-        if started == 0 {
-            return None;
+        let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, || team.work()).is_ok();
+        if (0..threads.get()).take_while(start).count() == 0 {
+            return team.work_alone(report, progress);
         }
         let _end = End(&team); // also if `progress` panics: the threads would wait for ever
-        Some(team.collect(report, progress))
+        team.collect(report, progress)
     })
 }
 
@@ -180,10 +181,23 @@ impl<'a> Team<'a> {
         }
     }
 
+    /// Does all jobs on the calling thread.
+    fn work_alone(&self, report: &mut VerifyReport, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        while let Some((work, job)) = self.next_job() {
+            self.perform(&work, job, &mut || progress(self.done.load(Ordering::Relaxed)));
+            let finished = work.state().report.take();
+            if let Some(of_shard) = finished {
+                self.queue().begun.pop_front();
+                report.absorb(of_shard?);
+            }
+        }
+        Ok(())
+    }
+
     /// Does jobs until there are none.
     fn work(&self) {
         while let Some((work, job)) = self.next_job() {
-            let done = catch_unwind(AssertUnwindSafe(|| self.perform(&work, job)));
+            let done = catch_unwind(AssertUnwindSafe(|| self.perform(&work, job, &mut || {})));
             if let Err(panic) = done {
                 work.state().report = Some(Err(Error::panicked("a thread of the verification", &*panic)));
             }
@@ -231,9 +245,9 @@ impl<'a> Team<'a> {
                 (None, Vec::new(), Some(Ok(report)))
             }
         };
-        let jobs = if shard.is_none() { 0 } else { 1 + ranges.len() };
+        let jobs = 1 + ranges.len();
         let data_len = shard.as_ref().map_or(0, |shard| shard.reader().files().data_len());
-        let work = ShardWork {
+        ShardWork {
             shard,
             ranges,
             next_job: AtomicU64::new(0),
@@ -241,11 +255,7 @@ impl<'a> Team<'a> {
             state: Mutex::new(State { outcomes: (0..jobs).map(|_| None).collect(), left: jobs, report }),
             counted: AtomicU64::new(0),
             total,
-        };
-        if jobs == 0 {
-            self.advance(&work, total);
         }
-        work
     }
 
     /// Returns the ranges of minishards into which a shard is divided; empty if it is not.
@@ -261,7 +271,7 @@ impl<'a> Team<'a> {
         let minishards = reader.spec.minishards();
         let most = RANGES_PER_THREAD.saturating_mul(self.threads.get() as u64);
         let ranges = (shard.file_bytes() / BYTES_PER_RANGE).min(most).min(minishards);
-        if !is_divisible || ranges < 2 {
+        if !is_divisible || ranges < 2 || self.threads.get() == 1 {
             return Vec::new();
         }
         let bound = |at: u64| {
@@ -271,9 +281,13 @@ impl<'a> Team<'a> {
         (0..ranges).map(|at| bound(at)..bound(at + 1)).collect()
     }
 
-    /// Does one job of a shard, and after the last one the rest.
-    fn perform(&self, work: &ShardWork, job: usize) {
-        let Some(shard) = &work.shard else { return };
+    /// Does one job of a shard, and after the last one the rest. Calls `step` after every step of progress.
+    fn perform(&self, work: &ShardWork, job: usize, step: &mut dyn FnMut()) {
+        let mut advance = |bytes| {
+            self.advance(work, bytes);
+            step();
+        };
+        let Some(shard) = &work.shard else { return advance(work.total) };
         // with positioned reads a handle reads ahead for one walk
         let own = match shard.reader().is_mapped_or_loaded() || work.ranges.is_empty() {
             true => None,
@@ -282,9 +296,9 @@ impl<'a> Team<'a> {
         let shard = own.as_ref().unwrap_or(shard);
         let _pass = Pass::new(shard);
         let outcome = match work.ranges.get(job.wrapping_sub(1)) {
-            None if work.ranges.is_empty() => Outcome { report: self.verify_whole(work, shard), range: None },
-            None => self.verify_checksums(work, shard),
-            Some(range) => self.verify_range(work, shard, range.clone()),
+            None if work.ranges.is_empty() => Outcome { report: self.verify_whole(shard, &mut advance), range: None },
+            None => self.verify_checksums(shard, &mut advance),
+            Some(range) => self.verify_range(work, shard, range.clone(), &mut advance),
         };
         let finished = {
             let mut state = work.state();
@@ -299,51 +313,54 @@ impl<'a> Team<'a> {
         };
         let report = match work.ranges.is_empty() {
             true => finished.into_iter().flatten().next().map(|outcome| outcome.report),
-            false => Some(self.finish(work, shard, finished.into_iter().flatten().collect())),
+            false => Some(self.finish(shard, finished.into_iter().flatten().collect(), &mut advance)),
         };
         let report = report.ok_or_else(|| Error::internal("a shard was verified without a report"));
         work.state().report = Some(report);
-        self.advance(work, work.total);
+        advance(work.total);
     }
 
-    fn verify_whole(&self, work: &ShardWork, shard: &Shard) -> VerifyReport {
+    fn verify_whole(&self, shard: &Shard, advance: &mut dyn FnMut(u64)) -> VerifyReport {
         let mut report = VerifyReport::new(self.level);
-        let mut advance = |bytes| self.advance(work, bytes);
-        ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut advance).verify();
+        ShardVerifier::new(self.generation, shard.reader(), &mut report, advance).verify();
         report
     }
 
-    fn verify_checksums(&self, work: &ShardWork, shard: &Shard) -> Outcome {
+    fn verify_checksums(&self, shard: &Shard, advance: &mut dyn FnMut(u64)) -> Outcome {
         let mut report = VerifyReport::new(self.level);
-        let mut advance = |bytes| self.advance(work, bytes);
-        ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut advance).begin();
+        ShardVerifier::new(self.generation, shard.reader(), &mut report, advance).begin();
         Outcome { report, range: None }
     }
 
-    fn verify_range(&self, work: &ShardWork, shard: &Shard, minishards: Range<MinishardNumber>) -> Outcome {
+    fn verify_range(
+        &self,
+        work: &ShardWork,
+        shard: &Shard,
+        minishards: Range<MinishardNumber>,
+        advance: &mut dyn FnMut(u64),
+    ) -> Outcome {
         let mut report = VerifyReport::new(self.level);
-        let mut advance = |bytes| self.advance(work, bytes);
-        let verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut advance);
+        let verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, advance);
         let range = verifier.verify_range(minishards, &work.budget);
         Outcome { report, range: Some(range) }
     }
 
     /// Combines the outcomes of a divided shard, and verifies what needs all of them.
-    fn finish(&self, work: &ShardWork, shard: &Shard, outcomes: Vec<Outcome>) -> VerifyReport {
+    fn finish(&self, shard: &Shard, outcomes: Vec<Outcome>, advance: &mut dyn FnMut(u64)) -> VerifyReport {
         let mut report = VerifyReport::new(self.level);
         let mut ranges = Vec::new();
         for outcome in outcomes {
             report.absorb(outcome.report);
             ranges.extend(outcome.range);
         }
-        let mut advance = |_| {}; // what is read for the gaps is counted by the values
-        let mut verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut advance);
+        let mut ignored = |_| {}; // what is read for the gaps is counted by the values
+        let mut verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut ignored);
         if ranges.into_iter().all(|range| verifier.absorb_range(range)) {
             verifier.end();
             return report;
         }
         drop(verifier);
-        self.verify_whole(work, shard)
+        self.verify_whole(shard, advance)
     }
 
     /// Counts progress of a shard, up to its total.
@@ -360,13 +377,12 @@ impl ShardWork {
     }
 
     fn take_job(&self) -> Option<usize> {
-        let jobs = if self.shard.is_none() { 0 } else { 1 + self.ranges.len() };
         let job = usize::try_from(self.next_job.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
-        (job < jobs).then_some(job)
+        (job <= self.ranges.len()).then_some(job)
     }
 }
 
 /// The error for a shard that the generation lists and does not have.
-pub(super) fn no_slot(number: ShardNumber) -> Error {
+fn no_slot(number: ShardNumber) -> Error {
     Error::internal("a shard number of the generation has no slot").at_shard(number)
 }
