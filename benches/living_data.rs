@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use sharddb::build::UpdateOptions;
 use sharddb::spec::HashFunction;
+use sharddb::write::UpdateOptions;
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, Result, ShardDb, ShardingSpec, Snapshot, Updater};
 
 const KEYS: u64 = 10_000_000;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sharddb::build::BuildProgress;
+use sharddb::write::BuildProgress;
 use sharddb::{BuildOptions, OpenOptions, ShardDb, Store, VerifyLevel};
 
 const KEYS: u64 = 100_000;

@@ -59,8 +59,8 @@ plant differential src/byte_range.rs 'self.start <= self.end && i64' 'i64'
 plant directory src/format/minishard_table.rs 'if place.crc32(stated) != u32::from_le_bytes(*crc32) {' 'if false {'
 plant directory src/format/manifest.rs 'if found != expected.as_bytes() {' 'if found.len() != expected.len() {'
 plant directory src/format/key_file.rs 'Some(stated) if stated == found => Ok(()),' 'Some(_) => Ok(()),'
-plant loader src/build/shard_file.rs 'u64::from(self.after_empty && empty' 'u64::from(false && empty'
-plant loader src/build/memory_pairs.rs 'let batch = self.pairs.number_of(entry.source)?;' \
+plant loader src/write/shard_file.rs 'u64::from(self.after_empty && empty' 'u64::from(false && empty'
+plant loader src/write/memory_pairs.rs 'let batch = self.pairs.number_of(entry.source)?;' \
     'let batch = if header.large.is_some() { u64::MAX } else { self.pairs.number_of(entry.source)? };'
 plant inputs cli/src/input/binary.rs 'if found < expected {' 'if false {'
 plant zarr src/container/zarr/shard_index.rs 'if end <= shard_len && self.nbytes > 0' 'if self.nbytes > 0'

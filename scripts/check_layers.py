@@ -267,9 +267,9 @@ def findings(root, print_edges=False):
 PLANTED = [  # a mistake, and the lines that make it
     ("an upward import", {"src/format/hash.rs": "use crate::store::Store;"}),
     ("an upward import through a re-export", {"src/format/hash.rs": "use crate::Snapshot;"}),
-    ("an upward import in a group", {"src/disk/mod.rs": "use crate::{error::Error, store::{self as s, Store}};"}),
-    ("an upward inline path", {"src/storage/mod.rs": "fn planted() { crate::verify::planted(); }"}),
-    ("an upward path by `super`", {"src/format/hash.rs": "fn planted() { super::super::build::planted(); }"}),
+    ("an upward import in a group", {"src/fs/mod.rs": "use crate::{error::Error, store::{self as s, Store}};"}),
+    ("an upward inline path", {"src/bytes/mod.rs": "fn planted() { crate::verify::planted(); }"}),
+    ("an upward path by `super`", {"src/format/hash.rs": "fn planted() { super::super::write::planted(); }"}),
     ("an upward import by a glob", {"src/format/hash.rs": "use crate::read::*;"}),
     (
         "a circle of siblings",

@@ -79,7 +79,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The same key was inserted twice.
     DuplicateKey,
-    /// A pair was inserted into a [`ShardWriter`](crate::build::ShardWriter) out of order, or belongs to another shard.
+    /// A pair was inserted into a [`ShardWriter`](crate::write::ShardWriter) out of order, or belongs to another shard.
     OutOfOrder,
     /// An argument of the caller is not valid: an option, a path, or a malformed record.
     InvalidInput,

@@ -155,7 +155,7 @@
 //! # loader.insert(42, b"old")?;
 //! # loader.finish()?;
 //! use sharddb::Updater;
-//! use sharddb::build::UpdateOptions;
+//! use sharddb::write::UpdateOptions;
 //!
 //! let mut updater = Updater::new(&store, &UpdateOptions::new())?;
 //! updater.put(7, b"seven")?;
@@ -267,8 +267,9 @@
 #[cfg(test)]
 extern crate self as sharddb; // for what the fuzz targets share with the unit tests
 
-pub mod build;
 mod byte_range;
+mod bytes;
+pub mod cluster;
 #[cfg(test)]
 #[allow(dead_code, reason = "most of it is for the integration tests")]
 #[path = "../tests/common/mod.rs"]
@@ -276,23 +277,22 @@ mod common;
 pub mod container;
 mod date;
 pub mod diff;
-mod disk;
 mod error;
 mod format;
+mod fs;
 mod ids;
-pub mod parts;
 pub mod plan;
 mod plural;
 mod prefetch;
 pub mod read;
 pub mod remote;
 pub mod salvage;
-mod storage;
 pub mod store;
 #[cfg(test)]
 mod tests;
 mod threads;
 pub mod verify;
+pub mod write;
 
 /// What other crates of this workspace use. Applications must not: it changes without notice.
 #[doc(hidden)]
@@ -329,7 +329,6 @@ pub mod guide {
     pub mod tuning {}
 }
 
-pub use build::{BuildOptions, BulkLoader, Candidate, OnDuplicate, Published, Updater};
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
 pub use format::morton;
 pub use plan::Profile;
@@ -338,3 +337,4 @@ pub use salvage::Salvage;
 pub use spec::ShardingSpec;
 pub use store::{GenerationId, Store, StoreWriter};
 pub use verify::VerifyLevel;
+pub use write::{BuildOptions, BulkLoader, Candidate, OnDuplicate, Published, Updater};

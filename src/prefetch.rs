@@ -1,5 +1,5 @@
 //! Prefetch hints: instructions that load cache lines ahead of their use. One of the two modules with `unsafe`; the
-//! other is `storage::mmap`.
+//! other is `bytes::mmap`.
 //!
 //! A hint dereferences nothing and cannot fail. On targets other than x86-64 the functions do nothing.
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use sharddb::parts::SpillWriter;
+use sharddb::cluster::SpillWriter;
 use sharddb::{BulkLoader, Updater};
 
 use crate::failure::{Failure, Result};

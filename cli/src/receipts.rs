@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use sharddb::parts::PartPlan;
+use sharddb::cluster::PartPlan;
 
 use crate::failure::{Failure, Place, Result};
 

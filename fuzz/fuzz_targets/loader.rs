@@ -1,9 +1,9 @@
 //! Arbitrary pairs, specification and options: the built store equals the model, and its bytes do not depend on memory
-//! and threads. The cases are those of the unit test `build::model_tests`.
+//! and threads. The cases are those of the unit test `write::model_tests`.
 
 #![no_main]
 
-#[path = "../../src/build/model/mod.rs"]
+#[path = "../../tests/model/mod.rs"]
 mod model;
 
 use std::fs;

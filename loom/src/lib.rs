@@ -3,7 +3,7 @@
 //! The protocol is the library's own code, compiled from its files: how a reader finds and leases the current
 //! generation
 //! (`store/lease.rs`), how `current` is swapped (`store/current.rs`), how a generation is collected (`store/gc.rs`).
-//! The layer below is a model: [`store::fs`] has the same functions on a disk in memory, in which every system call is
+//! The layer below is a model: [`fs`] has the same functions on a disk in memory, in which every system call is
 //! one atomic step, and loom tries all orders of these steps. Threads stand for processes here: they share nothing but
 //! the disk.
 //!
@@ -25,4 +25,8 @@ pub mod format {
     }
 }
 
+pub mod fs;
+
 pub mod store;
+
+pub mod threads;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::thread;
 use sharddb_loom::error::ErrorKind;
-use sharddb_loom::store::fs::{Flaw, break_by, leftovers};
+use sharddb_loom::fs::{Flaw, break_by, leftovers};
 use sharddb_loom::store::{Reader, collect, id, publish, roll_to};
 
 /// Runs `f` in all orders with at most this many preemptions.

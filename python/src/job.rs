@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use sharddb::build::{BuildProgress, Candidate};
+use sharddb::write::{BuildProgress, Candidate};
 use sharddb::{ErrorKind, Published};
 
 use crate::errors::{self, OrRaise};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use sharddb::build::UpdateOptions;
 use sharddb::spec::{Encoding, ValueAlignment};
+use sharddb::write::UpdateOptions;
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, Profile, ShardingSpec};
 
 use crate::errors::OrRaise;

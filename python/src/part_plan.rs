@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use sharddb::parts;
+use sharddb::cluster;
 
 use crate::errors::OrRaise;
 use crate::keys::{Key, Keys};
@@ -20,7 +20,7 @@ use crate::{plan, spec};
 /// and the command read. Raises ``InvalidSpec``, ``InvalidInput``, ``TypeError``.
 #[pyclass(frozen, eq, hash, from_py_object, module = "sharddb")]
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PartPlan(pub(crate) parts::PartPlan);
+pub(crate) struct PartPlan(pub(crate) cluster::PartPlan);
 
 #[pymethods]
 impl PartPlan {
@@ -29,8 +29,8 @@ impl PartPlan {
     fn new(py: Python<'_>, spec: &Bound<'_, PyAny>, parts: u64, sample: Option<Keys>) -> PyResult<PartPlan> {
         let spec = spec::parse(spec)?;
         let plan = match sample {
-            Some(Keys(keys)) => py.detach(|| parts::PartPlan::by_sample(spec, &plan::stats_of(&keys, 0), parts)),
-            None => parts::PartPlan::even(spec, parts),
+            Some(Keys(keys)) => py.detach(|| cluster::PartPlan::by_sample(spec, &plan::stats_of(&keys, 0), parts)),
+            None => cluster::PartPlan::even(spec, parts),
         };
         plan.or_raise(py).map(PartPlan)
     }
@@ -38,7 +38,7 @@ impl PartPlan {
     /// Returns the plan of a text.
     #[classmethod]
     fn parse(_class: &Bound<'_, PyType>, py: Python<'_>, text: &str) -> PyResult<PartPlan> {
-        parts::PartPlan::from_str(text).or_raise(py).map(PartPlan)
+        cluster::PartPlan::from_str(text).or_raise(py).map(PartPlan)
     }
 
     /// The specification: the JSON object "sharding" as a dict.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sharddb::parts::{self, PartReceipt, SpillReceipt, SpillSet};
+use sharddb::cluster::{self, PartReceipt, SpillReceipt, SpillSet};
 
 use crate::errors::OrRaise;
 use crate::job::Job;
@@ -18,7 +18,7 @@ use crate::task;
 /// is named by letters, digits, ``.``, ``_`` and ``-``.
 #[pyfunction]
 fn job_directory(py: Python<'_>, store: PathBuf, job: &str) -> PyResult<PathBuf> {
-    parts::job_directory(store, job).or_raise(py)
+    cluster::job_directory(store, job).or_raise(py)
 }
 
 /// Writes the shards of one part of a partitioned build, from the spills of all tasks. Returns its receipt, a line of JSON
@@ -94,7 +94,7 @@ fn publish_parts(
     let build = Build::read_some("publish_parts", options, NAMES)?;
     let directory = match directory {
         Some(directory) => directory,
-        None => parts::job_directory(&store, job).or_raise(py)?,
+        None => cluster::job_directory(&store, job).or_raise(py)?,
     };
     let spills = spill_set(py, &plan, &directory, &spills)?;
     let parts =
@@ -113,7 +113,7 @@ fn publish_parts(
 #[pyo3(signature = (store, job=None))]
 fn clean_parts(py: Python<'_>, store: PathBuf, job: Option<&str>) -> PyResult<Vec<String>> {
     let job = job.map(str::to_string);
-    task::run_or_leave(py, move || parts::clean(store, job.as_deref())).map(|cleaned| cleaned.jobs)
+    task::run_or_leave(py, move || cluster::clean(store, job.as_deref())).map(|cleaned| cleaned.jobs)
 }
 
 fn spill_set(py: Python<'_>, plan: &PartPlan, directory: &PathBuf, receipts: &[String]) -> PyResult<SpillSet> {

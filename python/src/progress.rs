@@ -1,7 +1,7 @@
 //! The progress of long work on a bar, such as `tqdm(unit="B", unit_scale=True)`.
 
 use pyo3::prelude::*;
-use sharddb::build::{BuildPhase, BuildProgress};
+use sharddb::write::{BuildPhase, BuildProgress};
 
 /// A bar of the caller, which shows one phase after another: `total` is set and `reset()` called at the beginning of each,
 /// and `update(n)` as it goes on.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sharddb::parts;
+use sharddb::cluster;
 
 use crate::errors::OrRaise;
 use crate::exclusive::Exclusive;
@@ -26,11 +26,11 @@ use crate::progress::Bar;
 /// Raises ``InvalidInput``, ``Io``, ``TypeError``, ``ValueError``.
 #[pyclass(frozen, module = "sharddb")]
 pub(crate) struct SpillWriter {
-    open: Exclusive<(Writer<parts::SpillWriter>, Job)>,
+    open: Exclusive<(Writer<cluster::SpillWriter>, Job)>,
     receipt: OnceLock<String>,
 }
 
-impl Sink for parts::SpillWriter {
+impl Sink for cluster::SpillWriter {
     fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
         self.insert(key, value)
     }
@@ -52,7 +52,7 @@ impl SpillWriter {
     ) -> PyResult<SpillWriter> {
         let Build { options, job, .. } = Build::read_some("SpillWriter", options, &["memory", "durable"])?;
         let path = std::path::absolute(directory)?;
-        let spill = py.detach(|| parts::SpillWriter::create(&path, &plan.0, task, &options)).or_raise(py)?;
+        let spill = py.detach(|| cluster::SpillWriter::create(&path, &plan.0, task, &options)).or_raise(py)?;
         let open = Exclusive::new("spill writer", path, (Writer::new(spill), job));
         Ok(SpillWriter { open, receipt: OnceLock::new() })
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sharddb::Updater;
-use sharddb::build::UpdateReport;
+use sharddb::write::UpdateReport;
 
 use crate::errors::OrRaise;
 use crate::keys::Keys;

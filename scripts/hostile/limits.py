@@ -8,7 +8,7 @@ from stage import IO, USER
 
 MIB = 1 << 20
 TESTS = [  # a test program, and words in the names of its tests
-    ("lib", ["build::", "store::"]),
+    ("lib", ["write::", "store::"]),
     ("it", ["bulk::", "refresh::", "store_v1::", "hostile_store::"]),
 ]
 QUICK_TESTS = [  # those of the short form
@@ -21,7 +21,7 @@ TOO_LARGE = {
 }
 # tests that need several threads or processes of their own
 STARTS_MORE = {
-    "build::model_tests": "starts threads itself, and loaders with several",
+    "write::model_tests": "starts threads itself, and loaders with several",
     "store::kill_tests": "starts processes itself",
     "object_store::": "runtimes start threads, which may end after them",
     "store::tests::new_stores_are_made_and_removed_at_once": "starts threads itself",

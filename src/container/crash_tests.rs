@@ -15,8 +15,8 @@ use crate::container::bcolz::{BcolzArray, BcolzOptions, BcolzTable, BcolzTableWr
 use crate::container::bloscpack::{Bloscpack, BloscpackOptions};
 use crate::container::zarr::{ShardUpdate, UpdateStrategy, ZarrArray, ZarrMetadata, ZarrShardWriter, ZarrWriter};
 use crate::container::{Container, Form};
-use crate::disk::{Disk, Fault, Loss, Tree, Watch};
 use crate::error::{ErrorKind, Result};
+use crate::fs::disk::{Disk, Fault, Loss, Tree, Watch};
 use crate::store::testing::TempDir;
 use crate::verify::VerifyLevel;
 

@@ -27,11 +27,11 @@ use std::fmt;
 
 pub use options::ContainerOptions;
 
+#[cfg(any(feature = "zarr", feature = "bcolz"))]
+use crate::bytes::{AlignedBytes, Bytes};
 use crate::error::{Error, Result};
 use crate::format::morton;
 use crate::read::shard::{Value, ValueLocation};
-#[cfg(any(feature = "zarr", feature = "bcolz"))]
-use crate::storage::{AlignedBytes, Bytes};
 use crate::verify::{VerifyLevel, VerifyReport};
 
 /// A set of chunks that are found by key: a [`Snapshot`](crate::Snapshot), an array, a file.

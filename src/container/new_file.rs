@@ -17,9 +17,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::disk::{self, entry};
 use crate::error::{Error, Result};
-use crate::store::fs::fsync_dir;
+use crate::fs::disk;
+use crate::fs::entry;
+use crate::fs::fsync_dir;
 
 /// Makes temporary names unique within the process.
 static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,7 +1,7 @@
 //! Options for reading containers of other formats.
 
+use crate::bytes::{Access, MapPermission, StorageKind};
 use crate::read::options::DEFAULT_MAX_MAPS;
-use crate::storage::{Access, MapPermission, StorageKind};
 
 /// Options for opening an array, a column or a file of another format.
 ///

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
+use crate::bytes::StorageKind;
 use crate::diff::item::{BadPlace, Side};
 use crate::diff::stored::Stored;
 use crate::error::Result;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
 use crate::read::shard::Shard;
-use crate::storage::StorageKind;
 
 /// The number of shards that stay open for further lookups, if they are read by positioned reads. Only few of the files
 /// of a process keep their descriptors, and the shards that are walked through need some too.

@@ -1,10 +1,10 @@
 //! One pair where it is stored, and whether two of them are equal.
 
 use crate::byte_range::ByteRange;
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::format::spec::Encoding;
 use crate::read::shard::{FoundKey, Shard, ShardReader, Value};
-use crate::storage::Bytes;
 
 /// A pair of a shard. Nothing of it is read yet, except its row of the index.
 #[derive(Clone)]

@@ -7,10 +7,10 @@ use crate::byte_range::ByteRange;
 use crate::diff::item::{BadPlace, Item, Side};
 use crate::error::Result;
 use crate::format::shard_index::ShardIndexEntry;
+use crate::fs::is_one_file;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{EntryBlocks, IndexBudget, Shard, ShardReader};
-use crate::store::is_one_file;
 
 /// A unit has at most this many minishards,
 const MOST_MINISHARDS: usize = 512;

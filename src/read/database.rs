@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::disk::entry;
+use crate::bytes::{MapPermission, StorageKind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
+use crate::fs::entry;
 use crate::read::following::{DatabaseStats, Following};
 use crate::read::generation::{Generation, Leased};
 use crate::read::options::{GenerationOptions, OpenOptions};
 use crate::read::owned_value::OwnedValue;
 use crate::read::shard::{MinishardCache, Shard, Value};
 use crate::read::snapshot::Snapshot;
-use crate::storage::{MapPermission, StorageKind};
 use crate::store::{self, GenerationId, Lease, LeasedGeneration, Store};
 
 /// An open database: a store, one generation, or a bare directory of shards.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 
-use crate::disk::entry;
+use crate::bytes::{StorageKind, explain_missing, read_whole, regular_len};
 use crate::error::{Error, Result};
 use crate::format::description::Texts;
 use crate::format::info::{self, Info};
@@ -17,6 +17,7 @@ use crate::format::key_file::Tag;
 use crate::format::layout::Layout;
 use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
+use crate::fs::entry;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::options::{GenerationOptions, OpenOptions};
 use crate::read::shard::{
@@ -24,7 +25,6 @@ use crate::read::shard::{
     ValueLocation, VerifyReads, WholeShardVerified,
 };
 use crate::read::sorted_keys::key_file::KeyFile;
-use crate::storage::{StorageKind, explain_missing, read_whole, regular_len};
 use crate::store::{GenerationId, Lease};
 
 /// The lease that protects a generation from removal, with the id of the generation and how it was opened.

@@ -28,7 +28,7 @@ pub(crate) mod walk;
 pub(crate) mod warm;
 pub(crate) mod watch;
 
-pub use crate::storage::Access;
+pub use crate::bytes::Access;
 pub use database::{Reader, ShardDb};
 pub use following::{DatabaseStats, LastError};
 pub use options::OpenOptions;

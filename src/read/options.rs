@@ -1,8 +1,8 @@
 //! The options for opening a database. The opening itself is in `database`.
 
+use crate::bytes::{Access, StorageKind};
 use crate::format::spec::ShardingSpec;
 use crate::read::shard::{ReadOptions, VerifyReads};
-use crate::storage::{Access, StorageKind};
 
 /// Linux allows 65,530 maps per process by default. The rest is left to the application.
 pub(crate) const DEFAULT_MAX_MAPS: usize = 60_000;

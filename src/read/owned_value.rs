@@ -6,10 +6,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
+use crate::bytes::{AlignedBytes, Bytes};
 use crate::error::Result;
 use crate::read::shard::{Shard, Value};
 use crate::read::snapshot::Snapshot;
-use crate::storage::{AlignedBytes, Bytes};
 
 /// A value that keeps its memory alive; see [`Snapshot::get_owned`] and [`ShardDb::get`](crate::ShardDb::get).
 ///

@@ -4,15 +4,15 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::disk::entry;
+use crate::bytes::{live_maps, read_whole};
 use crate::error::{Error, Result};
 use crate::format::info;
 use crate::format::layout::Layout;
 use crate::format::spec::ShardingSpec;
+use crate::fs::entry;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
 use crate::read::shard::{CacheStats, Shard, Value, ValueLocation};
-use crate::storage::{live_maps, read_whole};
 use crate::store::{GenerationId, Lease, generation_gone};
 
 /// One pinned generation, for loops and batches.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::disk::owner::Owner;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::owner::Owner;
 use crate::read::database::{ShardDb, Swap};
 use crate::read::snapshot::Snapshot;
 use crate::store::GenerationId;

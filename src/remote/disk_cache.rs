@@ -22,9 +22,9 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::digest::Digest;
+use crate::fs::disk;
 use crate::remote::block_store::{BlockId, BlockStore};
 
 const MAGIC: [u8; 8] = *b"shardblk";

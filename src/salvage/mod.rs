@@ -25,20 +25,22 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::build::{BuildOptions, BulkLoader, OnDuplicate};
+use crate::bytes::{StorageKind, read_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info::{self, Info};
 use crate::format::manifest::Manifest;
 use crate::format::spec::ShardingSpec;
+use crate::fs;
 use crate::ids::ShardNumber;
 use crate::plural::{Grouped, Plural};
 use crate::read::generation::{Generation, Leased};
 use crate::read::options::OpenOptions;
 use crate::read::shard::{MinishardCache, Pass, ShardReader};
 use crate::salvage::shard::ShardSalvage;
-use crate::storage::{StorageKind, read_whole};
-use crate::store::{self, Cancel, Lease, fs};
+use crate::store::{self, Lease};
+use crate::threads::cancel::Cancel;
 use crate::verify::{Finding, FindingKind};
+use crate::write::{BuildOptions, BulkLoader, OnDuplicate};
 
 /// A damaged data set, opened to copy the pairs that are left.
 ///

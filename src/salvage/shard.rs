@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::build::BulkLoader;
 use crate::byte_range::ByteRange;
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
@@ -16,8 +16,8 @@ use crate::read::shard::{ShardReader, ValueBudget};
 use crate::salvage::Outcome;
 use crate::salvage::owner::Owner;
 use crate::salvage::survey::{Survey, is_zlib, misplaced, read_index};
-use crate::storage::Bytes;
 use crate::verify::FindingKind;
+use crate::write::BulkLoader;
 
 /// The walk over one shard.
 pub(super) struct ShardSalvage<'a, 'b> {

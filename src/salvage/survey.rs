@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::byte_range::ByteRange;
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::format::gzip;
 use crate::format::minishard::MinishardIndex;
@@ -14,7 +15,6 @@ use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::{EntryBlocks, IndexBudget, NamedRanges, NamedRangesBuilder, ShardReader};
 use crate::salvage::owner::Owner;
 use crate::salvage::{Outcome, search};
-use crate::storage::Bytes;
 use crate::verify::FindingKind;
 
 /// A minishard whose shard index entry is valid, and the range of its index.

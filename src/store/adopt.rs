@@ -4,20 +4,20 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::bytes::read_whole;
 use crate::error::{Error, Result};
 use crate::format::checksum::Checksum;
 use crate::format::info::{self, Info};
 use crate::format::json;
 use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
-use crate::storage::read_whole;
-use crate::store::cancel::Cancel;
+use crate::fs;
 use crate::store::contents;
-use crate::store::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::intact;
 use crate::store::names::{CURRENT, LEASE, LOCK};
 use crate::store::publish::{self, CompleteGeneration, PendingGeneration, SharedLock};
+use crate::threads::cancel::Cancel;
 
 const SHARD_EXTENSION: &str = ".shard";
 

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::bytes::read_whole;
 use crate::error::{ErrorKind, Result};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::format::nested::{self, NestedSharding};
-use crate::storage::read_whole;
-use crate::store::fs;
+use crate::fs;
 use crate::store::names::LEASE;
 
 const SHARD_EXTENSION: &str = "shard";
@@ -122,7 +122,7 @@ pub(super) fn is_generation_name(name: &str) -> bool {
         || is_shard_name(name)
 }
 
-pub(super) fn is_shard_name(name: &str) -> bool {
+pub(crate) fn is_shard_name(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(stem, extension)| {
         extension == SHARD_EXTENSION && stem.len() <= SHARD_DIGITS && is_lowercase_hex(stem)
     })

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::names::CURRENT;
-use crate::store::{fs, scratch};
+use crate::store::scratch;
 
 /// Returns the generation that `current` names; `None` if nothing was published. The generation may not exist.
 ///

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use crate::bytes::read_whole;
 use crate::error::{Error, Result};
 use crate::format::manifest;
-use crate::storage::read_whole;
+use crate::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::names::CURRENT;
-use crate::store::{contents, current, fs, generations, scratch};
+use crate::store::{contents, current, generations, scratch};
 
 /// Maximum length of a text file in place of `current` that may be replaced.
 const LONGEST_TEXT: u64 = 4096;

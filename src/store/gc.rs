@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::cancel::Cancel;
+use crate::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::names::CURRENT;
-use crate::store::{current, fs, generations, history, intact, is_complete, scratch};
+use crate::store::{current, generations, history, intact, is_complete, scratch};
+use crate::threads::cancel::Cancel;
 
 /// The result of [`StoreWriter::gc`](crate::StoreWriter::gc).
 ///

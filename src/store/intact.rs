@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
+use crate::bytes::read_whole;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
-use crate::storage::read_whole;
-use crate::store::fs;
+use crate::fs;
 use crate::store::generation_id::GenerationId;
 
 /// Returns why a generation cannot be opened; `None` if it can, or a later version wrote it, which cannot be judged.

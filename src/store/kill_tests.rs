@@ -8,7 +8,7 @@ use std::path::Path;
 use super::testing::*;
 use super::*;
 use crate::common::children::{Ended, child, child_directory, run};
-use crate::disk::END_BEFORE;
+use crate::fs::disk::END_BEFORE;
 
 const SIGABRT: i32 = 6;
 

@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::fs::{self, Identity, LockedFile};
+use crate::fs::{self, Identity, LockedFile};
 use crate::store::generation_id::GenerationId;
 use crate::store::names::{CURRENT, LEASE};
 use crate::store::{current, no_current};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::error::Result;
-use crate::store::fs;
+use crate::fs;
 use crate::store::generation_id::GenerationId;
 
 /// Length of a line in bytes: the name of a generation and a line feed.

@@ -4,12 +4,12 @@ use std::io;
 use std::path::Path;
 use std::sync::PoisonError;
 
-use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::checksum::Checksum;
-use crate::store::cancel::Cancel;
-use crate::store::fs;
+use crate::fs;
+use crate::fs::disk;
 use crate::store::publish::PendingGeneration;
+use crate::threads::cancel::Cancel;
 
 /// How a generation got a file of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl PendingGeneration {
 }
 
 /// Whether a file that could not be linked may be copied: EXDEV, EPERM, EMLINK, ENOTSUP and ENOSYS.
-pub(super) fn needs_copy(error: &io::Error) -> bool {
+pub(crate) fn needs_copy(error: &io::Error) -> bool {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
     matches!(error.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)
 }

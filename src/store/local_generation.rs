@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{self, Manifest};
+use crate::fs;
 use crate::store::adopt::Foreign;
-use crate::store::cancel::Cancel;
+use crate::store::has_current;
 use crate::store::lease::{Lease, LeasedGeneration};
-use crate::store::{fs, has_current};
+use crate::threads::cancel::Cancel;
 
 /// A complete generation: the current one of a store, or a directory with a manifest. Leased while this lives.
 #[derive(Debug)]

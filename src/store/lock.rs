@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::fs::{self, LockedFile};
+use crate::fs::{self, LockedFile};
 use crate::store::generation_id::GenerationId;
 use crate::store::lines::LINE_LEN;
 use crate::store::lock_file::{self, MAX_LEN};

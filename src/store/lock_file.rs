@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::store::fs;
+use crate::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::lines::{LINE_LEN, has_lines_only, parse};
 

@@ -17,11 +17,9 @@
 //! name and its contents are those that a writer of this program makes (`contents`, `scratch`).
 
 mod adopt;
-mod cancel;
-mod contents;
+pub(crate) mod contents;
 mod current;
 mod current_copy;
-pub(crate) mod fs;
 mod gc;
 mod generation_id;
 mod history;
@@ -31,17 +29,16 @@ mod intact;
 mod kill_tests;
 mod lease;
 mod lines;
-mod link;
+pub(crate) mod link;
 #[cfg(feature = "remote")]
 mod local_generation;
 mod lock;
 mod lock_file;
-mod names;
-mod parts_dir;
-mod parts_entry;
+pub(crate) mod names;
+pub(crate) mod parts_entry;
 mod path_class;
 mod publish;
-mod scratch;
+pub(crate) mod scratch;
 #[cfg(feature = "remote")]
 mod staging;
 #[cfg(test)]
@@ -53,13 +50,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use crate::bytes::read_whole;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{self, Manifest};
-use crate::storage::read_whole;
+use crate::fs;
+use crate::threads::cancel::Cancel;
 
-pub(crate) use self::cancel::Cancel;
 pub(crate) use self::current::read as read_current;
-pub(crate) use self::fs::is_one_file;
 pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration, generation_gone};
@@ -67,7 +64,6 @@ pub(crate) use self::link::Shared;
 #[cfg(feature = "remote")]
 pub(crate) use self::local_generation::LocalGeneration;
 pub(crate) use self::names::LEASE;
-pub(crate) use self::parts_dir::{Mark, NewPart, NewSpill, PartsDir};
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
 #[cfg(feature = "remote")]
 pub(crate) use self::staging::Staging;

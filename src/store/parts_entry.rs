@@ -5,21 +5,22 @@ use std::path::Path;
 
 use crate::error::Result;
 use crate::format::digest::Digest;
+use crate::fs;
 use crate::store::contents;
 use crate::store::names::PARTS_PREFIX;
-use crate::store::{fs, scratch};
+use crate::store::scratch;
 
-pub(super) const TASK_PREFIX: &str = "task-";
-pub(super) const PART_PREFIX: &str = "part-";
-pub(super) const PUBLISHING_PREFIX: &str = "publishing-";
-pub(super) const PUBLISHED_PREFIX: &str = "published-";
-pub(super) const TEMPORARY_TASK_PREFIX: &str = "tmp-task-";
-pub(super) const TEMPORARY_PART_PREFIX: &str = "tmp-part-";
-pub(super) const TEMPORARY_MARK: &str = "tmp-mark";
+pub(crate) const TASK_PREFIX: &str = "task-";
+pub(crate) const PART_PREFIX: &str = "part-";
+pub(crate) const PUBLISHING_PREFIX: &str = "publishing-";
+pub(crate) const PUBLISHED_PREFIX: &str = "published-";
+pub(crate) const TEMPORARY_TASK_PREFIX: &str = "tmp-task-";
+pub(crate) const TEMPORARY_PART_PREFIX: &str = "tmp-part-";
+pub(crate) const TEMPORARY_MARK: &str = "tmp-mark";
 
 /// Returns whether a path in a store is the directory of a partitioned build: its name is that of one, and it is empty or
 /// has an entry that such a build makes.
-pub(super) fn is_parts_dir(path: &Path) -> Result<bool> {
+pub(crate) fn is_parts_dir(path: &Path) -> Result<bool> {
     let named = path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(PARTS_PREFIX));
     if !named || !fs::is_real_dir(path)? {
         return Ok(false);
@@ -33,7 +34,7 @@ pub(super) fn is_parts_dir(path: &Path) -> Result<bool> {
 }
 
 /// An entry that a partitioned build makes.
-pub(super) enum Entry {
+pub(crate) enum Entry {
     Complete,
     Temporary,
     Mark,
@@ -41,7 +42,7 @@ pub(super) enum Entry {
 
 impl Entry {
     /// Returns the kind of an entry; `None` if its name or its kind of file is not exactly one that is made here.
-    pub(super) fn of(name: &str, path: &Path) -> Result<Option<Entry>> {
+    pub(crate) fn of(name: &str, path: &Path) -> Result<Option<Entry>> {
         if is_numbered(name, TASK_PREFIX) {
             return Ok(fs::is_real_file(path)?.then_some(Entry::Complete));
         }
@@ -65,16 +66,16 @@ impl Entry {
     }
 }
 
-pub(super) fn suffix_is_digest(name: &str, prefix: &str) -> bool {
+pub(crate) fn suffix_is_digest(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(is_digest)
 }
 
 /// Returns whether a name is a prefix, a number as `{}` formats it, and a digest.
-pub(super) fn is_numbered(name: &str, prefix: &str) -> bool {
+pub(crate) fn is_numbered(name: &str, prefix: &str) -> bool {
     let Some((number, digest)) = name.strip_prefix(prefix).and_then(|rest| rest.split_once('-')) else { return false };
     number.parse::<u64>().is_ok_and(|parsed| parsed.to_string() == number) && is_digest(digest)
 }
 
-pub(super) fn is_digest(text: &str) -> bool {
+pub(crate) fn is_digest(text: &str) -> bool {
     text.parse::<Digest>().is_ok()
 }

@@ -9,10 +9,11 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
+use crate::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::names::{CURRENT, HISTORY, LOCK};
 use crate::store::parts_entry::is_parts_dir;
-use crate::store::{current, fs, lock_file, scratch};
+use crate::store::{current, lock_file, scratch};
 
 /// Files that mark a directory as a Zarr or bcolz array, or a group or table of arrays.
 const ARRAY_FILES: [&str; 7] =

@@ -17,16 +17,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::owner::Owner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::format::nested::NestedSharding;
+use crate::fs;
+use crate::fs::owner::Owner;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
 use crate::store::names::LEASE;
-use crate::store::{current, fs, generations, history, intact, scratch};
+use crate::store::{current, generations, history, intact, scratch};
 
 /// The lock of a store, shared by its writer and that writer's unpublished generations.
 #[derive(Clone, Debug)]

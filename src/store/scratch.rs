@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::nested::is_shards_entry;
+use crate::fs;
 use crate::store::contents::{self, is_lowercase_hex};
 use crate::store::generation_id::GenerationId;
 use crate::store::lines::{LINE_LEN, MAX_HISTORY, has_lines_only};
-use crate::store::{fs, lock_file};
+use crate::store::lock_file;
 
 const GENERATION_PREFIX: &str = "tmp-gen-";
 
@@ -86,7 +87,7 @@ pub(super) fn create(store: &Path) -> Result<PathBuf> {
 }
 
 /// Creates a directory for the spill files of a temporary directory: within it, or under `temp_root`.
-pub(super) fn create_spill(temporary: &Path, temp_root: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn create_spill(temporary: &Path, temp_root: Option<&Path>) -> Result<PathBuf> {
     let spill = temporary.join(SPILL);
     let Some(temp_root) = temp_root else {
         fs::create_dir(&spill)?;
@@ -104,7 +105,7 @@ pub(super) fn create_spill(temporary: &Path, temp_root: Option<&Path>) -> Result
 }
 
 /// Removes the spill files of a temporary directory, if there are any.
-pub(super) fn remove_spill(temporary: &Path) -> Result<()> {
+pub(crate) fn remove_spill(temporary: &Path) -> Result<()> {
     let spill = temporary.join(SPILL);
     if let Some(outer) = outer_spill(&spill)? {
         fs::remove(&outer)?;
@@ -113,7 +114,7 @@ pub(super) fn remove_spill(temporary: &Path) -> Result<()> {
 }
 
 /// Removes a temporary directory and its spill files. Does nothing if nothing is there.
-pub(super) fn remove(temporary: &Path) -> Result<()> {
+pub(crate) fn remove(temporary: &Path) -> Result<()> {
     if fs::is_real_dir(temporary)? {
         remove_spill(temporary)?; // not through a link, whose target may be foreign
     }
@@ -198,7 +199,7 @@ pub(super) fn clear(store: &Path) -> Result<()> {
 }
 
 /// Parses what [`fs::create_unique_dir`] puts after a prefix, and returns the process id.
-pub(super) fn process_of(suffix: &str) -> Option<&str> {
+pub(crate) fn process_of(suffix: &str) -> Option<&str> {
     let (process, nanos) = suffix.split_once('-')?;
     let is_id = process.parse::<u32>().is_ok_and(|id| id.to_string() == process);
     (is_id && is_lowercase_hex(nanos) && nanos.len() <= 32).then_some(process)

@@ -14,20 +14,20 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::disk;
+use crate::bytes::read_whole;
 use crate::error::{Error, Result};
 use crate::format::checksum::{Checksum, ChecksumHasher};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::nested::NestedSharding;
+use crate::fs;
+use crate::fs::disk;
 use crate::ids::ShardNumber;
-use crate::storage::read_whole;
-use crate::store::cancel::Cancel;
-use crate::store::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::intact;
 use crate::store::link::needs_copy;
 use crate::store::{Store, StoreWriter, is_complete};
+use crate::threads::cancel::Cancel;
 
 const TEMPORARY_PREFIX: &str = "tmp-";
 

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::common::children::{Ended, Running, announce, child, child_directory, run};
 use crate::common::generations::{self as generation, id, names, publish, stated_label};
 use crate::common::{Scratch, Storage, xorshift};
-use crate::disk::END_BEFORE;
+use crate::fs::disk::END_BEFORE;
 use crate::{OnDuplicate, OpenOptions, Published, Store, VerifyReads};
 
 const SIGABRT: i32 = 6;

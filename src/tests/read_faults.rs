@@ -5,8 +5,8 @@
 
 use rustix::io::Errno;
 
-use crate::disk::Watch;
 use crate::error::{ErrorKind, Result};
+use crate::fs::disk::Watch;
 use crate::store::testing::{TempDir, id};
 use crate::store::{GenerationId, Store};
 use crate::verify::FindingKind;
@@ -60,7 +60,7 @@ fn build(store: &Store, label: u64) -> Result<u64> {
 
 /// Gives all keys the values of the label 4.
 fn updates(store: &Store) -> Result<u64> {
-    let mut updater = Updater::new(store.path(), crate::build::UpdateOptions::new().threads(1))?;
+    let mut updater = Updater::new(store.path(), crate::write::UpdateOptions::new().threads(1))?;
     (0..KEYS).try_for_each(|key| updater.put(key, value(4, key)))?;
     Ok(updater.finish()?.0.generation.get())
 }

@@ -1,5 +1,6 @@
 //! Teams of threads: [`on_threads`] works on a common source, [`in_order`](in_order::in_order) has results in order.
 
+pub(crate) mod cancel;
 pub(crate) mod in_order;
 
 use std::num::NonZero;

@@ -1,10 +1,10 @@
 //! A buffered view of a shard, in which adjacent ranges take one read.
 
 use crate::byte_range::ByteRange;
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::format::checks::StoredCheck;
 use crate::read::shard::ShardReader;
-use crate::storage::Bytes;
 
 /// Minimum size in bytes of a read from a shard that is neither mapped nor loaded, except at the end of the file.
 const WINDOW_BLOCK: u64 = 256 << 10;

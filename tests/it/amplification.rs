@@ -10,10 +10,10 @@ use std::path::Path;
 use crate::common::verify_both::VerifyBoth;
 use crate::common::{Scratch, Storage};
 use crate::peak::peak_of;
-use sharddb::build::ShardWriter;
 use sharddb::salvage::SalvageReport;
 use sharddb::spec::{HashFunction, Layout, ShardNumber};
 use sharddb::verify::FindingKind;
+use sharddb::write::ShardWriter;
 use sharddb::{ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 
 const MIB: usize = 1 << 20;

@@ -15,8 +15,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{sha256, shuffled, xorshift};
-use sharddb::build::ShardWriter;
 use sharddb::spec::{Encoding, HashFunction, Layout, ValueAlignment};
+use sharddb::write::ShardWriter;
 use sharddb::{BuildOptions, BulkLoader, Profile, ShardingSpec};
 
 /// The prefix and the value of each key.

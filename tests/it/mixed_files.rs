@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::common::verify_both::VerifyBoth;
 use crate::common::{Scratch, Storage, data, json, with_own_crc32, xorshift};
-use sharddb::build::UpdateOptions;
 use sharddb::diff::Diff;
 use sharddb::salvage::Salvage;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
+use sharddb::write::UpdateOptions;
 use sharddb::{
     BuildOptions, BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, Updater, VerifyLevel,
     VerifyReads,

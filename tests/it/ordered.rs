@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{Answer, Scratch, Storage, data, directory_bytes, expected, name, sets, xorshift};
-use sharddb::build::ShardWriter;
 use sharddb::read::RangeOptions;
 use sharddb::spec::{Encoding, HashFunction, Layout, ShardNumber};
 use sharddb::verify::FindingKind;
+use sharddb::write::ShardWriter;
 use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
 
 type Model = BTreeMap<u64, Vec<u8>>;

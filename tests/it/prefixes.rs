@@ -4,9 +4,9 @@ use crate::common::verify_both::VerifyBoth;
 use std::io::Read;
 
 use crate::common::{Scratch, Storage, data};
-use sharddb::build::UpdateOptions;
 use sharddb::shard::Shard;
 use sharddb::spec::{Encoding, HashFunction, ShardNumber, ValueAlignment};
+use sharddb::write::UpdateOptions;
 use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardingSpec, Store, Updater, VerifyLevel, VerifyReads};
 
 /// The bytes before an empty value are its prefix, and not also the prefix of a value that begins at the same offset. A

@@ -9,10 +9,10 @@ use std::path::Path;
 use crate::common::{self, Scratch, data, directory_bytes, expected, sets};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use sharddb::build::ShardWriter;
 use sharddb::salvage::SalvageReport;
 use sharddb::spec::{Encoding, HashFunction, Layout, ShardNumber, ValueAlignment};
 use sharddb::verify::FindingKind;
+use sharddb::write::ShardWriter;
 use sharddb::{BulkLoader, ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 
 /// A loss: its kind, minishard and key.

@@ -6,9 +6,9 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use sharddb::build::UpdateOptions;
 use sharddb::diff::{ChangeKind, Diff};
 use sharddb::spec::{Encoding, HashFunction};
+use sharddb::write::UpdateOptions;
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, ShardDb, ShardingSpec, Snapshot, Store, Updater, VerifyLevel};
 
 use crate::common::Scratch;

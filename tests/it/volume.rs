@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use crate::common::generations::{self as generation, id};
 use crate::common::{Scratch, Storage, data, directory_bytes, json, xorshift};
 use serde_json::{Value as Json, json as object};
-use sharddb::build::UpdateOptions;
 use sharddb::spec::HashFunction;
 use sharddb::verify::FindingKind;
+use sharddb::write::UpdateOptions;
 use sharddb::{
     BuildOptions, BulkLoader, ErrorKind, OpenOptions, Profile, Salvage, ShardDb, ShardingSpec, Store, Updater,
     VerifyLevel,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::json;
-use sharddb::build::{UpdateOptions, UpdateReport};
+use sharddb::write::{UpdateOptions, UpdateReport};
 use sharddb::{Published, Snapshot, Updater};
 
 use crate::commands::build::{LONGEST_LINE, Stages};

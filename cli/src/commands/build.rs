@@ -11,8 +11,8 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use glob::Pattern;
 use serde_json::json;
-use sharddb::build::{BuildPhase, BuildProgress};
 use sharddb::spec::{Encoding, ValueAlignment};
+use sharddb::write::{BuildPhase, BuildProgress};
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec, Store};
 
 use crate::allow_empty::AllowEmpty;

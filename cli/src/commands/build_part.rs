@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sharddb::parts::{SpillSet, job_directory};
+use sharddb::cluster::{SpillSet, job_directory};
 use sharddb::spec::ValueAlignment;
 use sharddb::{BuildOptions, BulkLoader};
 

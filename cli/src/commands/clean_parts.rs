@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sharddb::parts::clean;
+use sharddb::cluster::clean;
 
 use crate::age::Age;
 use crate::context::{Context, warn};

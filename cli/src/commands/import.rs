@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::Resettable;
 use clap::{Arg, Id};
-use sharddb::build::BuildProgress;
 use sharddb::container::{Container, Form};
 use sharddb::spec::Encoding;
+use sharddb::write::BuildProgress;
 use sharddb::{BuildOptions, BulkLoader, ErrorKind, Profile, Published, Snapshot, Store, Value};
 
 use crate::allow_empty::AllowEmpty;

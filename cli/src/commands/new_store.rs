@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
-use sharddb::build::{BuildPhase, BuildProgress, Candidate};
+use sharddb::write::{BuildPhase, BuildProgress, Candidate};
 use sharddb::{BuildOptions, BulkLoader, Profile, Published, Snapshot, Store};
 
 use crate::allow_empty::AllowEmpty;

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sharddb::parts::PartPlan;
+use sharddb::cluster::PartPlan;
 use sharddb::plan::Plan;
 use sharddb::spec::Encoding;
 use sharddb::{Profile, ShardingSpec};

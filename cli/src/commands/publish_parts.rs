@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use sharddb::BulkLoader;
-use sharddb::parts::{SpillSet, job_directory};
+use sharddb::cluster::{SpillSet, job_directory};
 
 use crate::commands::build::{status_of, summary};
 use crate::commands::write_json;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
-use sharddb::build::BuildProgress;
 use sharddb::verify::Finding;
+use sharddb::write::BuildProgress;
 use sharddb::{OpenOptions, Salvage, Store};
 
 use crate::commands::build::status_of;

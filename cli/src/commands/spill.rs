@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sharddb::BulkLoader;
-use sharddb::parts::{SpillWriter, job_directory};
+use sharddb::cluster::{SpillWriter, job_directory};
 
 use crate::commands::build::{InputOptions, Stages, TemporaryStore};
 use crate::commands::write_line;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::{Arg, ArgGroup};
 use serde_json::json;
-use sharddb::build::{UpdateOptions, UpdateReport};
+use sharddb::write::{UpdateOptions, UpdateReport};
 use sharddb::{ErrorKind, Snapshot, Updater};
 
 use crate::commands::build::{InputOptions, Stages, names};

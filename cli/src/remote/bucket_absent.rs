@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sharddb::BuildOptions;
-use sharddb::parts::{PartPlan, PartReceipt, SpillReceipt};
+use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt};
 
 use crate::context::Context;
 use crate::exit::Exit;

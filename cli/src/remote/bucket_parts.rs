@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use sharddb::BuildOptions;
-use sharddb::parts::{PartPlan, PartReceipt, SpillReceipt};
+use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt};
 
 use crate::context::{Context, warn, write_json};
 use crate::exit::Exit;

@@ -1,10 +1,7 @@
 //! A store. Some of its files are the library's own, the others are stand-ins.
 
-#[path = "../../../src/store/cancel.rs"]
-pub(crate) mod cancel;
 #[path = "../../../src/store/current.rs"]
 pub(crate) mod current;
-pub mod fs;
 #[path = "../../../src/store/gc.rs"]
 pub(crate) mod gc;
 #[path = "../../../src/store/generation_id.rs"]
@@ -56,7 +53,7 @@ pub(crate) mod scratch {
     use std::path::Path;
 
     use crate::error::Result;
-    use crate::store::fs;
+    use crate::fs;
 
     pub(crate) const TEMPORARY_LINK: &str = "tmp-current";
 
@@ -81,7 +78,8 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::format::manifest;
-use crate::store::cancel::Cancel;
+use crate::fs;
+use crate::threads::cancel::Cancel;
 
 pub use gc::GcReport;
 pub use generation_id::GenerationId;

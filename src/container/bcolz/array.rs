@@ -12,8 +12,8 @@ use crate::container::bcolz::chunks::{ChunkFiles, Chunks, FoundChunk, Superchunk
 use crate::container::bcolz::dtype::{ByteOrder, Dtype, Kind};
 use crate::container::bcolz::meta::{MetaFile, Order, ROOTDIRS, RootdirLayout, STORAGE, Sizes, meta_path};
 use crate::container::{ContainerOptions, KeySpace, MAX_DIMENSIONS, blosc};
-use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::entry;
 
 /// An array of rows in compressed chunks: a bcolz carray, or a column of a table. A key is the number of a chunk.
 ///

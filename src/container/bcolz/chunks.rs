@@ -6,9 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::bytes::StorageKind;
 use crate::container::bloscpack::Superchunk;
 use crate::error::{Error, Result};
-use crate::storage::StorageKind;
 
 /// The chunks of one column.
 pub(super) enum Chunks {

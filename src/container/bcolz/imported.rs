@@ -11,10 +11,10 @@ use crate::container::bcolz::meta::{ARRAY_MEMBER, MetaFile, RootdirLayout, STORA
 use crate::container::bloscpack::{BloscpackOptions, Checksum, FILE_MEMBER, Metadata, encode_one_chunk};
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::{Container, Form, blosc};
-use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info::FILE_NAME as INFO;
 use crate::format::json;
+use crate::fs::entry;
 use crate::read::snapshot::Snapshot;
 
 /// Writes the bcolz array or bloscpack file that was imported into a store. Chunks keep their bytes.

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::bytes::open_regular;
 use crate::container::bcolz::dtype::ByteOrder;
 use crate::container::bcolz::yaml;
 use crate::container::new_file::NewFile;
-use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json::{self, excerpt};
-use crate::storage::open_regular;
+use crate::fs::entry;
 
 /// A longer meta file is refused.
 const MAX_META_FILE_BYTES: u64 = 16 << 20;

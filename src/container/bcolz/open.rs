@@ -6,8 +6,8 @@ use crate::container::ContainerOptions;
 use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::meta::{ROOTDIRS, has_meta};
 use crate::container::bcolz::table::BcolzTable;
-use crate::disk::entry;
 use crate::error::Result;
+use crate::fs::entry;
 
 impl BcolzArray {
     /// Opens an array for positioned reads. The path of a column is the path of its table followed by the name of the

@@ -10,9 +10,9 @@ use crate::container::ContainerOptions;
 use crate::container::bcolz::array::BcolzArray;
 use crate::container::bcolz::attributes::Attributes;
 use crate::container::bcolz::meta::{MetaFile, ROOTDIRS, RootdirLayout, STORAGE, has_meta, is_plain_name, meta_path};
-use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json::excerpt;
+use crate::fs::entry;
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
 /// Columns that are nested more deeply are refused.

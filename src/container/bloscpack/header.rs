@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::bytes::open_regular;
 use crate::container::bloscpack::checksum::Checksum;
-use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::open_regular;
+use crate::fs::entry;
 
 pub(super) const MAGIC: [u8; 4] = *b"blpk";
 

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::byte_range::ByteRange;
+use crate::bytes::{Bytes, Storage, StorageKind};
 use crate::container::blosc;
 use crate::container::bloscpack::header::{self, Header, Version};
 use crate::container::bloscpack::metadata::{self, Metadata, MetadataHeader};
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::{Bytes, Storage, StorageKind};
 use crate::verify::{FindingKind, VerifyLevel, VerifyReport};
 
 /// An open file. Chunks are read and checked on request.

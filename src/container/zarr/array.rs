@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::byte_range::ByteRange;
+use crate::bytes::open_regular;
 use crate::container::zarr::lazy_slots::LazySlots;
 use crate::container::zarr::metadata::{ZARR_JSON, ZarrMetadata};
 use crate::container::zarr::shard::ShardFile;
 use crate::container::{ContainerOptions, owned};
-use crate::disk::entry;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::entry;
 use crate::read::shard::Value;
-use crate::storage::open_regular;
 
 /// A larger `zarr.json` is refused.
 const MAX_JSON_BYTES: u64 = 64 << 20;

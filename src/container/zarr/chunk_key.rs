@@ -7,9 +7,9 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use crate::container::zarr::extension::Extension;
-use crate::disk::entry;
 use crate::error::{Error, Result};
 use crate::format::json;
+use crate::fs::entry;
 
 /// How the files of shards are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

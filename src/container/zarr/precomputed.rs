@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::build::ShardWriter;
 use crate::container::new_file::{NewDirectory, NewFile, create_dir};
 use crate::container::zarr::array::ZarrArray;
 use crate::container::zarr::metadata::ZarrMetadata;
@@ -16,6 +15,7 @@ use crate::format::layout::Layout;
 use crate::format::morton;
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, ShardNumber};
+use crate::write::ShardWriter;
 
 /// Directory of the only scale.
 const SCALE: &str = "s0";

@@ -4,13 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::byte_range::ByteRange;
+use crate::bytes::{AlignedBytes, Bytes, Storage};
 use crate::container::ContainerOptions;
 use crate::container::crc32c::Crc32c;
 use crate::container::zarr::metadata::ZarrMetadata;
 use crate::container::zarr::nd::to_usize;
 use crate::container::zarr::shard_index::{INDEX_ENTRY_LEN, IndexEntry, IndexFormat, check_crc32c};
 use crate::error::{Error, Result};
-use crate::storage::{AlignedBytes, Bytes, Storage};
 
 /// Size in bytes of the pieces in which a whole index is read.
 const INDEX_PIECE: u64 = 64 << 10;

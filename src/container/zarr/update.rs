@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::byte_range::ByteRange;
+use crate::bytes::open_regular;
 use crate::container::ContainerOptions;
 use crate::container::new_file::{NewFile, remove_file};
 use crate::container::zarr::array::ZarrArray;
@@ -14,7 +15,6 @@ use crate::container::zarr::shard::ShardFile;
 use crate::container::zarr::shard_index::{IndexEntry, IndexFormat, IndexLocation};
 use crate::container::zarr::writer::{ZarrShardWriter, absent_entries, check_chunk, entry_in_shard, refuse_wrapped};
 use crate::error::Result;
-use crate::storage::open_regular;
 
 /// How an update places new chunks in the file of a shard.
 ///

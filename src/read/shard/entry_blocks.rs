@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
+use crate::bytes::{Bytes, Holes};
 use crate::error::Result;
 use crate::format::shard_index::ENTRY_LEN;
 use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
-use crate::storage::{Bytes, Holes};
 
 /// A walk over the entries of a shard index, or over those of a range of minishards. It is not an iterator, so that it
 /// borrows the shard for one step at a time.
@@ -85,7 +85,7 @@ impl EntryBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::ShardWriter;
+    use crate::bytes::StorageKind;
     use crate::format::hash::HashFunction;
     use crate::format::layout::Layout;
     use crate::format::spec::ShardingSpec;
@@ -94,7 +94,7 @@ mod tests {
     use crate::read::shard::index_cache::MinishardCache;
     use crate::read::shard::reader::{KnownShard, ReadOptions};
     use crate::read::shard::rows::Rows;
-    use crate::storage::StorageKind;
+    use crate::write::ShardWriter;
 
     fn reader(spec: ShardingSpec, files: ShardFiles) -> ShardReader {
         let cache = MinishardCache::new(0).into();

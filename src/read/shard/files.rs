@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::bytes::{AlignedBytes, Holes, Storage, StorageKind, open_regular};
 use crate::error::Result;
 use crate::format::spec::ShardingSpec;
-use crate::storage::{AlignedBytes, Holes, Identity, Storage, StorageKind, open_regular};
+use crate::fs::identity::Identity;
 
 /// The open files of one shard.
 pub(crate) struct ShardFiles {

@@ -9,6 +9,7 @@
 //! ```
 
 use crate::byte_range::{ByteRange, RelativeRange};
+use crate::bytes::{Bytes, Storage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard::{self, MinishardIndex};
@@ -24,7 +25,6 @@ use crate::read::shard::reader::{ShardReader, to_usize};
 use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::value::Value;
 use crate::read::shard::verification::VerifyScope;
-use crate::storage::{Bytes, Storage};
 
 /// Pages are at least this large.
 const PAGE: u64 = 4096;
@@ -383,7 +383,7 @@ impl LocatedIndex<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::ShardWriter;
+    use crate::bytes::StorageKind;
     use crate::format::checksum::Checksum;
     use crate::format::hash::HashFunction;
     use crate::format::layout::Layout;
@@ -397,8 +397,8 @@ mod tests {
     use crate::read::shard::reader::{KnownShard, ReadOptions};
     use crate::read::shard::table_file::TableFile;
     use crate::read::shard::verification::VerifyReads;
-    use crate::storage::StorageKind;
     use crate::store::testing::TempDir;
+    use crate::write::ShardWriter;
 
     /// A shard of four minishards: keys 4i in minishard 0 and 4i + 1 in minishard 1, for i < n; the others are empty.
     /// The value of a key is the bytes of the key.

@@ -1,6 +1,7 @@
 //! Prefixes: bytes directly before a value that no index refers to.
 
 use crate::byte_range::ByteRange;
+use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::layout::{Layout, ValueAlignment};
@@ -11,7 +12,6 @@ use crate::read::shard::reader::ShardReader;
 use crate::read::shard::rows::Rows;
 use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::value::Value;
-use crate::storage::Bytes;
 
 impl ShardReader {
     /// Returns the `n` bytes before the value of a stored key.

@@ -14,13 +14,13 @@ use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::{MinishardNumber, ShardNumber};
 
+use crate::bytes::{Bytes, Storage};
 use crate::read::shard::files::ShardFiles;
 use crate::read::shard::index_cache::MinishardCache;
 use crate::read::shard::minishard_map::MinishardMap;
 use crate::read::shard::named_ranges::{NamedRanges, NamedRangesBuilder};
 use crate::read::shard::table_file::TableSection;
 use crate::read::shard::verification::{Verification, VerifyReads, WholeShardVerified};
-use crate::storage::{Bytes, Storage};
 
 /// Block size for reading a whole shard index.
 const SHARD_INDEX_BLOCK: u64 = 64 << 10;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::byte_range::ByteRange;
+use crate::bytes::Bytes;
 use crate::error::Result;
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{IndexView, Row, RowsState};
@@ -15,7 +16,6 @@ use crate::read::shard::minishard_map::Trusted;
 use crate::read::shard::reader::ShardReader;
 use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::verification::VerifyScope;
-use crate::storage::Bytes;
 
 /// The number of minishards that indexes are prefetched ahead.
 const MINISHARDS_AHEAD: u64 = 8;
@@ -204,12 +204,12 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::ShardWriter;
     use crate::format::hash::HashFunction;
     use crate::format::layout::Layout;
     use crate::format::spec::ShardingSpec;
     use crate::ids::ShardNumber;
     use crate::read::shard::handle::Shard;
+    use crate::write::ShardWriter;
 
     /// A shard of 2^13 minishards, whose shard index is two blocks. The keys of each are its number and, in every
     /// seventh, also its number plus 2^13.

@@ -1,6 +1,7 @@
 //! Reads the value of a key whose row is known, from any storage.
 
 use crate::byte_range::ByteRange;
+use crate::bytes::{AlignedBytes, Bytes};
 use crate::error::Result;
 use crate::format::checks::ChecksPlace;
 use crate::format::gzip;
@@ -10,7 +11,6 @@ use crate::format::spec::Encoding;
 use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
 use crate::read::shard::value::{Value, ValueLocation};
-use crate::storage::{AlignedBytes, Bytes};
 
 /// A key that was found: its minishard, its row, and the position of its checksum.
 #[derive(Clone, Copy)]

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::byte_range::{ByteRange, RelativeRange};
+use crate::bytes::{Access, Storage, StorageKind};
 use crate::format::manifest::{self, AuxiliaryRecord};
 use crate::format::minishard_table::{self, Block, BlockPlace, Section};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
-use crate::storage::{Access, Storage, StorageKind};
 
 /// Bytes prefetched when the file is opened: the whole table of about 20 million keys with values of 100 bytes.
 const PREFETCHED_AT_OPEN: u64 = 8 << 20;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use crate::byte_range::ByteRange;
-use crate::storage::{AlignedBytes, Bytes};
+use crate::bytes::{AlignedBytes, Bytes};
 
 /// A value: borrowed from a mapped or loaded shard, or owned if it had to be read or decoded.
 ///

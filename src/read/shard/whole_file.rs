@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
+use crate::bytes::{BlockReader, open_regular};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum::{Checksum, ChecksumHasher};
 use crate::format::minishard_table::BLOCK_BITS;
@@ -14,7 +15,6 @@ use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
 use crate::read::shard::rows::Rows;
-use crate::storage::{BlockReader, open_regular};
 
 /// Size in bytes of a read when the checksum of a file is computed.
 const FILE_BLOCK: usize = 1 << 20;

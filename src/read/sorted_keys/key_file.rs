@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
+use crate::bytes::{Access, AlignedBytes, Bytes, Cursor, Sink, Storage, StorageKind, read_exact_at};
 use crate::error::{Error, Result};
 use crate::format::key_bounds::KeyBounds;
 use crate::format::key_file::{self, BLOCK_KEYS, Directory, GROUP_BLOCKS, TRAILER_LEN, Tag, Tail};
@@ -13,7 +14,6 @@ use crate::format::manifest::{self, AuxiliaryRecord};
 use crate::read::sorted_keys::key_writer::KeyFileWriter;
 use crate::read::sorted_keys::sorter::RunMerge;
 use crate::read::sorted_keys::temp_file::TempFile;
-use crate::storage::{Access, AlignedBytes, Bytes, Cursor, Sink, Storage, StorageKind, read_exact_at};
 
 /// Block size for writing a temporary key file.
 const WRITE_BLOCK: usize = 1 << 20;

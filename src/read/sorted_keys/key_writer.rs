@@ -1,9 +1,9 @@
 //! Writes a key file front to back. The module `format::key_file` describes the bytes.
 
+use crate::bytes::Cursor;
 use crate::error::{Error, Result};
 use crate::format::checksum::Checksum;
 use crate::format::key_file::{self, BLOCK_KEYS, DirectoryBuilder, GROUP_BLOCKS, Group, Shape, Tag, Tail};
-use crate::storage::Cursor;
 
 /// A key file being written. Memory: one block, and 16 bytes per 262,144 keys.
 pub(crate) struct KeyFileWriter {

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use crate::bytes::{BlockReader, Cursor, Sink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::sorted_keys::temp_file::TempFile;
-use crate::storage::{BlockReader, Cursor, Sink};
 
 const KEY_LEN: usize = size_of::<u64>();
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::disk;
 use crate::error::{Error, Result};
+use crate::fs::disk;
 
 /// The number of names to try: another process with the same number, in a container for example, may have taken some.
 const NAMES: u64 = 1000;

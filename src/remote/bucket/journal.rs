@@ -18,10 +18,10 @@ use std::fs::{DirBuilder, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::digest::Digest;
 use crate::format::json;
+use crate::fs::disk;
 use crate::remote::bucket_current::GenerationName;
 
 const TITLE: &str = "sharddb push journal 2";

@@ -30,6 +30,7 @@
 //! push, pull, rollback, gc, verify, generations
 //! ```
 
+mod cluster;
 mod current;
 mod download;
 mod gc;
@@ -37,7 +38,6 @@ mod generations;
 mod journal;
 mod listing;
 mod objects;
-mod parts;
 mod probe;
 mod pull;
 mod push;
@@ -59,9 +59,9 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use object_store::path::Path as ObjectPath;
 
+pub use self::cluster::{BucketCleaned, PublishedParts};
 pub use self::gc::{BucketGcOptions, BucketGcReport};
 pub use self::generations::{BucketGeneration, BucketState, BucketVersion};
-pub use self::parts::{BucketCleaned, PublishedParts};
 pub use self::pull::{PullOptions, Pulled};
 pub use self::push::{PushOptions, Pushed};
 pub use self::transfer::TransferProgress;

@@ -14,7 +14,6 @@ use std::sync::atomic::AtomicBool;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
-use crate::build::BuildOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::format::manifest;
@@ -29,6 +28,7 @@ use crate::remote::bucket::transfer::{Transfer, TransferProgress};
 use crate::remote::bucket::upload::PART_BYTES;
 use crate::remote::bucket_current::GenerationName;
 use crate::store::{GenerationId, LocalGeneration};
+use crate::write::BuildOptions;
 
 /// Number of objects of at most one part that are uploaded at a time. Bounds the memory: one part for each.
 const OBJECTS_IN_FLIGHT: usize = 8;

@@ -10,7 +10,7 @@ use super::testing::{
     Conditions, Event, Fault, Server, build, current_directory, drive, files, remove_digests, run, value,
 };
 use super::*;
-use crate::disk;
+use crate::fs::disk;
 use crate::remote::RemoteOptions;
 use crate::remote::bucket_current::BucketCurrent;
 use crate::store::testing::TempDir;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::build::{BuildOptions, BuildPhase, BuildProgress};
 use crate::error::{Error, ErrorKind, Result};
+use crate::write::{BuildOptions, BuildPhase, BuildProgress};
 
 /// The bytes of an upload, download or verification, updated while it runs. Read it from another thread.
 ///

@@ -9,12 +9,12 @@ use futures_util::stream::FuturesUnordered;
 use object_store::path::Path as ObjectPath;
 use object_store::{MultipartUpload, PutMode, PutMultipartOptions, PutPayload};
 
-use crate::disk;
 use crate::error::{Error, Result};
 use crate::format::checksum::{Checksum, ChecksumHasher};
+use crate::fs::descriptors::open as open_descriptor;
+use crate::fs::disk;
 use crate::remote::bucket::root::Root;
 use crate::remote::bucket::transfer::Transfer;
-use crate::storage::open_descriptor;
 
 /// Default length of a part. Stores require at least 5 MiB.
 pub(super) const PART_BYTES: u64 = 8 << 20;

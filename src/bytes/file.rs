@@ -1,0 +1,140 @@
+//! A file that several threads read at positions (`pread`).
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::byte_range::ByteRange;
+use crate::bytes::AlignedBytes;
+use crate::bytes::read_ahead::ReadAhead;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::descriptors::{self, KeptFile};
+use crate::fs::disk;
+use crate::fs::entry;
+
+/// An open file of known length.
+pub(crate) struct PositionedFile {
+    file: KeptFile,
+    path: PathBuf,
+    len: u64,
+    read_ahead: ReadAhead,
+}
+
+/// Opens a regular file and returns its length. Never blocks on a FIFO or a device of that name.
+///
+/// Errors: `Io`, also for a directory, a FIFO, a socket.
+pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
+    regular_len(path)?; // before the open, which blocks on a FIFO until it has a writer
+    let file = disk::inspect(path, || descriptors::open(path)).map_err(|error| Error::io("open", path, error))?;
+    let len = disk::inspect(path, || file.metadata()).map_err(|error| Error::io("read the length", path, error))?.len();
+    Ok((file, len))
+}
+
+/// Returns the length of a regular file without opening it.
+///
+/// Errors: `Io`, also for a directory, a FIFO, a socket.
+pub(crate) fn regular_len(path: &Path) -> Result<u64> {
+    let metadata = disk::inspect(path, || path.metadata()).map_err(|error| Error::io("open", path, error))?;
+    if metadata.is_file() {
+        return Ok(metadata.len());
+    }
+    let kind = if metadata.is_dir() { "a directory" } else { "a special file" };
+    Err(Error::new(ErrorKind::Io, format!("expected a regular file, found {kind}")).at_path(path))
+}
+
+/// Reads a whole file into a vector.
+///
+/// Errors: `TooLarge` if it has more than `cap` bytes; `Io`, also if it is not a regular file.
+pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
+    let (file, len) = open_regular(path)?;
+    if len > cap {
+        let message = format!("expected a file of at most {cap} bytes, found {len}");
+        return Err(Error::new(ErrorKind::TooLarge, message).at_path(path));
+    }
+    let mut bytes = Vec::new();
+    let _ = bytes.try_reserve_exact(usize::try_from(len).unwrap_or(0)); // a failed allocation shows in the read
+    disk::inspect(path, || file.take(cap).read_to_end(&mut bytes)).map_err(|error| Error::io("read", path, error))?;
+    Ok(bytes)
+}
+
+impl PositionedFile {
+    pub(crate) fn new(file: File, len: u64, path: &Path) -> PositionedFile {
+        PositionedFile { file: KeptFile::new(file), path: path.to_path_buf(), len, read_ahead: ReadAhead::default() }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Begins a pass: the file is read ahead in blocks until the last pass ends.
+    pub(crate) fn begin_pass(&self) {
+        self.read_ahead.begin_pass();
+    }
+
+    /// Ends a pass.
+    pub(crate) fn end_pass(&self) {
+        self.read_ahead.end_pass();
+    }
+
+    /// Reads a range, which must be within the file. During a pass, reads ahead.
+    pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
+        match self.read_ahead.wants(range) {
+            true => self.read_ahead.read(range, self.len, alignment, |block| self.read_now(block, 1)),
+            false => self.read_now(range, alignment),
+        }
+    }
+
+    /// Reads a range, which must be within the file, without read-ahead.
+    pub(crate) fn read_now(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
+        let len = usize::try_from(range.len()).unwrap_or(usize::MAX);
+        let mut bytes = AlignedBytes::zeroed(len, alignment)?;
+        match &*self.file.get() {
+            Some(file) => read_exact_at(file, bytes.as_mut(), range.start),
+            None => read_exact_at(&self.open_again()?, bytes.as_mut(), range.start),
+        }
+        .map_err(|error| Error::io("read", &self.path, error).at_offset(range.start))?;
+        Ok(bytes)
+    }
+}
+
+impl PositionedFile {
+    fn open_again(&self) -> Result<File> {
+        let directory = self.path.parent().unwrap_or(&self.path);
+        open_regular(&self.path).map(|(file, _)| file).map_err(|error| explain_missing(error, directory))
+    }
+}
+
+/// Replaces an `Io` error by `GenerationGone` if the directory of the file no longer exists.
+pub(crate) fn explain_missing(error: Error, directory: &Path) -> Error {
+    if error.kind() == ErrorKind::Io && matches!(entry::exists(directory), Ok(false)) {
+        let message = "the generation was deleted while it was in use: refresh to follow the store";
+        return Error::new(ErrorKind::GenerationGone, message).at_path(directory);
+    }
+    error
+}
+
+#[cfg(unix)]
+pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                bytes = bytes.get_mut(read..).unwrap_or_default();
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fails: the platform (WebAssembly) has no positioned reads. Databases in memory do not need them.
+#[cfg(not(any(unix, windows)))]
+pub(crate) fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,213 @@
+//! Sources and sinks of bytes: mapped files, positioned reads, memory, buffered writers.
+//!
+//! This module does not interpret bytes. `format` does, and `read::shard` combines the two.
+
+mod aligned;
+mod block_reader;
+mod cursor;
+mod file;
+mod holes;
+mod loaded;
+mod mmap;
+mod read_ahead;
+mod sink;
+
+use std::fs::File;
+use std::ops::Deref;
+use std::path::Path;
+
+pub(crate) use aligned::AlignedBytes;
+pub(crate) use block_reader::BlockReader;
+pub(crate) use cursor::{Cursor, WRITE_BLOCK, create_new};
+pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_exact_at, read_whole, regular_len};
+pub(crate) use holes::Holes;
+pub(crate) use loaded::{HugeBytes, Loaded};
+pub(crate) use mmap::{MapPermission, Mapping, live_maps};
+pub(crate) use sink::Sink;
+
+use crate::byte_range::ByteRange;
+use crate::error::{Error, Result};
+
+/// The bytes of one file.
+#[repr(u8)] // every lookup tests the variant, and a separate tag byte is the fastest to test
+pub(crate) enum Storage {
+    Mapped(Mapping),
+    Heap(AlignedBytes),
+    Huge(HugeBytes),
+    File(PositionedFile),
+}
+
+/// How the bytes of a file are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StorageKind {
+    /// Mapped while the process has fewer than `max_maps` maps, then positioned reads.
+    Mapped {
+        permission: MapPermission,
+        max_maps: usize,
+        access: Access,
+    },
+    Positioned,
+    Heap,
+}
+
+/// The expected access pattern of a mapped file, as advice to the kernel.
+///
+/// ```no_run
+/// use sharddb::OpenOptions;
+/// use sharddb::read::Access;
+///
+/// // SAFETY: nobody edits the files of this store.
+/// let db = unsafe { OpenOptions::new().access(Access::Normal).open("store")? };
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// No advice: the kernel decides how much to read ahead.
+    Normal,
+    /// Lookups at random places (the default): no read-ahead.
+    #[default]
+    Random,
+    /// Front to back: aggressive read-ahead.
+    Sequential,
+}
+
+impl Storage {
+    /// Opens a regular file.
+    ///
+    /// Errors: `Io`; with [`StorageKind::Heap`] also `TooLarge`.
+    pub(crate) fn open(path: &Path, kind: StorageKind) -> Result<Storage> {
+        let (file, len) = open_regular(path)?;
+        Storage::of_file(file, len, path, kind)
+    }
+
+    /// Takes an open regular file of `len` bytes.
+    ///
+    /// Errors: with [`StorageKind::Heap`] `Io` and `TooLarge`.
+    pub(crate) fn of_file(file: File, len: u64, path: &Path, kind: StorageKind) -> Result<Storage> {
+        match kind {
+            StorageKind::Mapped { permission, max_maps, access } => {
+                match Mapping::new(&file, len, permission, max_maps, access) {
+                    Some(mapping) => Ok(Storage::Mapped(mapping)),
+                    None => Ok(Storage::File(PositionedFile::new(file, len, path))),
+                }
+            }
+            StorageKind::Positioned => Ok(Storage::File(PositionedFile::new(file, len, path))),
+            StorageKind::Heap => Storage::load(file, len, path, &mut |_| {}),
+        }
+    }
+
+    /// Reads an open regular file of `len` bytes into memory, and passes the bytes to `each` in chunks.
+    pub(crate) fn load(file: File, len: u64, path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<Storage> {
+        Loaded::read(file, len, path, each).map(Storage::from)
+    }
+
+    /// Returns the length in bytes when the file was opened.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Mapped(mapping) => mapping.len() as u64,
+            Self::Heap(bytes) => bytes.len() as u64,
+            Self::Huge(bytes) => bytes.len() as u64,
+            Self::File(file) => file.len(),
+        }
+    }
+
+    /// Begins a pass: the file is read ahead until the last pass ends, also by concurrent lookups.
+    pub(crate) fn begin_pass(&self) {
+        match self {
+            Self::Mapped(mapping) => mapping.begin_pass(),
+            Self::File(file) => file.begin_pass(),
+            Self::Heap(_) | Self::Huge(_) => {}
+        }
+    }
+
+    /// Ends a pass.
+    pub(crate) fn end_pass(&self) {
+        match self {
+            Self::Mapped(mapping) => mapping.end_pass(),
+            Self::File(file) => file.end_pass(),
+            Self::Heap(_) | Self::Huge(_) => {}
+        }
+    }
+
+    /// Returns all bytes if the file is mapped or loaded. Mapped pages may have to be read from the disk when they are
+    /// used. `None` for positioned reads.
+    #[inline]
+    pub(crate) fn mapped_or_loaded(&self) -> Option<&[u8]> {
+        match self {
+            Self::Mapped(mapping) => Some(mapping),
+            Self::Heap(bytes) => Some(bytes),
+            Self::Huge(bytes) => Some(bytes),
+            Self::File(_) => None,
+        }
+    }
+
+    /// Asks the kernel to prefetch the pages of a range. Does nothing unless the file is mapped.
+    pub(crate) fn will_need(&self, range: ByteRange) {
+        if let Self::Mapped(mapping) = self {
+            mapping.will_need(range);
+        }
+    }
+
+    /// Reads all pages into memory, front to back, until `goes_on` returns false. Does nothing unless the file is
+    /// mapped.
+    pub(crate) fn populate(&self, goes_on: &dyn Fn() -> bool) {
+        if let Self::Mapped(mapping) = self {
+            mapping.populate(goes_on);
+        }
+    }
+
+    /// Returns the bytes of a range, borrowed if the file is mapped or loaded. Bytes that have to be read are aligned
+    /// to `alignment`.
+    ///
+    /// Errors: `Corrupt` if the range is outside the file; `Io`; `TooLarge` if the allocation fails.
+    #[inline]
+    pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
+        match self.mapped_or_loaded() {
+            Some(bytes) => range.of(bytes).map(Bytes::Borrowed).ok_or_else(|| out_of_file(range, self.len())),
+            None => self.read_file(range, alignment),
+        }
+    }
+
+    #[cold]
+    fn read_file(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
+        match self {
+            Self::File(file) if range.end <= file.len() => file.read(range, alignment).map(Bytes::Owned),
+            _ => Err(out_of_file(range, self.len())),
+        }
+    }
+}
+
+#[cold]
+fn out_of_file(range: ByteRange, len: u64) -> Error {
+    let message = format!("expected bytes {}..{}, found a file of {len} bytes", range.start, range.end);
+    Error::corrupt(message).at_offset(range.start)
+}
+
+impl From<Loaded> for Storage {
+    fn from(loaded: Loaded) -> Storage {
+        match loaded {
+            Loaded::Heap(bytes) => Storage::Heap(bytes),
+            Loaded::Huge(bytes) => Storage::Huge(bytes),
+        }
+    }
+}
+
+/// Bytes borrowed from memory, or read into a buffer.
+pub(crate) enum Bytes<'a> {
+    Borrowed(&'a [u8]),
+    Owned(AlignedBytes),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Candidates: generations that are complete and not published yet.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::error::Result;
+use crate::format::manifest::Manifest;
+use crate::format::spec::ShardingSpec;
+use crate::fs::disk;
+use crate::read::database::ShardDb;
+use crate::read::options::OpenOptions;
+use crate::store::{CompleteGeneration, GenerationId, StoreWriter};
+use crate::verify::{VerifyLevel, VerifyReport};
+
+/// A complete generation that is not published yet. It can be opened and verified, and then published or dropped.
+///
+/// It is a directory in the store with a temporary name, which readers of the store do not find. It holds the writer
+/// lock of the store. A candidate that is dropped without [`publish`](Candidate::publish) is removed.
+///
+/// ```
+/// # let store = std::env::temp_dir().join(format!("sharddb-candidate-doc-{}", std::process::id()));
+/// use sharddb::{BulkLoader, OpenOptions, VerifyLevel};
+///
+/// let mut loader = BulkLoader::create_default(&store)?;
+/// loader.insert(7, b"seven")?;
+/// let candidate = loader.finish_unpublished()?;
+/// assert!(candidate.verify(VerifyLevel::Data)?.is_clean());
+/// assert_eq!(candidate.open_pread(&OpenOptions::new())?.get(7)?.unwrap(), b"seven");
+/// let published = candidate.publish()?;
+/// assert_eq!(published.keys, 1);
+/// # std::fs::remove_dir_all(&store).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+pub struct Candidate {
+    generation: CompleteGeneration,
+    content: Content,
+    durable: bool,
+}
+
+/// The content of a generation.
+#[derive(Clone, Copy, Debug)]
+struct Content {
+    spec: ShardingSpec,
+    keys: u64,
+    value_bytes: u64,
+    file_bytes: u64,
+    shards: u64,
+    dropped: u64,
+}
+
+/// A published generation, as returned by [`BulkLoader::finish`](crate::BulkLoader::finish) and [`Candidate::publish`].
+///
+/// ```
+/// # let store = std::env::temp_dir().join(format!("sharddb-published-doc-{}", std::process::id()));
+/// let mut loader = sharddb::BulkLoader::create_default(&store)?;
+/// loader.insert(7, b"seven")?;
+/// let published = loader.finish()?;
+/// assert_eq!((published.generation.get(), published.keys, published.value_bytes), (1, 1, 5));
+/// # std::fs::remove_dir_all(&store).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Published {
+    /// The generation, which is now current.
+    pub generation: GenerationId,
+    /// The specification, given or planned.
+    pub spec: ShardingSpec,
+    /// The number of keys.
+    pub keys: u64,
+    /// The stored bytes of all values.
+    pub value_bytes: u64,
+    /// The bytes of all shard files.
+    pub file_bytes: u64,
+    /// The number of shard files.
+    pub shards: u64,
+    /// The number of pairs that were dropped because of a duplicate key.
+    pub dropped: u64,
+}
+
+impl Candidate {
+    pub(super) fn new(generation: CompleteGeneration, manifest: &Manifest, dropped: u64, durable: bool) -> Candidate {
+        let content = Content {
+            spec: manifest.sharding,
+            keys: manifest.keys,
+            value_bytes: manifest.value_bytes,
+            file_bytes: manifest.shards.iter().map(|shard| shard.bytes).sum(),
+            shards: manifest.shards.len() as u64,
+            dropped,
+        };
+        Candidate { generation, content, durable }
+    }
+
+    /// Returns the directory. Publishing renames it.
+    pub fn path(&self) -> &Path {
+        self.generation.path()
+    }
+
+    /// Returns the specification, given or planned.
+    pub fn spec(&self) -> &ShardingSpec {
+        &self.content.spec
+    }
+
+    /// Returns the number of keys.
+    pub fn keys(&self) -> u64 {
+        self.content.keys
+    }
+
+    /// Returns the stored bytes of all values.
+    pub fn value_bytes(&self) -> u64 {
+        self.content.value_bytes
+    }
+
+    /// Returns the bytes of all shard files.
+    pub fn file_bytes(&self) -> u64 {
+        self.content.file_bytes
+    }
+
+    /// Returns the number of shard files.
+    pub fn shards(&self) -> u64 {
+        self.content.shards
+    }
+
+    /// Returns the number of pairs that were dropped because of a duplicate key.
+    pub fn dropped(&self) -> u64 {
+        self.content.dropped
+    }
+
+    /// Opens the candidate by mapping its files, like [`OpenOptions::open`].
+    ///
+    /// Opens all shards, so that reads continue to work after publishing, which renames the directory. The database
+    /// stays on this generation.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`OpenOptions::open`] and of opening a shard.
+    ///
+    /// # Safety
+    ///
+    /// The same as for [`OpenOptions::open`]. Dropping the candidate is safe: its files are removed, not truncated.
+    #[expect(unsafe_code, reason = "passes on the safety contract of `OpenOptions::open`")]
+    pub unsafe fn open(&self, options: &OpenOptions) -> Result<ShardDb> {
+        // SAFETY: the caller upholds the contract of `OpenOptions::open`, which is the same.
+        opened(unsafe { options.open(self.path()) }?)
+    }
+
+    /// Opens the candidate for positioned reads, like [`OpenOptions::open_pread`].
+    ///
+    /// Opens all shards, but keeps only about 256 descriptors. After publishing, reads of other shards fail with
+    /// `GenerationGone`; open the store instead.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`OpenOptions::open_pread`] and of opening a shard.
+    pub fn open_pread(&self, options: &OpenOptions) -> Result<ShardDb> {
+        opened(options.open_pread(self.path())?)
+    }
+
+    /// Verifies the candidate, like [`Snapshot::verify`](crate::Snapshot::verify).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::verify`](crate::Snapshot::verify). Damage is reported as a finding, not as an error.
+    pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
+        OpenOptions::new().check_shards(false).open_pread(self.path())?.snapshot().verify(level)
+    }
+
+    /// Publishes the candidate under the next generation number and makes it current.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` or `TooLarge` if `current` or `history` was damaged in the meantime; `InvalidInput` if a foreign file
+    /// has a name that publishing uses, or no number is left; `Locked` in a forked child; `Io`.
+    ///
+    /// After an error the old generation is current and the candidate is removed, with one exception: an error after
+    /// the candidate has its number is reverted, and reverting can fail. If a reader has leased the new generation
+    /// already, its directory remains, but it is not current. If the disk returns another error, the new generation
+    /// remains, complete, and `current` names the old generation or the new one.
+    pub fn publish(self) -> Result<Published> {
+        self.publish_after(|_| Ok(()))
+    }
+
+    /// Publishes like [`publish`](Candidate::publish). Calls `before` with the result first; its error is returned and
+    /// nothing is published.
+    pub(crate) fn publish_after(self, before: impl FnOnce(&Published) -> Result<()>) -> Result<Published> {
+        let Content { spec, keys, value_bytes, file_bytes, shards, dropped } = self.content;
+        let of = |generation| Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped };
+        let publish = || self.generation.publish_after(|generation| before(&of(generation)));
+        disk::with_syncs_if(self.durable, publish).map(of)
+    }
+}
+
+fn opened(db: ShardDb) -> Result<ShardDb> {
+    db.snapshot().generation.open_all_shards()?;
+    Ok(db)
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidate").field("path", &self.path()).field("content", &self.content).finish()
+    }
+}
+
+impl StoreWriter {
+    /// Copies a generation that was built elsewhere into the store, like [`adopt`](StoreWriter::adopt), without
+    /// publishing it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`adopt`](StoreWriter::adopt).
+    pub fn adopt_unpublished(&self, directory: impl AsRef<Path>) -> Result<Candidate> {
+        let (manifest, copy) = self.copy(directory.as_ref())?;
+        Ok(Candidate::new(copy, &manifest, 0, true))
+    }
+}

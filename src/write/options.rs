@@ -1,0 +1,578 @@
+//! Options and progress of a build.
+
+use std::io::{self, Write};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::info::Info;
+use crate::format::layout::{Layout, ValueAlignment};
+use crate::format::nested::NestedSharding;
+use crate::format::spec::{Encoding, ShardingSpec};
+use crate::plan::{KeyStats, Plan, Profile};
+use crate::plural::Plural;
+use crate::read::snapshot::Snapshot;
+use crate::write::available_memory::available_memory;
+use crate::write::duplicates::Duplicates;
+use crate::write::merge_function::{MergeFunction, Values};
+
+/// Minimum memory of a loader in bytes. Only tests and fuzz targets of this crate set less.
+pub(crate) const MIN_MEMORY: u64 = 16 << 20;
+
+/// Bounds of the default memory, in bytes: a quarter of the available memory, clamped to this range.
+const DEFAULT_MEMORY: RangeInclusive<u64> = MIN_MEMORY..=4 << 30;
+
+/// Default memory in bytes where the available memory is unknown.
+const DEFAULT_MEMORY_UNKNOWN: u64 = 1 << 30;
+
+/// Default of [`BuildOptions::max_open_runs`].
+const MAX_OPEN_RUNS: usize = 512;
+
+/// The policy for duplicate keys.
+///
+/// ```
+/// use sharddb::{BulkLoader, OnDuplicate};
+///
+/// # let store = std::env::temp_dir().join(format!("sharddb-duplicate-doc-{}", std::process::id()));
+/// let mut loader = BulkLoader::options().on_duplicate(OnDuplicate::KeepLast).create(&store)?;
+/// loader.insert(7, b"first")?;
+/// loader.insert(7, b"last")?;
+/// let published = loader.finish()?;
+/// assert_eq!((published.keys, published.dropped), (1, 1));
+/// # std::fs::remove_dir_all(&store).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnDuplicate {
+    /// The build fails with `DuplicateKey` and names the key (the default).
+    #[default]
+    Error,
+    /// Keeps the pair that was inserted first.
+    KeepFirst,
+    /// Keeps the pair that was inserted last.
+    KeepLast,
+    /// Combines all values of a key by a function; see [`merge`](OnDuplicate::merge).
+    Merge(MergeFunction),
+}
+
+impl OnDuplicate {
+    /// Combines the values of each key by a function.
+    ///
+    /// The function gets the key and its values, decoded and in the order of insertion, and writes the new value. It is
+    /// called once for each key, also for one with a single value, by several threads at a time. Values it does not read
+    /// are skipped. It must be pure: equal calls write equal bytes. Neither the values of one key nor the new value need
+    /// fit into the memory of the build.
+    ///
+    /// The only pair of a key keeps its prefix. If a key has several pairs, none may have a prefix (`InvalidInput`). An
+    /// error of the function ends the build (`Io`, with its message), and so does a panic (`Internal`).
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-merge-doc-{}", std::process::id()));
+    /// use sharddb::{BulkLoader, OnDuplicate, ShardDb};
+    ///
+    /// let concatenate = OnDuplicate::merge(|_key, values, to| {
+    ///     while values.copy_next(to)? {}
+    ///     Ok(())
+    /// });
+    /// let mut loader = BulkLoader::options().on_duplicate(concatenate).create(&store)?;
+    /// loader.extend([(7, "se"), (3, "three"), (7, "ven")])?;
+    /// assert_eq!(loader.finish()?.keys, 2);
+    /// assert_eq!(ShardDb::open_pread(&store)?.get(7)?.unwrap(), b"seven");
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn merge(
+        function: impl Fn(u64, &mut Values<'_>, &mut dyn Write) -> io::Result<()> + Send + Sync + 'static,
+    ) -> OnDuplicate {
+        OnDuplicate::Merge(MergeFunction::new(function))
+    }
+
+    /// Returns which pairs of a key the sort returns.
+    pub(crate) fn in_a_sort(&self) -> Duplicates {
+        match self {
+            OnDuplicate::Error => Duplicates::Refuse,
+            OnDuplicate::KeepFirst => Duplicates::KeepFirst,
+            OnDuplicate::KeepLast => Duplicates::KeepLast,
+            OnDuplicate::Merge(_) => Duplicates::KeepAll,
+        }
+    }
+}
+
+/// Options of a build. [`create`](BuildOptions::create) begins it.
+///
+/// ```
+/// # let store = std::env::temp_dir().join(format!("sharddb-options-doc-{}", std::process::id()));
+/// let mut loader = sharddb::BulkLoader::options().memory(64 << 20).threads(2).create(&store)?;
+/// loader.insert(7, b"seven")?;
+/// assert_eq!(loader.finish()?.keys, 1);
+/// # std::fs::remove_dir_all(&store).unwrap();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// `None` for the default, which is determined when a build starts.
+    memory: Option<u64>,
+    pub(crate) threads: usize,
+    pub(crate) temp_dir: Option<PathBuf>,
+    pub(crate) on_duplicate: OnDuplicate,
+    pub(crate) checks: bool,
+    pub(crate) value_alignment: ValueAlignment,
+    pub(crate) spec: Option<ShardingSpec>,
+    pub(crate) allow_sparse: bool,
+    pub(crate) profile: Option<Profile>,
+    pub(crate) max_shard_bytes: u64,
+    pub(crate) data_encoding: Option<Encoding>,
+    pub(crate) minishard_index_encoding: Option<Encoding>,
+    pub(crate) info: Option<String>,
+    pub(crate) sharding_at: Option<String>,
+    pub(crate) ordered: bool,
+    pub(crate) durable: bool,
+    /// Maximum number of runs that a merge has open, at least 2.
+    pub(crate) max_open_runs: usize,
+    pub(crate) progress: Arc<BuildProgress>,
+    pub(crate) cancel: Arc<AtomicBool>,
+}
+
+impl Default for BuildOptions {
+    fn default() -> BuildOptions {
+        BuildOptions {
+            memory: None,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            temp_dir: None,
+            on_duplicate: OnDuplicate::default(),
+            checks: true,
+            value_alignment: ValueAlignment::default(),
+            spec: None,
+            allow_sparse: false,
+            profile: None,
+            max_shard_bytes: u64::MAX,
+            data_encoding: None,
+            minishard_index_encoding: None,
+            info: None,
+            sharding_at: None,
+            ordered: false,
+            durable: true,
+            max_open_runs: MAX_OPEN_RUNS,
+            progress: Arc::default(),
+            cancel: Arc::default(),
+        }
+    }
+}
+
+impl BuildOptions {
+    /// Sets the maximum memory of the loader in bytes, at least 16 MiB.
+    ///
+    /// Default: a quarter of the memory that the process may use when the build starts, but at least 16 MiB and at most 4 GiB.
+    /// On Linux that is the least of what the machine has available, what its control groups admit (the limit of a
+    /// container), and its limit on address space; elsewhere it is unknown, and the default is 1 GiB.
+    ///
+    /// The limit covers everything except the slices of the caller. Memory is allocated as pairs arrive. If all pairs
+    /// fit, with about 90 bytes of overhead per pair, the loader writes only the shards. Otherwise it spills pairs,
+    /// which usually writes and reads them one more time. The bytes of the generation are the same in both cases.
+    pub fn memory(&mut self, bytes: u64) -> &mut BuildOptions {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Sets the number of threads that encode, checksum and sort besides the caller's, at least 1. Default: one per
+    /// core.
+    pub fn threads(&mut self, threads: usize) -> &mut BuildOptions {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Sets the directory for spilled pairs. Default: the directory of the store, so that they are on its file system.
+    pub fn temp_dir(&mut self, directory: impl Into<PathBuf>) -> &mut BuildOptions {
+        self.temp_dir = Some(directory.into());
+        self
+    }
+
+    /// Sets the policy for duplicate keys. Default: the build fails and names the key.
+    pub fn on_duplicate(&mut self, on_duplicate: OnDuplicate) -> &mut BuildOptions {
+        self.on_duplicate = on_duplicate;
+        self
+    }
+
+    /// Sets whether to store checks. Default: true.
+    ///
+    /// Checks take 4 bytes per minishard and 4 bytes per key, or 8 bytes per key if any value has a prefix.
+    pub fn checks(&mut self, checks: bool) -> &mut BuildOptions {
+        self.checks = checks;
+        self
+    }
+
+    /// Sets the alignment of values in their files. Default: 1 byte.
+    pub fn value_alignment(&mut self, alignment: ValueAlignment) -> &mut BuildOptions {
+        self.value_alignment = alignment;
+        self
+    }
+
+    /// Sets the sharding specification. Default: planned from the pairs and the profile.
+    pub fn spec(&mut self, spec: ShardingSpec) -> &mut BuildOptions {
+        self.spec = Some(spec);
+        self
+    }
+
+    /// Sets whether shard indexes may take more bytes than the data. Default: false.
+    ///
+    /// They do if the specification has too many minishard bits. Unless this is allowed, [`finish`](crate::BulkLoader::finish)
+    /// fails with `InvalidSpec` if shard indexes take more bytes than the data and more than 64 MiB.
+    pub fn allow_sparse(&mut self, allow: bool) -> &mut BuildOptions {
+        self.allow_sparse = allow;
+        self
+    }
+
+    /// Sets the profile for planning a specification if none is given. Default: local.
+    pub fn profile(&mut self, profile: Profile) -> &mut BuildOptions {
+        self.profile = Some(profile);
+        self
+    }
+
+    /// Limits the mean size of a shard in bytes, for a store that will be updated: an update rewrites every shard with a
+    /// change. Default: the profile's size.
+    ///
+    /// Has no effect if [`spec`](Self::spec) is set. A shard holds at least one minishard of the profile's size.
+    pub fn max_shard_bytes(&mut self, bytes: u64) -> &mut BuildOptions {
+        self.max_shard_bytes = bytes;
+        self
+    }
+
+    /// Sets the encoding of values in a planned specification. Default: raw.
+    pub fn data_encoding(&mut self, encoding: Encoding) -> &mut BuildOptions {
+        self.data_encoding = Some(encoding);
+        self
+    }
+
+    /// Sets the encoding of minishard indexes in a planned specification. Default: that of the profile.
+    pub fn minishard_index_encoding(&mut self, encoding: Encoding) -> &mut BuildOptions {
+        self.minishard_index_encoding = Some(encoding);
+        self
+    }
+
+    /// Sets an `info` (JSON) to extend. Default: none.
+    ///
+    /// The members "sharding" and "sharddb" are replaced; all others are kept unchanged. If "sharding" is nested, as in a
+    /// volume, set [`sharding_at`](BuildOptions::sharding_at) too.
+    pub fn info(&mut self, text: impl Into<String>) -> &mut BuildOptions {
+        self.info = Some(text.into());
+        self
+    }
+
+    /// Sets the JSON pointer (RFC 6901) of the object in [`info`](BuildOptions::info) that describes the shards, such as
+    /// `/scales/0` in a volume. Default: the top level, as with an empty pointer.
+    ///
+    /// The members "sharding" and "sharddb" of that object are replaced or added; all other bytes of the `info` are kept,
+    /// those of other scales included. The shards are written to the directory that its member "key" names, below that of
+    /// the `info`, so that other programs read the generation as a volume. Opening the generation needs no pointer.
+    ///
+    /// Unless a specification or a profile is set, the specification is the one that the object has, with the encodings
+    /// that are set; it is planned if "sharding" is absent or null.
+    ///
+    /// [`create`](BuildOptions::create) fails with `InvalidInput` if there is no `info`, no such object, or also a
+    /// "sharding" at the top level; with `InvalidSpec` if the object's "key" is not a relative path below the generation,
+    /// names another file of it, or a hidden one.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-scale-doc-{}", std::process::id()));
+    /// use sharddb::{BulkLoader, ShardDb};
+    ///
+    /// let info = r#"{"type": "image", "scales": [{"key": "8_8_8", "encoding": "raw"}, {"key": "16_16_16"}]}"#;
+    /// let mut loader = BulkLoader::options().info(info).sharding_at("/scales/0").create(&store)?;
+    /// loader.insert(0, [7; 64])?;
+    /// loader.finish()?;
+    /// let db = ShardDb::open_pread(&store)?;
+    /// assert_eq!(db.snapshot().sharding_at(), "/scales/0");
+    /// assert!(store.join("current/8_8_8/0.shard").exists());
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn sharding_at(&mut self, pointer: impl Into<String>) -> &mut BuildOptions {
+        self.sharding_at = Some(pointer.into()).filter(|pointer| !pointer.is_empty());
+        self
+    }
+
+    /// Sets the alignment of values, the [`info`](BuildOptions::info) and its [`sharding_at`](BuildOptions::sharding_at) to
+    /// those of a database, for a copy that describes itself as `base` does. The specification is not set.
+    ///
+    /// An `info` that describes more than this data, since its shards are in the directory of another store, is kept as its
+    /// member "imported".
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::info`].
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-like-doc-{}", std::process::id()));
+    /// use sharddb::{BulkLoader, ShardDb};
+    ///
+    /// let mut loader = BulkLoader::options().info(r#"{"unit": "m"}"#).create(&store)?;
+    /// loader.insert(7, b"seven")?;
+    /// loader.finish()?;
+    ///
+    /// let old = ShardDb::open_pread(&store)?.snapshot();
+    /// let mut loader = BulkLoader::options().like(&old)?.create(&store)?;
+    /// loader.insert(7, b"sieben")?;
+    /// loader.finish()?;
+    /// assert!(ShardDb::open_pread(&store)?.snapshot().info()?.unwrap().contains(r#""unit": "m""#));
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn like(&mut self, base: &Snapshot) -> Result<&mut BuildOptions> {
+        self.value_alignment = base.layout().unwrap_or_default().value_alignment;
+        self.info_of(base)
+    }
+
+    /// Sets the [`info`](BuildOptions::info) and its [`sharding_at`](BuildOptions::sharding_at) to those of a database, like
+    /// [`like`](BuildOptions::like).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::info`].
+    pub fn info_of(&mut self, base: &Snapshot) -> Result<&mut BuildOptions> {
+        let Some(text) = base.info()? else { return Ok(self) };
+        match base.sharding_at() {
+            "" => Ok(self.info(text)),
+            at if base.shards_directory() != base.directory() => Ok(self.info(text).sharding_at(at)),
+            // the null is for the member "sharding" within: a build refuses an info that has only a nested one
+            _ => Ok(self.info(format!("{{\"imported\": {}, \"sharding\": null}}", text.trim()))),
+        }
+    }
+
+    /// Sets whether to write a key file: all keys in ascending order. Default: false.
+    ///
+    /// It makes every range, rank and selection of a [`Snapshot`](crate::Snapshot) O(log n), under any hash. It takes 0.2
+    /// bits per key for consecutive keys, and 5.5 bytes per key for 10 million random ones, which is less than 2 bits more
+    /// than their entropy. Writing it reads all indexes of the generation again and sorts the keys, in half of the
+    /// memory.
+    pub fn ordered(&mut self, ordered: bool) -> &mut BuildOptions {
+        self.ordered = ordered;
+        self
+    }
+
+    /// Sets whether files and directories are synced. Default: true.
+    ///
+    /// Without syncs a small build does not wait for the disk, but a crash of the machine may lose or damage the
+    /// generation. A crash of the process alone is harmless. Intended for tests and scratch stores.
+    pub fn durable(&mut self, durable: bool) -> &mut BuildOptions {
+        self.durable = durable;
+        self
+    }
+
+    /// Sets where the loader reports its progress. Default: nowhere.
+    pub fn progress(&mut self, progress: Arc<BuildProgress>) -> &mut BuildOptions {
+        self.progress = progress;
+        self
+    }
+
+    /// Sets a flag that cancels the build. Default: none.
+    ///
+    /// Soon after the flag becomes true, the loader fails with `Cancelled`.
+    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut BuildOptions {
+        self.cancel = cancel;
+        self
+    }
+
+    /// Plans a specification for keys.
+    pub(crate) fn plan(&self, stats: &KeyStats, data_encoding: Encoding) -> ShardingSpec {
+        let spec =
+            Plan::with_max_shard_bytes(stats, self.profile.unwrap_or(Profile::Local), self.max_shard_bytes).spec();
+        let index_encoding = self.minishard_index_encoding.unwrap_or(spec.minishard_index_encoding());
+        spec.with_minishard_index_encoding(index_encoding).with_data_encoding(data_encoding)
+    }
+
+    /// Returns how values are stored.
+    pub(crate) fn encoding(&self) -> Encoding {
+        match self.spec {
+            Some(spec) => spec.data_encoding(),
+            None => self.data_encoding.unwrap_or_default(),
+        }
+    }
+
+    /// Returns the layout of the shards, given whether any pair has a prefix.
+    pub(crate) fn layout(&self, prefixes: bool) -> Layout {
+        Layout { checks: self.checks, prefixes, value_alignment: self.value_alignment }
+    }
+
+    /// Returns the options of a build that starts now, whose memory is known.
+    ///
+    /// Errors: `InvalidInput` for less memory than a build needs.
+    pub(crate) fn starting(&self) -> Result<BuildOptions> {
+        let memory = self.memory_now();
+        if memory < MIN_MEMORY && !cfg!(any(test, fuzzing)) {
+            let message = format!(
+                "expected at least {} MiB of memory for a build, found {}",
+                MIN_MEMORY >> 20,
+                Plural(memory, "byte")
+            );
+            return Err(Error::invalid_input(message));
+        }
+        Ok(BuildOptions { memory: Some(memory), ..self.clone() })
+    }
+
+    /// Returns the memory in bytes: what was set, or the default of a build that starts now.
+    pub(crate) fn memory_now(&self) -> u64 {
+        let default = || {
+            let quarter = available_memory().map(|bytes| bytes / 4);
+            quarter.map_or(DEFAULT_MEMORY_UNKNOWN, |bytes| bytes.clamp(*DEFAULT_MEMORY.start(), *DEFAULT_MEMORY.end()))
+        };
+        self.memory.unwrap_or_else(default)
+    }
+
+    /// Checks the `info`, so that a build fails at its beginning. Returns the place of the shards; `None` for the top
+    /// level. Completes the specification by the one that the `info` has there.
+    pub(crate) fn check_info(&mut self) -> Result<Option<NestedSharding>> {
+        let Some(pointer) = &self.sharding_at else {
+            return self.info.as_deref().map_or(Ok(()), Info::check).map(|()| None);
+        };
+        let Some(info) = &self.info else {
+            let message = "expected an info next to a JSON pointer of its sharding, found none: set `info` (`--info`)";
+            return Err(Error::invalid_input(message));
+        };
+        let nested = Info::nested_in(info, pointer)?;
+        if self.spec.is_none() && self.profile.is_none() {
+            self.spec = Info::spec_at(info, pointer)?.map(|spec| self.with_encodings(spec));
+        }
+        Ok(Some(nested))
+    }
+
+    /// Returns a specification with the encodings that are set.
+    fn with_encodings(&self, spec: ShardingSpec) -> ShardingSpec {
+        let index_encoding = self.minishard_index_encoding.unwrap_or(spec.minishard_index_encoding());
+        let data_encoding = self.data_encoding.unwrap_or(spec.data_encoding());
+        spec.with_minishard_index_encoding(index_encoding).with_data_encoding(data_encoding)
+    }
+
+    /// Returns the text of the `info` of a generation with this specification and layout.
+    pub(crate) fn compose_info(&self, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
+        match (&self.info, &self.sharding_at) {
+            (Some(info), Some(pointer)) => Info::compose_nested(info, pointer, spec, layout),
+            (info, _) => Info::compose(info.as_deref(), spec, layout),
+        }
+    }
+
+    /// Errors: `Cancelled` if the flag is set.
+    pub(crate) fn check_cancel(&self) -> Result<()> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Cancelled, "the build was cancelled: nothing was published")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The phase of a build, as returned by [`BuildProgress::phase`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildPhase {
+    /// Inserting pairs.
+    #[default]
+    Insert,
+    /// Re-sorting spilled runs whose order does not match the planned specification.
+    Sort,
+    /// Merging runs into fewer.
+    Merge,
+    /// Writing shards.
+    Write,
+    /// Reading back and sorting the keys, and writing the key file. The bytes of this phase are 8 per key.
+    Order,
+    /// Writing `info`, minishard table and manifest, and publishing the generation.
+    Publish,
+}
+
+/// The progress of a build; can be read from any thread.
+///
+/// ```
+/// # let store = std::env::temp_dir().join(format!("sharddb-progress-doc-{}", std::process::id()));
+/// use std::sync::Arc;
+/// use sharddb::write::{BuildPhase, BuildProgress};
+///
+/// let progress = Arc::new(BuildProgress::new());
+/// let mut loader = sharddb::BulkLoader::options().progress(progress.clone()).create(&store)?;
+/// loader.insert(7, b"seven")?;
+/// assert_eq!((progress.phase(), progress.done()), (BuildPhase::Insert, 5));
+/// # drop(loader);
+/// # std::fs::remove_dir_all(&store).ok();
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct BuildProgress {
+    step: AtomicU64,
+    phase: AtomicU8,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl BuildProgress {
+    const PHASES: [BuildPhase; 6] = [
+        BuildPhase::Insert,
+        BuildPhase::Sort,
+        BuildPhase::Merge,
+        BuildPhase::Write,
+        BuildPhase::Order,
+        BuildPhase::Publish,
+    ];
+
+    /// Creates a progress of zero bytes, in the phase `Insert`.
+    pub fn new() -> BuildProgress {
+        BuildProgress::default()
+    }
+
+    /// Returns the current phase.
+    pub fn phase(&self) -> BuildPhase {
+        Self::PHASES.get(usize::from(self.phase.load(Ordering::Relaxed))).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of steps begun. A phase is one step, except that each round of merging is a step of its own,
+    /// in which [`done`](BuildProgress::done) begins at 0 again.
+    ///
+    /// Values that are read after this number belong to this step or a later one.
+    pub fn step(&self) -> u64 {
+        self.step.load(Ordering::Acquire)
+    }
+
+    /// Returns the bytes done in this phase.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Returns the total bytes of this phase; 0 if unknown.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin(&self, phase: BuildPhase, total: u64) {
+        let number = Self::PHASES.iter().position(|other| *other == phase).unwrap_or(0);
+        self.phase.store(u8::try_from(number).unwrap_or(0), Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        self.step.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two rounds of merging have the same phase; the step tells them apart.
+    #[test]
+    fn every_beginning_is_a_step_that_counts_from_zero() {
+        let progress = BuildProgress::new();
+        for step in 1..=3 {
+            progress.begin(BuildPhase::Merge, 100);
+            assert_eq!((progress.step(), progress.phase(), progress.done()), (step, BuildPhase::Merge, 0));
+            progress.add(70);
+        }
+    }
+
+    #[test]
+    fn the_default_is_within_its_bounds() {
+        assert!(DEFAULT_MEMORY.contains(&BuildOptions::default().memory_now()));
+        assert_eq!(BuildOptions::default().memory(MIN_MEMORY).starting().unwrap().memory, Some(MIN_MEMORY));
+    }
+}
