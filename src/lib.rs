@@ -25,7 +25,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`parts`] divides a build over processes and hosts, with the same bytes.
+//! [`cluster`] divides a build over processes and hosts, with the same bytes.
 //!
 //! # Look up
 //!

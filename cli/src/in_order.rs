@@ -6,7 +6,7 @@ use std::thread;
 
 use sharddb::Snapshot;
 use sharddb::internal::in_order;
-use sharddb::read::Part;
+use sharddb::read::Slice;
 use sharddb::shard::Entry;
 
 use crate::failure::Result;
@@ -17,7 +17,7 @@ const BLOCK: usize = 256 << 10;
 /// Upper bound on the bytes that wait to be written, in addition to one block per thread.
 const WAITING: usize = 64 << 20;
 
-/// The bytes of shard files per part.
+/// The bytes of shard files per slice.
 const BYTES_PER_PART: u64 = 1 << 20;
 
 /// Parts per thread if the length of the shard files is not known.
@@ -50,18 +50,18 @@ pub(crate) fn encode_all(
     encode: Encode<'_>,
     take: &mut dyn FnMut(Event) -> Result<()>,
 ) -> Result<()> {
-    let parts = match snapshot.stats().file_bytes {
+    let slices = match snapshot.stats().file_bytes {
         Some(bytes) => usize::try_from(bytes / BYTES_PER_PART).unwrap_or(usize::MAX),
         None => threads.get().saturating_mul(PARTS_PER_THREAD),
     };
-    let parts = snapshot.split(NonZero::new(parts).unwrap_or(NonZero::<usize>::MIN));
-    let threads = NonZero::new(parts.len()).map_or(threads, |parts| threads.min(parts));
-    let mut parts = parts.iter();
-    let work = |part: &Part, emit: &mut dyn FnMut(Result<Event>, usize) -> ControlFlow<()>| run(part, encode, emit);
+    let slices = snapshot.split(NonZero::new(slices).unwrap_or(NonZero::<usize>::MIN));
+    let threads = NonZero::new(slices.len()).map_or(threads, |slices| threads.min(slices));
+    let mut slices = slices.iter();
+    let work = |slice: &Slice, emit: &mut dyn FnMut(Result<Event>, usize) -> ControlFlow<()>| run(slice, encode, emit);
     let outcome = in_order(
         threads,
         WAITING,
-        || parts.next(),
+        || slices.next(),
         work,
         |event| match event.and_then(&mut *take) {
             Ok(()) => ControlFlow::Continue(()),
@@ -74,10 +74,10 @@ pub(crate) fn encode_all(
     }
 }
 
-/// Encodes one part. `emit` gets the events, with the bytes that each takes.
-fn run(part: &Part, encode: Encode<'_>, emit: &mut dyn FnMut(Result<Event>, usize) -> ControlFlow<()>) {
+/// Encodes one slice. `emit` gets the events, with the bytes that each takes.
+fn run(slice: &Slice, encode: Encode<'_>, emit: &mut dyn FnMut(Result<Event>, usize) -> ControlFlow<()>) {
     let mut block = Vec::new();
-    let whole = part.scan_entries(|entry| match encode(entry, &mut block) {
+    let whole = slice.scan_entries(|entry| match encode(entry, &mut block) {
         Ok(None) if block.len() < BLOCK => ControlFlow::Continue(()),
         Ok(None) => emit_block(&mut block, emit),
         Ok(Some(error)) => {
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// The first failure in storage order, although later parts fail too.
+    /// The first failure in storage order, although later slices fail too.
     #[test]
     fn a_failure_ends_the_run() {
         let (_dir, snapshot) = database();

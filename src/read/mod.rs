@@ -7,7 +7,7 @@
 //! watch       a thread that refreshes databases                              following
 //! snapshot    one pinned generation                                          warm
 //! batch/      lookups of many keys                                           get_many, parallel, cold
-//! walk/       iteration over all keys in storage order                       iter, pairs, part, parallel
+//! walk/       iteration over all keys in storage order                       iter, pairs, slice, parallel
 //! ordered/    ranges in key order                                            queries, range, key_range, scan
 //! generation  one directory: maps a key to its shard
 //! sorted_keys/  keys in order: in a key file, in memory, or spilled          key_file, sorter
@@ -36,6 +36,6 @@ pub use ordered::{KeyRange, Range, RangeEntry, RangeOptions};
 pub use owned_value::OwnedValue;
 pub use shard::{CacheStats, Value, VerifyReads};
 pub use snapshot::{LeaseState, Snapshot, Stats};
-pub use walk::{Iter, Keys, Pairs, Part, Shards};
+pub use walk::{Iter, Keys, Pairs, Shards, Slice};
 pub use warm::Warming;
 pub use watch::{Watch, WatchOptions};

@@ -1,6 +1,6 @@
-//! Gets parts of a generation: from the cache, from the block store, or by requests, which operations share.
+//! Gets blocks of a generation: from the cache, from the block store, or by requests, which operations share.
 //!
-//! An operation never waits for another one. Where another one reads a part, this one makes the same request, and the
+//! An operation never waits for another one. Where another one reads a block, this one makes the same request, and the
 //! adapter performs it once.
 
 use std::ops::Range;
@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
+use crate::remote::block::{Block, BlockKey, BlockRead, Wanted};
 use crate::remote::block_store::{BlockId, BlockStore};
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::identity::Identity;
 use crate::remote::minishard::Parsed;
 use crate::remote::objects::{Span, Unread};
 use crate::remote::operation::Exchange;
-use crate::remote::part::{Block, PartKey, PartRead, Wanted};
 use crate::remote::plan::{Merged, merge};
 use crate::remote::request::{Body, Failure, RemoteValue, Response};
 use crate::remote::shared_request::{Role, SharedRequest};
 
-/// A part that is not in memory.
+/// A block that is not in memory.
 struct Load<'a> {
-    /// The position of the part in the input.
+    /// The position of the block in the input.
     at: usize,
-    read: &'a PartRead,
+    read: &'a BlockRead,
     span: Span,
     /// Whether this is the second request of the load: the first span did not cover the checks.
     is_extended: bool,
@@ -37,14 +37,14 @@ struct Reading<'a> {
     loads: Vec<Load<'a>>,
 }
 
-/// A part that was requested.
+/// A block that was requested.
 pub(crate) enum Acquired {
     Block(Block),
     /// It was left out, because the blocks before it take much memory: to be acquired alone.
     Deferred,
 }
 
-/// The results for parts, by their position, in bounded memory.
+/// The results for blocks, by their position, in bounded memory.
 struct Results {
     blocks: Vec<Option<Result<Acquired>>>,
     /// The bytes of the minishards in `blocks`, and the upper bound on them; the first one may be longer.
@@ -52,25 +52,25 @@ struct Results {
     most: u64,
 }
 
-/// What the bytes of a part are.
+/// What the bytes of a block are.
 enum Content {
     Block(Block),
-    /// The part is longer than the bytes: it is this span.
+    /// The block is longer than the bytes: it is this span.
     Longer(Span),
 }
 
 impl RemoteGeneration {
-    /// Gets one part.
-    pub(crate) async fn acquire_one(&self, exchange: &Exchange, read: PartRead) -> Result<Block> {
+    /// Gets one block.
+    pub(crate) async fn acquire_one(&self, exchange: &Exchange, read: BlockRead) -> Result<Block> {
         let blocks = self.acquire(exchange, std::slice::from_ref(&read)).await;
         blocks.into_iter().next().unwrap_or_else(|| Err(lost()))
     }
 
-    /// Gets parts, with requests that are planned together. The result has a block or an error for each.
+    /// Gets blocks, with requests that are planned together. The result has a block or an error for each.
     ///
-    /// Errors: `Corrupt` if a part is not what it has to be; `GenerationGone` if its object is missing or was replaced;
+    /// Errors: `Corrupt` if a block is not what it has to be; `GenerationGone` if its object is missing or was replaced;
     /// those of the client.
-    pub(crate) async fn acquire(&self, exchange: &Exchange, reads: &[PartRead]) -> Vec<Result<Block>> {
+    pub(crate) async fn acquire(&self, exchange: &Exchange, reads: &[BlockRead]) -> Vec<Result<Block>> {
         let acquired = self.acquire_within(exchange, reads, u64::MAX).await.into_iter();
         let blocks = acquired.map(|acquired| match acquired? {
             Acquired::Block(block) => Ok(block),
@@ -84,7 +84,7 @@ impl RemoteGeneration {
     pub(crate) async fn acquire_within(
         &self,
         exchange: &Exchange,
-        reads: &[PartRead],
+        reads: &[BlockRead],
         most: u64,
     ) -> Vec<Result<Acquired>> {
         let mut results = Results { blocks: reads.iter().map(|_| None).collect(), held: 0, most };
@@ -105,9 +105,9 @@ impl RemoteGeneration {
         results.blocks.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
     }
 
-    /// Returns the key of a part in the cache.
-    pub(crate) fn key_of(&self, read: &PartRead) -> PartKey {
-        PartKey { generation: self.serial, part: read.part }
+    /// Returns the key of a block in the cache.
+    pub(crate) fn key_of(&self, read: &BlockRead) -> BlockKey {
+        BlockKey { generation: self.serial, block: read.block }
     }
 
     pub(crate) fn count_cache_hit(&self, exchange: &Exchange) {
@@ -115,8 +115,8 @@ impl RemoteGeneration {
         self.objects.totals().count_cache_hit();
     }
 
-    /// Returns requests for the parts that are not in the cache: those that other operations have made for them, where there
-    /// are any, and new ones. The cache is locked meanwhile, so that no part is read twice at a time.
+    /// Returns requests for the blocks that are not in the cache: those that other operations have made for them, where there
+    /// are any, and new ones. The cache is locked meanwhile, so that no block is read twice at a time.
     fn readings<'a>(&self, exchange: &Exchange, loads: Vec<Load<'a>>, results: &mut Results) -> Vec<Reading<'a>> {
         let mut cache = self.shared.cache.lock();
         let (mut readings, mut new): (Vec<Reading<'a>>, Vec<Option<Load<'a>>>) = (Vec::new(), Vec::new());
@@ -173,7 +173,7 @@ impl RemoteGeneration {
                 Err(error) => results.set(load.at, Err(error)),
             }
         }
-        drop(request); // others find it until the parts are in the cache
+        drop(request); // others find it until the blocks are in the cache
         left
     }
 
@@ -202,7 +202,7 @@ impl RemoteGeneration {
         Ok(content)
     }
 
-    /// Ends the loads of parts that the block store has. Returns the others, and those of parts in the cache.
+    /// Ends the loads of blocks that the block store has. Returns the others, and those of blocks in the cache.
     fn load_from_store<'a>(&self, exchange: &Exchange, loads: Vec<Load<'a>>, results: &mut Results) -> Vec<Load<'a>> {
         let Some(store) = &self.shared.block_store else { return loads };
         let mut left = Vec::new();
@@ -219,7 +219,7 @@ impl RemoteGeneration {
         left
     }
 
-    /// Returns a part from the block store; `None` if that does not have it, or a damaged one.
+    /// Returns a block from the block store; `None` if that does not have it, or a damaged one.
     fn stored(&self, store: &dyn BlockStore, load: &Load<'_>) -> Option<Block> {
         let bytes = store.get(&self.block_id(&load.span)?)?;
         if !self.is_all_of(&load.span, bytes.len() as u64) {
@@ -264,7 +264,7 @@ impl RemoteGeneration {
         Some(BlockId { data_set, object: span.object.clone(), range: span.range.clone() })
     }
 
-    /// Verifies the bytes of a part.
+    /// Verifies the bytes of a block.
     fn parse(&self, load: &Load<'_>, bytes: Body) -> Result<Content> {
         let start = load.span.range.start;
         let block = match load.read.wanted {
@@ -289,8 +289,8 @@ impl RemoteGeneration {
         Ok(Content::Block(block))
     }
 
-    /// Returns the block for a part whose object is missing: a shard without a manifest is empty then.
-    fn missing(&self, read: &PartRead) -> Result<Block> {
+    /// Returns the block of an object that is missing: a shard without a manifest is empty then.
+    fn missing(&self, read: &BlockRead) -> Result<Block> {
         match read.wanted {
             Wanted::TableBlock(..) => Err(self.bad_table()),
             Wanted::Entries(_) if self.manifest.is_none() && !self.was_read(&read.span.object) => Ok(Block::NoShard),
@@ -362,7 +362,7 @@ impl Results {
     }
 }
 
-/// A part that has no result.
+/// A block that has no result.
 fn lost() -> Error {
-    Error::internal("expected a result for every part that was requested")
+    Error::internal("expected a result for every block that was requested")
 }

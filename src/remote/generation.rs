@@ -1,4 +1,4 @@
-//! One open generation, or directory of foreign data, in an object store: its metadata, and how its parts are stored.
+//! One open generation, or directory of foreign data, in an object store: its metadata, and how its blocks are stored.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::format::layout::Layout;
 use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::ids::{Location, ShardNumber};
+use crate::remote::block::Cache;
 use crate::remote::block_store::BlockStore;
 use crate::remote::minishard::MinishardFormat;
 use crate::remote::objects::{Objects, Span, Totals, Unread};
 use crate::remote::operation::Exchange;
-use crate::remote::part::PartCache;
 use crate::remote::request::{Body, RemoteValue};
 use crate::remote::table::Table;
 
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) max_value_bytes: u64,
     pub(crate) max_index_bytes: u64,
     whole_table_bytes: u64,
-    pub(crate) cache: PartCache,
+    pub(crate) cache: Cache,
     pub(crate) block_store: Option<Arc<dyn BlockStore>>,
     pub(crate) totals: Arc<Totals>,
     generations: AtomicU64,
@@ -91,7 +91,7 @@ impl Shared {
             max_value_bytes: limits.max_value_bytes,
             max_index_bytes: limits.max_index_bytes,
             whole_table_bytes: limits.whole_table_bytes,
-            cache: PartCache::new(limits.cache_bytes),
+            cache: Cache::new(limits.cache_bytes),
             block_store,
             totals: Arc::default(),
             generations: AtomicU64::new(0),

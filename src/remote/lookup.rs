@@ -18,11 +18,11 @@ use crate::format::minishard;
 use crate::format::minishard_index::Row;
 use crate::format::spec::Encoding;
 use crate::ids::Location;
+use crate::remote::block::{Block, BlockKey, BlockName};
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::minishard::Minishard;
 use crate::remote::objects::Span;
 use crate::remote::operation::Exchange;
-use crate::remote::part::{Block, Part, PartKey};
 use crate::remote::place::{Place, PlaceSource, PlaceStep};
 use crate::remote::request::RemoteValue;
 
@@ -157,7 +157,7 @@ impl RemoteGeneration {
 
     /// Returns a minishard from the cache.
     pub(crate) fn cached_minishard(&self, exchange: &Exchange, location: Location) -> Option<Arc<Minishard>> {
-        let key = PartKey { generation: self.serial, part: Part::Minishard(location) };
+        let key = BlockKey { generation: self.serial, block: BlockName::Minishard(location) };
         let Some(Block::Minishard(minishard)) = self.shared.cache.lock().get(key) else { return None };
         self.count_cache_hit(exchange);
         Some(minishard)
@@ -195,7 +195,7 @@ impl RemoteGeneration {
         }
     }
 
-    /// Reads the parts that state a place until it is known; `None` if the minishard has no keys.
+    /// Reads the blocks that state a place until it is known; `None` if the minishard has no keys.
     async fn place(&self, exchange: &Exchange, location: Location, mut known: PlaceStep) -> Result<Option<Place>> {
         loop {
             known = match known {

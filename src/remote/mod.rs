@@ -13,7 +13,7 @@
 //! batch         lookups of many keys                            rounds, plan
 //! scan          iteration in storage order                      walk, locations
 //! range         iteration in key order                          key_range, key_file
-//! acquire       parts of a generation, by cache or requests     part, block_cache, block_store
+//! acquire       blocks of a generation, by cache or requests    block, block_cache, block_store
 //! store_error   errors of the crate `object_store` (feature `remote`)
 //! unknown_length  a mark of responses of that crate (feature `remote`)
 //! disk_cache    a block store in a local directory
@@ -26,6 +26,7 @@
 
 mod acquire;
 mod batch;
+mod block;
 mod block_cache;
 mod block_store;
 #[cfg(feature = "remote")]
@@ -46,7 +47,6 @@ mod objects;
 mod open;
 mod operation;
 mod options;
-mod part;
 mod place;
 mod plan;
 mod range;

@@ -5,9 +5,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::minishard;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::Location;
+use crate::remote::block::{Block, BlockName, BlockRead, Wanted};
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::objects::Span;
-use crate::remote::part::{Block, Part, PartRead, Wanted};
 use crate::remote::table::Described;
 
 /// A foreign shard index of at most this many bytes, 4,096 minishards, is read as a whole.
@@ -40,15 +40,15 @@ pub(crate) enum PlaceSource {
     ShardIndex,
 }
 
-/// The place of a minishard, or the part that states it.
+/// The place of a minishard, or the block that states it.
 pub(crate) enum PlaceStep {
     /// `None`: the minishard has no keys.
     Place(Option<Place>),
-    Read(PartRead),
+    Read(BlockRead),
 }
 
 impl RemoteGeneration {
-    /// Returns the place of a minishard if it is in memory, else the part that states it. The minishard table comes before
+    /// Returns the place of a minishard if it is in memory, else the block that states it. The minishard table comes before
     /// the shard index, unless it has no intact statement about the minishard.
     ///
     /// Errors: `Corrupt`.
@@ -62,8 +62,8 @@ impl RemoteGeneration {
             Some(whole) => self.known_place_by_table(location, described, whole.as_slice(), 0),
             None => {
                 let range = table.group_range(described.group());
-                Ok(PlaceStep::Read(PartRead {
-                    part: Part::TableGroup(described.group()),
+                Ok(PlaceStep::Read(BlockRead {
+                    block: BlockName::TableGroup(described.group()),
                     span: Span::exact(self.table_object(), range),
                     wanted: Wanted::TableBlock(location.shard, described),
                 }))
@@ -92,12 +92,12 @@ impl RemoteGeneration {
         }
     }
 
-    /// Returns the place of a minishard that a part states. If that is a part of the minishard table without an intact
+    /// Returns the place of a minishard that a block states. If that is a block of the minishard table without an intact
     /// statement, returns what is known by the shard index.
-    pub(crate) fn place_in(&self, location: Location, read: &PartRead, block: &Result<Block>) -> Result<PlaceStep> {
+    pub(crate) fn place_in(&self, location: Location, read: &BlockRead, block: &Result<Block>) -> Result<PlaceStep> {
         let block = match block {
             Ok(block) => block,
-            Err(error) if error.kind() == ErrorKind::Corrupt && matches!(read.part, Part::TableGroup(_)) => {
+            Err(error) if error.kind() == ErrorKind::Corrupt && matches!(read.block, BlockName::TableGroup(_)) => {
                 return self.known_place_by_shard_index(location);
             }
             Err(error) => return Err(error.copy()),
@@ -119,14 +119,14 @@ impl RemoteGeneration {
             (Wanted::Entries(_), Block::Bytes(bytes)) => {
                 self.place_by_entries(location, bytes.as_slice(), read.span.range.start).map(PlaceStep::Place)
             }
-            _ => Err(Error::internal("expected a part that states places, found another one")),
+            _ => Err(Error::internal("expected a block that states places, found another one")),
         }
     }
 
     /// Returns the read of a minishard at a place.
     ///
     /// Errors: `TooLarge` if the index is longer than the cap; `Corrupt` if the shard ends before its checks.
-    pub(crate) fn read_of_minishard(&self, location: Location, place: &Place) -> Result<PartRead> {
+    pub(crate) fn read_of_minishard(&self, location: Location, place: &Place) -> Result<BlockRead> {
         let format = self.minishard_format();
         minishard::check_index_len(place.index, format.max_index_bytes)?;
         let ByteRange { start, end: index_end } = place.index;
@@ -154,13 +154,13 @@ impl RemoteGeneration {
             range: start..end,
             needed: needed_end.saturating_sub(start),
         };
-        Ok(PartRead { part: Part::Minishard(location), span, wanted: Wanted::Minishard(location, place.index) })
+        Ok(BlockRead { block: BlockName::Minishard(location), span, wanted: Wanted::Minishard(location, place.index) })
     }
 
     /// Returns the read of the index and the checks of a minishard, without its values.
     ///
     /// Errors: those of [`read_of_minishard`](Self::read_of_minishard).
-    pub(crate) fn read_of_index(&self, location: Location, place: &Place) -> Result<PartRead> {
+    pub(crate) fn read_of_index(&self, location: Location, place: &Place) -> Result<BlockRead> {
         self.read_of_minishard(location, &Place { extent_end: None, ..*place })
     }
 
@@ -179,7 +179,7 @@ impl RemoteGeneration {
     }
 
     /// Returns the read of the entry of a minishard: of the whole shard index, if it is short or has a checksum.
-    fn read_of_entries(&self, location: Location) -> Result<PartRead> {
+    fn read_of_entries(&self, location: Location) -> Result<BlockRead> {
         let len = self.spec.shard_index_len();
         let entry = ShardIndexEntry::position(location.minishard);
         let is_whole = self.record(location.shard).is_some() || len <= WHOLE_SHARD_INDEX;
@@ -196,8 +196,8 @@ impl RemoteGeneration {
         };
         let needed = if self.record(location.shard).is_some() { len } else { entry.end - range.start };
         let span = Span { object: self.shard_object(location.shard), range, needed };
-        Ok(PartRead {
-            part: Part::ShardIndex { shard: location.shard, block },
+        Ok(BlockRead {
+            block: BlockName::ShardIndex { shard: location.shard, block },
             span,
             wanted: Wanted::Entries(location.shard),
         })

@@ -1,7 +1,7 @@
 //! The rounds of requests of lookups of many keys and of walks. Each minishard and each value has its own error.
 //!
 //! ```text
-//! plan_minishards   parts that state places   blocks of the minishard table or of shard indexes, if they are not in memory
+//! plan_minishards   blocks that state places  blocks of the minishard table or of shard indexes, if they are not in memory
 //! read_minishards   minishards                with the values of short ones
 //! values            the other values
 //! ```
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::ids::Location;
 use crate::remote::acquire::Acquired;
+use crate::remote::block::{Block, BlockName, BlockRead};
 use crate::remote::generation::RemoteGeneration;
 use crate::remote::lookup::Found;
 use crate::remote::minishard::Minishard;
 use crate::remote::objects::Unread;
 use crate::remote::operation::Exchange;
-use crate::remote::part::{Block, Part, PartRead};
 use crate::remote::place::{Place, PlaceStep};
 use crate::remote::request::RemoteValue;
 
@@ -55,18 +55,18 @@ pub(crate) enum Step<T> {
 }
 
 /// Minishards to read, in storage order.
-pub(crate) type MinishardPlan = Peekable<btree_map::IntoIter<Location, Step<PartRead>>>;
+pub(crate) type MinishardPlan = Peekable<btree_map::IntoIter<Location, Step<BlockRead>>>;
 
 /// A minishard of a round.
 pub(crate) enum InRound {
     Read(Block),
     /// It is read when its turn comes.
-    Deferred(PartRead),
+    Deferred(BlockRead),
 }
 
 impl RemoteGeneration {
     /// Takes the next minishards, whose reads have at most `most` bytes together; at least one.
-    pub(crate) fn next_minishards(&self, plan: &mut MinishardPlan, most: u64) -> Vec<(Location, Step<PartRead>)> {
+    pub(crate) fn next_minishards(&self, plan: &mut MinishardPlan, most: u64) -> Vec<(Location, Step<BlockRead>)> {
         let ratio = if self.has_raw_indexes() { 1 } else { GZIP_RATIO };
         next_run(plan, most, |(_, step)| match step {
             Step::At(_, Ok(read)) => read.span.len().saturating_mul(ratio),
@@ -85,14 +85,14 @@ impl RemoteGeneration {
         let mut known: Vec<(Location, Result<PlaceStep>)> =
             locations.into_iter().map(|location| (location, self.known_place(location))).collect();
         while !known.is_empty() {
-            let mut needs: BTreeMap<Part, (PartRead, Vec<Location>)> = BTreeMap::new();
+            let mut needs: BTreeMap<BlockName, (BlockRead, Vec<Location>)> = BTreeMap::new();
             for (location, known) in known.drain(..) {
                 let step = match known {
                     Ok(PlaceStep::Place(Some(place))) => Step::At(place, self.read_of(location, &place, reads)),
                     Ok(PlaceStep::Place(None)) => Step::Empty,
                     Ok(PlaceStep::Read(read)) => {
                         let needed = read.span.needed;
-                        let (first, locations) = needs.entry(read.part).or_insert_with(|| (read, Vec::new()));
+                        let (first, locations) = needs.entry(read.block).or_insert_with(|| (read, Vec::new()));
                         first.span.needed = first.span.needed.min(needed); // a shorter object fails by minishard
                         locations.push(location);
                         continue;
@@ -104,9 +104,9 @@ impl RemoteGeneration {
             let mut needs = needs.into_values().peekable();
             while needs.peek().is_some() {
                 let run = next_run(&mut needs, RUN_BYTES, |(read, _)| read.span.len());
-                let (parts, locations): (Vec<PartRead>, Vec<Vec<Location>>) = run.into_iter().unzip();
-                let blocks = self.acquire(exchange, &parts).await;
-                for ((read, locations), block) in parts.iter().zip(locations).zip(&blocks) {
+                let (reads, locations): (Vec<BlockRead>, Vec<Vec<Location>>) = run.into_iter().unzip();
+                let blocks = self.acquire(exchange, &reads).await;
+                for ((read, locations), block) in reads.iter().zip(locations).zip(&blocks) {
                     known.extend(locations.into_iter().map(|at| (at, self.place_in(at, read, block))));
                 }
             }
@@ -118,15 +118,15 @@ impl RemoteGeneration {
     pub(crate) async fn read_minishards(
         &self,
         exchange: &Exchange,
-        steps: Vec<(Location, Step<PartRead>)>,
+        steps: Vec<(Location, Step<BlockRead>)>,
     ) -> Vec<(Location, Step<InRound>)> {
         let reads = steps.iter().filter_map(|(_, step)| match step {
             Step::At(_, Ok(read)) => Some(read.clone()),
             Step::At(_, Err(_)) | Step::Empty | Step::Failed(_) => None,
         });
-        let reads: Vec<PartRead> = reads.collect();
+        let reads: Vec<BlockRead> = reads.collect();
         let mut acquired = self.acquire_within(exchange, &reads, DECODED_BYTES).await.into_iter();
-        let mut block_of = |read: Result<PartRead>| {
+        let mut block_of = |read: Result<BlockRead>| {
             let read = read?;
             Ok(match acquired.next().unwrap_or_else(|| Err(lost()))? {
                 Acquired::Block(block) => InRound::Read(block),
@@ -194,7 +194,7 @@ impl RemoteGeneration {
         values.into_iter().map(|value| value.unwrap_or_else(|| Err(lost()))).collect()
     }
 
-    fn read_of(&self, location: Location, place: &Place, reads: Reads) -> Result<PartRead> {
+    fn read_of(&self, location: Location, place: &Place, reads: Reads) -> Result<BlockRead> {
         match reads {
             Reads::Indexes => self.read_of_index(location, place),
             Reads::Minishards => self.read_of_minishard(location, place),
@@ -213,7 +213,7 @@ pub(crate) fn next_run<T>(items: &mut Peekable<impl Iterator<Item = T>>, most: u
     run
 }
 
-/// A part or a value that has no result.
+/// A block or a value that has no result.
 pub(super) fn lost() -> Error {
     Error::internal("expected a result for everything that was requested")
 }

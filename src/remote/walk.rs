@@ -14,7 +14,7 @@ use crate::remote::minishard::Minishard;
 use crate::remote::operation::Exchange;
 use crate::remote::rounds::{InRound, MinishardPlan, Reads, Step};
 
-/// Upper bound on the bytes that a batch reads, unless a single part is longer.
+/// Upper bound on the bytes that a batch reads, unless a single block is longer.
 const BATCH_BYTES: u64 = 8 << 20;
 
 /// Without a manifest or a listing, each shard that may exist takes a request.

@@ -43,7 +43,6 @@ mod oracle_corrupt;
 mod oracle_fuzz;
 mod oracle_public;
 mod ordered;
-mod parts;
 #[path = "../common/peak.rs"]
 mod peak;
 mod prefixes;
@@ -52,6 +51,7 @@ mod refresh;
 mod reuse;
 mod salvage;
 mod sequences;
+mod slices;
 mod store_v1;
 mod synthesis;
 mod verify;

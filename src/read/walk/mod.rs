@@ -3,14 +3,14 @@
 mod iter;
 mod pairs;
 mod parallel;
-mod part;
 mod piece;
+mod slice;
 
 use std::ops::ControlFlow;
 
 pub use iter::{Iter, Keys, Shards};
 pub use pairs::Pairs;
-pub use part::Part;
+pub use slice::Slice;
 
 use crate::error::{Error, Result};
 use crate::read::shard::Value;

@@ -1,4 +1,4 @@
-//! A walk over all pairs on several threads. Idle threads take the next part.
+//! A walk over all pairs on several threads. Idle threads take the next slice.
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -9,8 +9,8 @@ use crate::read::shard::Value;
 use crate::read::snapshot::Snapshot;
 use crate::threads::{Stop, on_threads};
 
-/// Parts per thread: enough that threads end at about the same time although parts differ in cost.
-const PARTS_PER_THREAD: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(31);
+/// Slices per thread: enough that threads end at about the same time although slices differ in cost.
+const SLICES_PER_THREAD: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(31);
 
 impl Snapshot {
     /// Calls `f` with every key and its value, on up to `threads` threads, until `f` breaks.
@@ -46,16 +46,16 @@ impl Snapshot {
         threads: NonZero<usize>,
         f: impl Fn(Result<(u64, Value<'_>)>) -> ControlFlow<B> + Sync,
     ) -> ControlFlow<B> {
-        let parts = self.split(threads.saturating_mul(PARTS_PER_THREAD));
-        let threads = NonZero::new(parts.len()).map_or(NonZero::<usize>::MIN, |parts| parts.min(threads));
-        let (parts, stop, first_break) = (Mutex::new(parts.into_iter()), Stop::default(), Mutex::new(None));
+        let slices = self.split(threads.saturating_mul(SLICES_PER_THREAD));
+        let threads = NonZero::new(slices.len()).map_or(NonZero::<usize>::MIN, |slices| slices.min(threads));
+        let (slices, stop, first_break) = (Mutex::new(slices.into_iter()), Stop::default(), Mutex::new(None));
         on_threads(threads, || {
             let _guard = stop.on_panic();
-            let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let next = || slices.lock().unwrap_or_else(PoisonError::into_inner).next();
             while !stop.is_set()
-                && let Some(part) = next()
+                && let Some(slice) = next()
             {
-                let outcome = part.scan(|pair| match stop.is_set() {
+                let outcome = slice.scan(|pair| match stop.is_set() {
                     true => ControlFlow::Break(None),
                     false => f(pair).map_break(Some),
                 });

@@ -1,4 +1,4 @@
-//! Parts of a snapshot: walks that together return what a walk over the snapshot returns.
+//! Slices of a snapshot: walks that together return what a walk over the snapshot returns.
 
 use std::fmt;
 use std::num::NonZero;
@@ -13,15 +13,15 @@ use crate::read::walk::iter::{Iter, Keys};
 use crate::read::walk::piece::{DividedShard, Piece};
 use crate::read::walk::{into_result, try_pair};
 
-/// Upper bound on the number of parts.
-const MOST_PARTS: usize = 1 << 16;
+/// Upper bound on the number of slices.
+const MOST_SLICES: usize = 1 << 16;
 
 impl Snapshot {
-    /// Splits the snapshot into up to `n` parts of about the same size, for walks on several threads or machines.
+    /// Splits the snapshot into up to `n` slices of about the same size, for walks on several threads or machines.
     ///
-    /// The parts are disjoint and cover everything: one after the other, they return what [`iter`](Snapshot::iter)
+    /// The slices are disjoint and cover everything: one after the other, they return what [`iter`](Snapshot::iter)
     /// returns, in its order. They consist of whole shards and of ranges of the minishards of a shard, by the lengths of
-    /// the shard files. There are fewer parts than `n` if there are fewer minishards, and at most 65,536.
+    /// the shard files. There are fewer slices than `n` if there are fewer minishards, and at most 65,536.
     /// [`scan_parallel`](Snapshot::scan_parallel) does this for threads of one process.
     ///
     /// Cost: O(shards + n); without a manifest also one system call per shard. Reads no data.
@@ -35,36 +35,36 @@ impl Snapshot {
     /// use std::thread;
     ///
     /// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
-    /// let parts = snapshot.split(NonZero::new(4).unwrap());
+    /// let slices = snapshot.split(NonZero::new(4).unwrap());
     /// let counts = thread::scope(|scope| {
-    ///     let threads: Vec<_> = parts.iter().map(|part| scope.spawn(|| part.keys().count())).collect();
+    ///     let threads: Vec<_> = slices.iter().map(|slice| scope.spawn(|| slice.keys().count())).collect();
     ///     threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
     /// });
     /// assert_eq!(counts, 1000);
     /// # std::fs::remove_dir_all(&store).unwrap();
     /// # Ok::<(), sharddb::Error>(())
     /// ```
-    pub fn split(&self, n: NonZero<usize>) -> Vec<Part> {
-        let parts = pieces_of_parts(&self.generation, n.get().min(MOST_PARTS));
-        parts.into_iter().map(|pieces| Part { snapshot: self.clone(), pieces }).collect()
+    pub fn split(&self, n: NonZero<usize>) -> Vec<Slice> {
+        let slices = pieces_of_slices(&self.generation, n.get().min(MOST_SLICES));
+        slices.into_iter().map(|pieces| Slice { snapshot: self.clone(), pieces }).collect()
     }
 }
 
-/// A part of a snapshot; see [`Snapshot::split`].
+/// A slice of a snapshot; see [`Snapshot::split`].
 ///
-/// `Send + Sync`. It pins the generation, like the snapshot. A shard that is divided among parts stays open from the
+/// `Send + Sync`. It pins the generation, like the snapshot. A shard that is divided among slices stays open from the
 /// first walk over one of them until all of them are dropped.
 ///
-/// An error that hides a whole shard, such as that of a missing file, is returned by one of the shard's parts only: the
-/// first that meets it. So a program must not ignore the errors of one part and rely on another one. Each part reads at
+/// An error that hides a whole shard, such as that of a missing file, is returned by one of the shard's slices only: the
+/// first that meets it. So a program must not ignore the errors of one slice and rely on another one. Each slice reads at
 /// most twice the length of each of its shards in minishard indexes; see [`Snapshot::iter`].
 ///
 /// ```no_run
 /// use std::num::NonZero;
 /// # fn main() -> sharddb::Result<()> {
 /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
-/// for part in snapshot.split(NonZero::<usize>::MIN) {
-///     part.try_for_each(|key, value| {
+/// for slice in snapshot.split(NonZero::<usize>::MIN) {
+///     slice.try_for_each(|key, value| {
 ///         println!("{key} has {} bytes", value.len());
 ///         Ok::<(), sharddb::Error>(())
 ///     })?;
@@ -72,18 +72,18 @@ impl Snapshot {
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Part {
+pub struct Slice {
     snapshot: Snapshot,
     pieces: Vec<Piece>,
 }
 
-impl Part {
-    /// Iterates over the pairs of this part in storage order, like [`Snapshot::iter`].
+impl Slice {
+    /// Iterates over the pairs of this slice in storage order, like [`Snapshot::iter`].
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(&self.snapshot.generation, self.pieces.clone())
     }
 
-    /// Calls `f` with every key of this part and its value, until `f` breaks, like [`Snapshot::scan`].
+    /// Calls `f` with every key of this slice and its value, until `f` breaks, like [`Snapshot::scan`].
     pub fn scan<B>(&self, mut f: impl FnMut(Result<(u64, Value<'_>)>) -> ControlFlow<B>) -> ControlFlow<B> {
         for piece in &self.pieces {
             match piece.open(&self.snapshot.generation) {
@@ -103,7 +103,7 @@ impl Part {
         ControlFlow::Continue(())
     }
 
-    /// Calls `f` with every entry of this part, until `f` breaks. Like [`scan`](Part::scan), for prefixes, stored bytes
+    /// Calls `f` with every entry of this slice, until `f` breaks. Like [`scan`](Slice::scan), for prefixes, stored bytes
     /// and values that are read on request.
     pub fn scan_entries<B>(&self, mut f: impl FnMut(Result<Entry<'_>>) -> ControlFlow<B>) -> ControlFlow<B> {
         for piece in &self.pieces {
@@ -116,7 +116,7 @@ impl Part {
         ControlFlow::Continue(())
     }
 
-    /// Calls `f` with every key of this part and its value, until a read or `f` fails, like
+    /// Calls `f` with every key of this slice and its value, until a read or `f` fails, like
     /// [`Snapshot::try_for_each`].
     ///
     /// # Errors
@@ -126,13 +126,13 @@ impl Part {
         into_result(self.scan(|pair| try_pair(&mut f, pair)))
     }
 
-    /// Iterates over the keys of this part in storage order, like [`Snapshot::keys`].
+    /// Iterates over the keys of this slice in storage order, like [`Snapshot::keys`].
     pub fn keys(&self) -> Keys {
         Keys::new(self.snapshot.clone(), self.pieces.clone())
     }
 }
 
-impl<'a> IntoIterator for &'a Part {
+impl<'a> IntoIterator for &'a Slice {
     type Item = <Iter<'a> as Iterator>::Item;
     type IntoIter = Iter<'a>;
 
@@ -141,38 +141,38 @@ impl<'a> IntoIterator for &'a Part {
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for Slice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Part").field("snapshot", &self.snapshot).field("pieces", &self.pieces.len()).finish()
+        f.debug_struct("Slice").field("snapshot", &self.snapshot).field("pieces", &self.pieces.len()).finish()
     }
 }
 
-/// Returns the pieces of up to `n` parts, each with at least one.
+/// Returns the pieces of up to `n` slices, each with at least one.
 ///
 /// Minishards have a weight: an equal share of the length of their shard file, or of 1 if it is empty or not known. A
-/// part ends with the minishard that reaches its share of the total.
-fn pieces_of_parts(generation: &Generation, n: usize) -> Vec<Vec<Piece>> {
+/// slice ends with the minishard that reaches its share of the total.
+fn pieces_of_slices(generation: &Generation, n: usize) -> Vec<Vec<Piece>> {
     let weights: Vec<_> =
         generation.shard_numbers().map(|number| (number, u128::from(generation.shard_len(number).max(1)))).collect();
     let total: u128 = weights.iter().map(|(_, weight)| weight).sum();
     let shares = Shares { n: n as u128, total, minishards: generation.spec().minishards().into() };
-    let (mut parts, mut part, mut before) = (Vec::new(), Vec::new(), 0);
+    let (mut slices, mut slice, mut before) = (Vec::new(), Vec::new(), 0);
     for (number, weight) in weights {
         for (piece, ends_part) in shares.pieces(number, before, weight) {
-            part.push(piece);
+            slice.push(piece);
             if ends_part {
-                parts.push(std::mem::take(&mut part));
+                slices.push(std::mem::take(&mut slice));
             }
         }
         before += weight;
     }
-    parts.extend((!part.is_empty()).then_some(part));
-    parts
+    slices.extend((!slice.is_empty()).then_some(slice));
+    slices
 }
 
 /// How the weight of all shards is divided.
 struct Shares {
-    /// The number of parts.
+    /// The number of slices.
     n: u128,
     /// The weight of all shards.
     total: u128,
@@ -182,7 +182,7 @@ struct Shares {
 
 impl Shares {
     /// Returns the pieces of a shard of this weight after shards of the weight `before`, each with whether it is the
-    /// last one of its part.
+    /// last one of its slice.
     fn pieces(&self, shard: ShardNumber, before: u128, weight: u128) -> Vec<(Piece, bool)> {
         let ranges = self.ranges(before, weight);
         if let [(_, ends_part)] = ranges.as_slice() {
@@ -198,9 +198,9 @@ impl Shares {
         let Shares { n, total, minishards } = *self;
         let number = |minishard: u128| MinishardNumber(u64::try_from(minishard).unwrap_or(u64::MAX));
         let (mut ranges, mut start) = (Vec::new(), 0);
-        // the parts that end within this shard
-        for part in before * n / total + 1..=(before + weight) * n / total {
-            let reached = (total * part / n).saturating_sub(before).min(weight);
+        // the slices that end within this shard
+        for slice in before * n / total + 1..=(before + weight) * n / total {
+            let reached = (total * slice / n).saturating_sub(before).min(weight);
             let end = (reached * minishards).div_ceil(weight);
             if end > start {
                 ranges.push((number(start)..number(end), true));

@@ -1,4 +1,4 @@
-//! The parts of a generation that are cached: what identifies them, and what they are in memory.
+//! The blocks of a generation that are cached: what identifies them, and what they are in memory.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::remote::shared_request::SharedRequest;
 use crate::remote::table::Described;
 
 /// The cache of a reader. All its generations share it.
-pub(crate) type PartCache = BlockCache<PartKey, Block, SharedRequest>;
+pub(crate) type Cache = BlockCache<BlockKey, Block, SharedRequest>;
 
-/// A part of one of the generations that a reader has opened.
+/// A block of one of the generations that a reader has opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PartKey {
+pub(crate) struct BlockKey {
     pub(crate) generation: u64,
-    pub(crate) part: Part,
+    pub(crate) block: BlockName,
 }
 
-/// A part of a generation.
+/// A block of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Part {
+pub(crate) enum BlockName {
     /// A group of blocks of the minishard table.
     TableGroup(u64),
     /// A block of the entries of a shard index, or all of it.
@@ -33,7 +33,7 @@ pub(crate) enum Part {
     Minishard(Location),
 }
 
-/// A part in memory. Cheap to clone.
+/// A block in memory. Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum Block {
     Bytes(Body),
@@ -56,20 +56,20 @@ impl Block {
     pub(crate) fn minishard(self) -> Result<Arc<Minishard>> {
         match self {
             Block::Minishard(minishard) => Ok(minishard),
-            Block::Bytes(_) | Block::NoShard => Err(Error::internal("expected a minishard, found another part")),
+            Block::Bytes(_) | Block::NoShard => Err(Error::internal("expected a minishard, found another block")),
         }
     }
 }
 
-/// A part to read.
+/// A block to read.
 #[derive(Clone, Debug)]
-pub(crate) struct PartRead {
-    pub(crate) part: Part,
+pub(crate) struct BlockRead {
+    pub(crate) block: BlockName,
     pub(crate) span: Span,
     pub(crate) wanted: Wanted,
 }
 
-/// What the bytes of a part have to contain.
+/// What the bytes of a block have to contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted {
     /// An intact block of the minishard table.

@@ -1,4 +1,4 @@
-//! The parts of a snapshot return together what the snapshot returns: each pair and each error once, on any number of
+//! The slices of a snapshot return together what the snapshot returns: each pair and each error once, on any number of
 //! threads, whatever is damaged.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 
 use crate::common::generations::{self as generation, a_shard_of, copy_by_hand, publish};
 use crate::common::{Scratch, Storage};
-use sharddb::read::Part;
+use sharddb::read::Slice;
 use sharddb::spec::{Encoding, HashFunction};
 use sharddb::{BulkLoader, OpenOptions, ShardDb, ShardingSpec, Snapshot};
 
@@ -49,10 +49,10 @@ fn sequential(snapshot: &Snapshot) -> Seen {
     seen
 }
 
-fn of_parts(parts: &[Part]) -> Seen {
+fn of_slices(slices: &[Slice]) -> Seen {
     let mut seen = Seen::default();
-    for part in parts {
-        let _: ControlFlow<()> = part.scan(|pair| {
+    for slice in slices {
+        let _: ControlFlow<()> = slice.scan(|pair| {
             match pair {
                 Ok((key, value)) => seen.0.push((key, value.to_vec())),
                 Err(error) => seen.1.push(error.to_string()),
@@ -87,10 +87,10 @@ fn sorted((mut pairs, mut errors): Seen) -> Seen {
 fn check(snapshot: &Snapshot) {
     let expected = sequential(snapshot);
     for n in [1, 2, 3, 7, 64, 5000, usize::MAX] {
-        let parts = snapshot.split(number(n));
-        assert!(parts.len() <= n && !parts.iter().any(|part| format!("{part:?}").contains("pieces: 0")));
-        assert_eq!(of_parts(&parts).0, expected.0, "{n} parts, in order");
-        assert_eq!(sorted(of_parts(&parts)), sorted(expected.clone()), "{n} parts, again");
+        let slices = snapshot.split(number(n));
+        assert!(slices.len() <= n && !slices.iter().any(|slice| format!("{slice:?}").contains("pieces: 0")));
+        assert_eq!(of_slices(&slices).0, expected.0, "{n} slices, in order");
+        assert_eq!(sorted(of_slices(&slices)), sorted(expected.clone()), "{n} slices, again");
     }
     for threads in [1, 2, 5] {
         assert_eq!(sorted(parallel(snapshot, threads)), sorted(expected.clone()), "{threads} threads");
@@ -108,16 +108,17 @@ fn every_specification_and_storage() {
             let model: BTreeMap<_, _> =
                 generation::keys(label).map(|key| (key, generation::value(label, key))).collect();
             assert_eq!(parallel(&snapshot, 2).0.into_iter().collect::<BTreeMap<_, _>>(), model);
-            for part in snapshot.split(number(5)) {
+            for slice in snapshot.split(number(5)) {
                 let mut pairs = Vec::new();
-                part.try_for_each(|key, value| {
-                    pairs.push((key, value.to_vec()));
-                    Ok::<(), sharddb::Error>(())
-                })
-                .unwrap();
-                let keys: Vec<_> = part.keys().map(Result::unwrap).collect();
+                slice
+                    .try_for_each(|key, value| {
+                        pairs.push((key, value.to_vec()));
+                        Ok::<(), sharddb::Error>(())
+                    })
+                    .unwrap();
+                let keys: Vec<_> = slice.keys().map(Result::unwrap).collect();
                 assert!(keys.iter().eq(pairs.iter().map(|(key, _)| key)));
-                let entries = part.iter().map(Result::unwrap);
+                let entries = slice.iter().map(Result::unwrap);
                 let entries: Vec<_> = entries.map(|entry| (entry.key(), entry.value().unwrap().to_vec())).collect();
                 assert_eq!(entries, pairs);
             }
@@ -134,9 +135,9 @@ fn one_shard_is_divided_evenly() {
             for storage in Storage::ALL {
                 let snapshot = open(storage, store.path());
                 check(&snapshot);
-                let parts = snapshot.split(number(4));
-                assert_eq!(parts.len(), 4);
-                let counts: Vec<_> = parts.iter().map(|part| part.keys().count() as u64).collect();
+                let slices = snapshot.split(number(4));
+                assert_eq!(slices.len(), 4);
+                let counts: Vec<_> = slices.iter().map(|slice| slice.keys().count() as u64).collect();
                 assert!(counts.iter().all(|count| (KEYS / 5..KEYS / 3).contains(count)), "{counts:?}");
             }
         }
@@ -151,8 +152,8 @@ fn many_small_shards_are_parts_of_several() {
     (0..KEYS).for_each(|key| loader.insert(key, b"").unwrap());
     loader.finish().unwrap();
     let snapshot = open(Storage::Positioned, store.path());
-    let parts = snapshot.split(number(4));
-    let counts: Vec<_> = parts.iter().map(|part| part.keys().count() as u64).collect();
+    let slices = snapshot.split(number(4));
+    let counts: Vec<_> = slices.iter().map(|slice| slice.keys().count() as u64).collect();
     assert!(counts.len() == 4 && counts.iter().all(|count| (KEYS / 5..KEYS / 3).contains(count)), "{counts:?}");
     check(&snapshot);
 }
