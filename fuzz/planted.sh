@@ -17,7 +17,7 @@ wanted=" ${*:-} "
 
 rm -rf "$copy"
 mkdir -p "$copy"
-git ls-files -z -- ':!tests' ':!docs' ':!fuzz/corpus' | xargs -0 cp --parents -t "$copy"
+git ls-files -z -- ':!tests/data' ':!tests/it' ':!docs' ':!fuzz/corpus' | xargs -0 cp --parents -t "$copy"
 fuzz/unpack.sh
 cargo run --quiet --manifest-path fuzz/Cargo.toml --example seeds -- fuzz/work/data fuzz/work/seeds
 
@@ -49,16 +49,16 @@ plant() { # TARGET FILE WHAT-IS-THERE WHAT-IS-PUT: the bug is in the difference
     printf '%s\n' "$sound" >"$copy/$file"
 }
 
-plant spec_json src/format/spec.rs '64 - minishard_bits)?' '64)?'
-plant info_json src/format/info.rs 'name.filter(below)' 'name.filter(|name| below(name) || true)'
-plant shard_index src/byte_range.rs 'start <= end && end <= file_len' 'start <= end'
-plant minishard_index src/format/minishard_index.rs 'if bytes.len().is_multiple_of(24)' 'if true'
-plant minishard_index src/format/minishard_index.rs 'numbers.or_of_all() < 1 << 58' 'true'
-plant whole_shard src/byte_range.rs 'start <= end && end <= file_len' 'end <= file_len'
-plant differential src/byte_range.rs 'self.start <= self.end && i64' 'i64'
-plant directory src/format/minishard_table.rs 'if place.crc32(stated) != u32::from_le_bytes(*crc32) {' 'if false {'
-plant directory src/format/manifest.rs 'if found != expected.as_bytes() {' 'if found.len() != expected.len() {'
-plant directory src/format/key_file.rs 'Some(stated) if stated == found => Ok(()),' 'Some(_) => Ok(()),'
+plant spec_json crates/format/src/spec.rs '64 - minishard_bits)?' '64)?'
+plant info_json crates/format/src/info.rs 'name.filter(below)' 'name.filter(|name| below(name) || true)'
+plant shard_index crates/format/src/byte_range.rs 'start <= end && end <= file_len' 'start <= end'
+plant minishard_index crates/format/src/minishard_index.rs 'if bytes.len().is_multiple_of(24)' 'if true'
+plant minishard_index crates/format/src/minishard_index.rs 'numbers.or_of_all() < 1 << 58' 'true'
+plant whole_shard crates/format/src/byte_range.rs 'start <= end && end <= file_len' 'end <= file_len'
+plant differential crates/format/src/byte_range.rs 'self.start <= self.end && i64' 'i64'
+plant directory crates/format/src/minishard_table.rs 'if place.crc32(stated) != u32::from_le_bytes(*crc32) {' 'if false {'
+plant directory crates/format/src/manifest.rs 'if found != expected.as_bytes() {' 'if found.len() != expected.len() {'
+plant directory crates/format/src/key_file.rs 'Some(stated) if stated == found => Ok(()),' 'Some(_) => Ok(()),'
 plant loader src/write/shard_file.rs 'u64::from(self.after_empty && empty' 'u64::from(false && empty'
 plant loader src/write/memory_pairs.rs 'let batch = self.pairs.number_of(entry.source)?;' \
     'let batch = if header.large.is_some() { u64::MAX } else { self.pairs.number_of(entry.source)? };'

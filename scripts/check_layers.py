@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the imports of the Rust sources against the layer table of docs/design.md.
 
-    scripts/check_layers.py             check src/ and cli/src/
+    scripts/check_layers.py             check src/, cli/src/ and crates/
     scripts/check_layers.py --planted   check that planted mistakes are found
     scripts/check_layers.py --edges     print the imports between modules as well
 
@@ -249,7 +249,8 @@ def components(graph):
 
 
 def findings(root, print_edges=False):
-    library, command = load(root / "src"), load(root / "cli/src")
+    library = load(root / "src")
+    others = [load(source) for source in (root / "cli/src", *sorted(root.glob("crates/*/src")))]
     table = layers((root / "docs/design.md").read_text())
     edges = list(imports(library))
     if print_edges:
@@ -258,22 +259,26 @@ def findings(root, print_edges=False):
     return [
         *upward(library, table, edges),
         *circles(library, edges),
-        *circles(command, list(imports(command))),
+        *(finding for crate in others for finding in circles(crate, list(imports(crate)))),
     ]
 
 
 # ---- planted mistakes ----
 
 PLANTED = [  # a mistake, and the lines that make it
-    ("an upward import", {"src/format/hash.rs": "use crate::store::Store;"}),
-    ("an upward import through a re-export", {"src/format/hash.rs": "use crate::Snapshot;"}),
-    ("an upward import in a group", {"src/fs/mod.rs": "use crate::{error::Error, store::{self as s, Store}};"}),
+    ("an upward import", {"src/plan/skew.rs": "use crate::store::Store;"}),
+    ("an upward import through a re-export", {"src/plan/skew.rs": "use crate::Snapshot;"}),
+    ("an upward import in a group", {"src/fs/mod.rs": "use crate::{plan::Profile, store::{self as s, Store}};"}),
     ("an upward inline path", {"src/bytes/mod.rs": "fn planted() { crate::verify::planted(); }"}),
-    ("an upward path by `super`", {"src/format/hash.rs": "fn planted() { super::super::write::planted(); }"}),
-    ("an upward import by a glob", {"src/format/hash.rs": "use crate::read::*;"}),
+    ("an upward path by `super`", {"src/plan/skew.rs": "fn planted() { super::super::write::planted(); }"}),
+    ("an upward import by a glob", {"src/plan/skew.rs": "use crate::read::*;"}),
     (
         "a circle of siblings",
-        {"src/format/checks.rs": "use super::shard_index;", "src/format/shard_index.rs": "use super::checks;"},
+        {"src/store/gc.rs": "use super::history;", "src/store/history.rs": "use super::gc;"},
+    ),
+    (
+        "a circle of siblings in the formats",
+        {"crates/format/src/checks.rs": "use crate::shard_index;", "crates/format/src/shard_index.rs": "use crate::checks;"},
     ),
     ("a circle of siblings in the command", {"cli/src/key.rs": "use crate::input::Stream;"}),
     ("a module in no layer", {"src/lib.rs": "mod planted {}"}),
@@ -285,7 +290,7 @@ def planted():
     for name, lines in PLANTED:
         with tempfile.TemporaryDirectory() as directory:
             copy = Path(directory)
-            for part in ("src", "cli/src"):
+            for part in ("src", "cli/src", "crates/format/src"):
                 shutil.copytree(ROOT / part, copy / part)
             (copy / "docs").mkdir()
             shutil.copy(ROOT / "docs/design.md", copy / "docs")

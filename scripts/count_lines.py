@@ -12,7 +12,7 @@ from pathlib import Path
 
 from check_layers import ROOT, load
 
-CRATES = ["src", "cli/src", "python/src", *sorted(str(path) for path in Path(ROOT, "crates").glob("*/src"))]
+CRATES = ["src", "cli/src", "python/src", *sorted(str(path.relative_to(ROOT)) for path in Path(ROOT, "crates").glob("*/src"))]
 
 
 def count(crate_root):

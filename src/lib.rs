@@ -264,10 +264,12 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+use sharddb_format as format;
+use sharddb_format::{byte_range, error, ids, plural};
+
 #[cfg(test)]
 extern crate self as sharddb; // for what the fuzz targets share with the unit tests
 
-mod byte_range;
 mod bytes;
 pub mod cluster;
 #[cfg(test)]
@@ -275,14 +277,9 @@ pub mod cluster;
 #[path = "../tests/common/mod.rs"]
 mod common;
 pub mod container;
-mod date;
 pub mod diff;
-mod error;
-mod format;
 mod fs;
-mod ids;
 pub mod plan;
-mod plural;
 mod prefetch;
 pub mod read;
 pub mod remote;
@@ -297,8 +294,8 @@ pub mod write;
 /// What other crates of this workspace use. Applications must not: it changes without notice.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::date::iso_8601;
     pub use crate::threads::in_order::in_order;
+    pub use sharddb_format::date::iso_8601;
 
     /// Numbers of keys that are placed at random.
     pub mod poisson {
@@ -313,10 +310,9 @@ pub mod shard {
 
 /// The sharding specification and what belongs to it: from a key to its shard and minishard.
 pub mod spec {
-    pub use crate::format::hash::HashFunction;
-    pub use crate::format::layout::{Layout, ValueAlignment};
-    pub use crate::format::spec::{Encoding, ShardingSpec};
-    pub use crate::ids::{Location, MinishardNumber, ShardNumber};
+    pub use sharddb_format::{
+        Encoding, HashFunction, Layout, Location, MinishardNumber, ShardNumber, ShardingSpec, ValueAlignment,
+    };
 }
 
 /// Guides: tuning, patterns, migration from other engines.
@@ -329,11 +325,11 @@ pub mod guide {
     pub mod tuning {}
 }
 
-pub use error::{Error, ErrorKind, ErrorLocation, Result};
-pub use format::morton;
 pub use plan::Profile;
 pub use read::{OpenOptions, OwnedValue, Reader, ShardDb, Snapshot, Value, VerifyReads};
 pub use salvage::Salvage;
+pub use sharddb_format::morton;
+pub use sharddb_format::{Error, ErrorKind, ErrorLocation, Result};
 pub use spec::ShardingSpec;
 pub use store::{GenerationId, Store, StoreWriter};
 pub use verify::VerifyLevel;

@@ -13,17 +13,8 @@
 // The library's files expect the module structure of the library.
 #![allow(dead_code, missing_docs, rustdoc::private_intra_doc_links, unused_imports)]
 
-#[path = "../../src/error.rs"]
-pub mod error;
-
-#[path = "../../src/ids.rs"]
-pub mod ids;
-
-pub mod format {
-    pub mod manifest {
-        pub(crate) const FILE_NAME: &str = "manifest.json";
-    }
-}
+use sharddb_format as format;
+pub use sharddb_format::{error, ids};
 
 pub mod fs;
 

@@ -88,7 +88,8 @@ impl PartOptions {
 
 impl fmt::Display for PartOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PartOptions { writer, on_duplicate, layout: Layout { checks, prefixes, value_alignment } } = self;
+        let PartOptions { writer, on_duplicate, layout } = self;
+        let Layout { checks, prefixes, value_alignment, .. } = layout;
         let (writer, on_duplicate, alignment) = (json::quote(writer), json::quote(on_duplicate), value_alignment.get());
         write!(
             f,
@@ -191,11 +192,7 @@ impl FromStr for PartReceipt {
         let members = Members::parse(text, &KIND)?;
         let alignment = ValueAlignment::new(members.required("value_alignment")?)
             .map_err(|error| members.malformed("value_alignment", error.message()))?;
-        let layout = Layout {
-            checks: members.required("checks")?,
-            prefixes: members.required("prefixes")?,
-            value_alignment: alignment,
-        };
+        let layout = Layout::new(members.required("checks")?, members.required("prefixes")?, alignment);
         let mut shards: Vec<_> =
             members.required::<Vec<Row>>("shards")?.into_iter().map(ShardRecord::from_row).collect();
         set_digests(shards.iter_mut().map(|shard| &mut shard.digest), members.required("digests")?)
@@ -235,7 +232,7 @@ mod tests {
             plan: Digest::of(b"plan"),
             spills: Digest::of(b"spills"),
             part: 3,
-            options: PartOptions::new("error", Layout { checks: true, ..Layout::default() }),
+            options: PartOptions::new("error", Layout::new(true, false, ValueAlignment::One)),
             value_bytes: 31,
             dropped: 1,
             shards: vec![shard, ShardRecord { number: ShardNumber(6), ..shard }],

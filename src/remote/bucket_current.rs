@@ -26,10 +26,10 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use crate::date;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::json;
 use crate::format::manifest;
+use sharddb_format::date;
 
 /// The name of the object.
 pub(crate) const FILE_NAME: &str = "current";

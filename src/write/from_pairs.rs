@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::format::hash::HashFunction;
-use crate::format::layout::Layout;
+use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::read::database::ShardDb;
@@ -32,7 +32,7 @@ impl ShardDb {
         let mut pairs: Vec<_> = pairs.into_iter().collect();
         let minishard_bits = (pairs.len() / KEYS).checked_ilog2().unwrap_or(0).try_into().unwrap_or(u8::MAX);
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 0)?;
-        let layout = Layout { checks: true, ..Layout::default() };
+        let layout = Layout::new(true, false, ValueAlignment::One);
         pairs.sort_unstable_by_key(|(key, _)| (spec.route(*key).minishard, *key));
         let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), layout)?;
         for (key, value) in pairs {

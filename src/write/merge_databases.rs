@@ -8,7 +8,6 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::format::layout::Layout;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::fs::disk;
 use crate::plan::KeyStats;
@@ -174,9 +173,8 @@ impl<'a> Merger<'a> {
     }
 
     fn writer(&self, spec: ShardingSpec, prefixes: bool, pending: PendingGeneration) -> GenerationWriter<'_> {
-        let BuildOptions { checks, value_alignment, .. } = self.options;
         let spec = spec.with_data_encoding(self.data_encoding);
-        GenerationWriter { options: &self.options, pending, spec, layout: Layout { checks, prefixes, value_alignment } }
+        GenerationWriter { options: &self.options, pending, spec, layout: self.options.layout(prefixes) }
     }
 }
 

@@ -393,7 +393,7 @@ impl BuildOptions {
 
     /// Returns the layout of the shards, given whether any pair has a prefix.
     pub(crate) fn layout(&self, prefixes: bool) -> Layout {
-        Layout { checks: self.checks, prefixes, value_alignment: self.value_alignment }
+        Layout::new(self.checks, prefixes, self.value_alignment)
     }
 
     /// Returns the options of a build that starts now, whose memory is known.

@@ -302,7 +302,7 @@ mod tests {
     /// Checks after the index, alignment and prefixes, in a shard of one minishard.
     #[test]
     fn golden_checks_prefixes_alignment() {
-        let layout = Layout { checks: true, prefixes: true, value_alignment: ValueAlignment::Sixteen };
+        let layout = Layout::new(true, true, ValueAlignment::Sixteen);
         let pairs: [(u64, &[u8], &[u8]); 2] = [(7, b"P", b"value"), (8, b"", b"v")];
         let (bytes, _) = written("checks", identity(0), layout, &pairs);
         // index at 16..64, checks at 64..84, the first value at 96 after its prefix, the second at 112
@@ -329,7 +329,7 @@ mod tests {
     fn minishards_of_many_keys_have_the_same_bytes() {
         for encoding in [Encoding::Raw, Encoding::Gzip] {
             for (checks, prefixes) in [(false, false), (true, false), (true, true)] {
-                let layout = Layout { checks, prefixes, value_alignment: ValueAlignment::Eight };
+                let layout = Layout::new(checks, prefixes, ValueAlignment::Eight);
                 let spec = identity(1).with_minishard_index_encoding(encoding);
                 let values: Vec<Vec<u8>> = (0..50_000usize).map(|i| vec![i.to_le_bytes()[0]; i % 7]).collect();
                 let prefix = |i: usize| if prefixes && i.is_multiple_of(3) { &b"pre"[..] } else { b"" };

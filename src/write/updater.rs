@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::{Error, Result};
-use crate::format::layout::Layout;
+use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::manifest::{self, Manifest};
 use crate::fs::disk;
 use crate::ids::ShardNumber;
@@ -322,7 +322,8 @@ fn apply_to_native(
     mut changes: Sorted,
     pending: PendingGeneration,
 ) -> Result<(Candidate, UpdateReport)> {
-    let layout = Layout { prefixes: manifest.layout.prefixes || changes.totals.has_prefixes, ..manifest.layout };
+    let mut layout = manifest.layout;
+    layout.prefixes |= changes.totals.has_prefixes;
     let writer = GenerationWriter { options: &options.build, pending, spec: *base.spec(), layout };
     let rewrites_all = layout.prefixes && !manifest.layout.prefixes;
     let rewritten = manifest.shards.iter().filter(|shard| rewrites_all || changed.contains(&shard.number));
@@ -360,11 +361,8 @@ fn apply_to_foreign(
     pending: PendingGeneration,
 ) -> Result<(Candidate, UpdateReport)> {
     let mut sorted = sorted_pairs_of(base, &options.build, pending.spill_dir())?;
-    let layout = Layout {
-        checks: true,
-        prefixes: sorted.totals.has_prefixes || changes.totals.has_prefixes,
-        ..Layout::default()
-    };
+    let prefixes = sorted.totals.has_prefixes || changes.totals.has_prefixes;
+    let layout = Layout::new(true, prefixes, ValueAlignment::One);
     let writer = GenerationWriter { options: &options.build, pending, spec: *base.spec(), layout };
     let stored_bytes = changes.totals.stored_bytes + sorted.totals.stored_bytes;
     let (memory, overridden) = (changes.memory_of_minishards(), changes.dropped);

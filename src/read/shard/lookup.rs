@@ -386,7 +386,7 @@ mod tests {
     use crate::bytes::StorageKind;
     use crate::format::checksum::Checksum;
     use crate::format::hash::HashFunction;
-    use crate::format::layout::Layout;
+    use crate::format::layout::{Layout, ValueAlignment};
     use crate::format::manifest::{self, AuxiliaryRecord};
     use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, PackingBuilder, Section};
     use crate::format::spec::Encoding;
@@ -418,7 +418,7 @@ mod tests {
     }
 
     fn layout() -> Layout {
-        Layout { checks: true, ..Layout::default() }
+        Layout::new(true, false, ValueAlignment::One)
     }
 
     fn open(spec: ShardingSpec, bytes: Vec<u8>, verify_reads: VerifyReads, known: KnownShard) -> ShardReader {

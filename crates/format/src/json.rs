@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 const MAX_DEPTH: usize = 128;
 
 /// Parses a document and checks its syntax completely.
-pub(crate) fn parse(bytes: &[u8]) -> Result<&RawValue> {
+pub fn parse(bytes: &[u8]) -> Result<&RawValue> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         Error::invalid_spec("expected JSON in UTF-8, found other bytes").at_offset(error.valid_up_to() as u64)
     })?;
@@ -25,7 +25,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<&RawValue> {
 }
 
 /// Returns the members of an object in order, including repeated ones; `None` if the value is not an object.
-pub(crate) fn members(value: &RawValue) -> Option<Vec<(String, &RawValue)>> {
+pub fn members(value: &RawValue) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
     impl<'de> Visitor<'de> for Members {
         type Value = Vec<(String, &'de RawValue)>;
@@ -46,19 +46,19 @@ pub(crate) fn members(value: &RawValue) -> Option<Vec<(String, &RawValue)>> {
 }
 
 /// Returns the elements of an array; `None` if the value is not an array.
-pub(crate) fn elements(value: &RawValue) -> Option<Vec<&RawValue>> {
+pub fn elements(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
 /// Returns the text of a string; `None` if the value is not a string.
-pub(crate) fn string(value: &RawValue) -> Option<String> {
+pub fn string(value: &RawValue) -> Option<String> {
     serde_json::from_str(value.get()).ok()
 }
 
 /// Returns the member `name`, if there is one.
 ///
 /// Errors: `InvalidSpec` if there is more than one.
-pub(crate) fn member<'a>(members: &[(String, &'a RawValue)], name: &str) -> Result<Option<&'a RawValue>> {
+pub fn member<'a>(members: &[(String, &'a RawValue)], name: &str) -> Result<Option<&'a RawValue>> {
     let mut found = members.iter().filter(|(member, _)| member == name).map(|(_, value)| *value);
     let first = found.next();
     match found.next() {
@@ -70,7 +70,7 @@ pub(crate) fn member<'a>(members: &[(String, &'a RawValue)], name: &str) -> Resu
 /// Returns the value at a JSON pointer (RFC 6901); `None` if there is none.
 ///
 /// Errors: `InvalidSpec` if the pointer is malformed, or passes a repeated member.
-pub(crate) fn pointer<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'a RawValue>> {
+pub fn pointer<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'a RawValue>> {
     if pointer.is_empty() {
         return Ok(Some(root));
     }
@@ -92,26 +92,28 @@ pub(crate) fn pointer<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'
 }
 
 /// Returns the place of `value` in the text that it was parsed from; `None` if it is not from this text.
-pub(crate) fn range_in(text: &str, value: &RawValue) -> Option<Range<usize>> {
+pub fn range_in(text: &str, value: &RawValue) -> Option<Range<usize>> {
     let start = value.get().as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     let range = start..start.checked_add(value.get().len())?;
     text.get(range.clone()).filter(|found| *found == value.get()).map(|_| range)
 }
 
 /// An object below the top of a document.
-pub(crate) struct Nested<'a> {
+#[derive(Debug)]
+pub struct Nested<'a> {
     /// The object's source text.
-    pub(crate) value: &'a RawValue,
+    pub value: &'a RawValue,
     /// Its JSON pointer (RFC 6901).
-    pub(crate) pointer: String,
+    pub pointer: String,
 }
 
 /// The objects below the top of a document that have a member of a given name.
-pub(crate) struct NestedObjects<'a> {
+#[derive(Debug)]
+pub struct NestedObjects<'a> {
     /// The first ones in document order.
-    pub(crate) first: Vec<Nested<'a>>,
+    pub first: Vec<Nested<'a>>,
     /// The total number of such objects.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 /// Finds the objects below the top of `root` that have a member `name`. Does not search the values of those members.
@@ -119,7 +121,7 @@ pub(crate) struct NestedObjects<'a> {
 /// Keeps the first `most` of them and counts the rest. Cost: one pass over the text, and memory for the kept pointers.
 ///
 /// Errors: `InvalidSpec` if the name of a member is not a valid string.
-pub(crate) fn objects_with<'a>(root: &'a RawValue, name: &str, most: usize) -> Result<NestedObjects<'a>> {
+pub fn objects_with<'a>(root: &'a RawValue, name: &str, most: usize) -> Result<NestedObjects<'a>> {
     let mut scan = Scan { text: root.get(), name, most, containers: Vec::new(), open_hits: Vec::new(), count: 0 };
     let mut found = Vec::new();
     let (mut in_string, mut escaped, mut string_start) = (false, false, 0);
@@ -244,7 +246,7 @@ fn unquote(quoted: &str) -> Result<Cow<'_, str>> {
 }
 
 /// Returns the beginning of a text for a message, with the number of bytes left out.
-pub(crate) fn excerpt(text: &str) -> Cow<'_, str> {
+pub fn excerpt(text: &str) -> Cow<'_, str> {
     const LONGEST: usize = 200;
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => Cow::Owned(format!("{}... ({} more bytes)", &text[..end], text.len() - end)),
@@ -253,7 +255,7 @@ pub(crate) fn excerpt(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns `text` as a JSON string, quoted and escaped.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

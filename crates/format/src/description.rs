@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::format::info::Info;
-use crate::format::json;
-use crate::format::manifest::Manifest;
+use crate::info::Info;
+use crate::json;
+use crate::manifest::Manifest;
 
 /// The text of an `info`, and the paths of both files for errors.
-pub(crate) struct Texts<'a> {
-    pub(crate) info: &'a [u8],
-    pub(crate) info_path: &'a Path,
-    pub(crate) manifest_path: &'a Path,
+#[derive(Debug)]
+pub struct Texts<'a> {
+    pub info: &'a [u8],
+    pub info_path: &'a Path,
+    pub manifest_path: &'a Path,
 }
 
 impl Texts<'_> {
@@ -22,7 +23,7 @@ impl Texts<'_> {
     ///
     /// Errors: those of [`Info::parse`] and of the manifest; `InvalidInput` if the pointer differs from that of a nested
     /// manifest; `Corrupt` if the two disagree.
-    pub(crate) fn describe(
+    pub fn describe(
         &self,
         manifest: Result<Manifest>,
         pointer: Option<&str>,

@@ -20,7 +20,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// can do about it, if anything. Each part has its own accessor.
 ///
 /// ```
-/// use sharddb::{ErrorKind, ShardingSpec};
+/// use sharddb_format::{ErrorKind, ShardingSpec};
 ///
 /// let error = ShardingSpec::from_json(r#"{"@type": "neuroglancer_uint64_sharded_v2"}"#).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::InvalidSpec);
@@ -40,15 +40,9 @@ struct Inner {
 
 /// The place inside a shard that an [`Error`] refers to. Unknown parts are `None`.
 ///
-/// ```no_run
-/// # fn main() -> sharddb::Result<()> {
-/// let db = sharddb::ShardDb::open_pread("store")?;
-/// if let Err(error) = db.get(42)
-///     && let Some(shard) = error.location().shard
-/// {
-///     eprintln!("cannot read shard {shard}: {error}");
-/// }
-/// # Ok(()) }
+/// ```
+/// let error = sharddb_format::ShardingSpec::from_json("{}").unwrap_err();
+/// assert_eq!(error.location().shard, None); // a specification is not in a shard
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -71,7 +65,7 @@ pub enum ErrorKind {
     NotFound,
     /// A file breaks a rule of the format, or a checksum does not match.
     Corrupt,
-    /// A read or a decode would exceed a cap of [`OpenOptions`](crate::OpenOptions) or the available memory.
+    /// A read or a decode would exceed a cap of `OpenOptions` or the available memory.
     TooLarge,
     /// The sharding specification, the metadata that contains it, or the requested configuration is not valid.
     InvalidSpec,
@@ -79,7 +73,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The same key was inserted twice.
     DuplicateKey,
-    /// A pair was inserted into a [`ShardWriter`](crate::write::ShardWriter) out of order, or belongs to another shard.
+    /// A pair was inserted into a `ShardWriter` out of order, or belongs to another shard.
     OutOfOrder,
     /// An argument of the caller is not valid: an option, a path, or a malformed record.
     InvalidInput,
@@ -145,9 +139,8 @@ impl Error {
     /// Returns the kind of the I/O error that is the cause, if there is one.
     ///
     /// ```
-    /// let error = sharddb::ShardDb::open_pread("no-such-directory").unwrap_err();
-    /// assert_eq!(error.kind(), sharddb::ErrorKind::NotFound);
-    /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
+    /// let error = sharddb_format::ShardingSpec::from_json("{}").unwrap_err();
+    /// assert_eq!(error.io_kind(), None); // no call has failed
     /// ```
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         self.0.source.as_ref().map(|source| source.kind())
@@ -156,8 +149,8 @@ impl Error {
     /// Returns the error number of the kernel (`errno`) of the I/O error that is the cause, if there is one.
     ///
     /// ```
-    /// let error = sharddb::ShardDb::open_pread("no-such-directory").unwrap_err();
-    /// assert_eq!(error.raw_os_error(), None); // the library has found out that nothing is there
+    /// let error = sharddb_format::ShardingSpec::from_json("{}").unwrap_err();
+    /// assert_eq!(error.raw_os_error(), None); // no call has failed
     /// ```
     pub fn raw_os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(|source| source.raw_os_error())
@@ -167,9 +160,13 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.0.message
     }
+}
 
+/// What the other crates of ShardDb use.
+#[doc(hidden)]
+impl Error {
     #[cold]
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Inner {
             kind,
             message: message.into(),
@@ -181,36 +178,36 @@ impl Error {
     }
 
     #[cold]
-    pub(crate) fn corrupt(message: impl Into<String>) -> Error {
+    pub fn corrupt(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Corrupt, message)
     }
 
     #[cold]
-    pub(crate) fn invalid_spec(message: impl Into<String>) -> Error {
+    pub fn invalid_spec(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::InvalidSpec, message)
     }
 
     #[cold]
-    pub(crate) fn invalid_input(message: impl Into<String>) -> Error {
+    pub fn invalid_input(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::InvalidInput, message)
     }
 
     /// A state that no input can cause: a bug in this crate, or a panic in one of its threads.
     #[cold]
-    pub(crate) fn internal(message: impl Into<String>) -> Error {
+    pub fn internal(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Internal, message)
     }
 
     /// A panic in `what`: a thread of this crate, or a function of the caller.
     #[cold]
-    pub(crate) fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
+    pub fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         Error::internal(format!("{what} panicked: {}", text.unwrap_or("no message")))
     }
 
     /// An I/O error on `path` while doing `what` ("open", "rename to gen-0000000003").
     #[cold]
-    pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Error {
+    pub fn io(what: &str, path: &Path, source: io::Error) -> Error {
         let mut error = Error::new(ErrorKind::Io, format!("cannot {what}"));
         error.0.path = (!path.as_os_str().is_empty()).then(|| path.to_path_buf());
         error.0.source = Some(Arc::new(source));
@@ -219,7 +216,7 @@ impl Error {
 
     /// Returns a copy, for another operation that failed for the same reason. Both share the cause.
     #[cold]
-    pub(crate) fn copy(&self) -> Error {
+    pub fn copy(&self) -> Error {
         let Inner { kind, message, path, key, location, source } = &*self.0;
         Error(Box::new(Inner {
             kind: *kind,
@@ -233,39 +230,38 @@ impl Error {
 
     /// Adds the path unless there is one already: that of the innermost layer is the most exact.
     #[cold]
-    pub(crate) fn at_path(mut self, path: &Path) -> Error {
+    pub fn at_path(mut self, path: &Path) -> Error {
         self.0.path.get_or_insert_with(|| path.to_path_buf());
         self
     }
 
     /// Replaces the path of a local copy by that of the original.
-    #[cfg(feature = "remote")]
     #[cold]
-    pub(crate) fn with_path(mut self, path: PathBuf) -> Error {
+    pub fn with_path(mut self, path: PathBuf) -> Error {
         self.0.path = Some(path);
         self
     }
 
     #[cold]
-    pub(crate) fn at_key(mut self, key: u64) -> Error {
+    pub fn at_key(mut self, key: u64) -> Error {
         self.0.key.get_or_insert(key);
         self
     }
 
     #[cold]
-    pub(crate) fn at_shard(mut self, shard: ShardNumber) -> Error {
+    pub fn at_shard(mut self, shard: ShardNumber) -> Error {
         self.0.location.shard.get_or_insert(shard);
         self
     }
 
     #[cold]
-    pub(crate) fn at_minishard(mut self, minishard: MinishardNumber) -> Error {
+    pub fn at_minishard(mut self, minishard: MinishardNumber) -> Error {
         self.0.location.minishard.get_or_insert(minishard);
         self
     }
 
     #[cold]
-    pub(crate) fn at_offset(mut self, offset: u64) -> Error {
+    pub fn at_offset(mut self, offset: u64) -> Error {
         self.0.location.offset.get_or_insert(offset);
         self
     }

@@ -52,30 +52,30 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::checksum::Checksum;
+use crate::digest::Digest;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::checksum::Checksum;
-use crate::format::digest::Digest;
-use crate::format::info::Info;
-use crate::format::json;
-use crate::format::layout::{Layout, ValueAlignment};
-use crate::format::nested::NestedSharding;
-use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
+use crate::info::Info;
+use crate::json;
+use crate::layout::{Layout, ValueAlignment};
+use crate::nested::NestedSharding;
+use crate::spec::ShardingSpec;
 
 /// The file name of the manifest.
-pub(crate) const FILE_NAME: &str = "manifest.json";
+pub const FILE_NAME: &str = "manifest.json";
 
 /// The file name of the minishard table.
-pub(crate) const MINISHARDS: &str = "minishards";
+pub const MINISHARDS: &str = "minishards";
 
 /// The file name of the key file.
-pub(crate) const KEYS: &str = "keys";
+pub const KEYS: &str = "keys";
 
 /// The file name of the predecessor of the minishard table, written by version 0.1.0. No longer read.
-pub(crate) const MINISHARD_PAGES: &str = "minishard_pages";
+pub const MINISHARD_PAGES: &str = "minishard_pages";
 
 /// The maximum length of a manifest in bytes. A million shards take less than half of it.
-pub(crate) const MAX_BYTES: u64 = 256 << 20;
+pub const MAX_BYTES: u64 = 256 << 20;
 
 /// Upper bound on the lengths of all files together.
 const MOST_BYTES: u128 = 1 << 62;
@@ -84,7 +84,7 @@ const MOST_BYTES: u128 = 1 << 62;
 const MOST_AUXILIARY: usize = 64;
 
 /// The compression library. Its output is part of the guarantee that equal pairs produce equal bytes.
-pub(crate) const GZIP_BACKEND: &str = "zlib-rs";
+pub const GZIP_BACKEND: &str = "zlib-rs";
 
 /// The major version of a manifest without the member "nested".
 const FORMAT_VERSION: u64 = 1;
@@ -93,58 +93,58 @@ const FORMAT_VERSION: u64 = 1;
 const FORMAT_VERSION_NESTED: u64 = 2;
 
 /// The program and its version.
-pub(crate) const WRITER: &str = concat!("sharddb ", env!("CARGO_PKG_VERSION"));
+pub const WRITER: &str = concat!("sharddb ", env!("CARGO_PKG_VERSION"));
 
 /// The name of the last member, quoted as in the text.
-pub(crate) const CRC32: &str = "\"crc32\"";
+pub const CRC32: &str = "\"crc32\"";
 
 /// The expected content of the files of one generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Manifest {
+pub struct Manifest {
     /// A copy of the member "sharding" of `info`.
-    pub(crate) sharding: ShardingSpec,
+    pub sharding: ShardingSpec,
     /// The place of "sharding" in `info` and of the shards; `None` for the top level and the generation's directory.
-    pub(crate) nested: Option<NestedSharding>,
+    pub nested: Option<NestedSharding>,
     /// The crc32 of the file `info`.
-    pub(crate) info_crc32: u32,
+    pub info_crc32: u32,
     /// The digest of the file `info`; `None` if it is not known.
-    pub(crate) info_digest: Option<Digest>,
-    pub(crate) layout: Layout,
+    pub info_digest: Option<Digest>,
+    pub layout: Layout,
     /// The number of keys in all shards.
-    pub(crate) keys: u64,
+    pub keys: u64,
     /// The stored bytes of all values: encoded, without prefixes, padding and indexes.
-    pub(crate) value_bytes: u64,
+    pub value_bytes: u64,
     /// The auxiliary files; names are unique.
-    pub(crate) auxiliary: Vec<AuxiliaryRecord>,
+    pub auxiliary: Vec<AuxiliaryRecord>,
     /// The shards that have a file, in ascending order.
-    pub(crate) shards: Vec<ShardRecord>,
+    pub shards: Vec<ShardRecord>,
 }
 
 /// The expected content of an auxiliary file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AuxiliaryRecord {
-    pub(crate) name: String,
-    pub(crate) checksum: Checksum,
+pub struct AuxiliaryRecord {
+    pub name: String,
+    pub checksum: Checksum,
 }
 
 /// The expected content of one shard file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ShardRecord {
-    pub(crate) number: ShardNumber,
+pub struct ShardRecord {
+    pub number: ShardNumber,
     /// The length of the file in bytes.
-    pub(crate) bytes: u64,
-    pub(crate) keys: u64,
+    pub bytes: u64,
+    pub keys: u64,
     /// The crc32 of the file.
-    pub(crate) crc32: u32,
+    pub crc32: u32,
     /// The crc32 of the shard index, the first bytes of the file.
-    pub(crate) shard_index_crc32: u32,
+    pub shard_index_crc32: u32,
     /// The digest of the file; `None` if it is not known.
-    pub(crate) digest: Option<Digest>,
+    pub digest: Option<Digest>,
 }
 
 impl Manifest {
     /// Returns the text of the manifest. Equal manifests have equal texts.
-    pub(crate) fn to_json(&self) -> String {
+    pub fn to_json(&self) -> String {
         self.to_json_by(WRITER)
     }
 
@@ -187,7 +187,7 @@ impl Manifest {
     ///
     /// Errors: `Corrupt` if its own crc32 does not match, or if a member is missing, malformed or inconsistent with
     /// another; `Unsupported` if it has a later major version.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Manifest> {
+    pub fn parse(bytes: &[u8]) -> Result<Manifest> {
         check_crc32(bytes)?;
         let root = json::parse(bytes).map_err(corrupt)?;
         let Some(members) = json::members(root) else {
@@ -223,7 +223,7 @@ impl Manifest {
     }
 
     /// Returns the record of a shard; `None` if the shard is empty and has no file. O(log n).
-    pub(crate) fn shard(&self, number: ShardNumber) -> Option<&ShardRecord> {
+    pub fn shard(&self, number: ShardNumber) -> Option<&ShardRecord> {
         let at = self.shards.binary_search_by_key(&number, |shard| shard.number).ok()?;
         self.shards.get(at)
     }
@@ -241,18 +241,17 @@ impl Manifest {
     }
 
     /// Returns whether the digests of all files are known: then only equal files have an equal manifest.
-    #[cfg(any(test, feature = "remote"))]
-    pub(crate) fn has_all_digests(&self) -> bool {
+    pub fn has_all_digests(&self) -> bool {
         self.digests().all(|digest| digest.is_some())
     }
 
     /// Returns what is stated about the bytes of a shard.
-    pub(crate) fn checksum_of(&self, shard: &ShardRecord) -> Checksum {
+    pub fn checksum_of(&self, shard: &ShardRecord) -> Checksum {
         shard.checksum(&self.sharding)
     }
 
     /// Verifies the bytes of `info`. Errors: `Corrupt` if their checksums differ from the manifest's.
-    pub(crate) fn check_info(&self, info: &[u8]) -> Result<()> {
+    pub fn check_info(&self, info: &[u8]) -> Result<()> {
         let found = Checksum::of(info);
         let stated = Checksum { crc32: self.info_crc32, digest: self.info_digest, ..found };
         stated
@@ -261,22 +260,22 @@ impl Manifest {
     }
 
     /// Returns the directory of the shards, relative to that of the generation; empty if it is the same.
-    pub(crate) fn shards_directory(&self) -> PathBuf {
+    pub fn shards_directory(&self) -> PathBuf {
         self.nested.as_ref().map(NestedSharding::directory).unwrap_or_default()
     }
 
     /// Returns the path of a shard of the generation in `directory`.
-    pub(crate) fn shard_path(&self, directory: &Path, number: ShardNumber) -> PathBuf {
+    pub fn shard_path(&self, directory: &Path, number: ShardNumber) -> PathBuf {
         directory.join(self.shards_directory()).join(self.sharding.shard_file_name(number))
     }
 
     /// Returns the JSON pointer of the object in `info` that has "sharding"; empty for the top level.
-    pub(crate) fn pointer(&self) -> &str {
+    pub fn pointer(&self) -> &str {
         self.nested.as_ref().map_or("", |nested| &nested.pointer)
     }
 
     /// Verifies the directory of the shards found in `info`. Errors: `Corrupt` if it differs from the manifest's.
-    pub(crate) fn check_directory(&self, found: &Info) -> Result<()> {
+    pub fn check_directory(&self, found: &Info) -> Result<()> {
         if found.shards != self.shards_directory() {
             let (expected, found) = (self.shards_directory(), &found.shards);
             return Err(Error::corrupt(format!(
@@ -289,7 +288,7 @@ impl Manifest {
     }
 
     /// Verifies the sharding specification found in `info`. Errors: `Corrupt` if it differs from the manifest's.
-    pub(crate) fn check_sharding(&self, found: &ShardingSpec) -> Result<()> {
+    pub fn check_sharding(&self, found: &ShardingSpec) -> Result<()> {
         if *found != self.sharding {
             let expected = self.sharding;
             return Err(Error::corrupt(format!(
@@ -300,7 +299,7 @@ impl Manifest {
     }
 
     /// Returns the record of an auxiliary file, if there is one of this name.
-    pub(crate) fn auxiliary(&self, name: &str) -> Option<&AuxiliaryRecord> {
+    pub fn auxiliary(&self, name: &str) -> Option<&AuxiliaryRecord> {
         self.auxiliary.iter().find(|record| record.name == name)
     }
 
@@ -383,7 +382,7 @@ fn auxiliary(members: &Members) -> Result<Vec<AuxiliaryRecord>> {
 
 /// Returns whether an auxiliary file may have this name: `[a-z0-9_]+`, and not the name of another file of a generation
 /// or a store.
-pub(crate) fn is_auxiliary_name(name: &str) -> bool {
+pub fn is_auxiliary_name(name: &str) -> bool {
     const RESERVED: [&str; 5] = ["info", "lease", "lock", "current", "history"];
     let is_of_alphabet = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
     !name.is_empty() && name.bytes().all(is_of_alphabet) && !RESERVED.contains(&name)
@@ -400,34 +399,34 @@ impl AuxiliaryRecord {
 }
 
 /// A shard as a row of the text.
-pub(crate) type Row = (u64, u64, u64, u32, u32);
+pub type Row = (u64, u64, u64, u32, u32);
 
 impl ShardRecord {
-    pub(crate) fn to_row(self) -> String {
+    pub fn to_row(self) -> String {
         let ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32, digest: _ } = self;
         format!("[{number},{bytes},{keys},{crc32},{shard_index_crc32}]")
     }
 
-    pub(crate) fn from_row((number, bytes, keys, crc32, shard_index_crc32): Row) -> ShardRecord {
+    pub fn from_row((number, bytes, keys, crc32, shard_index_crc32): Row) -> ShardRecord {
         ShardRecord { number: ShardNumber(number), bytes, keys, crc32, shard_index_crc32, digest: None }
     }
 
     /// Returns what is stated about the bytes of the file.
-    pub(crate) fn checksum(&self, spec: &ShardingSpec) -> Checksum {
+    pub fn checksum(&self, spec: &ShardingSpec) -> Checksum {
         let shard_index_len = spec.shard_index_len();
         Checksum { bytes: self.bytes, crc32: self.crc32, digest: self.digest, shard_index_len }
     }
 }
 
 /// Returns a digest as a row of the text.
-pub(crate) fn digest_row(digest: Option<Digest>) -> String {
+pub fn digest_row(digest: Option<Digest>) -> String {
     digest.map_or("null".to_string(), |digest| format!("\"{digest}\""))
 }
 
 /// Sets the digests of files by the rows of the text.
 ///
 /// Errors: `Corrupt` if there are not as many rows as files, or one is malformed.
-pub(crate) fn set_digests<'a>(
+pub fn set_digests<'a>(
     mut digests: impl Iterator<Item = &'a mut Option<Digest>>,
     rows: Vec<Option<String>>,
 ) -> Result<()> {
@@ -462,7 +461,7 @@ impl<'a> Members<'a> {
 }
 
 /// Returns the last member and the rest of the text, given the bytes before it.
-pub(crate) fn last_member(head: &[u8]) -> String {
+pub fn last_member(head: &[u8]) -> String {
     format!("{CRC32}: {}\n}}\n", crc32fast::hash(head))
 }
 
@@ -502,8 +501,8 @@ fn corrupt(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::hash::HashFunction;
-    use crate::format::spec::Encoding;
+    use crate::hash::HashFunction;
+    use crate::spec::Encoding;
 
     /// Written by hand; the crc32 was computed by another implementation.
     const GOLDEN: &str = r#"{

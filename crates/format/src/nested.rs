@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::format::json;
+use crate::json;
 
 /// The longest directory in bytes.
 const LONGEST: usize = 1024;
 
 /// The maximum number of names in a directory.
-pub(crate) const MOST_NAMES: usize = 16;
+pub const MOST_NAMES: usize = 16;
 
 /// The longest name in bytes on common file systems.
 const LONGEST_NAME: usize = 255;
@@ -35,16 +35,16 @@ const RESERVED: [&str; 11] = [
 
 /// The object of `info` that describes the shards of a generation, and the directory of the shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NestedSharding {
+pub struct NestedSharding {
     /// The JSON pointer (RFC 6901) of the object that has the member "sharding"; not empty.
-    pub(crate) pointer: String,
+    pub pointer: String,
     /// The directory of the shards relative to that of `info`: names separated by `/`.
     directory: String,
 }
 
 impl NestedSharding {
     /// Errors: `InvalidSpec` if the pointer is not that of a nested object, or a generation cannot have the directory.
-    pub(crate) fn new(pointer: &str, directory: &str) -> Result<NestedSharding> {
+    pub fn new(pointer: &str, directory: &str) -> Result<NestedSharding> {
         if !pointer.starts_with('/') {
             let found = json::excerpt(pointer);
             return Err(Error::invalid_spec(format!("expected a JSON pointer like /scales/0, found \"{found}\"")));
@@ -60,7 +60,7 @@ impl NestedSharding {
     }
 
     /// Parses the member of a manifest.
-    pub(crate) fn from_value(value: &RawValue) -> Result<NestedSharding> {
+    pub fn from_value(value: &RawValue) -> Result<NestedSharding> {
         let wrong =
             || Error::invalid_spec("expected \"nested\" to be an object with \"sharding_at\" and \"shards_in\"");
         let members = json::members(value).ok_or_else(wrong)?;
@@ -69,23 +69,23 @@ impl NestedSharding {
     }
 
     /// Returns the member of a manifest.
-    pub(crate) fn to_json(&self) -> String {
+    pub fn to_json(&self) -> String {
         let NestedSharding { pointer, directory } = self;
         format!("{{\"sharding_at\": {}, \"shards_in\": {}}}", json::quote(pointer), json::quote(directory))
     }
 
     /// Returns the directory of the shards, relative to that of `info`.
-    pub(crate) fn directory(&self) -> PathBuf {
+    pub fn directory(&self) -> PathBuf {
         self.names().collect()
     }
 
     /// Returns the names of the directory, outermost first; at least one.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.directory.split('/')
     }
 
     /// Returns the entry of the generation's directory that leads to the shards.
-    pub(crate) fn first_name(&self) -> &str {
+    pub fn first_name(&self) -> &str {
         self.names().next().unwrap_or_default()
     }
 }
@@ -101,7 +101,7 @@ fn is_shards_directory(directory: &str) -> bool {
 }
 
 /// Returns whether the first name of a directory of shards may be this.
-pub(crate) fn is_shards_entry(name: &str) -> bool {
+pub fn is_shards_entry(name: &str) -> bool {
     let lowercase = name.to_lowercase();
     is_portable_name(name) && !RESERVED.contains(&lowercase.as_str()) && !lowercase.ends_with(".shard")
 }

@@ -6,9 +6,9 @@
 
 /// Bytes `start..end` relative to the end of the shard index, as stated by an index. Untrusted: not yet checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RelativeRange {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+pub struct RelativeRange {
+    pub start: u64,
+    pub end: u64,
 }
 
 /// Bytes `start..end` of a file, or of bytes in memory, with `start <= end`.
@@ -16,16 +16,16 @@ pub(crate) struct RelativeRange {
 /// A range from [`RelativeRange::resolve`] is within its file. Other ranges may end past it, such as the place of a
 /// check, which is computed from the end of an index. Reading one that does is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ByteRange {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+pub struct ByteRange {
+    pub start: u64,
+    pub end: u64,
 }
 
 impl RelativeRange {
     /// Converts the range to one of a file of `file_len` bytes whose shard index ends at `base`. `None` if the range is
     /// reversed, overflows, or is outside the file.
     #[inline]
-    pub(crate) fn resolve(self, base: u64, file_len: u64) -> Option<ByteRange> {
+    pub fn resolve(self, base: u64, file_len: u64) -> Option<ByteRange> {
         let start = base.checked_add(self.start)?;
         let end = base.checked_add(self.end)?;
         (start <= end && end <= file_len).then_some(ByteRange { start, end })
@@ -34,26 +34,26 @@ impl RelativeRange {
     /// Returns the bytes of this range in `body`, the bytes after the shard index. `None` if the range is reversed or
     /// ends past `body`.
     #[inline]
-    pub(crate) fn of(self, body: &[u8]) -> Option<&[u8]> {
+    pub fn of(self, body: &[u8]) -> Option<&[u8]> {
         body.get(usize::try_from(self.start).ok()?..usize::try_from(self.end).ok()?)
     }
 
     /// Whether a file can contain this range: `start <= end`, and `end` is below 2^63.
     #[inline]
-    pub(crate) fn is_possible(self) -> bool {
+    pub fn is_possible(self) -> bool {
         self.start <= self.end && i64::try_from(self.end).is_ok()
     }
 }
 
 impl ByteRange {
     #[inline]
-    pub(crate) fn len(self) -> u64 {
+    pub fn len(self) -> u64 {
         self.end - self.start
     }
 
     /// Returns the bytes of this range in `slice`. `None` if the range ends past `slice`.
     #[inline]
-    pub(crate) fn of(self, slice: &[u8]) -> Option<&[u8]> {
+    pub fn of(self, slice: &[u8]) -> Option<&[u8]> {
         slice.get(usize::try_from(self.start).ok()?..usize::try_from(self.end).ok()?)
     }
 }

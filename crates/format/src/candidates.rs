@@ -2,21 +2,22 @@
 
 use std::ops::Range;
 
-use crate::format::hash::HashFunction;
-use crate::format::key_bounds::KeyBounds;
-use crate::format::spec::ShardingSpec;
+use crate::hash::HashFunction;
 use crate::ids::{Location, MinishardNumber, ShardNumber};
+use crate::key_bounds::KeyBounds;
+use crate::spec::ShardingSpec;
 
 /// The minishards that can hold the keys of a range: all of them, unless the hash is the identity and the range is so
 /// narrow that its hashes are fewer than the minishards. Then they are one or two intervals in storage order.
-pub(crate) struct Candidates {
+#[derive(Debug)]
+pub struct Candidates {
     spec: ShardingSpec,
     /// Packed locations; each interval from its first to its last, both included.
     intervals: Vec<(u64, u64)>,
 }
 
 impl Candidates {
-    pub(crate) fn new(spec: ShardingSpec, bounds: KeyBounds) -> Candidates {
+    pub fn new(spec: ShardingSpec, bounds: KeyBounds) -> Candidates {
         let most = match spec.shard_bits() + spec.minishard_bits() {
             64 => u64::MAX,
             bits => (1 << bits) - 1,
@@ -37,23 +38,23 @@ impl Candidates {
     }
 
     /// Returns the intervals of packed locations in storage order, each from its first to its last.
-    pub(crate) fn intervals(&self) -> &[(u64, u64)] {
+    pub fn intervals(&self) -> &[(u64, u64)] {
         &self.intervals
     }
 
     /// Returns the number of minishards, at most `u64::MAX`.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         let lens = self.intervals.iter().map(|(first, last)| (last - first).saturating_add(1));
         lens.fold(0, u64::saturating_add)
     }
 
     /// Iterates over all minishards in storage order.
-    pub(crate) fn locations(&self) -> impl Iterator<Item = Location> + '_ {
+    pub fn locations(&self) -> impl Iterator<Item = Location> + '_ {
         self.intervals.iter().flat_map(|(first, last)| *first..=*last).map(|packed| self.spec.location_of_hash(packed))
     }
 
     /// Returns the minishards of a shard, as up to two ranges. Some may be empty.
-    pub(crate) fn of_shard(&self, shard: ShardNumber) -> impl Iterator<Item = Range<MinishardNumber>> + '_ {
+    pub fn of_shard(&self, shard: ShardNumber) -> impl Iterator<Item = Range<MinishardNumber>> + '_ {
         self.intervals.iter().map(move |(first, last)| {
             let (first, last) = (self.spec.location_of_hash(*first), self.spec.location_of_hash(*last));
             let start = if first.shard == shard { first.minishard.0 } else { 0 };

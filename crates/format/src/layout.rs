@@ -6,20 +6,20 @@
 use crate::error::{Error, Result};
 
 /// Native minishards begin at multiples of this many bytes.
-pub(crate) const MINISHARD_ALIGNMENT: u64 = 8;
+pub const MINISHARD_ALIGNMENT: u64 = 8;
 
 /// The layout of a data set: what its shards have beyond the format's text.
 ///
 /// The default is the layout of foreign data: no checks, no prefixes, no alignment.
 ///
 /// ```
-/// use sharddb::spec::{Layout, ValueAlignment};
+/// use sharddb_format::{Layout, ValueAlignment};
 ///
 /// let mut layout = Layout::default();
 /// assert!(!layout.checks);
 /// layout.value_alignment = ValueAlignment::new(64)?;
 /// assert_eq!(layout.value_alignment.get(), 64);
-/// # Ok::<(), sharddb::Error>(())
+/// # Ok::<(), sharddb_format::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -32,13 +32,20 @@ pub struct Layout {
     pub value_alignment: ValueAlignment,
 }
 
+impl Layout {
+    /// Creates a layout.
+    pub fn new(checks: bool, prefixes: bool, value_alignment: ValueAlignment) -> Layout {
+        Layout { checks, prefixes, value_alignment }
+    }
+}
+
 /// The alignment of the file offsets of values.
 ///
 /// ```
-/// use sharddb::spec::ValueAlignment;
+/// use sharddb_format::ValueAlignment;
 ///
 /// assert_eq!(ValueAlignment::new(4096)?, ValueAlignment::Page);
-/// # Ok::<(), sharddb::Error>(())
+/// # Ok::<(), sharddb_format::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -87,7 +94,8 @@ impl ValueAlignment {
     ///
     /// Errors: `InvalidInput` if it begins with a zero byte and values are aligned.
     #[inline]
-    pub(crate) fn check_prefix(self, prefix: &[u8]) -> Result<()> {
+    #[doc(hidden)]
+    pub fn check_prefix(self, prefix: &[u8]) -> Result<()> {
         if self == Self::One || prefix.first() != Some(&0) { Ok(()) } else { Err(self.prefix_like_padding()) }
     }
 
@@ -102,7 +110,8 @@ impl ValueAlignment {
 
     /// Returns the number of padding bytes from `offset` to the next aligned offset.
     #[inline]
-    pub(crate) fn padding(self, offset: u64) -> u64 {
+    #[doc(hidden)]
+    pub fn padding(self, offset: u64) -> u64 {
         offset.wrapping_neg() & (self.get() - 1)
     }
 }

@@ -1,7 +1,7 @@
 //! Dates in UTC, as ISO 8601.
 
 /// The last second of the year 9999, since 1970.
-pub(crate) const LAST_SECOND: u64 = 253_402_300_799;
+pub const LAST_SECOND: u64 = 253_402_300_799;
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
@@ -20,7 +20,7 @@ pub fn iso_8601(seconds: u64) -> String {
 }
 
 /// Parses exactly what [`iso_8601`] writes, up to the year 9999; `None` for anything else.
-pub(crate) fn parse_iso_8601(text: &str) -> Option<u64> {
+pub fn parse_iso_8601(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);

@@ -8,16 +8,16 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::json;
-use crate::format::layout::{Layout, ValueAlignment};
-use crate::format::nested::NestedSharding;
-use crate::format::spec::ShardingSpec;
+use crate::json;
+use crate::layout::{Layout, ValueAlignment};
+use crate::nested::NestedSharding;
+use crate::spec::ShardingSpec;
 
 /// The file name.
-pub(crate) const FILE_NAME: &str = "info";
+pub const FILE_NAME: &str = "info";
 
 /// The maximum length of an `info` in bytes.
-pub(crate) const MAX_BYTES: u64 = 16 << 20;
+pub const MAX_BYTES: u64 = 16 << 20;
 
 /// The maximum length of an `info` from the caller. Leaves room for the members and white space that are added.
 const MAX_GIVEN_BYTES: u64 = MAX_BYTES / 2;
@@ -27,21 +27,21 @@ const NAMED: usize = 8;
 
 /// The content of an `info` about one sharded data set.
 #[derive(Clone, Debug)]
-pub(crate) struct Info {
-    pub(crate) spec: ShardingSpec,
+pub struct Info {
+    pub spec: ShardingSpec,
     /// `None` for foreign data.
-    pub(crate) layout: Option<Layout>,
+    pub layout: Option<Layout>,
     /// The JSON pointer of the object that has "sharding"; empty for the top level.
-    pub(crate) pointer: String,
+    pub pointer: String,
     /// The directory of the shards, relative to that of the `info`.
-    pub(crate) shards: PathBuf,
+    pub shards: PathBuf,
 }
 
 impl Info {
     /// Reads the specification at `pointer`; without a pointer, the one at the top level, else the only nested one.
     ///
     /// Errors: `InvalidSpec`; `InvalidInput` if the pointer selects none, or there are several nested ones and no pointer.
-    pub(crate) fn parse(bytes: &[u8], pointer: Option<&str>) -> Result<Info> {
+    pub fn parse(bytes: &[u8], pointer: Option<&str>) -> Result<Info> {
         let root = json::parse(bytes)?;
         let found = match pointer {
             Some(pointer) => match json::pointer(root, pointer)? {
@@ -97,7 +97,7 @@ impl Info {
     ///
     /// Errors: `TooLarge`; `InvalidSpec` if it is not a JSON object; `InvalidInput` if it has "sharding" in nested
     /// objects only, because the composed text would still describe the shards of those, next to the new ones.
-    pub(crate) fn check(given: &str) -> Result<()> {
+    pub fn check(given: &str) -> Result<()> {
         check_len(given)?;
         let members = given_members(given)?;
         match json::member(&members, "sharding")? {
@@ -112,7 +112,7 @@ impl Info {
     /// Errors: `TooLarge`; `InvalidSpec` if the text is not a JSON object, if a generation cannot have that directory, or
     /// there is no "key"; `InvalidInput` if there is no object at the pointer, or the top level has "sharding" too,
     /// because readers would look for the shards of that.
-    pub(crate) fn nested_in(given: &str, pointer: &str) -> Result<NestedSharding> {
+    pub fn nested_in(given: &str, pointer: &str) -> Result<NestedSharding> {
         check_len(given)?;
         if json::member(&given_members(given)?, "sharding")?.is_some_and(|sharding| sharding.get() != "null") {
             let message = "expected \"sharding\" at the JSON pointer only, found it at the top level of the info too";
@@ -132,14 +132,14 @@ impl Info {
     /// Returns the specification of the object at `pointer`; `None` if it has none, or null.
     ///
     /// Errors: `InvalidSpec`; `InvalidInput` if there is no object at the pointer.
-    pub(crate) fn spec_at(given: &str, pointer: &str) -> Result<Option<ShardingSpec>> {
+    pub fn spec_at(given: &str, pointer: &str) -> Result<Option<ShardingSpec>> {
         let sharding = json::member(&object_at(given, pointer)?.members, "sharding")?;
         sharding.filter(|sharding| sharding.get() != "null").map(ShardingSpec::from_value).transpose()
     }
 
     /// Returns `given` with this specification and layout as the members "sharding" and "sharddb" of the object at
     /// `pointer`. All other bytes are those of `given`.
-    pub(crate) fn compose_nested(given: &str, pointer: &str, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
+    pub fn compose_nested(given: &str, pointer: &str, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
         let object = object_at(given, pointer)?;
         let place_of = |value| {
             json::range_in(given, value).ok_or_else(|| Error::internal("a member of the info is not in its text"))
@@ -168,7 +168,7 @@ impl Info {
     }
 
     /// Returns the text of an `info` with this specification and layout, and the other members of `given` unchanged.
-    pub(crate) fn compose(given: Option<&str>, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
+    pub fn compose(given: Option<&str>, spec: &ShardingSpec, layout: &Layout) -> Result<String> {
         let mut text = String::from("{\n");
         let mut put = |name: &str, value: &str| {
             text.push_str(if text.len() > 2 { ",\n" } else { "" });
@@ -289,7 +289,7 @@ fn layout_json(layout: &Layout) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::hash::HashFunction;
+    use crate::hash::HashFunction;
 
     const SHARDING: &str = r#"{"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0, "minishard_bits": 1, "shard_bits": 2}"#;
 

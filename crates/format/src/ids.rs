@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Displayed and parsed in hex, as in file names.
 ///
 /// ```
-/// use sharddb::spec::ShardNumber;
+/// use sharddb_format::ShardNumber;
 ///
 /// assert_eq!(ShardNumber(0x2a).to_string(), "2a");
 /// assert_eq!("2a".parse(), Ok(ShardNumber(0x2a)));
@@ -36,7 +36,7 @@ impl FromStr for ShardNumber {
 /// Displayed and parsed in decimal.
 ///
 /// ```
-/// use sharddb::spec::MinishardNumber;
+/// use sharddb_format::MinishardNumber;
 ///
 /// assert_eq!("12".parse(), Ok(MinishardNumber(12)));
 /// ```
@@ -60,12 +60,12 @@ impl FromStr for MinishardNumber {
 /// The shard and the minishard that a key hashes to.
 ///
 /// ```
-/// use sharddb::spec::{HashFunction, Location, MinishardNumber, ShardNumber, ShardingSpec};
+/// use sharddb_format::{HashFunction, Location, MinishardNumber, ShardNumber, ShardingSpec};
 ///
 /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 3)?; // 4 minishards in each of 8 shards
 /// let location = Location { shard: ShardNumber(1), minishard: MinishardNumber(2) };
 /// assert_eq!(spec.route(0b001_10), location);
-/// # Ok::<(), sharddb::Error>(())
+/// # Ok::<(), sharddb_format::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {

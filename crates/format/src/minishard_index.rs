@@ -20,22 +20,22 @@ use crate::byte_range::RelativeRange;
 use crate::error::{Error, Result};
 
 /// Bytes of a decoded index per key.
-pub(crate) const ROW_LEN: u64 = 24;
+pub const ROW_LEN: u64 = 24;
 
 /// Raw indexes of up to this many keys are scanned in place, without checkpoints. Also the rows per checkpoint.
-pub(crate) const SCAN_LIMIT: usize = 64;
+pub const SCAN_LIMIT: usize = 64;
 
 /// The entry of a key in a minishard index: its position, its id, and the stated range of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) number: usize,
-    pub(crate) id: u64,
-    pub(crate) value: RelativeRange,
+pub struct Row {
+    pub number: usize,
+    pub id: u64,
+    pub value: RelativeRange,
 }
 
 /// A view of a minishard index in its decoded form. A raw index is stored in this form.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct IndexView<'a> {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IndexView<'a> {
     // INVARIANT: three arrays of equal length, one word per key, as stored: ids and gaps are deltas
     ids: &'a [U64],
     gaps: &'a [U64],
@@ -47,7 +47,7 @@ impl<'a> IndexView<'a> {
     ///
     /// Errors: `Corrupt` if its length is not a multiple of 24.
     #[inline]
-    pub(crate) fn view(bytes: &'a [u8]) -> Result<IndexView<'a>> {
+    pub fn view(bytes: &'a [u8]) -> Result<IndexView<'a>> {
         let rows = bytes.len() / 24;
         let view = |bytes| <[U64]>::ref_from_prefix_with_elems(bytes, rows).ok();
         if bytes.len().is_multiple_of(24)
@@ -62,13 +62,13 @@ impl<'a> IndexView<'a> {
 
     /// Returns the number of keys.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.ids.len()
     }
 
     /// Returns the first row with this id. O(n); the ids may be in any order.
     #[inline]
-    pub(crate) fn find(&self, id: u64) -> Option<Row> {
+    pub fn find(&self, id: u64) -> Option<Row> {
         let mut running = 0u64;
         for (number, delta) in self.ids.iter().enumerate() {
             running = running.wrapping_add(delta.get());
@@ -93,13 +93,13 @@ impl<'a> IndexView<'a> {
     }
 
     /// Iterates over all rows in stored order.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
+    pub fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
         self.rows_from(RowsState::default())
     }
 
     /// Returns whether a miss proves absence: all ranges are possible. See [`SearchableIndex::miss_proves_absence`]. O(n).
     #[inline]
-    pub(crate) fn miss_proves_absence(&self) -> bool {
+    pub fn miss_proves_absence(&self) -> bool {
         self.rows().all(|row| row.value.is_possible())
     }
 
@@ -110,7 +110,7 @@ impl<'a> IndexView<'a> {
 
 /// The error for a key that is not found in an index that does not prove its absence.
 #[cold]
-pub(crate) fn unproved_absence() -> Error {
+pub fn unproved_absence() -> Error {
     Error::corrupt(
         "minishard index is corrupt: expected value ranges with start <= end < 2^63, found one that is not: the key may \
          be missing because of this damage; run `sharddb verify`",
@@ -125,8 +125,8 @@ fn bad_length(len: usize) -> Error {
 /// A raw index of a few keys, searched in place without a branch that depends on the position of the key.
 ///
 /// Such a branch would be mispredicted about every other time, and a misprediction delays the start of the next lookup.
-#[derive(Clone, Copy)]
-pub(crate) struct SmallIndex<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct SmallIndex<'a> {
     // INVARIANT: with n keys, only the first min(n, 8) words of each array are of the index; the others are the bytes
     // that follow it, and are ignored by `find` and `keep_first`
     rows: usize,
@@ -144,7 +144,7 @@ impl<'a> SmallIndex<'a> {
     ///
     /// `None` if it has more than [`MOST`](Self::MOST) rows, or if `body` ends less than `REACH` bytes after `start`.
     #[inline]
-    pub(crate) fn view(body: &'a [u8], start: u64, rows: u64) -> Option<SmallIndex<'a>> {
+    pub fn view(body: &'a [u8], start: u64, rows: u64) -> Option<SmallIndex<'a>> {
         const REACH: usize = 24 * SmallIndex::MOST; // the longest index; covers every word that is loaded
         let words: &[u8; REACH] = body.get(usize::try_from(start).ok()?..)?.first_chunk()?;
         let rows = usize::try_from(rows).ok().filter(|rows| *rows <= Self::MOST)?;
@@ -154,7 +154,7 @@ impl<'a> SmallIndex<'a> {
 
     /// Returns the first row with this id, if it is one of the first eight rows.
     #[inline(always)]
-    pub(crate) fn find(&self, id: u64) -> Option<Row> {
+    pub fn find(&self, id: u64) -> Option<Row> {
         let number = EightWords::of(self.ids).running_sums().first_equal(id, self.rows)?;
         // from the end of one value to the end of the next
         let steps = EightWords::of(self.gaps).plus(EightWords::of(self.sizes));
@@ -166,7 +166,7 @@ impl<'a> SmallIndex<'a> {
     /// Returns whether a miss in `find` proves absence: there are at most eight rows, and every number is small enough
     /// that all ranges are possible. See [`SearchableIndex::miss_proves_absence`].
     #[inline(always)]
-    pub(crate) fn miss_proves_absence(&self) -> bool {
+    pub fn miss_proves_absence(&self) -> bool {
         let numbers = EightWords::of(self.gaps).or(EightWords::of(self.sizes)).keep_first(self.rows);
         numbers.is_some_and(|numbers| numbers.or_of_all() < 1 << 58) // 8 gaps and 8 sizes: every end is below 2^62
     }
@@ -252,7 +252,7 @@ impl EightWords {
 
 /// The position of a walk over the rows of an index: the sums of the deltas so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RowsState {
+pub struct RowsState {
     number: usize,
     id: u64,
     end: u64,
@@ -261,7 +261,7 @@ pub(crate) struct RowsState {
 impl RowsState {
     /// Returns the next row of `index` in stored order.
     #[inline]
-    pub(crate) fn next(&mut self, index: IndexView<'_>) -> Option<Row> {
+    pub fn next(&mut self, index: IndexView<'_>) -> Option<Row> {
         let number = self.number;
         let (id, gap, size) = (index.ids.get(number)?, index.gaps.get(number)?, index.sizes.get(number)?);
         self.id = self.id.wrapping_add(id.get());
@@ -273,12 +273,14 @@ impl RowsState {
 }
 
 /// Positions in a large raw index where a scan can begin: one every [`SCAN_LIMIT`] rows.
-pub(crate) struct Checkpoints {
+#[derive(Debug)]
+pub struct Checkpoints {
     checkpoints: Box<[Checkpoint]>,
     /// Whether a miss proves absence: all ranges of the index are possible.
     miss_proves_absence: bool,
 }
 
+#[derive(Debug)]
 struct Checkpoint {
     first_id: u64,
     before: RowsState,
@@ -286,7 +288,7 @@ struct Checkpoint {
 
 impl Checkpoints {
     /// Computes the checkpoints of an index; `None` unless its ids strictly ascend. O(n).
-    pub(crate) fn new(index: IndexView<'_>) -> Option<Checkpoints> {
+    pub fn new(index: IndexView<'_>) -> Option<Checkpoints> {
         let mut checkpoints = Vec::with_capacity(index.len().div_ceil(SCAN_LIMIT));
         let mut state = RowsState::default();
         loop {
@@ -303,7 +305,7 @@ impl Checkpoints {
     }
 
     /// Returns its size in memory, in bytes.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         size_of_val(&*self.checkpoints)
     }
 
@@ -320,7 +322,8 @@ impl Checkpoints {
 }
 
 /// A copy of an index: its decoded rows sorted by id, equal ids in stored order.
-pub(crate) struct SortedIndex {
+#[derive(Debug)]
+pub struct SortedIndex {
     /// Complete rows, so that finding the id also loads the range of its value.
     rows: Box<[Row]>,
     buckets: Buckets,
@@ -329,7 +332,7 @@ pub(crate) struct SortedIndex {
 }
 
 impl SortedIndex {
-    pub(crate) fn new(index: IndexView<'_>) -> SortedIndex {
+    pub fn new(index: IndexView<'_>) -> SortedIndex {
         let mut rows: Box<[Row]> = index.rows().collect();
         if !rows.is_sorted_by_key(|row| row.id) {
             rows.sort_by_key(|row| row.id); // stable: the first of equal ids stays first
@@ -338,7 +341,7 @@ impl SortedIndex {
     }
 
     /// Returns its size in memory, in bytes.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         size_of_val(&*self.rows) + size_of_val(&*self.buckets.begins)
     }
 
@@ -359,6 +362,7 @@ impl SortedIndex {
 ///
 /// Evenly spread ids give each bucket a few rows, in one or two cache lines, however many rows there are in total.
 /// With other ids a bucket may have any number of rows. A bucket is searched by binary search.
+#[derive(Debug)]
 struct Buckets {
     first_id: u64,
     shift: u32,
@@ -392,8 +396,8 @@ impl Buckets {
 }
 
 /// A minishard index in one of the forms that can be searched.
-#[derive(Clone, Copy)]
-pub(crate) enum SearchableIndex<'a> {
+#[derive(Clone, Copy, Debug)]
+pub enum SearchableIndex<'a> {
     /// A small raw index, scanned in place.
     Scanned(IndexView<'a>),
     /// A large raw index with ascending ids, scanned in place from a checkpoint.
@@ -405,7 +409,7 @@ pub(crate) enum SearchableIndex<'a> {
 impl SearchableIndex<'_> {
     /// Returns the first row with this id.
     #[inline]
-    pub(crate) fn find(&self, id: u64) -> Option<Row> {
+    pub fn find(&self, id: u64) -> Option<Row> {
         match self {
             Self::Scanned(index) => index.find(id),
             Self::Checkpointed(index, checkpoints) => checkpoints.find(*index, id),
@@ -414,7 +418,7 @@ impl SearchableIndex<'_> {
     }
 
     /// Returns the row with this number, in stored order.
-    pub(crate) fn row(&self, number: usize) -> Option<Row> {
+    pub fn row(&self, number: usize) -> Option<Row> {
         match self {
             Self::Scanned(index) => index.rows().nth(number),
             Self::Checkpointed(index, checkpoints) => checkpoints.row(*index, number),
@@ -423,7 +427,7 @@ impl SearchableIndex<'_> {
     }
 
     /// Calls `f` with every row, in stored order or by ascending id.
-    pub(crate) fn for_each(&self, f: impl FnMut(Row)) {
+    pub fn for_each(&self, f: impl FnMut(Row)) {
         match self {
             Self::Scanned(index) | Self::Checkpointed(index, _) => index.rows().for_each(f),
             Self::Sorted(index) => index.rows.iter().copied().for_each(f),
@@ -434,7 +438,7 @@ impl SearchableIndex<'_> {
     ///
     /// It does not if a range is impossible: the bytes were damaged or misread, so the ids may be wrong too.
     #[inline]
-    pub(crate) fn miss_proves_absence(&self) -> bool {
+    pub fn miss_proves_absence(&self) -> bool {
         match self {
             Self::Scanned(index) => index.miss_proves_absence(),
             Self::Checkpointed(_, checkpoints) => checkpoints.miss_proves_absence,
@@ -444,7 +448,7 @@ impl SearchableIndex<'_> {
 
     /// Returns the number of keys.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         match self {
             Self::Scanned(index) | Self::Checkpointed(index, _) => index.len(),
             Self::Sorted(index) => index.rows.len(),
@@ -455,8 +459,8 @@ impl SearchableIndex<'_> {
 /// Collects rows and encodes them as the deltas of the format's text.
 ///
 /// Ranges are relative to the end of the shard index.
-#[derive(Default)]
-pub(crate) struct IndexBuilder {
+#[derive(Debug, Default)]
+pub struct IndexBuilder {
     ids: Vec<U64>,
     gaps: Vec<U64>,
     sizes: Vec<U64>,
@@ -465,7 +469,7 @@ pub(crate) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    pub(crate) fn push(&mut self, id: u64, value: RelativeRange) {
+    pub fn push(&mut self, id: u64, value: RelativeRange) {
         let (id_delta, gap) = self.deltas(id, value);
         self.ids.push(id_delta.into());
         self.gaps.push(gap.into());
@@ -473,14 +477,14 @@ impl IndexBuilder {
     }
 
     /// Returns the delta of the id and the gap of the next row, and advances past that row.
-    pub(crate) fn deltas(&mut self, id: u64, value: RelativeRange) -> (u64, u64) {
+    pub fn deltas(&mut self, id: u64, value: RelativeRange) -> (u64, u64) {
         let deltas = (id.wrapping_sub(self.id), value.start.wrapping_sub(self.end));
         (self.id, self.end) = (id, value.end);
         deltas
     }
 
     /// Appends the bytes of the index and clears the builder.
-    pub(crate) fn drain_into(&mut self, bytes: &mut Vec<u8>) {
+    pub fn drain_into(&mut self, bytes: &mut Vec<u8>) {
         use zerocopy::IntoBytes;
         for array in [&mut self.ids, &mut self.gaps, &mut self.sizes] {
             bytes.extend_from_slice(array.as_bytes());

@@ -1,5 +1,5 @@
 //! The key file: all keys of a generation in ascending order, with the key of every number and the number of every key
-//! in O(log n). It is the file `keys` of a generation that was built with [`BuildOptions::ordered`].
+//! in O(log n). It is the file `keys` of a generation that was built with `BuildOptions::ordered`.
 //!
 //! ```text
 //! keys           integers are little endian
@@ -24,24 +24,22 @@
 //!
 //! The tag is the CRC-32 of what the manifest states about each shard: number u64, keys u64, CRC-32 of the file u32. So no
 //! part of the key file of another generation has valid checksums.
-//!
-//! [`BuildOptions::ordered`]: crate::BuildOptions::ordered
 
 use std::ops::Range;
 
 use crc32fast::Hasher;
 
 use crate::error::{Error, Result};
-use crate::format::minishard_table::{bits_from, low_word};
 use crate::ids::ShardNumber;
+use crate::minishard_table::{bits_from, low_word};
 
 const MAGIC: [u8; 8] = *b"shardkey";
 
 /// The number of keys per block.
-pub(crate) const BLOCK_KEYS: u64 = 1024;
+pub const BLOCK_KEYS: u64 = 1024;
 
 /// The number of blocks per group.
-pub(crate) const GROUP_BLOCKS: u64 = 256;
+pub const GROUP_BLOCKS: u64 = 256;
 
 /// The number of keys per group.
 const GROUP_KEYS: u64 = BLOCK_KEYS * GROUP_BLOCKS;
@@ -51,17 +49,17 @@ const DIRECTORY_ENTRY_LEN: usize = 12;
 const GROUP_LEN: usize = 16;
 
 /// The length of the trailer.
-pub(crate) const TRAILER_LEN: usize = 24;
+pub const TRAILER_LEN: usize = 24;
 
 const EXCEPTION_LEN: usize = 10;
 
 /// What the manifest states about the shards of a generation, as one number that every checksum of its key file covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tag(pub(crate) u32);
+pub struct Tag(pub u32);
 
 impl Tag {
     /// Computes the tag from the number, the count of keys and the CRC-32 of each shard, in ascending order of numbers.
-    pub(crate) fn of_shards(shards: impl Iterator<Item = (ShardNumber, u64, u32)>) -> Tag {
+    pub fn of_shards(shards: impl Iterator<Item = (ShardNumber, u64, u32)>) -> Tag {
         let mut crc32 = Hasher::new();
         for (number, keys, file_crc32) in shards {
             crc32.update(&number.0.to_le_bytes());
@@ -83,8 +81,8 @@ impl Tag {
 
 /// The arithmetic of a file of this many keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) keys: u64,
+pub struct Shape {
+    pub keys: u64,
 }
 
 impl Shape {
@@ -100,7 +98,7 @@ impl Shape {
     }
 
     /// Returns the number of keys in a block.
-    pub(crate) fn keys_of(self, block: u64) -> u64 {
+    pub fn keys_of(self, block: u64) -> u64 {
         self.keys.saturating_sub(block.saturating_mul(BLOCK_KEYS)).min(BLOCK_KEYS)
     }
 
@@ -112,25 +110,25 @@ impl Shape {
 
 /// A group as the group table states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    pub(crate) first_key: u64,
+pub struct Group {
+    pub first_key: u64,
     /// Offset of the directory in the file.
-    pub(crate) directory: u64,
+    pub directory: u64,
 }
 
 /// The end of the file: the group table and the trailer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tail {
-    pub(crate) shape: Shape,
-    pub(crate) tag: Tag,
-    pub(crate) groups: Box<[Group]>,
+pub struct Tail {
+    pub shape: Shape,
+    pub tag: Tag,
+    pub groups: Box<[Group]>,
 }
 
 impl Tail {
     /// Returns the length of the group table and the trailer, given the trailer.
     ///
     /// Errors: `Corrupt` if they are longer than the file of `file_len` bytes, or for another magic.
-    pub(crate) fn stated_len(trailer: &[u8; TRAILER_LEN], file_len: u64) -> Result<u64> {
+    pub fn stated_len(trailer: &[u8; TRAILER_LEN], file_len: u64) -> Result<u64> {
         let mut fields = Fields(trailer);
         if fields.take() != Some(MAGIC) {
             return Err(Error::corrupt("expected the trailer of a key file, found another one"));
@@ -147,7 +145,7 @@ impl Tail {
     /// Reads the group table and the trailer, the last bytes of a file of `file_len` bytes.
     ///
     /// Errors: `Corrupt` if the checksum does not match, or if groups do not ascend or are not within the file.
-    pub(crate) fn read(bytes: &[u8], file_len: u64) -> Result<Tail> {
+    pub fn read(bytes: &[u8], file_len: u64) -> Result<Tail> {
         let bad = || Error::corrupt("expected ascending groups within the key file, found others");
         let (table, trailer) = bytes.split_last_chunk::<TRAILER_LEN>().ok_or_else(bad)?;
         let mut fields = Fields(trailer);
@@ -177,7 +175,7 @@ impl Tail {
     }
 
     /// Returns the bytes of the group table and the trailer.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = self
             .groups
             .iter()
@@ -199,21 +197,21 @@ impl Tail {
     }
 
     /// Returns the byte range of the directory of a group; `None` if there is no such group.
-    pub(crate) fn directory_range(&self, group: u64) -> Option<Range<u64>> {
+    pub fn directory_range(&self, group: u64) -> Option<Range<u64>> {
         let start = self.groups.get(usize::try_from(group).ok()?)?.directory;
         Some(start..start.checked_add(self.shape.directory_len(group))?)
     }
 
     /// Returns the group that holds `key` if any does: the last one that does not begin after it. The first one if all
     /// begin after it.
-    pub(crate) fn group_of_key(&self, key: u64) -> u64 {
+    pub fn group_of_key(&self, key: u64) -> u64 {
         self.groups.partition_point(|group| group.first_key <= key).saturating_sub(1) as u64
     }
 
     /// Reads the directory of a group.
     ///
     /// Errors: `Corrupt` if the checksum does not match, or if blocks do not ascend or are not before the directory.
-    pub(crate) fn read_directory(&self, group: u64, bytes: &[u8]) -> Result<Directory> {
+    pub fn read_directory(&self, group: u64, bytes: &[u8]) -> Result<Directory> {
         let bad =
             || Error::corrupt(format!("expected ascending blocks in group {group} of the key file, found others"));
         let (entries, stated) = bytes.split_last_chunk::<CRC_LEN>().ok_or_else(bad)?;
@@ -246,35 +244,35 @@ impl Tail {
 
 /// A block as the directory of its group states it. Offsets are those in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockEntry {
-    pub(crate) first_key: u64,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+pub struct BlockEntry {
+    pub first_key: u64,
+    pub start: u64,
+    pub end: u64,
 }
 
 /// The directory of a group.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub struct Directory {
     first_block: u64,
     blocks: Vec<BlockEntry>,
 }
 
 impl Directory {
     /// Returns the block with this number, if it is in the group.
-    pub(crate) fn block(&self, number: u64) -> Option<BlockEntry> {
+    pub fn block(&self, number: u64) -> Option<BlockEntry> {
         self.blocks.get(usize::try_from(number.checked_sub(self.first_block)?).ok()?).copied()
     }
 
     /// Returns the number of the block of this group that holds `key` if any does: the last one that does not begin
     /// after it. The first one if all begin after it.
-    pub(crate) fn block_of_key(&self, key: u64) -> u64 {
+    pub fn block_of_key(&self, key: u64) -> u64 {
         self.first_block + self.blocks.partition_point(|block| block.first_key <= key).saturating_sub(1) as u64
     }
 }
 
 /// Collects the blocks of a group and encodes its directory.
-#[derive(Default)]
-pub(crate) struct DirectoryBuilder {
+#[derive(Debug, Default)]
+pub struct DirectoryBuilder {
     bytes: Vec<u8>,
     first_key: Option<u64>,
     end: u32,
@@ -282,7 +280,7 @@ pub(crate) struct DirectoryBuilder {
 
 impl DirectoryBuilder {
     /// Adds a block of `len` bytes. Errors: `Internal` if the group is longer than 2^32 bytes, which no group is.
-    pub(crate) fn push(&mut self, first_key: u64, len: usize) -> Result<()> {
+    pub fn push(&mut self, first_key: u64, len: usize) -> Result<()> {
         let end = u32::try_from(len).ok().and_then(|len| self.end.checked_add(len));
         self.end = end.ok_or_else(|| Error::internal("a group of the key file is longer than 4 GiB"))?;
         self.first_key.get_or_insert(first_key);
@@ -292,12 +290,12 @@ impl DirectoryBuilder {
     }
 
     /// Returns the number of blocks.
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         (self.bytes.len() / DIRECTORY_ENTRY_LEN) as u64
     }
 
     /// Takes the first key and the bytes of the directory of group `number`; `None` if it has no blocks.
-    pub(crate) fn take(&mut self, tag: Tag, number: u64) -> Option<(u64, Vec<u8>)> {
+    pub fn take(&mut self, tag: Tag, number: u64) -> Option<(u64, Vec<u8>)> {
         let DirectoryBuilder { mut bytes, first_key, .. } = std::mem::take(self);
         let crc32 = tag.crc32(number, [&bytes, &[]]);
         bytes.extend(crc32.to_le_bytes());
@@ -306,7 +304,7 @@ impl DirectoryBuilder {
 }
 
 /// Encodes block `number`. `keys` are ascending, and at most [`BLOCK_KEYS`].
-pub(crate) fn encode_block(tag: Tag, number: u64, keys: &[u64]) -> Vec<u8> {
+pub fn encode_block(tag: Tag, number: u64, keys: &[u64]) -> Vec<u8> {
     let first_key = keys.first().copied().unwrap_or_default();
     let steps = || keys.iter().zip(keys.iter().skip(1)).map(|(key, next)| next.wrapping_sub(*key));
     let step = steps().min().unwrap_or(0);
@@ -343,7 +341,7 @@ pub(crate) fn encode_block(tag: Tag, number: u64, keys: &[u64]) -> Vec<u8> {
 /// Decodes block `number` of `count` keys.
 ///
 /// Errors: `Corrupt` if the checksum does not match, or if the bytes are not a block of ascending keys.
-pub(crate) fn decode_block(tag: Tag, number: u64, first_key: u64, count: u64, bytes: &[u8]) -> Result<Vec<u64>> {
+pub fn decode_block(tag: Tag, number: u64, first_key: u64, count: u64, bytes: &[u8]) -> Result<Vec<u64>> {
     let bad = || Error::corrupt(format!("expected {count} ascending keys in block {number} of the key file"));
     let (body, stated) = bytes.split_last_chunk::<CRC_LEN>().ok_or_else(bad)?;
     check_crc32(Some(u32::from_le_bytes(*stated)), tag.crc32(number, [&first_key.to_le_bytes(), body]))?;

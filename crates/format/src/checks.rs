@@ -18,8 +18,8 @@ use crc32fast::Hasher;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
-use crate::format::layout::Layout;
 use crate::ids::Location;
+use crate::layout::Layout;
 
 /// The length of a check in bytes.
 const CHECK_LEN: u64 = 4;
@@ -27,16 +27,16 @@ const CHECK_LEN: u64 = 4;
 /// The place of the checks of one minishard, relative to the start of the file or, on the fast path, of the body (the
 /// bytes after the shard index).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ChecksPlace {
+pub struct ChecksPlace {
     /// Offset of the end of the encoded index. The places of the checks are relative to the same start.
-    pub(crate) index_end: u64,
+    pub index_end: u64,
     /// The number of keys.
-    pub(crate) rows: u64,
+    pub rows: u64,
 }
 
 impl ChecksPlace {
     /// Returns the length in bytes of all checks of a minishard with `rows` keys.
-    pub(crate) fn total_len(rows: u64, layout: Layout) -> u64 {
+    pub fn total_len(rows: u64, layout: Layout) -> u64 {
         match layout {
             Layout { checks: false, .. } => 0,
             Layout { prefixes: false, .. } => CHECK_LEN * (1 + rows),
@@ -46,19 +46,19 @@ impl ChecksPlace {
 
     /// Returns the place of the check of the minishard index; `None` if it overflows.
     #[inline]
-    pub(crate) fn place_of_index(&self) -> Option<ByteRange> {
+    pub fn place_of_index(&self) -> Option<ByteRange> {
         self.at(0)
     }
 
     /// Returns the place of the check of the value of a row; `None` if it overflows.
     #[inline]
-    pub(crate) fn place_of_value(&self, row: usize) -> Option<ByteRange> {
+    pub fn place_of_value(&self, row: usize) -> Option<ByteRange> {
         self.at(1 + row as u64)
     }
 
     /// Returns the place of the check of the prefix of a row; `None` if it overflows.
     #[inline]
-    pub(crate) fn place_of_prefix(&self, row: usize) -> Option<ByteRange> {
+    pub fn place_of_prefix(&self, row: usize) -> Option<ByteRange> {
         self.at(1 + self.rows + row as u64)
     }
 
@@ -71,7 +71,7 @@ impl ChecksPlace {
 
 /// A check as it is stored in a file, at `place`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StoredCheck {
+pub struct StoredCheck {
     place: ByteRange,
     stated: u32,
 }
@@ -81,7 +81,7 @@ impl StoredCheck {
     ///
     /// Errors: `Corrupt` if there is no such place; those of `read`.
     #[inline]
-    pub(crate) fn read<B: Deref<Target = [u8]>>(
+    pub fn read<B: Deref<Target = [u8]>>(
         place: Option<ByteRange>,
         read: impl FnOnce(ByteRange) -> Result<B>,
     ) -> Result<StoredCheck> {
@@ -98,7 +98,7 @@ impl StoredCheck {
     ///
     /// Errors: `Corrupt`, with both offsets.
     #[inline]
-    pub(crate) fn compare(self, what: &str, start: u64, found: u32) -> Result<()> {
+    pub fn compare(self, what: &str, start: u64, found: u32) -> Result<()> {
         if self.stated == found { Ok(()) } else { Err(self.mismatch(what, start, found)) }
     }
 
@@ -110,7 +110,7 @@ impl StoredCheck {
     }
 
     /// Verifies the stored value of a key, which begins at offset `start`.
-    pub(crate) fn verify_value(self, key: u64, start: u64, encoded: &[u8]) -> Result<()> {
+    pub fn verify_value(self, key: u64, start: u64, encoded: &[u8]) -> Result<()> {
         self.compare("value", start, compute_value_check(key, encoded))
     }
 }
@@ -121,7 +121,7 @@ static EMPTY_HASHER: LazyLock<Hasher> = LazyLock::new(Hasher::new);
 
 /// Returns a hasher for the check of an encoded minishard index; the caller feeds it the encoded bytes.
 #[inline]
-pub(crate) fn index_hasher(location: Location) -> Hasher {
+pub fn index_hasher(location: Location) -> Hasher {
     let mut hasher = EMPTY_HASHER.clone();
     let place: [u8; 16] = zerocopy::transmute!([location.shard.0.to_le(), location.minishard.0.to_le()]);
     hasher.update(&place);
@@ -130,7 +130,7 @@ pub(crate) fn index_hasher(location: Location) -> Hasher {
 
 /// Computes the check of an encoded minishard index.
 #[inline]
-pub(crate) fn compute_index_check(location: Location, encoded: &[u8]) -> u32 {
+pub fn compute_index_check(location: Location, encoded: &[u8]) -> u32 {
     let mut hasher = index_hasher(location);
     hasher.update(encoded);
     hasher.finalize()
@@ -138,7 +138,7 @@ pub(crate) fn compute_index_check(location: Location, encoded: &[u8]) -> u32 {
 
 /// Returns a hasher for the check of an encoded value; the caller feeds it the encoded bytes.
 #[inline]
-pub(crate) fn value_hasher(key: u64) -> Hasher {
+pub fn value_hasher(key: u64) -> Hasher {
     let mut hasher = EMPTY_HASHER.clone();
     hasher.update(&key.to_le_bytes());
     hasher
@@ -146,19 +146,19 @@ pub(crate) fn value_hasher(key: u64) -> Hasher {
 
 /// Computes the check of an encoded value.
 #[inline]
-pub(crate) fn compute_value_check(key: u64, encoded: &[u8]) -> u32 {
+pub fn compute_value_check(key: u64, encoded: &[u8]) -> u32 {
     let mut hasher = value_hasher(key);
     hasher.update(encoded);
     hasher.finalize()
 }
 
 /// Returns a hasher for the check of a prefix; the caller feeds it the prefix.
-pub(crate) fn prefix_hasher() -> Hasher {
+pub fn prefix_hasher() -> Hasher {
     EMPTY_HASHER.clone()
 }
 
 /// Computes the check of a prefix.
-pub(crate) fn compute_prefix_check(prefix: &[u8]) -> u32 {
+pub fn compute_prefix_check(prefix: &[u8]) -> u32 {
     let mut hasher = prefix_hasher();
     hasher.update(prefix);
     hasher.finalize()

@@ -5,6 +5,7 @@
 //! crate of the program can switch the backend of flate2. Encoded bytes depend on the input alone: mtime 0, OS 255, one
 //! level, and input in pieces of one size, whether it is in memory or a stream.
 
+use std::fmt;
 use std::io::{self, Read};
 
 use flate2::bufread::{GzDecoder, ZlibDecoder};
@@ -28,35 +29,41 @@ const FIRST_BUFFER: usize = 4096;
 const MAX_RATIO: usize = 1032;
 
 /// Default cap on a decoded gzip value, and on a raw value that is read into memory. Writers refuse gzip values above it.
-pub(crate) const DEFAULT_MAX_VALUE_BYTES: u64 = 1 << 30;
+pub const DEFAULT_MAX_VALUE_BYTES: u64 = 1 << 30;
 
 /// Default cap on a decoded minishard index. Writers refuse gzip indexes above it.
-pub(crate) const DEFAULT_MAX_INDEX_BYTES: u64 = 256 << 20;
+pub const DEFAULT_MAX_INDEX_BYTES: u64 = 256 << 20;
 
 /// The most bytes that `len` bytes are encoded to: deflate falls back to stored blocks.
-pub(crate) fn max_encoded_len(len: u64) -> u64 {
+pub fn max_encoded_len(len: u64) -> u64 {
     len.saturating_add(len >> 9).saturating_add(64)
 }
 
 /// The most stored bytes that readers accept for a value of `len` bytes: the worst case of deflate, and 1 MiB of header
 /// fields.
-pub(crate) fn max_stored_len(len: u64) -> u64 {
+pub fn max_stored_len(len: u64) -> u64 {
     max_encoded_len(len).saturating_add(1 << 20)
 }
 
 /// Compresses values one after another; reuses its state.
-pub(crate) struct GzipEncoder {
+pub struct GzipEncoder {
     deflate: Deflate,
     piece: Box<[u8]>,
 }
 
+impl fmt::Debug for GzipEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GzipEncoder")
+    }
+}
+
 impl GzipEncoder {
-    pub(crate) fn new() -> GzipEncoder {
+    pub fn new() -> GzipEncoder {
         GzipEncoder { deflate: Deflate::new(LEVEL, false, WINDOW_BITS), piece: vec![0; PIECE].into() }
     }
 
     /// Appends `bytes` as one gzip member.
-    pub(crate) fn encode(&mut self, bytes: &[u8], encoded: &mut Vec<u8>) {
+    pub fn encode(&mut self, bytes: &[u8], encoded: &mut Vec<u8>) {
         let in_memory = self.encode_reader(&mut &bytes[..], bytes.len() as u64, &mut |piece| {
             encoded.extend_from_slice(piece);
             Ok(())
@@ -65,7 +72,7 @@ impl GzipEncoder {
     }
 
     /// Compresses exactly `len` bytes of `reader` as one gzip member, handing the pieces of it to `sink`.
-    pub(crate) fn encode_reader(
+    pub fn encode_reader(
         &mut self,
         reader: &mut dyn Read,
         len: u64,
@@ -120,7 +127,7 @@ fn deflate_piece(
 ///
 /// Errors: `Corrupt` if the header, the data, the checksum or the length is wrong, or if bytes follow the member;
 /// `TooLarge` if it decodes to more than `cap` bytes.
-pub(crate) fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
+pub fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
     let stated_len = encoded.last_chunk().map_or(0, |isize| u32::from_le_bytes(*isize));
     let mut decoder = GzDecoder::new(encoded);
     let decoded = read_at_most(&mut decoder, likely_len(stated_len, encoded.len()), cap).map_err(|error| {
@@ -138,7 +145,7 @@ pub(crate) fn decode(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
 /// Adds the number of bytes that were read and decoded to `work`, also if there is no whole member.
 ///
 /// Errors: those of [`decode`], except for bytes after the member.
-pub(crate) fn member_len(encoded: &[u8], cap: u64, work: &mut u64) -> Result<usize> {
+pub fn member_len(encoded: &[u8], cap: u64, work: &mut u64) -> Result<usize> {
     let mut decoder = GzDecoder::new(encoded);
     let mut buffer = [0; 8 << 10];
     let mut decoded = 0;
@@ -157,7 +164,7 @@ pub(crate) fn member_len(encoded: &[u8], cap: u64, work: &mut u64) -> Result<usi
 /// Decompresses one zlib stream (RFC 1950) that must fill `encoded`: some foreign writers store it for gzip.
 ///
 /// Errors: those of [`decode`].
-pub(crate) fn decode_zlib(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
+pub fn decode_zlib(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
     let mut decoder = ZlibDecoder::new(encoded);
     let decoded = read_at_most(&mut decoder, encoded.len().saturating_mul(4), cap)?;
     match decoder.get_ref().len() {
@@ -167,7 +174,7 @@ pub(crate) fn decode_zlib(encoded: &[u8], cap: u64) -> Result<Vec<u8>> {
 }
 
 /// Whether bytes begin like a zlib stream (RFC 1950, 2.2).
-pub(crate) fn is_zlib(encoded: &[u8]) -> bool {
+pub fn is_zlib(encoded: &[u8]) -> bool {
     encoded.first_chunk().is_some_and(|head| head[0] & 0x0f == 8 && u16::from_be_bytes(*head).is_multiple_of(31))
 }
 

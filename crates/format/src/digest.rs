@@ -19,28 +19,28 @@ use std::str::FromStr;
 use twox_hash::xxhash3_128::Hasher;
 
 use crate::error::{Error, Result};
-use crate::format::shard_index::{ENTRY_LEN, ShardIndexEntry};
+use crate::shard_index::{ENTRY_LEN, ShardIndexEntry};
 
 /// The length of a digest in bytes.
-pub(crate) const LEN: usize = 16;
+pub const LEN: usize = 16;
 
 /// The number of hexadecimal digits of a digest.
-pub(crate) const DIGITS: usize = 2 * LEN;
+pub const DIGITS: usize = 2 * LEN;
 
 /// The digest of some bytes. Displayed and parsed as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Digest([u8; LEN]);
+pub struct Digest([u8; LEN]);
 
 impl Digest {
-    pub(crate) fn of(bytes: &[u8]) -> Digest {
+    pub fn of(bytes: &[u8]) -> Digest {
         Digest(Hasher::oneshot(bytes).to_be_bytes())
     }
 
-    pub(crate) fn to_bytes(self) -> [u8; LEN] {
+    pub fn to_bytes(self) -> [u8; LEN] {
         self.0
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; LEN]) -> Digest {
+    pub fn from_bytes(bytes: [u8; LEN]) -> Digest {
         Digest(bytes)
     }
 }
@@ -72,16 +72,22 @@ impl FromStr for Digest {
 
 /// Computes the digest of bytes that arrive in pieces. It does not depend on the division into pieces.
 #[derive(Clone, Default)]
-pub(crate) struct Digester(Hasher);
+pub struct Digester(Hasher);
+
+impl fmt::Debug for Digester {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digester")
+    }
+}
 
 impl Digester {
     #[inline]
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }
 
     /// Adds `len` zero bytes. Cost: O(`len`).
-    pub(crate) fn zeros(&mut self, mut len: u64) {
+    pub fn zeros(&mut self, mut len: u64) {
         const ZEROS: [u8; 4096] = [0; 4096];
         while len >= ZEROS.len() as u64 {
             self.update(&ZEROS);
@@ -90,20 +96,20 @@ impl Digester {
         self.update(ZEROS.get(..usize::try_from(len).unwrap_or(0)).unwrap_or_default());
     }
 
-    pub(crate) fn finish(&self) -> Digest {
+    pub fn finish(&self) -> Digest {
         Digest(self.0.finish_128().to_be_bytes())
     }
 
     /// Returns the digest of a shard, given that of the bytes after its shard index.
-    pub(crate) fn finish_shard(mut self, shard_index: &ShardIndexDigester) -> Digest {
+    pub fn finish_shard(mut self, shard_index: &ShardIndexDigester) -> Digest {
         self.update(&shard_index.entries.finish().to_bytes());
         self.finish()
     }
 }
 
 /// Computes the digest of a shard index, whose bytes arrive in pieces.
-#[derive(Clone, Default)]
-pub(crate) struct ShardIndexDigester {
+#[derive(Clone, Debug, Default)]
+pub struct ShardIndexDigester {
     /// The number of bytes so far.
     position: u64,
     /// The bytes of the current entry.
@@ -113,7 +119,7 @@ pub(crate) struct ShardIndexDigester {
 
 impl ShardIndexDigester {
     /// Adds bytes of the shard index.
-    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
+    pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let held = usize::try_from(self.position % ENTRY_LEN).unwrap_or(0);
             let to = self.entry.get_mut(held..).unwrap_or_default();
@@ -128,7 +134,7 @@ impl ShardIndexDigester {
     }
 
     /// Adds `len` zero bytes. Cost: O(1).
-    pub(crate) fn zeros(&mut self, len: u64) {
+    pub fn zeros(&mut self, len: u64) {
         let before = len.min(self.position.wrapping_neg() % ENTRY_LEN);
         let after = (len - before) % ENTRY_LEN;
         // the entries between `before` and `after` are zero, so only their number counts

@@ -3,7 +3,8 @@
 use std::fmt;
 
 /// A number with separators and its noun in the singular or the plural: `1 key`, `25,000 keys`.
-pub(crate) struct Plural(pub(crate) u64, pub(crate) &'static str);
+#[derive(Debug)]
+pub struct Plural(pub u64, pub &'static str);
 
 impl fmt::Display for Plural {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -17,7 +18,8 @@ impl fmt::Display for Plural {
 }
 
 /// A number with a comma before each group of three digits.
-pub(crate) struct Grouped(pub(crate) u64);
+#[derive(Debug)]
+pub struct Grouped(pub u64);
 
 impl fmt::Display for Grouped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

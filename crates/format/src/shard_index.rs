@@ -13,48 +13,48 @@ use crate::ids::MinishardNumber;
 
 /// One entry: its two words as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ShardIndexEntry {
+pub struct ShardIndexEntry {
     start: U64,
     end: U64,
 }
 
 /// The length of an entry in bytes.
-pub(crate) const ENTRY_LEN: u64 = 16;
+pub const ENTRY_LEN: u64 = 16;
 
 impl ShardIndexEntry {
-    pub(crate) fn new(minishard_index: RelativeRange) -> ShardIndexEntry {
+    pub fn new(minishard_index: RelativeRange) -> ShardIndexEntry {
         ShardIndexEntry { start: minishard_index.start.into(), end: minishard_index.end.into() }
     }
 
     /// Returns the byte range of a minishard's entry in the file.
     #[inline]
-    pub(crate) fn position(minishard: MinishardNumber) -> ByteRange {
+    pub fn position(minishard: MinishardNumber) -> ByteRange {
         let start = minishard.0 * ENTRY_LEN; // minishard < 2^32
         ByteRange { start, end: start + ENTRY_LEN }
     }
 
     /// Reads the entry in the first 16 bytes; `None` if there are fewer.
     #[inline]
-    pub(crate) fn read(bytes: &[u8]) -> Option<ShardIndexEntry> {
+    pub fn read(bytes: &[u8]) -> Option<ShardIndexEntry> {
         let ([start, end], _) = <[U64; 2]>::ref_from_prefix(bytes).ok()?;
         Some(ShardIndexEntry { start: *start, end: *end })
     }
 
     /// Returns the bytes of the entry.
-    pub(crate) fn to_bytes(self) -> [u8; 16] {
+    pub fn to_bytes(self) -> [u8; 16] {
         zerocopy::transmute!([self.start, self.end])
     }
 
     /// Returns the stated range of the encoded minishard index; `None` for a minishard without keys.
     #[inline]
-    pub(crate) fn minishard_index(&self) -> Option<RelativeRange> {
+    pub fn minishard_index(&self) -> Option<RelativeRange> {
         let range = self.stated_range();
         (range.start != range.end).then_some(range)
     }
 
     /// Returns the stated range of the encoded minishard index; empty for a minishard without keys.
     #[inline]
-    pub(crate) fn stated_range(&self) -> RelativeRange {
+    pub fn stated_range(&self) -> RelativeRange {
         RelativeRange { start: self.start.get(), end: self.end.get() }
     }
 }

@@ -2,37 +2,37 @@
 
 use crc32fast::Hasher;
 
+use crate::digest::{Digest, Digester, ShardIndexDigester};
 use crate::error::{Error, Result};
-use crate::format::digest::{Digest, Digester, ShardIndexDigester};
 
 /// The length of a file, its CRC-32 and its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Checksum {
-    pub(crate) bytes: u64,
-    pub(crate) crc32: u32,
+pub struct Checksum {
+    pub bytes: u64,
+    pub crc32: u32,
     /// `None` if the manifest lacks it, as one of version 0.1.0 does.
-    pub(crate) digest: Option<Digest>,
+    pub digest: Option<Digest>,
     /// The length of the shard index at the beginning of a shard, which decides its digest; 0 for another file.
-    pub(crate) shard_index_len: u64,
+    pub shard_index_len: u64,
 }
 
 impl Checksum {
     /// Returns the checksum of a file that is no shard.
-    pub(crate) fn of(bytes: &[u8]) -> Checksum {
+    pub fn of(bytes: &[u8]) -> Checksum {
         let mut hasher = ChecksumHasher::of_file();
         hasher.update(bytes);
         hasher.finish()
     }
 
     /// Returns a hasher that computes the same numbers of other bytes.
-    pub(crate) fn hasher(self) -> ChecksumHasher {
+    pub fn hasher(self) -> ChecksumHasher {
         ChecksumHasher::new(self.shard_index_len, self.digest.is_some())
     }
 
     /// Checks a checksum that was found against this one, which the manifest states.
     ///
     /// Errors: `Corrupt` if they differ.
-    pub(crate) fn check(self, found: Checksum) -> Result<()> {
+    pub fn check(self, found: Checksum) -> Result<()> {
         if (self.bytes, self.crc32) != (found.bytes, found.crc32) {
             return Err(Error::corrupt(format!(
                 "expected {} bytes with CRC-32 {:08x} as the manifest says, found {} bytes with CRC-32 {:08x}",
@@ -49,14 +49,14 @@ impl Checksum {
     }
 
     /// Returns whether a file has the same bytes as one of which this is stated: false if either digest is unknown.
-    #[cfg(any(test, feature = "remote"))]
-    pub(crate) fn is_of_equal_bytes(self, found: Checksum) -> bool {
+    pub fn is_of_equal_bytes(self, found: Checksum) -> bool {
         self == found && self.digest.is_some()
     }
 }
 
 /// Computes the checksum of a file whose bytes arrive in pieces, front to back.
-pub(crate) struct ChecksumHasher {
+#[derive(Debug)]
+pub struct ChecksumHasher {
     shard_index_len: u64,
     bytes: u64,
     crc32: Hasher,
@@ -66,7 +66,7 @@ pub(crate) struct ChecksumHasher {
 
 impl ChecksumHasher {
     /// Creates a hasher for a file that is no shard.
-    pub(crate) fn of_file() -> ChecksumHasher {
+    pub fn of_file() -> ChecksumHasher {
         ChecksumHasher::new(0, true)
     }
 
@@ -76,7 +76,7 @@ impl ChecksumHasher {
     }
 
     /// Adds bytes.
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         self.crc32.update(bytes);
         if let Some(digesters) = &mut self.digesters {
             let (of_index, of_rest) = &mut **digesters;
@@ -90,7 +90,7 @@ impl ChecksumHasher {
     }
 
     /// Adds `len` zero bytes. Cost: O(log `len`), but O(`len`) for a digest outside of the shard index.
-    pub(crate) fn zeros(&mut self, len: u64) {
+    pub fn zeros(&mut self, len: u64) {
         self.crc32.combine(&crc32_of_zeros(len));
         if let Some(digesters) = &mut self.digesters {
             let (of_index, of_rest) = &mut **digesters;
@@ -102,12 +102,11 @@ impl ChecksumHasher {
     }
 
     /// Returns the number of bytes so far.
-    #[cfg(feature = "remote")]
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(crate) fn finish(self) -> Checksum {
+    pub fn finish(self) -> Checksum {
         let ChecksumHasher { shard_index_len, bytes, crc32, digesters } = self;
         let digest = digesters.map(|digesters| match (shard_index_len, *digesters) {
             (0, (_, of_file)) => of_file.finish(),
@@ -118,7 +117,7 @@ impl ChecksumHasher {
 }
 
 /// Returns the CRC-32 state of `len` zero bytes. Cost: O(log `len`), by doubling.
-pub(crate) fn crc32_of_zeros(mut len: u64) -> Hasher {
+pub fn crc32_of_zeros(mut len: u64) -> Hasher {
     let mut crc = Hasher::new();
     let mut power = Hasher::new();
     power.update(&[0]);

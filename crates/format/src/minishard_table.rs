@@ -29,9 +29,9 @@
 use crc32fast::Hasher;
 
 use crate::byte_range::RelativeRange;
-use crate::format::minishard_index::ROW_LEN;
-use crate::format::spec::Encoding;
 use crate::ids::ShardNumber;
+use crate::minishard_index::ROW_LEN;
+use crate::spec::Encoding;
 
 const MAGIC: [u8; 8] = *b"minishds";
 const HEADER_LEN: usize = 16;
@@ -42,63 +42,63 @@ const CRC_LEN: usize = 4;
 const BLOCK_HEAD_LEN: usize = 16;
 
 /// Binary logarithm of the number of minishards per block. The shard index entries of a block take 4 KiB: one page.
-pub(crate) const BLOCK_BITS: u32 = 8;
+pub const BLOCK_BITS: u32 = 8;
 
 /// Maximum number of bits per minishard, a limit of the format: wherever they begin in a byte, 8 bytes cover them.
 const MOST_BITS: u32 = 48;
 
 /// Maximum number of minishards of a shard with a section.
-pub(crate) const MOST_MINISHARDS: u64 = 1 << 24;
+pub const MOST_MINISHARDS: u64 = 1 << 24;
 
 /// The widths and units of the packed positions and lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Packing {
+pub struct Packing {
     /// Positions are multiples of `2^unit_bits` bytes.
-    pub(crate) unit_bits: u32,
-    pub(crate) deviation_bits: u32,
-    pub(crate) length_bits: u32,
+    pub unit_bits: u32,
+    pub deviation_bits: u32,
+    pub length_bits: u32,
     /// The largest distance, in units, by which a minishard begins before its trend position. It is added to every
     /// deviation, so that no deviation is negative.
-    pub(crate) bias: u64,
+    pub bias: u64,
 }
 
 /// The trend of a block: the positions that minishards of equal length would have, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trend {
-    pub(crate) first: u64,
+pub struct Trend {
+    pub first: u64,
     /// Distance from the first minishard of the block to the first one after the block.
-    pub(crate) step: u64,
+    pub step: u64,
 }
 
 /// The start of an index, in bytes from the end of the shard index, and its length in the unit of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IndexPlace {
-    pub(crate) start: u64,
-    pub(crate) length: u64,
+pub struct IndexPlace {
+    pub start: u64,
+    pub length: u64,
 }
 
 impl Trend {
     /// Returns the trend position of a minishard in a block of `2^block_bits` minishards.
     #[inline]
-    pub(crate) fn at(self, in_block: u64, block_bits: u32) -> u64 {
+    pub fn at(self, in_block: u64, block_bits: u32) -> u64 {
         self.first.wrapping_add(self.step.wrapping_mul(in_block) >> block_bits)
     }
 }
 
 impl Packing {
     #[inline]
-    pub(crate) fn bits(self) -> u32 {
+    pub fn bits(self) -> u32 {
         self.length_bits + self.deviation_bits
     }
 
     /// Returns the reserved length of a minishard that the table does not describe: all ones.
     #[inline]
-    pub(crate) fn unstated(self) -> u64 {
+    pub fn unstated(self) -> u64 {
         (1 << self.length_bits) - 1
     }
 
     /// Packs the position and length of a minishard, given its trend position; `None` if they do not fit.
-    pub(crate) fn pack(self, position: u64, length: u64, trend: u64) -> Option<u64> {
+    pub fn pack(self, position: u64, length: u64, trend: u64) -> Option<u64> {
         let deviation = position.checked_add(self.bias)?.checked_sub(trend)?;
         let fits = deviation < 1 << self.deviation_bits && length < self.unstated();
         fits.then_some(length | deviation << self.length_bits)
@@ -106,7 +106,7 @@ impl Packing {
 
     /// Unpacks the bits of a minishard, given its trend position; `None` if the table does not describe it.
     #[inline]
-    pub(crate) fn unpack(self, bits: u64, trend: u64) -> Option<IndexPlace> {
+    pub fn unpack(self, bits: u64, trend: u64) -> Option<IndexPlace> {
         let length = bits & self.unstated();
         if length == self.unstated() {
             return None;
@@ -119,17 +119,17 @@ impl Packing {
 
 /// Returns the 64 bits that begin at bit `shift` of two consecutive words; `shift` is below 64.
 #[inline]
-pub(crate) fn bits_from(low: u64, high: u64, shift: usize) -> u64 {
+pub fn bits_from(low: u64, high: u64, shift: usize) -> u64 {
     low >> shift | (high << 1) << (63 - shift)
 }
 
 /// A section: the blocks of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Section {
-    pub(crate) shard: ShardNumber,
+pub struct Section {
+    pub shard: ShardNumber,
     /// Offset of the first block in the file.
-    pub(crate) offset: u64,
-    pub(crate) packing: Packing,
+    pub offset: u64,
+    pub packing: Packing,
 }
 
 impl Section {
@@ -152,13 +152,13 @@ impl Section {
     }
 
     /// Returns the offset and length of a block in the file; `None` if the offset overflows.
-    pub(crate) fn block(&self, number: u64, block_bits: u32) -> Option<(u64, usize)> {
+    pub fn block(&self, number: u64, block_bits: u32) -> Option<(u64, usize)> {
         let len = block_len(self.packing, block_bits);
         Some((self.offset.checked_add(number.checked_mul(len as u64)?)?, len))
     }
 
     /// Returns the offset of the end of the section, for a shard of `2^minishard_bits` minishards.
-    pub(crate) fn end(&self, minishard_bits: u8) -> u64 {
+    pub fn end(&self, minishard_bits: u8) -> u64 {
         let block_bits = block_bits(minishard_bits);
         let blocks = 1 << (u32::from(minishard_bits) - block_bits);
         self.offset + blocks * block_len(self.packing, block_bits) as u64
@@ -171,7 +171,7 @@ fn block_len(packing: Packing, block_bits: u32) -> usize {
 }
 
 /// Returns the unit of lengths in bytes: a row of a raw index, or one byte of a gzip index.
-pub(crate) fn length_unit(minishard_index_encoding: Encoding) -> u64 {
+pub fn length_unit(minishard_index_encoding: Encoding) -> u64 {
     match minishard_index_encoding {
         Encoding::Raw => ROW_LEN,
         Encoding::Gzip => 1,
@@ -179,17 +179,17 @@ pub(crate) fn length_unit(minishard_index_encoding: Encoding) -> u64 {
 }
 
 /// Returns the number of words that `2^block_bits` fields of `bits` bits take.
-pub(crate) fn words_of(bits: u32, block_bits: u32) -> usize {
+pub fn words_of(bits: u32, block_bits: u32) -> usize {
     (bits as usize).checked_shl(block_bits).unwrap_or(usize::MAX).div_ceil(64)
 }
 
 /// Returns the binary logarithm of the minishards per block, for a shard of `2^minishard_bits` minishards.
-pub(crate) fn block_bits(minishard_bits: u8) -> u32 {
+pub fn block_bits(minishard_bits: u8) -> u32 {
     u32::from(minishard_bits).min(BLOCK_BITS)
 }
 
 /// Encodes the header and the section table.
-pub(crate) fn encode_head(sections: &[Section]) -> Vec<u8> {
+pub fn encode_head(sections: &[Section]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(head_len(sections.len()));
     bytes.extend(MAGIC);
     bytes.extend((sections.len() as u64).to_le_bytes());
@@ -199,14 +199,14 @@ pub(crate) fn encode_head(sections: &[Section]) -> Vec<u8> {
 }
 
 /// Returns the length in bytes of the header and the section table.
-pub(crate) fn head_len(sections: usize) -> usize {
+pub fn head_len(sections: usize) -> usize {
     HEADER_LEN + SECTION_LEN * sections + CRC_LEN
 }
 
 /// Reads the length of the header and the section table from the header.
 ///
 /// `None` if the file is not a minishard table, or if it has more than `most` sections.
-pub(crate) fn stated_head_len(header: &[u8; HEADER_LEN], most: usize) -> Option<usize> {
+pub fn stated_head_len(header: &[u8; HEADER_LEN], most: usize) -> Option<usize> {
     let (magic, sections) = header.split_first_chunk::<8>()?;
     let sections = usize::try_from(u64::from_le_bytes(*sections.first_chunk()?)).ok()?;
     (*magic == MAGIC && sections <= most).then(|| head_len(sections))
@@ -214,7 +214,7 @@ pub(crate) fn stated_head_len(header: &[u8; HEADER_LEN], most: usize) -> Option<
 
 /// Reads the section table. `None` if its checksum does not match, if a section has impossible widths, or if the shards
 /// do not ascend.
-pub(crate) fn read_head(head: &[u8]) -> Option<Vec<Section>> {
+pub fn read_head(head: &[u8]) -> Option<Vec<Section>> {
     let (stated, crc32) = head.split_last_chunk::<CRC_LEN>()?;
     if crc32fast::hash(stated) != u32::from_le_bytes(*crc32) {
         return None;
@@ -225,11 +225,11 @@ pub(crate) fn read_head(head: &[u8]) -> Option<Vec<Section>> {
 
 /// The identity of a block. The checksum of the block covers it, so that no block is taken for another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockPlace {
-    pub(crate) shard: ShardNumber,
-    pub(crate) number: u64,
+pub struct BlockPlace {
+    pub shard: ShardNumber,
+    pub number: u64,
     /// The CRC-32 of the shard index, from the manifest.
-    pub(crate) shard_index_crc32: u32,
+    pub shard_index_crc32: u32,
 }
 
 impl BlockPlace {
@@ -244,16 +244,16 @@ impl BlockPlace {
 }
 
 /// A stored block.
-#[derive(Clone, Copy)]
-pub(crate) struct Block<'a> {
-    pub(crate) trend: Trend,
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    pub trend: Trend,
     packing: Packing,
     words: &'a [[u8; 8]],
 }
 
 impl<'a> Block<'a> {
     /// Reads a block. `None` if its checksum does not match, or if it is malformed.
-    pub(crate) fn read(bytes: &'a [u8], place: BlockPlace, packing: Packing) -> Option<Block<'a>> {
+    pub fn read(bytes: &'a [u8], place: BlockPlace, packing: Packing) -> Option<Block<'a>> {
         let (stated, crc32) = bytes.split_last_chunk::<CRC_LEN>()?;
         if place.crc32(stated) != u32::from_le_bytes(*crc32) {
             return None;
@@ -267,19 +267,19 @@ impl<'a> Block<'a> {
 
     /// Returns the range of the index of a minishard, relative to the end of the shard index; empty if the minishard has
     /// no keys. `None` if the block does not state it. The block has `2^block_bits` minishards.
-    pub(crate) fn index_of(&self, in_block: usize, block_bits: u32, length_unit: u64) -> Option<RelativeRange> {
+    pub fn index_of(&self, in_block: usize, block_bits: u32, length_unit: u64) -> Option<RelativeRange> {
         let trend = self.trend.at(in_block as u64, block_bits);
         let IndexPlace { start, length } = self.packing.unpack(self.bits(in_block), trend)?;
         Some(RelativeRange { start, end: start.wrapping_add(length.wrapping_mul(length_unit)) })
     }
 
     /// Returns where the index of the first minishard after the block begins, relative to the end of the shard index.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.trend.first.wrapping_add(self.trend.step) << self.packing.unit_bits
     }
 
     /// Returns the packed bits of a minishard.
-    pub(crate) fn bits(&self, in_block: usize) -> u64 {
+    pub fn bits(&self, in_block: usize) -> u64 {
         let width = self.packing.bits();
         let bit = in_block * width as usize;
         let word = |at: usize| self.words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -288,10 +288,11 @@ impl<'a> Block<'a> {
 }
 
 /// The minishards of a block to encode: their starts in bytes and their lengths in the unit of the table.
-pub(crate) struct BlockToWrite<'a> {
+#[derive(Debug)]
+pub struct BlockToWrite<'a> {
     /// One element more than there are minishards: the last one is the start of the first minishard after the block.
-    pub(crate) starts: &'a [u64],
-    pub(crate) lengths: &'a [u64],
+    pub starts: &'a [u64],
+    pub lengths: &'a [u64],
 }
 
 impl BlockToWrite<'_> {
@@ -311,7 +312,7 @@ impl BlockToWrite<'_> {
     }
 
     /// Encodes the block; `None` if a minishard does not fit the packing.
-    pub(crate) fn encode(&self, place: BlockPlace, packing: Packing) -> Option<Vec<u8>> {
+    pub fn encode(&self, place: BlockPlace, packing: Packing) -> Option<Vec<u8>> {
         let trend = self.trend(packing.unit_bits);
         let mut bytes = Vec::new();
         bytes.extend(trend.first.to_le_bytes());
@@ -334,8 +335,8 @@ impl BlockToWrite<'_> {
 }
 
 /// Computes the narrowest packing for all blocks of a shard.
-#[derive(Default)]
-pub(crate) struct PackingBuilder {
+#[derive(Debug, Default)]
+pub struct PackingBuilder {
     unit_bits: u32,
     before_trend: u64,
     after_trend: u64,
@@ -344,11 +345,11 @@ pub(crate) struct PackingBuilder {
 }
 
 impl PackingBuilder {
-    pub(crate) fn new(unit_bits: u32) -> PackingBuilder {
+    pub fn new(unit_bits: u32) -> PackingBuilder {
         PackingBuilder { unit_bits, ascends: true, ..PackingBuilder::default() }
     }
 
-    pub(crate) fn add(&mut self, block: &BlockToWrite<'_>) {
+    pub fn add(&mut self, block: &BlockToWrite<'_>) {
         self.ascends &= block.starts.is_sorted();
         for (position, length, trend) in block.minishards(self.unit_bits) {
             self.before_trend = self.before_trend.max(trend.saturating_sub(position));
@@ -358,7 +359,7 @@ impl PackingBuilder {
     }
 
     /// Returns the packing; `None` if minishards do not ascend, or need more than [`MOST_BITS`] bits each.
-    pub(crate) fn finish(self) -> Option<Packing> {
+    pub fn finish(self) -> Option<Packing> {
         let bits = |most: u64| u64::BITS - most.leading_zeros();
         let packing = Packing {
             unit_bits: self.unit_bits,
@@ -372,7 +373,7 @@ impl PackingBuilder {
 
 /// Returns the lower 64 bits.
 #[expect(clippy::cast_possible_truncation, reason = "the upper half comes next")]
-pub(crate) fn low_word(words: u128) -> u64 {
+pub fn low_word(words: u128) -> u64 {
     words as u64
 }
 

@@ -10,22 +10,22 @@
 use std::ops::Deref;
 
 use crate::byte_range::{ByteRange, RelativeRange};
+use crate::checks::{self, ChecksPlace};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::checks::{self, ChecksPlace};
-use crate::format::gzip;
-use crate::format::minishard_index::{IndexView, Row};
-use crate::format::shard_index::ShardIndexEntry;
-use crate::format::spec::Encoding;
+use crate::gzip;
 use crate::ids::{Location, MinishardNumber};
+use crate::minishard_index::{IndexView, Row};
+use crate::shard_index::ShardIndexEntry;
+use crate::spec::Encoding;
 
 /// The index of a minishard: the bytes as stored, and the rows.
 #[derive(Debug)]
-pub(crate) struct MinishardIndex<B> {
-    pub(crate) encoded: B,
+pub struct MinishardIndex<B> {
+    pub encoded: B,
     // INVARIANT: this, or else `encoded`, is a valid index
     decoded: Option<Vec<u8>>,
     /// The range of the encoded index in the file.
-    pub(crate) range: ByteRange,
+    pub range: ByteRange,
     rows: u64,
 }
 
@@ -34,7 +34,7 @@ impl<B: Deref<Target = [u8]>> MinishardIndex<B> {
     ///
     /// Errors: `Corrupt`; `TooLarge` if it decodes to more than `cap` bytes.
     #[inline(always)] // see `read_minishard_index`
-    pub(crate) fn decode(encoded: B, range: ByteRange, encoding: Encoding, cap: u64) -> Result<MinishardIndex<B>> {
+    pub fn decode(encoded: B, range: ByteRange, encoding: Encoding, cap: u64) -> Result<MinishardIndex<B>> {
         let decoded = match encoding {
             Encoding::Raw => None,
             Encoding::Gzip => Some(gzip::decode(&encoded, cap)?),
@@ -44,7 +44,7 @@ impl<B: Deref<Target = [u8]>> MinishardIndex<B> {
 
     /// Like [`decode`](Self::decode), for an index that is decoded, or raw if `decoded` is `None`.
     #[inline(always)]
-    pub(crate) fn of_decoded(encoded: B, decoded: Option<Vec<u8>>, range: ByteRange) -> Result<MinishardIndex<B>> {
+    pub fn of_decoded(encoded: B, decoded: Option<Vec<u8>>, range: ByteRange) -> Result<MinishardIndex<B>> {
         match IndexView::view(decoded.as_deref().unwrap_or(&encoded)) {
             Ok(index) => Ok(MinishardIndex { rows: index.len() as u64, encoded, decoded, range }),
             Err(error) => Err(error.at_offset(range.start)),
@@ -53,35 +53,35 @@ impl<B: Deref<Target = [u8]>> MinishardIndex<B> {
 
     /// Returns the rows as stored.
     #[inline]
-    pub(crate) fn view(&self) -> IndexView<'_> {
+    pub fn view(&self) -> IndexView<'_> {
         IndexView::view(self.decoded.as_deref().unwrap_or(&self.encoded)).unwrap_or_default()
     }
 
     /// Returns where the checks are.
     #[inline]
-    pub(crate) fn checks(&self) -> ChecksPlace {
+    pub fn checks(&self) -> ChecksPlace {
         ChecksPlace { index_end: self.range.end, rows: self.rows }
     }
 
     /// Returns whether the rows are those of the stored bytes.
-    pub(crate) fn is_raw(&self) -> bool {
+    pub fn is_raw(&self) -> bool {
         self.decoded.is_none()
     }
 
     /// Computes the check of the index.
-    pub(crate) fn compute_check(&self, location: Location) -> u32 {
+    pub fn compute_check(&self, location: Location) -> u32 {
         checks::compute_index_check(location, &self.encoded)
     }
 
     /// Returns the location to which all ids hash; `None` if they hash to several, or there are none.
-    pub(crate) fn common_location(&self, route: impl Fn(u64) -> Location) -> Option<Location> {
+    pub fn common_location(&self, route: impl Fn(u64) -> Location) -> Option<Location> {
         let mut locations = self.view().rows().map(|row| route(row.id));
         let first = locations.next()?;
         locations.all(|location| location == first).then_some(first)
     }
 
     /// Returns the encoded and the decoded bytes.
-    pub(crate) fn into_parts(self) -> (B, Option<Vec<u8>>) {
+    pub fn into_parts(self) -> (B, Option<Vec<u8>>) {
         (self.encoded, self.decoded)
     }
 }
@@ -89,7 +89,7 @@ impl<B: Deref<Target = [u8]>> MinishardIndex<B> {
 impl<'a> MinishardIndex<&'a [u8]> {
     /// Returns the rows of a raw index, for as long as its bytes live.
     #[inline]
-    pub(crate) fn view_in_place(&self) -> IndexView<'a> {
+    pub fn view_in_place(&self) -> IndexView<'a> {
         IndexView::view(self.encoded).unwrap_or_default()
     }
 }
@@ -99,12 +99,7 @@ impl<'a> MinishardIndex<&'a [u8]> {
 ///
 /// Errors: `Corrupt` if it is not within the file.
 #[inline]
-pub(crate) fn index_range(
-    number: MinishardNumber,
-    stated: RelativeRange,
-    base: u64,
-    len: u64,
-) -> Result<Option<ByteRange>> {
+pub fn index_range(number: MinishardNumber, stated: RelativeRange, base: u64, len: u64) -> Result<Option<ByteRange>> {
     if stated.start == stated.end {
         return Ok(None);
     }
@@ -125,7 +120,7 @@ fn bad_index_range(number: MinishardNumber, RelativeRange { start, end }: Relati
 /// Checks the length of an encoded index before it is read into memory.
 ///
 /// Errors: `TooLarge`.
-pub(crate) fn check_index_len(range: ByteRange, cap: u64) -> Result<()> {
+pub fn check_index_len(range: ByteRange, cap: u64) -> Result<()> {
     match range.len() {
         len if len <= cap => Ok(()),
         len => Err(Error::new(
@@ -139,7 +134,7 @@ pub(crate) fn check_index_len(range: ByteRange, cap: u64) -> Result<()> {
 ///
 /// Errors: `Corrupt` if it is not within the file.
 #[inline]
-pub(crate) fn value_range(row: Row, base: u64, len: u64) -> Result<ByteRange> {
+pub fn value_range(row: Row, base: u64, len: u64) -> Result<ByteRange> {
     match row.value.resolve(base, len) {
         Some(range) => Ok(range),
         None => Err(bad_value_range(row, len.saturating_sub(base))),
@@ -155,7 +150,7 @@ fn bad_value_range(row: Row, body: u64) -> Error {
 /// Checks the length of a stored value or prefix before it is read into memory. `cap` is that of the decoded value.
 ///
 /// Errors: `TooLarge`.
-pub(crate) fn check_value_len(range: ByteRange, encoding: Encoding, cap: u64) -> Result<()> {
+pub fn check_value_len(range: ByteRange, encoding: Encoding, cap: u64) -> Result<()> {
     let cap = match encoding {
         Encoding::Raw => cap,
         Encoding::Gzip => gzip::max_stored_len(cap),
@@ -174,9 +169,9 @@ pub(crate) fn check_value_len(range: ByteRange, encoding: Encoding, cap: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::hash::HashFunction;
-    use crate::format::spec::ShardingSpec;
+    use crate::hash::HashFunction;
     use crate::ids::ShardNumber;
+    use crate::spec::ShardingSpec;
 
     const AT: ByteRange = ByteRange { start: 100, end: 148 };
 

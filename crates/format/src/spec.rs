@@ -9,9 +9,9 @@ use std::str::FromStr;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::format::hash::HashFunction;
-use crate::format::json;
+use crate::hash::HashFunction;
 use crate::ids::{Location, MinishardNumber, ShardNumber};
+use crate::json;
 
 /// The value of "@type" in the format's JSON.
 const TYPE: &str = "neuroglancer_uint64_sharded_v1";
@@ -22,7 +22,7 @@ const MAX_MINISHARD_BITS: u8 = 32;
 /// The encoding of values or of minishard indexes.
 ///
 /// ```
-/// use sharddb::spec::Encoding;
+/// use sharddb_format::Encoding;
 ///
 /// assert_eq!(Encoding::default(), Encoding::Raw);
 /// assert_eq!(Encoding::Gzip.as_str(), "gzip");
@@ -51,14 +51,14 @@ impl Encoding {
 /// Every value is valid: `preshift_bits <= 64`, `minishard_bits <= 32`, `minishard_bits + shard_bits <= 64`.
 ///
 /// ```
-/// use sharddb::ShardingSpec;
-/// use sharddb::spec::{HashFunction, MinishardNumber, ShardNumber};
+/// use sharddb_format::ShardingSpec;
+/// use sharddb_format::{HashFunction, MinishardNumber, ShardNumber};
 ///
 /// let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 6, 8, 10)?;
 /// let location = spec.route(10001);
 /// assert_eq!((location.shard, location.minishard), (ShardNumber(0x27c), MinishardNumber(196)));
 /// assert_eq!(spec.shard_file_name(location.shard), "27c.shard");
-/// # Ok::<(), sharddb::Error>(())
+/// # Ok::<(), sharddb_format::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardingSpec {
@@ -158,7 +158,8 @@ impl ShardingSpec {
     /// Returns the location that a hash selects, or a [packed location](Self::packed_location), which is the part of the
     /// hash that selects it.
     #[inline]
-    pub(crate) fn location_of_hash(&self, hash: u64) -> Location {
+    #[doc(hidden)]
+    pub fn location_of_hash(&self, hash: u64) -> Location {
         // minishard_bits <= 32, so this shift is always in range
         let shard = (hash >> self.minishard_bits) & self.shard_mask;
         let minishard = hash & self.minishard_mask;
@@ -168,7 +169,8 @@ impl ShardingSpec {
     /// Returns the location of a key, packed into one number: the minishard number in the lowest `minishard_bits` bits,
     /// and the shard number above it. Packed locations sort in storage order.
     #[inline]
-    pub(crate) fn packed_location(&self, key: u64) -> u64 {
+    #[doc(hidden)]
+    pub fn packed_location(&self, key: u64) -> u64 {
         self.hash(key) & low_bits(self.shard_bits + self.minishard_bits)
     }
 
@@ -195,12 +197,14 @@ impl ShardingSpec {
     }
 
     /// Returns the file name of a shard without the extension.
-    pub(crate) fn shard_file_stem(&self, shard: ShardNumber) -> String {
+    #[doc(hidden)]
+    pub fn shard_file_stem(&self, shard: ShardNumber) -> String {
         format!("{:0width$x}", shard.0, width = usize::from(self.shard_bits.div_ceil(4)))
     }
 
     /// Returns the shard whose file has exactly this stem; `None` if the stem is not valid.
-    pub(crate) fn shard_of_file_stem(&self, stem: &str) -> Option<ShardNumber> {
+    #[doc(hidden)]
+    pub fn shard_of_file_stem(&self, stem: &str) -> Option<ShardNumber> {
         let shard = ShardNumber(u64::from_str_radix(stem, 16).ok()?);
         (shard <= self.max_shard() && self.shard_file_stem(shard) == stem).then_some(shard)
     }
@@ -217,7 +221,8 @@ impl ShardingSpec {
         ShardingSpec::from_value(json::parse(text.as_bytes())?)
     }
 
-    pub(crate) fn from_value(value: &RawValue) -> Result<ShardingSpec> {
+    #[doc(hidden)]
+    pub fn from_value(value: &RawValue) -> Result<ShardingSpec> {
         let Some(members) = json::members(value) else {
             return Err(Error::invalid_spec(format!("expected the sharding object, found {}", excerpt(value))));
         };

@@ -3,7 +3,7 @@
 /// The hash function of a sharding specification ("hash").
 ///
 /// ```
-/// use sharddb::spec::HashFunction;
+/// use sharddb_format::HashFunction;
 ///
 /// assert_eq!(HashFunction::MurmurHash3X86_128.as_str(), "murmurhash3_x86_128");
 /// ```
@@ -29,7 +29,7 @@ impl HashFunction {
     /// The 64-bit MurmurHash3 result is not injective: two keys may have the same hash.
     ///
     /// ```
-    /// use sharddb::spec::HashFunction;
+    /// use sharddb_format::HashFunction;
     ///
     /// assert_eq!(HashFunction::Identity.hash(7), 7);
     /// assert_eq!(HashFunction::MurmurHash3X86_128.hash(0), 0x4772b084e028ae41);

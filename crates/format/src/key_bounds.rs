@@ -4,17 +4,17 @@ use std::ops::{Bound, RangeBounds};
 
 /// The keys from `first` to `last`, both included; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyBounds {
+pub struct KeyBounds {
     // INVARIANT: first <= last
     first: u64,
     last: u64,
 }
 
 impl KeyBounds {
-    pub(crate) const ALL: KeyBounds = KeyBounds { first: 0, last: u64::MAX };
+    pub const ALL: KeyBounds = KeyBounds { first: 0, last: u64::MAX };
 
     /// Converts a range; `None` if it has no keys.
-    pub(crate) fn new(range: &impl RangeBounds<u64>) -> Option<KeyBounds> {
+    pub fn new(range: &impl RangeBounds<u64>) -> Option<KeyBounds> {
         let first = match range.start_bound() {
             Bound::Included(first) => *first,
             Bound::Excluded(before) => before.checked_add(1)?,
@@ -32,16 +32,16 @@ impl KeyBounds {
         (first <= last).then_some(KeyBounds { first, last })
     }
 
-    pub(crate) fn first(self) -> u64 {
+    pub fn first(self) -> u64 {
         self.first
     }
 
-    pub(crate) fn last(self) -> u64 {
+    pub fn last(self) -> u64 {
         self.last
     }
 
     #[inline]
-    pub(crate) fn contains(self, key: u64) -> bool {
+    pub fn contains(self, key: u64) -> bool {
         (self.first..=self.last).contains(&key)
     }
 }
@@ -49,14 +49,14 @@ impl KeyBounds {
 /// The part of a range between two ends that move towards each other: `start <= key < end`. Numbers of 128 bits have a
 /// place after the largest key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unread {
+pub struct Unread {
     start: u128,
     end: u128,
 }
 
 impl Unread {
     /// Returns the whole range; `None` has no keys.
-    pub(crate) fn whole(bounds: Option<KeyBounds>) -> Unread {
+    pub fn whole(bounds: Option<KeyBounds>) -> Unread {
         match bounds {
             Some(bounds) => Unread { start: u128::from(bounds.first), end: u128::from(bounds.last) + 1 },
             None => Unread { start: 0, end: 0 },
@@ -64,35 +64,35 @@ impl Unread {
     }
 
     /// Returns the first and the last key; `None` if there is none.
-    pub(crate) fn bounds(self) -> Option<KeyBounds> {
+    pub fn bounds(self) -> Option<KeyBounds> {
         let last = self.end.checked_sub(1)?;
         KeyBounds::between(u64::try_from(self.start).ok()?, u64::try_from(last).ok()?)
     }
 
     #[inline]
-    pub(crate) fn contains(self, key: u64) -> bool {
+    pub fn contains(self, key: u64) -> bool {
         (self.start..self.end).contains(&u128::from(key))
     }
 
     /// Moves the start after `key`.
     #[inline]
-    pub(crate) fn take_front(&mut self, key: u64) {
+    pub fn take_front(&mut self, key: u64) {
         self.start = u128::from(key) + 1;
     }
 
     /// Moves the end before `key`.
     #[inline]
-    pub(crate) fn take_back(&mut self, key: u64) {
+    pub fn take_back(&mut self, key: u64) {
         self.end = u128::from(key);
     }
 
     /// Moves the start to `key` or the first key of `whole`, but not past the end.
-    pub(crate) fn seek(&mut self, whole: Unread, key: u64) {
+    pub fn seek(&mut self, whole: Unread, key: u64) {
         self.start = u128::from(key).max(whole.start).min(self.end);
     }
 
     /// Moves the end after `key` or the last key of `whole`, but not past the start.
-    pub(crate) fn seek_back(&mut self, whole: Unread, key: u64) {
+    pub fn seek_back(&mut self, whole: Unread, key: u64) {
         self.end = (u128::from(key) + 1).min(whole.end).max(self.start);
     }
 }
