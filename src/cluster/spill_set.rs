@@ -18,7 +18,7 @@ use crate::format::digest::{Digest, Digester};
 /// use sharddb::{BuildOptions, Profile, ShardDb};
 ///
 /// let plan = PartPlan::for_counts(1000, 100_000, Profile::Local, 3)?;
-/// let job = parts::job_directory(&store, "1")?;
+/// let job = cluster::job_directory(&store, "1")?;
 /// let options = BuildOptions::default();
 ///
 /// let mut receipts = Vec::new();

@@ -622,7 +622,7 @@ fn a_spill_is_hardly_larger_than_its_pairs() {
 fn a_part_opens_at_most_64_files() {
     let directory = TempDir::new();
     use crate::common::children::{limited_child, run};
-    run(limited_child("ulimit -n 64", "parts::tests::child_builds_a_part", directory.path())).assert_passed();
+    run(limited_child("ulimit -n 64", "cluster::tests::child_builds_a_part", directory.path())).assert_passed();
     assert!(directory.path().join("store/current").exists());
 }
 

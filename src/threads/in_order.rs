@@ -138,10 +138,8 @@ impl<N, T> Flow<N, T> {
         }
         let unit = next();
         self.change(|state| {
-            let Some(unit) = unit else {
-                state.is_over = true;
-                return None;
-            };
+            state.is_over |= unit.is_none();
+            let unit = unit.filter(|_| !state.is_over)?; // it may be over since the unit was asked for
             state.lanes.push_back(Lane { results: VecDeque::new(), is_over: false });
             state.units += 1;
             Some((state.units - 1, unit))
@@ -256,6 +254,7 @@ impl<N, T> Drop for EndOnPanic<'_, N, T> {
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
 
     use super::*;
 
@@ -316,6 +315,25 @@ mod tests {
         let alone = catch_unwind(AssertUnwindSafe(|| tens(1, 5, 7, |_| ControlFlow::Continue(()))));
         let taker = catch_unwind(AssertUnwindSafe(|| tens(3, 5, UNITS, |_| panic!("planted"))));
         assert!(alone.is_err() && taker.is_err());
+    }
+
+    /// No one would take its results, and its thread would wait for room.
+    #[test]
+    fn a_unit_that_is_returned_after_the_end_is_not_begun() {
+        let (asked, was_asked) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let next = move || {
+            asked.send(()).unwrap();
+            ended.recv().ok()
+        };
+        let flow = Flow::<_, ()> { next: Mutex::new(next), state: Mutex::default(), changed: Condvar::new(), room: 0 };
+        thread::scope(|scope| {
+            let unit = scope.spawn(|| flow.next_unit());
+            was_asked.recv().unwrap();
+            flow.stop();
+            end.send(()).unwrap();
+            assert_eq!(unit.join().unwrap(), None);
+        });
     }
 
     /// Results that do not fit wait: at most one, of the first unit, is there.
