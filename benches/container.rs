@@ -5,9 +5,9 @@ mod common;
 use std::path::Path;
 
 use criterion::{Criterion, Throughput};
-use sharddb::container::zarr::{ZarrArray, ZarrMetadata, ZarrWriter};
-use sharddb::container::{Container, ContainerOptions, Form};
 use sharddb::{BulkLoader, Result, ShardDb};
+use sharddb_container::zarr::{ZarrArray, ZarrMetadata, ZarrWriter};
+use sharddb_container::{Container, ContainerOptions, Form};
 
 use common::{Scratch, head, scramble};
 

@@ -17,7 +17,7 @@ wanted=" ${*:-} "
 
 rm -rf "$copy"
 mkdir -p "$copy"
-git ls-files -z -- ':!tests/data' ':!tests/it' ':!docs' ':!fuzz/corpus' | xargs -0 cp --parents -t "$copy"
+git ls-files -z -- ':!tests/data' ':!tests/it' ':!crates/container/tests' ':!docs' ':!fuzz/corpus' | xargs -0 cp --parents -t "$copy"
 fuzz/unpack.sh
 cargo run --quiet --manifest-path fuzz/Cargo.toml --example seeds -- fuzz/work/data fuzz/work/seeds
 
@@ -63,9 +63,9 @@ plant loader src/write/shard_file.rs 'u64::from(self.after_empty && empty' 'u64:
 plant loader src/write/memory_pairs.rs 'let batch = self.pairs.number_of(entry.source)?;' \
     'let batch = if header.large.is_some() { u64::MAX } else { self.pairs.number_of(entry.source)? };'
 plant inputs cli/src/input/binary.rs 'if found < expected {' 'if false {'
-plant zarr src/container/zarr/shard_index.rs 'if end <= shard_len && self.nbytes > 0' 'if self.nbytes > 0'
-plant bcolz src/container/bcolz/array.rs 'if found == expected || may_be_longer {' 'if found <= expected || may_be_longer {'
-plant blosc src/container/blosc/mod.rs 'if u64::from(header.nbytes()) > max_bytes {' 'if u64::from(header.nbytes()) / 2 > max_bytes {'
+plant zarr crates/container/src/zarr/shard_index.rs 'if end <= shard_len && self.nbytes > 0' 'if self.nbytes > 0'
+plant bcolz crates/container/src/bcolz/array.rs 'if found == expected || may_be_longer {' 'if found <= expected || may_be_longer {'
+plant blosc crates/container/src/blosc/mod.rs 'if u64::from(header.nbytes()) > max_bytes {' 'if u64::from(header.nbytes()) / 2 > max_bytes {'
 
 rm -rf /dev/shm/sharddb-fuzz-*
 echo "$passed passed, $failed failed"

@@ -24,7 +24,7 @@ done
 for archive in ../tests/data/*.tar.gz; do
     unpack "$archive" "work/data/$(basename "$archive" .tar.gz)"
 done
-for directory in ../tests/data/*/; do
+for directory in ../tests/data/*/ ../crates/container/tests/data/*/; do
     directory=${directory%/}
     [ -e "$directory.tar.gz" ] || ln -sfn "../../$directory" "work/data/$(basename "$directory")"
 done

@@ -40,7 +40,7 @@ def main():
     words = len(readme.split())
     results = [(f"{words} words, at most {WORDS}", words <= WORDS, "")]
     with tempfile.TemporaryDirectory() as directory:
-        for name in ("examples", "tests"):
+        for name in ("crates", "examples", "tests"):
             (Path(directory) / name).symlink_to(ROOT / name)
         for block in blocks(readme):
             for line in (line for line in block.splitlines() if line.startswith("cargo ")):

@@ -58,10 +58,10 @@ mkdir "$data/odd #1 100% é"
 build "$data/odd #1 100% é/x" --input "$work/values/pictures"
 build "$data/empty" --input /dev/null --format ndjson
 cp -r tests/data/neuroglancer "$data/fly"
-cp -r tests/data/zarr/pack/unsharded.zarr "$data/array.zarr"
-cp -r tests/data/zarr/arrays/rs_2d_f32_blosc.zarr "$data/plane.zarr"
-cp -r tests/data/bcolz/bz_f4_bigendian "$data/column"
-cp -r tests/data/bcolz/bz_S5 "$data/words"
+cp -r crates/container/tests/data/zarr/pack/unsharded.zarr "$data/array.zarr"
+cp -r crates/container/tests/data/zarr/arrays/rs_2d_f32_blosc.zarr "$data/plane.zarr"
+cp -r crates/container/tests/data/bcolz/bz_f4_bigendian "$data/column"
+cp -r crates/container/tests/data/bcolz/bz_S5 "$data/words"
 
 # a value of 34 MB that is stored in few bytes
 mkdir "$work/large"

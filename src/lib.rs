@@ -199,34 +199,15 @@
 //! [`diff::Diff`] finds the keys that were added, removed or changed between two generations or any two databases. It reads
 //! little of what is equal: no shard that both have in common, and no value with the same check.
 //!
-//! # Volumes and other formats
+//! # Volumes
 //!
-//! [`morton`] computes the keys of precomputed volumes: the position of a chunk as one number. [`Snapshot`], Zarr v3
-//! arrays (feature `zarr`), bcolz arrays and bloscpack files (feature `bcolz`) implement the trait
-//! [`container::Container`]: a key selects the bytes of a chunk.
+//! [`morton`] computes the keys of precomputed volumes: the position of a chunk as one number.
 //!
 //! ```
-//! # fn main() -> sharddb::Result<()> {
-//! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc7-{}", std::process::id()));
-//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
-//! # loader.insert(42, b"the answer")?;
-//! # loader.finish()?;
-//! use sharddb::container::{Container, Form};
-//!
-//! fn stored_bytes(container: &dyn Container) -> sharddb::Result<usize> {
-//!     let mut bytes = 0;
-//!     for key in container.keys() {
-//!         bytes += container.get(key?, Form::Encoded)?.map_or(0, |chunk| chunk.len());
-//!     }
-//!     Ok(bytes)
-//! }
-//!
-//! let db = sharddb::ShardDb::open_pread(&store)?;
-//! assert_eq!(stored_bytes(&db.snapshot())?, 10);
 //! assert_eq!(sharddb::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
-//! # std::fs::remove_dir_all(&store).unwrap();
-//! # Ok(()) }
 //! ```
+//!
+//! The crate `sharddb-container` gives stores, Zarr v3 arrays, bcolz arrays and bloscpack files one interface.
 //!
 //! # Which handle
 //!
@@ -244,9 +225,6 @@
 //! # Features
 //!
 //! - `bytes`: `From<OwnedValue> for bytes::Bytes`, without a copy.
-//! - `blosc`: Blosc 1 chunks, decoded and encoded (`container::blosc`); included in the next two.
-//! - `bcolz`: bcolz arrays and tables, and bloscpack files, as a [`container`]: read, verified, written.
-//! - `zarr`: sharded Zarr v3 arrays as a [`container`]: read, verified, written.
 //!
 //! # Limitations
 //!
@@ -270,15 +248,17 @@ use sharddb_format::{byte_range, error, ids, plural};
 #[cfg(test)]
 extern crate self as sharddb; // for what the fuzz targets share with the unit tests
 
-mod bytes;
+#[doc(hidden)]
+#[allow(clippy::len_without_is_empty, missing_debug_implementations, reason = "it has what is used")]
+pub mod bytes;
 pub mod cluster;
 #[cfg(test)]
 #[allow(dead_code, reason = "most of it is for the integration tests")]
 #[path = "../tests/common/mod.rs"]
 mod common;
-pub mod container;
 pub mod diff;
-mod fs;
+#[doc(hidden)]
+pub mod fs;
 pub mod plan;
 mod prefetch;
 pub mod read;
@@ -294,6 +274,7 @@ pub mod write;
 /// What other crates of this workspace use. Applications must not: it changes without notice.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::read::options::DEFAULT_MAX_MAPS;
     pub use crate::threads::in_order::in_order;
     pub use sharddb_format::date::iso_8601;
 

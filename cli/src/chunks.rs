@@ -1,8 +1,8 @@
 //! Chunks of containers: stored or decoded bytes, and whether they are sound.
 
 use clap::Args;
-use sharddb::container::{Container, Form};
 use sharddb::{ErrorKind, Value};
+use sharddb_container::{Container, Form};
 
 use crate::failure::{Failure, Result};
 

@@ -5,11 +5,11 @@ use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Args, ValueEnum};
-use sharddb::container::bcolz::{BcolzArray, BcolzTable};
-use sharddb::container::bloscpack::Bloscpack;
-use sharddb::container::zarr::ZarrArray;
-use sharddb::container::{Container, ContainerOptions};
 use sharddb::{ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot};
+use sharddb_container::bcolz::{BcolzArray, BcolzTable};
+use sharddb_container::bloscpack::Bloscpack;
+use sharddb_container::zarr::ZarrArray;
+use sharddb_container::{Container, ContainerOptions};
 
 use crate::context::Context;
 use crate::entry;

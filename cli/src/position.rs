@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use sharddb::container::KeySpace;
+use sharddb_container::KeySpace;
 
 use crate::failure::{Failure, Result};
 use crate::key::Key;

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use sharddb::container::{Container, ContainerOptions, Form};
 use sharddb::shard::ValueLocation;
 use sharddb::{ErrorKind, Result, VerifyLevel};
+use sharddb_container::{Container, ContainerOptions, Form};
 
 /// Upper bound on the decoded length of a chunk.
 pub const CAP: u64 = 16 << 10;

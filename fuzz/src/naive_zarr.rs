@@ -1,7 +1,7 @@
 //! A simple reader of the shard index of Zarr, written from its specification, for arrays whose only codec is sharding.
 
 use serde_json::Value as Json;
-use sharddb::container::zarr::ZarrMetadata;
+use sharddb_container::zarr::ZarrMetadata;
 
 /// The layout of the index of a shard.
 pub struct Sharding {

@@ -5,19 +5,19 @@ use std::ops::Deref;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A buffer whose visible part, `buffer[start..]`, begins at a multiple of an alignment.
-pub(crate) struct AlignedBytes {
+pub struct AlignedBytes {
     buffer: Vec<u8>,
     start: usize,
 }
 
 impl AlignedBytes {
     /// The alignment for the bytes of a whole file: with it, values keep their alignment, which is at most a page.
-    pub(crate) const PAGE: usize = 4096;
+    pub const PAGE: usize = 4096;
 
     /// Allocates `len` zero bytes.
     ///
     /// Errors: `TooLarge` if the allocation fails.
-    pub(crate) fn zeroed(len: usize, alignment: usize) -> Result<AlignedBytes> {
+    pub fn zeroed(len: usize, alignment: usize) -> Result<AlignedBytes> {
         let no_memory = || Error::new(ErrorKind::TooLarge, format!("cannot allocate {len} bytes: out of memory"));
         let capacity = len.checked_add(alignment - 1).ok_or_else(no_memory)?;
         let mut buffer = Vec::new();
@@ -28,7 +28,7 @@ impl AlignedBytes {
     }
 
     /// Takes the bytes of a vector. Copies them only if they are not aligned.
-    pub(crate) fn from_vec(bytes: Vec<u8>, alignment: usize) -> Result<AlignedBytes> {
+    pub fn from_vec(bytes: Vec<u8>, alignment: usize) -> Result<AlignedBytes> {
         if padding_to(&bytes, alignment) == 0 {
             return Ok(AlignedBytes { buffer: bytes, start: 0 });
         }
@@ -40,7 +40,7 @@ impl AlignedBytes {
 
 impl AlignedBytes {
     /// Returns the bytes as a vector. Moves them only if they do not begin at the start of the allocation.
-    pub(crate) fn into_vec(mut self) -> Vec<u8> {
+    pub fn into_vec(mut self) -> Vec<u8> {
         if self.start > 0 {
             self.buffer.drain(..self.start);
         }

@@ -13,7 +13,7 @@ use crate::fs::disk;
 use crate::fs::entry;
 
 /// An open file of known length.
-pub(crate) struct PositionedFile {
+pub struct PositionedFile {
     file: KeptFile,
     path: PathBuf,
     len: u64,
@@ -23,7 +23,7 @@ pub(crate) struct PositionedFile {
 /// Opens a regular file and returns its length. Never blocks on a FIFO or a device of that name.
 ///
 /// Errors: `Io`, also for a directory, a FIFO, a socket.
-pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
+pub fn open_regular(path: &Path) -> Result<(File, u64)> {
     regular_len(path)?; // before the open, which blocks on a FIFO until it has a writer
     let file = disk::inspect(path, || descriptors::open(path)).map_err(|error| Error::io("open", path, error))?;
     let len = disk::inspect(path, || file.metadata()).map_err(|error| Error::io("read the length", path, error))?.len();

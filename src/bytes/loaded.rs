@@ -15,7 +15,7 @@ const HUGE_PAGE: usize = 2 << 20;
 const CHUNK: usize = 256 << 10;
 
 /// An anonymous map, aligned to a huge page so that lookups miss the TLB less often.
-pub(crate) struct HugeBytes {
+pub struct HugeBytes {
     map: memmap2::MmapMut,
     start: usize,
     len: usize,

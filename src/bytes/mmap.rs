@@ -27,20 +27,20 @@ pub(crate) fn live_maps() -> usize {
 
 /// Proof that the caller of the public API promised not to truncate or edit mapped files.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MapPermission(());
+pub struct MapPermission(());
 
 impl MapPermission {
     /// # Safety
     ///
     /// Nobody truncates or edits a file for as long as it is mapped by this permission.
     #[expect(unsafe_code, reason = "declares the promise that the public API takes")]
-    pub(crate) unsafe fn promised() -> MapPermission {
+    pub unsafe fn promised() -> MapPermission {
         MapPermission(())
     }
 }
 
 /// A whole file, mapped read-only.
-pub(crate) struct Mapping {
+pub struct Mapping {
     map: memmap2::Mmap,
     /// The advice outside of passes.
     access: Access,

@@ -16,13 +16,16 @@ use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 
-pub(crate) use aligned::AlignedBytes;
+pub use aligned::AlignedBytes;
 pub(crate) use block_reader::BlockReader;
 pub(crate) use cursor::{Cursor, WRITE_BLOCK, create_new};
-pub(crate) use file::{PositionedFile, explain_missing, open_regular, read_exact_at, read_whole, regular_len};
+pub use file::{PositionedFile, open_regular};
+pub(crate) use file::{explain_missing, read_exact_at, read_whole, regular_len};
 pub(crate) use holes::Holes;
-pub(crate) use loaded::{HugeBytes, Loaded};
-pub(crate) use mmap::{MapPermission, Mapping, live_maps};
+pub use loaded::HugeBytes;
+pub(crate) use loaded::Loaded;
+pub(crate) use mmap::live_maps;
+pub use mmap::{MapPermission, Mapping};
 pub(crate) use sink::Sink;
 
 use crate::byte_range::ByteRange;
@@ -30,7 +33,7 @@ use crate::error::{Error, Result};
 
 /// The bytes of one file.
 #[repr(u8)] // every lookup tests the variant, and a separate tag byte is the fastest to test
-pub(crate) enum Storage {
+pub enum Storage {
     Mapped(Mapping),
     Heap(AlignedBytes),
     Huge(HugeBytes),
@@ -39,7 +42,7 @@ pub(crate) enum Storage {
 
 /// How the bytes of a file are read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum StorageKind {
+pub enum StorageKind {
     /// Mapped while the process has fewer than `max_maps` maps, then positioned reads.
     Mapped {
         permission: MapPermission,
@@ -76,7 +79,7 @@ impl Storage {
     /// Opens a regular file.
     ///
     /// Errors: `Io`; with [`StorageKind::Heap`] also `TooLarge`.
-    pub(crate) fn open(path: &Path, kind: StorageKind) -> Result<Storage> {
+    pub fn open(path: &Path, kind: StorageKind) -> Result<Storage> {
         let (file, len) = open_regular(path)?;
         Storage::of_file(file, len, path, kind)
     }
@@ -84,7 +87,7 @@ impl Storage {
     /// Takes an open regular file of `len` bytes.
     ///
     /// Errors: with [`StorageKind::Heap`] `Io` and `TooLarge`.
-    pub(crate) fn of_file(file: File, len: u64, path: &Path, kind: StorageKind) -> Result<Storage> {
+    pub fn of_file(file: File, len: u64, path: &Path, kind: StorageKind) -> Result<Storage> {
         match kind {
             StorageKind::Mapped { permission, max_maps, access } => {
                 match Mapping::new(&file, len, permission, max_maps, access) {
@@ -98,13 +101,13 @@ impl Storage {
     }
 
     /// Reads an open regular file of `len` bytes into memory, and passes the bytes to `each` in chunks.
-    pub(crate) fn load(file: File, len: u64, path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<Storage> {
+    pub fn load(file: File, len: u64, path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<Storage> {
         Loaded::read(file, len, path, each).map(Storage::from)
     }
 
     /// Returns the length in bytes when the file was opened.
     #[inline]
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         match self {
             Self::Mapped(mapping) => mapping.len() as u64,
             Self::Heap(bytes) => bytes.len() as u64,
@@ -114,7 +117,7 @@ impl Storage {
     }
 
     /// Begins a pass: the file is read ahead until the last pass ends, also by concurrent lookups.
-    pub(crate) fn begin_pass(&self) {
+    pub fn begin_pass(&self) {
         match self {
             Self::Mapped(mapping) => mapping.begin_pass(),
             Self::File(file) => file.begin_pass(),
@@ -123,7 +126,7 @@ impl Storage {
     }
 
     /// Ends a pass.
-    pub(crate) fn end_pass(&self) {
+    pub fn end_pass(&self) {
         match self {
             Self::Mapped(mapping) => mapping.end_pass(),
             Self::File(file) => file.end_pass(),
@@ -134,7 +137,7 @@ impl Storage {
     /// Returns all bytes if the file is mapped or loaded. Mapped pages may have to be read from the disk when they are
     /// used. `None` for positioned reads.
     #[inline]
-    pub(crate) fn mapped_or_loaded(&self) -> Option<&[u8]> {
+    pub fn mapped_or_loaded(&self) -> Option<&[u8]> {
         match self {
             Self::Mapped(mapping) => Some(mapping),
             Self::Heap(bytes) => Some(bytes),
@@ -144,7 +147,7 @@ impl Storage {
     }
 
     /// Asks the kernel to prefetch the pages of a range. Does nothing unless the file is mapped.
-    pub(crate) fn will_need(&self, range: ByteRange) {
+    pub fn will_need(&self, range: ByteRange) {
         if let Self::Mapped(mapping) = self {
             mapping.will_need(range);
         }
@@ -152,7 +155,7 @@ impl Storage {
 
     /// Reads all pages into memory, front to back, until `goes_on` returns false. Does nothing unless the file is
     /// mapped.
-    pub(crate) fn populate(&self, goes_on: &dyn Fn() -> bool) {
+    pub fn populate(&self, goes_on: &dyn Fn() -> bool) {
         if let Self::Mapped(mapping) = self {
             mapping.populate(goes_on);
         }
@@ -163,7 +166,7 @@ impl Storage {
     ///
     /// Errors: `Corrupt` if the range is outside the file; `Io`; `TooLarge` if the allocation fails.
     #[inline]
-    pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
+    pub fn read(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
         match self.mapped_or_loaded() {
             Some(bytes) => range.of(bytes).map(Bytes::Borrowed).ok_or_else(|| out_of_file(range, self.len())),
             None => self.read_file(range, alignment),
@@ -195,7 +198,7 @@ impl From<Loaded> for Storage {
 }
 
 /// Bytes borrowed from memory, or read into a buffer.
-pub(crate) enum Bytes<'a> {
+pub enum Bytes<'a> {
     Borrowed(&'a [u8]),
     Owned(AlignedBytes),
 }

@@ -4,8 +4,8 @@
 //! through [`disk`], where tests record them or make them fail.
 
 pub(crate) mod descriptors;
-pub(crate) mod disk;
-pub(crate) mod entry;
+pub mod disk;
+pub mod entry;
 pub(crate) mod identity;
 pub(crate) mod owner;
 
@@ -180,7 +180,7 @@ pub(crate) fn sync_files(paths: &[PathBuf]) -> Result<()> {
 }
 
 /// Syncs the entries of a directory. Does nothing where the platform or the file system cannot.
-pub(crate) fn fsync_dir(path: &Path) -> Result<()> {
+pub fn fsync_dir(path: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }

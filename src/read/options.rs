@@ -5,7 +5,7 @@ use crate::format::spec::ShardingSpec;
 use crate::read::shard::{ReadOptions, VerifyReads};
 
 /// Linux allows 65,530 maps per process by default. The rest is left to the application.
-pub(crate) const DEFAULT_MAX_MAPS: usize = 60_000;
+pub const DEFAULT_MAX_MAPS: usize = 60_000;
 
 /// Options for opening a database with [`open`](OpenOptions::open), [`open_pread`](OpenOptions::open_pread) or
 /// [`load`](OpenOptions::load).

@@ -84,6 +84,18 @@ impl Snapshot {
         Ok(true)
     }
 
+    /// Returns the stored bytes of the value of a key, verified but not decoded; `None` if the key is absent.
+    ///
+    /// In a data set with gzip values this is one gzip member, otherwise the value.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Snapshot::get), except those of decoding.
+    pub fn get_encoded(&self, key: u64) -> Result<Option<Value<'_>>> {
+        let Some(found) = self.generation.find(key)? else { return Ok(None) };
+        found.reader().verified_bytes(&found.key).map(|bytes| Some(Value::from_bytes(bytes)))
+    }
+
     /// Returns the `n` bytes directly before the stored value of a key; `None` if the key is absent. They are never
     /// encoded.
     ///

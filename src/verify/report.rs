@@ -58,7 +58,6 @@ pub struct VerifyReport {
 #[derive(Debug)]
 enum Subject {
     Shards,
-    #[cfg_attr(not(any(feature = "zarr", feature = "bcolz")), expect(dead_code, reason = "no other format is built"))]
     Files,
 }
 
@@ -68,8 +67,8 @@ impl VerifyReport {
     }
 
     /// Creates the report of a container without minishards, which has chunks in files.
-    #[cfg(any(feature = "zarr", feature = "bcolz"))]
-    pub(crate) fn of_files(level: VerifyLevel) -> VerifyReport {
+    #[doc(hidden)]
+    pub fn of_files(level: VerifyLevel) -> VerifyReport {
         VerifyReport::of(Subject::Files, level)
     }
 
@@ -104,7 +103,8 @@ impl VerifyReport {
     }
 
     /// Counts a finding, and keeps it unless 10,000 of its severity are kept already.
-    pub(crate) fn add(&mut self, kind: FindingKind, error: Error) {
+    #[doc(hidden)]
+    pub fn add(&mut self, kind: FindingKind, error: Error) {
         let count = self.count_of(kind);
         *count += 1;
         if *count <= KEPT {

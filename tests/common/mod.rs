@@ -30,6 +30,17 @@ pub(crate) fn data(path: &str) -> PathBuf {
     }
 }
 
+/// Creates the directory of the data sets of one kind for other readers, and removes those of an earlier run. It
+/// is in `$SHARDDB_INTEROP_DIR`, or else in cargo's directory for integration tests.
+pub(crate) fn new_directory(kind: &str) -> PathBuf {
+    let root = std::env::var_os("SHARDDB_INTEROP_DIR").map(PathBuf::from);
+    let root = root.or_else(|| Some(Path::new(option_env!("CARGO_TARGET_TMPDIR")?).join("interop")));
+    let directory = root.unwrap().join(kind);
+    _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
 /// The directories in a directory of `tests/data`, by name.
 pub(crate) fn sets(path: &str) -> Vec<PathBuf> {
     let mut sets: Vec<_> = fs::read_dir(data(path)).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -148,9 +159,16 @@ impl Scratch {
         Scratch::new_in(&parent.unwrap_or_else(std::env::temp_dir))
     }
 
+    /// In a file system in memory if there is one, for tests that check what is requested of a disk, not the disk.
+    pub(crate) fn in_memory() -> Scratch {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Scratch::new_in(memory) } else { Scratch::new() }
+    }
+
     pub(crate) fn new_in(parent: &Path) -> Scratch {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         fs::create_dir_all(parent).unwrap();
+        let parent = parent.canonicalize().unwrap();
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{}-{number}", std::process::id()));

@@ -12,9 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::common::{sha256, shuffled, xorshift};
+use crate::common::{new_directory, sha256, shuffled, xorshift};
 use sharddb::spec::{Encoding, HashFunction, Layout, ValueAlignment};
 use sharddb::write::ShardWriter;
 use sharddb::{BuildOptions, BulkLoader, Profile, ShardingSpec};
@@ -31,17 +31,6 @@ const ALIGNMENTS: [u64; 5] = [1, 8, 16, 64, 4096];
 
 /// Classes of minishard or shard bits. The pairwise matrix combines classes, and takes the numbers of a class in turn.
 const BITS: [&[u8]; 5] = [&[0], &[1, 2], &[3, 4, 5], &[6, 7, 8], &[9, 10, 11]];
-
-/// Creates the directory of the data sets of one kind and removes those of an earlier run. It is in
-/// `$SHARDDB_INTEROP_DIR`, or else in cargo's directory for tests.
-pub(crate) fn new_directory(kind: &str) -> PathBuf {
-    let root = std::env::var_os("SHARDDB_INTEROP_DIR");
-    let root = root.map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop"), PathBuf::from);
-    let directory = root.join(kind);
-    _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).unwrap();
-    directory
-}
 
 #[test]
 #[ignore = "writes 150 MB for scripts/interop.sh"]

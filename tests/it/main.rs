@@ -15,18 +15,6 @@
 mod amplification;
 mod api;
 mod batches;
-#[cfg(feature = "bcolz")]
-mod bcolz;
-#[cfg(feature = "bcolz")]
-mod bcolz_interop;
-#[cfg(all(feature = "bcolz", feature = "zarr"))]
-mod bcolz_to_zarr;
-#[cfg(feature = "bcolz")]
-mod bcolz_write;
-#[cfg(feature = "blosc")]
-mod blosc;
-#[cfg(feature = "bcolz")]
-mod bloscpack;
 mod bulk;
 mod candidate;
 #[allow(dead_code, reason = "some of it is for the tests next to this directory")]
@@ -58,16 +46,6 @@ mod verify;
 mod verify_reads;
 mod volume;
 mod watch;
-#[cfg(feature = "zarr")]
-mod zarr;
-#[cfg(feature = "zarr")]
-mod zarr_convert;
-#[cfg(feature = "zarr")]
-mod zarr_interop;
-#[cfg(feature = "zarr")]
-mod zarr_rechunk;
-#[cfg(feature = "zarr")]
-mod zarr_write;
 
 /// Counts the memory of each thread, for the tests that bound it.
 #[global_allocator]

@@ -1,6 +1,6 @@
 //! `contains`: whether a key is present.
 
-use sharddb::container::Container;
+use sharddb_container::Container;
 
 use crate::context::Context;
 use crate::database::Database;

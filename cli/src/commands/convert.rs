@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use sharddb::container::bcolz::{BcolzArray, ToZarrOptions};
-use sharddb::container::zarr::{PrecomputedOptions, ZarrArray};
+use sharddb_container::bcolz::{BcolzArray, ToZarrOptions};
+use sharddb_container::zarr::{PrecomputedOptions, ZarrArray};
 
 use crate::commands::zarr::with_progress;
 use crate::context::Context;

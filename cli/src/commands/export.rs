@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use sharddb::container::{Container, bcolz, zarr};
 use sharddb::read::{Range, RangeEntry};
 use sharddb::remote::RemoteValue;
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
 use sharddb::{ErrorKind, Snapshot, Value};
+use sharddb_container::{Container, bcolz, zarr};
 
 use crate::chunks::{self, Chunks};
 use crate::commands::get_many;

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use sharddb::Value;
-use sharddb::container::Container;
+use sharddb_container::Container;
 
 use crate::chunks::Chunks;
 use crate::context::Context;

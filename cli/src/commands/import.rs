@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::Resettable;
 use clap::{Arg, Id};
-use sharddb::container::{Container, Form};
 use sharddb::spec::Encoding;
 use sharddb::write::BuildProgress;
 use sharddb::{BuildOptions, BulkLoader, ErrorKind, Profile, Published, Snapshot, Store, Value};
+use sharddb_container::{Container, Form};
 
 use crate::allow_empty::AllowEmpty;
 use crate::chunks::get_verified;

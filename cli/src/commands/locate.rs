@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use sharddb::ShardingSpec;
-use sharddb::container::Container;
+use sharddb_container::Container;
 
 use crate::context::{self, Context};
 use crate::database::Database;

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sharddb::container::Container;
 use sharddb::write::{BuildProgress, UpdateOptions};
+use sharddb_container::Container;
 
 use crate::commands::build::status_of;
 use crate::commands::update::{After, Update};

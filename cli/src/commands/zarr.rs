@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
-use sharddb::container::ContainerOptions;
-use sharddb::container::zarr::{IndexLocation, ZarrArray, ZarrMetadata, copy, rechunk};
+use sharddb_container::ContainerOptions;
+use sharddb_container::zarr::{IndexLocation, ZarrArray, ZarrMetadata, copy, rechunk};
 
 use crate::context::Context;
 use crate::exit::Exit;

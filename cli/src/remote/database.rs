@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use sharddb::container::KeySpace;
 use sharddb::remote::{BlockingDb, Operation, RemoteOptions, RemoteReader, RemoteSnapshot};
+use sharddb_container::KeySpace;
 
 use crate::context::{Context, warn};
 use crate::failure::Result;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use sharddb::container::KeySpace;
 use sharddb::remote::{Operation, RemoteOptions, RemoteReader, RemoteSnapshot};
+use sharddb_container::KeySpace;
 
 use crate::context::Context;
 use crate::failure::Result;

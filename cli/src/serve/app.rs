@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sharddb::container::Form;
+use sharddb_container::Form;
 
 use crate::serve::answer::{BYTES, Representation, Source};
 use crate::serve::budget::{Budget, SMALL_BYTES};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value};
 use sharddb::GenerationId;
-use sharddb::container::bcolz::{BcolzArray, BcolzTable};
-use sharddb::container::bloscpack::Bloscpack;
+use sharddb_container::bcolz::{BcolzArray, BcolzTable};
+use sharddb_container::bloscpack::Bloscpack;
 
 use crate::serve::description::Description;
 use crate::serve::document::MAX_BYTES;

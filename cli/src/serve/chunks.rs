@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
 use sharddb::OwnedValue;
-use sharddb::container::bcolz::BcolzArray;
-use sharddb::container::bloscpack::Bloscpack;
-use sharddb::container::zarr::ZarrArray;
-use sharddb::container::{Container, ContainerOptions, Form, KeySpace};
+use sharddb_container::bcolz::BcolzArray;
+use sharddb_container::bloscpack::Bloscpack;
+use sharddb_container::zarr::ZarrArray;
+use sharddb_container::{Container, ContainerOptions, Form, KeySpace};
 
 use crate::serve::budget::{Budget, Share};
 use crate::serve::catalog::Kind;
@@ -240,7 +240,7 @@ impl ChunkKeys {
 
 #[cfg(test)]
 mod tests {
-    use sharddb::container::bloscpack::BloscpackOptions;
+    use sharddb_container::bloscpack::BloscpackOptions;
 
     use super::*;
 

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use sharddb::container::{Container, Form};
 use sharddb::shard::ValueLocation;
 use sharddb::spec::Encoding;
 use sharddb::{ErrorKind, OpenOptions, OwnedValue, ShardDb, Snapshot};
+use sharddb_container::{Container, Form};
 
 use crate::serve::budget::{Budget, SMALL_BYTES, Share};
 use crate::serve::catalog::{Found, Kind};

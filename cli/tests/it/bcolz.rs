@@ -3,13 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Place, sharddb};
+use crate::common::{self, Place, sharddb};
 use serde_json::{Value as Json, json};
-use sharddb::container::bcolz::{BcolzArray, BcolzOptions, BcolzWriter, RootdirLayout};
+use sharddb_container::bcolz::{BcolzArray, BcolzOptions, BcolzWriter, RootdirLayout};
 
 fn data(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/bcolz").join(path);
-    path.to_str().unwrap().to_string()
+    common::data(&format!("bcolz/{path}"))
 }
 
 #[test]

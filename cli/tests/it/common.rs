@@ -138,3 +138,10 @@ pub(crate) fn foreign(place: &Place) -> String {
     place.write("foreign/0.shard", foreign_shard());
     place.text("foreign")
 }
+
+/// The path of a data set in the test data of the crate that has it.
+pub(crate) fn data(path: &str) -> String {
+    let of_container = path.starts_with("bcolz") || path.starts_with("zarr");
+    let home = if of_container { "crates/container/tests/data" } else { "tests/data" };
+    format!("{}/../{home}/{path}", env!("CARGO_MANIFEST_DIR"))
+}

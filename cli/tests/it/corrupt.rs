@@ -4,11 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::archives::unpacked;
-use crate::common::sharddb;
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name)
-}
+use crate::common::{data, sharddb};
 
 fn data_sets(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -18,7 +14,7 @@ fn data_sets(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn broken_data_sets_end_with_a_code_and_words() {
     let mut broken = 0;
-    for path in data_sets(&unpacked(&data("corrupt.tar.gz"))) {
+    for path in data_sets(&unpacked(data("corrupt.tar.gz").as_ref())) {
         if path.file_name().unwrap().to_str().unwrap().starts_with("bomb_") {
             continue; // inflates to gigabytes; the tests of the library cover it
         }
@@ -41,7 +37,7 @@ fn broken_data_sets_end_with_a_code_and_words() {
 
 #[test]
 fn data_sets_of_other_writers_are_exported_without_a_word() {
-    for path in data_sets(&data("public")) {
+    for path in data_sets(data("public").as_ref()) {
         let db = path.to_str().unwrap();
         let keys = sharddb(["keys", db]).expect(0);
         let exported = sharddb(["export", db, "--format", "ndjson"]).expect(0);

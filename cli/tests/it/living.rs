@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::{Place, Run, Start, command, foreign, generations, sharddb, sharddb_with_input};
+use crate::common::{Place, Run, Start, command, data, foreign, generations, sharddb, sharddb_with_input};
 #[cfg(unix)]
 use crate::process::{stop, unless_stalled, until_run};
 
@@ -50,10 +50,6 @@ fn build(place: &Place, store: &str, pairs: &Map) -> String {
     let input = place.write(&format!("{store}.bin"), bin(pairs));
     sharddb(["build", &place.text(store), "--input", &input, "--sharding", FOUR]).expect(0);
     place.text(store)
-}
-
-fn data(name: &str) -> String {
-    format!("{}/../tests/data/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]

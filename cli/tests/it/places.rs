@@ -1,24 +1,22 @@
 //! STORE is a store or a place for a new one: no subcommand creates files in a foreign directory or leaves any behind.
 
 use std::fs;
-use std::path::Path;
 #[cfg(unix)]
 use std::process::{Command, Stdio};
 
-use crate::common::{Place, Start, foreign, sharddb};
+use crate::common::{Place, Start, data, foreign, sharddb};
 
-/// The content of a file of the library's test data.
-fn data(path: &str) -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(path)).unwrap()
+fn content(path: &str) -> Vec<u8> {
+    fs::read(data(path)).unwrap()
 }
 
 /// Directories of other programs or of the user.
 fn occupied(place: &Place) -> Vec<String> {
-    place.write("zarr3/zarr.json", data("zarr/arrays/zp_1d_u8_raw_end.zarr/zarr.json"));
+    place.write("zarr3/zarr.json", content("zarr/arrays/zp_1d_u8_raw_end.zarr/zarr.json"));
     place.write("zarr2/.zarray", "{}");
     place.write("zarr2/0.0", "chunk");
-    place.write("bcolz/meta/sizes", data("bcolz/b121_i4_setitem/meta/sizes"));
-    place.write("bcolz/meta/storage", data("bcolz/b121_i4_setitem/meta/storage"));
+    place.write("bcolz/meta/sizes", content("bcolz/b121_i4_setitem/meta/sizes"));
+    place.write("bcolz/meta/storage", content("bcolz/b121_i4_setitem/meta/storage"));
     place.write("table/__rootdirs__", "{}");
     place.write("files/notes.txt", "precious");
     place.write("scratch/tmp-thesis/1.tex", "precious");
@@ -36,7 +34,7 @@ fn nothing_is_made_in_the_directory_of_something_else() {
     let whole = place.text("whole");
     sharddb(["build", &whole, "--input", &input]).expect(0);
     let from = place.text("whole/gen-0000000001");
-    place.write("array.zarr/zarr.json", data("zarr/arrays/zp_1d_u8_raw_end.zarr/zarr.json"));
+    place.write("array.zarr/zarr.json", content("zarr/arrays/zp_1d_u8_raw_end.zarr/zarr.json"));
     let array = place.text("array.zarr");
     for name in occupied(&place) {
         let store = place.text(&name);
@@ -84,7 +82,7 @@ fn what_fails_leaves_no_directory() {
     let mut shard = fs::read(place.path("flipped/0.shard")).unwrap();
     *shard.last_mut().unwrap() ^= 1;
     place.write("flipped/0.shard", shard);
-    place.write("bad.zarr/zarr.json", data("zarr/arrays/zp_1d_u8_raw_end.zarr/zarr.json"));
+    place.write("bad.zarr/zarr.json", content("zarr/arrays/zp_1d_u8_raw_end.zarr/zarr.json"));
     place.write("bad.zarr/c/0", "no shard");
     let (bad, flipped, array) = (place.write("bad.ndjson", "{"), place.text("flipped"), place.text("bad.zarr"));
     let before = place.names(".");

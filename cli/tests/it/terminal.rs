@@ -1,9 +1,8 @@
 //! No text from a file or a name reaches the terminal as a control sequence.
 
 use std::fs;
-use std::path::Path;
 
-use crate::common::{Place, foreign, foreign_shard, sharddb};
+use crate::common::{Place, data, foreign, foreign_shard, sharddb};
 
 /// Sets the window title, then shows the rest from right to left. U+009B starts a sequence as ESC [ does.
 const EVIL: &str = "\u{1b}]0;pwned\u{7}\u{9b}31m\u{202e}txt\u{7f}";
@@ -72,8 +71,7 @@ fn findings_and_tables_are_escaped() {
 #[test]
 fn what_an_array_says_of_itself_is_escaped() {
     let place = Place::new();
-    let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/zarr/arrays/zp_1d_u8_raw_end.zarr/zarr.json");
+    let source = data("zarr/arrays/zp_1d_u8_raw_end.zarr/zarr.json");
     let mut metadata: serde_json::Value = serde_json::from_slice(&fs::read(source).unwrap()).unwrap();
     metadata["attributes"] = serde_json::json!({ "title": EVIL });
     place.write("evil.zarr/zarr.json", metadata.to_string());

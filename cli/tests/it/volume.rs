@@ -4,14 +4,10 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Place, sharddb};
+use crate::common::{Place, data, sharddb};
 use crate::process::tool;
 
 const POINTER: &str = "/scales/1";
-
-fn data(name: &str) -> String {
-    format!("{}/../tests/data/{name}", env!("CARGO_MANIFEST_DIR"))
-}
 
 fn json(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()

@@ -7,8 +7,7 @@ use crate::common::{self, Place, sharddb, sharddb_with_input};
 use serde_json::{Value as Json, json};
 
 fn data(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/zarr").join(path);
-    path.to_str().unwrap().to_string()
+    common::data(&format!("zarr/{path}"))
 }
 
 /// Chunks 0 to 3 of 64 bytes in each of 4 shards.

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
-use sharddb::container::bcolz::{BcolzOptions, Order, RootdirLayout};
-use sharddb::container::bloscpack::{BloscpackOptions, Checksum};
-use sharddb::container::zarr::{ZarrMetadata, ZarrWriter};
+use sharddb_container::bcolz::{BcolzOptions, Order, RootdirLayout};
+use sharddb_container::bloscpack::{BloscpackOptions, Checksum};
+use sharddb_container::zarr::{ZarrMetadata, ZarrWriter};
 use sharddb_fuzz::{container, scratch};
 
 /// Longer inputs are left out.

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::{container, scratch};
-use sharddb::container::bcolz::{BcolzArray, BcolzTable, Order};
-use sharddb::container::bloscpack::Bloscpack;
-use sharddb::container::{Container, ContainerOptions, Form};
+use sharddb_container::bcolz::{BcolzArray, BcolzTable, Order};
+use sharddb_container::bloscpack::Bloscpack;
+use sharddb_container::{Container, ContainerOptions, Form};
 
 /// The bits of an input's first byte.
 const IN_MEMORY: u8 = 1;

@@ -3,7 +3,7 @@
 
 use crate::container::CAP;
 use sharddb::ErrorKind;
-use sharddb::container::blosc::{Encoder, HEADER_LEN, Header, Shuffle, decode};
+use sharddb_container::blosc::{Encoder, HEADER_LEN, Header, Shuffle, decode};
 
 /// The bytes of the header that state the length of the chunk.
 const CBYTES: std::ops::Range<usize> = 12..HEADER_LEN;

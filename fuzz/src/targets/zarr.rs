@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use crate::container;
 use crate::naive_zarr::{self, Sharding};
 use sharddb::ErrorKind;
-use sharddb::container::zarr::{ZarrArray, ZarrMetadata};
-use sharddb::container::{Container, Form};
+use sharddb_container::zarr::{ZarrArray, ZarrMetadata};
+use sharddb_container::{Container, Form};
 
 /// The bit of an input's first byte that loads all files into memory.
 const IN_MEMORY: u8 = 1;

@@ -1,13 +1,15 @@
 //! All calls that change the file system. Each is described by an [`Operation`] and made through [`perform`]. Calls that
 //! read it for the store are made through [`inspect`].
 //!
-//! This module does not know what a file is for. In release builds both are inlined calls. In the tests of this crate they
-//! go through a recorder, which simulates crashes, full disks and failing reads: it records the operations below a
-//! directory, fails one of them, or aborts the process before one.
+//! This module does not know what a file is for. In release builds both are inlined calls. In the tests of this workspace
+//! (feature `testing`) they go through a recorder, which simulates crashes, full disks and failing reads: it records the
+//! operations below a directory, fails one of them, or aborts the process before one.
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::disallowed_methods, clippy::unwrap_used, missing_debug_implementations, reason = "only tests use it")]
 mod recorder;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::panic, clippy::unwrap_used, missing_debug_implementations, reason = "only tests use it")]
 mod replay;
 
 use std::cell::Cell;
@@ -16,18 +18,18 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
-#[cfg(test)]
-pub(crate) use self::recorder::inspect;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
+pub use self::recorder::inspect;
+#[cfg(any(test, feature = "testing"))]
 use self::recorder::perform;
-#[cfg(test)]
-pub(crate) use self::recorder::{END_BEFORE, Fault, Watch};
-#[cfg(test)]
-pub(crate) use self::replay::{Disk, Loss, Tree};
+#[cfg(any(test, feature = "testing"))]
+pub use self::recorder::{END_BEFORE, Fault, Watch};
+#[cfg(any(test, feature = "testing"))]
+pub use self::replay::{Disk, Loss, Tree};
 
 /// A change to the file system that is about to be made.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "read by the recorder of the tests"))]
+#[cfg_attr(not(any(test, feature = "testing")), expect(dead_code, reason = "read by the recorder of the tests"))]
 enum Operation<'a> {
     CreateDir(&'a Path),
     /// Creates a file, or opens it if it exists.
@@ -64,28 +66,28 @@ enum Operation<'a> {
 }
 
 /// Makes a change by calling `call`.
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "testing")))]
 #[inline(always)]
 fn perform<T>(_: Operation<'_>, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     call()
 }
 
 /// Makes a call that reads a path, or an open file of that path, and changes nothing.
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "testing")))]
 #[inline(always)]
-pub(crate) fn inspect<T>(_: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub fn inspect<T>(_: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     call()
 }
 
 /// Returns the soft limit of the process on open files.
 #[cfg(unix)]
-pub(crate) fn open_files_limit() -> usize {
+pub fn open_files_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 /// Whether a file could not be opened because the process or the machine has no descriptor left.
-pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     #[cfg(unix)]
     let codes = [rustix::io::Errno::MFILE.raw_os_error(), rustix::io::Errno::NFILE.raw_os_error()];
     #[cfg(not(unix))]
@@ -95,23 +97,23 @@ pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
 
 /// Returns a conservative limit on open files, for platforms without `getrlimit`.
 #[cfg(not(unix))]
-pub(crate) fn open_files_limit() -> usize {
+pub fn open_files_limit() -> usize {
     512
 }
 
-pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
+pub fn create_dir(path: &Path) -> io::Result<()> {
     perform(Operation::CreateDir(path), || fs::create_dir(path))
 }
 
 /// Creates a file for writing and reading back. Fails if it exists.
-pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+pub fn create_new(path: &Path) -> io::Result<File> {
     let open = || File::options().read(true).write(true).create_new(true).open(path);
     perform(Operation::CreateFile(path), open)
 }
 
 /// Opens a file for reading and writing in place, and creates it if it does not exist. Does not follow a link, and does
 /// not block on a FIFO or a terminal.
-pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+pub fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     in_place(options.read(true).write(true));
     match options.open(path) {
@@ -123,12 +125,12 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
 }
 
 /// Writes all bytes at a position of an open file.
-pub(crate) fn write_all_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+pub fn write_all_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
     perform(Operation::Write { path, offset, bytes }, || write_all_at_position(file, offset, bytes))
 }
 
 /// Removes the write permissions: 0644 becomes 0444.
-pub(crate) fn set_read_only(path: &Path) -> io::Result<()> {
+pub fn set_read_only(path: &Path) -> io::Result<()> {
     perform(Operation::SetMode(path), || {
         let mut permissions = path.metadata()?.permissions();
         permissions.set_readonly(true);
@@ -137,12 +139,12 @@ pub(crate) fn set_read_only(path: &Path) -> io::Result<()> {
 }
 
 /// Copies the permissions of an open file to another.
-pub(crate) fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
+pub fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
     perform(Operation::SetMode(path), || to.set_permissions(from.metadata()?.permissions()))
 }
 
 /// Sets the time of the last change of a file.
-pub(crate) fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
+pub fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
     perform(Operation::SetMode(path), || File::options().append(true).open(path)?.set_modified(time))
 }
 
@@ -153,7 +155,7 @@ thread_local! {
 
 /// Runs `work`. If not `durable`, the functions that sync do nothing on this thread until it returns: for a
 /// build that need not survive a crash of the machine. Other threads do not inherit this.
-pub(crate) fn with_syncs_if<T>(durable: bool, work: impl FnOnce() -> T) -> T {
+pub fn with_syncs_if<T>(durable: bool, work: impl FnOnce() -> T) -> T {
     /// Restores the state, also after a panic.
     struct Restore(bool);
     impl Drop for Restore {
@@ -166,7 +168,7 @@ pub(crate) fn with_syncs_if<T>(durable: bool, work: impl FnOnce() -> T) -> T {
 }
 
 /// Flushes the bytes and the length of an open file to disk (fsync).
-pub(crate) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
+pub fn sync_file(file: &File, path: &Path) -> io::Result<()> {
     if SKIPS_SYNC.get() {
         return Ok(());
     }
@@ -174,7 +176,7 @@ pub(crate) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
 }
 
 /// Flushes the names in an open directory to disk (fsync).
-pub(crate) fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
+pub fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
     if SKIPS_SYNC.get() {
         return Ok(());
     }
@@ -183,7 +185,7 @@ pub(crate) fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
 
 /// Flushes everything of the file system of an open directory to disk (syncfs).
 #[cfg(target_os = "linux")]
-pub(crate) fn sync_file_system(directory: &File, path: &Path) -> io::Result<()> {
+pub fn sync_file_system(directory: &File, path: &Path) -> io::Result<()> {
     if SKIPS_SYNC.get() {
         return Ok(());
     }
@@ -191,42 +193,42 @@ pub(crate) fn sync_file_system(directory: &File, path: &Path) -> io::Result<()> 
 }
 
 /// Renames a file or a directory. Replaces a file at `to`.
-pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     perform(Operation::Rename { from, to }, || fs::rename(from, to))
 }
 
 /// Adds a second name for a file. Fails if the name exists.
-pub(crate) fn hard_link(file: &Path, link: &Path) -> io::Result<()> {
+pub fn hard_link(file: &Path, link: &Path) -> io::Result<()> {
     perform(Operation::HardLink { file, link }, || fs::hard_link(file, link))
 }
 
 #[cfg(unix)]
-pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+pub fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     perform(Operation::Symlink { target, link }, || std::os::unix::fs::symlink(target, link))
 }
 
 /// Removes a file or a symbolic link.
-pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
+pub fn remove_file(path: &Path) -> io::Result<()> {
     perform(Operation::RemoveFile(path), || fs::remove_file(path))
 }
 
 /// Removes an empty directory.
-pub(crate) fn remove_dir(path: &Path) -> io::Result<()> {
+pub fn remove_dir(path: &Path) -> io::Result<()> {
     perform(Operation::RemoveDir(path), || fs::remove_dir(path))
 }
 
 /// Removes a directory and its contents. Does not follow symbolic links.
-pub(crate) fn remove_dir_all(path: &Path) -> io::Result<()> {
+pub fn remove_dir_all(path: &Path) -> io::Result<()> {
     perform(Operation::RemoveDirAll(path), || fs::remove_dir_all(path))
 }
 
 /// Takes an exclusive lock on an open file. Does not wait: returns false if there is any other lock.
-pub(crate) fn try_lock(file: &File, path: &Path) -> io::Result<bool> {
+pub fn try_lock(file: &File, path: &Path) -> io::Result<bool> {
     perform(Operation::Lock(path), || taken(file.try_lock()))
 }
 
 /// Takes a shared lock on an open file. Does not wait: returns false if there is an exclusive lock.
-pub(crate) fn try_lock_shared(file: &File, path: &Path) -> io::Result<bool> {
+pub fn try_lock_shared(file: &File, path: &Path) -> io::Result<bool> {
     perform(Operation::Lock(path), || taken(file.try_lock_shared()))
 }
 
@@ -258,7 +260,7 @@ impl Write for Output<'_> {
 /// Sets the options to open the file at a path itself: without following a link, and without blocking on a FIFO or a
 /// terminal.
 #[cfg(unix)]
-pub(crate) fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
+pub fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
 
     use rustix::fs::OFlags;
@@ -266,7 +268,7 @@ pub(crate) fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
+pub fn in_place(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
     options
 }
 

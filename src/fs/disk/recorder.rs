@@ -13,7 +13,7 @@ static WATCHED: Mutex<Vec<(PathBuf, Arc<Mutex<Notes>>)>> = Mutex::new(Vec::new()
 
 /// A change that was made. Paths are relative to the watched directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     CreateDir(PathBuf),
     CreateFile(PathBuf),
     Write { path: PathBuf, offset: u64, bytes: Vec<u8> },
@@ -28,7 +28,7 @@ pub(crate) enum Step {
 
 /// How operations fail, from a given operation on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// One operation fails (EIO). Later ones succeed.
     Once,
     /// All operations fail (EIO).
@@ -53,39 +53,39 @@ struct Notes {
 }
 
 /// Records the operations below a directory until it is dropped.
-pub(crate) struct Watch {
+pub struct Watch {
     root: PathBuf,
     notes: Arc<Mutex<Notes>>,
 }
 
 impl Watch {
-    pub(crate) fn on(root: &Path) -> Watch {
+    pub fn on(root: &Path) -> Watch {
         let notes = Arc::<Mutex<Notes>>::default();
         lock(&WATCHED).push((root.to_path_buf(), notes.clone()));
         Watch { root: root.to_path_buf(), notes }
     }
 
     /// Returns the steps since the last call.
-    pub(crate) fn take_steps(&self) -> Vec<Step> {
+    pub fn take_steps(&self) -> Vec<Step> {
         std::mem::take(&mut lock(&self.notes).steps)
     }
 
     /// Begins a fault at the `nth` operation from now, counted from 0.
-    pub(crate) fn fail(&self, fault: Fault, nth: usize) {
+    pub fn fail(&self, fault: Fault, nth: usize) {
         let mut notes = lock(&self.notes);
         notes.fault = Some((fault, notes.reached + nth));
         notes.faults = 0;
     }
 
     /// Lets the `nth` read from now, counted from 0, fail once with this error number.
-    pub(crate) fn fail_read(&self, error: i32, nth: usize) {
+    pub fn fail_read(&self, error: i32, nth: usize) {
         let mut notes = lock(&self.notes);
         notes.failing_read = Some((error, notes.reads + nth));
         notes.faults = 0;
     }
 
     /// Ends the fault. Returns the number of operations and reads that failed.
-    pub(crate) fn heal(&self) -> usize {
+    pub fn heal(&self) -> usize {
         let mut notes = lock(&self.notes);
         (notes.fault, notes.failing_read) = (None, None);
         notes.faults
@@ -99,7 +99,7 @@ impl Drop for Watch {
 }
 
 /// Environment variable: the process aborts before its change of this number, counted from 0.
-pub(crate) const END_BEFORE: &str = "SHARDDB_TEST_END_BEFORE";
+pub const END_BEFORE: &str = "SHARDDB_TEST_END_BEFORE";
 
 /// Aborts the process, without destructors and flushes, before the change that [`END_BEFORE`] selects.
 fn abort_if_selected() {
@@ -128,7 +128,7 @@ pub(super) fn perform<T>(operation: Operation<'_>, call: impl FnOnce() -> io::Re
 }
 
 /// Makes a read, or fails it if it is the one that shall fail.
-pub(crate) fn inspect<T>(path: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub fn inspect<T>(path: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     if let Some((_, notes)) = watcher_of(path)
         && let Some(error) = lock(&notes).fault_of_read()
     {

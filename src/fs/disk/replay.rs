@@ -16,7 +16,7 @@ use super::recorder::Step;
 
 /// What happens to unsynced changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub enum Loss {
     /// All are lost.
     All,
     /// None is lost: the process crashed, not the machine.
@@ -35,7 +35,7 @@ pub(crate) enum Loss {
 
 impl Loss {
     /// Returns every kind, `Random` with several seeds.
-    pub(crate) fn all() -> impl Iterator<Item = Loss> {
+    pub fn all() -> impl Iterator<Item = Loss> {
         use Loss::{All, Bytes, Names, None, Torn, Zeros};
         [All, None, Bytes, Zeros, Torn, Names].into_iter().chain((1..=6).map(Loss::Random))
     }
@@ -81,7 +81,7 @@ fn dice(seed: u64, change: u64) -> u64 {
 
 /// The contents of a directory, as found after a crash. Paths are relative to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Tree(BTreeMap<PathBuf, Leaf>);
+pub struct Tree(BTreeMap<PathBuf, Leaf>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Leaf {
@@ -91,7 +91,7 @@ enum Leaf {
 }
 
 impl Tree {
-    pub(crate) fn read(root: &Path) -> Tree {
+    pub fn read(root: &Path) -> Tree {
         let mut tree = Tree(BTreeMap::new());
         tree.read_below(root, Path::new(""));
         tree
@@ -113,12 +113,13 @@ impl Tree {
         }
     }
 
-    pub(crate) fn write_to(&self, root: &Path) {
+    pub fn write_to(&self, root: &Path) {
         for (path, leaf) in &self.0 {
             let path = root.join(path);
             match leaf {
                 Leaf::Dir => fs::create_dir(path).unwrap(),
                 Leaf::File(bytes) => fs::write(path, bytes).unwrap(),
+                #[cfg(unix)]
                 Leaf::Link(target) => std::os::unix::fs::symlink(target, path).unwrap(),
             }
         }
@@ -126,7 +127,7 @@ impl Tree {
 }
 
 /// A disk that tracks which changes are synced.
-pub(crate) struct Disk {
+pub struct Disk {
     nodes: Vec<Node>,
     changes: u64,
 }
@@ -167,14 +168,14 @@ struct Write {
 
 impl Disk {
     /// Creates a disk that holds a tree, all of it synced.
-    pub(crate) fn of(tree: &Tree) -> Disk {
+    pub fn of(tree: &Tree) -> Disk {
         let mut disk = Disk::unsynced(tree);
         disk.sync_all();
         disk
     }
 
     /// Creates a disk that holds a tree of which only the names in the root are synced, as after `cp -r`.
-    pub(crate) fn unsynced(tree: &Tree) -> Disk {
+    pub fn unsynced(tree: &Tree) -> Disk {
         let mut disk = Disk { nodes: vec![Node::Dir(Dir::default())], changes: 0 };
         for (path, leaf) in &tree.0 {
             disk.changes += 1;
@@ -198,7 +199,7 @@ impl Disk {
         }
     }
 
-    pub(crate) fn apply(&mut self, step: &Step) {
+    pub fn apply(&mut self, step: &Step) {
         self.changes += 1;
         match step {
             Step::CreateDir(path) => self.create(path, Node::Dir(Dir::default())),
@@ -229,7 +230,7 @@ impl Disk {
     }
 
     /// Returns the tree that a crash at this point leaves.
-    pub(crate) fn after(&self, loss: Loss) -> Tree {
+    pub fn after(&self, loss: Loss) -> Tree {
         let mut tree = Tree(BTreeMap::new());
         self.list(ROOT, Path::new(""), loss, &mut tree);
         tree

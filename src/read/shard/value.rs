@@ -40,7 +40,8 @@ impl<'a> Value<'a> {
         Value(Bytes::Borrowed(bytes))
     }
 
-    pub(crate) fn from_bytes(bytes: Bytes<'a>) -> Value<'a> {
+    #[doc(hidden)]
+    pub fn from_bytes(bytes: Bytes<'a>) -> Value<'a> {
         Value(bytes)
     }
 
@@ -116,7 +117,8 @@ pub struct ValueLocation {
 
 #[expect(clippy::len_without_is_empty, reason = "a stored length, not a collection")]
 impl ValueLocation {
-    pub(crate) fn new(path: PathBuf, range: ByteRange) -> ValueLocation {
+    #[doc(hidden)]
+    pub fn new(path: PathBuf, range: ByteRange) -> ValueLocation {
         ValueLocation { path, range }
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use sharddb::Store;
-use sharddb::container::Container;
+use sharddb_container::Container;
 
 use crate::bench::disk_usage::DiskUsage;
 use crate::date::iso_8601;

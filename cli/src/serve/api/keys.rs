@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use serde_json::json;
 use sharddb::Snapshot;
-use sharddb::container::Container;
 use sharddb::read::RangeOptions;
 use sharddb::spec::ShardNumber;
+use sharddb_container::Container;
 
 use crate::key_range::KeyRange;
 use crate::serve::answer::Answer;

@@ -7,7 +7,7 @@ mod list;
 mod locate;
 mod stats;
 
-use sharddb::container::Form;
+use sharddb_container::Form;
 
 use crate::key::Key;
 use crate::serve::answer::Answer;

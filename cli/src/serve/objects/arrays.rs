@@ -4,7 +4,7 @@ use std::io;
 
 use axum::http::HeaderMap;
 use serde_json::{Value, json as value};
-use sharddb::container::Form;
+use sharddb_container::Form;
 
 use super::{decimal, json};
 use crate::serve::answer::Answer;

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{Place, Server, build, neuroglancer, value};
-use crate::common::{foreign, sharddb, until};
+use crate::common::{data, foreign, sharddb, until};
 #[cfg(target_os = "linux")]
 use crate::process::tool;
 
@@ -143,9 +143,7 @@ fn a_volume_in_a_store_has_the_generations_of_the_store() {
 /// What a client needs to read the elements of a chunk. The numbers are those of `zarr.json` and `meta/storage`.
 #[test]
 fn a_container_is_described_by_its_metadata() {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
-    let path = |name: &str| data.join(name).to_str().unwrap().to_string();
-    let server = Server::start(&[&path("zarr/arrays"), &path("bcolz"), "-q"]);
+    let server = Server::start(&[&data("zarr/arrays"), &data("bcolz"), "-q"]);
     let info = |name: &str| server.get(&format!("/api/{name}/info")).expect(200).json();
     let zarr = info("arrays/zp_3d_f32_blosc_lz4_shuffle.zarr");
     assert_eq!((&zarr["kind"], &zarr["type"]), (&json!("zarr"), &json!("zarr")));

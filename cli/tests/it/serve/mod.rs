@@ -12,14 +12,12 @@ mod objects;
 mod raw;
 mod robust;
 
-use std::path::Path;
-
-use crate::common::{Place, sharddb};
+use crate::common::{Place, data, sharddb};
 use client::{Client, Server};
 
 /// The data set that Neuroglancer draws.
 fn neuroglancer() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/neuroglancer").to_str().unwrap().to_string()
+    data("neuroglancer")
 }
 
 /// Adds a generation to the store `served/numbers`, whose values have one text.

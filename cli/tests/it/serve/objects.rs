@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde_json::json;
 use sharddb::ShardDb;
-use sharddb::container::bcolz::BcolzArray;
-use sharddb::container::zarr::ZarrArray;
-use sharddb::container::{Container, Form, KeySpace};
+use sharddb_container::bcolz::BcolzArray;
+use sharddb_container::zarr::ZarrArray;
+use sharddb_container::{Container, Form, KeySpace};
 
 use super::{Client, Place, Server, build, neuroglancer, value};
-use crate::common::sharddb;
+use crate::common::{data, sharddb};
 
 /// All pairs of a data set below the one that Neuroglancer draws.
 fn pairs(path: &str, pointer: &str) -> Vec<(u64, Vec<u8>)> {
@@ -137,7 +137,7 @@ fn stores_serve_the_same_objects() {
 
 #[test]
 fn chunks_of_arrays_are_found_by_position() {
-    let arrays = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/zarr/arrays").canonicalize().unwrap();
+    let arrays = Path::new(&data("zarr/arrays")).canonicalize().unwrap();
     let server = Server::start(&[arrays.to_str().unwrap(), "-q"]);
     let mut client = server.connect();
     let mut chunks = 0;
@@ -182,10 +182,10 @@ fn chunks_of_arrays_are_found_by_position() {
 
 #[test]
 fn chunks_of_bcolz_arrays_are_found_by_number() {
-    let arrays = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/bcolz");
-    let server = Server::start(&[arrays.to_str().unwrap(), "-q"]);
+    let arrays = data("bcolz");
+    let server = Server::start(&[&arrays, "-q"]);
     let name = "b121_f8_lz4_shuffle1";
-    let array = BcolzArray::open(arrays.join(name)).unwrap();
+    let array = BcolzArray::open(Path::new(&arrays).join(name)).unwrap();
     assert!(array.nchunks() > 0);
     for key in 0..array.nchunks() {
         let path = format!("/objects/{name}/{key}");

@@ -1,16 +1,14 @@
 //! Arrays and tables of other formats: what the options of `zarr`, `convert`, `info`, `verify` and `salvage` do.
 
 use std::ffi::OsStr;
-use std::path::Path;
 
 use super::transcript;
-use crate::common::{Place, SHARDING, foreign_shard, sharddb};
+use crate::common::{Place, SHARDING, data, foreign_shard, sharddb};
 use crate::process::tool;
 
 /// Copies a data set of tests/data.
 fn copy(place: &Place, from: &str, to: &str) {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(from);
-    tool("cp", [OsStr::new("-r"), from.as_ref(), place.path(to).as_ref()]);
+    tool("cp", [OsStr::new("-r"), data(from).as_ref(), place.path(to).as_ref()]);
 }
 
 /// The shapes that `info` prints are those of the options.

@@ -1,7 +1,7 @@
 //! `import`: which data it takes into a store, and what each option does.
 
 use super::transcript;
-use crate::common::{Place, SHARDING, foreign, sharddb};
+use crate::common::{Place, SHARDING, data, foreign, sharddb};
 use crate::process::tool;
 use serde_json::Value;
 use std::fs;
@@ -17,10 +17,6 @@ fn pairs(place: &Place, db: &str, options: &[&str]) -> Vec<String> {
     let mut lines: Vec<String> = sharddb(args).expect(0).text().lines().map(str::to_string).collect();
     lines.sort_unstable();
     lines
-}
-
-fn data(name: &str) -> String {
-    format!("{}/../tests/data/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 fn copy(from: &str, place: &Place, name: &str) {

@@ -2,10 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
 
 use super::transcript;
-use crate::common::{Place, SHARDING, foreign_shard, sharddb};
+use crate::common::{Place, SHARDING, data, foreign_shard, sharddb};
 use crate::process::tool;
 
 /// The verbs, with arguments that lead to the value of key 5.
@@ -102,8 +101,7 @@ fn reads_verify_what_they_read() {
 
 /// Copies a data set into the directory of a test.
 fn copy(place: &Place, from: &str, name: &str) {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(from);
-    tool("cp", [OsStr::new("-r"), from.as_ref(), place.path(name).as_ref()]);
+    tool("cp", [OsStr::new("-r"), data(from).as_ref(), place.path(name).as_ref()]);
 }
 
 #[test]

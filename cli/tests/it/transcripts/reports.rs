@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::transcript;
-use crate::common::{Place, sharddb};
+use crate::common::{Place, data, sharddb};
 
 fn store_of(place: &Place, generations: u64) {
     for number in 1..=generations {
@@ -117,8 +117,8 @@ fn verbs_of_other_tools_lead_to_those_of_this_one() {
 fn info_has_one_form() {
     let place = Place::new();
     store_of(&place, 1);
-    let array = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/bcolz/b121_i4_setitem");
-    for path in [place.text("store"), array.to_string()] {
+    let array = data("bcolz/b121_i4_setitem");
+    for path in [place.text("store"), array] {
         let run = sharddb(["info", &path, "--json"]).expect(0);
         let json: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
         assert_eq!(run.text(), format!("{json}\n"));

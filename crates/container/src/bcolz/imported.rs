@@ -1,0 +1,198 @@
+//! Export: writes an array or a file that was imported into a store.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json};
+use sharddb::Snapshot;
+use sharddb::fs::entry;
+use sharddb_format::info::FILE_NAME as INFO;
+use sharddb_format::json;
+use sharddb_format::{Error, ErrorKind, Result};
+
+use crate::bcolz::chunks::{chunk_file_name, superchunk_file_name};
+use crate::bcolz::meta::{ARRAY_MEMBER, MetaFile, RootdirLayout, STORAGE, meta_path};
+use crate::bloscpack::{BloscpackOptions, Checksum, FILE_MEMBER, Metadata, encode_one_chunk};
+use crate::new_file::{NewDirectory, NewFile, create_dir};
+use crate::{Container, Form, blosc};
+
+/// Writes the bcolz array or bloscpack file that was imported into a store. Chunks keep their bytes.
+///
+/// Everything else that is needed is in the member `bcolz` or `bloscpack` of the store's `info`. `target` is a new
+/// directory, or a new bloscpack file; it appears only when it is complete. `progress` is called after each chunk with
+/// the number of finished chunks and their total; returning `Break` cancels the export. Returns the number of chunks.
+///
+/// # Errors
+///
+/// `InvalidInput` if neither was imported into the store, or `target` exists; `Cancelled`; `Corrupt` if chunks are
+/// missing; the error of the first chunk that cannot be read.
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+///
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// sharddb_container::bcolz::export(&snapshot, "prices", |_, _| ControlFlow::Continue(()))?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+pub fn export(
+    snapshot: &Snapshot,
+    target: impl AsRef<Path>,
+    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    let (info, target) = (snapshot.directory().join(INFO), target.as_ref());
+    if entry::exists(target)? {
+        return Err(Error::invalid_input("expected nothing here yet, found something").at_path(target));
+    }
+    let imported = imported(&info).map_err(|error| error.at_path(&info))?;
+    let mut source = Export { snapshot, nchunks: nchunks(snapshot)?, progress: &mut progress };
+    match imported {
+        Imported::Array(members) => source.write_array(&MetaFile::from_members(info, members), target)?,
+        Imported::File(members) => source.write_file(&MetaFile::from_members(info, members), target)?,
+    }
+    Ok(source.nchunks)
+}
+
+enum Imported {
+    Array(Map<String, Json>),
+    File(Map<String, Json>),
+}
+
+fn imported(info: &Path) -> Result<Imported> {
+    let text = fs::read(info).map_err(|error| Error::io("read", info, error))?;
+    let members = json::members(json::parse(&text)?).unwrap_or_default();
+    let object = |name| -> Result<Option<Map<String, Json>>> {
+        let value = json::member(&members, name)?;
+        Ok(value.and_then(|value| serde_json::from_str(value.get()).ok()))
+    };
+    match (object(ARRAY_MEMBER)?, object(FILE_MEMBER)?) {
+        (Some(array), _) => Ok(Imported::Array(array)),
+        (None, Some(file)) => Ok(Imported::File(file)),
+        (None, None) => Err(Error::invalid_input(format!(
+            "expected a store into which bcolz or bloscpack was imported, found neither \"{ARRAY_MEMBER}\" nor \
+             \"{FILE_MEMBER}\" in its info"
+        ))),
+    }
+}
+
+/// The chunks of a store, which must be numbered without a gap.
+fn nchunks(snapshot: &Snapshot) -> Result<u64> {
+    let (mut count, mut end) = (0, 0);
+    for key in Snapshot::keys(snapshot) {
+        count += 1;
+        end = end.max(key?.saturating_add(1));
+    }
+    match count == end {
+        true => Ok(count),
+        false => Err(Error::corrupt(format!("expected chunks 0 to {}, found {count} of them", end.saturating_sub(1)))),
+    }
+}
+
+struct Export<'a> {
+    snapshot: &'a Snapshot,
+    nchunks: u64,
+    progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+}
+
+impl Export<'_> {
+    fn write_array(&mut self, imported: &MetaFile, target: &Path) -> Result<()> {
+        let layout = match imported.get("layout").and_then(Json::as_str) {
+            Some("shipped") => RootdirLayout::Shipped,
+            Some("superchunks") => RootdirLayout::Superchunks,
+            _ => return Err(imported.invalid("\"shipped\" or \"superchunks\" for \"layout\"", imported.get("layout"))),
+        };
+        let directory = NewDirectory::create(target)?;
+        let root = directory.temporary();
+        let data = root.join("data");
+        create_dir(&data)?;
+        match layout {
+            RootdirLayout::Shipped => self.write_chunk_files(&data)?,
+            RootdirLayout::Superchunks => self.write_superchunks(imported, &data)?,
+        }
+        for (name, path) in [
+            ("storage", meta_path(root, STORAGE)),
+            ("attributes", layout.attributes_path(root)),
+            ("sizes", meta_path(root, "sizes")),
+        ] {
+            let Some(Json::Object(members)) = imported.get(name) else {
+                return Err(imported.invalid(&format!("an object for \"{name}\""), imported.get(name)));
+            };
+            MetaFile::from_members(path, members.clone()).write()?;
+        }
+        directory.finish()
+    }
+
+    fn write_chunk_files(&mut self, data: &Path) -> Result<()> {
+        for key in 0..self.nchunks {
+            let mut file = NewFile::create(&data.join(chunk_file_name(key)))?;
+            file.write(&encode_one_chunk(&self.chunk(key)?))?;
+            file.finish()?;
+        }
+        Ok(())
+    }
+
+    fn write_superchunks(&mut self, imported: &MetaFile, data: &Path) -> Result<()> {
+        let files = imported.get("superchunks").and_then(Json::as_array).cloned().unwrap_or_default();
+        let mut first = 0;
+        for (number, file) in (1..).zip(files) {
+            let Some(nchunks) = file.get("nchunks").and_then(Json::as_u64) else {
+                return Err(imported.invalid("a number of chunks for each superchunk", Some(&file)));
+            };
+            let mut options = BloscpackOptions::new();
+            options.checksum(checksum(imported, file.get("checksum"))?);
+            self.write_chunks(&mut options, data.join(superchunk_file_name(number)), first, nchunks)?;
+            first += nchunks;
+        }
+        if first != self.nchunks {
+            return Err(Error::corrupt(format!("expected {first} chunks for the superchunks, found {}", self.nchunks)));
+        }
+        Ok(())
+    }
+
+    fn write_file(&mut self, imported: &MetaFile, target: &Path) -> Result<()> {
+        let mut options = BloscpackOptions::new();
+        options.checksum(checksum(imported, imported.get("checksum"))?);
+        options.max_app_chunks(imported.number("max_app_chunks")?.unwrap_or_default());
+        if let Some(metadata) = imported.get("metadata").filter(|metadata| metadata.is_object()) {
+            let text = |name| metadata.get(name).and_then(Json::as_str).unwrap_or_default().to_string();
+            options.metadata(Metadata { format: text("format"), bytes: text("text").into_bytes() });
+        }
+        self.write_chunks(&mut options, target.to_path_buf(), 0, self.nchunks)
+    }
+
+    fn write_chunks(&mut self, options: &mut BloscpackOptions, path: PathBuf, first: u64, nchunks: u64) -> Result<()> {
+        if nchunks > self.nchunks.saturating_sub(first) {
+            return Err(Error::corrupt(format!("expected {nchunks} chunks from {first} on, found {}", self.nchunks)));
+        }
+        if nchunks > 0 {
+            let head = blosc::Header::parse(&self.stored(first)?)?;
+            options.typesize(usize::from(head.typesize()));
+        }
+        let mut writer = options.create(path, nchunks)?;
+        for key in first..first + nchunks {
+            writer.push_encoded(&self.chunk(key)?).map_err(|error| error.at_key(key))?;
+        }
+        writer.finish()
+    }
+
+    /// Returns the bytes of a chunk and reports progress.
+    fn chunk(&mut self, key: u64) -> Result<Vec<u8>> {
+        let chunk = self.stored(key)?;
+        match (self.progress)(key + 1, self.nchunks) {
+            ControlFlow::Continue(()) => Ok(chunk),
+            ControlFlow::Break(()) => {
+                Err(Error::new(ErrorKind::Cancelled, "expected to write all chunks, was cancelled"))
+            }
+        }
+    }
+
+    fn stored(&self, key: u64) -> Result<Vec<u8>> {
+        let value = Container::get(self.snapshot, key, Form::Decoded)?;
+        value.map(|value| value.to_vec()).ok_or_else(|| Error::corrupt("expected a chunk, found none").at_key(key))
+    }
+}
+
+fn checksum(imported: &MetaFile, name: Option<&Json>) -> Result<Checksum> {
+    let known = Checksum::ALL.into_iter().find(|checksum| Some(checksum.as_str()) == name.and_then(Json::as_str));
+    known.ok_or_else(|| imported.invalid("the name of a checksum", name))
+}

@@ -1,0 +1,144 @@
+//! Copies an array without decoding its chunks: packing, resharding, unpacking, export.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use sharddb::Snapshot;
+use sharddb_format::info::FILE_NAME as INFO;
+use sharddb_format::json;
+use sharddb_format::{Error, ErrorKind, Result};
+
+use crate::zarr::array::ZarrArray;
+use crate::zarr::metadata::{INFO_MEMBER, ZarrMetadata};
+use crate::zarr::writer::{ZarrShardWriter, ZarrWriter};
+use crate::{Container, Form};
+
+/// Copies the chunks of an array into a new array, byte for byte.
+///
+/// `metadata` is that of the source, [sharded](ZarrMetadata::sharded) or [unsharded](ZarrMetadata::unsharded). The
+/// chunks of a shard are stored in the order of the index, without gaps. `progress` is called after each chunk with the
+/// number of finished chunks and their total; returning `Break` cancels the copy. The new array appears only when it is
+/// complete. Returns the number of chunks.
+///
+/// Memory: 24 bytes per existing chunk, and the index of one shard.
+///
+/// # Errors
+///
+/// `InvalidInput` if the chunks of the two arrays differ in shape or encoding, or `target` exists; `Cancelled`; the
+/// error of the first chunk that cannot be read.
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+/// use sharddb_container::zarr::{ZarrArray, copy};
+///
+/// let source = ZarrArray::open("one-file-a-chunk.zarr")?;
+/// let packed = source.metadata().sharded(&[64, 512, 512], None)?;
+/// copy(&source, "packed.zarr", &packed, |_, _| ControlFlow::Continue(()))?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+pub fn copy(
+    source: &ZarrArray,
+    target: impl AsRef<Path>,
+    metadata: &ZarrMetadata,
+    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    check_same_chunks(source.metadata(), metadata)?;
+    write(source, Form::Encoded, target.as_ref(), metadata, &mut progress)
+}
+
+/// Writes the array that was imported into a store. Chunks keep their bytes, and shards their shape.
+///
+/// The metadata of the array is in the member [`INFO_MEMBER`] of the store's `info`. Progress, memory and the new array
+/// are as in [`copy`()].
+///
+/// # Errors
+///
+/// `InvalidInput` if there is no such member; those of [`copy`()].
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+///
+/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// sharddb_container::zarr::export(&snapshot, "array.zarr", |_, _| ControlFlow::Continue(()))?;
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+pub fn export(
+    snapshot: &Snapshot,
+    target: impl AsRef<Path>,
+    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    let metadata = imported_metadata(&snapshot.directory().join(INFO))?;
+    let metadata = match metadata.is_wrapped() {
+        true => metadata.sharded(metadata.shard_shape(), None)?,
+        false => metadata,
+    };
+    write(snapshot, Form::Decoded, target.as_ref(), &metadata, &mut progress)
+}
+
+fn imported_metadata(path: &Path) -> Result<ZarrMetadata> {
+    let text = fs::read(path).map_err(|error| Error::io("read", path, error))?;
+    let read = || {
+        let members = json::members(json::parse(&text)?).unwrap_or_default();
+        let Some(metadata) = json::member(&members, INFO_MEMBER)? else {
+            let message =
+                format!("expected a store into which an array was imported, found no \"{INFO_MEMBER}\" in its info");
+            return Err(Error::invalid_input(message));
+        };
+        ZarrMetadata::from_json(metadata.get())
+    };
+    read().map_err(|error| error.at_path(path))
+}
+
+/// Writes all chunks of `source`, shard by shard.
+fn write(
+    source: &dyn Container,
+    form: Form,
+    target: &Path,
+    metadata: &ZarrMetadata,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    let writer = ZarrWriter::create(target, metadata)?;
+    let mut places = Vec::new();
+    for key in source.keys() {
+        let key = key?;
+        let place = metadata.grid.place(key).ok_or_else(|| {
+            Error::corrupt("expected the number of a chunk of the array, found one outside its grid").at_key(key)
+        })?;
+        places.push((place, key));
+    }
+    places.sort_unstable();
+    let total = places.len() as u64;
+    let mut shard: Option<(u64, ZarrShardWriter)> = None;
+    for (done, (place, key)) in (1..).zip(places) {
+        let mut open = match shard.take() {
+            Some((number, open)) if number == place.shard => open,
+            before => {
+                before.map(|(_, before)| before.finish()).transpose()?;
+                writer.shard(place.shard)?
+            }
+        };
+        if let Some(encoded) = source.get(key, form)? {
+            open.put(key, &encoded)?;
+        }
+        shard = Some((place.shard, open));
+        if progress(done, total).is_break() {
+            return Err(Error::new(ErrorKind::Cancelled, "expected to copy all chunks, was cancelled"));
+        }
+    }
+    shard.map(|(_, last)| last.finish()).transpose()?;
+    writer.finish()?;
+    Ok(total)
+}
+
+/// Checks that the bytes of a chunk have the same meaning in both arrays.
+fn check_same_chunks(source: &ZarrMetadata, target: &ZarrMetadata) -> Result<()> {
+    let same = source.codecs_of_chunk() == target.codecs_of_chunk()
+        && source.elements == target.elements
+        && source.shape() == target.shape()
+        && source.chunk_shape() == target.chunk_shape();
+    match same {
+        true => Ok(()),
+        false => Err(Error::invalid_input("expected the metadata of an array of the same chunks, found other chunks")),
+    }
+}
