@@ -21,10 +21,11 @@ from zarr.core.buffer import cpu, default_buffer_prototype  # noqa: E402
 from zarr.testing.store import StoreTests  # noqa: E402
 
 DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
+ARRAYS = DATA.parents[1] / "crates" / "container" / "tests" / "data" / "zarr"
 FIXTURES = [
     DATA / "neuroglancer" / "image",
     DATA / "neuroglancer" / "seg",
-    *sorted((DATA / "zarr" / "precomputed").iterdir()),
+    *sorted((ARRAYS / "precomputed").iterdir()),
 ]
 
 
@@ -237,7 +238,7 @@ def test_a_store_pickles() -> None:
 @pytest.mark.parametrize("metadata", ["unsharded", "packed", "resharded"])
 def test_an_imported_array(tmp_path: Path, metadata: str) -> None:
     """The same chunks, under the metadata of the array in files of one chunk and of two kinds of shards."""
-    pack = DATA / "zarr" / "pack"
+    pack = ARRAYS / "pack"
     info = {"zarr": json.loads((pack / f"{metadata}.zarr" / "zarr.json").read_text())}
     chunks = {
         tuple(map(int, file.parts[-3:])): file.read_bytes() for file in (pack / "unsharded.zarr" / "c").glob("*/*/*")
@@ -270,13 +271,13 @@ def write_chunks(store: Path, info: dict[str, Any], chunks: dict[tuple[int, ...]
     ],
 )
 def test_metadata_that_describe_no_array_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    metadata = json.loads((DATA / "zarr" / "pack" / "packed.zarr" / "zarr.json").read_text())
+    metadata = json.loads((ARRAYS / "pack" / "packed.zarr" / "zarr.json").read_text())
     write_chunks(tmp_path / "store", {"zarr": metadata | change}, {(0, 0, 0): b""})
     with pytest.raises(sharddb.InvalidSpec, match="expected a Zarr array in info"):
         sharddb.zarr.Store(tmp_path / "store")
 
 
-@pytest.mark.parametrize("container", sorted((DATA / "zarr" / "arrays").iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("container", sorted((ARRAYS / "arrays").iterdir()), ids=lambda path: path.name)
 def test_a_container_reads_as_with_zarr_itself(container: Path) -> None:
     expected = zarr.open_array(zarr.storage.LocalStore(container, read_only=True), mode="r")[...]
     np.testing.assert_array_equal(zarr.open_array(sharddb.zarr.Store(container), mode="r")[...], expected)

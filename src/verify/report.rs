@@ -29,7 +29,7 @@ const KEPT: u64 = 10_000;
 pub struct VerifyReport {
     /// The level of the verification.
     pub level: VerifyLevel,
-    /// Number of shards that could be opened; in a [container](crate::container) of another format, of its files.
+    /// Number of shards that could be opened; in a container of another format, of its files.
     pub shards: u64,
     /// Number of minishards with keys, as stated by the shard indexes; 0 in a format without minishards.
     pub minishards: u64,

@@ -27,9 +27,9 @@
 //!
 //! # Features
 //!
-//! - `blosc`: Blosc 1 chunks, decoded and encoded ([`blosc`]); included in the next two.
-//! - `bcolz`: bcolz arrays and tables ([`bcolz`]), and bloscpack files ([`bloscpack`]): read, verified, written.
-//! - `zarr`: sharded Zarr v3 arrays ([`zarr`]): read, verified, written.
+//! - `blosc`: Blosc 1 chunks, decoded and encoded (`blosc`); included in the next two.
+//! - `bcolz`: bcolz arrays and tables (`bcolz`), and bloscpack files (`bloscpack`): read, verified, written.
+//! - `zarr`: sharded Zarr v3 arrays (`zarr`): read, verified, written.
 
 #[cfg(feature = "bcolz")]
 pub mod bcolz;

@@ -1,4 +1,4 @@
-//! All calls that change the file system. Each is described by an [`Operation`] and made through [`perform`]. Calls that
+//! All calls that change the file system. Each is described by an `Operation` and made through `perform`. Calls that
 //! read it for the store are made through [`inspect`].
 //!
 //! This module does not know what a file is for. In release builds both are inlined calls. In the tests of this workspace
