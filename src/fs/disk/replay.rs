@@ -121,6 +121,8 @@ impl Tree {
                 Leaf::File(bytes) => fs::write(path, bytes).unwrap(),
                 #[cfg(unix)]
                 Leaf::Link(target) => std::os::unix::fs::symlink(target, path).unwrap(),
+                #[cfg(not(unix))]
+                Leaf::Link(target) => panic!("expected no symbolic link, found one to {}", target.display()),
             }
         }
     }
