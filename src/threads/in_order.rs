@@ -139,7 +139,7 @@ impl<N, T> Flow<N, T> {
         let unit = next();
         self.change(|state| {
             state.is_over |= unit.is_none();
-            let unit = unit.filter(|_| !state.is_over)?; // it may be over since the unit was asked for
+            let unit = unit.filter(|_| !state.is_over)?; // none if `stop` was called while `next` ran
             state.lanes.push_back(Lane { results: VecDeque::new(), is_over: false });
             state.units += 1;
             Some((state.units - 1, unit))
