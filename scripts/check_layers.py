@@ -35,7 +35,7 @@ TOKEN = re.compile(
 def code_of(text):
     """`text` without comments, strings and items for tests."""
     text = TOKEN.sub(lambda match: " " if match.group(0)[0] == "/" else '""', text)
-    while match := re.search(r"#\[cfg\((?:test|all\(test[^\]]*)\)\]\s*(?:#\[[^\]]*\]\s*)*", text):
+    while match := re.search(r"#\[cfg\((?:test|all\(test[^\]]*|any\(test, feature[^\]]*)\)\]\s*(?:#\[[^\]]*\]\s*)*", text):
         text = text[: match.start()] + text[item_end(text, match.end()) :]
     return text
 

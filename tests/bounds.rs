@@ -19,7 +19,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 
 use common::children::{Running, child, child_directory, in_own_process, limited_child, run};
-use common::{Scratch, Storage, mkfifo};
+use common::{Storage, TempDir, mkfifo};
 use peak::{PeakAlloc, peak_of};
 use sharddb::spec::{HashFunction, ShardNumber};
 use sharddb::verify::FindingKind;
@@ -41,8 +41,8 @@ fn sharding(members: &str) -> String {
 }
 
 /// A directory with an `info` of this sharding.
-fn data_set(members: &str) -> Scratch {
-    let directory = Scratch::new();
+fn data_set(members: &str) -> TempDir {
+    let directory = TempDir::new();
     fs::write(directory.path().join("info"), format!("{{\"sharding\": {}}}", sharding(members))).unwrap();
     directory
 }
@@ -182,10 +182,10 @@ fn a_value_up_to_the_cap_is_read() {
 
 #[test]
 fn an_info_or_a_manifest_of_a_gigabyte_is_not_read() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let generation = build(store.path(), 1);
     for name in ["info", "manifest.json"] {
-        let bare = Scratch::copy_of(&generation);
+        let bare = TempDir::copy_of(&generation);
         File::options().write(true).open(bare.path().join(name)).unwrap().set_len(1 << 30).unwrap();
         for storage in Storage::ALL {
             let error = error_within(SMALL, || storage.open(&OpenOptions::new(), bare.path()));
@@ -198,7 +198,7 @@ fn an_info_or_a_manifest_of_a_gigabyte_is_not_read() {
 /// The largest `info` that is accepted, full of unknown members.
 #[test]
 fn an_info_takes_a_few_times_its_length() {
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let mut text = format!("{{\"sharding\": {}", sharding(""));
     while text.len() < 16 * MIB - 32 {
         text.push_str(",\"a\":{}");
@@ -210,8 +210,8 @@ fn an_info_takes_a_few_times_its_length() {
 
 #[test]
 fn info_and_manifest_in_each_others_place_are_no_data_set_of_others() {
-    let store = Scratch::new();
-    let bare = Scratch::copy_of(&build(store.path(), 1));
+    let store = TempDir::new();
+    let bare = TempDir::copy_of(&build(store.path(), 1));
     let [info, manifest, aside] = ["info", "manifest.json", "aside"].map(|name| bare.path().join(name));
     fs::rename(&info, &aside).unwrap();
     fs::rename(&manifest, &info).unwrap();
@@ -287,7 +287,7 @@ fn links_to_files_and_directories_are_followed() {
     fs::write(elsewhere.path().join("0.shard"), [&shard_of_one(0, 3)[..], b"abc"].concat()).unwrap();
     let directory = data_set("");
     symlink(elsewhere.path().join("0.shard"), directory.path().join("0.shard")).unwrap();
-    let around = Scratch::new();
+    let around = TempDir::new();
     symlink(elsewhere.path(), around.path().join("linked")).unwrap();
     for storage in Storage::ALL {
         assert_eq!(snapshot(directory.path(), storage).get(7).unwrap().unwrap(), b"abc");
@@ -347,7 +347,7 @@ fn an_info_that_is_no_file_is_an_error_at_once() {
 /// In a native generation, each missing file is an error.
 #[test]
 fn files_of_a_generation_that_are_no_files_are_errors_at_once() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let generation = build(store.path(), 1);
     for (what, make) in NO_FILES {
         for name in ["info", "manifest.json", "0.shard"] {
@@ -366,7 +366,7 @@ fn files_of_a_generation_that_are_no_files_are_errors_at_once() {
 /// Lookups return the same answers without the minishard table.
 #[test]
 fn a_minishard_table_that_is_no_file_changes_no_answer() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 9, 0).unwrap();
     let mut loader = BulkLoader::options().spec(spec).create(store.path()).unwrap();
     (0..600).for_each(|key| loader.insert(key, key.to_le_bytes()).unwrap());
@@ -384,8 +384,8 @@ fn a_minishard_table_that_is_no_file_changes_no_answer() {
 }
 
 /// The path of a socket is limited to about a hundred bytes.
-fn in_short_place(fill: impl FnOnce(&Path)) -> Scratch {
-    let place = Scratch::new_in(&std::env::temp_dir());
+fn in_short_place(fill: impl FnOnce(&Path)) -> TempDir {
+    let place = TempDir::new_in(&std::env::temp_dir());
     fill(place.path());
     place
 }
@@ -403,7 +403,7 @@ fn copy(from: &Path, to: &Path) {
 // ---- files that change ----
 
 /// A shard whose value is on a page of its own, which the test cuts off.
-fn shrinking() -> Scratch {
+fn shrinking() -> TempDir {
     let directory = data_set("");
     let shard = [shard_of_one(1 << 16, 3), vec![0; 1 << 16], b"abc".to_vec()].concat();
     fs::write(directory.path().join("0.shard"), shard).unwrap();
@@ -463,7 +463,7 @@ fn build(store: &Path, shards: u64) -> std::path::PathBuf {
 #[test]
 fn files_that_are_opened_again_tell_that_their_generation_was_deleted() {
     in_own_process("files_that_are_opened_again_tell_that_their_generation_was_deleted", || {
-        let store = Scratch::new();
+        let store = TempDir::new();
         build(store.path(), 300);
         let db = ShardDb::open_pread(store.path()).unwrap();
         let snapshot = db.snapshot();
@@ -487,7 +487,7 @@ fn files_that_are_opened_again_tell_that_their_generation_was_deleted() {
 /// With fewer descriptors than shards, every lookup is right, in every storage.
 #[test]
 fn few_descriptors_are_enough() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     build(store.path(), 128);
     run(limited_child("ulimit -n 40", "child_has_few_descriptors", store.path())).assert_passed();
 }
@@ -495,7 +495,7 @@ fn few_descriptors_are_enough() {
 /// Descriptors that are kept for later reads are closed for a store that is opened, and for the rest of the program.
 #[test]
 fn many_stores_leave_descriptors_to_the_program() {
-    let stores = Scratch::new();
+    let stores = TempDir::new();
     for store in 0..44 {
         build(&stores.path().join(store.to_string()), 4);
     }

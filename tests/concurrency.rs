@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use common::children::{Running, announce, child, child_directory, run};
 use common::generations::{self as generation, END, directory_of, has, id, label_of, publish, stated_label};
-use common::{Scratch, Storage};
+use common::{Storage, TempDir};
 use sharddb::{Error, ErrorKind, OpenOptions, OwnedValue, Reader, ShardDb, Snapshot, Store};
 
 /// Number of values that a reader keeps, from several generations.
@@ -70,7 +70,7 @@ fn assert_names_a_broken_one(error: &Error) {
 
 /// A store, and one open database per storage.
 struct Scene {
-    directory: Scratch,
+    directory: TempDir,
     databases: Vec<ShardDb>,
     board: Board,
 }
@@ -120,7 +120,7 @@ impl Board {
 
 impl Scene {
     fn new() -> Scene {
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         assert_eq!(publish(directory.path(), 1).generation, id(1));
         let open = |storage: Storage| storage.open(&OpenOptions::new(), directory.path()).unwrap();
         let board = Board { labels: RwLock::new(vec![1]), followed: AtomicUsize::new(0), done: AtomicBool::new(false) };

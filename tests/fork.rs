@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::generations::{self as generation, id, publish, store_of};
-use common::{Scratch, Storage};
+use common::{Storage, TempDir};
 use sharddb::read::WatchOptions;
 use sharddb::{ErrorKind, OpenOptions, ShardDb, Store};
 
@@ -73,7 +73,7 @@ fn open(path: &std::path::Path) -> ShardDb {
 #[test]
 fn a_child_that_drops_its_database_leaves_the_lease_to_the_parent() {
     let _alone = alone();
-    let store = Scratch::new();
+    let store = TempDir::new();
     store_of(store.path(), 1);
     let db = open(store.path());
     let mut copy = Some(db.clone());
@@ -96,7 +96,7 @@ fn a_child_that_drops_its_database_leaves_the_lease_to_the_parent() {
 #[test]
 fn a_child_drops_a_watch_without_waiting_for_it() {
     let _alone = alone();
-    let store = Scratch::new();
+    let store = TempDir::new();
     store_of(store.path(), 1);
     let db = open(store.path());
     let in_hook = Arc::new(Barrier::new(2));
@@ -130,7 +130,7 @@ fn a_child_drops_a_watch_without_waiting_for_it() {
 #[test]
 fn a_child_that_refreshes_holds_a_lease_of_its_own() {
     let _alone = alone();
-    let store = Scratch::new();
+    let store = TempDir::new();
     store_of(store.path(), 1);
     let db = open(store.path());
     let path = store.path();
@@ -150,7 +150,7 @@ fn a_child_that_refreshes_holds_a_lease_of_its_own() {
 
 fn publish_and_lock(path: &std::path::Path, label: u64) -> sharddb::StoreWriter {
     let store = Store::open(path).unwrap();
-    let built = Scratch::new();
+    let built = TempDir::new();
     publish(built.path(), label);
     let writer = store.writer().unwrap();
     writer.adopt(built.path().join("current")).unwrap();
@@ -160,7 +160,7 @@ fn publish_and_lock(path: &std::path::Path, label: u64) -> sharddb::StoreWriter 
 #[test]
 fn a_child_that_drops_its_writer_leaves_the_lock_to_the_parent() {
     let _alone = alone();
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let store = store_of(directory.path(), 2);
     let mut writer = Some(store.writer().unwrap());
     let child = || {
@@ -182,7 +182,7 @@ fn a_child_that_drops_its_writer_leaves_the_lock_to_the_parent() {
 #[test]
 fn a_child_that_drops_its_writer_leaves_a_new_store() {
     let _alone = alone();
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let path = directory.path().join("new");
     let mut writer = Some(Store::create(&path).unwrap().writer().unwrap());
     forked(|| {
@@ -198,7 +198,7 @@ fn a_child_that_drops_its_writer_leaves_a_new_store() {
 #[test]
 fn a_child_that_drops_its_loader_leaves_the_build_to_the_parent() {
     let _alone = alone();
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let mut options = sharddb::BulkLoader::options();
     options.memory(16 << 20).threads(2);
     let value = |key: u64| vec![key as u8; if key == 7 { 3 << 20 } else { 600_000 }];

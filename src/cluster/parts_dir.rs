@@ -369,7 +369,7 @@ mod tests {
     use std::fs::{create_dir, create_dir_all, write};
 
     use super::*;
-    use crate::store::testing::TempDir;
+    use crate::common::TempDir;
 
     const DIGEST: &str = "0123456789abcdef0123456789abcdef";
 

@@ -10,13 +10,13 @@ use quickcheck::QuickCheck;
 
 use super::part_receipt::PartContent;
 use super::*;
+use crate::common::TempDir;
 use crate::error::{ErrorKind, Result};
 use crate::format::hash::HashFunction;
 use crate::format::layout::ValueAlignment;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::plan::KeyStats;
 use crate::store::Store;
-use crate::store::testing::TempDir;
 use crate::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, VerifyLevel};
 
 /// Memory for only some of the pairs of most cases, so that tasks write several runs, and parts spill.

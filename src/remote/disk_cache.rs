@@ -287,7 +287,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::store::testing::TempDir;
+    use crate::common::TempDir;
 
     fn block(object: &str, range: Range<u64>) -> BlockId {
         BlockId { data_set: "gen-0000000001-5c".to_string(), object: object.to_string(), range }

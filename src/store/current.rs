@@ -59,8 +59,8 @@ mod tests {
     use std::fs::{create_dir, write};
 
     use super::*;
+    use crate::common::TempDir;
     use crate::error::ErrorKind;
-    use crate::store::testing::TempDir;
 
     fn id(number: u64) -> GenerationId {
         GenerationId::new(number).unwrap()

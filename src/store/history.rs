@@ -126,8 +126,9 @@ mod tests {
     use std::fs::{read_to_string, write};
 
     use super::*;
+    use crate::common::TempDir;
     use crate::error::ErrorKind;
-    use crate::store::testing::{Sample, TempDir, id, store_of};
+    use crate::store::testing::{Sample, id, store_of};
 
     fn numbers(store: &Path) -> Vec<u64> {
         read(store).unwrap().into_iter().map(GenerationId::get).collect()

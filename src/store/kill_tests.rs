@@ -7,7 +7,9 @@ use std::path::Path;
 
 use super::testing::*;
 use super::*;
+use crate::common::TempDir;
 use crate::common::children::{Ended, child, child_directory, run};
+use crate::common::generations::names;
 use crate::fs::disk::END_BEFORE;
 
 const SIGABRT: i32 = 6;

@@ -149,7 +149,8 @@ pub(crate) fn generation_gone(generation: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::{TempDir, id, store_of};
+    use crate::common::TempDir;
+    use crate::store::testing::{id, store_of};
 
     #[test]
     fn a_reader_follows_current_when_it_moves() {

@@ -113,7 +113,7 @@ mod tests {
     use std::fs::{read_to_string, write};
 
     use super::*;
-    use crate::store::testing::TempDir;
+    use crate::common::TempDir;
 
     fn acquire(store: &Path) -> Result<Lock> {
         Lock::acquire(store, || Ok(Made::default()))

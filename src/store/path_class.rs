@@ -183,7 +183,7 @@ mod tests {
     use std::fs::{create_dir, create_dir_all, write};
 
     use super::*;
-    use crate::store::testing::TempDir;
+    use crate::common::TempDir;
 
     /// One case for each way to be of each class; `/` at the end of a name makes a directory, `=` precedes its content.
     #[test]

@@ -279,7 +279,7 @@ mod tests {
     use std::fs::{create_dir, write};
 
     use super::*;
-    use crate::store::testing::TempDir;
+    use crate::common::TempDir;
 
     #[test]
     fn clears_its_own_names_and_no_others() {
@@ -348,7 +348,7 @@ mod tests {
         for (name, make) in cases {
             let store = TempDir::new();
             make(&store.path().join(name));
-            let listed = crate::store::testing::names(store.path());
+            let listed = crate::common::generations::names(store.path());
             clear(store.path()).unwrap();
             assert_eq!(store.names(), listed, "{name}");
         }

@@ -1,10 +1,9 @@
-//! Helpers of the store's tests: temporary directories and small generations.
+//! Small generations for the tests of the store.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
+use crate::common::generations::names;
 use crate::error::Result;
 use crate::format::hash::HashFunction;
 use crate::format::layout::Layout;
@@ -12,65 +11,6 @@ use crate::format::manifest::{Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::store::{GenerationId, PendingGeneration, Store, StoreWriter};
-
-/// Bytes that end with their own CRC-32. A CRC-32 of a text around them depends only on their length.
-pub(crate) fn with_own_crc32(bytes: &[u8]) -> Vec<u8> {
-    [bytes, &crc32fast::hash(bytes).to_le_bytes()].concat()
-}
-
-/// A new temporary directory, removed on drop.
-pub(crate) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub(crate) fn new() -> TempDir {
-        TempDir::new_in(&std::env::temp_dir())
-    }
-
-    /// In a file system in memory if there is one, for tests that check what is requested of a disk, not the disk.
-    pub(crate) fn in_memory() -> TempDir {
-        let memory = Path::new("/dev/shm");
-        if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }
-    }
-
-    pub(crate) fn new_in(parent: &Path) -> TempDir {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let parent = parent.canonicalize().unwrap();
-        loop {
-            let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("sharddb-test-{}-{number}", std::process::id()));
-            match fs::create_dir(&path) {
-                // of a killed process that had this id, or of a live one in another container
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                created => {
-                    created.unwrap();
-                    return TempDir(path);
-                }
-            }
-        }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Returns the names in it, ascending.
-    pub(crate) fn names(&self) -> Vec<String> {
-        names(&self.0)
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-pub(super) fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
 
 pub(crate) fn id(number: u64) -> GenerationId {
     GenerationId::new(number).unwrap()

@@ -5,7 +5,9 @@ use std::fs;
 
 use super::testing::*;
 use super::*;
+use crate::common::TempDir;
 use crate::common::children::{Running, child, child_directory, wait_for_parent};
+use crate::common::generations::names;
 #[cfg(unix)]
 use crate::common::mkfifo;
 use crate::error::ErrorKind;

@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::{TempDir, with_own_crc32};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::hash::HashFunction;
 use crate::format::spec::ShardingSpec;
 use crate::fs::disk::{self, Disk, Fault, Loss, Tree, Watch};
-use crate::store::testing::{TempDir, with_own_crc32};
 use crate::store::{GenerationId, Store};
 use crate::write::UpdateOptions;
 use crate::{BulkLoader, OnDuplicate, OpenOptions, Updater, VerifyLevel, VerifyReads};

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::children::{Ended, Running, announce, child, child_directory, run};
 use crate::common::generations::{self as generation, id, names, publish, stated_label};
-use crate::common::{Scratch, Storage, xorshift};
+use crate::common::{Storage, TempDir, xorshift};
 use crate::fs::disk::END_BEFORE;
 use crate::{OnDuplicate, OpenOptions, Published, Store, VerifyReads};
 
@@ -31,12 +31,12 @@ const WITHIN_A_BATCH: usize = 900_000;
 
 /// The directory of a test: a store with a generation of label 1, and a directory for spills next to it.
 struct Scene {
-    directory: Scratch,
+    directory: TempDir,
 }
 
 impl Scene {
     fn new() -> Scene {
-        let scene = Scene { directory: Scratch::new() };
+        let scene = Scene { directory: TempDir::new() };
         std::fs::create_dir(spills(scene.directory.path())).unwrap();
         assert_eq!(publish(&scene.store(), 1).generation, id(1));
         scene

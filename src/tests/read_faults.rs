@@ -5,9 +5,10 @@
 
 use rustix::io::Errno;
 
+use crate::common::TempDir;
 use crate::error::{ErrorKind, Result};
 use crate::fs::disk::Watch;
-use crate::store::testing::{TempDir, id};
+use crate::store::testing::id;
 use crate::store::{GenerationId, Store};
 use crate::verify::FindingKind;
 use crate::{BulkLoader, OpenOptions, Updater, VerifyLevel};

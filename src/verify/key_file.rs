@@ -48,7 +48,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::common::Scratch;
+    use crate::common::TempDir;
     use crate::format::key_file::{DirectoryBuilder, Group, Shape, Tag, Tail, encode_block};
     use crate::verify::finding::Finding;
     use crate::{BulkLoader, OpenOptions};
@@ -83,7 +83,7 @@ mod tests {
     /// so that it is used: only the comparison finds it, and the CRC-32 in the manifest.
     #[test]
     fn a_key_file_with_other_keys_is_found() {
-        let store = Scratch::new();
+        let store = TempDir::new();
         let mut loader = BulkLoader::options().ordered(true).durable(false).create(store.path()).unwrap();
         (0..1500u64).for_each(|key| loader.insert(2 * key, b"").unwrap());
         loader.finish().unwrap();

@@ -101,7 +101,7 @@ impl ControlGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
+    use crate::common::TempDir;
 
     const MIB: u64 = 1 << 20;
     const MEMINFO: &str = "MemTotal:       24684352 kB\nMemFree:         6999040 kB\nMemAvailable:   21907456 kB\n";

@@ -159,9 +159,9 @@ mod tests {
 
     use super::*;
     use crate::bytes::{Cursor, Sink};
+    use crate::common::TempDir;
     use crate::error::ErrorKind;
     use crate::format::hash::HashFunction;
-    use crate::store::testing::TempDir;
     use crate::write::run::{MAX_HEADER, Run, run_path};
 
     /// A pair and the number of the batch that it was inserted in.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::common::TempDir;
 use crate::format::hash::HashFunction;
 use crate::format::spec::{Encoding, ShardingSpec};
-use crate::store::testing::TempDir;
 use crate::write::{BuildOptions, OnDuplicate};
 use crate::{BulkLoader, ErrorKind, ShardDb, Snapshot, VerifyLevel};
 

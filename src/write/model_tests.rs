@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::store::testing::TempDir;
+use crate::common::TempDir;
 use crate::write::budget::Budget;
 use crate::write::options::MIN_MEMORY;
 use crate::write::run_pairs::FanIn;

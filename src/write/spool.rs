@@ -105,7 +105,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::store::testing::TempDir;
+    use crate::common::TempDir;
 
     /// Writes and reads pieces of any length, from less than the memory to several times as much.
     #[test]

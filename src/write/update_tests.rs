@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::TempDir;
 use crate::format::hash::HashFunction;
 use crate::format::layout::ValueAlignment;
 use crate::format::spec::{Encoding, ShardingSpec};
-use crate::store::testing::TempDir;
 use crate::write::{BuildOptions, UpdateOptions, UpdateReport, Updater};
 use crate::{BulkLoader, ErrorKind, OpenOptions, ShardDb, VerifyLevel};
 

@@ -7,18 +7,19 @@ pub(crate) mod archives;
 pub(crate) mod children;
 pub(crate) mod generations;
 pub(crate) mod naive;
+mod temp_dir;
 pub(crate) mod verify_both;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use sharddb::{Error, OpenOptions, Result, ShardDb, ShardingSpec};
+
+pub(crate) use temp_dir::TempDir;
 
 /// A file or directory of `tests/data`, which may be in an archive.
 pub(crate) fn data(path: &str) -> PathBuf {
@@ -147,61 +148,6 @@ impl Storage {
 pub(crate) fn assert_has_place(error: &Error) {
     assert!(!error.message().is_empty());
     assert!(error.path().is_some() || error.location().shard.is_some() || error.key().is_some(), "{error}");
-}
-
-/// A temporary directory of one test, in `$TMPDIR` or else in cargo's directory for tests; removed on drop.
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(crate) fn new() -> Scratch {
-        let parent = std::env::var_os("TMPDIR").map(PathBuf::from);
-        let parent = parent.or_else(|| option_env!("CARGO_TARGET_TMPDIR").map(PathBuf::from));
-        Scratch::new_in(&parent.unwrap_or_else(std::env::temp_dir))
-    }
-
-    /// In a file system in memory if there is one, for tests that check what is requested of a disk, not the disk.
-    pub(crate) fn in_memory() -> Scratch {
-        let memory = Path::new("/dev/shm");
-        if memory.is_dir() { Scratch::new_in(memory) } else { Scratch::new() }
-    }
-
-    pub(crate) fn new_in(parent: &Path) -> Scratch {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        fs::create_dir_all(parent).unwrap();
-        let parent = parent.canonicalize().unwrap();
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("{}-{number}", std::process::id()));
-            match fs::create_dir(&path) {
-                // of a killed process that had this id, or of a live one in another container
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                created => {
-                    created.unwrap();
-                    return Scratch(path);
-                }
-            }
-        }
-    }
-
-    /// A copy of a directory of files.
-    pub(crate) fn copy_of(directory: &Path) -> Scratch {
-        let scratch = Scratch::new();
-        for entry in fs::read_dir(directory).unwrap() {
-            let entry = entry.unwrap();
-            fs::write(scratch.path().join(entry.file_name()), fs::read(entry.path()).unwrap()).unwrap();
-        }
-        scratch
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Makes a FIFO without running a program: a child would hold the file locks of other test threads until its `exec`.

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::common::verify_both::VerifyBoth;
-use crate::common::{Scratch, Storage};
+use crate::common::{Storage, TempDir};
 use crate::peak::peak_of;
 use sharddb::salvage::SalvageReport;
 use sharddb::spec::{HashFunction, Layout, ShardNumber};
@@ -34,8 +34,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A directory with one shard under the identity hash, without layout and manifest.
-fn data_set(minishard_bits: u32, index_encoding: &str, shard: &[u8]) -> Scratch {
-    let directory = Scratch::new();
+fn data_set(minishard_bits: u32, index_encoding: &str, shard: &[u8]) -> TempDir {
+    let directory = TempDir::new();
     let info = serde_json::json!({"sharding": {
         "@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0,
         "minishard_bits": minishard_bits, "shard_bits": 0, "minishard_index_encoding": index_encoding,
@@ -58,8 +58,8 @@ fn snapshot(directory: &Path, storage: Storage) -> Snapshot {
     storage.open(&OpenOptions::new(), directory).unwrap().snapshot()
 }
 
-fn salvage(directory: &Path) -> (SalvageReport, Vec<FindingKind>, Snapshot, Scratch) {
-    let (out, mut kinds) = (Scratch::new(), Vec::new());
+fn salvage(directory: &Path) -> (SalvageReport, Vec<FindingKind>, Snapshot, TempDir) {
+    let (out, mut kinds) = (TempDir::new(), Vec::new());
     let salvage = Salvage::open(directory).unwrap();
     let mut loader = salvage.build_options().threads(1).memory(16 << 20).create(out.path().join("out")).unwrap();
     let report = salvage.write(&mut loader, |lost| kinds.push(lost.kind())).unwrap();
@@ -212,7 +212,7 @@ fn a_gap_without_end_is_searched_in_linear_time() {
 fn holes_of_a_shard_index_are_skipped() {
     const BITS: u8 = 31;
     let spec = ShardingSpec::new(HashFunction::Identity, 0, BITS, 0).unwrap();
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let Some(path) = sparse_file(directory.path(), spec.shard_index_len()) else {
         eprintln!("skipped: this file system has no holes of 32 GiB");
         return;
@@ -241,7 +241,7 @@ fn holes_of_a_shard_index_are_skipped() {
     }
     let salvage = Salvage::open(directory.path()).unwrap();
     let mut options = sharddb::BulkLoader::options();
-    let out = Scratch::new();
+    let out = TempDir::new();
     let mut loader = options.threads(1).memory(16 << 20).create(out.path().join("out")).unwrap();
     assert_eq!(salvage.write(&mut loader, |lost| panic!("{lost}")).unwrap().kept, 3);
     assert_eq!(summary.keys, 3);
@@ -262,7 +262,7 @@ fn an_info_of_many_nested_specifications_takes_memory_in_proportion() {
     let wide = format!("{{\"{}\":{{{members}}}}}", "a".repeat(100_000));
     let deep = format!("{}{}{}", format!("{{\"{}\":", "a".repeat(20_000)).repeat(100), "{}", "}".repeat(100));
     for (info, kind) in [(wide, ErrorKind::InvalidInput), (deep, ErrorKind::InvalidSpec)] {
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         fs::write(directory.path().join("info"), &info).unwrap();
         let (opened, peak) = peak_of(|| ShardDb::open_pread(directory.path()).map(drop));
         let error = opened.unwrap_err();

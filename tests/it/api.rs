@@ -6,13 +6,13 @@ use std::io;
 use std::thread;
 
 use crate::common::generations::{self as generation, id, store_of};
-use crate::common::{Scratch, Storage};
+use crate::common::{Storage, TempDir};
 use sharddb::spec::ShardNumber;
 use sharddb::{BulkLoader, Error, ErrorKind, OpenOptions, OwnedValue, ShardDb, ShardingSpec, Store, Value};
 
 /// A store of `keys` pairs.
-fn store(keys: u64) -> Scratch {
-    let store = Scratch::new();
+fn store(keys: u64) -> TempDir {
+    let store = TempDir::new();
     let mut loader = BulkLoader::options().durable(false).create(store.path()).unwrap();
     loader.extend((0..keys).map(|key| (key, value(key)))).unwrap();
     loader.finish().unwrap();
@@ -126,7 +126,7 @@ fn iteration_meets_the_question_mark() {
 
 #[test]
 fn the_loader_takes_iterators() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let mut loader = BulkLoader::options().durable(false).create(store.path()).unwrap();
     loader.insert(1, String::from("one")).unwrap();
     loader.extend(BTreeMap::from([(2, "two"), (3, "three")])).unwrap();
@@ -152,7 +152,7 @@ fn a_missing_shard_is_noticed_by_open_and_refresh() {
         },
     ];
     for damage in damages {
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         store_of(directory.path(), 1);
         let strict = ShardDb::open_pread(directory.path()).unwrap();
         let lenient = OpenOptions::new().check_shards(false).open_pread(directory.path()).unwrap();
@@ -172,7 +172,7 @@ fn a_missing_shard_is_noticed_by_open_and_refresh() {
 
 #[test]
 fn what_is_no_database_is_not_found_and_named_as_it_was_given() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let (file, empty, store) =
         (scratch.path().join("file"), scratch.path().join("empty"), scratch.path().join("store"));
     std::fs::write(&file, "x").unwrap();
@@ -193,7 +193,7 @@ fn what_is_no_database_is_not_found_and_named_as_it_was_given() {
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
     }
     drop(created);
-    let removed = Scratch::new();
+    let removed = TempDir::new();
     store_of(removed.path(), 1);
     std::fs::remove_file(removed.path().join("current")).unwrap();
     assert_eq!(ShardDb::open_pread(removed.path()).unwrap_err().kind(), ErrorKind::NotFound);
@@ -201,7 +201,7 @@ fn what_is_no_database_is_not_found_and_named_as_it_was_given() {
 
 #[test]
 fn a_generation_of_a_store_knows_its_number() {
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let store = store_of(directory.path(), 2);
     let old = store.open_generation(id(1), &OpenOptions::new()).unwrap();
     assert_eq!((old.snapshot().generation(), old.refresh().unwrap()), (Some(id(1)), None));

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Mutex;
 
-use crate::common::{self, Answer, Scratch, Storage, shuffled};
+use crate::common::{self, Answer, Storage, TempDir, shuffled};
 use sharddb::spec::Encoding;
 use sharddb::{BulkLoader, OpenOptions, Snapshot, VerifyReads};
 
@@ -49,7 +49,7 @@ fn parallel(snapshot: &Snapshot, keys: &[u64], count: usize) -> Vec<Answer> {
 #[test]
 fn several_threads_give_the_answers_of_one_in_the_order_of_the_keys() {
     for encoding in [Encoding::Raw, Encoding::Gzip] {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         build(scratch.path(), encoding);
         for storage in Storage::ALL {
             let snapshot = storage.open(&OpenOptions::new(), scratch.path()).unwrap().snapshot();
@@ -69,7 +69,7 @@ fn several_threads_give_the_answers_of_one_in_the_order_of_the_keys() {
 
 #[test]
 fn each_position_is_handed_out_once() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     build(scratch.path(), Encoding::Raw);
     let snapshot = Storage::Mapped.open(&OpenOptions::new(), scratch.path()).unwrap().snapshot();
     let keys = keys();
@@ -86,7 +86,7 @@ fn each_position_is_handed_out_once() {
 
 #[test]
 fn a_break_ends_all_threads() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     build(scratch.path(), Encoding::Raw);
     let snapshot = Storage::Mapped.open(&OpenOptions::new(), scratch.path()).unwrap().snapshot();
     let keys = [3_u64].repeat(200_000);
@@ -104,7 +104,7 @@ fn a_break_ends_all_threads() {
 #[test]
 fn what_was_asked_for_ahead_has_the_same_answers() {
     for encoding in [Encoding::Raw, Encoding::Gzip] {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         build(scratch.path(), encoding);
         for storage in Storage::ALL {
             let expected = one_by_one(&storage.open(&OpenOptions::new(), scratch.path()).unwrap().snapshot(), &keys());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::common::{Scratch, directory_bytes, shuffled, xorshift};
+use crate::common::{TempDir, directory_bytes, shuffled, xorshift};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, ErrorKind, OnDuplicate, Published, ShardDb, ShardingSpec, Store};
 
@@ -68,7 +68,7 @@ fn same_bytes_from_any_order_threads_and_memory() {
         let pairs = if data == Encoding::Gzip { &few } else { &spilled };
         let mut reference = None;
         for (memory, threads, seed) in [(1 << 30, 1, 0), (LITTLE, 1, 1), (LITTLE, 3, 2), (32 << 20, 2, 3)] {
-            let directory = Scratch::new();
+            let directory = TempDir::new();
             let pairs = if seed == 0 { pairs.clone() } else { shuffled(pairs.clone(), seed) };
             let published =
                 build(directory.path(), options().spec(spec).memory(memory).threads(threads), &pairs).unwrap();
@@ -92,7 +92,7 @@ fn plans_without_a_specification_the_same_however_the_pairs_came() {
     let pairs = pairs(3, 20 << 20, 400);
     let mut reference = None;
     for (memory, threads, seed) in [(1 << 30, 2, 0), (LITTLE, 1, 1), (LITTLE, 2, 2)] {
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         let pairs = if seed == 0 { pairs.clone() } else { shuffled(pairs.clone(), seed) };
         let published = build(directory.path(), options().memory(memory).threads(threads), &pairs).unwrap();
         let bytes = directory_bytes(&directory.path().join(published.generation.to_string()));
@@ -120,7 +120,7 @@ fn a_wrong_guess_of_the_plan_shows_in_no_byte() {
     with_large.extend([(1 << 40, vec![1], vec![7; 3 << 20]), (1 << 41, vec![], vec![8; 3 << 20])]);
     for pairs in [dense, dense_first, with_large] {
         let generations = [(1 << 30, 0), (LITTLE, 0), (LITTLE, 1)].map(|(memory, seed)| {
-            let directory = Scratch::new();
+            let directory = TempDir::new();
             let pairs = if seed == 0 { pairs.clone() } else { shuffled(pairs.clone(), seed) };
             let published = build(directory.path(), options().memory(memory).threads(2), &pairs).unwrap();
             assert_eq!(published.keys, pairs.len() as u64);
@@ -135,7 +135,7 @@ fn a_wrong_guess_of_the_plan_shows_in_no_byte() {
 fn prefixes_and_alignment_come_back() {
     for alignment in [1, 8, 16, 64, 4096] {
         for index in [Encoding::Raw, Encoding::Gzip] {
-            let directory = Scratch::new();
+            let directory = TempDir::new();
             let mut pairs = pairs(4, 300_000, 300);
             for (at, pair) in pairs.iter_mut().enumerate() {
                 pair.1 = vec![at as u8 | 1; at % 50]; // not a zero, which would be padding
@@ -164,7 +164,7 @@ fn one_minishard_with_everything() {
     for index in [Encoding::Raw, Encoding::Gzip] {
         let pairs: Vec<Pair> = (0..200_000).map(|key| (key * 3, vec![], vec![key as u8; (key % 5) as usize])).collect();
         let spec = spec(0, 0).with_minishard_index_encoding(index);
-        let directories = [Scratch::new(), Scratch::new()];
+        let directories = [TempDir::new(), TempDir::new()];
         let generations = [LITTLE, 1 << 30].into_iter().zip(&directories).map(|(memory, directory)| {
             let options = options().spec(spec).memory(memory).clone();
             let published = build(directory.path(), &options, &shuffled(pairs.clone(), 5)).unwrap();
@@ -182,7 +182,7 @@ fn values_larger_than_the_batch() {
     let big: Vec<u8> = (0..20_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     for (data, reader) in [(Encoding::Raw, false), (Encoding::Raw, true), (Encoding::Gzip, true)] {
         let big = if data == Encoding::Gzip { &big[..9_000_000] } else { &big };
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         let spec = spec(1, 0).with_data_encoding(data);
         let mut loader = options().spec(spec).memory(LITTLE).create(directory.path()).unwrap();
         loader.insert(1, b"one").unwrap();
@@ -214,7 +214,7 @@ fn duplicates_are_an_error_or_resolved_by_insertion_order() {
         if given {
             options.spec(spec(2, 1));
         }
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         let error = build(directory.path(), &options, &pairs).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DuplicateKey);
         assert!(error.key().is_some_and(|key| key < 40), "the error names the key");
@@ -242,7 +242,7 @@ fn large_duplicates_are_resolved_by_insertion_order() {
             for given in [true, false] {
                 let mut files = Vec::new();
                 for memory in [LITTLE, 1 << 30] {
-                    let directory = Scratch::new();
+                    let directory = TempDir::new();
                     let mut options = options();
                     options.memory(memory).threads(2).on_duplicate(policy.clone());
                     if given {
@@ -284,7 +284,7 @@ fn a_reader_that_panics_spoils_the_build() {
         }
     }
     for len in [32, 20_000_000] {
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         let mut loader = options().spec(spec(1, 0)).memory(LITTLE).create(directory.path()).unwrap();
         loader.insert(1, b"one").unwrap();
         let panicked =
@@ -299,7 +299,7 @@ fn a_reader_that_panics_spoils_the_build() {
 /// Values that readers refuse by default are not written, and nothing of them is read.
 #[test]
 fn a_gzip_value_beyond_the_cap_of_readers_is_refused() {
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let spec = spec(1, 0).with_data_encoding(Encoding::Gzip);
     let mut loader = options().spec(spec).memory(LITTLE).create(directory.path()).unwrap();
     let error = loader.insert_reader(7, 0, (1 << 30) + 1, &mut std::io::empty()).unwrap_err();
@@ -313,7 +313,7 @@ fn shard_indexes_that_outweigh_the_data_are_refused_unless_allowed() {
     let pairs: Vec<Pair> = (0..40).map(|key| (key, vec![], vec![1; 100])).collect(); // in both of two shards
     for (minishard_bits, shard_bits, refused) in [(22, 0, false), (23, 0, true), (22, 1, true), (32, 0, true)] {
         let spec = spec(minishard_bits, shard_bits);
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         let built = build(directory.path(), options().spec(spec), &pairs);
         match refused {
             true => {
@@ -331,7 +331,7 @@ fn shard_indexes_that_outweigh_the_data_are_refused_unless_allowed() {
 #[test]
 fn a_reader_that_ends_early_spoils_the_build() {
     for len in [5, 20_000_000] {
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         let mut loader = options().spec(spec(1, 0)).memory(LITTLE).create(directory.path()).unwrap();
         loader.insert(1, b"one").unwrap();
         let error = loader.insert_reader(4, 0, len, &mut &b"four"[..]).unwrap_err();
@@ -343,7 +343,7 @@ fn a_reader_that_ends_early_spoils_the_build() {
 
 #[test]
 fn nothing_becomes_an_empty_generation() {
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let published = build(directory.path(), &options(), &[]).unwrap();
     assert_eq!((published.keys, published.shards), (0, 0));
     let snapshot = ShardDb::load(directory.path()).unwrap().snapshot();
@@ -353,7 +353,7 @@ fn nothing_becomes_an_empty_generation() {
 
 #[test]
 fn a_dropped_loader_leaves_nothing_and_the_next_one_works() {
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let mut loader = options().memory(LITTLE).create(directory.path()).unwrap();
     for (key, prefix, value) in pairs(6, 20 << 20, 1000) {
         loader.insert_with_prefix(key, &prefix, &value).unwrap();
@@ -368,7 +368,7 @@ fn a_dropped_loader_leaves_nothing_and_the_next_one_works() {
 
 #[test]
 fn info_keeps_foreign_members_and_a_cancelled_build_publishes_nothing() {
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     let info = r#"{"@type": "neuroglancer_skeletons", "transform": [1.0, 0], "sharding": {"old": 1}}"#;
     let published = build(directory.path(), options().info(info), &[(1, vec![], vec![1])]).unwrap();
     let path = directory.path().join(published.generation.to_string()).join("info");
@@ -394,7 +394,7 @@ fn agrees_with_a_map() {
         let spec = ShardingSpec::new(hash, bits.0 % 66 % 65, bits.1 % 5, bits.0 % 4).unwrap();
         let spec = spec.with_data_encoding(encoding(gzip_data)).with_minishard_index_encoding(encoding(gzip_index));
         let map: BTreeMap<u64, Vec<u8>> = pairs.into_iter().collect();
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         let mut loader = options().checks(checks).spec(spec).create(directory.path()).unwrap();
         map.iter().for_each(|(key, value)| loader.insert(*key, value).unwrap());
         loader.finish().unwrap();

@@ -2,11 +2,11 @@
 //! files behind if it is not published.
 
 use crate::common::generations::{self as generation, id, store_of};
-use crate::common::{Scratch, Storage};
+use crate::common::{Storage, TempDir};
 use sharddb::{BulkLoader, Candidate, ErrorKind, OpenOptions, ShardDb, Store, VerifyLevel};
 
 /// A candidate with a label, in a store.
-fn candidate(store: &Scratch, label: u64) -> Candidate {
+fn candidate(store: &TempDir, label: u64) -> Candidate {
     let mut loader = generation::options(label).create(store.path()).unwrap();
     generation::insert_all(&mut loader, label);
     loader.finish_unpublished().unwrap()
@@ -23,7 +23,7 @@ fn open(storage: Storage, candidate: &Candidate) -> ShardDb {
 
 #[test]
 fn is_validated_before_any_reader_finds_it() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     store_of(store.path(), 1);
     let db = ShardDb::open_pread(store.path()).unwrap();
     let candidate = candidate(&store, 2);
@@ -42,7 +42,7 @@ fn is_validated_before_any_reader_finds_it() {
 #[test]
 fn what_was_opened_before_publishing_is_read_after_it() {
     for storage in [Storage::Mapped, Storage::Positioned] {
-        let store = Scratch::new();
+        let store = TempDir::new();
         let candidate = candidate(&store, 3);
         let db = open(storage, &candidate);
         let published = candidate.publish().unwrap();
@@ -55,7 +55,7 @@ fn what_was_opened_before_publishing_is_read_after_it() {
 
 #[test]
 fn dropped_it_is_removed_and_the_next_writer_may_begin() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let stored = store_of(store.path(), 1);
     let rejected = candidate(&store, 2);
     assert_eq!(stored.writer().unwrap_err().kind(), ErrorKind::Locked);
@@ -71,7 +71,7 @@ fn dropped_it_is_removed_and_the_next_writer_may_begin() {
 /// A store that was created for a candidate is removed with it.
 #[test]
 fn a_rejected_first_build_leaves_no_store() {
-    let parent = Scratch::new();
+    let parent = TempDir::new();
     let path = parent.path().join("store");
     let mut loader = BulkLoader::create_default(&path).unwrap();
     loader.insert(1, b"one").unwrap();
@@ -81,7 +81,7 @@ fn a_rejected_first_build_leaves_no_store() {
 
 #[test]
 fn adoption_has_a_candidate_too() {
-    let (source, store) = (Scratch::new(), Scratch::new());
+    let (source, store) = (TempDir::new(), TempDir::new());
     store_of(source.path(), 5);
     let writer = Store::create(store.path()).unwrap().writer().unwrap();
     let candidate = writer.adopt_unpublished(source.path().join("current")).unwrap();

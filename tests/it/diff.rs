@@ -15,7 +15,7 @@ use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, ErrorKind, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
 use crate::common::naive::NaiveSpec;
-use crate::common::{Answer, Scratch, Storage, data, expected, json, name, sets, xorshift};
+use crate::common::{Answer, Storage, TempDir, data, expected, json, name, sets, xorshift};
 use crate::synthesis::Synthesis;
 
 /// The prefix and the value of each key.
@@ -175,7 +175,7 @@ fn is_model(old: Vec<(u8, Vec<u8>)>, edits: Vec<(u8, Option<Vec<u8>>)>, has_pref
         // a change of the prefix alone
         new.values_mut().take(2).for_each(|(prefix, _)| prefix.push(b'q'));
     }
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let mut variants = [variant(&mut random, has_prefixes), variant(&mut random, has_prefixes)];
     if random().is_multiple_of(2) {
         variants[1] = variants[0].clone();
@@ -229,7 +229,7 @@ fn a_changed_prefix_is_a_change() {
 /// More changes than the threads may be ahead, in one minishard and in many.
 #[test]
 fn the_order_does_not_depend_on_the_number_of_threads() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let (old, new) = (pairs(20_000), (10_000..30_000).map(|key| (key, (vec![], vec![1]))).collect::<Pairs>());
     for (number, (minishard_bits, shard_bits)) in [(0, 0), (11, 0), (6, 3)].into_iter().enumerate() {
         let spec = spec(minishard_bits, shard_bits);
@@ -244,7 +244,7 @@ fn the_order_does_not_depend_on_the_number_of_threads() {
 
 #[test]
 fn a_break_ends_the_comparison() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let old = build(&scratch.path().join("old"), &mut options(spec(8, 2)), &pairs(20_000));
     let new = build(&scratch.path().join("new"), &mut options(spec(8, 2)), &Pairs::new());
     for n in [1, 2, 8] {
@@ -261,7 +261,7 @@ fn a_break_ends_the_comparison() {
 
 #[test]
 fn a_set_flag_cancels() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let old = build(&scratch.path().join("old"), &mut options(spec(1, 1)), &pairs(100));
     let cancel = Arc::new(AtomicBool::new(true));
     let error = Diff::between(&old, &old).cancel(cancel).count().unwrap_err();
@@ -277,7 +277,7 @@ fn databases_without_files_and_without_keys_are_compared() {
     assert!(Diff::between(&some, &some).count().unwrap().is_equal());
     assert_eq!(Diff::between(&none, &some).count().unwrap().added, 3);
     assert_eq!(Diff::between(&some, &none).count().unwrap().removed, 3);
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let empty = build(&scratch.path().join("empty"), &mut options(spec(2, 2)), &Pairs::new());
     assert_eq!(Diff::between(&empty, &some).count().unwrap().added, 3);
     assert_eq!(Diff::between(&some, &empty).count().unwrap().removed, 3);
@@ -287,7 +287,7 @@ fn databases_without_files_and_without_keys_are_compared() {
 
 /// Two stores of the same pairs, of which one differs, and the shard of each with the value of key 5.
 struct Twins {
-    _scratch: Scratch,
+    _scratch: TempDir,
     old: PathBuf,
     new: PathBuf,
     old_shard: PathBuf,
@@ -298,7 +298,7 @@ const VALUE: &[u8] = b"value of 00005";
 
 /// `edits` are made to the pairs of the new one.
 fn twins(edits: impl FnOnce(&mut Pairs)) -> Twins {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let (old, new) = (scratch.path().join("old"), scratch.path().join("new"));
     let mut pairs = pairs(200);
     let old_shard = shard_with(&build(&old, &mut options(spec(2, 2)), &pairs), VALUE);
@@ -376,7 +376,7 @@ fn change_others(pairs: &mut Pairs) {
 fn damage_is_an_error_or_has_no_effect() {
     use Encoding::{Gzip, Raw};
     for (index, values, prefixes) in [(Raw, Raw, false), (Raw, Raw, true), (Gzip, Gzip, false), (Raw, Gzip, true)] {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let prefix = |key: u64| if prefixes { vec![b'p'; key as usize % 3] } else { Vec::new() };
         let value = |key: u64| vec![key.to_le_bytes()[0] | 0x80; key as usize % 7];
         let old: Pairs = (0..24).map(|key| (key, (prefix(key), value(key)))).collect();
@@ -438,7 +438,7 @@ fn damage_is_an_error_or_has_no_effect() {
 /// A damaged minishard is one error, however many keys are looked up in it.
 #[test]
 fn a_damaged_place_is_reported_once() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let old_path = scratch.path().join("old");
     let old = build(&old_path, &mut options(spec(0, 1)), &pairs(200));
     let changed: Pairs = (0..201).map(|key| (key, (vec![], b"another value".to_vec()))).collect();
@@ -487,7 +487,7 @@ fn corrupt_sets_end() {
 /// The same data, written by TensorStore and CloudVolume, and by ShardDb with other specifications and encodings.
 #[test]
 fn sets_of_other_writers_with_the_same_data_are_equal() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let mut compared = 0;
     for (number, theirs) in sets("public").into_iter().enumerate().filter(|(_, set)| name(set).starts_with("ts_")) {
         let twin = theirs.with_file_name(name(&theirs).replacen("ts_", "cv_", 1));
@@ -572,7 +572,7 @@ fn unusual_sets_are_compared_by_what_lookups_find() {
         let new = if same { old.clone() } else { new };
         let (old, new) = (Synthesis::new(&old, seeds.0), Synthesis::new(&new, seeds.1));
         let scratches = [&old, &new].map(|set| {
-            let scratch = Scratch::new();
+            let scratch = TempDir::new();
             fs::write(scratch.path().join("info"), serde_json::json!({ "sharding": set.sharding }).to_string())
                 .unwrap();
             set.files.iter().for_each(|(name, bytes)| fs::write(scratch.path().join(name), bytes).unwrap());
@@ -603,7 +603,7 @@ fn unusual_sets_are_compared_by_what_lookups_find() {
 /// Zero bytes that may be padding are no change: with a value alignment, and between empty values.
 #[test]
 fn padding_is_no_prefix() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let pairs: Pairs = (0..40)
         .map(|key: u64| (key, (vec![b'p'; usize::from(key.is_multiple_of(5))], vec![b'v'; key as usize % 3])))
         .collect();
@@ -640,7 +640,7 @@ fn reads_that_verify_nothing_compare_bytes() {
 /// content.
 #[test]
 fn gzip_values_with_the_same_check_are_compared() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let mut random = xorshift(7);
     let mut noise = || -> Vec<u8> { (0..500).map(|_| random().to_le_bytes()[3]).collect() };
     let [old, new] = [1, 2].map(|number| {
@@ -657,7 +657,7 @@ fn gzip_values_with_the_same_check_are_compared() {
 /// A store holds a pair if lookups return it, with its prefix.
 #[test]
 fn a_store_holds_what_was_put_into_it() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let mut pairs = Pairs::from([(0, (vec![], vec![])), (7, (b"pre".to_vec(), b"fix".to_vec()))]);
     pairs.insert(u64::MAX, (vec![], b"last".to_vec()));
     let snapshot =

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-use crate::common::{Scratch, Storage, directory_bytes};
+use crate::common::{Storage, TempDir, directory_bytes};
 use crate::peak::peak_of;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{BulkLoader, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
@@ -27,7 +27,7 @@ type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 /// A store of one generation whose files may be changed, and its content.
 struct Store {
     name: String,
-    root: Scratch,
+    root: TempDir,
     generation: PathBuf,
     files: BTreeMap<String, Vec<u8>>,
     pairs: Pairs,
@@ -67,7 +67,7 @@ impl Store {
         let Features { index, data, prefixes, alignment, minishard_bits, shard_bits, keys, ordered } = features;
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, shard_bits).unwrap();
         let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
-        let root = Scratch::new();
+        let root = TempDir::new();
         let mut options = BulkLoader::options();
         options.threads(1).memory(16 << 20).spec(spec).value_alignment(alignment).ordered(ordered);
         let mut loader = options.create(root.path()).unwrap();

@@ -13,7 +13,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use crate::common::generations::{self as generation, id, publish, store_of};
-use crate::common::{Scratch, mkfifo};
+use crate::common::{TempDir, mkfifo};
 use sharddb::{BulkLoader, ErrorKind, Result, ShardDb, Store};
 
 /// Upper bound on the run time of an operation. It only ends a test whose operation hangs, also on a busy disk.
@@ -51,11 +51,11 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Node> {
 }
 
 /// A directory `store`, and next to it a directory `outside` and a complete generation `built`.
-struct Scene(Scratch);
+struct Scene(TempDir);
 
 impl Scene {
     fn new() -> Scene {
-        let scene = Scene(Scratch::new());
+        let scene = Scene(TempDir::new());
         fs::create_dir(scene.store()).unwrap();
         fs::create_dir(scene.path("outside")).unwrap();
         for (name, text) in [("victim", "first line\nsecond line\n"), ("empty", ""), ("lines", "gen-0000000001\n")] {
@@ -74,7 +74,7 @@ impl Scene {
 
     /// Calls every operation of a store; returns the results by name.
     fn try_everything(&self) -> Vec<(&'static str, Result<()>)> {
-        let (path, built) = (self.store(), Scratch::new());
+        let (path, built) = (self.store(), TempDir::new());
         publish(built.path(), 2);
         let built_generation = generation::directory_of(built.path(), 1);
         let (done, wait) = channel();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 
-use crate::common::{Scratch, Storage, name, sets};
+use crate::common::{Storage, TempDir, name, sets};
 use sharddb::shard::Entry;
 use sharddb::spec::{Encoding, ShardNumber};
 use sharddb::{BulkLoader, OpenOptions, Result, ShardingSpec, Snapshot, VerifyReads};
@@ -83,7 +83,7 @@ fn value_of(key: u64) -> Vec<u8> {
     key.to_le_bytes().repeat(len / 8 + 1)
 }
 
-fn sets_of_ours() -> Vec<(Scratch, String)> {
+fn sets_of_ours() -> Vec<(TempDir, String)> {
     let mut sets = Vec::new();
     for index in [Encoding::Raw, Encoding::Gzip] {
         for data in [Encoding::Raw, Encoding::Gzip] {
@@ -91,7 +91,7 @@ fn sets_of_ours() -> Vec<(Scratch, String)> {
                 let spec =
                     ShardingSpec::new(sharddb::spec::HashFunction::MurmurHash3X86_128, 0, minishard_bits, 2).unwrap();
                 let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
-                let scratch = Scratch::new();
+                let scratch = TempDir::new();
                 let mut loader = BulkLoader::options().spec(spec).create(scratch.path()).unwrap();
                 (0..2000).for_each(|key| loader.insert(key, value_of(key)).unwrap());
                 loader.finish().unwrap();

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::common::verify_both::VerifyBoth;
-use crate::common::{Scratch, Storage, data, json, with_own_crc32, xorshift};
+use crate::common::{Storage, TempDir, data, json, with_own_crc32, xorshift};
 use sharddb::diff::Diff;
 use sharddb::salvage::Salvage;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
@@ -31,13 +31,13 @@ fn options(spec: ShardingSpec) -> BuildOptions {
 
 /// A store whose first shard is that of another version. All versions have shards of equal lengths.
 struct Mixed {
-    scratch: Scratch,
+    scratch: TempDir,
     shard: PathBuf,
 }
 
 impl Mixed {
     fn new(spec: ShardingSpec, own_crc32: bool) -> Mixed {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let [first, other] = [1, 2].map(|version| {
             let store = scratch.path().join(format!("store{version}"));
             let mut loader = options(spec).create(&store).unwrap();
@@ -93,7 +93,7 @@ fn a_loaded_shard_of_another_generation_is_an_error_in_every_lookup() {
 fn a_loaded_shard_with_a_damaged_bit_keeps_its_other_minishards() {
     for index in [Encoding::Raw, Encoding::Gzip] {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 0).unwrap().with_minishard_index_encoding(index);
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let mut loader = options(spec).value_alignment(ValueAlignment::Eight).create(scratch.path()).unwrap();
         (0..KEYS).for_each(|key| loader.insert(key, value(key, 1, false)).unwrap());
         loader.finish().unwrap();
@@ -170,7 +170,7 @@ fn a_difference_is_found_between_values_with_equal_checksums() {
 }
 
 fn a_difference_is_found(spec: ShardingSpec) {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let [one, other] = [1, 2].map(|version| {
         let store = scratch.path().join(format!("store{version}"));
         let mut loader = options(spec).create(&store).unwrap();
@@ -193,8 +193,8 @@ fn a_difference_is_found(spec: ShardingSpec) {
 }
 
 /// Returns a generation with a minishard table whose checksums are right, and which hides the keys of one minishard.
-pub(crate) fn with_crafted_table() -> Scratch {
-    let scratch = Scratch::copy_of(&data("store-v1-digests/store/gen-0000000001"));
+pub(crate) fn with_crafted_table() -> TempDir {
+    let scratch = TempDir::copy_of(&data("store-v1-digests/store/gen-0000000001"));
     let manifest = json(&scratch.path().join("manifest.json"));
     let shard_index_crc32 = manifest["shards"][0][4].as_u64().unwrap() as u32;
     let path = scratch.path().join("minishards");

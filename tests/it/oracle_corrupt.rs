@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{
-    Answer, Scratch, Storage, assert_has_place, data, expected, json, name, number, sets, sha256, text,
+    Answer, Storage, TempDir, assert_has_place, data, expected, json, name, number, sets, sha256, text,
 };
 use crate::peak::peak_of;
 use serde_json::Value as Json;
@@ -22,7 +22,7 @@ const SMALL: usize = 256 << 10;
 struct Case {
     name: String,
     directory: PathBuf,
-    _scratch: Option<Scratch>,
+    _scratch: Option<TempDir>,
     class: String,
     /// Keys that the damage touches.
     keys: Vec<u64>,
@@ -40,7 +40,7 @@ impl Case {
         let scratch = what_repositories_lose(directory);
         Case {
             name: name(directory).to_string(),
-            directory: scratch.as_ref().map_or(directory, Scratch::path).to_path_buf(),
+            directory: scratch.as_ref().map_or(directory, TempDir::path).to_path_buf(),
             _scratch: scratch,
             class: text(&probe["class"]).to_string(),
             keys: keys("keys"),
@@ -77,7 +77,7 @@ impl Case {
 }
 
 /// Restores a directory entry that a repository cannot store; `None` if nothing is missing.
-fn what_repositories_lose(directory: &Path) -> Option<Scratch> {
+fn what_repositories_lose(directory: &Path) -> Option<TempDir> {
     let made: fn(&Path) = match name(directory) {
         "file_is_dir" => |path| fs::create_dir(path.join("0.shard")).unwrap(),
         #[cfg(unix)]
@@ -86,7 +86,7 @@ fn what_repositories_lose(directory: &Path) -> Option<Scratch> {
         "names_stray" => |path| fs::write(path.join("0.SHARD"), "x").unwrap(),
         _ => return None,
     };
-    let scratch = Scratch::copy_of(directory);
+    let scratch = TempDir::copy_of(directory);
     made(scratch.path());
     Some(scratch)
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use crate::common::naive::{Broken, NaiveRow, NaiveSpec};
-use crate::common::{Answer, Scratch, Storage, assert_has_place, data, json, json_lines, number, text};
+use crate::common::{Answer, Storage, TempDir, assert_has_place, data, json, json_lines, number, text};
 use serde_json::Value as Json;
 use sharddb::shard::{Entry, Shard};
 use sharddb::spec::ShardNumber;
@@ -144,7 +144,7 @@ fn the_naive_reader_says_what_tensorstore_says_but_for_whole_rows() {
 
 #[test]
 fn every_mutant_from_a_file() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     for mutant in Mutant::all() {
         let info = serde_json::json!({ "sharding": mutant.sharding });
         fs::write(scratch.path().join("info"), info.to_string()).unwrap();

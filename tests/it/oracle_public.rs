@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use crate::common::{Answer, Scratch, Storage, data, expected, json_lines, name, number, sets, sharding, spec, text};
+use crate::common::{Answer, Storage, TempDir, data, expected, json_lines, name, number, sets, sharding, spec, text};
 use sharddb::shard::{Entry, Shard};
 use sharddb::spec::{HashFunction, ShardNumber};
 use sharddb::{ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
@@ -262,7 +262,7 @@ fn shards_from_bytes_in_hand() {
 #[test]
 fn given_specification() {
     for set in small_sets() {
-        let scratch = Scratch::copy_of(&set.directory);
+        let scratch = TempDir::copy_of(&set.directory);
         fs::remove_file(scratch.path().join("info")).unwrap();
         for storage in Storage::ALL {
             let error = storage.open(&OpenOptions::new(), scratch.path()).unwrap_err();
@@ -395,7 +395,7 @@ fn hash_vectors() {
 #[test]
 fn obsolete_pairs_of_index_and_data() {
     for set in small_sets() {
-        let scratch = Scratch::copy_of(&set.directory);
+        let scratch = TempDir::copy_of(&set.directory);
         let spec = spec(&set.directory);
         for number in set.shards() {
             split(&scratch.path().join(spec.shard_file_name(number)), spec.shard_index_len());
@@ -417,7 +417,7 @@ fn obsolete_pairs_of_index_and_data() {
 #[test]
 fn a_shard_file_wins_over_an_obsolete_pair() {
     let set = SETS.iter().find(|set| set.name() == "ts_dense_identity").unwrap();
-    let scratch = Scratch::copy_of(&set.directory);
+    let scratch = TempDir::copy_of(&set.directory);
     for number in set.shards() {
         let file = spec(&set.directory).shard_file_name(number);
         for extension in ["index", "data"] {
@@ -434,7 +434,7 @@ fn a_shard_file_wins_over_an_obsolete_pair() {
 #[test]
 fn half_of_an_obsolete_pair_is_an_error() {
     let set = SETS.iter().find(|set| set.name() == "ts_single_key_zero").unwrap();
-    let scratch = Scratch::copy_of(&set.directory);
+    let scratch = TempDir::copy_of(&set.directory);
     let file = scratch.path().join(spec(&set.directory).shard_file_name(set.shards()[0]));
     split(&file, spec(&set.directory).shard_index_len());
     fs::remove_file(file.with_extension("data")).unwrap();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::common::{Answer, Scratch, Storage, data, directory_bytes, expected, name, sets, xorshift};
+use crate::common::{Answer, Storage, TempDir, data, directory_bytes, expected, name, sets, xorshift};
 use sharddb::read::RangeOptions;
 use sharddb::spec::{Encoding, HashFunction, Layout, ShardNumber};
 use sharddb::verify::FindingKind;
@@ -188,7 +188,7 @@ fn every_range_of_every_layout() {
     for (number, spec) in specs().into_iter().enumerate() {
         let model = model(number as u64 + 1, 1500);
         for ordered in [false, true] {
-            let store = Scratch::new();
+            let store = TempDir::new();
             build(store.path(), spec, &model, ordered);
             for storage in Storage::ALL {
                 let db = storage.open(&OpenOptions::new(), store.path()).unwrap();
@@ -207,7 +207,7 @@ fn empty_stores_and_one_key() {
     for keys in [&[][..], &[0], &[u64::MAX], &[7]] {
         let model: Model = keys.iter().map(|key| (*key, vec![1])).collect();
         for ordered in [false, true] {
-            let store = Scratch::new();
+            let store = TempDir::new();
             build(store.path(), spec, &model, ordered);
             for storage in Storage::ALL {
                 let db = storage.open(&OpenOptions::new(), store.path()).unwrap();
@@ -230,7 +230,7 @@ fn many_keys_in_memory_and_spilled() {
         (ShardingSpec::new(murmur, 0, 6, 4).unwrap(), true),
         (ShardingSpec::new(HashFunction::Identity, 0, 10, 1).unwrap(), false),
     ] {
-        let store = Scratch::new();
+        let store = TempDir::new();
         build(store.path(), spec, &model, ordered);
         let db = Storage::Mapped.open(&OpenOptions::new(), store.path()).unwrap();
         let snapshot = db.snapshot();
@@ -258,7 +258,7 @@ fn many_keys_in_memory_and_spilled() {
 #[test]
 fn spilled_ranges_agree() {
     for (number, spec) in specs().into_iter().enumerate().step_by(4) {
-        let (store, model) = (Scratch::new(), model(number as u64, 5000));
+        let (store, model) = (TempDir::new(), model(number as u64, 5000));
         build(store.path(), spec, &model, false);
         let db = Storage::Positioned.open(&OpenOptions::new(), store.path()).unwrap();
         let mut options = RangeOptions::new();
@@ -269,7 +269,7 @@ fn spilled_ranges_agree() {
 
 #[test]
 fn a_spill_that_fails_is_the_only_item() {
-    let (store, model) = (Scratch::new(), model(3, 5000));
+    let (store, model) = (TempDir::new(), model(3, 5000));
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 4, 1).unwrap();
     build(store.path(), spec, &model, false);
     let snapshot = Storage::Positioned.open(&OpenOptions::new(), store.path()).unwrap().snapshot();
@@ -292,7 +292,7 @@ fn a_spill_that_fails_is_the_only_item() {
 fn the_key_file_is_as_short_as_the_keys_allow() {
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 8, 1).unwrap();
     let bytes_per_key = |model: &Model| {
-        let store = Scratch::new();
+        let store = TempDir::new();
         build(store.path(), spec, model, true);
         fs::metadata(key_file(store.path())).unwrap().len() as f64 / model.len() as f64
     };
@@ -312,7 +312,7 @@ fn the_key_file_is_as_short_as_the_keys_allow() {
 #[test]
 fn a_damaged_key_file_changes_no_result() {
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 3, 1).unwrap();
-    let (store, model) = (Scratch::new(), model(9, 4000));
+    let (store, model) = (TempDir::new(), model(9, 4000));
     build(store.path(), spec, &model, true);
     let path = key_file(store.path());
     let whole = fs::read(&path).unwrap();
@@ -352,7 +352,7 @@ fn a_damaged_key_file_changes_no_result() {
 fn the_key_file_of_another_generation_is_not_used() {
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 3, 0).unwrap();
     let model_from = |first: u64| (first..first + 3000).map(|key| (key, vec![1])).collect::<Model>();
-    let (store, other) = (Scratch::new(), Scratch::new());
+    let (store, other) = (TempDir::new(), TempDir::new());
     build(store.path(), spec, &model_from(100), true);
     build(other.path(), spec, &model_from(108), true);
     assert_eq!(fs::read(key_file(store.path())).unwrap().len(), fs::read(key_file(other.path())).unwrap().len());
@@ -368,7 +368,7 @@ fn builds_with_a_key_file_are_reproducible() {
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 6, 2).unwrap();
     let model = model(4, 30_000);
     let built = |ordered: bool, memory: u64, threads: usize| {
-        let store = Scratch::new();
+        let store = TempDir::new();
         let mut options = BulkLoader::options();
         options.spec(spec).ordered(ordered).durable(false).memory(memory).threads(threads);
         let mut loader = options.create(store.path()).unwrap();
@@ -391,7 +391,7 @@ fn builds_with_a_key_file_are_reproducible() {
 fn a_narrow_range_reads_only_its_minishards() {
     let spec = ShardingSpec::new(HashFunction::Identity, 2, 9, 3).unwrap();
     let model: Model = (0..16_384u64).map(|key| (key, key.to_le_bytes().to_vec())).collect();
-    let store = Scratch::new();
+    let store = TempDir::new();
     build(store.path(), spec, &model, false);
     let generation = store.path().join("gen-0000000001");
     let range = 2 * 2048 + 600..2 * 2048 + 700; // in shard 2, minishards 150 to 174
@@ -496,7 +496,7 @@ fn of_other_writers() {
 #[test]
 fn unordered_and_repeated_ids_of_foreign_shards() {
     let spec = ShardingSpec::new(HashFunction::Identity, 8, 0, 0).unwrap();
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     fs::write(directory.path().join("info"), format!("{{\"sharding\": {spec}}}")).unwrap();
     let rows = [(30u64, b'a'), (10, b'b'), (30, b'c'), (20, b'd')];
     let mut index = Vec::new();
@@ -525,7 +525,7 @@ fn unordered_and_repeated_ids_of_foreign_shards() {
 #[test]
 fn an_unreadable_shard_is_one_error() {
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 14, 1).unwrap();
-    let directory = Scratch::new();
+    let directory = TempDir::new();
     fs::write(directory.path().join("info"), format!("{{\"sharding\": {spec}}}")).unwrap();
     let mut writer =
         ShardWriter::create(directory.path().join("0.shard"), spec, ShardNumber(0), Layout::default()).unwrap();

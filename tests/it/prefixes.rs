@@ -3,7 +3,7 @@
 use crate::common::verify_both::VerifyBoth;
 use std::io::Read;
 
-use crate::common::{Scratch, Storage, data};
+use crate::common::{Storage, TempDir, data};
 use sharddb::shard::Shard;
 use sharddb::spec::{Encoding, HashFunction, ShardNumber, ValueAlignment};
 use sharddb::write::UpdateOptions;
@@ -58,7 +58,7 @@ fn empty_values_among_others_keep_what_was_loaded_with_them() {
         for data in [Encoding::Raw, Encoding::Gzip] {
             let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap();
             let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
-            let scratch = Scratch::new();
+            let scratch = TempDir::new();
             let mut loader = BulkLoader::options().spec(spec).create(scratch.path()).unwrap();
             for (key, prefix, value) in pairs {
                 loader.insert_with_prefix(key, prefix, value).unwrap();
@@ -85,7 +85,7 @@ fn empty_values_among_others_keep_what_was_loaded_with_them() {
 fn prefixes_of_aligned_values_stay_as_they_are() {
     for index in [Encoding::Raw, Encoding::Gzip] {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 0).unwrap().with_minishard_index_encoding(index);
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let (store, merged) = (scratch.path().join("store"), scratch.path().join("merged"));
         let mut options = BulkLoader::options();
         options.spec(spec).durable(false).value_alignment(ValueAlignment::SixtyFour);
@@ -135,7 +135,7 @@ fn prefixes_of_aligned_values_stay_as_they_are() {
 /// Version 0.1.0 wrote prefixes that begin with zeros after padding, too. Such a gap is refused by what copies prefixes.
 #[test]
 fn prefixes_of_unknown_length_are_refused() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let store = scratch.path().join("store");
     Store::create(&store).unwrap().writer().unwrap().adopt(data("store-v1/store/gen-0000000001")).unwrap();
     let snapshot = OpenOptions::new().open_pread(&store).unwrap().snapshot();

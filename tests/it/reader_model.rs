@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Scratch, Storage};
+use crate::common::{Storage, TempDir};
 use crate::synthesis::{Listed, Synthesis};
 use quickcheck::{Gen, QuickCheck};
 use sharddb::{OpenOptions, Snapshot, VerifyReads};
@@ -32,7 +32,7 @@ fn many_pairs() {
 
 fn reads_back(pairs: Vec<(u64, Vec<u8>)>, seed: u64) {
     let synthesis = Synthesis::new(&pairs, seed);
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let info = serde_json::json!({ "sharding": synthesis.sharding });
     fs::write(scratch.path().join("info"), info.to_string()).unwrap();
     for (name, bytes) in &synthesis.files {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::common::children::{child, child_directory, in_own_process, run};
 use crate::common::generations::{self as generation, directory_of, id, label_of, publish, roll_to, store_of};
-use crate::common::{Scratch, Storage};
+use crate::common::{Storage, TempDir};
 use sharddb::read::LeaseState;
 use sharddb::{BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, Snapshot, Store};
 
@@ -35,7 +35,7 @@ fn serves(db: &ShardDb, label: u64) {
 
 #[test]
 fn forwards_through_every_specification() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let databases = open_all(store.path());
     for label in 2..=1 + generation::SPECS {
@@ -51,7 +51,7 @@ fn forwards_through_every_specification() {
 
 #[test]
 fn over_several_at_once_and_backwards() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let writable = store_of(store.path(), 1);
     let databases = open_all(store.path());
     for label in 2..=4 {
@@ -69,7 +69,7 @@ fn over_several_at_once_and_backwards() {
 /// Two changes of `current` between two refreshes that cancel out are no change.
 #[test]
 fn to_where_it_was() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let writable = store_of(store.path(), 2);
     let db = mapped(store.path());
     roll_to(&writable, 1);
@@ -80,7 +80,7 @@ fn to_where_it_was() {
 
 #[test]
 fn a_clone_sees_what_the_other_refreshed() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     let clone = db.clone();
@@ -92,7 +92,7 @@ fn a_clone_sees_what_the_other_refreshed() {
 
 #[test]
 fn a_reader_follows_and_a_snapshot_stays() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     let (mut reader, snapshot) = (db.reader(), db.snapshot());
@@ -112,7 +112,7 @@ fn a_reader_follows_and_a_snapshot_stays() {
 /// An idle reader holds its last generation until it reads again.
 #[test]
 fn an_old_generation_is_closed_when_its_last_reader_has_gone_on() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     let (mut reader, snapshot) = (db.reader(), db.snapshot());
@@ -170,7 +170,7 @@ fn edit(path: &Path, from: &str, to: &str) {
 #[cfg(unix)]
 #[test]
 fn a_broken_generation_is_refused_and_the_next_one_followed() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     store_of(store.path(), 2);
     let databases = open_all(store.path());
     let mut number = 2;
@@ -200,10 +200,10 @@ fn a_broken_generation_is_refused_and_the_next_one_followed() {
 #[cfg(unix)]
 #[test]
 fn a_current_that_leads_nowhere_is_refused() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     store_of(store.path(), 1);
     let databases = open_all(store.path());
-    let outside = Scratch::new();
+    let outside = TempDir::new();
     fs::write(outside.path().join("info"), "{}").unwrap();
     let cases = [
         ("gen-0000000007", ErrorKind::GenerationGone, directory_of(store.path(), 7)),
@@ -241,7 +241,7 @@ fn a_deleted_generation_is_gone_where_it_was_not_touched() {
     in_own_process("refresh::a_deleted_generation_is_gone_where_it_was_not_touched", || {
         let label = 5;
         for storage in Storage::ALL {
-            let store = Scratch::new();
+            let store = TempDir::new();
             let number = publish(store.path(), label).generation.get();
             let db = storage.open(&OpenOptions::new(), store.path()).unwrap();
             assert!(db.snapshot().info().unwrap().unwrap().contains("sharding"));
@@ -275,7 +275,7 @@ fn a_deleted_generation_is_gone_where_it_was_not_touched() {
 
 #[test]
 fn a_bare_directory_never_changes() {
-    let (store, bare) = (Scratch::new(), Scratch::new());
+    let (store, bare) = (TempDir::new(), TempDir::new());
     store_of(store.path(), 2);
     for name in generation::names(&directory_of(store.path(), 1)) {
         if name != "lease" {
@@ -292,7 +292,7 @@ fn a_bare_directory_never_changes() {
 
 #[test]
 fn a_generation_opened_by_its_directory_is_held_and_stays() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let writable = store_of(store.path(), 2);
     let databases = open_all(&directory_of(store.path(), 1));
     let writer = writable.writer().unwrap();
@@ -310,7 +310,7 @@ fn a_generation_opened_by_its_directory_is_held_and_stays() {
 #[cfg(unix)]
 #[test]
 fn opened_through_a_link_it_stays_with_what_the_link_named() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let (first, second) = (5, 5 + generation::SPECS);
     publish(store.path(), first);
     let link = store.path().join("link");
@@ -329,7 +329,7 @@ fn opened_through_a_link_it_stays_with_what_the_link_named() {
 /// In its own process, because all threads share the working directory.
 #[test]
 fn a_change_of_the_working_directory_changes_nothing() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 5);
     let mut child = child("refresh::child_changes_its_directory", store.path());
     child.current_dir(store.path());
@@ -357,7 +357,7 @@ fn child_changes_its_directory() {
 fn kept_values_outlive_their_generation() {
     for storage in Storage::ALL {
         for label in 1..=generation::SPECS {
-            let store = Scratch::new();
+            let store = TempDir::new();
             publish(store.path(), label);
             let db = storage.open(&OpenOptions::new(), store.path()).unwrap();
             let keys = generation::keys(label);
@@ -378,7 +378,7 @@ fn kept_values_outlive_their_generation() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_reader_unmaps_nothing() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 5);
     let db = mapped(store.path());
     let (snapshot, value) = (db.snapshot(), db.get(0).unwrap().unwrap());
@@ -405,7 +405,7 @@ fn a_reader_unmaps_nothing() {
 #[test]
 fn gc_skips_what_is_read_and_collects_it_after() {
     for storage in Storage::ALL {
-        let store = Scratch::new();
+        let store = TempDir::new();
         publish(store.path(), 1);
         let db = storage.open(&OpenOptions::new(), store.path()).unwrap();
         let snapshot = db.snapshot();
@@ -428,7 +428,7 @@ fn gc_skips_what_is_read_and_collects_it_after() {
 /// A snapshot that outlives its database holds the lease until it is dropped.
 #[test]
 fn the_lease_ends_with_the_last_reader() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let snapshot = mapped(store.path()).snapshot();
     let shards = snapshot.shards();
@@ -447,7 +447,7 @@ fn the_lease_ends_with_the_last_reader() {
 
 #[test]
 fn a_second_writer_is_told_who_is_first() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let writable = store_of(store.path(), 1);
     let loader = generation::options(2).create(store.path()).unwrap();
     let errors = [generation::options(2).create(store.path()).err().unwrap(), writable.writer().err().unwrap()];
@@ -462,7 +462,7 @@ fn a_second_writer_is_told_who_is_first() {
 
 #[test]
 fn current_may_be_a_text_file() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     store_of(store.path(), 3);
     let write_current = |text: &str| {
         _ = fs::remove_file(store.path().join("current"));
@@ -491,7 +491,7 @@ fn current_may_be_a_text_file() {
 /// Positioned reads decode every index, so they use the cache.
 #[test]
 fn the_cache_can_be_resized_while_open_and_tells_what_it_did() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 2);
     let db = OpenOptions::new().cache_bytes(1 << 20).open_pread(store.path()).unwrap();
     let cache = || db.snapshot().stats().cache;
@@ -528,7 +528,7 @@ fn the_cache_can_be_resized_while_open_and_tells_what_it_did() {
 /// Two databases on one store in one process have separate leases and generations.
 #[test]
 fn databases_are_apart() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let (first, second) = (mapped(store.path()), mapped(store.path()));
     publish(store.path(), 2);
@@ -544,7 +544,7 @@ fn databases_are_apart() {
 /// Of several concurrent refreshes one swaps, the others find it done, and each returns with the new generation served.
 #[test]
 fn refreshes_at_once_swap_once() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     for label in 2..=6 {
@@ -563,7 +563,7 @@ fn refreshes_at_once_swap_once() {
 #[cfg(unix)]
 #[test]
 fn a_link_that_is_turned_to_another_store_is_followed() {
-    let place = Scratch::new();
+    let place = TempDir::new();
     let stores = [1, 1 + generation::SPECS, 2].map(|label| (label, place.path().join(label.to_string())));
     stores.iter().for_each(|(label, store)| assert_eq!(publish(store, *label).generation, id(1)));
     for lease in [true, false] {
@@ -591,10 +591,10 @@ fn a_link_that_is_turned_to_another_store_is_followed() {
 /// A generation replaced under its name, for example by a copy from elsewhere, is a new generation.
 #[test]
 fn a_directory_that_is_replaced_is_followed() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = Storage::Loaded.open(&OpenOptions::new(), store.path()).unwrap();
-    let other = Scratch::new();
+    let other = TempDir::new();
     publish(other.path(), 2);
     fs::rename(directory_of(store.path(), 1), store.path().join("gen-0000000009")).unwrap();
     assert_eq!(db.refresh().unwrap(), None, "nothing is in its place");

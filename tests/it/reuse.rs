@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::common::generations::{
     self as generation, collect, copy_by_hand, directory_of, id, link_by_hand, point_current_to, publish,
 };
-use crate::common::{Scratch, Storage};
+use crate::common::{Storage, TempDir};
 use sharddb::{OpenOptions, ShardDb, Snapshot, Store};
 
 /// 32 shards with the identity hash, raw.
@@ -43,7 +43,7 @@ fn maps(store: &Path, number: u64) -> usize {
 #[cfg(target_os = "linux")]
 #[test]
 fn linked_shards_keep_their_maps_and_what_is_verified() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), LABEL);
     let db = open(Storage::Mapped, store.path());
     generation::check_keys(&db.snapshot(), LABEL);
@@ -71,7 +71,7 @@ fn linked_shards_keep_their_maps_and_what_is_verified() {
 /// The file is edited after it was loaded, so that a second load would fail.
 #[test]
 fn linked_shards_are_loaded_once() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), LABEL);
     let db = open(Storage::Loaded, store.path());
     let linked = link_by_hand(store.path(), 1, 2);
@@ -91,7 +91,7 @@ fn linked_shards_are_loaded_once() {
 /// A loaded shard that was damaged is loaded again: its file may have been repaired in place.
 #[test]
 fn a_damaged_loaded_shard_is_not_kept() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), LABEL);
     let copy = copy_by_hand(store.path(), 1, 2); // writable
     let shard = generation::a_shard_of(&copy);
@@ -112,7 +112,7 @@ fn a_damaged_loaded_shard_is_not_kept() {
 #[test]
 fn copies_and_positioned_reads_start_again() {
     for storage in Storage::ALL {
-        let store = Scratch::new();
+        let store = TempDir::new();
         publish(store.path(), LABEL);
         let db = open(storage, store.path());
         generation::check_keys(&db.snapshot(), LABEL);
@@ -130,7 +130,7 @@ fn copies_and_positioned_reads_start_again() {
 #[cfg(target_os = "linux")]
 #[test]
 fn some_shards_are_linked() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), LABEL);
     publish(store.path(), LABEL);
     let (old, new) = (directory_of(store.path(), 1), directory_of(store.path(), 2));
@@ -152,7 +152,7 @@ fn some_shards_are_linked() {
 /// The same file with another record is another shard: of another specification, here.
 #[test]
 fn another_specification_takes_nothing() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), LABEL);
     let db = open(Storage::Mapped, store.path());
     generation::check_keys(&db.snapshot(), LABEL);
@@ -167,7 +167,7 @@ fn another_specification_takes_nothing() {
 /// Paths are those of the generation that was opened last, so that they exist when the older one is removed.
 #[test]
 fn places_are_those_of_the_newest_generation() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), LABEL);
     let db = open(Storage::Mapped, store.path());
     let old = db.snapshot();
@@ -186,7 +186,7 @@ fn places_are_those_of_the_newest_generation() {
 #[test]
 fn no_order_of_closing_leaves_a_map() {
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-        let store = Scratch::new();
+        let store = TempDir::new();
         publish(store.path(), LABEL);
         let db = open(Storage::Mapped, store.path());
         generation::check_keys(&db.snapshot(), LABEL);

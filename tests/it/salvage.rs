@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use crate::common::{self, Scratch, data, directory_bytes, expected, sets};
+use crate::common::{self, TempDir, data, directory_bytes, expected, sets};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use sharddb::salvage::SalvageReport;
@@ -23,7 +23,7 @@ struct Salvaged {
     report: SalvageReport,
     losses: Vec<Loss>,
     snapshot: Snapshot,
-    _store: Scratch,
+    _store: TempDir,
 }
 
 fn salvage(directory: &Path) -> Salvaged {
@@ -32,7 +32,7 @@ fn salvage(directory: &Path) -> Salvaged {
 
 fn salvage_with(directory: &Path, options: &OpenOptions) -> Salvaged {
     let salvage = Salvage::open_with(directory, options).unwrap();
-    let (store, mut losses) = (Scratch::new(), Vec::new());
+    let (store, mut losses) = (TempDir::new(), Vec::new());
     let mut loader = salvage.build_options().threads(1).memory(16 << 20).create(store.path().join("out")).unwrap();
     let report = salvage
         .write(&mut loader, |lost| {
@@ -60,8 +60,8 @@ fn spec(minishard_bits: u8, shard_bits: u8, index: Encoding, data: Encoding) -> 
 }
 
 /// A native generation of twenty keys outside a store, with checks, prefixes and a foreign member in `info`.
-fn ours(index: Encoding, data: Encoding) -> Scratch {
-    let store = Scratch::new();
+fn ours(index: Encoding, data: Encoding) -> TempDir {
+    let store = TempDir::new();
     let mut options = BulkLoader::options();
     options.threads(1).spec(spec(2, 1, index, data)).info(r#"{"@type": "somebody's"}"#);
     let mut loader = options.create(store.path()).unwrap();
@@ -70,7 +70,7 @@ fn ours(index: Encoding, data: Encoding) -> Scratch {
         loader.insert_with_prefix(key.into(), &prefix, &vec![key; usize::from(key)]).unwrap();
     }
     loader.finish().unwrap();
-    Scratch::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory())
+    TempDir::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory())
 }
 
 fn encodings() -> impl Iterator<Item = (Encoding, Encoding)> {
@@ -188,7 +188,7 @@ fn one_of_manifest_and_info_is_enough() {
     let all = pairs(&ShardDb::open_pread(sound.path()).unwrap().snapshot());
     for name in ["info", "manifest.json"] {
         for damage in [&b""[..], b"{", b"\xff", b"{\"sharding\": 7}"] {
-            let damaged = Scratch::copy_of(sound.path());
+            let damaged = TempDir::copy_of(sound.path());
             fs::write(damaged.path().join(name), damage).unwrap();
             assert!(ShardDb::open_pread(damaged.path()).is_err(), "{name}");
             let salvaged = salvage(damaged.path());
@@ -198,7 +198,7 @@ fn one_of_manifest_and_info_is_enough() {
             assert_eq!(salvaged.report.missing, if name == "info" { Some(0) } else { None });
         }
     }
-    let damaged = Scratch::copy_of(sound.path());
+    let damaged = TempDir::copy_of(sound.path());
     for name in ["info", "manifest.json"] {
         fs::write(damaged.path().join(name), b"").unwrap();
     }
@@ -218,7 +218,7 @@ fn a_missing_shard_is_a_loss_and_so_is_one_that_cannot_be_read() {
 
 #[test]
 fn alignment_and_foreign_members_are_carried_over() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let mut options = BulkLoader::options();
     options.threads(1).spec(spec(0, 0, Encoding::Raw, Encoding::Raw)).value_alignment(ValueAlignment::SixtyFour);
     let mut loader = options.info(r#"{"@type": "somebody's"}"#).create(store.path()).unwrap();
@@ -247,8 +247,8 @@ fn one_byte_values(ids: &[u64], value: u64) -> Vec<u8> {
 }
 
 /// A foreign data set: identity hash, no shard bits, `minishard_bits` minishard bits.
-fn foreign(minishard_bits: u8, encodings: &str, shard: &[u8]) -> Scratch {
-    let directory = Scratch::new();
+fn foreign(minishard_bits: u8, encodings: &str, shard: &[u8]) -> TempDir {
+    let directory = TempDir::new();
     let info = format!(
         r#"{{"sharding": {{"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0,
             "minishard_bits": {minishard_bits}, "shard_bits": 0{encodings}}}}}"#
@@ -374,8 +374,8 @@ fn of_broken_sets_what_is_kept_is_what_lookups_find() {
 }
 
 /// A copy of a data set in which two files have each other's names.
-fn with_swapped_files(directory: &Path) -> Scratch {
-    let swapped = Scratch::new();
+fn with_swapped_files(directory: &Path) -> TempDir {
+    let swapped = TempDir::new();
     for (from, to) in [("info", "info"), ("0.shard", "1.shard"), ("1.shard", "0.shard")] {
         fs::copy(directory.join(from), swapped.path().join(to)).unwrap();
     }
@@ -404,7 +404,7 @@ fn files_that_have_each_others_names_lose_nothing() {
 fn one_minishard_alone_proves_no_wrong_name() {
     for (minishard_bits, keys, kept) in [(0, 1, 0), (0, 100, 0), (1, 1, 0), (1, 100, 100)] {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 1).unwrap();
-        let directory = Scratch::new();
+        let directory = TempDir::new();
         let path = directory.path().join("1.shard");
         let mut writer = ShardWriter::create(&path, spec, ShardNumber(1), Layout::default()).unwrap();
         let mut ids: Vec<u64> = (0..keys).map(|id| (id << 1 | 1) << minishard_bits | id & 1).collect();
@@ -422,7 +422,7 @@ fn one_minishard_alone_proves_no_wrong_name() {
 /// Zeros in place of a file, as a power failure leaves them, name no key that could be reported.
 #[test]
 fn a_shard_of_zeros_is_a_loss() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let mut loader =
         BulkLoader::options().spec(spec(2, 2, Encoding::Gzip, Encoding::Gzip)).create(store.path()).unwrap();
     loader.extend((0..500u64).map(|key| (key, key.to_string()))).unwrap();

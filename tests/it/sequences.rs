@@ -11,7 +11,7 @@ use sharddb::spec::{Encoding, HashFunction};
 use sharddb::write::UpdateOptions;
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, ShardDb, ShardingSpec, Snapshot, Store, Updater, VerifyLevel};
 
-use crate::common::Scratch;
+use crate::common::TempDir;
 
 type Pairs = BTreeMap<u64, Vec<u8>>;
 
@@ -64,7 +64,7 @@ type Act = (&'static str, fn(&mut Sequence));
 
 /// A store, what it must contain, and the same for each of its generations.
 struct Sequence {
-    scratch: Scratch,
+    scratch: TempDir,
     draw: Draw,
     spread: bool,
     pairs: Pairs,
@@ -77,7 +77,7 @@ impl Sequence {
     fn new(seed: u64) -> Sequence {
         let mut draw = Draw(seed);
         let spread = draw.below(2) == 0;
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         Sequence { scratch, draw, spread, pairs: Pairs::new(), options: None, history: BTreeMap::new() }
     }
 

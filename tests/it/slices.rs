@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crate::common::generations::{self as generation, a_shard_of, copy_by_hand, publish};
-use crate::common::{Scratch, Storage};
+use crate::common::{Storage, TempDir};
 use sharddb::read::Slice;
 use sharddb::spec::{Encoding, HashFunction};
 use sharddb::{BulkLoader, OpenOptions, ShardDb, ShardingSpec, Snapshot};
@@ -100,7 +100,7 @@ fn check(snapshot: &Snapshot) {
 #[test]
 fn every_specification_and_storage() {
     for label in 1..=generation::SPECS {
-        let store = Scratch::new();
+        let store = TempDir::new();
         publish(store.path(), label);
         for storage in Storage::ALL {
             let snapshot = open(storage, store.path());
@@ -130,7 +130,7 @@ fn every_specification_and_storage() {
 fn one_shard_is_divided_evenly() {
     for hash in [HashFunction::Identity, HashFunction::MurmurHash3X86_128] {
         for index in [Encoding::Raw, Encoding::Gzip] {
-            let store = Scratch::new();
+            let store = TempDir::new();
             one_shard(store.path(), hash, index);
             for storage in Storage::ALL {
                 let snapshot = open(storage, store.path());
@@ -146,7 +146,7 @@ fn one_shard_is_divided_evenly() {
 
 #[test]
 fn many_small_shards_are_parts_of_several() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 0, 7).unwrap();
     let mut loader = BulkLoader::options().spec(spec).memory(16 << 20).create(store.path()).unwrap();
     (0..KEYS).for_each(|key| loader.insert(key, b"").unwrap());
@@ -160,7 +160,7 @@ fn many_small_shards_are_parts_of_several() {
 
 #[test]
 fn without_keys_and_in_memory() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     BulkLoader::create_default(store.path()).unwrap().finish().unwrap();
     Storage::ALL.iter().for_each(|storage| check(&open(*storage, store.path())));
     let db = ShardDb::from_pairs((0..1000).map(|key: u64| (key, key.to_be_bytes()))).unwrap();
@@ -200,7 +200,7 @@ fn flip(shard: &Path, at: u64) {
 #[test]
 fn damage_is_reported_as_by_one_walk() {
     for index in [Encoding::Raw, Encoding::Gzip] {
-        let store = Scratch::new();
+        let store = TempDir::new();
         one_shard(store.path(), HashFunction::MurmurHash3X86_128, index);
         let spec = *open(Storage::Positioned, store.path()).spec();
         for (at, (what, damage)) in (2..).zip(DAMAGES) {
@@ -221,7 +221,7 @@ fn damage_is_reported_as_by_one_walk() {
 
 #[test]
 fn a_break_ends_all_threads() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     one_shard(store.path(), HashFunction::Identity, Encoding::Raw);
     let snapshot = open(Storage::Mapped, store.path());
     for threads in [1, 4] {
@@ -235,7 +235,7 @@ fn a_break_ends_all_threads() {
 
 #[test]
 fn a_panic_of_the_closure_is_one_of_the_call() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     one_shard(store.path(), HashFunction::Identity, Encoding::Raw);
     let snapshot = open(Storage::Mapped, store.path());
     for threads in [1, 2, 8] {

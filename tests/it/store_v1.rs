@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::verify_both::VerifyBoth;
-use crate::common::{Scratch, Storage, data, directory_bytes, shuffled};
+use crate::common::{Storage, TempDir, data, directory_bytes, shuffled};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, GenerationId, OpenOptions, ShardingSpec, Store, VerifyLevel, VerifyReads};
 
@@ -124,7 +124,7 @@ fn opens_with_every_storage_and_every_pair_is_right() {
 
 #[test]
 fn the_same_pairs_give_the_same_bytes() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     for (number, options) in (1..).zip(builds()) {
         let id = build(store.path(), &options, &shuffled(pairs(), number));
         assert_eq!(id, generation(number));
@@ -146,7 +146,7 @@ fn builds_with_digests() -> [BuildOptions; 2] {
 /// Every file, with the digests in the manifest, which `scripts/check_digests.py` computes, too.
 #[test]
 fn the_same_pairs_give_the_same_bytes_and_digests() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     for (number, options) in (1..).zip(builds_with_digests()) {
         let id = build(store.path(), &options, &shuffled(pairs(), number));
         let (written, expected) = (files(store.path(), id), files(&with_digests(), id));
@@ -171,7 +171,7 @@ fn the_same_pairs_give_the_same_bytes_and_digests() {
 /// Writing continues after version 0.1.0: the next generation number, and a rollback.
 #[test]
 fn the_next_generation_goes_on_top() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let old = data("store-v1/store");
     let copy = scratch.path().join("store");
     for directory in ["gen-0000000001", "gen-0000000002"] {
@@ -212,7 +212,7 @@ fn opens_a_store_with_minishard_pages() {
             assert!(snapshot.verify_both(VerifyLevel::Data).unwrap().is_clean());
         }
     }
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let published = Store::create(scratch.path()).unwrap().writer().unwrap();
     let id = published.adopt(data("store-v1-pages/store/gen-0000000001")).unwrap();
     let copied = directory_bytes(&scratch.path().join(id.to_string()));

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use crate::common::verify_both::VerifyBoth;
-use crate::common::{self, Scratch, Storage, data, directory_bytes, expected, json, json_lines, name, sets, text};
+use crate::common::{self, Storage, TempDir, data, directory_bytes, expected, json, json_lines, name, sets, text};
 use crate::mixed_files::with_crafted_table;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::verify::{FindingKind, Severity, VerifyReport};
@@ -42,8 +42,8 @@ fn features_of(minishard_bits: u8) -> Vec<(String, BuildOptions, bool)> {
 }
 
 /// A store of twelve pairs in two shards of two minishards. Six values are empty, and two of them are adjacent.
-fn small_store(options: &BuildOptions, prefixes: bool) -> Scratch {
-    let store = Scratch::new();
+fn small_store(options: &BuildOptions, prefixes: bool) -> TempDir {
+    let store = TempDir::new();
     let mut loader = options.create(store.path()).unwrap();
     for key in 0..12u8 {
         let prefix = vec![b'p'; usize::from(if prefixes { key % 4 } else { 0 })];
@@ -54,7 +54,7 @@ fn small_store(options: &BuildOptions, prefixes: bool) -> Scratch {
 }
 
 /// Like `small_store`, with writable files; also returns the directory of the generation.
-fn changeable_store(options: &BuildOptions, prefixes: bool) -> (Scratch, PathBuf) {
+fn changeable_store(options: &BuildOptions, prefixes: bool) -> (TempDir, PathBuf) {
     let store = small_store(options, prefixes);
     let generation = ShardDb::open_pread(store.path()).unwrap().snapshot().directory().to_path_buf();
     for (name, bytes) in directory_bytes(&generation) {
@@ -113,7 +113,7 @@ fn whatever_the_loader_writes_gives_no_finding() {
         let encoding = if gzip_index { Encoding::Gzip } else { Encoding::Raw };
         let spec = spec.with_minishard_index_encoding(encoding);
         let pairs: BTreeMap<u64, _> = pairs.into_iter().map(|(key, prefix, value)| (key, (prefix, value))).collect();
-        let store = Scratch::new();
+        let store = TempDir::new();
         let mut options = BulkLoader::options();
         let mut loader = options.spec(spec).checks(checks).value_alignment(alignment).create(store.path()).unwrap();
         for (key, (prefix, value)) in &pairs {
@@ -136,7 +136,7 @@ fn whatever_the_loader_writes_gives_no_finding() {
 fn larger_shards_give_no_finding_from_any_storage() {
     for (index, prefix) in [(Encoding::Raw, &b""[..]), (Encoding::Gzip, b"prefix")] {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 4, 0).unwrap().with_minishard_index_encoding(index);
-        let store = Scratch::new();
+        let store = TempDir::new();
         let mut options = BulkLoader::options();
         let mut loader = options.spec(spec).value_alignment(ValueAlignment::Page).create(store.path()).unwrap();
         for key in 0..400 {
@@ -299,11 +299,11 @@ struct Case {
     snapshot: Snapshot,
     /// The lowest level that finds it.
     level: VerifyLevel,
-    directory: Scratch,
+    directory: TempDir,
 }
 
 impl Case {
-    fn open(directory: Scratch, level: VerifyLevel) -> Case {
+    fn open(directory: TempDir, level: VerifyLevel) -> Case {
         let snapshot = OpenOptions::new().check_shards(false).open_pread(directory.path()).unwrap().snapshot();
         Case { snapshot, level, directory }
     }
@@ -340,18 +340,18 @@ impl Case {
 }
 
 /// A copy of a native generation: keys 0, 2, 4 in shard 0 of two, with checks, prefixes and alignment.
-fn ours() -> Scratch {
+fn ours() -> TempDir {
     ours_with(0, &[0, 2, 4])
 }
 
 /// Like `ours`, with `minishard_bits` minishard bits and these keys.
-fn ours_with(minishard_bits: u8, keys: &[u64]) -> Scratch {
+fn ours_with(minishard_bits: u8, keys: &[u64]) -> TempDir {
     ours_of(ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 1).unwrap(), keys)
 }
 
 /// Like `ours`, with this specification and these keys.
-fn ours_of(spec: ShardingSpec, keys: &[u64]) -> Scratch {
-    let store = Scratch::new();
+fn ours_of(spec: ShardingSpec, keys: &[u64]) -> TempDir {
+    let store = TempDir::new();
     let mut options = BulkLoader::options();
     options.threads(1).value_alignment(ValueAlignment::Eight);
     let mut loader = options.spec(spec).create(store.path()).unwrap();
@@ -359,7 +359,7 @@ fn ours_of(spec: ShardingSpec, keys: &[u64]) -> Scratch {
         loader.insert_with_prefix(*key, b"prefix", b"value").unwrap();
     }
     loader.finish().unwrap();
-    Scratch::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory())
+    TempDir::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory())
 }
 
 /// The offset of the value of key 2 in `0.shard` of `ours`.
@@ -391,12 +391,12 @@ fn edit_manifest(directory: &Path, replacements: &[(&str, &str)]) {
     fs::write(path, format!("{head}\"crc32\": {}\n}}\n", crc32fast::hash(head.as_bytes()))).unwrap();
 }
 
-fn data_set(bits: (u8, u8), layout: &str, files: &[(&str, Vec<u8>)]) -> Scratch {
+fn data_set(bits: (u8, u8), layout: &str, files: &[(&str, Vec<u8>)]) -> TempDir {
     data_set_with(&format!(r#""minishard_bits": {}, "shard_bits": {}"#, bits.0, bits.1), layout, files)
 }
 
-fn data_set_with(members: &str, layout: &str, files: &[(&str, Vec<u8>)]) -> Scratch {
-    let directory = Scratch::new();
+fn data_set_with(members: &str, layout: &str, files: &[(&str, Vec<u8>)]) -> TempDir {
+    let directory = TempDir::new();
     let sharding =
         format!(r#"{{"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0, {members}}}"#);
     fs::write(directory.path().join("info"), format!(r#"{{"sharding": {sharding}{layout}}}"#)).unwrap();
@@ -470,11 +470,11 @@ fn case(kind: FindingKind) -> Case {
         }
         Kind::WrongMinishardTable => Case::open(with_crafted_table(), Index),
         Kind::KeyFile => {
-            let store = Scratch::new();
+            let store = TempDir::new();
             let mut loader = BulkLoader::options().ordered(true).create(store.path()).unwrap();
             (10..30).for_each(|key| loader.insert(key, b"value").unwrap());
             loader.finish().unwrap();
-            let directory = Scratch::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory());
+            let directory = TempDir::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory());
             shift_keys(&directory.path().join("keys"));
             Case::open(directory, Index)
         }
@@ -663,7 +663,7 @@ fn the_walk_goes_on_behind_what_is_wrong() {
 
 /// A generation with checked prefixes: keys 0, 8 in minishard 0 of shard 0, keys 1, 9 in minishard 1, keys 2, 10 in
 /// minishard 2, none in minishard 3.
-fn ours_in_minishards(index: Encoding) -> Scratch {
+fn ours_in_minishards(index: Encoding) -> TempDir {
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 1).unwrap().with_minishard_index_encoding(index);
     ours_of(spec, &[0, 1, 2, 8, 9, 10])
 }
@@ -857,10 +857,10 @@ fn what_is_broken_is_told_from_what_is_odd() {
 #[test]
 fn in_a_clean_mutant_every_read_works() {
     let mutants = json_lines(&data("fuzz/results.jsonl"));
-    let directories: Vec<(String, Scratch)> = ["gg", "gr", "rg", "rr"]
+    let directories: Vec<(String, TempDir)> = ["gg", "gr", "rg", "rr"]
         .iter()
         .map(|base| {
-            let directory = Scratch::new();
+            let directory = TempDir::new();
             fs::write(directory.path().join("info"), fs::read(data(&format!("fuzz/{base}.info"))).unwrap()).unwrap();
             (base.to_string(), directory)
         })
@@ -887,7 +887,7 @@ fn in_a_clean_mutant_every_read_works() {
 /// Zeros of the file at the path of a loaded shard do not stand in for the bytes in memory.
 #[test]
 fn a_loaded_snapshot_verifies_its_copy_whatever_became_of_the_file() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let mut loader = BuildOptions::default().create(store.path()).unwrap();
     loader.extend((0..1000u64).map(|key| (key, key.to_string()))).unwrap();
     let generation = loader.finish().unwrap().generation;
@@ -907,7 +907,7 @@ fn a_loaded_snapshot_verifies_its_copy_whatever_became_of_the_file() {
 fn several_threads_find_the_same_damage_in_one_shard() {
     let mut random = common::xorshift(18);
     for (at, (features, mut options, prefixes)) in features_of(6).into_iter().enumerate() {
-        let store = Scratch::new();
+        let store = TempDir::new();
         let mut loader = options.memory(16 << 20).create(store.path()).unwrap();
         for key in 0..4000u64 {
             let prefix = vec![b'p'; if prefixes { (key % 7) as usize } else { 0 }];
@@ -917,7 +917,7 @@ fn several_threads_find_the_same_damage_in_one_shard() {
         let good = ShardDb::open_pread(store.path()).unwrap().snapshot();
         assert!(good.verify_both(VerifyLevel::Data).unwrap().is_clean());
         for round in 0..12 {
-            let copy = Scratch::new();
+            let copy = TempDir::new();
             for (name, mut bytes) in directory_bytes(good.directory()) {
                 if name.ends_with(".shard") {
                     for _ in 0..1 << (round % 6) {
@@ -940,7 +940,7 @@ fn several_threads_find_the_same_damage_in_one_shard() {
 /// With many threads and shards the reports still arrive in order, and a panic of the caller's function ends the call.
 #[test]
 fn several_threads_and_many_shards() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 8).unwrap();
     let mut loader = BulkLoader::options().spec(spec).memory(16 << 20).create(store.path()).unwrap();
     (0..3000u64).for_each(|key| loader.insert(key, key.to_le_bytes().repeat(3)).unwrap());

@@ -5,7 +5,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Scratch, Storage};
+use crate::common::{Storage, TempDir};
 use sharddb::spec::HashFunction;
 use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
@@ -13,7 +13,7 @@ const MODES: [VerifyReads; 3] = [VerifyReads::Never, VerifyReads::Once, VerifyRe
 
 /// A store whose shard file may be changed, and its content.
 struct Store {
-    root: Scratch,
+    root: TempDir,
     shard: PathBuf,
     sound: Vec<u8>,
     pairs: BTreeMap<u64, Vec<u8>>,
@@ -22,7 +22,7 @@ struct Store {
 impl Store {
     /// One shard of `2^minishard_bits` minishards; `len_of` returns the length of the value of a key.
     fn new(minishard_bits: u8, keys: u64, checks: bool, len_of: impl Fn(u64) -> usize) -> Store {
-        let root = Scratch::new();
+        let root = TempDir::new();
         let spec = ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 0).unwrap();
         let mut loader = BulkLoader::options().spec(spec).checks(checks).threads(1).create(root.path()).unwrap();
         let pairs: BTreeMap<u64, Vec<u8>> = (0..keys).map(|key| (key, bytes(key, len_of(key)))).collect();

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::generations::{self as generation, id};
-use crate::common::{Scratch, Storage, data, directory_bytes, json, xorshift};
+use crate::common::{Storage, TempDir, data, directory_bytes, json, xorshift};
 use serde_json::{Value as Json, json as object};
 use sharddb::spec::HashFunction;
 use sharddb::verify::FindingKind;
@@ -70,8 +70,8 @@ fn build(store: &Path, options: &BuildOptions) -> PathBuf {
 }
 
 /// Builds a store; returns it with the path of its only generation.
-fn built() -> (Scratch, PathBuf) {
-    let scratch = Scratch::new();
+fn built() -> (TempDir, PathBuf) {
+    let scratch = TempDir::new();
     let generation = build(&scratch.path().join("store"), &options());
     (scratch, generation)
 }
@@ -164,7 +164,7 @@ fn directory_names(path: &Path) -> Vec<String> {
 
 #[test]
 fn the_minishard_table_is_at_the_top_and_used() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let mut options = options();
     let generation = build(&scratch.path().join("store"), options.spec(wide_spec()));
     assert_eq!(directory_names(&generation), ["info", "lease", "manifest.json", "minishards", "s0"]);
@@ -214,7 +214,7 @@ fn without_its_manifest_it_is_a_foreign_volume_with_checks() {
 #[test]
 fn the_specification_is_the_given_one_or_that_of_the_scale_or_planned() {
     let spec_of = |change: &dyn Fn(&mut BuildOptions)| {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let mut options = options();
         change(&mut options);
         let generation = build(scratch.path(), &options);
@@ -225,7 +225,7 @@ fn the_specification_is_the_given_one_or_that_of_the_scale_or_planned() {
     assert_eq!(spec_of(&|_| {}), spec_of_source());
     assert_eq!(spec_of(&|options| _ = options.spec(wide_spec())), wide_spec());
     let planned = |profile| {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let mut loader = BulkLoader::options().profile(profile).create(scratch.path()).unwrap();
         loader.extend(chunks()).unwrap();
         loader.finish().unwrap().spec
@@ -240,7 +240,7 @@ fn the_specification_is_the_given_one_or_that_of_the_scale_or_planned() {
 /// The build fails before it creates anything.
 #[test]
 fn a_place_that_a_generation_cannot_have_is_refused() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let store = scratch.path().join("store");
     let with_key = |key: &str| format!("{{\"scales\": [{{\"key\": {}}}]}}", Json::from(key));
     let cases = [
@@ -273,7 +273,7 @@ fn a_place_that_a_generation_cannot_have_is_refused() {
 
 #[test]
 fn a_key_of_several_names_and_an_empty_volume_work() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let store = scratch.path().join("store");
     let info = info().replace("\"key\":\"s0\"", "\"key\":\"a/mip \u{e9}/s0\"");
     let mut options = options();
@@ -395,7 +395,7 @@ fn a_salvaged_volume_is_a_volume() {
 }
 
 /// A generation of another place to adopt, and the store.
-fn elsewhere() -> (Scratch, PathBuf, Store) {
+fn elsewhere() -> (TempDir, PathBuf, Store) {
     let (scratch, generation) = built();
     let other = scratch.path().join("elsewhere");
     copy_all(&generation, &other);
@@ -615,7 +615,7 @@ fn temporary_directories_of_dead_writers_are_cleared() {
 /// Readers follow a store from a generation without a pointer to one with it, and back.
 #[test]
 fn a_refresh_follows_from_and_to_a_volume() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let store = scratch.path().join("store");
     generation::publish(&store, 1);
     let db = ShardDb::open_pread(&store).unwrap();

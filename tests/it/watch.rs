@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::generations::{self as generation, directory_of, id, publish, roll_to, store_of};
-use crate::common::{Scratch, Storage};
+use crate::common::{Storage, TempDir};
 use sharddb::read::{Watch, WatchOptions};
 use sharddb::{ErrorKind, OpenOptions, ShardDb, Store};
 
@@ -51,7 +51,7 @@ fn last_error(db: &ShardDb) -> String {
 
 #[test]
 fn follows_forwards_and_backwards() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let databases = Storage::ALL.map(|storage| storage.open(&OpenOptions::new(), store.path()).unwrap());
     let watch = WatchOptions::new(OFTEN).start(databases.clone()).unwrap();
@@ -76,7 +76,7 @@ fn follows_forwards_and_backwards() {
 /// The interval never ends: a check happens only at the start, and when it is requested.
 #[test]
 fn checks_at_once_and_when_told() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     publish(store.path(), 2);
@@ -90,7 +90,7 @@ fn checks_at_once_and_when_told() {
 
 #[test]
 fn hooks_see_both_generations_in_order() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -138,7 +138,7 @@ fn refusing(
 fn what_the_hook_refuses_is_not_served_and_tried_again() {
     let panics: fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>> = || panic!("planted");
     for (fail, text) in [((|| Err("too few keys".into())) as fn() -> _, "too few keys"), (panics, "planted")] {
-        let store = Scratch::new();
+        let store = TempDir::new();
         store_of(store.path(), 1);
         let (db, allowed) = (mapped(store.path()), Arc::new(AtomicU64::new(0)));
         let old = db.snapshot();
@@ -161,7 +161,7 @@ fn what_the_hook_refuses_is_not_served_and_tried_again() {
 /// The pause after failures ends when `current` changes.
 #[test]
 fn the_generation_after_a_refused_one_is_followed() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     let watch = refusing(&db, &Arc::default(), || Err("never".into()));
@@ -175,7 +175,7 @@ fn the_generation_after_a_refused_one_is_followed() {
 #[cfg(unix)]
 #[test]
 fn a_broken_generation_is_an_error_and_the_next_one_followed() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     let watch = db.watch(OFTEN).unwrap();
@@ -194,7 +194,7 @@ fn a_broken_generation_is_an_error_and_the_next_one_followed() {
 /// The store disappears for a while, as on a network file system.
 #[test]
 fn a_store_that_is_gone_and_comes_back() {
-    let place = Scratch::new();
+    let place = TempDir::new();
     let (path, away) = (place.path().join("store"), place.path().join("away"));
     publish(&path, 1);
     let db = mapped(&path);
@@ -211,7 +211,7 @@ fn a_store_that_is_gone_and_comes_back() {
 
 #[test]
 fn a_panic_after_the_swap_is_recorded() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     let watch = WatchOptions::new(OFTEN).after_swap(|_, _| panic!("planted")).start([db.clone()]).unwrap();
@@ -227,7 +227,7 @@ fn a_panic_after_the_swap_is_recorded() {
 /// Neither waits for itself.
 #[test]
 fn a_hook_may_refresh_and_drop_the_watch() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     let (result, watch) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None::<Watch>)));
@@ -249,10 +249,10 @@ fn a_hook_may_refresh_and_drop_the_watch() {
 
 #[test]
 fn what_does_not_follow_a_store_is_refused() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     store_of(store.path(), 1);
     let directory = directory_of(store.path(), 1);
-    let bare = Scratch::new();
+    let bare = TempDir::new();
     for name in generation::names(&directory).iter().filter(|name| *name != "lease") {
         std::fs::copy(directory.join(name), bare.path().join(name)).unwrap();
     }
@@ -272,7 +272,7 @@ fn what_does_not_follow_a_store_is_refused() {
 /// One thread for all of them.
 #[test]
 fn many_databases() {
-    let stores: Vec<_> = (0..30).map(|_| Scratch::new()).collect();
+    let stores: Vec<_> = (0..30).map(|_| TempDir::new()).collect();
     let publish_all = |label| {
         stores
             .iter()
@@ -291,7 +291,7 @@ fn many_databases() {
 #[cfg(target_os = "linux")]
 #[test]
 fn retired_generations_are_unmapped_by_the_watch() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 5);
     let db = mapped(store.path());
     let snapshot = db.snapshot();
@@ -312,7 +312,7 @@ fn retired_generations_are_unmapped_by_the_watch() {
 /// A database and a watch may be dropped in any order; the watch keeps the database open.
 #[test]
 fn outlives_the_handles_of_its_database() {
-    let store = Scratch::new();
+    let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
     let (mut reader, watch) = (db.reader(), db.watch(OFTEN).unwrap());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::bucket::Bucket;
-use crate::common::{Answer, Scratch, data, expected, name, sets};
+use crate::common::{Answer, TempDir, data, expected, name, sets};
 use crate::stores::{absent, build, bytes, keys, options, spec, value};
 use sharddb::remote::RemoteOptions;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
@@ -92,7 +92,7 @@ fn native_stores_of_every_kind() {
 #[test]
 fn a_store_with_prefixes() {
     for index in [Encoding::Raw, Encoding::Gzip] {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let mut loader = options().spec(spec(5, 1, index)).create(scratch.path()).unwrap();
         for key in keys(3000) {
             loader.insert_with_prefix(key, &[b'p'; 40][..(key % 40) as usize], &value(key, 50)).unwrap();
@@ -136,7 +136,7 @@ fn long_values() {
     for (index, encoding) in
         [(Encoding::Raw, Encoding::Raw), (Encoding::Raw, Encoding::Gzip), (Encoding::Gzip, Encoding::Raw)]
     {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let mut loader = options().spec(spec(2, 0, index)).data_encoding(encoding).create(scratch.path()).unwrap();
         let lens = [0, 1, 65_000, 65_500, 65_536, 66_000, 1 << 20, 3 << 20];
         for (key, len) in (0..).zip(lens) {

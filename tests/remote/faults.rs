@@ -154,7 +154,7 @@ fn a_replaced_object_of_foreign_data_is_read_again_and_never_mixed() {
         build(options().spec(spec(2, 0, Encoding::Gzip)), 400, 30),
         build(options().spec(spec(2, 0, Encoding::Gzip)), 900, 60),
     );
-    let shard = |store: &crate::common::Scratch| Bucket::of(store.path()).object("gen-0000000001/0.shard");
+    let shard = |store: &crate::common::TempDir| Bucket::of(store.path()).object("gen-0000000001/0.shard");
     let bucket = Bucket::default();
     bucket.put("0.shard", shard(&one));
     let reader = bucket.run(RemoteOptions::new().spec(spec(2, 0, Encoding::Gzip)).open()).unwrap();

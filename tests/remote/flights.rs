@@ -4,14 +4,14 @@ use std::io::ErrorKind as ErrorSource;
 use std::sync::Arc;
 
 use crate::bucket::Bucket;
-use crate::common::Scratch;
+use crate::common::TempDir;
 use crate::stores::{build, bytes, keys, options, spec, value};
 use sharddb::remote::{Failure, RemoteReader, RemoteValue, Wanted};
 use sharddb::spec::Encoding;
 use sharddb::{ErrorKind, Profile};
 
 /// A store with one minishard table, and two keys of one minishard.
-fn store() -> (Scratch, Bucket, RemoteReader) {
+fn store() -> (TempDir, Bucket, RemoteReader) {
     let store = build(options().profile(Profile::Remote), 20_000, 100);
     let bucket = Bucket::of(store.path());
     let reader = bucket.open();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::bucket::Bucket;
-use crate::common::Scratch;
+use crate::common::TempDir;
 use crate::stores::{bytes, options, spec};
 use sharddb::ErrorKind;
 use sharddb::remote::{Failure, RemoteOptions, Response};
@@ -22,8 +22,8 @@ fn expected(number: u64, key: u64) -> Option<Vec<u8>> {
     Some(format!("{number}:{key}").into_bytes())
 }
 
-fn store() -> (Scratch, Bucket) {
-    let store = Scratch::new();
+fn store() -> (TempDir, Bucket) {
+    let store = TempDir::new();
     publish(store.path(), 1);
     let bucket = Bucket::of(store.path());
     (store, bucket)

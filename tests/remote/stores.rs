@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::common::{Scratch, xorshift};
+use crate::common::{TempDir, xorshift};
 use sharddb::spec::{Encoding, HashFunction};
 use sharddb::{BuildOptions, BulkLoader, ShardingSpec};
 
@@ -24,8 +24,8 @@ pub(crate) fn absent(count: u64) -> impl Iterator<Item = u64> + Clone {
 }
 
 /// Builds a store with values of up to `longest` bytes.
-pub(crate) fn build(options: &mut BuildOptions, count: u64, longest: u64) -> Scratch {
-    let scratch = Scratch::new();
+pub(crate) fn build(options: &mut BuildOptions, count: u64, longest: u64) -> TempDir {
+    let scratch = TempDir::new();
     let mut loader = options.create(scratch.path()).unwrap();
     for key in keys(count) {
         loader.insert(key, value(key, longest)).unwrap();

@@ -384,6 +384,7 @@ impl LocatedIndex<'_> {
 mod tests {
     use super::*;
     use crate::bytes::StorageKind;
+    use crate::common::TempDir;
     use crate::format::checksum::Checksum;
     use crate::format::hash::HashFunction;
     use crate::format::layout::{Layout, ValueAlignment};
@@ -397,7 +398,6 @@ mod tests {
     use crate::read::shard::reader::{KnownShard, ReadOptions};
     use crate::read::shard::table_file::TableFile;
     use crate::read::shard::verification::VerifyReads;
-    use crate::store::testing::TempDir;
     use crate::write::ShardWriter;
 
     /// A shard of four minishards: keys 4i in minishard 0 and 4i + 1 in minishard 1, for i < n; the others are empty.

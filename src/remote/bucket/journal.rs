@@ -147,7 +147,7 @@ fn create_private_dir(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::{TempDir, with_own_crc32};
+    use crate::common::{TempDir, with_own_crc32};
 
     fn name(digit: &str) -> GenerationName {
         GenerationName::parse(&format!("gen-0000000001-{}", digit.repeat(32))).unwrap()

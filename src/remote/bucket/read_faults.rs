@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 use super::testing::{Fault, Server, build, current_directory, files, run};
 use super::{PullOptions, PushOptions};
+use crate::common::TempDir;
 use crate::error::{ErrorKind, Result};
 use crate::fs::disk::Watch;
-use crate::store::testing::TempDir;
 
 const ERRORS: [Errno; 5] = [Errno::IO, Errno::ACCESS, Errno::MFILE, Errno::NFILE, Errno::STALE];
 

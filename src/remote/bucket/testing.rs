@@ -20,11 +20,11 @@ use object_store::{
     ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
+use crate::common::with_own_crc32;
 use crate::format::manifest::Manifest;
 use crate::remote::bucket::Bucket;
 use crate::remote::{Body, Failure, Operation, Response, UnknownLength, Wanted};
 use crate::spec::{HashFunction, ShardingSpec};
-use crate::store::testing::with_own_crc32;
 use crate::{BulkLoader, Store};
 
 type Hook = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -10,10 +10,10 @@ use super::testing::{
     Conditions, Event, Fault, Server, build, current_directory, drive, files, remove_digests, run, value,
 };
 use super::*;
+use crate::common::TempDir;
 use crate::fs::disk;
 use crate::remote::RemoteOptions;
 use crate::remote::bucket_current::BucketCurrent;
-use crate::store::testing::TempDir;
 use crate::{BulkLoader, Error, ErrorKind, ShardDb, Store};
 
 const NEVER: Duration = Duration::from_secs(u64::MAX);

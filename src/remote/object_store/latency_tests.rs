@@ -9,10 +9,10 @@ use futures_util::poll;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
+use crate::common::TempDir;
 use crate::remote::object_store::testing::Recorder;
 use crate::remote::{RemoteDb, RemoteOptions};
 use crate::spec::{Encoding, HashFunction};
-use crate::store::testing::TempDir;
 use crate::{BuildOptions, BulkLoader, Profile, ShardingSpec, Store};
 
 const LATENCY: Duration = Duration::from_millis(25);

@@ -11,10 +11,10 @@ use futures_util::{StreamExt, poll, stream};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
+use crate::common::TempDir;
 use crate::error::ErrorKind;
 use crate::remote::object_store::testing::{Recorder, block_on};
 use crate::remote::{BlockingDb, RemoteDb, RemoteOptions};
-use crate::store::testing::TempDir;
 use crate::{BulkLoader, Store};
 
 /// Keys 0, 3, 6, .. of the generation of these tests.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{self, Scratch, data, json, name, number, sha256, text};
+use crate::common::{self, TempDir, data, json, name, number, sha256, text};
 use serde_json::Value as Json;
 use sharddb::{ErrorKind, Result, VerifyLevel};
 use sharddb_container::bcolz::{BcolzArray, BcolzTable, BcolzWriter, ByteOrder, Order, RootdirLayout};
@@ -190,7 +190,7 @@ fn chunks_that_cut_rows_are_read_as_chunks_only() {
 }
 
 /// A copy of a data set that a test may break.
-fn copy_of(set: &str) -> Scratch {
+fn copy_of(set: &str) -> TempDir {
     fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
         for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
@@ -200,7 +200,7 @@ fn copy_of(set: &str) -> Scratch {
             }
         }
     }
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     copy(&data("bcolz").join(set), scratch.path());
     scratch
 }

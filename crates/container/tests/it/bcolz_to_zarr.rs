@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::common::{self, Scratch, data, json, name};
+use crate::common::{self, TempDir, data, json, name};
 use sharddb::{ErrorKind, Result, VerifyLevel};
 use sharddb_container::bcolz::{
     BcolzArray, BcolzOptions, BcolzTable, ByteOrder, Converted, Order, RootdirLayout, ToZarrOptions,
@@ -45,7 +45,7 @@ fn is_number(array: &BcolzArray) -> bool {
 
 #[test]
 fn arrays_of_bcolz_keep_values_and_bytes() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let mut count = 0;
     for path in common::sets("bcolz") {
         if name(&path).starts_with("rfc_nested") || path.join("__rootdirs__").exists() || name(&path) == "bloscpack" {
@@ -86,7 +86,7 @@ fn arrays_of_bcolz_keep_values_and_bytes() {
 /// Metadata of the script that made the vectors, which zarr-python, TensorStore and zarrs read.
 #[test]
 fn the_metadata_is_that_of_the_vectors() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     for (of, from) in [
         ("bz_i8_appended", "bz_i8_appended"),
         ("bz_f4_bigendian", "bz_f4_bigendian"),
@@ -112,7 +112,7 @@ fn the_metadata_is_that_of_the_vectors() {
 
 #[test]
 fn columns_attributes_and_fill_values_come_along() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let price = BcolzTable::open(data("bcolz/b121_ctable")).unwrap().into_column("price").unwrap();
     convert(&price, &scratch.path().join("price"), None).unwrap();
     let array = BcolzArray::open(data("bcolz/rfc_flat_i4")).unwrap();
@@ -128,7 +128,7 @@ fn columns_attributes_and_fill_values_come_along() {
 /// The JSON of Python may contain NaN; Zarr represents it as a string.
 #[test]
 fn not_a_number_is_a_fill_value() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let root = scratch.path().join("array");
     let mut writer = BcolzOptions::new().create_array(&root, "float64", &[]).unwrap();
     writer.append(&[0; 80]).unwrap();
@@ -140,7 +140,7 @@ fn not_a_number_is_a_fill_value() {
 
 #[test]
 fn chunks_in_fortran_order_are_turned() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let root = scratch.path().join("array");
     let mut options = BcolzOptions::new();
     options.layout(RootdirLayout::Superchunks).order(Order::F).chunk_rows(4);
@@ -154,7 +154,7 @@ fn chunks_in_fortran_order_are_turned() {
 
 #[test]
 fn a_broken_chunk_or_a_cancellation_leaves_nothing() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let root = scratch.path().join("array");
     let rows: Vec<u8> = (0..3000u32).flat_map(u32::to_le_bytes).collect();
     BcolzOptions::new().chunk_rows(1000).create_array(&root, "int32", &[]).unwrap().append(&rows).unwrap();

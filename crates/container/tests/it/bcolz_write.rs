@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Scratch, data, directory_bytes, json, xorshift};
+use crate::common::{TempDir, data, directory_bytes, json, xorshift};
 use serde_json::json;
 use sharddb::{ErrorKind, VerifyLevel};
 use sharddb_container::bcolz::{
@@ -40,7 +40,7 @@ fn appends_cuts_and_replacements_in_any_sequence() {
     let mut random = xorshift(7);
     for layout in LAYOUTS {
         for superchunk in [1, 3, 1000] {
-            let scratch = Scratch::new();
+            let scratch = TempDir::new();
             let root = scratch.path().join("array");
             let mut options = BcolzOptions::new();
             options.layout(layout).chunk_rows(100).superchunk_chunks(superchunk).checksum(Checksum::Crc32);
@@ -76,7 +76,7 @@ fn appends_cuts_and_replacements_in_any_sequence() {
 
 #[test]
 fn superchunks_fill_up_before_new_ones_begin() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let root = scratch.path().join("array");
     let mut options = BcolzOptions::new();
     options.layout(RootdirLayout::Superchunks).chunk_rows(100).superchunk_chunks(4);
@@ -100,7 +100,7 @@ fn superchunks_fill_up_before_new_ones_begin() {
 #[test]
 fn the_size_of_chunks_and_superchunks_can_be_left_open() {
     for layout in LAYOUTS {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let root = scratch.path().join("array");
         let mut writer = BcolzOptions::new().layout(layout).create_array(&root, "float64", &[]).unwrap();
         writer.append(&vec![1; 3 << 20]).unwrap();
@@ -108,7 +108,7 @@ fn the_size_of_chunks_and_superchunks_can_be_left_open() {
         assert_holds(&root, &vec![1; 3 << 20]);
     }
     let storage = |bytes: u64| {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let root = scratch.path().join("array");
         BcolzOptions::new()
             .layout(RootdirLayout::Superchunks)
@@ -122,7 +122,7 @@ fn the_size_of_chunks_and_superchunks_can_be_left_open() {
 
 #[test]
 fn a_chunk_that_fits_into_the_reserve_moves_nothing() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let root = scratch.path().join("array");
     let mut options = BcolzOptions::new();
     options.layout(RootdirLayout::Superchunks).chunk_rows(1000).superchunk_chunks(8).reserve_percent(100);
@@ -160,7 +160,7 @@ fn types_orders_and_shuffles() {
     {
         for layout in LAYOUTS {
             for shuffle in [Shuffle::None, Shuffle::Bytes, Shuffle::Bits] {
-                let scratch = Scratch::new();
+                let scratch = TempDir::new();
                 let root = scratch.path().join("array");
                 let mut options = BcolzOptions::new();
                 options.layout(layout).chunk_rows(64).shuffle(shuffle);
@@ -177,7 +177,7 @@ fn types_orders_and_shuffles() {
 /// Rows of 2 x 3 elements. The first dimension of a chunk, its rows, varies fastest.
 #[test]
 fn chunks_in_fortran_order_give_rows_in_c_order() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let root = scratch.path().join("array");
     let mut options = BcolzOptions::new();
     options.layout(RootdirLayout::Superchunks).order(Order::F).byte_order(ByteOrder::Big).chunk_rows(4).compress(false);
@@ -257,7 +257,7 @@ fn attributes_and_unknown_members_stay() {
 #[test]
 fn tables_grow_and_shrink_as_one() {
     for layout in LAYOUTS {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let root = scratch.path().join("table");
         let mut options = BcolzOptions::new();
         options.layout(layout).chunk_rows(100).superchunk_chunks(2);
@@ -299,7 +299,7 @@ fn tables_grow_and_shrink_as_one() {
 #[test]
 fn an_append_that_was_not_finished_does_not_show() {
     for layout in LAYOUTS {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let root = scratch.path().join("array");
         let mut options = BcolzOptions::new();
         options.layout(layout).chunk_rows(100).superchunk_chunks(4);
@@ -328,7 +328,7 @@ fn an_append_that_was_not_finished_does_not_show() {
 
 #[test]
 fn what_cannot_be_made_is_refused_before_anything_is() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let root = scratch.path().join("array");
     let new = BcolzOptions::new;
     for (made, kind) in [
@@ -354,7 +354,7 @@ fn what_cannot_be_made_is_refused_before_anything_is() {
 }
 
 /// A copy of a data set that a test may change.
-fn copy_of(set: &str) -> Scratch {
+fn copy_of(set: &str) -> TempDir {
     fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
         for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
@@ -365,7 +365,7 @@ fn copy_of(set: &str) -> Scratch {
             }
         }
     }
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     copy(&data("bcolz").join(set), scratch.path());
     scratch
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Scratch, data, directory_bytes, json, name, number, sha256, text};
+use crate::common::{TempDir, data, directory_bytes, json, name, number, sha256, text};
 use serde_json::Value as Json;
 use sharddb::{Error, ErrorKind, Result, VerifyLevel};
 use sharddb_container::bloscpack::{Bloscpack, BloscpackOptions, Checksum, Metadata, Version};
@@ -26,7 +26,7 @@ fn vector(name: &str) -> Vec<u8> {
     fs::read(data("bcolz/bloscpack").join(name)).unwrap()
 }
 
-fn names(scratch: &Scratch) -> Vec<String> {
+fn names(scratch: &TempDir) -> Vec<String> {
     directory_bytes(scratch.path()).into_keys().collect()
 }
 
@@ -111,7 +111,7 @@ fn is_idle(file: &[u8], at: usize) -> bool {
 
 #[test]
 fn a_changed_bit_in_header_offsets_metadata_or_checksum_is_reported() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let path = scratch.path().join("changed.blp");
     for of in
         ["cn_lz4.blp", "maxapp_20.blp", "cs_sha256.blp", "ndarray_i2_F.blp", "meta_sha256_nooffs.blp", "no_offsets.blp"]
@@ -156,7 +156,7 @@ fn assert_has_reason(error: &Error) {
 
 #[test]
 fn a_changed_bit_in_a_chunk_is_reported_with_its_number() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let path = scratch.path().join("changed.blp");
     for of in
         ["cn_lz4.blp", "cs_crc32.blp", "cs_md5.blp", "cs_sha1.blp", "cs_sha224.blp", "cs_sha384.blp", "cs_sha512.blp"]
@@ -180,7 +180,7 @@ fn a_changed_bit_in_a_chunk_is_reported_with_its_number() {
 
 #[test]
 fn a_file_cut_short_or_with_more_behind_it_is_reported() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let path = scratch.path().join("cut.blp");
     for of in ["cn_lz4.blp", "no_offsets.blp", "ndarray_f4.blp"] {
         let whole = vector(of);
@@ -197,7 +197,7 @@ fn a_file_cut_short_or_with_more_behind_it_is_reported() {
 /// A header that states more than the file can hold allocates nothing.
 #[test]
 fn nothing_is_allocated_for_what_is_only_stated() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let path = scratch.path().join("lying.blp");
     let mut lying = vector("cn_lz4.blp");
     lying[16..24].copy_from_slice(&(i64::MAX - 1).to_le_bytes());
@@ -216,7 +216,7 @@ fn nothing_is_allocated_for_what_is_only_stated() {
 /// A file as in the RFC: no metadata, no room for more chunks, the last 8 bytes of the header reserved.
 #[test]
 fn version_2_reads_like_version_3() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let path = scratch.path().join("v2.bin");
     let mut bytes = vector("cn_lz4.blp");
     bytes[4] = 2;
@@ -230,7 +230,7 @@ fn version_2_reads_like_version_3() {
 
 #[test]
 fn what_is_written_is_read() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let path = scratch.path().join("written.blp");
     let chunks: Vec<Vec<u8>> = (0..5u32).map(|of| (0..1000).flat_map(|i| (of * i).to_le_bytes()).collect()).collect();
     let metadata = Metadata { format: "JSON".to_string(), bytes: b"{\"dtype\": \"int32\"}".to_vec() };
@@ -261,7 +261,7 @@ fn what_is_written_is_read() {
 
 #[test]
 fn a_writer_refuses_what_the_header_could_not_say_and_leaves_the_old_file() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let path = scratch.path().join("written.blp");
     fs::write(&path, "old").unwrap();
     let kind = |result: Result<()>| result.unwrap_err().kind();

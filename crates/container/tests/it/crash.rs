@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::Scratch;
+use crate::common::TempDir;
 use sharddb::fs::disk::{Disk, Fault, Loss, Tree, Watch};
 use sharddb::{ErrorKind, Result, VerifyLevel};
 use sharddb_container::bcolz::{BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, RootdirLayout};
@@ -46,11 +46,11 @@ impl Case {
 }
 
 /// Uses a file system in memory if there is one: the tests check the requested operations, not the disk.
-struct Scene(Scratch);
+struct Scene(TempDir);
 
 impl Scene {
     fn new() -> Scene {
-        Scene(Scratch::in_memory())
+        Scene(TempDir::in_memory())
     }
 
     fn set(&self) -> PathBuf {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{self, Scratch, data, json, name, number, sets, sha256, text};
+use crate::common::{self, TempDir, data, json, name, number, sets, sha256, text};
 use serde_json::Value as Json;
 use sharddb::{ErrorKind, VerifyLevel};
 use sharddb_container::zarr::{ZarrArray, ZarrMetadata};
@@ -151,8 +151,8 @@ fn a_chunk_over_the_index_is_read_and_reported() {
 }
 
 /// A copy of an array that may be changed.
-fn copy_of(set: &str) -> (Scratch, PathBuf) {
-    let scratch = Scratch::new();
+fn copy_of(set: &str) -> (TempDir, PathBuf) {
+    let scratch = TempDir::new();
     let target = scratch.path().join(set);
     copy_tree(&data("zarr").join(set), &target);
     (scratch, target)
@@ -228,7 +228,7 @@ const CRC_OF_1234: [u8; 4] = 0x29308cf4u32.to_le_bytes();
 
 #[test]
 fn a_checksum_behind_a_chunk_is_compared() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     fs::write(scratch.path().join("zarr.json"), small_array(r#", "crc32c""#, "")).unwrap();
     let chunk = [&[1, 2, 3, 4][..], &CRC_OF_1234].concat();
     let shard = [chunk.clone(), index(&[(0, 8), (u64::MAX, u64::MAX)])].concat();
@@ -249,7 +249,7 @@ fn a_checksum_behind_a_chunk_is_compared() {
 #[test]
 fn shards_compressed_as_a_whole_are_read_within_the_cap() {
     use std::io::Write;
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     fs::write(scratch.path().join("zarr.json"), small_array("", r#", "gzip""#)).unwrap();
     for (name, first) in [("0", 1u8), ("1", 101)] {
         let shard = [(first..first + 8).collect(), index(&[(4, 4), (0, 4)])].concat();
@@ -276,7 +276,7 @@ fn shards_compressed_as_a_whole_are_read_within_the_cap() {
 #[test]
 fn a_bomb_between_two_codecs_is_not_decoded() {
     use std::io::Write;
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let gzip = |bytes: &[u8]| {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(bytes).unwrap();
@@ -326,7 +326,7 @@ fn what_is_no_file_is_an_error_and_no_empty_shard() {
 
 #[test]
 fn huge_grids_cost_nothing() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let text = small_array("", "").replace("[16]", "[18446744073709551615]");
     fs::write(scratch.path().join("zarr.json"), text).unwrap();
     let last = u64::MAX / 8;
@@ -345,7 +345,7 @@ fn huge_grids_cost_nothing() {
 
 #[test]
 fn an_unknown_codec_is_refused_at_open_by_name() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     fs::write(scratch.path().join("zarr.json"), small_array(r#", "pcodec""#, "")).unwrap();
     let error = ZarrArray::open(scratch.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);

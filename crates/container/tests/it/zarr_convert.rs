@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 
-use crate::common::{Scratch, data, json, name, number, sets, sha256, text};
+use crate::common::{TempDir, data, json, name, number, sets, sha256, text};
 use sharddb::spec::Encoding;
 use sharddb::{BulkLoader, ErrorKind, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 use sharddb_container::zarr::{PrecomputedOptions, ZarrArray, export};
@@ -31,7 +31,7 @@ fn volumes_have_the_values_that_another_program_made() {
         let info = json(&expected.join("info"));
         let theirs = ShardingSpec::from_json(&info["scales"][0]["sharding"].to_string()).unwrap();
         for spec in [None, Some(theirs)] {
-            let scratch = Scratch::new();
+            let scratch = TempDir::new();
             let target = scratch.path().join("volume");
             let mut options = PrecomputedOptions::new("zyx");
             spec.map(|spec| options.spec(spec).resolution([1.0, 1.0, 1.0]));
@@ -75,7 +75,7 @@ fn small(data_type: &str, fill: &str, chunk: &str) -> String {
 #[test]
 fn axes_are_turned_and_what_is_absent_is_filled_unless_it_is_zero() {
     for (fill, chunks) in [(0, 1), (9, 4)] {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         fs::write(scratch.path().join("zarr.json"), small("uint8", &fill.to_string(), "[2, 2, 3]")).unwrap();
         fs::write(scratch.path().join("0.1.1"), [1, 2, 0, 0, 0, 0, 11, 12, 0, 0, 0, 0]).unwrap();
         let source = ZarrArray::open(scratch.path()).unwrap();
@@ -105,7 +105,7 @@ fn what_a_volume_cannot_be_is_refused() {
         ("bool", "false", "[2, 2, 3]", "zyx", Some(ErrorKind::Unsupported)),
     ];
     for (data_type, fill, chunk, axes, error) in cases {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         fs::write(scratch.path().join("zarr.json"), small(data_type, fill, chunk)).unwrap();
         let source = ZarrArray::open(scratch.path()).unwrap();
         let converted = PrecomputedOptions::new(axes).convert(&source, scratch.path().join("volume"), GO_ON);
@@ -131,7 +131,7 @@ fn import(source: &dyn Container, store: &std::path::Path) -> Snapshot {
 fn an_imported_array_comes_back_with_every_byte_of_its_chunks() {
     for directory in sets("zarr/arrays").into_iter().chain(sets("zarr/pack")) {
         let source = ZarrArray::open(&directory).unwrap();
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let store = import(&source, &scratch.path().join("store"));
         assert_eq!(pairs(&store, Form::Decoded), pairs(&source, Form::Encoded));
         let target = scratch.path().join("back.zarr");
@@ -144,7 +144,7 @@ fn an_imported_array_comes_back_with_every_byte_of_its_chunks() {
 
 #[test]
 fn a_store_without_an_array_is_not_exported() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let path = scratch.path().join("store");
     let mut loader = BulkLoader::create_default(&path).unwrap();
     loader.insert(1, b"one").unwrap();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use crate::common::{Scratch, data, directory_bytes, json, name, sets};
+use crate::common::{TempDir, data, directory_bytes, json, name, sets};
 use serde_json::Value as Json;
 use sharddb::{ErrorKind, VerifyLevel};
 use sharddb_container::zarr::{IndexLocation, ZarrArray, copy, rechunk};
@@ -88,7 +88,7 @@ fn every_array_has_the_same_elements_in_other_chunks() {
                     continue;
                 }
             };
-            let scratch = Scratch::new();
+            let scratch = TempDir::new();
             let out = scratch.path().join("out");
             let mut told = Vec::new();
             let written = rechunk(&source, &out, &target, |done, total| {
@@ -119,7 +119,7 @@ fn every_array_has_the_same_elements_in_other_chunks() {
 fn there_and_back_are_the_same_elements() {
     let source = ZarrArray::open(data("zarr/arrays/ts_3d_u8_raw_end.zarr")).unwrap();
     let metadata = source.metadata();
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let (there, back) = (scratch.path().join("there"), scratch.path().join("back"));
     let other = metadata.rechunked(&[5, 7, 3], &[10, 7, 30], None).unwrap();
     rechunk(&source, &there, &other, GO_ON).unwrap();
@@ -135,7 +135,7 @@ fn there_and_back_are_the_same_elements() {
 fn chunks_in_files_of_their_own_are_cut_as_well() {
     let path = data("zarr/arrays/zp_3d_u16_inner_transpose_F.zarr");
     let source = ZarrArray::open(&path).unwrap();
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let (plain, out) = (scratch.path().join("plain"), scratch.path().join("out"));
     copy(&source, &plain, &source.metadata().unsharded().unwrap(), GO_ON).unwrap();
     let plain = ZarrArray::open(&plain).unwrap();
@@ -162,7 +162,7 @@ fn what_cannot_be_done_is_refused_and_leaves_nothing() {
     let error = nested.metadata().rechunked(&[1, 1], &[1, 1], None).unwrap_err();
     assert!(error.kind() == ErrorKind::Unsupported && error.message().contains("nested sharding"), "{error}");
 
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let out = scratch.path().join("out");
     let other = ZarrArray::open(data("zarr/arrays/zp_1d_u8_raw_end.zarr")).unwrap();
     let refused = rechunk(&source, &out, other.metadata(), GO_ON).unwrap_err();

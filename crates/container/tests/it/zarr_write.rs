@@ -6,7 +6,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Scratch, data, json, sets, shuffled, xorshift};
+use crate::common::{TempDir, data, json, sets, shuffled, xorshift};
 use sharddb::{ErrorKind, VerifyLevel};
 use sharddb_container::zarr::{
     IndexLocation, ShardUpdate, UpdateStrategy, ZarrArray, ZarrMetadata, ZarrShardWriter, ZarrWriter, copy,
@@ -44,7 +44,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Copies an array, and compares every file with the one that another program wrote.
 #[track_caller]
 fn assert_copied(source: &str, metadata: &ZarrMetadata, expected: &str) {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let target = scratch.path().join("copy.zarr");
     copy(&array(source), &target, metadata, GO_ON).unwrap();
     let (mut found, mut wanted) = (files(&target), files(&data("zarr").join(expected)));
@@ -80,7 +80,7 @@ fn every_array_survives_every_way_of_packing() {
         let sharded =
             [IndexLocation::Start, IndexLocation::End].map(|at| metadata.sharded(&doubled, Some(at)).unwrap());
         for way in unsharded.into_iter().chain(sharded) {
-            let scratch = Scratch::new();
+            let scratch = TempDir::new();
             let target = scratch.path().join("copy");
             let copied = copy(&source, &target, &way, GO_ON).unwrap();
             let copy = ZarrArray::open(&target).unwrap();
@@ -98,7 +98,7 @@ fn every_array_survives_every_way_of_packing() {
 
 #[test]
 fn a_copy_that_ends_early_leaves_nothing() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let target = scratch.path().join("copy.zarr");
     let source = array("pack/unsharded.zarr");
     let packed = source.metadata().sharded(&[32, 64, 64], None).unwrap();
@@ -113,7 +113,7 @@ fn a_copy_that_ends_early_leaves_nothing() {
 
 #[test]
 fn chunks_of_another_shape_or_other_codecs_are_not_the_same() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let source = array("pack/unsharded.zarr");
     let text = source.metadata().to_json();
     for (from, to) in
@@ -192,7 +192,7 @@ fn assert_is_stack(array: &ZarrArray, slices: u64) {
 fn a_stack_is_written_slice_by_slice_where_chunks_are_plain() {
     for (chunk, codecs) in [([4, 4, 8], LITTLE), ([2, 4, 4], BIG), ([1, 2, 2], LITTLE), ([4, 1, 8], LITTLE)] {
         for location in ["start", "end"] {
-            let scratch = Scratch::new();
+            let scratch = TempDir::new();
             let path = scratch.path().join("stack.zarr");
             let writer = ZarrWriter::create(&path, &stack(chunk, codecs, location)).unwrap();
             for (first_z, slabs) in [(0, 4), (4, 3)] {
@@ -218,7 +218,7 @@ fn a_stack_of_compressed_slices_grows_slice_by_slice() {
     for strategy in UpdateStrategy::ALL {
         for (codec, location) in [("gzip", "end"), ("zstd", "start"), ("crc32c", "end"), ("blosc", "end")] {
             let codecs = LITTLE.replace(']', &format!(r#", {{"name": "{codec}"}}]"#));
-            let scratch = Scratch::new();
+            let scratch = TempDir::new();
             let path = scratch.path().join("stack.zarr");
             let metadata = stack([1, 4, 8], &codecs, location);
             ZarrWriter::create(&path, &metadata).unwrap().finish().unwrap();
@@ -252,7 +252,7 @@ fn a_stack_of_compressed_slices_grows_slice_by_slice() {
 
 #[test]
 fn a_part_must_fit_and_chunks_must_be_plain() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let mut shard = ZarrShardWriter::create(scratch.path(), &stack([2, 2, 4], LITTLE, "end"), 0).unwrap();
     let refused: [([u64; 3], [u64; 3], usize); 5] = [
         ([4, 0, 0], [1, 4, 8], 64),              // of another shard
@@ -273,7 +273,7 @@ fn a_part_must_fit_and_chunks_must_be_plain() {
 
 #[test]
 fn a_shard_takes_every_chunk_once_and_no_other() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let metadata = stack([2, 2, 4], LITTLE, "end"); // the grid is 4 x 3 x 3
     let mut shard = ZarrShardWriter::create(scratch.path(), &metadata, 0).unwrap();
     shard.put(4, &[1; 32]).unwrap();
@@ -289,7 +289,7 @@ fn a_shard_takes_every_chunk_once_and_no_other() {
 
 #[test]
 fn a_shard_without_chunks_has_no_file() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let metadata = stack([2, 2, 4], LITTLE, "start");
     fs::write(scratch.path().join("zarr.json"), metadata.to_json()).unwrap();
     let mut shard = ZarrShardWriter::create(scratch.path(), &metadata, 0).unwrap();
@@ -311,7 +311,7 @@ fn updates_agree_with_a_model() {
         let keys: Vec<u64> = (0..4).flat_map(|z| [0, 1, 3, 4].map(|at| z * 9 + at)).collect();
         for strategy in UpdateStrategy::ALL {
             let mut random = xorshift(strategy as u64 + 1);
-            let scratch = Scratch::new();
+            let scratch = TempDir::new();
             fs::write(scratch.path().join("zarr.json"), metadata.to_json()).unwrap();
             let mut model = BTreeMap::new();
             for round in 0..30 {
@@ -342,7 +342,7 @@ fn updates_agree_with_a_model() {
 #[test]
 fn each_strategy_lays_the_file_as_it_says() {
     let update = |strategy, chunk: &[u8]| {
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         let metadata = stack([1, 4, 8], &LITTLE.replace(']', r#", "gzip"]"#), "end");
         fs::write(scratch.path().join("zarr.json"), metadata.to_json()).unwrap();
         let mut shard = ZarrShardWriter::create(scratch.path(), &metadata, 0).unwrap();
@@ -373,7 +373,7 @@ fn each_strategy_lays_the_file_as_it_says() {
 
 #[test]
 fn a_patched_chunk_does_not_write_over_one_that_shares_its_bytes() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     for (path, bytes) in files(&data("zarr/arrays/hm_shared_extents.zarr")) {
         let path = scratch.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -393,7 +393,7 @@ fn a_patched_chunk_does_not_write_over_one_that_shares_its_bytes() {
 
 #[test]
 fn a_broken_shard_is_not_updated() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let broken = files(&data("zarr/negative/neg_sum_overflows.zarr"));
     for (path, bytes) in &broken {
         let path = scratch.path().join(path);
@@ -417,7 +417,7 @@ fn what_was_encoded_decodes_to_the_same_in_every_codec() {
         if codecs.matches("sharding_indexed").count() > 1 {
             continue; // nested
         }
-        let scratch = Scratch::new();
+        let scratch = TempDir::new();
         fs::write(scratch.path().join("zarr.json"), array.metadata().to_json()).unwrap();
         for key in chunks(&array).into_keys() {
             let decoded = array.get(key, Form::Decoded).unwrap().unwrap();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::PublishedParts;
 use crate::cluster::tests::{Case, Pair, small};
 use crate::cluster::{PartPlan, PartReceipt, SpillReceipt};
+use crate::common::TempDir;
 use crate::error::{ErrorKind, Result};
 use crate::format::checksum::Checksum;
 use crate::format::hash::HashFunction;
@@ -17,7 +18,6 @@ use crate::remote::PushOptions;
 use crate::remote::bucket::testing::{Copies, Fault, Server, build, current_directory, files, run};
 use crate::remote::bucket::transfer::Transfer;
 use crate::remote::{Bucket, BucketGcOptions};
-use crate::store::testing::TempDir;
 use crate::write::BuildPhase;
 use crate::{BuildOptions, Error};
 
