@@ -21,7 +21,7 @@ mkdir -p work/committed work/data
 for archive in corpus/*.tar.gz; do
     unpack "$archive" "work/committed/$(basename "$archive" .tar.gz)"
 done
-for archive in ../tests/data/*.tar.gz; do
+for archive in ../tests/data/*.tar.gz ../crates/container/tests/data/*.tar.gz; do
     unpack "$archive" "work/data/$(basename "$archive" .tar.gz)"
 done
 for directory in ../tests/data/*/ ../crates/container/tests/data/*/; do

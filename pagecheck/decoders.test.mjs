@@ -82,7 +82,7 @@ test('elements by their names in Zarr and NumPy', () => {
 
 test('the place of a chunk, and how much of it is in the array', () => {
   for (const { path: name, key, position, start, inside } of golden.planes) {
-    const { shape, chunk_grid: { configuration: { chunk_shape: shard } }, codecs } = JSON.parse(fs.readFileSync(path.join(root, 'crates/container/tests/data', name, 'zarr.json')));
+    const { shape, chunk_grid: { configuration: { chunk_shape: shard } }, codecs } = JSON.parse(fs.readFileSync(path.join(process.env.ARRAYS, name, 'zarr.json')));
     const chunk = codecs.find(codec => codec.name === 'sharding_indexed')?.configuration.chunk_shape ?? shard;
     const found = describedChunk({ format: 'zarr_v3', data_type: 'uint16', shape, chunk_shape: chunk, grid: shape.map((n, d) => Math.ceil(n / chunk[d])) }, key);
     assert.deepEqual([found.position, found.start, found.inside], [position, start, inside]);

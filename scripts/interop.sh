@@ -48,7 +48,9 @@ cargo test --workspace --all-features --no-run
 export SHARDDB_INTEROP_DIR=$sets PYTHONUNBUFFERED=1
 limited cargo test --workspace --all-features --test it -- --ignored interop::
 limited "$venv/bin/python" scripts/check_readable.py --self-test "$sets/precomputed"
-mapfile -t generations < <(find tests/data/store-v1-digests "$sets/precomputed" -name manifest.json -printf '%h\n')
+mkdir -p "$sets/store-v1-digests"
+tar --extract --gzip --file tests/data/store-v1-digests.tar.gz --directory "$sets/store-v1-digests"
+mapfile -t generations < <(find "$sets/store-v1-digests" "$sets/precomputed" -name manifest.json -printf '%h\n')
 limited "$venv/bin/python" scripts/check_digests.py "${generations[@]}"
 limited "$venv/bin/python" scripts/check_zarr.py --self-test "$sets/zarr"
 limited "$bcolz_venv/bin/python" scripts/check_bcolz.py --self-test "$sets/bcolz"

@@ -39,7 +39,14 @@ limited() { # SECONDS COMMAND..
     return "$code"
 }
 
-ROOT=$PWD limited 300 node --test --test-reporter=spec "$check/decoders.test.mjs"
+arrays=$work/arrays
+mkdir "$arrays"
+for set in bcolz zarr; do
+    mkdir "$arrays/$set"
+    tar --extract --gzip --file "crates/container/tests/data/$set.tar.gz" --directory "$arrays/$set"
+done
+
+ROOT=$PWD ARRAYS=$arrays limited 300 node --test --test-reporter=spec "$check/decoders.test.mjs"
 
 build() { # STORE OPTION..
     limited 300 "$sharddb" build "$@" --quiet
@@ -58,10 +65,10 @@ mkdir "$data/odd #1 100% é"
 build "$data/odd #1 100% é/x" --input "$work/values/pictures"
 build "$data/empty" --input /dev/null --format ndjson
 cp -r tests/data/neuroglancer "$data/fly"
-cp -r crates/container/tests/data/zarr/pack/unsharded.zarr "$data/array.zarr"
-cp -r crates/container/tests/data/zarr/arrays/rs_2d_f32_blosc.zarr "$data/plane.zarr"
-cp -r crates/container/tests/data/bcolz/bz_f4_bigendian "$data/column"
-cp -r crates/container/tests/data/bcolz/bz_S5 "$data/words"
+cp -r "$arrays/zarr/unsharded.zarr" "$data/array.zarr"
+cp -r "$arrays/zarr/arrays/rs_2d_f32_blosc.zarr" "$data/plane.zarr"
+cp -r "$arrays/bcolz/bz_f4_bigendian" "$data/column"
+cp -r "$arrays/bcolz/bz_S5" "$data/words"
 
 # a value of 34 MB that is stored in few bytes
 mkdir "$work/large"

@@ -5,19 +5,36 @@ import shutil
 import struct
 import subprocess
 import sys
-import tarfile
+import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
-PUBLIC = sorted(path.parent for path in (DATA / "public").glob("*/info"))
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
+
+
+def unpacked(archive: Path) -> Path:
+    """The content of an archive. It is unpacked once per checkout."""
+    directory = ROOT / "target" / "python-fixtures" / sha256(archive.read_bytes()).hexdigest()[:16]
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(dir=directory.parent))
+        shutil.unpack_archive(archive, new, filter="data")
+        with suppress(OSError):  # another process was faster
+            new.rename(directory)
+    return directory
+
+
+PUBLIC = unpacked(DATA / "public.tar.gz")
+"""The data sets of TensorStore and CloudVolume."""
+SETS = sorted(path.parent for path in PUBLIC.glob("*/info"))
 
 
 @dataclass
@@ -64,7 +81,7 @@ def sha(value: bytes) -> str:
     return sha256(value).hexdigest()
 
 
-@pytest.fixture(params=PUBLIC, ids=[path.name for path in PUBLIC])
+@pytest.fixture(params=SETS, ids=[path.name for path in SETS])
 def public(request: pytest.FixtureRequest) -> Expected:
     """Each data set of TensorStore and CloudVolume."""
     path: Path = request.param
@@ -108,9 +125,6 @@ def remove_generation(store: Path, number: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def corrupt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corrupt() -> Path:
     """The broken data sets, unpacked."""
-    path = tmp_path_factory.mktemp("corrupt")
-    with tarfile.open(DATA / "corrupt.tar.gz") as archive:
-        archive.extractall(path, filter="data")
-    return path
+    return unpacked(DATA / "corrupt.tar.gz")

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import PUBLIC
 
 import sharddb
 
-SET = Path(__file__).resolve().parents[2] / "tests" / "data" / "public" / "cv_01_mm3_p63_m3_s2_ig_dr"
+SET = PUBLIC / "cv_01_mm3_p63_m3_s2_ig_dr"
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import DATA, PUBLIC
 
 import sharddb
 
@@ -25,7 +26,6 @@ from cloudvolume.datasource.precomputed import sharding  # noqa: E402
 from cloudvolume.exceptions import EmptyFileException, SpecViolation  # noqa: E402
 from cloudvolume.paths import extract  # noqa: E402
 
-DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 NEUROGLANCER = DATA / "neuroglancer"
 SPEC = {
     "@type": "neuroglancer_uint64_sharded_v1",
@@ -40,7 +40,7 @@ SPEC = {
 
 def sets() -> list[Path]:
     """The sets of TensorStore and CloudVolume whose specification CloudVolume accepts."""
-    return [path.parent for path in sorted((DATA / "public").glob("*/info")) if is_accepted(sharding_of(path.parent))]
+    return [path.parent for path in sorted((PUBLIC).glob("*/info")) if is_accepted(sharding_of(path.parent))]
 
 
 def sharding_of(directory: Path) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def test_names_of_files(written: tuple[Path, dict[int, bytes]], name: str) -> No
 
 
 def test_values_that_share_a_range_are_all_returned() -> None:
-    directory = DATA / "public" / "cv_all_zero_length_raw"
+    directory = PUBLIC / "cv_all_zero_length_raw"
     own, ours = readers(directory, sharding_of(directory))
     _, others = labels_of(directory)
     present = [label for label in others if own.exists(label) is not None]
@@ -193,10 +193,9 @@ REFUSED = {
 }  # fmt: skip
 
 
-def test_broken_sets(tmp_path: Path) -> None:
-    shutil.unpack_archive(DATA / "corrupt.tar.gz", tmp_path, filter="data")
+def test_broken_sets(corrupt: Path) -> None:
     refused, values, errors = set(), 0, 0
-    for directory in sorted(path for part in ("file", "gz", "ix", "msi") for path in tmp_path.glob(f"{part}_*")):
+    for directory in sorted(path for part in ("file", "gz", "ix", "msi") for path in corrupt.glob(f"{part}_*")):
         if directory.name == "file_old_index_data_pair":
             continue  # of two files per shard, which CloudVolume does not read
         probe = json.loads((directory / "probe.json").read_text())

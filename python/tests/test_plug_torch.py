@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import PUBLIC
 
 import sharddb
 import torch_dataset
 from torch_dataset import Values
 
-SET = Path(__file__).resolve().parents[2] / "tests" / "data" / "public" / "cv_10k_id"
+SET = PUBLIC / "cv_10k_id"
 
 
 def expected_digests() -> dict[int, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import DATA, ROOT, unpacked
 
 import sharddb
 
@@ -20,8 +21,8 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.core.buffer import cpu, default_buffer_prototype  # noqa: E402
 from zarr.testing.store import StoreTests  # noqa: E402
 
-DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
-ARRAYS = DATA.parents[1] / "crates" / "container" / "tests" / "data" / "zarr"
+PACK = ROOT / "crates" / "container" / "tests" / "data" / "zarr_pack"
+ARRAYS = unpacked(PACK.parent / "zarr.tar.gz")
 FIXTURES = [
     DATA / "neuroglancer" / "image",
     DATA / "neuroglancer" / "seg",
@@ -235,17 +236,18 @@ def test_a_store_pickles() -> None:
     assert value_of(copy, "c/0/0/0/0") == value_of(store, "c/0/0/0/0")
 
 
-@pytest.mark.parametrize("metadata", ["unsharded", "packed", "resharded"])
-def test_an_imported_array(tmp_path: Path, metadata: str) -> None:
+@pytest.mark.parametrize(
+    "like", [ARRAYS / "unsharded.zarr", PACK / "packed.zarr", PACK / "resharded.zarr"], ids=lambda path: path.name
+)
+def test_an_imported_array(tmp_path: Path, like: Path) -> None:
     """The same chunks, under the metadata of the array in files of one chunk and of two kinds of shards."""
-    pack = ARRAYS / "pack"
-    info = {"zarr": json.loads((pack / f"{metadata}.zarr" / "zarr.json").read_text())}
+    info = {"zarr": json.loads((like / "zarr.json").read_text())}
     chunks = {
-        tuple(map(int, file.parts[-3:])): file.read_bytes() for file in (pack / "unsharded.zarr" / "c").glob("*/*/*")
+        tuple(map(int, file.parts[-3:])): file.read_bytes() for file in (ARRAYS / "unsharded.zarr" / "c").glob("*/*/*")
     }
     write_chunks(tmp_path / "store", info, chunks)
     store = sharddb.zarr.Store(tmp_path / "store")
-    expected = zarr.open_array(zarr.storage.LocalStore(pack / "unsharded.zarr", read_only=True), mode="r")
+    expected = zarr.open_array(zarr.storage.LocalStore(ARRAYS / "unsharded.zarr", read_only=True), mode="r")
     array = zarr.open_array(store, mode="r")
     np.testing.assert_array_equal(array[...], expected[...])
     assert dict(array.attrs) == dict(expected.attrs) and array.dtype == expected.dtype
@@ -271,7 +273,7 @@ def write_chunks(store: Path, info: dict[str, Any], chunks: dict[tuple[int, ...]
     ],
 )
 def test_metadata_that_describe_no_array_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    metadata = json.loads((ARRAYS / "pack" / "packed.zarr" / "zarr.json").read_text())
+    metadata = json.loads((PACK / "packed.zarr" / "zarr.json").read_text())
     write_chunks(tmp_path / "store", {"zarr": metadata | change}, {(0, 0, 0): b""})
     with pytest.raises(sharddb.InvalidSpec, match="expected a Zarr array in info"):
         sharddb.zarr.Store(tmp_path / "store")

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import numpy as np
 import obstore
 import pytest
-from conftest import DATA, LIMIT, Expected, run_program, sha
+from conftest import DATA, LIMIT, PUBLIC, Expected, run_program, sha
 from moto.server import ThreadedMotoServer
 from obstore.store import HTTPStore, LocalStore, MemoryStore, S3Store
 from remote_stores import ManyRanges, Objects, Ranges, files, keys_apart, make_current, publish, remove, web_server
@@ -39,7 +39,7 @@ def local_profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def foreign() -> Path:
     """Shards of CloudVolume: raw indexes, 10,000 keys."""
-    return DATA / "public" / "cv_10k_id"
+    return PUBLIC / "cv_10k_id"
 
 
 def memory_store(objects: dict[str, bytes]) -> MemoryStore:

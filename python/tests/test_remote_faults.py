@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DATA, LIMIT, output_of, program
+from conftest import LIMIT, PUBLIC, output_of, program
 from remote_stores import ManyRanges, Objects, Ranges, Result, files, keys_apart
 
 import sharddb
@@ -353,7 +353,7 @@ def test_cancellation(objects: dict[str, bytes]) -> None:
 
 def test_a_cancellation_ends_no_other_call() -> None:
     """Many calls need the same index. The one that reads it is cancelled: one of the others reads it."""
-    path = DATA / "public" / "cv_10k_id"
+    path = PUBLIC / "cv_10k_id"
     with sharddb.open(path) as local:
         key = int(local.keys()[0])
 
@@ -381,7 +381,7 @@ def test_a_cancellation_ends_no_other_call() -> None:
 def test_a_thread_waits_for_a_coroutine() -> None:
     """Two calls need the same index. A thread gets it from the response to a coroutine."""
 
-    path = DATA / "public" / "cv_10k_id"
+    path = PUBLIC / "cv_10k_id"
     store = Gate(files(path))
     with sharddb.open(path) as local:
         key = int(local.keys()[0])
@@ -409,7 +409,7 @@ def test_a_thread_waits_for_a_coroutine() -> None:
 
 def test_a_call_does_not_wait_for_the_loop_of_its_thread() -> None:
     """A coroutine reads an index, and the thread of its loop needs the same index at once: it reads that itself."""
-    path = DATA / "public" / "cv_10k_id"
+    path = PUBLIC / "cv_10k_id"
     store = Gate(files(path))
     with sharddb.open(path) as local:
         key = int(local.keys()[0])
@@ -428,7 +428,7 @@ def test_a_call_does_not_wait_for_the_loop_of_its_thread() -> None:
 
 
 def test_a_call_does_not_wait_for_a_loop_that_has_stopped() -> None:
-    path = DATA / "public" / "cv_10k_id"
+    path = PUBLIC / "cv_10k_id"
     store = Gate(files(path))
     with sharddb.open(path) as local:
         key = int(local.keys()[0])
@@ -533,7 +533,7 @@ def test_a_store_may_read_other_values_of_its_database(objects: dict[str, bytes]
 @pytest.mark.parametrize("cache_bytes", [0, "64MiB"])
 def test_many_callers_of_a_flaky_store(cache_bytes: int | str) -> None:
     """Coroutines of which some are cancelled, and threads: each has its own values or the error of the store."""
-    path = DATA / "public" / "cv_10k_id"
+    path = PUBLIC / "cv_10k_id"
     with sharddb.open(path) as local:
         keys = [int(key) for key in local.keys()[:2000]]
         expected = dict(zip(keys, local.get_many(keys), strict=True))

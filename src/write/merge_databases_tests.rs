@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::common::TempDir;
+use crate::common::{TempDir, sets};
 use crate::format::hash::HashFunction;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::write::{BuildOptions, OnDuplicate};
@@ -141,9 +141,7 @@ fn a_key_of_two_inputs_is_an_error_by_default() {
 /// Foreign data sets, written by TensorStore and CloudVolume, merge with each other and with a native database.
 #[test]
 fn foreign_inputs_are_merged() {
-    let sets = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/public")).unwrap();
-    let mut sets: Vec<_> = sets.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
-    sets.sort();
+    let sets = sets("public");
     let directory = TempDir::new();
     for (n, some) in sets.chunks(7).enumerate() {
         let native = pairs(0);

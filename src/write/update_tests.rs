@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::TempDir;
+use crate::common::{TempDir, sets};
 use crate::format::hash::HashFunction;
 use crate::format::layout::ValueAlignment;
 use crate::format::spec::{Encoding, ShardingSpec};
@@ -347,9 +347,8 @@ fn a_base_that_lost_a_shard_fails_before_publishing() {
 /// Foreign data sets, written by TensorStore and CloudVolume, become native generations with the changes.
 #[test]
 fn a_foreign_base_is_rewritten_into_a_native_generation() {
-    let sets = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/public")).unwrap();
     let mut updated = 0;
-    for set in sets.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+    for set in sets("public") {
         let directory = TempDir::new();
         let base = ShardDb::open_pread(&set).unwrap().snapshot();
         let mut pairs: Pairs = BTreeMap::new();

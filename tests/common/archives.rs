@@ -69,3 +69,16 @@ fn make_read_only(directory: &Path) {
         }
     }
 }
+
+/// Copies a directory with all that is in it. The copies are writable.
+pub(crate) fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy_all(&path, &target),
+            false => fs::write(target, fs::read(path).unwrap()).unwrap(),
+        }
+    }
+}

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::archives::copy_all;
 use crate::common::generations::{self as generation, id};
 use crate::common::{Storage, TempDir, data, directory_bytes, json, xorshift};
 use serde_json::{Value as Json, json as object};
@@ -113,18 +114,6 @@ fn foreign_scales(generation: &Path) -> Json {
     let mut scales = serde_json::from_str::<Json>(&info).unwrap()["scales"].take();
     scales[1].as_object_mut().unwrap().remove("sharddb").unwrap();
     scales
-}
-
-fn copy_all(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        match path.is_dir() {
-            true => copy_all(&path, &target),
-            false => fs::write(target, fs::read(path).unwrap()).unwrap(),
-        }
-    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::archives::{copy_all, unpacked};
 use crate::process::output_with_input;
 pub(crate) use crate::process::{Run, Start, until};
 
@@ -64,6 +65,11 @@ impl Place {
 
     pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_string()
+    }
+
+    /// Copies a data set of the test data.
+    pub(crate) fn copy(&self, from: &str, to: &str) {
+        copy_all(data(from).as_ref(), &self.path(to));
     }
 
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
@@ -139,9 +145,15 @@ pub(crate) fn foreign(place: &Place) -> String {
     place.text("foreign")
 }
 
-/// The path of a data set in the test data of the crate that has it.
+/// The path of a data set in the test data of the crate that has it, unpacked if it is in an archive.
 pub(crate) fn data(path: &str) -> String {
-    let of_container = path.starts_with("bcolz") || path.starts_with("zarr");
+    let (set, rest) = path.split_once('/').unwrap_or((path, ""));
+    let of_container = set.starts_with("bcolz") || set.starts_with("zarr");
     let home = if of_container { "crates/container/tests/data" } else { "tests/data" };
-    format!("{}/../{home}/{path}", env!("CARGO_MANIFEST_DIR"))
+    let home = format!("{}/../{home}", env!("CARGO_MANIFEST_DIR"));
+    let archive = format!("{home}/{set}.tar.gz");
+    if !Path::new(&archive).exists() {
+        return format!("{home}/{path}");
+    }
+    unpacked(archive.as_ref()).join(rest).to_str().unwrap().trim_end_matches('/').to_string()
 }

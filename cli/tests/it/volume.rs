@@ -114,7 +114,7 @@ fn the_specification_of_a_volume_is_given_kept_or_planned() {
 #[test]
 fn an_imported_or_salvaged_volume_is_a_volume() {
     let place = Place::new();
-    tool("cp", ["-r", &data("neuroglancer/image"), &place.text("foreign")]);
+    place.copy("neuroglancer/image", "foreign");
     place.write("foreign/info", given().to_string());
     let foreign = place.text("foreign");
     let at = ["--sharding-at", POINTER];

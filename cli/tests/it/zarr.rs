@@ -63,15 +63,19 @@ fn a_chunk_is_got_by_number_by_position_decoded_or_filled() {
 fn packing_and_unpacking_give_the_files_of_before() {
     let place = Place::new();
     let (packed, resharded, unpacked) = (place.text("packed"), place.text("resharded"), place.text("unpacked"));
-    let source = data("pack/unsharded.zarr");
+    let source = common::data("zarr/unsharded.zarr");
     sharddb(["zarr", "pack", &source, &packed, "--shard-shape", "32,64,64"]).expect(0);
     sharddb(["zarr", "reshard", &packed, &resharded, "--shard-shape", "16,32,64", "--index-location", "start"])
         .expect(0);
     sharddb(["zarr", "unpack", &resharded, &unpacked]).expect(0);
-    for (ours, theirs) in [(&packed, "packed"), (&resharded, "resharded"), (&unpacked, "unsharded")] {
-        let file = "c/0/0/0";
-        let theirs = Path::new(&data("pack")).join(format!("{theirs}.zarr")).join(file);
-        assert_eq!(fs::read(Path::new(ours).join(file)).unwrap(), fs::read(theirs).unwrap());
+    let pairs = [
+        (&packed, "zarr_pack/packed.zarr"),
+        (&resharded, "zarr_pack/resharded.zarr"),
+        (&unpacked, "zarr/unsharded.zarr"),
+    ];
+    for (ours, theirs) in pairs {
+        let [ours, theirs] = [ours, &common::data(theirs)].map(|array| fs::read(format!("{array}/c/0/0/0")).unwrap());
+        assert_eq!(ours, theirs);
     }
     // the default is eight chunks along each axis
     let default = place.text("default");
@@ -91,7 +95,7 @@ fn packing_and_unpacking_give_the_files_of_before() {
 #[test]
 fn chunks_are_cut_anew() {
     let place = Place::new();
-    let (source, cut, back) = (data("pack/unsharded.zarr"), place.text("cut"), place.text("back"));
+    let (source, cut, back) = (common::data("zarr/unsharded.zarr"), place.text("cut"), place.text("back"));
     let shapes = |path: &str| -> Json {
         let info: Json = serde_json::from_str(sharddb(["info", path, "--json"]).expect(0).text()).unwrap();
         json!([info["chunk_shape"], info["shard_shape"]])

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{transcript, transcript_with_input};
-use crate::common::{Place, SHARDING, data, foreign, foreign_shard, sharddb};
+use crate::common::{Place, SHARDING, foreign, foreign_shard, sharddb};
 use crate::process::tool;
 
 fn store(place: &Place, name: &str) {
@@ -85,8 +85,7 @@ fn options_without_effect_are_refused() {
 fn positions_are_for_grids() {
     let place = Place::new();
     foreign(&place);
-    let volume = data("neuroglancer/image");
-    tool("cp", ["-r", &volume, &place.text("volume")]);
+    place.copy("neuroglancer/image", "volume");
     transcript(&place, "at-without-grid", &["get", "foreign", "--at", "0,0,0"]);
     transcript(&place, "at-negative", &["get", "volume", "--at", "-1,0,0"]);
     transcript(&place, "at-outside", &["get", "volume", "--at", "99,0,0"]);

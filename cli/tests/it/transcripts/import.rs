@@ -1,8 +1,7 @@
 //! `import`: which data it takes into a store, and what each option does.
 
 use super::transcript;
-use crate::common::{Place, SHARDING, data, foreign, sharddb};
-use crate::process::tool;
+use crate::common::{Place, SHARDING, foreign, sharddb};
 use serde_json::Value;
 use std::fs;
 
@@ -17,10 +16,6 @@ fn pairs(place: &Place, db: &str, options: &[&str]) -> Vec<String> {
     let mut lines: Vec<String> = sharddb(args).expect(0).text().lines().map(str::to_string).collect();
     lines.sort_unstable();
     lines
-}
-
-fn copy(from: &str, place: &Place, name: &str) {
-    tool("cp", ["-r", &data(from), &place.text(name)]);
 }
 
 #[test]
@@ -50,8 +45,8 @@ fn help_names_the_source() {
 #[test]
 fn import_keeps_prefixes_and_gzip_of_meshes() {
     let place = Place::new();
-    copy("neuroglancer/seg/mesh", &place, "mesh");
-    copy("neuroglancer/seg/skeletons", &place, "skeletons");
+    place.copy("neuroglancer/seg/mesh", "mesh");
+    place.copy("neuroglancer/seg/skeletons", "skeletons");
     transcript(&place, "import-skeletons", &["import", "skeletons", "s"]);
     assert_eq!(pairs(&place, "s", &[]), pairs(&place, "skeletons", &[]));
     assert_eq!(info(&place, "s")["sharding"]["data_encoding"], "gzip");
@@ -102,14 +97,14 @@ fn import_builds_again_with_the_options_of_the_new_store() {
 #[test]
 fn import_takes_a_scale_of_a_volume() {
     let place = Place::new();
-    copy("neuroglancer/seg", &place, "seg");
+    place.copy("neuroglancer/seg", "seg");
     transcript(&place, "import-sharding-at", &["import", "seg", "s", "--sharding-at", "/scales/0"]);
     assert_eq!(pairs(&place, "s", &[]), pairs(&place, "seg", &["--sharding-at", "/scales/0"]));
     let taken = info(&place, "s");
     let given: Value = serde_json::from_slice(&fs::read(place.path("seg/info")).unwrap()).unwrap();
     assert_eq!(taken["scales"][0]["sharding"], given["scales"][0]["sharding"]);
     assert_eq!((&taken["type"], &taken["mesh"]), (&given["type"], &given["mesh"]));
-    copy("neuroglancer/ann", &place, "ann");
+    place.copy("neuroglancer/ann", "ann");
     transcript(
         &place,
         "import-sharding-at-and-profile",
@@ -162,7 +157,7 @@ fn import_verifies_unless_told_not_to() {
 #[test]
 fn import_says_which_options_have_no_effect_on_arrays() {
     let place = Place::new();
-    copy("bcolz/b121_ctable", &place, "table");
+    place.copy("bcolz/b121_ctable", "table");
     let table = ["import", "table", "s"];
     transcript(&place, "import-table", &table);
     let columns = sharddb([&table[..1], &[&place.text("table"), &place.text("s")]].concat()).expect(2).stderr;

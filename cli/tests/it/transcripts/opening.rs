@@ -1,11 +1,9 @@
 //! The options that say how a database is opened: each verb that looks up or lists keys takes them, with the same effect.
 
-use std::ffi::OsStr;
 use std::fs;
 
 use super::transcript;
-use crate::common::{Place, SHARDING, data, foreign_shard, sharddb};
-use crate::process::tool;
+use crate::common::{Place, SHARDING, foreign_shard, sharddb};
 
 /// The verbs, with arguments that lead to the value of key 5.
 const VERBS: [(&str, &[&str]); 8] = [
@@ -99,15 +97,10 @@ fn reads_verify_what_they_read() {
     }
 }
 
-/// Copies a data set into the directory of a test.
-fn copy(place: &Place, from: &str, name: &str) {
-    tool("cp", [OsStr::new("-r"), data(from).as_ref(), place.path(name).as_ref()]);
-}
-
 #[test]
 fn chunks_of_arrays_are_decoded_and_filled() {
     let place = Place::new();
-    copy(&place, "zarr/arrays/rs_3d_u32_zstd_sparse.zarr", "array");
+    place.copy("zarr/arrays/rs_3d_u32_zstd_sparse.zarr", "array");
     transcript(&place, "opening-get-at", &["get", "array", "--at", "0,0,0", "-o", "stored"]);
     transcript(&place, "opening-get-decoded", &["get", "array", "--at", "0,0,0", "--decoded", "-o", "decoded"]);
     assert!(fs::read(place.path("stored")).unwrap() != fs::read(place.path("decoded")).unwrap());
@@ -125,7 +118,7 @@ fn chunks_of_arrays_are_decoded_and_filled() {
 #[test]
 fn a_column_of_a_table_is_opened() {
     let place = Place::new();
-    copy(&place, "bcolz/b121_ctable", "trades");
+    place.copy("bcolz/b121_ctable", "trades");
     let column = ["--column", "price"];
     transcript(&place, "opening-get-column", &[&["get", "trades", "0", "-o", "price"][..], &column].concat());
     assert!(!fs::read(place.path("price")).unwrap().is_empty());

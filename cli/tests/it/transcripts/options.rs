@@ -9,18 +9,16 @@ use crate::common::sharddb;
 /// The options of clap, and those that every subcommand has.
 const SHARED: [&str; 4] = ["--help", "--quiet", "--verbose", "--version"];
 
-/// The transcripts as (subcommand, its arguments). A subcommand of a subcommand is one name: `zarr pack`.
+/// The words of all command lines of transcripts. A value with spaces is several words.
 fn transcripts() -> Vec<Vec<String>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
-    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    files.map(|path| arguments(&fs::read_to_string(path).unwrap())).collect()
+    let files = fs::read_dir(directory).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    files.flat_map(|file| command_lines(&file)).collect()
 }
 
-/// The arguments that a transcript's header lists, one per line: `    - "--input"`.
-fn arguments(transcript: &str) -> Vec<String> {
-    let lines = transcript.lines().skip_while(|line| line.trim() != "args:").skip(1);
-    let items = lines.map_while(|line| line.trim_start().strip_prefix("- "));
-    items.map(|item| item.trim_matches(['"', '\'']).to_string()).collect()
+fn command_lines(transcripts: &str) -> Vec<Vec<String>> {
+    let lines = transcripts.lines().filter_map(|line| line.strip_prefix("$ sharddb "));
+    lines.map(|line| line.split(' ').map(|word| word.trim_matches('\'').to_string()).collect()).collect()
 }
 
 /// The subcommands of a help text, or those of one of its subcommands.
@@ -74,6 +72,6 @@ fn the_readers_of_help_texts_and_transcripts_see_what_is_there() {
     assert!(build.contains("--input") && build.contains("--threads") && build.contains("--keep"), "{build:?}");
     let pack = &verbs[&vec!["zarr".to_string(), "pack".to_string()]];
     assert!(pack.contains("--shard-shape"), "{pack:?}");
-    let header = "---\ninfo:\n  program: sharddb\n  args:\n    - build\n    - \"--input\"\n    - a b\n---\n";
-    assert_eq!(arguments(header), ["build", "--input", "a b"]);
+    let lines = command_lines("## a\n$ sharddb build --input 'a b'\n| $ sharddb get\nexit 0\n\n## b\n$ sharddb keys\n");
+    assert_eq!(lines, [vec!["build", "--input", "a", "b"], vec!["keys"]]);
 }

@@ -191,18 +191,7 @@ fn chunks_that_cut_rows_are_read_as_chunks_only() {
 
 /// A copy of a data set that a test may break.
 fn copy_of(set: &str) -> TempDir {
-    fn copy(from: &Path, to: &Path) {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
-            match entry.is_dir() {
-                true => copy(&entry, &to.join(name(&entry))),
-                false => fs::write(to.join(name(&entry)), fs::read(&entry).unwrap()).unwrap(),
-            }
-        }
-    }
-    let scratch = TempDir::new();
-    copy(&data("bcolz").join(set), scratch.path());
-    scratch
+    TempDir::copy_of(&data("bcolz").join(set))
 }
 
 fn edit(path: &Path, from: &str, to: &str) {

@@ -355,17 +355,5 @@ fn what_cannot_be_made_is_refused_before_anything_is() {
 
 /// A copy of a data set that a test may change.
 fn copy_of(set: &str) -> TempDir {
-    fn copy(from: &Path, to: &Path) {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
-            let to = to.join(entry.file_name().unwrap());
-            match entry.is_dir() {
-                true => copy(&entry, &to),
-                false => fs::write(to, fs::read(&entry).unwrap()).unwrap(),
-            }
-        }
-    }
-    let scratch = TempDir::new();
-    copy(&data("bcolz").join(set), scratch.path());
-    scratch
+    TempDir::copy_of(&data("bcolz").join(set))
 }

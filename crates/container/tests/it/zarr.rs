@@ -2,8 +2,9 @@
 //! error that says what is wrong and where, never other bytes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::common::archives::copy_all;
 use crate::common::{self, TempDir, data, json, name, number, sets, sha256, text};
 use serde_json::Value as Json;
 use sharddb::{ErrorKind, VerifyLevel};
@@ -154,18 +155,8 @@ fn a_chunk_over_the_index_is_read_and_reported() {
 fn copy_of(set: &str) -> (TempDir, PathBuf) {
     let scratch = TempDir::new();
     let target = scratch.path().join(set);
-    copy_tree(&data("zarr").join(set), &target);
+    copy_all(&data("zarr").join(set), &target);
     (scratch, target)
-}
-
-fn copy_tree(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_tree(&entry.path(), &to.join(entry.file_name())),
-            false => drop(fs::write(to.join(entry.file_name()), fs::read(entry.path()).unwrap())),
-        }
-    }
 }
 
 #[test]

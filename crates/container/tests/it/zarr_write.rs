@@ -16,7 +16,7 @@ use sharddb_container::{Container, Form};
 const GO_ON: fn(u64, u64) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
 
 fn array(path: &str) -> ZarrArray {
-    ZarrArray::open(data("zarr").join(path)).unwrap()
+    ZarrArray::open(data(path)).unwrap()
 }
 
 fn chunks(array: &ZarrArray) -> BTreeMap<u64, Vec<u8>> {
@@ -47,7 +47,7 @@ fn assert_copied(source: &str, metadata: &ZarrMetadata, expected: &str) {
     let scratch = TempDir::new();
     let target = scratch.path().join("copy.zarr");
     copy(&array(source), &target, metadata, GO_ON).unwrap();
-    let (mut found, mut wanted) = (files(&target), files(&data("zarr").join(expected)));
+    let (mut found, mut wanted) = (files(&target), files(&data(expected)));
     let [found_json, wanted_json] =
         [&mut found, &mut wanted].map(|files| files.remove(Path::new("zarr.json")).unwrap());
     let parsed = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
@@ -58,14 +58,14 @@ fn assert_copied(source: &str, metadata: &ZarrMetadata, expected: &str) {
 
 #[test]
 fn packing_resharding_and_unpacking_give_the_files_that_others_write() {
-    let plain = array("pack/unsharded.zarr").metadata().clone();
+    let plain = array("zarr/unsharded.zarr").metadata().clone();
     let packed = plain.sharded(&[32, 64, 64], Some(IndexLocation::End)).unwrap();
     let resharded = packed.sharded(&[16, 32, 64], Some(IndexLocation::Start)).unwrap();
-    assert_copied("pack/unsharded.zarr", &packed, "pack/packed.zarr");
-    assert_copied("pack/packed.zarr", &resharded, "pack/resharded.zarr");
-    assert_copied("pack/unsharded.zarr", &resharded, "pack/resharded.zarr");
-    assert_copied("pack/packed.zarr", &packed.unsharded().unwrap(), "pack/unsharded.zarr");
-    assert_copied("pack/resharded.zarr", &packed, "pack/packed.zarr");
+    assert_copied("zarr/unsharded.zarr", &packed, "zarr_pack/packed.zarr");
+    assert_copied("zarr_pack/packed.zarr", &resharded, "zarr_pack/resharded.zarr");
+    assert_copied("zarr/unsharded.zarr", &resharded, "zarr_pack/resharded.zarr");
+    assert_copied("zarr_pack/packed.zarr", &packed.unsharded().unwrap(), "zarr/unsharded.zarr");
+    assert_copied("zarr_pack/resharded.zarr", &packed, "zarr_pack/packed.zarr");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn every_array_survives_every_way_of_packing() {
 fn a_copy_that_ends_early_leaves_nothing() {
     let scratch = TempDir::new();
     let target = scratch.path().join("copy.zarr");
-    let source = array("pack/unsharded.zarr");
+    let source = array("zarr/unsharded.zarr");
     let packed = source.metadata().sharded(&[32, 64, 64], None).unwrap();
     let cancel = |done, _| if done < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
     assert_eq!(copy(&source, &target, &packed, cancel).unwrap_err().kind(), ErrorKind::Cancelled);
@@ -114,7 +114,7 @@ fn a_copy_that_ends_early_leaves_nothing() {
 #[test]
 fn chunks_of_another_shape_or_other_codecs_are_not_the_same() {
     let scratch = TempDir::new();
-    let source = array("pack/unsharded.zarr");
+    let source = array("zarr/unsharded.zarr");
     let text = source.metadata().to_json();
     for (from, to) in
         [("[8, 16, 16]", "[8, 16, 32]"), ("\"zstd\"", "\"gzip\""), ("\"fill_value\": 0", "\"fill_value\": 1")]
