@@ -262,7 +262,6 @@ pub mod fs;
 pub mod plan;
 mod prefetch;
 pub mod read;
-pub mod remote;
 pub mod salvage;
 pub mod store;
 #[cfg(test)]
@@ -274,7 +273,9 @@ pub mod write;
 /// What other crates of this workspace use. Applications must not: it changes without notice.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::cluster::{Job, Kind, Members, PartBuild, PartsDir, ROW_LEN, Spill, TRAILER_LEN};
     pub use crate::read::options::DEFAULT_MAX_MAPS;
+    pub use crate::store::{LocalGeneration, StagedFile, Staging};
     pub use crate::threads::in_order::in_order;
     pub use sharddb_format::date::iso_8601;
 

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use sharddb::ErrorKind;
-use sharddb::remote::RemoteScan;
+use sharddb_remote::RemoteScan;
 
 use crate::errors;
 use crate::remote_operation::{Outcome, RemoteOperation};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sharddb::ErrorKind;
-use sharddb::remote::{DiskCache, Operation, RemoteOptions, RemoteReader, RemoteSnapshot};
+use sharddb_remote::{DiskCache, Operation, RemoteOptions, RemoteReader, RemoteSnapshot};
 
 use crate::errors::OrRaise;
 use crate::keys::{Key, Keys};

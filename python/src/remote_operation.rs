@@ -13,7 +13,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use sharddb::ErrorKind;
-use sharddb::remote::{
+use sharddb_remote::{
     Body, Failure, Operation, RemoteLocation, RemoteReader, RemoteScan, RemoteValue, Request, RequestId, Response,
     Wanted,
 };

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use sharddb::remote::{Failure, Operation, RemoteLocation, RemoteSnapshot, Request, RequestId, Response};
+use sharddb_remote::{Failure, Operation, RemoteLocation, RemoteSnapshot, Request, RequestId, Response};
 
 use crate::buffer;
 use crate::remote_operation::{Outcome, Steps};

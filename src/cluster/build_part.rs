@@ -79,7 +79,8 @@ impl SpillSet {
 
 /// A part that is being built: reads the spills, in the order of their receipts, and then writes the shards. Dropping it
 /// removes its files.
-pub(crate) struct PartBuild<'a> {
+#[allow(missing_debug_implementations, reason = "hidden; nobody prints a sorter")]
+pub struct PartBuild<'a> {
     spills: &'a SpillSet,
     part: u64,
     options: BuildOptions,
@@ -89,7 +90,7 @@ pub(crate) struct PartBuild<'a> {
 
 impl<'a> PartBuild<'a> {
     /// Errors: `InvalidInput` for another number of a part or too little memory; `Io`.
-    pub(crate) fn begin(spills: &'a SpillSet, part: u64, out: &Path, options: &BuildOptions) -> Result<PartBuild<'a>> {
+    pub fn begin(spills: &'a SpillSet, part: u64, out: &Path, options: &BuildOptions) -> Result<PartBuild<'a>> {
         let mut options = options.starting()?;
         spills.plan.shards(part)?;
         options.spec(*spills.plan.spec());
@@ -103,12 +104,12 @@ impl<'a> PartBuild<'a> {
     }
 
     /// Adds the sections that the next spill has of this part.
-    pub(crate) fn read(&mut self, spill: &Spill) -> Result<()> {
+    pub fn read(&mut self, spill: &Spill) -> Result<()> {
         disk::with_syncs_if(self.options.durable, || spill.read_part(self.part, &mut self.sorter))
     }
 
     /// Writes and syncs the shards of all spills, which were read, and gives the part its name.
-    pub(crate) fn finish(self) -> Result<PartReceipt> {
+    pub fn finish(self) -> Result<PartReceipt> {
         disk::with_syncs_if(self.options.durable, || self.write())
     }
 

@@ -10,26 +10,28 @@ use crate::format::json;
 pub(crate) const VERSION: u64 = 1;
 
 /// A kind of text.
-pub(crate) struct Kind {
+#[derive(Debug)]
+pub struct Kind {
     /// The kind with its article, for messages.
-    pub(crate) noun: &'static str,
+    pub noun: &'static str,
     /// The first member, whose value is the version.
-    pub(crate) tag: &'static str,
+    pub tag: &'static str,
     /// The other members.
-    pub(crate) names: &'static [&'static str],
+    pub names: &'static [&'static str],
     /// The maximum length in bytes.
-    pub(crate) most: usize,
+    pub most: usize,
 }
 
 /// The members of a text: each name of its [`Kind`] once, and no others.
-pub(crate) struct Members<'a> {
+#[derive(Debug)]
+pub struct Members<'a> {
     kind: &'static Kind,
     members: Vec<(String, &'a RawValue)>,
 }
 
 impl<'a> Members<'a> {
     /// Errors: `InvalidInput` if the text is not of this kind; `TooLarge`; `Unsupported` for a later version.
-    pub(crate) fn parse(text: &'a str, kind: &'static Kind) -> Result<Members<'a>> {
+    pub fn parse(text: &'a str, kind: &'static Kind) -> Result<Members<'a>> {
         let noun = kind.noun;
         if text.len() > kind.most {
             let message = format!("expected {noun} of at most {} bytes, found {}", kind.most, text.len());
@@ -56,12 +58,13 @@ impl<'a> Members<'a> {
     /// Returns the value of a member.
     ///
     /// Errors: `InvalidInput` if it is missing, repeated or malformed.
-    pub(crate) fn required<T: Deserialize<'a>>(&self, name: &str) -> Result<T> {
+    pub fn required<T: Deserialize<'a>>(&self, name: &str) -> Result<T> {
         let value = self.raw(name)?;
         serde_json::from_str(value.get()).map_err(|error| self.malformed(name, &error.to_string()))
     }
 
-    pub(crate) fn raw(&self, name: &str) -> Result<&'a RawValue> {
+    /// Returns the JSON text of a member.
+    pub fn raw(&self, name: &str) -> Result<&'a RawValue> {
         let noun = self.kind.noun;
         let member = json::member(&self.members, name)
             .map_err(|error| Error::invalid_input(format!("expected {noun}: {}", error.message())))?;
@@ -71,13 +74,13 @@ impl<'a> Members<'a> {
     }
 
     /// Returns the value of a member that is a string, parsed.
-    pub(crate) fn parsed<T: std::str::FromStr<Err = Error>>(&self, name: &str) -> Result<T> {
+    pub fn parsed<T: std::str::FromStr<Err = Error>>(&self, name: &str) -> Result<T> {
         let text: String = self.required(name)?;
         text.parse().map_err(|error: Error| self.malformed(name, error.message()))
     }
 
     /// The error for a member with an impossible value.
-    pub(crate) fn malformed(&self, name: &str, why: &str) -> Error {
+    pub fn malformed(&self, name: &str, why: &str) -> Error {
         let noun = self.kind.noun;
         Error::invalid_input(format!("expected {noun}, found the malformed member \"{name}\": {why}"))
     }

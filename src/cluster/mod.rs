@@ -31,9 +31,10 @@
 //! # Files
 //!
 //! The directory of a job is `parts-<job>` in the store ([`job_directory`]). It needs a file system that all hosts
-//! share; with the feature `remote`, `Bucket::put_spill` and its neighbours use a bucket instead. Spills may be in another directory. After the publication, the files that the receipts name are removed; the
-//! rest is for [`clean`]: output of attempts without a receipt in use, temporary files, and the mark by which a
-//! repeated publication finds its result.
+//! share; `Bucket::put_spill` and its neighbours of the crate `sharddb-remote` use a bucket instead. Spills may be in
+//! another directory. After the publication, the files that the receipts name are removed; the rest is for [`clean`]:
+//! output of attempts without a receipt in use, temporary files, and the mark by which a repeated publication finds
+//! its result.
 //!
 //! # Limits
 //!
@@ -64,19 +65,15 @@ mod spill_writer;
 #[cfg(test)]
 pub(crate) mod tests;
 
-#[cfg(feature = "remote")]
-pub(crate) use build_part::PartBuild;
+pub use build_part::PartBuild;
 pub use job::{Cleaned, clean, job_directory};
-#[cfg(feature = "remote")]
-pub(crate) use members::{Kind, Members};
+pub use members::{Kind, Members};
 pub use part_receipt::PartReceipt;
+pub use parts_dir::PartsDir;
 pub use plan::PartPlan;
-#[cfg(feature = "remote")]
-pub(crate) use publish::Job;
-#[cfg(feature = "remote")]
-pub(crate) use section_table::{ROW_LEN, TRAILER_LEN};
-#[cfg(feature = "remote")]
-pub(crate) use spill_reader::Spill;
+pub use publish::Job;
+pub use section_table::{ROW_LEN, TRAILER_LEN};
+pub use spill_reader::Spill;
 pub use spill_receipt::SpillReceipt;
 pub use spill_set::SpillSet;
 pub use spill_writer::SpillWriter;

@@ -136,14 +136,14 @@ impl PartReceipt {
     }
 
     /// Returns the shards in ascending order.
-    #[cfg(feature = "remote")]
-    pub(crate) fn shard_records(&self) -> &[ShardRecord] {
+    #[doc(hidden)]
+    pub fn shard_records(&self) -> &[ShardRecord] {
         &self.content.shards
     }
 
     /// Returns the stored bytes of all values.
-    #[cfg(feature = "remote")]
-    pub(crate) fn value_bytes(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn value_bytes(&self) -> u64 {
         self.content.value_bytes
     }
 

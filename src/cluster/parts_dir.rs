@@ -24,10 +24,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs;
 use crate::fs::disk;
 use crate::fs::owner::Owner;
-#[cfg(feature = "remote")]
 use crate::store::contents::is_shard_name;
 use crate::store::names::PARTS_PREFIX;
-#[cfg(feature = "remote")]
 use crate::store::parts_entry::is_numbered;
 use crate::store::parts_entry::{
     Entry, PART_PREFIX, PUBLISHED_PREFIX, PUBLISHING_PREFIX, TASK_PREFIX, TEMPORARY_MARK, TEMPORARY_PART_PREFIX,
@@ -40,7 +38,7 @@ const MOST_OF_MARK: u64 = 64 << 10;
 
 /// The state of a publication, which a mark records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub enum Mark {
     /// `current` is about to name the generation.
     Publishing,
     /// `current` has named the generation.
@@ -59,7 +57,7 @@ impl Mark {
 
 /// The directory of the files of a partitioned build.
 #[derive(Clone, Debug)]
-pub(crate) struct PartsDir {
+pub struct PartsDir {
     path: PathBuf,
 }
 
@@ -67,14 +65,14 @@ impl PartsDir {
     /// Returns the directory of a job in a store.
     ///
     /// Errors: `InvalidInput` unless the job is named by letters, digits, `.`, `_` and `-`.
-    pub(crate) fn of_job(store: &Path, job: &str) -> Result<PartsDir> {
+    pub fn of_job(store: &Path, job: &str) -> Result<PartsDir> {
         PartsDir::at(&store.join(PartsDir::name_of_job(job)?))
     }
 
     /// Returns the name of the directory of a job.
     ///
     /// Errors: `InvalidInput` unless the job is named by letters, digits, `.`, `_` and `-`.
-    pub(crate) fn name_of_job(job: &str) -> Result<String> {
+    pub fn name_of_job(job: &str) -> Result<String> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if job.is_empty() || !job.bytes().all(is_valid) {
             let message = format!("expected the name of a job, of letters, digits, '.', '_' and '-', found {job:?}");
@@ -84,12 +82,12 @@ impl PartsDir {
     }
 
     /// Returns the directory at a path, which need not exist.
-    pub(crate) fn at(path: &Path) -> Result<PartsDir> {
+    pub fn at(path: &Path) -> Result<PartsDir> {
         Ok(PartsDir { path: fs::absolute(path)? })
     }
 
     /// Returns the directory at a path. Creates it and its parents, durably, if it does not exist.
-    pub(crate) fn create(path: &Path) -> Result<PartsDir> {
+    pub fn create(path: &Path) -> Result<PartsDir> {
         let directory = PartsDir::at(path)?;
         fs::create_dir_all(&directory.path)?;
         Ok(directory)
@@ -98,7 +96,7 @@ impl PartsDir {
     /// Returns the names of the jobs of a store, ascending.
     ///
     /// Errors: `NotFound` if the store does not exist; `Io`.
-    pub(crate) fn jobs(store: &Path) -> Result<Vec<String>> {
+    pub fn jobs(store: &Path) -> Result<Vec<String>> {
         if !fs::exists(store)? {
             return Err(Error::new(ErrorKind::NotFound, "expected a store, found nothing").at_path(store));
         }
@@ -113,44 +111,43 @@ impl PartsDir {
         Ok(jobs)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns the absolute path.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn exists(&self) -> Result<bool> {
+    /// Returns whether the directory exists.
+    pub fn exists(&self) -> Result<bool> {
         fs::is_real_dir(&self.path)
     }
 
     /// Returns the name of the spill of a task.
-    pub(crate) fn spill_name(task: u64, digest: &str) -> String {
+    pub fn spill_name(task: u64, digest: &str) -> String {
         format!("{TASK_PREFIX}{task}-{digest}")
     }
 
     /// Returns the name of the directory of a part.
-    pub(crate) fn part_name(part: u64, digest: &str) -> String {
+    pub fn part_name(part: u64, digest: &str) -> String {
         format!("{PART_PREFIX}{part}-{digest}")
     }
 
     /// Returns the job of the name of a directory; `None` for another name.
-    #[cfg(feature = "remote")]
-    pub(crate) fn job_of_name(name: &str) -> Option<&str> {
+    pub fn job_of_name(name: &str) -> Option<&str> {
         name.strip_prefix(PARTS_PREFIX).filter(|job| PartsDir::name_of_job(job).is_ok())
     }
 
     /// Returns whether a name is that of a spill.
-    #[cfg(feature = "remote")]
-    pub(crate) fn is_spill_name(name: &str) -> bool {
+    pub fn is_spill_name(name: &str) -> bool {
         is_numbered(name, TASK_PREFIX)
     }
 
     /// Returns whether a name is that of a shard, with the directory of its part.
-    #[cfg(feature = "remote")]
-    pub(crate) fn is_shard_of_part(name: &str) -> bool {
+    pub fn is_shard_of_part(name: &str) -> bool {
         name.split_once('/').is_some_and(|(part, shard)| is_numbered(part, PART_PREFIX) && is_shard_name(shard))
     }
 
     /// Begins a spill, under a temporary name that no other process has.
-    pub(crate) fn begin_spill(&self) -> Result<NewSpill> {
+    pub fn begin_spill(&self) -> Result<NewSpill> {
         loop {
             let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
             let path = self.path.join(format!("{TEMPORARY_TASK_PREFIX}{}-{nanos:x}", std::process::id()));
@@ -167,7 +164,7 @@ impl PartsDir {
 
     /// Begins a part, under a temporary name that no other process has. Its spill files are written under `temp_root`
     /// if given, else into the part.
-    pub(crate) fn begin_part(&self, temp_root: Option<&Path>) -> Result<NewPart> {
+    pub fn begin_part(&self, temp_root: Option<&Path>) -> Result<NewPart> {
         let path = fs::create_unique_dir(&self.path, TEMPORARY_PART_PREFIX)?;
         let (directory, owner) = (self.path.clone(), Owner::this_process());
         let mut part = NewPart { directory, path, spill_dir: PathBuf::new(), owner };
@@ -176,7 +173,7 @@ impl PartsDir {
     }
 
     /// Reads the mark of a publication; `None` if there is none.
-    pub(crate) fn mark(&self, mark: Mark, digest: &str) -> Result<Option<String>> {
+    pub fn mark(&self, mark: Mark, digest: &str) -> Result<Option<String>> {
         let path = self.mark_path(mark, digest);
         if !fs::exists(&path)? {
             return Ok(None);
@@ -186,12 +183,12 @@ impl PartsDir {
     }
 
     /// Returns the path of a mark.
-    pub(crate) fn mark_path(&self, mark: Mark, digest: &str) -> PathBuf {
+    pub fn mark_path(&self, mark: Mark, digest: &str) -> PathBuf {
         self.path.join(mark.name(digest))
     }
 
     /// Writes the mark of a publication, durably. The caller holds the lock of the store.
-    pub(crate) fn write_mark(&self, mark: Mark, digest: &str, text: &str) -> Result<()> {
+    pub fn write_mark(&self, mark: Mark, digest: &str, text: &str) -> Result<()> {
         let temporary = self.path.join(TEMPORARY_MARK);
         fs::remove(&temporary)?; // a killed publication may have left it
         fs::replace(&self.mark_path(mark, digest), &temporary, text.as_bytes())
@@ -200,17 +197,17 @@ impl PartsDir {
     }
 
     /// Removes the mark of a publication. Does nothing if there is none.
-    pub(crate) fn remove_mark(&self, mark: Mark, digest: &str) -> Result<()> {
+    pub fn remove_mark(&self, mark: Mark, digest: &str) -> Result<()> {
         fs::remove(&self.path.join(mark.name(digest)))
     }
 
     /// Removes a spill. Does nothing if there is none.
-    pub(crate) fn remove_spill(&self, name: &str) -> Result<()> {
+    pub fn remove_spill(&self, name: &str) -> Result<()> {
         fs::remove(&self.path.join(name))
     }
 
     /// Removes the shards of a part and, if nothing else is in it, its directory. Does nothing if there is none.
-    pub(crate) fn remove_part(&self, name: &str, shards: impl Iterator<Item = String>) -> Result<()> {
+    pub fn remove_part(&self, name: &str, shards: impl Iterator<Item = String>) -> Result<()> {
         let path = self.path.join(name);
         if !fs::exists(&path)? {
             return Ok(());
@@ -223,7 +220,7 @@ impl PartsDir {
 
     /// Returns whether a publication is marked as complete, and nothing else of a build is there: a publication removes its
     /// spills and parts, so others may be those of a build in progress, of the same name.
-    pub(crate) fn is_finished(&self) -> Result<bool> {
+    pub fn is_finished(&self) -> Result<bool> {
         let mut is_published = false;
         for name in fs::names(&self.path)? {
             match Entry::of(&name, &self.path.join(&name))? {
@@ -239,7 +236,7 @@ impl PartsDir {
     /// entries, which stay.
     ///
     /// The caller holds the lock of the store, so that no publication is under way.
-    pub(crate) fn clean(&self) -> Result<Vec<PathBuf>> {
+    pub fn clean(&self) -> Result<Vec<PathBuf>> {
         let mut foreign = Vec::new();
         let mut marks = Vec::new();
         for name in fs::names(&self.path)? {
@@ -262,7 +259,7 @@ impl PartsDir {
 
 /// A spill that is being written. Dropping it removes its temporary name, except in a forked child.
 #[derive(Debug)]
-pub(crate) struct NewSpill {
+pub struct NewSpill {
     directory: PathBuf,
     path: PathBuf,
     file: Arc<File>,
@@ -270,23 +267,23 @@ pub(crate) struct NewSpill {
 }
 
 impl NewSpill {
-    pub(crate) fn file(&self) -> &Arc<File> {
+    pub fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether this process began the spill, rather than the parent that it was forked from.
-    pub(crate) fn is_own(&self) -> bool {
+    pub fn is_own(&self) -> bool {
         self.owner.is_this_process()
     }
 
     /// Gives the spill, which is written and synced, its name, durably.
     ///
     /// Errors: `Corrupt` if the name exists and has another length; `Io`.
-    pub(crate) fn install(self, name: &str, bytes: u64) -> Result<()> {
+    pub fn install(self, name: &str, bytes: u64) -> Result<()> {
         let to = self.directory.join(name);
         match disk::hard_link(&self.path, &to) {
             Ok(()) => {}
@@ -315,7 +312,7 @@ impl Drop for NewSpill {
 
 /// A part that is being written: a directory of shards. Dropping it removes it, except in a forked child.
 #[derive(Debug)]
-pub(crate) struct NewPart {
+pub struct NewPart {
     directory: PathBuf,
     path: PathBuf,
     spill_dir: PathBuf,
@@ -324,18 +321,18 @@ pub(crate) struct NewPart {
 
 impl NewPart {
     /// Returns the directory of the shards.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn spill_dir(&self) -> &Path {
+    pub fn spill_dir(&self) -> &Path {
         &self.spill_dir
     }
 
     /// Gives the part its name, durably. Its shards, given by name and length, are written and synced.
     ///
     /// Errors: `Corrupt` if the name exists and has other files; `Io`.
-    pub(crate) fn install(self, name: &str, shards: &[(String, u64)]) -> Result<()> {
+    pub fn install(self, name: &str, shards: &[(String, u64)]) -> Result<()> {
         use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
         scratch::remove_spill(&self.path)?;
         fs::fsync_dir(&self.path)?;

@@ -35,7 +35,8 @@ use crate::write::{BuildOptions, BuildPhase, Candidate, GenerationWriter, Publis
 const READ_BLOCK: usize = 1 << 20;
 
 /// All parts of a build, checked, and where they are.
-pub(crate) struct Job<'a> {
+#[derive(Debug)]
+pub struct Job<'a> {
     spills: &'a SpillSet,
     /// In ascending order, each once.
     parts: Vec<PartReceipt>,
@@ -87,7 +88,8 @@ impl SpillSet {
     /// Combines the receipts of all parts, in any order. Reads nothing.
     ///
     /// Errors: `InvalidInput` for a missing, repeated or foreign receipt.
-    pub(crate) fn job(
+    #[doc(hidden)]
+    pub fn job(
         &self,
         directory: PartsDir,
         parts: impl IntoIterator<Item = PartReceipt>,
@@ -245,25 +247,22 @@ impl Job<'_> {
     }
 
     /// Returns the digest of the receipts and of the options that decide the generation.
-    #[cfg(feature = "remote")]
-    pub(crate) fn digest(&self) -> &str {
+    pub fn digest(&self) -> &str {
         &self.digest
     }
 
     /// Returns the spills.
-    #[cfg(feature = "remote")]
-    pub(crate) fn spills(&self) -> &SpillSet {
+    pub fn spills(&self) -> &SpillSet {
         self.spills
     }
 
     /// Returns the receipts of all parts in ascending order.
-    #[cfg(feature = "remote")]
-    pub(crate) fn parts(&self) -> &[PartReceipt] {
+    pub fn parts(&self) -> &[PartReceipt] {
         &self.parts
     }
 
     /// Writes the generation, with the shards of all parts.
-    pub(crate) fn write(&self, writer: &StoreWriter, options: &BuildOptions) -> Result<Candidate> {
+    pub fn write(&self, writer: &StoreWriter, options: &BuildOptions) -> Result<Candidate> {
         let spec = *self.spills.plan.spec();
         let mut options = options.clone();
         options.spec(spec);

@@ -17,10 +17,10 @@ const MAGIC: [u8; 8] = *b"sharddbS";
 const VERSION: u32 = 2;
 
 /// Length of a row of the table in bytes.
-pub(crate) const ROW_LEN: usize = 4 + 4 + 8 + 8;
+pub const ROW_LEN: usize = 4 + 4 + 8 + 8;
 
 /// Length of the trailer in bytes.
-pub(crate) const TRAILER_LEN: usize = 8 + 4 + 4 + digest::LEN + 8 + digest::LEN + 8 + 8 + 8 + 4;
+pub const TRAILER_LEN: usize = 8 + 4 + 4 + digest::LEN + 8 + digest::LEN + 8 + 8 + 8 + 4;
 
 /// A section: pairs of one part, in the order of insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

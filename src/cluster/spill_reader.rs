@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-#[cfg(feature = "remote")]
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,13 +9,11 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 
 use super::record::{MAX_HEADER, RecordHeader};
-#[cfg(feature = "remote")]
 use super::section_table::digest_of;
 use super::section_table::{ROW_LEN, SectionRow, TRAILER_LEN, Trailer};
 use super::spill_receipt::SpillReceipt;
 use crate::bytes::{BlockReader, open_regular, read_exact_at};
 use crate::error::{Error, Result};
-#[cfg(feature = "remote")]
 use crate::format::digest::Digester;
 use crate::write::{Sorter, Source};
 
@@ -24,7 +21,8 @@ use crate::write::{Sorter, Source};
 const READ_BLOCK: usize = 1 << 20;
 
 /// An open spill.
-pub(crate) struct Spill {
+#[derive(Debug)]
+pub struct Spill {
     file: Arc<File>,
     path: PathBuf,
     table_start: u64,
@@ -42,7 +40,7 @@ impl Spill {
     ///
     /// Errors: `NotFound` if there is no such file; `Corrupt` if it is not the file of the receipt; `Unsupported`;
     /// `Io`.
-    pub(crate) fn open(directory: &Path, receipt: &SpillReceipt) -> Result<Spill> {
+    pub fn open(directory: &Path, receipt: &SpillReceipt) -> Result<Spill> {
         let path = directory.join(receipt.file_name());
         Spill::open_at(&path, receipt).map_err(|error| error.at_path(&path))
     }
@@ -81,16 +79,14 @@ impl Spill {
     }
 
     /// Returns the offset of the section table.
-    #[cfg(feature = "remote")]
-    pub(crate) fn table_start(&self) -> u64 {
+    pub fn table_start(&self) -> u64 {
         self.table_start
     }
 
     /// Reads and verifies the section table. Returns the places of the sections of a part, ascending.
     ///
     /// Errors: `Corrupt` if the table is damaged; `Io`.
-    #[cfg(feature = "remote")]
-    pub(crate) fn section_ranges(&self, part: u64) -> Result<Vec<Range<u64>>> {
+    pub fn section_ranges(&self, part: u64) -> Result<Vec<Range<u64>>> {
         let sections = self.sections(part).map_err(|error| error.at_path(&self.path))?;
         Ok(sections.iter().map(|section| section.start..section.start + section.row.bytes).collect())
     }
@@ -98,8 +94,7 @@ impl Spill {
     /// Passes on the whole file in pieces, and compares it with its digest.
     ///
     /// Errors: `Corrupt` after the last piece if the file is damaged; those of `to`; `Io`.
-    #[cfg(feature = "remote")]
-    pub(crate) fn read_verified(&self, to: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    pub fn read_verified(&self, to: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let trailer_start = self.table_start + self.trailer.sections * ROW_LEN as u64; // `open` has computed both
         let len = trailer_start + TRAILER_LEN as u64;
         let mut reader = BlockReader::new(self.file.clone(), &self.path, 0, len, READ_BLOCK);

@@ -69,7 +69,8 @@ impl SpillReceipt {
     /// Checks the length of the file or the object that has the name of the spill.
     ///
     /// Errors: `Corrupt` without a place.
-    pub(crate) fn check_len(&self, found: u64) -> Result<()> {
+    #[doc(hidden)]
+    pub fn check_len(&self, found: u64) -> Result<()> {
         if found == self.bytes {
             return Ok(());
         }
@@ -82,7 +83,8 @@ impl SpillReceipt {
 
     /// Returns the error, without a place, if there is no spill.
     #[cold]
-    pub(crate) fn lost(&self) -> Error {
+    #[doc(hidden)]
+    pub fn lost(&self) -> Error {
         let message = format!("expected the spill of task {}, found no such file: run the task again", self.task);
         Error::new(ErrorKind::NotFound, message)
     }

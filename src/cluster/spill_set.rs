@@ -85,8 +85,8 @@ impl SpillSet {
     }
 
     /// Returns the directory of the spills.
-    #[cfg(feature = "remote")]
-    pub(crate) fn directory(&self) -> &Path {
+    #[doc(hidden)]
+    pub fn directory(&self) -> &Path {
         &self.directory
     }
 

@@ -54,7 +54,7 @@ impl Drop for KeptFile {
 }
 
 /// Opens a file for reading. If no descriptor is left, closes half of the kept files and retries.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     loop {
         match File::open(path) {
             Err(error) if disk::is_out_of_descriptors(&error) && close_half() => {}

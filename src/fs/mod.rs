@@ -3,11 +3,11 @@
 //! This module hides what platforms lack: syncing of directories, symbolic links. Calls that change the file system go
 //! through [`disk`], where tests record them or make them fail.
 
-pub(crate) mod descriptors;
+pub mod descriptors;
 pub mod disk;
 pub mod entry;
 pub(crate) mod identity;
-pub(crate) mod owner;
+pub mod owner;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

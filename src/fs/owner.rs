@@ -6,16 +6,16 @@
 
 /// The process that acquired a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner(u32);
+pub struct Owner(u32);
 
 impl Owner {
     /// Returns the calling process.
-    pub(crate) fn this_process() -> Owner {
+    pub fn this_process() -> Owner {
         Owner(std::process::id())
     }
 
     /// Whether the calling process is the owner. False in a forked child of the owner.
-    pub(crate) fn is_this_process(self) -> bool {
+    pub fn is_this_process(self) -> bool {
         self == Owner::this_process()
     }
 }

@@ -71,7 +71,6 @@ impl Foreign {
     }
 
     /// Returns the directory, the bytes of `info`, the manifest, and its bytes.
-    #[cfg(feature = "remote")]
     pub(super) fn into_parts(self) -> (PathBuf, Vec<u8>, Manifest, Vec<u8>) {
         (self.directory, self.info, self.manifest, self.manifest_text)
     }

@@ -54,7 +54,8 @@ impl GenerationId {
     /// Returns the next number.
     ///
     /// Errors: `InvalidInput` after the last number of ten digits.
-    pub(crate) fn next(self) -> Result<GenerationId> {
+    #[doc(hidden)]
+    pub fn next(self) -> Result<GenerationId> {
         GenerationId::new(self.0 + 1)
     }
 }

@@ -12,12 +12,15 @@ use crate::threads::cancel::Cancel;
 
 /// A complete generation: the current one of a store, or a directory with a manifest. Leased while this lives.
 #[derive(Debug)]
-pub(crate) struct LocalGeneration {
-    pub(crate) directory: PathBuf,
-    pub(crate) info: Vec<u8>,
-    pub(crate) manifest: Manifest,
+pub struct LocalGeneration {
+    /// Where it is.
+    pub directory: PathBuf,
+    /// The bytes of `info`.
+    pub info: Vec<u8>,
+    /// The manifest.
+    pub manifest: Manifest,
     /// The bytes of `manifest.json`, which may have members that [`Manifest`] lacks.
-    pub(crate) manifest_text: Vec<u8>,
+    pub manifest_text: Vec<u8>,
     _lease: Option<Lease>,
 }
 
@@ -26,7 +29,7 @@ impl LocalGeneration {
     ///
     /// Errors: `InvalidInput` for a foreign directory, which has no manifest; `NotFound` if nothing is there, or nothing was
     /// published; `Corrupt` if `info`, the manifest and the names of the shards do not match; `Unsupported`; `Io`.
-    pub(crate) fn open(path: &Path) -> Result<LocalGeneration> {
+    pub fn open(path: &Path) -> Result<LocalGeneration> {
         if !fs::is_dir(path)? {
             let message = "expected a store or a generation, found no directory";
             return Err(Error::new(ErrorKind::NotFound, message).at_path(path));

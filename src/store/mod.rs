@@ -30,7 +30,6 @@ mod kill_tests;
 mod lease;
 mod lines;
 pub(crate) mod link;
-#[cfg(feature = "remote")]
 mod local_generation;
 mod lock;
 mod lock_file;
@@ -39,7 +38,6 @@ pub(crate) mod parts_entry;
 mod path_class;
 mod publish;
 pub(crate) mod scratch;
-#[cfg(feature = "remote")]
 mod staging;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -61,12 +59,10 @@ pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration, generation_gone};
 pub(crate) use self::link::Shared;
-#[cfg(feature = "remote")]
-pub(crate) use self::local_generation::LocalGeneration;
+pub use self::local_generation::LocalGeneration;
 pub(crate) use self::names::LEASE;
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
-#[cfg(feature = "remote")]
-pub(crate) use self::staging::Staging;
+pub use self::staging::{StagedFile, Staging};
 
 use self::adopt::Foreign;
 use self::lock::Lock;

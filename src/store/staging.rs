@@ -33,7 +33,7 @@ const TEMPORARY_PREFIX: &str = "tmp-";
 
 /// The staging directory of one generation.
 #[derive(Debug)]
-pub(crate) struct Staging {
+pub struct Staging {
     path: PathBuf,
     /// The number of the next temporary file.
     next: AtomicU64,
@@ -43,7 +43,7 @@ impl Staging {
     /// Opens the directory next to a store, or creates it. The caller holds the lock of the store.
     ///
     /// `name` is one name of a path. Removes the temporary files of an earlier copy.
-    pub(crate) fn open(store: &Path, name: &str, nested: Option<&NestedSharding>) -> Result<Staging> {
+    pub fn open(store: &Path, name: &str, nested: Option<&NestedSharding>) -> Result<Staging> {
         let Some(beside) = store.file_name() else {
             let message = "expected the path of a store in a directory, found a root";
             return Err(Error::invalid_input(message).at_path(store));
@@ -63,7 +63,7 @@ impl Staging {
     /// Returns whether a file is complete. Removes it if it has other bytes. Cost: reads the file.
     ///
     /// An earlier copy of the same generation wrote it, so checksums suffice.
-    pub(crate) fn has(&self, name: &str, stated: Checksum) -> Result<bool> {
+    pub fn has(&self, name: &str, stated: Checksum) -> Result<bool> {
         let path = self.path.join(name);
         if !fs::exists(&path)? {
             return Ok(false);
@@ -76,7 +76,7 @@ impl Staging {
 
     /// Adds a local file with the stated digest: as a hard link, or as a copy where it cannot be linked. Returns false if
     /// the file has other bytes, or no digest is stated.
-    pub(crate) fn share(&self, from: &Path, name: &str, stated: Checksum) -> Result<bool> {
+    pub fn share(&self, from: &Path, name: &str, stated: Checksum) -> Result<bool> {
         if !fs::is_real_file(from)? || !stated.is_of_equal_bytes(fs::checksum(from, stated, &Cancel::default())?) {
             return Ok(false);
         }
@@ -93,7 +93,7 @@ impl Staging {
     }
 
     /// Begins a file.
-    pub(crate) fn begin(&self, name: &str, stated: Checksum) -> Result<StagedFile> {
+    pub fn begin(&self, name: &str, stated: Checksum) -> Result<StagedFile> {
         let temporary = self.temporary();
         let file = disk::create_new(&temporary).map_err(|error| Error::io("create", &temporary, error))?;
         Ok(StagedFile { file, temporary, to: self.path.join(name), hasher: stated.hasher(), stated })
@@ -103,7 +103,7 @@ impl Staging {
     ///
     /// Errors: those of [`StoreWriter::adopt_by_moving`]. The directory stays then, for the next copy. That it cannot be removed
     /// after the publication is none.
-    pub(crate) fn publish(self, writer: &StoreWriter, info: &[u8], manifest: &[u8]) -> Result<GenerationId> {
+    pub fn publish(self, writer: &StoreWriter, info: &[u8], manifest: &[u8]) -> Result<GenerationId> {
         for (name, bytes) in [(info::FILE_NAME, info), (manifest::FILE_NAME, manifest)] {
             let path = self.path.join(name);
             fs::remove(&path)?; // of a copy that was killed before the move
@@ -120,7 +120,8 @@ impl Staging {
 }
 
 /// A file of a staging directory that is being written.
-pub(crate) struct StagedFile {
+#[derive(Debug)]
+pub struct StagedFile {
     file: File,
     temporary: PathBuf,
     to: PathBuf,
@@ -130,7 +131,7 @@ pub(crate) struct StagedFile {
 
 impl StagedFile {
     /// Appends bytes.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let written = disk::write_all_at(&self.file, &self.temporary, self.hasher.bytes(), bytes);
         written.map_err(|error| Error::io("write", &self.temporary, error))?;
         self.hasher.update(bytes);
@@ -141,7 +142,7 @@ impl StagedFile {
     /// compares the checksum again.
     ///
     /// Errors: `Corrupt` if they are not; `Io`.
-    pub(crate) fn finish(self) -> Result<()> {
+    pub fn finish(self) -> Result<()> {
         if let Err(error) = self.stated.check(self.hasher.finish()) {
             _ = fs::remove(&self.temporary); // the next copy removes it, too
             return Err(error);
@@ -158,7 +159,8 @@ impl Store {
     /// Cost: reads the manifest of every complete generation. A damaged one is passed over.
     ///
     /// Errors: `Io`.
-    pub(crate) fn shards_like(&self, wanted: &Manifest) -> Result<HashMap<ShardNumber, PathBuf>> {
+    #[doc(hidden)]
+    pub fn shards_like(&self, wanted: &Manifest) -> Result<HashMap<ShardNumber, PathBuf>> {
         let mut found = HashMap::new();
         for id in super::generations(&self.path)? {
             if !is_complete(&self.path, id)? {
@@ -177,7 +179,8 @@ impl Store {
 
     /// Returns the current generation, synced, if it has the files of a generation with this manifest: if the manifests have
     /// the same text, with the digests of all files.
-    pub(crate) fn current_with(&self, manifest: &Manifest, wanted: &[u8]) -> Result<Option<GenerationId>> {
+    #[doc(hidden)]
+    pub fn current_with(&self, manifest: &Manifest, wanted: &[u8]) -> Result<Option<GenerationId>> {
         if !manifest.has_all_digests() {
             return Ok(None);
         }

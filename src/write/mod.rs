@@ -54,6 +54,9 @@ mod workers;
 pub use candidate::{Candidate, Published};
 pub use loader::BulkLoader;
 pub use merge_function::{MergeFunction, Values};
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use options::PERMITS_LITTLE_MEMORY;
 pub use options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
 pub use shard_file::ShardSummary;
 pub use shard_writer::ShardWriter;

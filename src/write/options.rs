@@ -18,6 +18,19 @@ use crate::write::available_memory::available_memory;
 use crate::write::duplicates::Duplicates;
 use crate::write::merge_function::{MergeFunction, Values};
 
+/// Set by tests of other crates, whose builds may then have less than the least memory.
+#[cfg(feature = "testing")]
+pub static PERMITS_LITTLE_MEMORY: AtomicBool = AtomicBool::new(false);
+
+/// Whether builds may have less than [`MIN_MEMORY`], so that tests need few pairs to spill.
+fn permits_little_memory() -> bool {
+    #[cfg(feature = "testing")]
+    if PERMITS_LITTLE_MEMORY.load(Ordering::Relaxed) {
+        return true;
+    }
+    cfg!(any(test, fuzzing))
+}
+
 /// Minimum memory of a loader in bytes. Only tests and fuzz targets of this crate set less.
 pub(crate) const MIN_MEMORY: u64 = 16 << 20;
 
@@ -116,7 +129,8 @@ pub struct BuildOptions {
     /// `None` for the default, which is determined when a build starts.
     memory: Option<u64>,
     pub(crate) threads: usize,
-    pub(crate) temp_dir: Option<PathBuf>,
+    #[doc(hidden)]
+    pub temp_dir: Option<PathBuf>,
     pub(crate) on_duplicate: OnDuplicate,
     pub(crate) checks: bool,
     pub(crate) value_alignment: ValueAlignment,
@@ -128,12 +142,15 @@ pub struct BuildOptions {
     pub(crate) minishard_index_encoding: Option<Encoding>,
     pub(crate) info: Option<String>,
     pub(crate) sharding_at: Option<String>,
-    pub(crate) ordered: bool,
+    #[doc(hidden)]
+    pub ordered: bool,
     pub(crate) durable: bool,
     /// Maximum number of runs that a merge has open, at least 2.
     pub(crate) max_open_runs: usize,
-    pub(crate) progress: Arc<BuildProgress>,
-    pub(crate) cancel: Arc<AtomicBool>,
+    #[doc(hidden)]
+    pub progress: Arc<BuildProgress>,
+    #[doc(hidden)]
+    pub cancel: Arc<AtomicBool>,
 }
 
 impl Default for BuildOptions {
@@ -401,7 +418,7 @@ impl BuildOptions {
     /// Errors: `InvalidInput` for less memory than a build needs.
     pub(crate) fn starting(&self) -> Result<BuildOptions> {
         let memory = self.memory_now();
-        if memory < MIN_MEMORY && !cfg!(any(test, fuzzing)) {
+        if memory < MIN_MEMORY && !permits_little_memory() {
             let message = format!(
                 "expected at least {} MiB of memory for a build, found {}",
                 MIN_MEMORY >> 20,
@@ -413,7 +430,8 @@ impl BuildOptions {
     }
 
     /// Returns the memory in bytes: what was set, or the default of a build that starts now.
-    pub(crate) fn memory_now(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn memory_now(&self) -> u64 {
         let default = || {
             let quarter = available_memory().map(|bytes| bytes / 4);
             quarter.map_or(DEFAULT_MEMORY_UNKNOWN, |bytes| bytes.clamp(*DEFAULT_MEMORY.start(), *DEFAULT_MEMORY.end()))
@@ -454,7 +472,8 @@ impl BuildOptions {
     }
 
     /// Errors: `Cancelled` if the flag is set.
-    pub(crate) fn check_cancel(&self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn check_cancel(&self) -> Result<()> {
         match self.cancel.load(Ordering::Relaxed) {
             true => Err(Error::new(ErrorKind::Cancelled, "the build was cancelled: nothing was published")),
             false => Ok(()),
@@ -542,7 +561,8 @@ impl BuildProgress {
         self.total.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn begin(&self, phase: BuildPhase, total: u64) {
+    #[doc(hidden)]
+    pub fn begin(&self, phase: BuildPhase, total: u64) {
         let number = Self::PHASES.iter().position(|other| *other == phase).unwrap_or(0);
         self.phase.store(u8::try_from(number).unwrap_or(0), Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
@@ -550,7 +570,8 @@ impl BuildProgress {
         self.step.fetch_add(1, Ordering::Release);
     }
 
-    pub(crate) fn add(&self, bytes: u64) {
+    #[doc(hidden)]
+    pub fn add(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod archives;
 pub(crate) mod children;
+pub(crate) mod cluster;
 pub(crate) mod generations;
 pub(crate) mod naive;
 mod temp_dir;
@@ -21,9 +22,11 @@ use sharddb::{Error, OpenOptions, Result, ShardDb, ShardingSpec};
 
 pub(crate) use temp_dir::TempDir;
 
-/// A file or directory of `tests/data`, which may be in an archive.
+/// A file or directory of `tests/data` of the crate, or else of the workspace. It may be in an archive.
 pub(crate) fn data(path: &str) -> PathBuf {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let of_crate = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let of_workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
+    let data = if of_crate.exists() { of_crate } else { of_workspace };
     let (set, rest) = path.split_once('/').unwrap_or((path, ""));
     let archive = data.join(format!("{set}.tar.gz"));
     if archive.exists() { archives::unpacked(&archive).join(rest) } else { data.join(path) }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use sharddb::read::{Range, RangeEntry};
-use sharddb::remote::RemoteValue;
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
 use sharddb::{ErrorKind, Snapshot, Value};
 use sharddb_container::{Container, bcolz, zarr};
+use sharddb_remote::RemoteValue;
 
 use crate::chunks::{self, Chunks};
 use crate::commands::get_many;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sharddb::Snapshot;
-use sharddb::remote::RemoteSnapshot;
 use sharddb::shard::{Entry, Shard};
 use sharddb::spec::{Layout, MinishardNumber};
 use sharddb_container::Container;
 use sharddb_container::bcolz::{BcolzArray, BcolzTable};
+use sharddb_remote::RemoteSnapshot;
 
 use crate::commands::write_line;
 use crate::context::{self, Context, Errors};

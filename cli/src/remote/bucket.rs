@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
-use sharddb::remote::{
+use sharddb_remote::{
     Bucket, BucketGcOptions, BucketGeneration, BucketState, BucketVerifyLevel, BucketVerifyOptions, PullOptions,
     Pulled, PushOptions, TransferProgress, layer_source,
 };

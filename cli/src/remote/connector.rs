@@ -15,7 +15,7 @@ use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
     HttpResponseBody, HttpService,
 };
-use sharddb::remote::UnknownLength;
+use sharddb_remote::UnknownLength;
 use url::Url;
 
 use crate::remote::patience::Patience;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use sharddb::remote::{BlockingDb, Operation, RemoteOptions, RemoteReader, RemoteSnapshot};
 use sharddb_container::KeySpace;
+use sharddb_remote::{BlockingDb, Operation, RemoteOptions, RemoteReader, RemoteSnapshot};
 
 use crate::context::{Context, warn};
 use crate::failure::Result;

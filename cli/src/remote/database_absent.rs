@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use sharddb::remote::{Operation, RemoteOptions, RemoteReader, RemoteSnapshot};
 use sharddb_container::KeySpace;
+use sharddb_remote::{Operation, RemoteOptions, RemoteReader, RemoteSnapshot};
 
 use crate::context::Context;
 use crate::failure::Result;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use sharddb::remote::{DiskCache, RemoteOptions};
+use sharddb_remote::{DiskCache, RemoteOptions};
 
 use crate::failure::{Failure, Result};
 use crate::generation::parse_generation;

@@ -16,7 +16,6 @@ use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::SystemTime;
 
 #[cfg(any(test, feature = "testing"))]
 pub use self::recorder::inspect;
@@ -141,11 +140,6 @@ pub fn set_read_only(path: &Path) -> io::Result<()> {
 /// Copies the permissions of an open file to another.
 pub fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
     perform(Operation::SetMode(path), || to.set_permissions(from.metadata()?.permissions()))
-}
-
-/// Sets the time of the last change of a file.
-pub fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
-    perform(Operation::SetMode(path), || File::options().append(true).open(path)?.set_modified(time))
 }
 
 thread_local! {

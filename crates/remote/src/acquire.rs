@@ -1,0 +1,369 @@
+//! Gets blocks of a generation: from the cache, from the block store, or by requests, which operations share.
+//!
+//! An operation never waits for another one. Where another one reads a block, this one makes the same request, and the
+//! adapter performs it once.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use sharddb_format::checks::ChecksPlace;
+use sharddb_format::{Error, ErrorKind, Result};
+
+use crate::block::{Block, BlockKey, BlockRead, Wanted};
+use crate::block_store::{BlockId, BlockStore};
+use crate::generation::RemoteGeneration;
+use crate::identity::Identity;
+use crate::minishard::Parsed;
+use crate::objects::{Span, Unread};
+use crate::operation::Exchange;
+use crate::plan::{Merged, merge};
+use crate::request::{Body, Failure, RemoteValue, Response};
+use crate::shared_request::{Role, SharedRequest};
+
+/// A block that is not in memory.
+struct Load<'a> {
+    /// The position of the block in the input.
+    at: usize,
+    read: &'a BlockRead,
+    span: Span,
+    /// Whether this is the second request of the load: the first span did not cover the checks.
+    is_extended: bool,
+}
+
+/// A request, and the loads that wait for its answer.
+struct Reading<'a> {
+    request: Arc<SharedRequest>,
+    role: Role,
+    span: Span,
+    loads: Vec<Load<'a>>,
+}
+
+/// A block that was requested.
+pub(crate) enum Acquired {
+    Block(Block),
+    /// It was left out, because the blocks before it take much memory: to be acquired alone.
+    Deferred,
+}
+
+/// The results for blocks, by their position, in bounded memory.
+struct Results {
+    blocks: Vec<Option<Result<Acquired>>>,
+    /// The bytes of the minishards in `blocks`, and the upper bound on them; the first one may be longer.
+    held: u64,
+    most: u64,
+}
+
+/// What the bytes of a block are.
+enum Content {
+    Block(Block),
+    /// The block is longer than the bytes: it is this span.
+    Longer(Span),
+}
+
+impl RemoteGeneration {
+    /// Gets one block.
+    pub(crate) async fn acquire_one(&self, exchange: &Exchange, read: BlockRead) -> Result<Block> {
+        let blocks = self.acquire(exchange, std::slice::from_ref(&read)).await;
+        blocks.into_iter().next().unwrap_or_else(|| Err(lost()))
+    }
+
+    /// Gets blocks, with requests that are planned together. The result has a block or an error for each.
+    ///
+    /// Errors: `Corrupt` if a block is not what it has to be; `GenerationGone` if its object is missing or was replaced;
+    /// those of the client.
+    pub(crate) async fn acquire(&self, exchange: &Exchange, reads: &[BlockRead]) -> Vec<Result<Block>> {
+        let acquired = self.acquire_within(exchange, reads, u64::MAX).await.into_iter();
+        let blocks = acquired.map(|acquired| match acquired? {
+            Acquired::Block(block) => Ok(block),
+            Acquired::Deferred => Err(lost()),
+        });
+        blocks.collect()
+    }
+
+    /// Like [`acquire`](Self::acquire), for minishards that take at most `most` bytes of memory together, unless one is
+    /// longer. Indexes may decode to many times their stored length; minishards that do not fit are deferred.
+    pub(crate) async fn acquire_within(
+        &self,
+        exchange: &Exchange,
+        reads: &[BlockRead],
+        most: u64,
+    ) -> Vec<Result<Acquired>> {
+        let mut results = Results { blocks: reads.iter().map(|_| None).collect(), held: 0, most };
+        let all = reads.iter().enumerate();
+        let all = all.map(|(at, read)| Load { at, read, span: read.span.clone(), is_extended: false }).collect();
+        let mut loads = self.load_from_store(exchange, all, &mut results);
+        while !loads.is_empty() {
+            let readings = self.readings(exchange, std::mem::take(&mut loads), &mut results);
+            let numbers = readings.iter().map(|reading| exchange.send_shared(&reading.request, reading.role)).collect();
+            let mut readings: Vec<Option<Reading<'_>>> = readings.into_iter().map(Some).collect();
+            let answered = |at: usize, answer: Result<Response, Failure>| {
+                if let Some(reading) = readings.get_mut(at).and_then(Option::take) {
+                    loads.extend(self.end_reading(exchange, reading, answer, &mut results));
+                }
+            };
+            exchange.receive(numbers, answered).await;
+        }
+        results.blocks.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
+    }
+
+    /// Returns the key of a block in the cache.
+    pub(crate) fn key_of(&self, read: &BlockRead) -> BlockKey {
+        BlockKey { generation: self.serial, block: read.block }
+    }
+
+    pub(crate) fn count_cache_hit(&self, exchange: &Exchange) {
+        exchange.count_cache_hit();
+        self.objects.totals().count_cache_hit();
+    }
+
+    /// Returns requests for the blocks that are not in the cache: those that other operations have made for them, where there
+    /// are any, and new ones. The cache is locked meanwhile, so that no block is read twice at a time.
+    fn readings<'a>(&self, exchange: &Exchange, loads: Vec<Load<'a>>, results: &mut Results) -> Vec<Reading<'a>> {
+        let mut cache = self.shared.cache.lock();
+        let (mut readings, mut new): (Vec<Reading<'a>>, Vec<Option<Load<'a>>>) = (Vec::new(), Vec::new());
+        for load in loads {
+            let key = self.key_of(load.read);
+            if let Some(block) = cache.get(key) {
+                self.count_cache_hit(exchange);
+                results.set(load.at, Ok(block));
+                continue;
+            }
+            let other = cache.read_of(key);
+            match other.and_then(|request| Some((load.span.within(&request.range)?, request))) {
+                Some((span, request)) => join(&mut readings, request, span, load),
+                None => new.push(Some(load)),
+            }
+        }
+        for Merged { span, members } in merge(new.iter().flatten().map(|load| &load.span)) {
+            let request = Arc::new(SharedRequest::new(self.objects.request(&span), span.range.clone()));
+            let loads = members.into_iter().filter_map(|member| new.get_mut(member)?.take()).collect();
+            readings.push(Reading { request, role: Role::First, span, loads });
+        }
+        let own = readings.iter().filter(|reading| reading.role == Role::First);
+        cache.begin(own.flat_map(|reading| {
+            let request = Arc::downgrade(&reading.request);
+            reading.loads.iter().map(move |load| (self.key_of(load.read), request.clone()))
+        }));
+        readings
+    }
+
+    /// Ends the loads of a request that was answered. Returns those that need more.
+    fn end_reading<'a>(
+        &self,
+        exchange: &Exchange,
+        reading: Reading<'a>,
+        answer: Result<Response, Failure>,
+        results: &mut Results,
+    ) -> Vec<Load<'a>> {
+        let Reading { request, role, span, loads } = reading;
+        let answer = match role {
+            Role::First => self.objects.counted(answer),
+            Role::Joined => answer,
+        };
+        let answer = self.objects.accept(&span, answer);
+        let mut left = Vec::new();
+        for load in loads {
+            match self.content(&load, self.objects.part(&load.span, &span, &answer)) {
+                Ok(Content::Block(block)) => {
+                    if role == Role::Joined {
+                        self.count_cache_hit(exchange);
+                    }
+                    results.set(load.at, Ok(block));
+                }
+                Ok(Content::Longer(span)) => left.push(Load { span, is_extended: true, ..load }),
+                Err(error) => results.set(load.at, Err(error)),
+            }
+        }
+        drop(request); // others find it until the blocks are in the cache
+        left
+    }
+
+    /// Verifies what was read, and keeps it. If another operation was faster, returns its block.
+    fn content(&self, load: &Load<'_>, answer: Result<RemoteValue, Unread>) -> Result<Content> {
+        if let Some(block) = self.shared.cache.lock().get(self.key_of(load.read)) {
+            return Ok(Content::Block(block));
+        }
+        let content = match answer {
+            Ok(bytes) => {
+                let bytes = bytes.into_body();
+                let content = self.parse(load, bytes.clone())?;
+                if let (Content::Block(_), Some(id)) = (&content, self.block_id(&load.span))
+                    && let Some(store) = &self.shared.block_store
+                {
+                    store.put(&id, bytes.as_slice());
+                }
+                content
+            }
+            Err(Unread::Missing) => Content::Block(self.missing(load.read)?),
+            Err(unread) => return Err(self.explain(&load.span, &unread)),
+        };
+        if let Content::Block(block) = &content {
+            self.keep(load, block);
+        }
+        Ok(content)
+    }
+
+    /// Ends the loads of blocks that the block store has. Returns the others, and those of blocks in the cache.
+    fn load_from_store<'a>(&self, exchange: &Exchange, loads: Vec<Load<'a>>, results: &mut Results) -> Vec<Load<'a>> {
+        let Some(store) = &self.shared.block_store else { return loads };
+        let mut left = Vec::new();
+        for load in loads {
+            let is_cached = self.shared.cache.lock().get(self.key_of(load.read)).is_some();
+            if !is_cached && let Some(block) = self.stored(&**store, &load) {
+                self.count_cache_hit(exchange);
+                self.keep(&load, &block);
+                results.set(load.at, Ok(block));
+            } else {
+                left.push(load);
+            }
+        }
+        left
+    }
+
+    /// Returns a block from the block store; `None` if that does not have it, or a damaged one.
+    fn stored(&self, store: &dyn BlockStore, load: &Load<'_>) -> Option<Block> {
+        let bytes = store.get(&self.block_id(&load.span)?)?;
+        if !self.is_all_of(&load.span, bytes.len() as u64) {
+            return None;
+        }
+        match self.parse(load, Body::new(bytes)) {
+            Ok(Content::Block(block)) => Some(block),
+            Ok(Content::Longer(_)) | Err(_) => None,
+        }
+    }
+
+    /// Returns whether a stored block of `found` bytes has all that the object has of a span.
+    fn is_all_of(&self, span: &Span, found: u64) -> bool {
+        let end = span.range.start.saturating_add(found);
+        let ends_object = || self.objects.identity(&span.object).is_some_and(|identity| identity.len == Some(end));
+        found == span.len() || (span.needed..span.len()).contains(&found) && ends_object()
+    }
+
+    /// Puts a block into the cache, unless the identity of its object is not known, which later blocks of the object could not
+    /// be compared with.
+    fn keep(&self, load: &Load<'_>, block: &Block) {
+        let is_native = self.manifest.is_some();
+        if is_native || matches!(block, Block::NoShard) || self.objects.identity(&load.span.object).is_some() {
+            self.shared.cache.lock().insert(self.key_of(load.read), block.clone(), block.size());
+        }
+    }
+
+    /// Returns the name of a range for the block store; `None` if the content of the object has no unique name, or if that
+    /// is never known before the range is read.
+    fn block_id(&self, span: &Span) -> Option<BlockId> {
+        self.shared.block_store.as_ref()?;
+        let data_set = match &self.content_name {
+            Some(name) => name.clone(),
+            None if self.shared.root.is_empty() => return None,
+            // a whole shard index is the first read of its object, whose response has the ETag
+            None if span.range == (0..self.spec.shard_index_len()) => return None,
+            None => {
+                let identity = self.objects.identity(&span.object)?;
+                format!("{}|{}", self.shared.root, identity.strong_etag()?)
+            }
+        };
+        Some(BlockId { data_set, object: span.object.clone(), range: span.range.clone() })
+    }
+
+    /// Verifies the bytes of a block.
+    fn parse(&self, load: &Load<'_>, bytes: Body) -> Result<Content> {
+        let start = load.span.range.start;
+        let block = match load.read.wanted {
+            Wanted::TableBlock(shard, described) => {
+                let is_intact = |record| described.is_intact(record, bytes.as_slice(), start);
+                match self.record(shard).is_some_and(is_intact) {
+                    true => Block::Bytes(bytes),
+                    false => return Err(self.bad_table()),
+                }
+            }
+            Wanted::Entries(shard) => match self.record(shard) {
+                Some(record) => Block::Bytes(self.check_shard_index(record, bytes)?),
+                None => Block::Bytes(bytes),
+            },
+            Wanted::Minishard(location, index) => {
+                match self.minishard_format().parse(location, index, bytes, start)? {
+                    Parsed::NeedsUntil(end) => return Ok(Content::Longer(self.extended(load, end)?)),
+                    Parsed::Minishard(minishard) => Block::Minishard(Arc::new(minishard)),
+                }
+            }
+        };
+        Ok(Content::Block(block))
+    }
+
+    /// Returns the block of an object that is missing: a shard without a manifest is empty then.
+    fn missing(&self, read: &BlockRead) -> Result<Block> {
+        match read.wanted {
+            Wanted::TableBlock(..) => Err(self.bad_table()),
+            Wanted::Entries(_) if self.manifest.is_none() && !self.was_read(&read.span.object) => Ok(Block::NoShard),
+            Wanted::Entries(_) | Wanted::Minishard(..) => Err(self.objects.gone(&read.span.object)),
+        }
+    }
+
+    fn was_read(&self, object: &str) -> bool {
+        self.objects.identity(object).is_some_and(|Identity { etag, len }| etag.is_some() || len.is_some())
+    }
+
+    /// An error that makes lookups use the shard index.
+    fn bad_table(&self) -> Error {
+        let message = "expected a block of the minishard table with its checksum, found other bytes";
+        Error::corrupt(message).at_path(&self.objects.path(&self.table_object()))
+    }
+
+    /// Returns the span of a load up to `end`.
+    fn extended(&self, load: &Load<'_>, end: u64) -> Result<Span> {
+        let Range { start, end: before } = load.span.range;
+        if load.is_extended || end <= before {
+            let message = format!(
+                "expected a minishard whose index and checks end at byte {before}, found an index with checks up to byte {end}; \
+                 run `sharddb verify`"
+            );
+            return Err(Error::corrupt(message).at_path(&self.objects.path(&load.span.object)).at_offset(start));
+        }
+        let cap = ChecksPlace::total_len(self.shared.max_index_bytes, self.layout.unwrap_or_default());
+        if end - before > cap {
+            let message = format!(
+                "expected at most {cap} bytes of checks of a minishard, found {}: raise the cap `max_index_bytes`",
+                end - before
+            );
+            let path = self.objects.path(&load.span.object);
+            return Err(Error::new(ErrorKind::TooLarge, message).at_path(&path).at_offset(start));
+        }
+        Ok(Span::exact(load.span.object.clone(), start..end))
+    }
+}
+
+/// Adds a load to the requests of other operations.
+fn join<'a>(readings: &mut Vec<Reading<'a>>, request: Arc<SharedRequest>, span: Span, load: Load<'a>) {
+    match readings.last_mut() {
+        Some(last) if Arc::ptr_eq(&last.request, &request) => {
+            last.span.needed = last.span.needed.min(span.needed);
+            last.loads.push(load);
+        }
+        _ => readings.push(Reading { request, role: Role::Joined, span, loads: vec![load] }),
+    }
+}
+
+impl Results {
+    fn set(&mut self, at: usize, result: Result<Block>) {
+        let size = match &result {
+            Ok(Block::Minishard(minishard)) => minishard.size(),
+            _ => 0,
+        };
+        let held = self.held.saturating_add(size);
+        let acquired = match size > 0 && self.held > 0 && held > self.most {
+            true => Ok(Acquired::Deferred),
+            false => {
+                self.held = held;
+                result.map(Acquired::Block)
+            }
+        };
+        if let Some(slot) = self.blocks.get_mut(at) {
+            *slot = Some(acquired);
+        }
+    }
+}
+
+/// A block that has no result.
+fn lost() -> Error {
+    Error::internal("expected a result for every block that was requested")
+}

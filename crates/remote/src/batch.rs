@@ -1,0 +1,130 @@
+//! Lookups of many keys with requests that are planned together.
+//!
+//! Memory: keys are processed in windows of [`WINDOW`] minishards in storage order, and each round in runs of requests for
+//! at most [`RUN_BYTES`]. So a batch takes its values, the cache, and a few runs, however many keys it has and whatever its
+//! indexes decode to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sharddb_format::ids::Location;
+use sharddb_format::{Error, Result};
+
+use crate::generation::RemoteGeneration;
+use crate::lookup::Found;
+use crate::minishard::Minishard;
+use crate::operation::Exchange;
+use crate::request::RemoteValue;
+use crate::rounds::{RUN_BYTES, Reads, lost, next_run};
+
+/// Maximum number of minishards of a window.
+const WINDOW: usize = 4096;
+
+/// The keys of a minishard, with their positions in the input.
+type Keys = BTreeMap<u64, Vec<usize>>;
+
+/// A found key whose value did not come with its index, with its positions in the input.
+type SeparateValue = (Found, Vec<usize>);
+
+/// A batch in progress.
+struct Batch<'a> {
+    generation: &'a RemoteGeneration,
+    exchange: &'a Exchange,
+    results: Vec<Option<Result<Option<RemoteValue>>>>,
+}
+
+impl RemoteGeneration {
+    /// Returns the values of keys, in their order. Each has its own error.
+    pub(crate) async fn get_many(&self, exchange: &Exchange, keys: &[u64]) -> Vec<Result<Option<RemoteValue>>> {
+        let mut batch = Batch { generation: self, exchange, results: keys.iter().map(|_| None).collect() };
+        let mut wanted: BTreeMap<Location, Keys> = BTreeMap::new();
+        for (at, key) in keys.iter().enumerate() {
+            let location = self.spec.route(*key);
+            match self.lacks_shard(location.shard) {
+                true => batch.set(&[at], Ok(None)),
+                false => wanted.entry(location).or_default().entry(*key).or_default().push(at),
+            }
+        }
+        let mut wanted = wanted.into_iter().peekable();
+        while wanted.peek().is_some() {
+            batch.look_up(wanted.by_ref().take(WINDOW)).await;
+        }
+        batch.results.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
+    }
+}
+
+impl Batch<'_> {
+    /// Looks up the keys of a window.
+    async fn look_up(&mut self, window: impl Iterator<Item = (Location, Keys)>) {
+        let (mut open, mut separate) = (BTreeMap::new(), Vec::new());
+        for (location, keys) in window {
+            match self.generation.cached_minishard(self.exchange, location) {
+                Some(minishard) => self.find(location, &Ok(Some(minishard)), keys, &mut separate),
+                None => drop(open.insert(location, keys)),
+            }
+        }
+        self.read_values(separate).await;
+        let locations = open.keys().copied();
+        let mut plan = self.generation.plan_minishards(self.exchange, locations, Reads::Minishards).await;
+        while plan.peek().is_some() {
+            let run = self.generation.next_minishards(&mut plan, RUN_BYTES);
+            let mut separate = Vec::new();
+            for (location, step) in self.generation.read_minishards(self.exchange, run).await {
+                let minishard = self.generation.minishard_of(self.exchange, location, step).await;
+                self.find(location, &minishard, open.remove(&location).unwrap_or_default(), &mut separate);
+            }
+            self.read_values(separate).await;
+        }
+    }
+
+    /// Finds keys in their minishard, and answers those whose values came with it.
+    fn find(
+        &mut self,
+        location: Location,
+        minishard: &Result<Option<Arc<Minishard>>>,
+        keys: Keys,
+        separate: &mut Vec<SeparateValue>,
+    ) {
+        for (key, positions) in keys {
+            let found = match minishard {
+                Ok(Some(minishard)) => self.generation.find_in(location, minishard, key),
+                Ok(None) => Ok(None),
+                Err(error) => Err(error.copy().at_key(key)),
+            };
+            match found {
+                Ok(Some(found)) => match &found.in_memory {
+                    Some(encoded) => self.end_value(&positions, self.generation.verified(&found, encoded.clone())),
+                    None => separate.push((found, positions)),
+                },
+                Ok(None) => self.set(&positions, Ok(None)),
+                Err(error) => self.set(&positions, Err(error)),
+            }
+        }
+    }
+
+    /// Reads values that did not come with their indexes.
+    async fn read_values(&mut self, separate: Vec<SeparateValue>) {
+        let mut separate = separate.into_iter().peekable();
+        while separate.peek().is_some() {
+            let run = next_run(&mut separate, RUN_BYTES, |(found, _)| found.value.len());
+            let (found, positions): (Vec<Found>, Vec<Vec<usize>>) = run.into_iter().unzip();
+            let values = self.generation.values(self.exchange, &found).await;
+            for ((found, value), positions) in found.iter().zip(values).zip(positions) {
+                self.end_value(&positions, value.map_err(|error| self.generation.at_found(found, error)));
+            }
+        }
+    }
+
+    fn end_value(&mut self, positions: &[usize], value: Result<RemoteValue>) {
+        self.set(positions, value.map(|value| Some(value.without_neighbours())));
+    }
+
+    /// Sets the result of each of these positions.
+    fn set(&mut self, positions: &[usize], result: Result<Option<RemoteValue>>) {
+        for at in positions {
+            if let Some(slot) = self.results.get_mut(*at) {
+                *slot = Some(result.as_ref().map(Option::clone).map_err(Error::copy));
+            }
+        }
+    }
+}

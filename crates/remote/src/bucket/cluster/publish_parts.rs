@@ -1,0 +1,315 @@
+//! The last step: a generation in the bucket, of the shards of all parts.
+//!
+//! ```text
+//! publication-<digest>   copying      names the generation
+//! gen-N-../..            info, minishard table, shards (copied by the server), and the manifest last
+//! publication-<digest>   replacing
+//! current                replaced if it is as it was at the beginning
+//! publication-<digest>   published
+//! spills, parts          removed
+//! ```
+//!
+//! `info`, manifest and minishard table are composed by the local code, in a temporary store whose shards are sparse files
+//! with a shard index and nothing else. The digest in the name is that of all receipts and options. A repeated publication
+//! finds by the state and by the history in `current` whether its generation was current.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt, SpillSet};
+use sharddb::fs::disk;
+use sharddb::internal::Job;
+use sharddb::internal::LocalGeneration;
+use sharddb::internal::PartsDir;
+use sharddb::store::Store;
+use sharddb::write::{BuildOptions, Candidate};
+use sharddb_format::ids::ShardNumber;
+use sharddb_format::manifest::ShardRecord;
+use sharddb_format::spec::ShardingSpec;
+use sharddb_format::{Error, ErrorKind, Result};
+
+use crate::bucket::Bucket;
+use crate::bucket::cluster::job::JobObjects;
+use crate::bucket::cluster::mark::{Mark, State, mark_name};
+use crate::bucket::cluster::mirror::{Copied, Mirror};
+use crate::bucket::cluster::scratch::Scratch;
+use crate::bucket::current::Current;
+use crate::bucket::push::{PushOptions, Upload, may_continue, next_name};
+use crate::bucket::transfer::Transfer;
+use crate::bucket_current::GenerationName;
+
+/// Number of shard indexes that are read at a time.
+const INDEXES_AT_A_TIME: usize = 32;
+
+/// A generation of a partitioned build, as returned by [`Bucket::publish_parts`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PublishedParts {
+    /// The name of the generation, which was made current.
+    pub generation: String,
+    /// The specification.
+    pub spec: ShardingSpec,
+    /// The number of keys.
+    pub keys: u64,
+    /// The stored bytes of all values.
+    pub value_bytes: u64,
+    /// The bytes of all shards.
+    pub file_bytes: u64,
+    /// The number of shards.
+    pub shards: u64,
+    /// The number of pairs that were dropped because of a duplicate key.
+    pub dropped: u64,
+}
+
+impl Bucket {
+    /// Publishes a generation of all parts, whose receipts are given in any order, and then removes the objects that the
+    /// receipts of spills and parts name.
+    ///
+    /// The objects are the files that [`SpillSet::publish`](sharddb::cluster::SpillSet::publish) would write. The server copies the
+    /// shards; those that it cannot copy are downloaded and uploaded. The receipts are checked as for a local store; of every
+    /// shard the length and the checksum of its index. [`verify`](Self::verify) checks everything.
+    ///
+    /// A repeated call with equal receipts and options returns the same result and changes nothing, also if another
+    /// generation was published since, or if the first call was killed at any moment. It is `InvalidInput` if the first call
+    /// was killed while it replaced `current`, and then another generation was published and `gc` removed this one. That
+    /// holds until [`clean_parts`](Self::clean_parts) removes the job.
+    ///
+    /// Of the options, those of `info` and its sharding, temporary directory, progress and cancellation apply. A key
+    /// file is not supported, since all keys would have to be read.
+    ///
+    /// Cost: one request per shard to read its index and one to copy it. Disk: the shard indexes.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a missing, repeated or foreign receipt; `NotFound` or `Corrupt`, with the object, for a shard that
+    /// is missing or not that of its receipt; `Unsupported` for a key file, or a store without conditional writes; `Locked` if
+    /// another publisher replaced `current` meanwhile; those of [`push`](Self::push). Nothing is published then, unless
+    /// `current` was being replaced: repeat the call, which finds that.
+    pub async fn publish_parts(
+        &self,
+        job: &str,
+        plan: &PartPlan,
+        spills: impl IntoIterator<Item = SpillReceipt>,
+        parts: impl IntoIterator<Item = PartReceipt>,
+        options: &BuildOptions,
+    ) -> Result<PublishedParts> {
+        let objects = JobObjects::new(job)?;
+        if options.ordered {
+            let message = "expected a publication without a key file, found `ordered`: in a bucket all keys would have to \
+                           be read; publish locally and push, or leave it out";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let scratch = Scratch::create(options)?;
+        let store = scratch.path().join("store");
+        let spills = SpillSet::new(plan, scratch.path(), spills)?;
+        let job = spills.job(PartsDir::of_job(&store, job)?, parts, options)?;
+        let mark = objects.object(&mark_name(job.digest()));
+        let (options, transfer) = (scratch.options(options), Transfer::cancelled_by(options));
+        let publication = Publication { bucket: self, objects, job, mark, store: &store, options, transfer };
+        let generation = publication.publish().await?;
+        // what stays takes only space, and a repeated call or `clean_parts` removes it
+        _ = publication.remove_inputs().await;
+        Ok(publication.result(&generation))
+    }
+}
+
+/// A publication of checked receipts.
+struct Publication<'a> {
+    bucket: &'a Bucket,
+    objects: JobObjects,
+    job: Job<'a>,
+    /// The object with its state.
+    mark: String,
+    /// The temporary local store.
+    store: &'a Path,
+    options: BuildOptions,
+    transfer: Transfer,
+}
+
+/// What an earlier call did.
+enum Earlier {
+    Nothing,
+    /// It began a generation, which was never current.
+    Begun(Mark),
+    /// Its generation was made current.
+    WasCurrent(Mark),
+}
+
+impl Publication<'_> {
+    /// Returns the generation that was made current, by this call or an earlier one.
+    async fn publish(&self) -> Result<GenerationName> {
+        let published = self.publish_or_fail().await;
+        let Err(error) = published else { return published };
+        // another call with the same receipts may have completed meanwhile
+        match self.bucket.root.mark(&self.mark).await {
+            Ok(Some(mark)) if mark.state == State::Published => Ok(mark.generation),
+            _ => Err(error),
+        }
+    }
+
+    async fn publish_or_fail(&self) -> Result<GenerationName> {
+        let root = &self.bucket.root;
+        let mark = root.mark(&self.mark).await?;
+        if let Some(mark) = mark.as_ref().filter(|mark| mark.state == State::Published) {
+            return Ok(mark.generation.clone());
+        }
+        let base = root.current().await?;
+        let begun = match self.earlier(base.as_ref(), mark)? {
+            Earlier::WasCurrent(mark) => return self.complete(&mark).await,
+            Earlier::Begun(mark) => Some(mark),
+            Earlier::Nothing => None,
+        };
+        if base.is_none() {
+            self.bucket.check_is_no_data_set().await?;
+        }
+        root.check_conditions().await?;
+        let candidate = self.compose().await?;
+        let local = LocalGeneration::open(candidate.path())?;
+        let push = PushOptions::phase_of(&self.options);
+        let mut upload = Upload::new(self.bucket, &local, &push, next_name(base.as_ref())?);
+        upload.copy_shards(self.shard_objects());
+        let mark = self.begin(base.as_ref(), &mut upload, begun).await?;
+        upload.run().await?;
+        if !upload.is_complete().await? {
+            return Err(upload.removed());
+        }
+        let mark = match mark.state {
+            State::Copying => root.write_mark(&self.mark, Some(&mark), State::Replacing, &mark.generation).await?,
+            State::Replacing | State::Published => mark,
+        };
+        upload.publish(base).await?;
+        self.complete(&mark).await
+    }
+
+    /// Records that the generation was current.
+    async fn complete(&self, mark: &Mark) -> Result<GenerationName> {
+        self.bucket.root.write_mark(&self.mark, Some(mark), State::Published, &mark.generation).await?;
+        Ok(mark.generation.clone())
+    }
+
+    /// Returns what an earlier call did, given `current`.
+    ///
+    /// Errors: `InvalidInput` if that cannot be known.
+    fn earlier(&self, base: Option<&Current>, mark: Option<Mark>) -> Result<Earlier> {
+        let Some(mark) = mark else { return Ok(Earlier::Nothing) };
+        let Some(base) = base else { return Ok(Earlier::Begun(mark)) };
+        let was_replaced = base.text.before.iter().any(|entry| entry.generation == mark.generation);
+        if base.generation() == &mark.generation || was_replaced {
+            return Ok(Earlier::WasCurrent(mark));
+        }
+        match mark.state == State::Replacing && base.text.removed.contains(&mark.generation) {
+            true => Err(self.superseded(&mark.generation)),
+            false => Ok(Earlier::Begun(mark)),
+        }
+    }
+
+    /// Decides the name of the generation: that of an earlier call, if its objects can be continued, or a new one.
+    ///
+    /// Errors: `InvalidInput` if the objects are gone and may have been current; `Locked`.
+    async fn begin(&self, base: Option<&Current>, upload: &mut Upload<'_>, begun: Option<Mark>) -> Result<Mark> {
+        let root = &self.bucket.root;
+        if let Some(mark) = &begun {
+            if may_continue(base, &mark.generation) {
+                upload.resume(mark.generation.clone(), &HashMap::new()).await?;
+            }
+            if upload.generation == mark.generation {
+                return Ok(mark.clone());
+            }
+            if mark.state == State::Replacing {
+                return Err(self.superseded(&mark.generation));
+            }
+        }
+        root.write_mark(&self.mark, begun.as_ref(), State::Copying, &upload.generation).await
+    }
+
+    /// The publication was killed while it replaced `current`, and the generation was removed since.
+    #[cold]
+    fn superseded(&self, generation: &GenerationName) -> Error {
+        let message = format!(
+            "expected to end an interrupted publication, found that {generation} was removed, which may have been current: \
+             to publish these parts all the same, remove this object and publish again; otherwise clean the parts of this job"
+        );
+        Error::invalid_input(message).at_path(&self.bucket.root.place(&self.mark))
+    }
+
+    /// Returns the shards of all parts by their objects.
+    fn shard_objects(&self) -> HashMap<ShardNumber, String> {
+        let of_shard = |(name, shard): (String, ShardRecord)| (shard.number, self.objects.object(&name));
+        self.shards().map(of_shard).collect()
+    }
+
+    /// Returns the shards of all parts, and their names in the job.
+    fn shards(&self) -> impl Iterator<Item = (String, ShardRecord)> {
+        let spec = self.job.spills().plan().spec();
+        self.job.parts().iter().flat_map(move |part| {
+            let directory = part.directory_name();
+            let name = move |number| format!("{directory}/{}", spec.shard_file_name(number));
+            part.shard_records().iter().map(move |shard| (name(shard.number), *shard))
+        })
+    }
+
+    /// Composes the generation in the temporary store, with shards that are sparse files.
+    ///
+    /// Errors: `NotFound` or `Corrupt`, with the object, for a shard that is lost or another; those of the options.
+    async fn compose(&self) -> Result<Candidate> {
+        let directory = self.store.join(self.objects.directory());
+        for part in self.job.parts() {
+            let path = directory.join(part.directory_name());
+            disk::with_syncs_if(false, || PartsDir::create(&path))?;
+        }
+        let shards: Vec<_> = self.shards().collect();
+        let indexes = stream::iter(shards).map(|(name, shard)| self.mirror_index(&directory, name, shard));
+        indexes.buffer_unordered(INDEXES_AT_A_TIME).try_collect::<()>().await?;
+        let compose = || self.job.write(&Store::create(self.store)?.writer()?, &self.options);
+        let composed = disk::with_syncs_if(false, compose);
+        composed.map_err(|error| self.objects.at_object(&self.bucket.root, &directory, error))
+    }
+
+    /// Copies a shard index into a sparse file that is as long as its shard.
+    async fn mirror_index(&self, directory: &Path, name: String, shard: ShardRecord) -> Result<()> {
+        let root = &self.bucket.root;
+        let object = self.objects.object(&name);
+        let place = root.place(&object);
+        let mirror = Mirror::create(root, object.clone(), directory.join(&name), &self.transfer)?;
+        let index = self.job.spills().plan().spec().shard_index_len().min(shard.bytes);
+        let copied = match index {
+            0 => Copied::Done, // the local code finds that the index is missing
+            _ => mirror.copy(0..index, shard.bytes).await?,
+        };
+        let error = match copied {
+            Copied::Done => return mirror.set_len(shard.bytes),
+            Copied::Missing => root.lost_shard(&object),
+            Copied::OtherLength(found) => {
+                let message = format!(
+                    "expected the shard of {} bytes that the receipt of its part states, found one of {found}: build the \
+                     part again",
+                    shard.bytes
+                );
+                Error::corrupt(message).at_path(&place)
+            }
+        };
+        Err(error.at_shard(shard.number))
+    }
+
+    /// Removes the objects that the receipts name.
+    async fn remove_inputs(&self) -> Result<()> {
+        let spills = self.job.spills().receipts().iter().map(SpillReceipt::file_name);
+        let named: HashSet<String> = spills.chain(self.shards().map(|(name, _)| name)).collect();
+        self.objects.remove(&self.bucket.root, move |name| named.contains(name)).await
+    }
+
+    fn result(&self, generation: &GenerationName) -> PublishedParts {
+        let parts = self.job.parts();
+        let sum = |number: fn(&PartReceipt) -> u64| parts.iter().map(number).fold(0, u64::saturating_add);
+        PublishedParts {
+            generation: generation.to_string(),
+            spec: *self.job.spills().plan().spec(),
+            keys: sum(PartReceipt::keys),
+            value_bytes: sum(PartReceipt::value_bytes),
+            file_bytes: sum(PartReceipt::file_bytes),
+            shards: sum(PartReceipt::shards),
+            dropped: sum(PartReceipt::dropped),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Uploading a spill.
+
+use std::path::Path;
+
+use object_store::{PutMode, PutOptions, PutPayloadMut};
+use sharddb::cluster::SpillReceipt;
+use sharddb::internal::Spill;
+use sharddb::write::{BuildOptions, BuildPhase};
+use sharddb_format::Result;
+use sharddb_format::checksum::ChecksumHasher;
+
+use crate::bucket::Bucket;
+use crate::bucket::cluster::job::JobObjects;
+use crate::bucket::current::is_refused;
+use crate::bucket::transfer::Transfer;
+use crate::bucket::upload::PART_BYTES;
+
+/// Maximum length of a spill that is sent in one request, which a broken connection repeats from its beginning.
+const MOST_OF_ONE_PUT: u64 = 64 << 20;
+
+/// Length of the blocks of memory that a payload consists of.
+const PAYLOAD_BLOCK: usize = 1 << 20;
+
+impl Bucket {
+    /// Uploads the spill of a receipt, which a [`SpillWriter`](sharddb::cluster::SpillWriter) wrote into `directory`, for
+    /// [`build_part`](Self::build_part). The local file stays.
+    ///
+    /// An object with the name and the length of the spill is success: the name has a digest of the content. The file is
+    /// verified while it is read.
+    ///
+    /// Of the options, those of memory, progress and cancellation apply. Cost: one request if the spill has at most 64 MiB,
+    /// and at most [`memory`](BuildOptions::memory) bytes. A larger one is read twice and uploaded in parts of at least 8 MiB,
+    /// four at a time. Its creation is not conditional: two uploads at once write the same bytes.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no such file; `Corrupt` if the file is damaged or not that of the receipt, or if the bucket has
+    /// an object of this name and another length; `InvalidInput` for the name of a job; `Unsupported` for a store that
+    /// cannot create objects conditionally; `Cancelled`; `Io`.
+    pub async fn put_spill(
+        &self,
+        job: &str,
+        directory: impl AsRef<Path>,
+        receipt: &SpillReceipt,
+        options: &BuildOptions,
+    ) -> Result<()> {
+        let object = JobObjects::new(job)?.object(&receipt.file_name());
+        let spill = Spill::open(directory.as_ref(), receipt)?;
+        options.progress.begin(BuildPhase::Write, receipt.bytes());
+        if receipt.bytes() <= options.memory_now().min(MOST_OF_ONE_PUT) {
+            self.put_at_once(&object, &spill, receipt, options).await?;
+        } else {
+            let path = directory.as_ref().join(receipt.file_name());
+            self.put_in_parts(&object, &spill, (&path, receipt), options).await?;
+        }
+        options.progress.add(receipt.bytes());
+        Ok(())
+    }
+
+    async fn put_at_once(
+        &self,
+        object: &str,
+        spill: &Spill,
+        receipt: &SpillReceipt,
+        options: &BuildOptions,
+    ) -> Result<()> {
+        let mut payload = PutPayloadMut::new().with_block_size(PAYLOAD_BLOCK);
+        spill.read_verified(&mut |piece| {
+            payload.extend_from_slice(piece);
+            options.check_cancel()
+        })?;
+        let put = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.root.store().put_opts(&self.root.path(object)?, payload.freeze(), put).await {
+            Err(error) if is_refused(&error) => self.root.check_uploaded(object, receipt.bytes()).await,
+            put => put.map(|_| ()).map_err(|error| self.root.failed("upload", object, error)),
+        }
+    }
+
+    async fn put_in_parts(
+        &self,
+        object: &str,
+        spill: &Spill,
+        (path, receipt): (&Path, &SpillReceipt),
+        options: &BuildOptions,
+    ) -> Result<()> {
+        if self.root.head(object).await?.is_some() {
+            return self.root.check_uploaded(object, receipt.bytes()).await;
+        }
+        let mut hasher = ChecksumHasher::of_file();
+        spill.read_verified(&mut |piece| {
+            hasher.update(piece);
+            options.check_cancel()
+        })?;
+        self.root
+            .upload_file(object, path, hasher.finish(), PART_BYTES, &Transfer::cancelled_by(options))
+            .await
+            .map(drop)
+    }
+}

@@ -1,0 +1,200 @@
+//! Downloading a generation into a local store.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use sharddb::internal::Staging;
+use sharddb::store::{GenerationId, Store};
+use sharddb_format::ids::ShardNumber;
+use sharddb_format::{Error, Result};
+
+use crate::bucket::Bucket;
+use crate::bucket::objects::{GenerationObject, objects, total_bytes};
+use crate::bucket::transfer::{Transfer, TransferProgress};
+use crate::bucket_current::GenerationName;
+
+/// Number of objects that are downloaded at a time.
+const OBJECTS_IN_FLIGHT: usize = 8;
+
+/// Options of [`Bucket::pull`].
+///
+/// ```
+/// use sharddb_remote::PullOptions;
+///
+/// let mut options = PullOptions::new();
+/// options.generation("gen-0000000001-0123456789abcdef0123456789abcdef");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PullOptions {
+    transfer: Transfer,
+    generation: Option<String>,
+}
+
+impl PullOptions {
+    /// Creates the default options.
+    pub fn new() -> PullOptions {
+        PullOptions::default()
+    }
+
+    /// Sets the generation, by its name in the bucket. Default: the current one.
+    pub fn generation(&mut self, name: impl Into<String>) -> &mut PullOptions {
+        self.generation = Some(name.into());
+        self
+    }
+
+    /// Sets the progress that the download reports.
+    pub fn progress(&mut self, progress: Arc<TransferProgress>) -> &mut PullOptions {
+        self.transfer.progress = progress;
+        self
+    }
+
+    /// Sets a flag that cancels the download: once it is true, it returns `Cancelled`. The next pull continues.
+    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut PullOptions {
+        self.transfer.cancel = cancel;
+        self
+    }
+}
+
+/// A generation that was downloaded, as returned by [`Bucket::pull`].
+///
+/// See [`Bucket`] for an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pulled {
+    /// The generation of the local store, which is current now.
+    pub id: GenerationId,
+    /// The name of the generation in the bucket.
+    pub generation: String,
+    /// Whether it was published. If not, it was current already, and its files were not compared.
+    pub is_new: bool,
+    /// The number of objects that were downloaded, without `info` and the manifest.
+    pub downloaded: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The number of files that an earlier attempt had downloaded.
+    pub resumed: u64,
+    /// The number of shards that a local generation had: hard links, or copies.
+    pub shared: u64,
+}
+
+impl Bucket {
+    /// Downloads a generation into the store at `to`, which is created if nothing is there, and publishes it.
+    ///
+    /// The new local generation has the same files, byte for byte, under the next local number. Shards that a local
+    /// generation has, by length, checksums and digest, are linked. Files are downloaded to a directory next to the store,
+    /// `STORE.pull-NAME`; an interrupted pull is continued by the next one of the same generation. Everything is compared
+    /// with the manifest before it is published. If the current local generation has the same manifest, nothing changes, and
+    /// its files are not compared: see [`Store::verify`](sharddb::store::Store) for that.
+    ///
+    /// A manifest without digests, which version 0.1.0 wrote, does not tell files apart that have equal checksums. Its
+    /// generation is downloaded each time.
+    ///
+    /// The store is locked for writing meanwhile.
+    ///
+    /// Cost: reads downloaded and linked files once or twice. Memory: the manifest and one chunk per download.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if an object is missing or has other bytes than its manifest states: its name is in the error, and nothing
+    /// is published; `NotFound` if nothing was published to the bucket, or the generation is not complete; `GenerationGone`
+    /// if `gc` removed it, also meanwhile; `Locked` if the local store has another writer; `InvalidInput` if `to` is not a store, or for a name that is not one of a generation;
+    /// `Unsupported`; `TooLarge`; `Cancelled`; `Io`.
+    pub async fn pull(&self, to: impl AsRef<Path>, options: &PullOptions) -> Result<Pulled> {
+        let (generation, stored) = self.stored(options.generation.as_deref()).await?;
+        let store = Store::create(to)?;
+        let mut writer = store.writer()?; // syncs what a killed pull may have left, also if nothing is to be done
+        writer.cancel(options.transfer.cancel.clone());
+        if let Some(id) = store.current_with(&stored.manifest, &stored.manifest_text)? {
+            return Ok(Pulled { is_new: false, ..Counts::default().pulled(id, &generation) });
+        }
+        let staging = Staging::open(store.path(), generation.as_str(), stored.manifest.nested.as_ref())?;
+        let download = Download {
+            bucket: self,
+            generation: &generation,
+            staging: &staging,
+            local: store.shards_like(&stored.manifest)?,
+            transfer: &options.transfer,
+            counts: Counts::default(),
+        };
+        if let Err(error) = download.run(objects(&stored.manifest)).await {
+            return Err(self.unless_gone(&generation, error).await);
+        }
+        let counts = download.counts;
+        let id = staging.publish(&writer, &stored.info, &stored.manifest_text)?;
+        Ok(counts.pulled(id, &generation))
+    }
+}
+
+/// The download of the objects of one generation.
+struct Download<'a> {
+    bucket: &'a Bucket,
+    generation: &'a GenerationName,
+    staging: &'a Staging,
+    /// Local files with the bytes of wanted shards.
+    local: HashMap<ShardNumber, PathBuf>,
+    transfer: &'a Transfer,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    downloaded: AtomicU64,
+    bytes: AtomicU64,
+    resumed: AtomicU64,
+    shared: AtomicU64,
+}
+
+impl Counts {
+    fn pulled(&self, id: GenerationId, generation: &GenerationName) -> Pulled {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Pulled {
+            id,
+            generation: generation.to_string(),
+            is_new: true,
+            downloaded: of(&self.downloaded),
+            bytes: of(&self.bytes),
+            resumed: of(&self.resumed),
+            shared: of(&self.shared),
+        }
+    }
+}
+
+impl Download<'_> {
+    async fn run(&self, objects: Vec<GenerationObject>) -> Result<()> {
+        self.transfer.begin(total_bytes(&objects));
+        let all = stream::iter(objects).map(|object| self.obtain(object));
+        all.buffer_unordered(OBJECTS_IN_FLIGHT).try_collect::<()>().await
+    }
+
+    async fn obtain(&self, object: GenerationObject) -> Result<()> {
+        self.transfer.check()?;
+        let local = object.shard.and_then(|shard| self.local.get(&shard));
+        let count = if self.staging.has(&object.name, object.stated)? {
+            &self.counts.resumed
+        } else if let Some(local) = local
+            && self.staging.share(local, &object.name, object.stated)?
+        {
+            &self.counts.shared
+        } else {
+            return self.download(&object).await;
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.transfer.add(object.stated.bytes);
+        Ok(())
+    }
+
+    async fn download(&self, object: &GenerationObject) -> Result<()> {
+        let mut file = self.staging.begin(&object.name, object.stated)?;
+        let name = format!("{}/{}", self.generation, object.name);
+        let root = &self.bucket.root;
+        let place = |error: Error| object.shard.into_iter().fold(error.at_path(&root.place(&name)), Error::at_shard);
+        root.download(&name, object.stated.bytes, self.transfer, |chunk| file.write(chunk)).await.map_err(place)?;
+        file.finish().map_err(place)?;
+        self.counts.downloaded.fetch_add(1, Ordering::Relaxed);
+        self.counts.bytes.fetch_add(object.stated.bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}

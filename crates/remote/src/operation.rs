@@ -1,0 +1,184 @@
+//! An operation of the reader as a state machine without I/O: requests come out, responses go in.
+//!
+//! The compiler writes the state machine: an operation is an `async` block whose only leaf futures are the responses of
+//! its [`Exchange`]. There is no runtime, no thread, no timer and no waker in it.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use sharddb_format::Result;
+
+use crate::request::{Failure, Request, Response};
+use crate::shared_request::{RequestId, Role, SharedRequest};
+
+/// An operation that needs reads from an object store: a lookup, for example.
+///
+/// The caller performs the requests, in any order and number at a time, and polls in between:
+///
+/// 1. [`poll`](Operation::poll). `Ready` is the result.
+/// 2. [`next_request`](Operation::next_request) until it returns `None`; perform them, and give each answer to
+///    [`answer`](Operation::answer).
+/// 3. Poll again after each answer. An operation waits for nothing else.
+///
+/// Dropping an operation cancels it. The adapters of this crate (feature `object_store`) and of the Python package do all that,
+/// and perform a request that several operations make at the same time once: see [`RequestId::shared`].
+///
+/// ```
+/// use std::task::Poll;
+///
+/// use sharddb_remote::{Operation, Request, Response};
+///
+/// fn run<T>(
+///     mut operation: Operation<'_, T>,
+///     mut perform: impl FnMut(&Request) -> Response,
+/// ) -> sharddb::Result<T> {
+///     loop {
+///         if let Poll::Ready(result) = operation.poll() {
+///             return result;
+///         }
+///         while let Some((id, request)) = operation.next_request() {
+///             operation.answer(id, Ok(perform(&request)));
+///         }
+///     }
+/// }
+/// ```
+#[must_use = "an operation does nothing unless it is polled"]
+pub struct Operation<'a, T> {
+    future: Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>,
+    exchange: Exchange,
+}
+
+/// What an operation cost so far. A request that it shares with an operation that has made it before is a cache hit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperationStats {
+    /// Requests that were made.
+    pub requests: u64,
+    /// Bytes of all responses.
+    pub bytes: u64,
+    /// Blocks that were found in the cache, in a block store, or in the response to another operation.
+    pub cache_hits: u64,
+}
+
+impl<'a, T> Operation<'a, T> {
+    /// Creates an operation from a future that makes its requests through the exchange.
+    pub(crate) fn new<F>(start: impl FnOnce(Exchange) -> F) -> Operation<'a, T>
+    where
+        F: Future<Output = Result<T>> + Send + 'a,
+    {
+        let exchange = Exchange::default();
+        Operation { future: Box::pin(start(exchange.clone())), exchange }
+    }
+
+    /// Advances the operation as far as the answers permit. Do not poll again after `Ready`.
+    pub fn poll(&mut self) -> Poll<Result<T>> {
+        self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) // only an answer wakes it
+    }
+
+    /// Takes a request that is to be performed.
+    pub fn next_request(&mut self) -> Option<(RequestId, Request)> {
+        self.exchange.state().to_send.pop_front()
+    }
+
+    /// Gives the operation the answer to a request. The next [`poll`](Operation::poll) uses it.
+    pub fn answer(&mut self, id: RequestId, answer: Result<Response, Failure>) {
+        let mut state = self.exchange.state();
+        if let (Ok(response), Role::First) = (&answer, id.role) {
+            state.stats.bytes += response.body.as_slice().len() as u64;
+        }
+        state.answers.insert(id.number, answer);
+    }
+
+    /// Returns what the operation cost so far.
+    pub fn stats(&self) -> OperationStats {
+        self.exchange.state().stats
+    }
+}
+
+impl<T> fmt::Debug for Operation<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operation").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// The requests of an operation and the answers to them.
+#[derive(Clone, Default)]
+pub(crate) struct Exchange(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    next_number: u64,
+    to_send: VecDeque<(RequestId, Request)>,
+    answers: HashMap<u64, Result<Response, Failure>>,
+    stats: OperationStats,
+}
+
+impl Exchange {
+    /// Makes a request and waits for the answer.
+    pub(crate) async fn fetch(&self, request: Request) -> Result<Response, Failure> {
+        let number = self.state().send(request);
+        poll_fn(|_| match self.state().answers.remove(&number) {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Makes all requests at once, and calls `f` with the position and the answer of each, in the order of arrival.
+    pub(crate) async fn fetch_all(
+        &self,
+        requests: impl IntoIterator<Item = Request>,
+        f: impl FnMut(usize, Result<Response, Failure>),
+    ) {
+        let numbers: Vec<u64> = requests.into_iter().map(|request| self.state().send(request)).collect();
+        self.receive(numbers, f).await;
+    }
+
+    /// Makes a request that other operations share. Returns the number of the answer.
+    pub(crate) fn send_shared(&self, request: &Arc<SharedRequest>, role: Role) -> u64 {
+        self.state().push(request.request.clone(), role, Arc::downgrade(request))
+    }
+
+    /// Waits for the answers with these numbers, and calls `f` with the position and the answer of each, in the order of
+    /// arrival.
+    pub(crate) async fn receive(&self, numbers: Vec<u64>, mut f: impl FnMut(usize, Result<Response, Failure>)) {
+        let mut waiting: HashMap<u64, usize> = numbers.into_iter().zip(0..).collect();
+        poll_fn(|_| {
+            let arrived: Vec<_> = self.state().answers.drain().collect(); // `f` runs without the lock
+            for (number, answer) in arrived {
+                if let Some(at) = waiting.remove(&number) {
+                    f(at, answer);
+                }
+            }
+            if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Counts a block that was found in the cache.
+    pub(crate) fn count_cache_hit(&self) {
+        self.state().stats.cache_hits += 1;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn send(&mut self, request: Request) -> u64 {
+        self.push(request, Role::First, Weak::new())
+    }
+
+    fn push(&mut self, request: Request, role: Role, shared: Weak<SharedRequest>) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.stats.requests += u64::from(role == Role::First);
+        self.to_send.push_back((RequestId { number, role, request: shared }, request));
+        number
+    }
+}

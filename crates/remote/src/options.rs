@@ -1,0 +1,180 @@
+//! The options for opening a data set in an object store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sharddb_format::gzip::{DEFAULT_MAX_INDEX_BYTES, DEFAULT_MAX_VALUE_BYTES};
+use sharddb_format::spec::ShardingSpec;
+
+use crate::block_store::BlockStore;
+use crate::generation::{Limits, Shared};
+use crate::open::Served;
+use crate::operation::Operation;
+use crate::reader::RemoteReader;
+use crate::table::DEFAULT_WHOLE_TABLE_BYTES;
+
+/// Options for opening a data set in an object store or on a web server.
+///
+/// ```
+/// use sharddb_remote::{Operation, RemoteOptions, RemoteReader};
+///
+/// let operation: Operation<'_, RemoteReader> =
+///     RemoteOptions::new().root_name("s3://bucket/store").cache_bytes(256 << 20).open();
+/// ```
+#[derive(Clone)]
+pub struct RemoteOptions {
+    root_name: String,
+    generation: Option<String>,
+    pointer: Option<String>,
+    spec: Option<ShardingSpec>,
+    cache_bytes: u64,
+    whole_table_bytes: u64,
+    max_value_bytes: u64,
+    max_index_bytes: u64,
+    block_store: Option<Arc<dyn BlockStore>>,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> RemoteOptions {
+        RemoteOptions {
+            root_name: String::new(),
+            generation: None,
+            pointer: None,
+            spec: None,
+            cache_bytes: 64 << 20,
+            whole_table_bytes: DEFAULT_WHOLE_TABLE_BYTES,
+            max_value_bytes: DEFAULT_MAX_VALUE_BYTES,
+            max_index_bytes: DEFAULT_MAX_INDEX_BYTES,
+            block_store: None,
+        }
+    }
+}
+
+impl RemoteOptions {
+    /// Creates the default options.
+    pub fn new() -> RemoteOptions {
+        RemoteOptions::default()
+    }
+
+    /// Sets the name of the data set, such as `s3://bucket/store`: errors show it before the object, and a
+    /// [`BlockStore`] distinguishes data sets by it. Default: empty.
+    pub fn root_name(&mut self, name: impl Into<String>) -> &mut RemoteOptions {
+        self.root_name = name.into();
+        self
+    }
+
+    /// Sets the generation of a store in a bucket that is served instead of the current one: one of the history, by its
+    /// name, or by its number as in `gen-0000000003`. A refresh does not leave it. In a copy of a local store, any of its
+    /// generations. Default: the current one.
+    pub fn generation(&mut self, name: impl Into<String>) -> &mut RemoteOptions {
+        self.generation = Some(name.into());
+        self
+    }
+
+    /// Sets the JSON pointer (RFC 6901) to the object in `info` that has the member "sharding", such as `/scales/0`.
+    /// Default: like `OpenOptions::pointer` of the crate `sharddb`.
+    pub fn pointer(&mut self, pointer: impl Into<String>) -> &mut RemoteOptions {
+        self.pointer = Some(pointer.into());
+        self
+    }
+
+    /// Sets the sharding specification, for shards without an `info`, or to override it. The data is foreign then.
+    /// Default: that of `info`.
+    pub fn spec(&mut self, spec: ShardingSpec) -> &mut RemoteOptions {
+        self.spec = Some(spec);
+        self
+    }
+
+    /// Sets the capacity in bytes of the cache, for the minishard indexes, short minishards, shard indexes and blocks of
+    /// the minishard table that lookups read. Default: 64 MiB.
+    pub fn cache_bytes(&mut self, bytes: u64) -> &mut RemoteOptions {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum length in bytes of a minishard table that is read as a whole when a generation is opened, and kept
+    /// besides the cache. The blocks of a longer one are read on demand, 64 KiB at a time, and cached. Default: 4 MiB.
+    ///
+    /// Lower it, to 0 for example, for a program that looks up few keys.
+    pub fn whole_table_bytes(&mut self, bytes: u64) -> &mut RemoteOptions {
+        self.whole_table_bytes = bytes;
+        self
+    }
+
+    /// Sets the cap in bytes on a value. A larger one is an error of kind `TooLarge`. Default: 1 GiB.
+    pub fn max_value_bytes(&mut self, bytes: u64) -> &mut RemoteOptions {
+        self.max_value_bytes = bytes;
+        self
+    }
+
+    /// Sets the cap in bytes on a minishard index, and on a shard index that is read as a whole. A larger one is an error
+    /// of kind `TooLarge`. Default: 256 MiB.
+    pub fn max_index_bytes(&mut self, bytes: u64) -> &mut RemoteOptions {
+        self.max_index_bytes = bytes;
+        self
+    }
+
+    /// Sets a second cache, which is looked up before a request is made. Foreign data uses it only for objects with a strong
+    /// ETag, after the first response about the object, and if there is a [`root_name`](RemoteOptions::root_name). Default:
+    /// none.
+    pub fn block_store(&mut self, store: Arc<dyn BlockStore>) -> &mut RemoteOptions {
+        self.block_store = Some(store);
+        self
+    }
+
+    /// Opens the data set: the generation that `current` names or, if there is no `current`, the directory at the root,
+    /// a generation or foreign data.
+    ///
+    /// Cost: `current`; then `info` and the manifest at the same time; then the minishard table, or the shard indexes of
+    /// a small store without one.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is neither `current` nor `info`, no bucket of the name, or no such [`generation`]; `GenerationGone`
+    /// if `gc` removed it; `Corrupt`, `InvalidSpec`, `InvalidInput`, `Unsupported`, as for a local directory; those of the
+    /// client.
+    ///
+    /// [`generation`]: RemoteOptions::generation
+    pub fn open(&self) -> Operation<'static, RemoteReader> {
+        let shared = Arc::new(self.shared());
+        Operation::new(|exchange| async move {
+            let served = Served::open(&shared, &exchange).await?;
+            Ok(RemoteReader::new(shared, served))
+        })
+    }
+
+    /// Returns the name that errors show.
+    #[cfg(feature = "object_store")]
+    pub(crate) fn root(&self) -> &str {
+        &self.root_name
+    }
+
+    fn shared(&self) -> Shared {
+        let limits = Limits {
+            max_value_bytes: self.max_value_bytes,
+            max_index_bytes: self.max_index_bytes,
+            cache_bytes: self.cache_bytes,
+            whole_table_bytes: self.whole_table_bytes,
+        };
+        let mut shared =
+            Shared::new(&self.root_name, self.spec, self.pointer.clone(), &limits, self.block_store.clone());
+        shared.chosen.clone_from(&self.generation);
+        shared
+    }
+}
+
+impl fmt::Debug for RemoteOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteOptions")
+            .field("root_name", &self.root_name)
+            .field("generation", &self.generation)
+            .field("pointer", &self.pointer)
+            .field("spec", &self.spec)
+            .field("cache_bytes", &self.cache_bytes)
+            .field("whole_table_bytes", &self.whole_table_bytes)
+            .field("max_value_bytes", &self.max_value_bytes)
+            .field("max_index_bytes", &self.max_index_bytes)
+            .field("block_store", &self.block_store.is_some())
+            .finish()
+    }
+}

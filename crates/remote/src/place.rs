@@ -1,0 +1,254 @@
+//! Where a minishard is in its shard: by the minishard table, or by the shard index.
+
+use sharddb_format::byte_range::{ByteRange, RelativeRange};
+use sharddb_format::ids::Location;
+use sharddb_format::minishard;
+use sharddb_format::shard_index::ShardIndexEntry;
+use sharddb_format::{Error, ErrorKind, Result};
+
+use crate::block::{Block, BlockName, BlockRead, Wanted};
+use crate::generation::RemoteGeneration;
+use crate::objects::Span;
+use crate::table::Described;
+
+/// A foreign shard index of at most this many bytes, 4,096 minishards, is read as a whole.
+const WHOLE_SHARD_INDEX: u64 = 64 << 10;
+
+/// Longer ones are read in blocks of this many bytes, 512 minishards: a request for them takes no longer than one for an
+/// entry.
+const SHARD_INDEX_BLOCK: u64 = 8 << 10;
+
+/// A minishard with a raw index is read as a whole if index, checks and values have at most this many bytes: that is one
+/// request instead of two, and takes little longer than a short one.
+pub(crate) const WHOLE_MINISHARD: u64 = 64 << 10;
+
+/// The place of a minishard that has keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The encoded index.
+    pub(crate) index: ByteRange,
+    /// The end of the values after a raw index, if it is known.
+    extent_end: Option<u64>,
+    /// An estimate of the number of rows.
+    likely_rows: u64,
+    pub(crate) source: PlaceSource,
+}
+
+/// What stated a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlaceSource {
+    Table,
+    ShardIndex,
+}
+
+/// The place of a minishard, or the block that states it.
+pub(crate) enum PlaceStep {
+    /// `None`: the minishard has no keys.
+    Place(Option<Place>),
+    Read(BlockRead),
+}
+
+impl RemoteGeneration {
+    /// Returns the place of a minishard if it is in memory, else the block that states it. The minishard table comes before
+    /// the shard index, unless it has no intact statement about the minishard.
+    ///
+    /// Errors: `Corrupt`.
+    pub(crate) fn known_place(&self, location: Location) -> Result<PlaceStep> {
+        let described = self.table.as_ref().and_then(|table| {
+            let described = table.describe(&self.spec, location.shard, location.minishard)?;
+            Some((table, described))
+        });
+        let Some((table, described)) = described else { return self.known_place_by_shard_index(location) };
+        match table.whole() {
+            Some(whole) => self.known_place_by_table(location, described, whole.as_slice(), 0),
+            None => {
+                let range = table.group_range(described.group());
+                Ok(PlaceStep::Read(BlockRead {
+                    block: BlockName::TableGroup(described.group()),
+                    span: Span::exact(self.table_object(), range),
+                    wanted: Wanted::TableBlock(location.shard, described),
+                }))
+            }
+        }
+    }
+
+    fn known_place_by_table(
+        &self,
+        location: Location,
+        described: Described,
+        bytes: &[u8],
+        from: u64,
+    ) -> Result<PlaceStep> {
+        match self.place_by_table(location, described, bytes, from) {
+            Some(known) => Ok(known),
+            None => self.known_place_by_shard_index(location),
+        }
+    }
+
+    /// Like [`known_place`](Self::known_place), without the minishard table.
+    pub(crate) fn known_place_by_shard_index(&self, location: Location) -> Result<PlaceStep> {
+        match self.small_indexes.get(&location.shard) {
+            Some(entries) => self.place_by_entries(location, entries.as_slice(), 0).map(PlaceStep::Place),
+            None => self.read_of_entries(location).map(PlaceStep::Read),
+        }
+    }
+
+    /// Returns the place of a minishard that a block states. If that is a block of the minishard table without an intact
+    /// statement, returns what is known by the shard index.
+    pub(crate) fn place_in(&self, location: Location, read: &BlockRead, block: &Result<Block>) -> Result<PlaceStep> {
+        let block = match block {
+            Ok(block) => block,
+            Err(error) if error.kind() == ErrorKind::Corrupt && matches!(read.block, BlockName::TableGroup(_)) => {
+                return self.known_place_by_shard_index(location);
+            }
+            Err(error) => return Err(error.copy()),
+        };
+        match (read.wanted, block) {
+            (_, Block::NoShard) => Ok(PlaceStep::Place(None)),
+            (Wanted::TableBlock(..), Block::Bytes(bytes)) => {
+                // the read may be that of another minishard in the same group
+                let table = self.table.as_ref();
+                let described = table.and_then(|table| table.describe(&self.spec, location.shard, location.minishard));
+                let Some(described) = described else { return self.known_place_by_shard_index(location) };
+                let (bytes, from) = (bytes.as_slice(), read.span.range.start);
+                let is_intact = |record| described.is_intact(record, bytes, from);
+                if !self.record(location.shard).is_some_and(is_intact) {
+                    self.shared.cache.lock().remove(self.key_of(read)); // checked for another minishard, it is damaged for this one: the next lookup reads it again
+                }
+                self.known_place_by_table(location, described, bytes, from)
+            }
+            (Wanted::Entries(_), Block::Bytes(bytes)) => {
+                self.place_by_entries(location, bytes.as_slice(), read.span.range.start).map(PlaceStep::Place)
+            }
+            _ => Err(Error::internal("expected a block that states places, found another one")),
+        }
+    }
+
+    /// Returns the read of a minishard at a place.
+    ///
+    /// Errors: `TooLarge` if the index is longer than the cap; `Corrupt` if the shard ends before its checks.
+    pub(crate) fn read_of_minishard(&self, location: Location, place: &Place) -> Result<BlockRead> {
+        let format = self.minishard_format();
+        minishard::check_index_len(place.index, format.max_index_bytes)?;
+        let ByteRange { start, end: index_end } = place.index;
+        let shard_len = self.shard_len(location.shard).unwrap_or(u64::MAX);
+        let (end, needed_end) = match self.has_raw_indexes() {
+            true => {
+                let checks_end = index_end.saturating_add(format.checks_len_of_raw(place.index.len()));
+                let whole = place.extent_end.filter(|end| end.saturating_sub(start) <= WHOLE_MINISHARD);
+                let end = whole.map_or(checks_end, |end| end.max(checks_end));
+                (end, end)
+            }
+            false => {
+                let end = index_end.saturating_add(format.likely_checks_len(place.likely_rows));
+                let end = end.min(shard_len);
+                (end, if shard_len == u64::MAX { index_end } else { end })
+            }
+        };
+        if end > shard_len {
+            let message =
+                format!("expected a minishard within the {shard_len} bytes of the shard, found one that ends at {end}");
+            return Err(Error::corrupt(message).at_offset(start));
+        }
+        let span = Span {
+            object: self.shard_object(location.shard),
+            range: start..end,
+            needed: needed_end.saturating_sub(start),
+        };
+        Ok(BlockRead { block: BlockName::Minishard(location), span, wanted: Wanted::Minishard(location, place.index) })
+    }
+
+    /// Returns the read of the index and the checks of a minishard, without its values.
+    ///
+    /// Errors: those of [`read_of_minishard`](Self::read_of_minishard).
+    pub(crate) fn read_of_index(&self, location: Location, place: &Place) -> Result<BlockRead> {
+        self.read_of_minishard(location, &Place { extent_end: None, ..*place })
+    }
+
+    /// Returns the place that the table states; `None` if it states none, or one outside of the shard.
+    fn place_by_table(&self, location: Location, described: Described, bytes: &[u8], from: u64) -> Option<PlaceStep> {
+        let record = self.record(location.shard)?;
+        let stated = described.stated(&self.spec, record, bytes, from)?;
+        if stated.index.start == stated.index.end {
+            return Some(PlaceStep::Place(None));
+        }
+        let base = self.spec.shard_index_len();
+        let index = stated.index.resolve(base, record.bytes)?;
+        let extent_end = Some(base.saturating_add(stated.next).min(record.bytes));
+        let likely_rows = self.likely_rows(location, index, stated.minishards, stated.index_bytes);
+        Some(PlaceStep::Place(Some(Place { index, extent_end, likely_rows, source: PlaceSource::Table })))
+    }
+
+    /// Returns the read of the entry of a minishard: of the whole shard index, if it is short or has a checksum.
+    fn read_of_entries(&self, location: Location) -> Result<BlockRead> {
+        let len = self.spec.shard_index_len();
+        let entry = ShardIndexEntry::position(location.minishard);
+        let is_whole = self.record(location.shard).is_some() || len <= WHOLE_SHARD_INDEX;
+        if is_whole && len > self.shared.max_index_bytes {
+            let message =
+                format!("expected a shard index of at most {} bytes, found {len}", self.shared.max_index_bytes);
+            let error = Error::new(ErrorKind::TooLarge, message + ": raise the cap `max_index_bytes`");
+            return Err(error);
+        }
+        let block = if is_whole { 0 } else { entry.start / SHARD_INDEX_BLOCK };
+        let range = match is_whole {
+            true => 0..len,
+            false => block * SHARD_INDEX_BLOCK..((block + 1) * SHARD_INDEX_BLOCK).min(len),
+        };
+        let needed = if self.record(location.shard).is_some() { len } else { entry.end - range.start };
+        let span = Span { object: self.shard_object(location.shard), range, needed };
+        Ok(BlockRead {
+            block: BlockName::ShardIndex { shard: location.shard, block },
+            span,
+            wanted: Wanted::Entries(location.shard),
+        })
+    }
+
+    /// Returns the place that an entry states, from bytes of the shard index that begin at offset `from`.
+    fn place_by_entries(&self, location: Location, bytes: &[u8], from: u64) -> Result<Option<Place>> {
+        let entry = ShardIndexEntry::position(location.minishard);
+        let offset = entry.start.checked_sub(from).and_then(|offset| usize::try_from(offset).ok());
+        let stored = offset.and_then(|offset| bytes.get(offset..)).and_then(ShardIndexEntry::read);
+        let stored = stored.ok_or_else(|| {
+            Error::corrupt("expected a shard index entry of 16 bytes, found fewer").at_offset(entry.start)
+        })?;
+        let (stated, base, shard_len) =
+            (stored.stated_range(), self.spec.shard_index_len(), self.shard_len(location.shard));
+        let index = minishard::index_range(location.minishard, stated, base, shard_len.unwrap_or(u64::MAX))?;
+        let Some(index) = index else { return Ok(None) };
+        let extent_end = self.small_indexes.contains_key(&location.shard).then(|| {
+            let next = next_start(bytes, stated).map(|next| base.saturating_add(next));
+            next.unwrap_or(u64::MAX).min(shard_len.unwrap_or(u64::MAX))
+        });
+        let is_small = self.small_indexes.contains_key(&location.shard);
+        let index_bytes = if is_small { index_bytes(bytes) } else { u64::MAX }; // a long one is not summed up
+        let likely_rows = self.likely_rows(location, index, self.spec.minishards(), index_bytes);
+        Ok(Some(Place { index, extent_end, likely_rows, source: PlaceSource::ShardIndex }))
+    }
+
+    /// Estimates the rows of an index: its share of the keys by its length among `minishards` minishards with
+    /// `index_bytes` bytes of indexes, which are assumed to have the keys of average ones; at least the average.
+    fn likely_rows(&self, location: Location, index: ByteRange, minishards: u64, index_bytes: u64) -> u64 {
+        let keys = self.record(location.shard).map_or(0, |record| record.keys);
+        let average = keys.div_ceil(self.spec.minishards());
+        let among = average.saturating_mul(minishards).min(keys);
+        let share = u128::from(among) * u128::from(index.len()) / u128::from(index_bytes.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX).min(among).max(average)
+    }
+}
+
+/// Returns where the next minishard index begins, from the whole shard index.
+fn next_start(entries: &[u8], index: RelativeRange) -> Option<u64> {
+    indexes(entries).map(|other| other.start).filter(|start| *start >= index.end).min()
+}
+
+/// Returns the bytes of all minishard indexes, from the whole shard index.
+fn index_bytes(entries: &[u8]) -> u64 {
+    indexes(entries).map(|index| index.end.saturating_sub(index.start)).fold(0, u64::saturating_add)
+}
+
+/// Iterates over the ranges that entries state, without those of minishards without keys.
+fn indexes(entries: &[u8]) -> impl Iterator<Item = RelativeRange> {
+    let entries = entries.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
+    entries.filter_map(|entry| entry.minishard_index())
+}
