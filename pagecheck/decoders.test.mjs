@@ -10,7 +10,7 @@ import zlib from 'node:zlib';
 const root = process.env.ROOT ?? path.join(path.dirname(fs.realpathSync(new URL(import.meta.url).pathname)), '..');
 // a copy, in which .js files are modules for every version of Node
 const copy = fs.mkdtempSync(path.join(os.tmpdir(), 'pagecheck-'));
-fs.cpSync(path.join(root, 'cli/src/serve/page'), copy, { recursive: true });
+fs.cpSync(path.join(root, 'crates/serve/src/page'), copy, { recursive: true });
 fs.writeFileSync(path.join(copy, 'package.json'), '{ "type": "module" }');
 const { described, fromMorton, gridOf, segmentation, toMorton, views } = await import(path.join(copy, 'values.js'));
 const { describedChunk, elements, elementType } = await import(path.join(copy, 'arrays.js'));

@@ -277,7 +277,8 @@ pub mod internal {
     pub use crate::read::options::DEFAULT_MAX_MAPS;
     pub use crate::store::{LocalGeneration, StagedFile, Staging};
     pub use crate::threads::in_order::in_order;
-    pub use sharddb_format::date::iso_8601;
+    pub use sharddb_format::date::time_as_iso_8601;
+    pub use sharddb_format::{key, key_range};
 
     /// Numbers of keys that are placed at random.
     pub mod poisson {

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sharddb::Snapshot;
+use sharddb::internal::key_range::KeyRange;
 use sharddb::read::{self, Range, RangeOptions};
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::key_range::KeyRange;
 use crate::progress::{Counter, Progress, Unit};
 use crate::size::Size;
 

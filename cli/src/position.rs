@@ -3,10 +3,10 @@
 use std::str::FromStr;
 
 use clap::Args;
+use sharddb::internal::key::Key;
 use sharddb_container::KeySpace;
 
 use crate::failure::{Failure, Result};
-use crate::key::Key;
 
 /// The key of a lookup.
 #[derive(Clone, Debug, Args)]

@@ -29,9 +29,6 @@ mod input;
 #[allow(dead_code, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/interrupt.rs"]
 mod interrupt;
-#[allow(dead_code, reason = "the command's modules are compiled as they are")]
-#[path = "../../cli/src/key.rs"]
-mod key;
 #[allow(dead_code, unused_imports, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/number.rs"]
 mod number;
@@ -50,9 +47,9 @@ mod size;
 #[allow(dead_code, reason = "the command's modules are compiled as they are")]
 #[path = "../../cli/src/url_text.rs"]
 mod url_text;
-// pure modules of the subcommand `serve`, for the target `requests`
-#[path = "../../cli/src/serve/byte_range.rs"]
+// pure modules of `sharddb-serve`, for the target `requests`
+#[path = "../../crates/serve/src/byte_range.rs"]
 mod byte_range;
 #[allow(dead_code, reason = "the command's modules are compiled as they are")]
-#[path = "../../cli/src/serve/request_path.rs"]
+#[path = "../../crates/serve/src/request_path.rs"]
 mod request_path;

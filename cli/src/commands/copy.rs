@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::ArgGroup;
+use sharddb::internal::key::Key;
+use sharddb::internal::key_range::KeyRange;
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
 use sharddb::{BulkLoader, Snapshot};
@@ -19,8 +21,6 @@ use crate::exit::Exit;
 use crate::failure::Result;
 use crate::foreign;
 use crate::input::KeyList;
-use crate::key::Key;
-use crate::key_range::KeyRange;
 use crate::progress::Unit;
 use crate::remote::url::local_path;
 

@@ -16,7 +16,6 @@ use crate::database::{Opening, by_reading, of_old_and_new};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::generation::parse_generation;
 use crate::number::plural;
 use crate::output::{Patch, Sources, Target, Values};
 use crate::progress::{Counter, Progress, Unit};
@@ -63,10 +62,10 @@ pub(crate) struct Args {
     #[arg(value_name = "NEW", conflicts_with_all = ["from", "to"])]
     new: Option<PathBuf>,
     /// The generation before: gen-0000000003, gen-3 or 3. Default: the one that was current before that of --to
-    #[arg(long, value_name = "GENERATION", value_parser = parse_generation)]
+    #[arg(long, value_name = "GENERATION", value_parser = GenerationId::from_text)]
     from: Option<GenerationId>,
     /// The generation after. Default: the current one
-    #[arg(long, value_name = "GENERATION", value_parser = parse_generation)]
+    #[arg(long, value_name = "GENERATION", value_parser = GenerationId::from_text)]
     to: Option<GenerationId>,
     /// What to print for each key
     #[arg(long, value_enum, default_value_t = Format::Keys)]

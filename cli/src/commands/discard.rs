@@ -8,7 +8,6 @@ use crate::commands::open_store;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Result;
-use crate::generation::parse_generation;
 
 /// Remove one generation that is not current
 #[derive(Debug, clap::Args)]
@@ -23,7 +22,7 @@ pub(crate) struct Args {
     /// The store
     store: PathBuf,
     /// The generation: gen-0000000003, gen-3 or 3
-    #[arg(value_parser = parse_generation)]
+    #[arg(value_parser = GenerationId::from_text)]
     generation: GenerationId,
 }
 

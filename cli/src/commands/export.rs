@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use sharddb::internal::key::Key;
 use sharddb::read::{Range, RangeEntry};
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
@@ -23,7 +24,6 @@ use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 use crate::in_order::{self, Event};
 use crate::input::KeyList;
-use crate::key::Key;
 use crate::number::plural;
 use crate::order::Order;
 use crate::output::{Form, Output, Sources, Values};

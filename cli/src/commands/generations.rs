@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use sharddb::Store;
+use sharddb::internal::time_as_iso_8601;
 use sharddb::store::{GenerationTotals, StoredGeneration};
 
 use crate::bench::disk_usage::DiskUsage;
 use crate::commands::{open_store, write_json};
 use crate::context::{self, Context, Errors, warn};
-use crate::date::iso_8601;
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
@@ -136,7 +136,7 @@ impl Listed {
                 (true, false, false) => State::RolledBack,
             },
             in_use: leases.is_held(&path),
-            completed: completed.map(iso_8601),
+            completed: completed.map(time_as_iso_8601),
             keys: totals.map(|totals| totals.keys),
             value_bytes: totals.map(|totals| totals.value_bytes),
             shards: totals.map(|totals| totals.shards),

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use sharddb::Snapshot;
+use sharddb::internal::key::Key;
 
 use crate::chunks::Chunks;
 use crate::context::{self, Context, Errors};
@@ -17,7 +18,6 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
 use crate::input::{BadLine, KeyList};
 use crate::input::{Reading, Stream};
-use crate::key::Key;
 use crate::remote::{RemoteDatabase, RemoteOpening};
 
 /// Look up many keys: one line of JSON per key, in the order of the list

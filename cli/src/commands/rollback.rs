@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use sharddb::GenerationId;
 
 use crate::commands::{open_store, write_json};
 use crate::context::{Context, warn};
 use crate::exit::Exit;
-use crate::failure::{Failure, Result};
-use crate::generation::parse_generation;
+use crate::failure::Result;
 use crate::remote::url::path_or_url;
 use crate::remote::{Call, RemoteStore};
 
@@ -46,7 +46,7 @@ impl Args {
         if let Some(remote) = RemoteStore::open(&self.store)? {
             return remote.rollback(self.generation.as_deref(), Call { context, json: self.json });
         }
-        let generation = self.generation.as_deref().map(parse_generation).transpose().map_err(Failure::usage)?;
+        let generation = self.generation.as_deref().map(GenerationId::from_text).transpose()?;
         let store = open_store(&self.store)?;
         let previous = store.current().unwrap_or_default(); // a rollback may repair it
         let history = if generation.is_none() { store.history()? } else { Vec::new() };

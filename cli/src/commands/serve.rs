@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use sharddb_serve::{Bounds, Redirect, Server, Urls};
+
 use crate::context::{self, Context};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::limits;
 use crate::remote::url::{path_or_url, refuse_url};
-use crate::serve::{Bounds, Redirect, Server, Urls};
 use crate::size::Size;
 
 /// Databases that are open at a time, at most.
@@ -77,6 +78,7 @@ impl Args {
             port: self.port,
             base_url: self.base_url.clone(),
             has_token: !self.no_token,
+            is_quiet: context.quiet,
             max_value_bytes: self.max_value.0,
             bounds: Bounds {
                 connections: part_of_files(4, self.max_connections),
@@ -86,7 +88,8 @@ impl Args {
             },
         };
         let mut redirect = None; // until the end: the browser may read it late
-        server.run(context, |urls, log| {
+        let _draining = context.interrupt.draining(server.bounds.grace);
+        server.run(context.interrupt.cancel(), |urls, log| -> Result<()> {
             write_urls(urls)?;
             if self.bind.is_unspecified() && self.base_url.is_none() {
                 log.say(

@@ -11,10 +11,10 @@ use std::io::{self, BufRead, Read};
 use std::rc::Rc;
 
 use csv::{ByteRecord, ReaderBuilder};
+use sharddb::internal::key;
 
 use crate::failure::{Failure, Place, Result};
 use crate::input::{Columns, Sink, Stream, mark};
-use crate::key;
 
 /// Reads all rows and passes their pairs to `sink`.
 ///

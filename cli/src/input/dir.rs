@@ -15,11 +15,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
+use sharddb::internal::key;
 
 use crate::failure::{Failure, Place, Result};
 use crate::input::exact::{Exact, Outcome};
 use crate::input::{Reading, SMALL, Sink, Skipped};
-use crate::key;
 
 /// Passes the pairs of a directory to `sink`.
 pub(crate) fn read(path: &Path, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {

@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, Read};
 
+use sharddb::internal::key::Key;
+
 use crate::failure::{Malformed, Place, Result};
 use crate::input::mark;
 use crate::input::stream::Stream;
-use crate::key::Key;
 
 /// The keys of a list, one per line, in order. A UTF-8 byte order mark at the beginning is skipped.
 pub(crate) struct KeyList {

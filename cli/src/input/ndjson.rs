@@ -10,11 +10,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use sharddb::internal::key;
 
 use crate::failure::{Failure, Place, Result};
 use crate::input::compact::compact;
 use crate::input::{Sink, Stream, mark};
-use crate::key;
 
 /// The way a line is read as a pair.
 pub(crate) trait Line {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
+use sharddb::internal::time_as_iso_8601;
 use sharddb_remote::{
     Bucket, BucketGcOptions, BucketGeneration, BucketState, BucketVerifyLevel, BucketVerifyOptions, PullOptions,
     Pulled, PushOptions, TransferProgress, layer_source,
@@ -16,7 +17,6 @@ use sharddb_remote::{
 use tokio::runtime::{Builder, Runtime};
 
 use crate::context::{Context, warn, write_json, write_line};
-use crate::date::iso_8601;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
@@ -309,7 +309,7 @@ impl Listed {
                 (BucketState::Listed, true) => "earlier",
                 _ => "incomplete",
             },
-            replaced: generation.replaced.map(iso_8601),
+            replaced: generation.replaced.map(time_as_iso_8601),
             objects: generation.objects,
             bytes: generation.bytes,
         }

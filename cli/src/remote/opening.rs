@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use sharddb::GenerationId;
 use sharddb_remote::{DiskCache, RemoteOptions};
 
 use crate::failure::{Failure, Result};
-use crate::generation::parse_generation;
 use crate::size::Size;
 
 const HEADING: &str = "How to open DB at a URL";
@@ -63,5 +63,5 @@ impl RemoteOpening {
 
 /// Parses the name of a generation in a bucket; a number becomes the beginning of one.
 fn parse_name(text: &str) -> Result<String, String> {
-    Ok(parse_generation(text).map_or_else(|_| text.to_string(), |id| id.to_string()))
+    Ok(GenerationId::from_text(text).map_or_else(|_| text.to_string(), |id| id.to_string()))
 }

@@ -1,5 +1,7 @@
 //! Dates in UTC, as ISO 8601.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// The last second of the year 9999, since 1970.
 pub const LAST_SECOND: u64 = 253_402_300_799;
 
@@ -17,6 +19,11 @@ pub fn iso_8601(seconds: u64) -> String {
     let (year, month, day) = civil_from_days(days + DAYS_TO_1970);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Returns the date of a time; before 1970, the first second of that year.
+pub fn time_as_iso_8601(time: SystemTime) -> String {
+    iso_8601(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
 /// Parses exactly what [`iso_8601`] writes, up to the year 9999; `None` for anything else.

@@ -49,9 +49,13 @@ pub mod info;
 #[doc(hidden)]
 pub mod json;
 #[doc(hidden)]
+pub mod key;
+#[doc(hidden)]
 pub mod key_bounds;
 #[doc(hidden)]
 pub mod key_file;
+#[doc(hidden)]
+pub mod key_range;
 #[doc(hidden)]
 pub mod layout;
 #[doc(hidden)]
