@@ -40,7 +40,7 @@ impl AlignedBytes {
 
 impl AlignedBytes {
     /// Returns the bytes as a vector. Moves them only if they do not begin at the start of the allocation.
-    pub fn into_vec(mut self) -> Vec<u8> {
+    pub(crate) fn into_vec(mut self) -> Vec<u8> {
         if self.start > 0 {
             self.buffer.drain(..self.start);
         }

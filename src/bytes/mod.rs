@@ -117,7 +117,7 @@ impl Storage {
     }
 
     /// Begins a pass: the file is read ahead until the last pass ends, also by concurrent lookups.
-    pub fn begin_pass(&self) {
+    pub(crate) fn begin_pass(&self) {
         match self {
             Self::Mapped(mapping) => mapping.begin_pass(),
             Self::File(file) => file.begin_pass(),
@@ -126,7 +126,7 @@ impl Storage {
     }
 
     /// Ends a pass.
-    pub fn end_pass(&self) {
+    pub(crate) fn end_pass(&self) {
         match self {
             Self::Mapped(mapping) => mapping.end_pass(),
             Self::File(file) => file.end_pass(),
@@ -137,7 +137,7 @@ impl Storage {
     /// Returns all bytes if the file is mapped or loaded. Mapped pages may have to be read from the disk when they are
     /// used. `None` for positioned reads.
     #[inline]
-    pub fn mapped_or_loaded(&self) -> Option<&[u8]> {
+    pub(crate) fn mapped_or_loaded(&self) -> Option<&[u8]> {
         match self {
             Self::Mapped(mapping) => Some(mapping),
             Self::Heap(bytes) => Some(bytes),
@@ -147,7 +147,7 @@ impl Storage {
     }
 
     /// Asks the kernel to prefetch the pages of a range. Does nothing unless the file is mapped.
-    pub fn will_need(&self, range: ByteRange) {
+    pub(crate) fn will_need(&self, range: ByteRange) {
         if let Self::Mapped(mapping) = self {
             mapping.will_need(range);
         }

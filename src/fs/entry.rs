@@ -23,13 +23,13 @@ pub fn is_dir(path: &Path) -> Result<bool> {
 /// Returns whether a path is a directory or a link to one; `None` if nothing is there.
 ///
 /// Makes one call for a directory, so it stays correct if one is created or removed concurrently.
-pub fn is_dir_if_there(path: &Path) -> Result<Option<bool>> {
+pub(crate) fn is_dir_if_there(path: &Path) -> Result<Option<bool>> {
     let Some(entry) = own_metadata_if_there(path)? else { return Ok(None) };
     Ok(Some(entry.is_dir() || entry.is_symlink() && is_dir(path)?))
 }
 
 /// Returns whether a path is a directory, and not a link to one.
-pub fn is_real_dir(path: &Path) -> Result<bool> {
+pub(crate) fn is_real_dir(path: &Path) -> Result<bool> {
     own_metadata_if_there(path).map(|entry| entry.is_some_and(|entry| entry.is_dir()))
 }
 
@@ -41,17 +41,17 @@ pub fn is_file(path: &Path) -> Result<bool> {
 /// Returns whether a path is a regular file, and not a link to one; `None` if nothing is there.
 ///
 /// Makes one call, so it stays correct if the file is removed concurrently.
-pub fn is_real_file_if_there(path: &Path) -> Result<Option<bool>> {
+pub(crate) fn is_real_file_if_there(path: &Path) -> Result<Option<bool>> {
     own_metadata_if_there(path).map(|entry| entry.map(|entry| entry.is_file()))
 }
 
 /// Returns whether a path is a regular file, and not a link to one.
-pub fn is_real_file(path: &Path) -> Result<bool> {
+pub(crate) fn is_real_file(path: &Path) -> Result<bool> {
     is_real_file_if_there(path).map(|is_file| is_file == Some(true))
 }
 
 /// Returns whether a path is a symbolic link, even if it dangles.
-pub fn is_link(path: &Path) -> Result<bool> {
+pub(crate) fn is_link(path: &Path) -> Result<bool> {
     own_metadata_if_there(path).map(|entry| entry.is_some_and(|entry| entry.is_symlink()))
 }
 

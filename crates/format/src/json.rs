@@ -92,7 +92,7 @@ pub fn pointer<'a>(root: &'a RawValue, pointer: &str) -> Result<Option<&'a RawVa
 }
 
 /// Returns the place of `value` in the text that it was parsed from; `None` if it is not from this text.
-pub fn range_in(text: &str, value: &RawValue) -> Option<Range<usize>> {
+pub(crate) fn range_in(text: &str, value: &RawValue) -> Option<Range<usize>> {
     let start = value.get().as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     let range = start..start.checked_add(value.get().len())?;
     text.get(range.clone()).filter(|found| *found == value.get()).map(|_| range)
@@ -121,7 +121,7 @@ pub struct NestedObjects<'a> {
 /// Keeps the first `most` of them and counts the rest. Cost: one pass over the text, and memory for the kept pointers.
 ///
 /// Errors: `InvalidSpec` if the name of a member is not a valid string.
-pub fn objects_with<'a>(root: &'a RawValue, name: &str, most: usize) -> Result<NestedObjects<'a>> {
+pub(crate) fn objects_with<'a>(root: &'a RawValue, name: &str, most: usize) -> Result<NestedObjects<'a>> {
     let mut scan = Scan { text: root.get(), name, most, containers: Vec::new(), open_hits: Vec::new(), count: 0 };
     let mut found = Vec::new();
     let (mut in_string, mut escaped, mut string_start) = (false, false, 0);

@@ -382,7 +382,7 @@ fn auxiliary(members: &Members) -> Result<Vec<AuxiliaryRecord>> {
 
 /// Returns whether an auxiliary file may have this name: `[a-z0-9_]+`, and not the name of another file of a generation
 /// or a store.
-pub fn is_auxiliary_name(name: &str) -> bool {
+pub(crate) fn is_auxiliary_name(name: &str) -> bool {
     const RESERVED: [&str; 5] = ["info", "lease", "lock", "current", "history"];
     let is_of_alphabet = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
     !name.is_empty() && name.bytes().all(is_of_alphabet) && !RESERVED.contains(&name)

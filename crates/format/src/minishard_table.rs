@@ -93,7 +93,7 @@ impl Packing {
 
     /// Returns the reserved length of a minishard that the table does not describe: all ones.
     #[inline]
-    pub fn unstated(self) -> u64 {
+    pub(crate) fn unstated(self) -> u64 {
         (1 << self.length_bits) - 1
     }
 
@@ -119,7 +119,7 @@ impl Packing {
 
 /// Returns the 64 bits that begin at bit `shift` of two consecutive words; `shift` is below 64.
 #[inline]
-pub fn bits_from(low: u64, high: u64, shift: usize) -> u64 {
+pub(crate) fn bits_from(low: u64, high: u64, shift: usize) -> u64 {
     low >> shift | (high << 1) << (63 - shift)
 }
 
@@ -179,7 +179,7 @@ pub fn length_unit(minishard_index_encoding: Encoding) -> u64 {
 }
 
 /// Returns the number of words that `2^block_bits` fields of `bits` bits take.
-pub fn words_of(bits: u32, block_bits: u32) -> usize {
+pub(crate) fn words_of(bits: u32, block_bits: u32) -> usize {
     (bits as usize).checked_shl(block_bits).unwrap_or(usize::MAX).div_ceil(64)
 }
 
@@ -373,7 +373,7 @@ impl PackingBuilder {
 
 /// Returns the lower 64 bits.
 #[expect(clippy::cast_possible_truncation, reason = "the upper half comes next")]
-pub fn low_word(words: u128) -> u64 {
+pub(crate) fn low_word(words: u128) -> u64 {
     words as u64
 }
 

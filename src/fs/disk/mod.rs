@@ -17,12 +17,14 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
 
+#[cfg(test)]
+pub(crate) use self::recorder::END_BEFORE;
 #[cfg(any(test, feature = "testing"))]
 pub use self::recorder::inspect;
 #[cfg(any(test, feature = "testing"))]
 use self::recorder::perform;
 #[cfg(any(test, feature = "testing"))]
-pub use self::recorder::{END_BEFORE, Fault, Watch};
+pub use self::recorder::{Fault, Watch};
 #[cfg(any(test, feature = "testing"))]
 pub use self::replay::{Disk, Loss, Tree};
 
@@ -80,13 +82,13 @@ pub fn inspect<T>(_: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Result<
 
 /// Returns the soft limit of the process on open files.
 #[cfg(unix)]
-pub fn open_files_limit() -> usize {
+pub(crate) fn open_files_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 /// Whether a file could not be opened because the process or the machine has no descriptor left.
-pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     #[cfg(unix)]
     let codes = [rustix::io::Errno::MFILE.raw_os_error(), rustix::io::Errno::NFILE.raw_os_error()];
     #[cfg(not(unix))]
@@ -96,7 +98,7 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
 
 /// Returns a conservative limit on open files, for platforms without `getrlimit`.
 #[cfg(not(unix))]
-pub fn open_files_limit() -> usize {
+pub(crate) fn open_files_limit() -> usize {
     512
 }
 
@@ -129,7 +131,7 @@ pub fn write_all_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) -> io::
 }
 
 /// Removes the write permissions: 0644 becomes 0444.
-pub fn set_read_only(path: &Path) -> io::Result<()> {
+pub(crate) fn set_read_only(path: &Path) -> io::Result<()> {
     perform(Operation::SetMode(path), || {
         let mut permissions = path.metadata()?.permissions();
         permissions.set_readonly(true);
@@ -138,7 +140,7 @@ pub fn set_read_only(path: &Path) -> io::Result<()> {
 }
 
 /// Copies the permissions of an open file to another.
-pub fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
+pub(crate) fn copy_mode(from: &File, to: &File, path: &Path) -> io::Result<()> {
     perform(Operation::SetMode(path), || to.set_permissions(from.metadata()?.permissions()))
 }
 
@@ -179,7 +181,7 @@ pub fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
 
 /// Flushes everything of the file system of an open directory to disk (syncfs).
 #[cfg(target_os = "linux")]
-pub fn sync_file_system(directory: &File, path: &Path) -> io::Result<()> {
+pub(crate) fn sync_file_system(directory: &File, path: &Path) -> io::Result<()> {
     if SKIPS_SYNC.get() {
         return Ok(());
     }

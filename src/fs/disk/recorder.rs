@@ -99,7 +99,7 @@ impl Drop for Watch {
 }
 
 /// Environment variable: the process aborts before its change of this number, counted from 0.
-pub const END_BEFORE: &str = "SHARDDB_TEST_END_BEFORE";
+pub(crate) const END_BEFORE: &str = "SHARDDB_TEST_END_BEFORE";
 
 /// Aborts the process, without destructors and flushes, before the change that [`END_BEFORE`] selects.
 fn abort_if_selected() {
