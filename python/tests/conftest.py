@@ -1,5 +1,6 @@
 """Databases for the tests: those of other programs and of earlier versions, in ``tests/data`` of the repository."""
 
+import errno
 import json
 import shutil
 import struct
@@ -9,7 +10,7 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,13 +23,20 @@ DATA = ROOT / "tests" / "data"
 
 def unpacked(archive: Path) -> Path:
     """The content of an archive. It is unpacked once per checkout."""
-    directory = ROOT / "target" / "python-fixtures" / sha256(archive.read_bytes()).hexdigest()[:16]
+    directory = ROOT / "target" / "fixtures" / sha256(archive.read_bytes()).hexdigest()[:16]
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(dir=directory.parent))
-        shutil.unpack_archive(archive, new, filter="data")
-        with suppress(OSError):  # another process was faster
-            new.rename(directory)
+        with tempfile.TemporaryDirectory(dir=directory.parent) as parent:
+            new = Path(parent) / "new"
+            shutil.unpack_archive(archive, new, filter="data")
+            for path in new.rglob("*"):
+                if path.is_file():
+                    path.chmod(0o444)
+            try:
+                new.rename(directory)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # else another process was faster
+                    raise
     return directory
 
 

@@ -9,6 +9,22 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
+/// A file or directory of the test data of the workspace, or of the crate `container`. It may be in an archive.
+pub(crate) fn data(path: &str) -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|above| above.join("Cargo.lock").exists());
+    let (set, rest) = path.split_once('/').unwrap_or((path, ""));
+    let mut homes = ["tests/data", "crates/container/tests/data"].map(|home| workspace.unwrap().join(home)).into_iter();
+    let found = homes.find_map(|home| {
+        let (plain, archive) = (home.join(path), home.join(format!("{set}.tar.gz")));
+        if archive.exists() {
+            // an empty path would add a slash
+            return Some(if rest.is_empty() { unpacked(&archive) } else { unpacked(&archive).join(rest) });
+        }
+        plain.exists().then_some(plain)
+    });
+    found.unwrap_or_else(|| panic!("there are no test data {path}"))
+}
+
 /// The directory with the content of an archive `*.tar.gz`. Blocks while another thread or process unpacks.
 pub(crate) fn unpacked(archive: &Path) -> PathBuf {
     static KNOWN: Mutex<BTreeMap<PathBuf, PathBuf>> = Mutex::new(BTreeMap::new());

@@ -20,17 +20,8 @@ use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use sharddb::{Error, OpenOptions, Result, ShardDb, ShardingSpec};
 
+pub(crate) use archives::data;
 pub(crate) use temp_dir::TempDir;
-
-/// A file or directory of `tests/data` of the crate, or else of the workspace. It may be in an archive.
-pub(crate) fn data(path: &str) -> PathBuf {
-    let of_crate = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    let of_workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
-    let data = if of_crate.exists() { of_crate } else { of_workspace };
-    let (set, rest) = path.split_once('/').unwrap_or((path, ""));
-    let archive = data.join(format!("{set}.tar.gz"));
-    if archive.exists() { archives::unpacked(&archive).join(rest) } else { data.join(path) }
-}
 
 /// Creates the directory of the data sets of one kind for other readers, and removes those of an earlier run. It
 /// is in `$SHARDDB_INTEROP_DIR`, or else in cargo's directory for integration tests.

@@ -30,7 +30,7 @@ impl TempDir {
         let parent = parent.canonicalize().unwrap();
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("{}-{number}", std::process::id()));
+            let path = parent.join(format!("sharddb-test-{}-{number}", std::process::id()));
             match fs::create_dir(&path) {
                 // of a killed process that had this id, or of a live one in another container
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

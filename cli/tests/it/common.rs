@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::archives::{copy_all, unpacked};
+use crate::archives::{self, copy_all};
 use crate::process::output_with_input;
 pub(crate) use crate::process::{Run, Start, until};
 
@@ -145,15 +145,7 @@ pub(crate) fn foreign(place: &Place) -> String {
     place.text("foreign")
 }
 
-/// The path of a data set in the test data of the crate that has it, unpacked if it is in an archive.
+/// The path of a data set in the test data, unpacked if it is in an archive.
 pub(crate) fn data(path: &str) -> String {
-    let (set, rest) = path.split_once('/').unwrap_or((path, ""));
-    let of_container = set.starts_with("bcolz") || set.starts_with("zarr");
-    let home = if of_container { "crates/container/tests/data" } else { "tests/data" };
-    let home = format!("{}/../{home}", env!("CARGO_MANIFEST_DIR"));
-    let archive = format!("{home}/{set}.tar.gz");
-    if !Path::new(&archive).exists() {
-        return format!("{home}/{path}");
-    }
-    unpacked(archive.as_ref()).join(rest).to_str().unwrap().trim_end_matches('/').to_string()
+    archives::data(path).to_str().unwrap().to_string()
 }
