@@ -26,15 +26,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert_eq!(error.kind(), ErrorKind::InvalidSpec);
 /// assert!(error.to_string().contains("neuroglancer_uint64_sharded_v1"));
 /// ```
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: String,
     path: Option<PathBuf>,
     key: Option<u64>,
     location: ErrorLocation,
-    /// Shared with copies.
+    /// Shared with clones: `io::Error` has none.
     source: Option<Arc<io::Error>>,
 }
 
@@ -116,6 +118,20 @@ impl fmt::Display for ErrorKind {
 }
 
 impl Error {
+    /// Creates an error, for implementations of the traits of ShardDb.
+    ///
+    /// ```
+    /// use sharddb_format::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::Io, "the queue of requests is full");
+    /// assert_eq!(error.to_string(), "the queue of requests is full");
+    /// ```
+    #[cold]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        let (message, location) = (message.into(), ErrorLocation::default());
+        Error(Box::new(Inner { kind, message, path: None, key: None, location, source: None }))
+    }
+
     /// Returns the kind of the error, for branching.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -166,18 +182,6 @@ impl Error {
 #[doc(hidden)]
 impl Error {
     #[cold]
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner {
-            kind,
-            message: message.into(),
-            path: None,
-            key: None,
-            location: ErrorLocation::default(),
-            source: None,
-        }))
-    }
-
-    #[cold]
     pub fn corrupt(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Corrupt, message)
     }
@@ -212,20 +216,6 @@ impl Error {
         error.0.path = (!path.as_os_str().is_empty()).then(|| path.to_path_buf());
         error.0.source = Some(Arc::new(source));
         error
-    }
-
-    /// Returns a copy, for another operation that failed for the same reason. Both share the cause.
-    #[cold]
-    pub fn copy(&self) -> Error {
-        let Inner { kind, message, path, key, location, source } = &*self.0;
-        Error(Box::new(Inner {
-            kind: *kind,
-            message: message.clone(),
-            path: path.clone(),
-            key: *key,
-            location: *location,
-            source: source.clone(),
-        }))
     }
 
     /// Adds the path unless there is one already: that of the innermost layer is the most exact.
@@ -356,7 +346,7 @@ mod tests {
     fn the_error_number_is_that_of_the_kernel() {
         let full = io::Error::from_raw_os_error(28);
         let error = Error::io("write", Path::new("db/1c.shard"), full);
-        assert_eq!((error.raw_os_error(), error.copy().raw_os_error()), (Some(28), Some(28)));
+        assert_eq!((error.raw_os_error(), error.clone().raw_os_error()), (Some(28), Some(28)));
         assert_eq!(Error::io("write", Path::new(""), io::Error::other("no number")).raw_os_error(), None);
         assert_eq!(Error::corrupt("expected 3, found 4").raw_os_error(), None);
     }
@@ -365,7 +355,7 @@ mod tests {
     fn a_copy_has_every_part() {
         let source = io::Error::new(io::ErrorKind::TimedOut, "no answer");
         let error = Error::io("read", Path::new("db/info"), source).at_shard(ShardNumber(1)).at_key(7).at_offset(3);
-        let copy = error.copy();
+        let copy = error.clone();
         assert_eq!((copy.to_string(), copy.kind()), (error.to_string(), ErrorKind::Io));
         assert_eq!((copy.io_kind(), copy.key()), (Some(io::ErrorKind::TimedOut), Some(7)));
         assert_eq!((copy.path(), copy.location()), (error.path(), error.location()));

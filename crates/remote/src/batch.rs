@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sharddb_format::Result;
 use sharddb_format::ids::Location;
-use sharddb_format::{Error, Result};
 
 use crate::generation::RemoteGeneration;
 use crate::lookup::Found;
@@ -89,7 +89,7 @@ impl Batch<'_> {
             let found = match minishard {
                 Ok(Some(minishard)) => self.generation.find_in(location, minishard, key),
                 Ok(None) => Ok(None),
-                Err(error) => Err(error.copy().at_key(key)),
+                Err(error) => Err(error.clone().at_key(key)),
             };
             match found {
                 Ok(Some(found)) => match &found.in_memory {
@@ -123,7 +123,7 @@ impl Batch<'_> {
     fn set(&mut self, positions: &[usize], result: Result<Option<RemoteValue>>) {
         for at in positions {
             if let Some(slot) = self.results.get_mut(*at) {
-                *slot = Some(result.as_ref().map(Option::clone).map_err(Error::copy));
+                *slot = Some(result.clone());
             }
         }
     }

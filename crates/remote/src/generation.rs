@@ -219,7 +219,7 @@ impl RemoteGeneration {
             Unread::Missing => self.objects.gone(&span.object),
             Unread::Unchanged => Error::internal("expected an answer without a condition, found \"unchanged\"")
                 .at_path(&self.objects.path(&span.object)),
-            Unread::Failed(error) => error.copy(),
+            Unread::Failed(error) => error.clone(),
         }
     }
 

@@ -40,23 +40,13 @@ pub(crate) struct Span {
 }
 
 /// Why an object was not read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Unread {
     /// There is no such object.
     Missing,
     /// The object still has the ETag of the request.
     Unchanged,
     Failed(Error),
-}
-
-impl Unread {
-    pub(crate) fn copy(&self) -> Unread {
-        match self {
-            Unread::Missing => Unread::Missing,
-            Unread::Unchanged => Unread::Unchanged,
-            Unread::Failed(error) => Unread::Failed(error.copy()),
-        }
-    }
 }
 
 impl Span {
@@ -219,7 +209,7 @@ impl Objects {
         requested: &Span,
         answer: &Result<Body, Unread>,
     ) -> Result<RemoteValue, Unread> {
-        let body = answer.as_ref().map_err(Unread::copy)?;
+        let body = answer.as_ref().map_err(Unread::clone)?;
         span.value_of(requested, body).ok_or_else(|| {
             let end = requested.range.start.saturating_add(body.as_slice().len() as u64);
             let len = self.identity(&span.object).and_then(|identity| identity.len);

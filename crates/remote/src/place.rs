@@ -101,7 +101,7 @@ impl RemoteGeneration {
             Err(error) if error.kind() == ErrorKind::Corrupt && matches!(read.block, BlockName::TableGroup(_)) => {
                 return self.known_place_by_shard_index(location);
             }
-            Err(error) => return Err(error.copy()),
+            Err(error) => return Err(error.clone()),
         };
         match (read.wanted, block) {
             (_, Block::NoShard) => Ok(PlaceStep::Place(None)),

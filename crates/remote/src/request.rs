@@ -57,7 +57,7 @@ pub struct Response {
 }
 
 /// Why a [`Request`] failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Failure {
     /// There is no such object: 404.
@@ -74,16 +74,6 @@ impl Failure {
     /// Returns the failure of a client with an I/O error while doing `what` ("read", for example).
     pub fn io(what: &str, error: io::Error) -> Failure {
         Failure::Other(Error::io(what, Path::new(""), error))
-    }
-
-    #[cfg(feature = "object_store")]
-    pub(crate) fn copy(&self) -> Failure {
-        match self {
-            Failure::NotFound => Failure::NotFound,
-            Failure::Replaced => Failure::Replaced,
-            Failure::Unchanged => Failure::Unchanged,
-            Failure::Other(error) => Failure::Other(error.copy()),
-        }
     }
 
     /// Returns the failure for an object of `found` bytes that is larger than [`Wanted::Whole`] permits.

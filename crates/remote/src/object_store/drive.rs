@@ -42,7 +42,7 @@ pub(crate) async fn drive<T>(transport: &Transport, mut operation: Operation<'_,
                 in_flight.push(answer.map(|answer| (id, answer)));
             }
             match in_flight.poll_next_unpin(context) {
-                Poll::Ready(Some((id, answer))) => operation.answer(id, copy(&answer)),
+                Poll::Ready(Some((id, answer))) => operation.answer(id, Result::clone(&answer)),
                 Poll::Ready(None) => {
                     return Poll::Ready(Err(Error::internal("expected an operation with a request, found none")));
                 }
@@ -52,13 +52,6 @@ pub(crate) async fn drive<T>(transport: &Transport, mut operation: Operation<'_,
     })
     .await;
     (result, operation.stats())
-}
-
-fn copy(answer: &Result<Response, Failure>) -> Result<Response, Failure> {
-    match answer {
-        Ok(response) => Ok(response.clone()),
-        Err(failure) => Err(failure.copy()),
-    }
 }
 
 /// Returns the read of a request. Operations share it if they run on one runtime: another one may have stopped.

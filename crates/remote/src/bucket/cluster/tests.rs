@@ -388,7 +388,7 @@ fn a_task_with_two_outputs_is_one_of_them() {
     check_error(scene.build_part(&both, 0), ErrorKind::InvalidInput, "of task 1");
     let parts = scene.build_parts(&spills).unwrap();
     let published = scene.publish(&spills, &parts).unwrap();
-    assert!(Ok(scene.files_of(&published.generation)) == scene.expected.as_ref().map(Clone::clone).map_err(|_| ()));
+    assert!(Ok(scene.files_of(&published.generation)) == scene.expected.clone().map_err(|_| ()));
     assert!(scene.left().contains(&other.file_name()));
 
     let generation = scene.files_of(&published.generation);
