@@ -1,13 +1,13 @@
 //! Values that outlive the snapshot they were read from. Borrowed values are in `shard::value`.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
 use crate::bytes::{AlignedBytes, Bytes};
 use crate::error::Result;
+use crate::read::shard::as_bytes::as_bytes;
 use crate::read::shard::{Shard, Value};
 use crate::read::snapshot::Snapshot;
 
@@ -109,32 +109,13 @@ impl Deref for OwnedValue {
     }
 }
 
-impl AsRef<[u8]> for OwnedValue {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
 impl fmt::Debug for OwnedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OwnedValue").field(&&self[..]).finish()
     }
 }
 
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for OwnedValue {
-    fn eq(&self, other: &T) -> bool {
-        self[..] == *other.as_ref()
-    }
-}
-
-impl Eq for OwnedValue {}
-
-impl Hash for OwnedValue {
-    /// Hashes like the slice.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self[..].hash(state);
-    }
-}
+as_bytes!(OwnedValue);
 
 /// Converts without a copy: the `Bytes` owns the value.
 #[cfg(feature = "bytes")]

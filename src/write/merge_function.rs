@@ -31,15 +31,6 @@ impl fmt::Debug for MergeFunction {
     }
 }
 
-/// Two functions are equal if one is a clone of the other.
-impl PartialEq for MergeFunction {
-    fn eq(&self, other: &MergeFunction) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for MergeFunction {}
-
 /// The values of one key, in the order of insertion, decoded and without prefixes.
 ///
 /// They are read one after another and need not fit into memory. See

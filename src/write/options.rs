@@ -57,7 +57,7 @@ const MAX_OPEN_RUNS: usize = 512;
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum OnDuplicate {
     /// The build fails with `DuplicateKey` and names the key (the default).

@@ -123,7 +123,7 @@ impl Sequence {
         let policy = if self.draw.below(2) == 0 { OnDuplicate::KeepFirst } else { OnDuplicate::KeepLast };
         for (key, value) in other {
             let old = self.pairs.entry(key).or_insert_with(|| value.clone());
-            if policy == OnDuplicate::KeepLast {
+            if matches!(policy, OnDuplicate::KeepLast) {
                 *old = value;
             }
         }

@@ -172,7 +172,7 @@ impl Case {
     fn draw_pairs(&mut self, draw: &mut dyn Draw, size: &Size) {
         let mut keys = Keys {
             distinct: one_of(draw, &[3, 1, 8, 60, 1000, u64::MAX]),
-            unique: self.on_duplicate == OnDuplicate::Error && draw.below(3) != 0,
+            unique: matches!(self.on_duplicate, OnDuplicate::Error) && draw.below(3) != 0,
             next: 0,
             spread: 1,
         };

@@ -54,7 +54,7 @@ pub(crate) fn check_published(
 ) -> Outcome<Option<PathBuf>> {
     let expected = case.expected();
     let dropped = (case.pairs.len() - expected.len()) as u64;
-    if case.on_duplicate == OnDuplicate::Error && dropped > 0 {
+    if matches!(case.on_duplicate, OnDuplicate::Error) && dropped > 0 {
         check_refused(case, published, store)?;
         return Ok(None);
     }

@@ -12,6 +12,7 @@
 //! stored_pair    copies of pairs as stored
 //! ```
 
+pub(crate) mod as_bytes;
 mod budget;
 mod entries;
 mod entry_blocks;

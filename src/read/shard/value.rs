@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::byte_range::ByteRange;
 use crate::bytes::{AlignedBytes, Bytes};
+use crate::read::shard::as_bytes::as_bytes;
 
 /// A value: borrowed from a mapped or loaded shard, or owned if it had to be read or decoded.
 ///
@@ -81,23 +82,13 @@ impl Deref for Value<'_> {
     }
 }
 
-impl AsRef<[u8]> for Value<'_> {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Value").field(&&self[..]).finish()
     }
 }
 
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value<'_> {
-    fn eq(&self, other: &T) -> bool {
-        self[..] == *other.as_ref()
-    }
-}
+as_bytes!(Value<'_>);
 
 /// The file and the byte range in which a value is stored.
 ///
