@@ -197,14 +197,14 @@
 //! # Compare
 //!
 //! [`diff::Diff`] finds the keys that were added, removed or changed between two generations or any two databases. It reads
-//! little of what is equal: no shard that both have in common, and no value with the same check.
+//! no shard that both are known to have in common.
 //!
 //! # Volumes
 //!
-//! [`morton`] computes the keys of precomputed volumes: the position of a chunk as one number.
+//! [`volume::morton`] computes the keys of precomputed volumes: the position of a chunk as one number.
 //!
 //! ```
-//! assert_eq!(sharddb::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
+//! assert_eq!(sharddb::volume::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
 //! ```
 //!
 //! The crate `sharddb-container` gives stores, Zarr v3 arrays, bcolz arrays and bloscpack files one interface.
@@ -298,6 +298,12 @@ pub mod spec {
     };
 }
 
+/// Precomputed volumes: the numbers of their chunks, which are the keys.
+pub mod volume {
+    #[doc(inline)]
+    pub use sharddb_format::morton;
+}
+
 /// Guides: tuning, patterns, migration from other engines.
 pub mod guide {
     #[doc = include_str!("guide/migration.md")]
@@ -311,7 +317,6 @@ pub mod guide {
 pub use plan::Profile;
 pub use read::{OpenOptions, OwnedValue, Reader, ShardDb, Snapshot, Value, VerifyReads};
 pub use salvage::Salvage;
-pub use sharddb_format::morton;
 pub use sharddb_format::{Error, ErrorKind, ErrorLocation, Result};
 pub use spec::ShardingSpec;
 pub use store::{GenerationId, Store, StoreWriter};

@@ -71,7 +71,7 @@ fn skeletons_and_annotations_are_found_by_id() {
 fn chunks_are_found_by_their_voxels_and_cells() {
     let server = Server::start(&[&neuroglancer(), "-q"]);
     let mut client = server.connect();
-    let position = |grid: &[u64], key| sharddb::morton::decode(grid, key).unwrap();
+    let position = |grid: &[u64], key| sharddb::volume::morton::decode(grid, key).unwrap();
     for volume in ["image", "seg"] {
         let pairs = pairs(volume, "/scales/0");
         assert_eq!(pairs.len(), 64);

@@ -1,7 +1,7 @@
 //! Annotations: by their id, by that of a related object, and by the cell of a spatial index, `X_Y_Z`.
 
 use serde_json::Value;
-use sharddb::morton;
+use sharddb::volume::morton;
 
 use super::decimal;
 

@@ -1,7 +1,7 @@
 //! Chunks of a volume: `X0-X1_Y0-Y1_Z0-Z1`, the voxels that the chunk has.
 
 use serde_json::Value;
-use sharddb::morton;
+use sharddb::volume::morton;
 
 use super::decimal;
 
