@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     let mut options = ContainerOptions::new();
     // SAFETY: only this benchmark uses the files, and it does not edit them while they are mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
-    let (array, db) = unsafe { (ZarrArray::open_with(&array, options.map())?, ShardDb::open(&store)?) };
+    let (array, db) = unsafe { (ZarrArray::open_with(&array, options.map())?, ShardDb::open_mapped(&store)?) };
     let snapshot = db.snapshot();
     let mut keys: Vec<u64> = (0..CHUNKS).collect();
     keys.sort_by_key(|key| scramble(*key));

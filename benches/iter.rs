@@ -24,7 +24,7 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     load(scratch.path(), &keys)?;
     // SAFETY: only this benchmark uses the store, and it does not edit it while it is mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
-    let snapshot = unsafe { ShardDb::open(scratch.path())? }.snapshot();
+    let snapshot = unsafe { ShardDb::open_mapped(scratch.path())? }.snapshot();
 
     let mut group = criterion.benchmark_group("iter");
     group.sample_size(20).throughput(Throughput::Elements(KEYS));

@@ -34,7 +34,7 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     load(scratch.path(), &present)?;
     // SAFETY: only this benchmark uses the store, and it does not edit it while it is mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
-    let db = unsafe { ShardDb::open(scratch.path())? };
+    let db = unsafe { ShardDb::open_mapped(scratch.path())? };
     let snapshot = db.snapshot();
 
     let mut group = criterion.benchmark_group("lookup");

@@ -30,7 +30,7 @@ fn main() -> Result<()> {
         loader.finish()?;
         // SAFETY: the store is this benchmark's own, and nobody edits it.
         #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
-        let snapshot = unsafe { ShardDb::open(&directory)? }.snapshot();
+        let snapshot = unsafe { ShardDb::open_mapped(&directory)? }.snapshot();
         measure(name, &snapshot, if spread { u64::MAX } else { KEYS })?;
         let _ = fs::remove_dir_all(&directory);
     }

@@ -45,7 +45,7 @@ fn main() -> Result<()> {
         loader.finish()?;
         // SAFETY: the store is this benchmark's own, and nobody edits it.
         #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
-        let snapshot = unsafe { ShardDb::open(&directory)? }.snapshot();
+        let snapshot = unsafe { ShardDb::open_mapped(&directory)? }.snapshot();
         let mut times: [[Vec<Duration>; 2]; WAYS.len()] = Default::default();
         for round in 0..=ROUNDS {
             for ((_, way), times) in WAYS.iter().zip(&mut times) {

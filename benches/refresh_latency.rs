@@ -70,7 +70,7 @@ fn main() -> Result<()> {
 #[expect(unsafe_code, reason = "mapping needs the promise")]
 fn open(options: &OpenOptions, store: &Path) -> Result<ShardDb> {
     // SAFETY: only this process knows the directory, and it edits nothing in it.
-    unsafe { options.open(store) }
+    unsafe { options.open_mapped(store) }
 }
 
 /// One lookup, with its answer checked.

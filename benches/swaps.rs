@@ -141,7 +141,7 @@ fn run(
 #[expect(unsafe_code, reason = "mapping needs the promise")]
 fn open(store: &Path) -> Result<ShardDb> {
     // SAFETY: only this process knows the directory, and it edits no file in it.
-    unsafe { OpenOptions::new().open(store) }
+    unsafe { OpenOptions::new().open_mapped(store) }
 }
 
 /// Looks up random keys for the time of the scale. Returns the times in nanoseconds, ascending.

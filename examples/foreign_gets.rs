@@ -42,7 +42,7 @@ fn main() -> Result<()> {
 #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
 fn open(set: &Path) -> Result<ShardDb> {
     // SAFETY: no program edits the set while this one runs.
-    unsafe { ShardDb::open(set) }
+    unsafe { ShardDb::open_mapped(set) }
 }
 
 /// The nanoseconds per get.

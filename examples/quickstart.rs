@@ -31,7 +31,7 @@ fn run(store: &Path) -> Result<(), Box<dyn Error>> {
     // Open: the files are mapped, and nothing is copied.
     // SAFETY: only this program knows the store, and it does not edit published files.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
-    let db = unsafe { ShardDb::open(store)? };
+    let db = unsafe { ShardDb::open_mapped(store)? };
 
     // Look up.
     let snapshot = db.snapshot();

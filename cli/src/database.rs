@@ -484,5 +484,5 @@ fn map(options: &mut ContainerOptions) {
 fn open_mapped(options: &OpenOptions, path: &Path) -> sharddb::Result<ShardDb> {
     // SAFETY: the user promises not to truncate or edit the files while they are mapped, which is at most the
     // lifetime of this process. Published files are read-only, and --storage pread serves files that may change.
-    unsafe { options.open(path) }
+    unsafe { options.open_mapped(path) }
 }

@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     #[expect(unsafe_code, reason = "the store is a generation of a benchmark, which nobody changes")]
     // SAFETY: see above.
-    let db = unsafe { sharddb::ShardDb::open(store) }?;
+    let db = unsafe { sharddb::ShardDb::open_mapped(store) }?;
     let snapshot = db.snapshot();
     let (mut seconds, mut sums) = (Vec::new(), Vec::new());
     for _ in 0..=rounds.parse::<u64>()? {

@@ -1,4 +1,4 @@
-//! All `unsafe` code of the package: the buffer protocol, and the promise of [`sharddb::ShardDb::open`].
+//! All `unsafe` code of the package: the buffer protocol, and the promise of [`sharddb::ShardDb::open_mapped`].
 
 use std::any::Any;
 use std::ffi::{CStr, c_int};
@@ -20,7 +20,7 @@ use crate::value::Value;
 /// Opens a database by mapping its files. The caller of `sharddb.open` makes the promise; its docstring states it.
 pub(crate) fn open_mapped(options: &OpenOptions, path: &Path) -> sharddb::Result<ShardDb> {
     // SAFETY: the docstring of `sharddb.open` requires of the caller that nobody edits the files.
-    unsafe { options.open(path) }
+    unsafe { options.open_mapped(path) }
 }
 
 /// Calls `f` with the bytes of each item of a one-dimensional buffer, in order.

@@ -1,7 +1,7 @@
 //! Mapped files. One of the two modules with `unsafe`; the other is `prefetch`.
 //!
 //! A read-only map is sound as long as nobody truncates or edits the file. This module cannot ensure that. The caller
-//! of [`ShardDb::open`](crate::ShardDb::open) promises it, and the promise is passed here as a [`MapPermission`], which
+//! of [`ShardDb::open_mapped`](crate::ShardDb::open_mapped) promises it, and the promise is passed here as a [`MapPermission`], which
 //! only an `unsafe` function creates.
 
 use std::fs::File;

@@ -60,7 +60,7 @@ pub enum StorageKind {
 /// use sharddb::read::Access;
 ///
 /// // SAFETY: nobody edits the files of this store.
-/// let db = unsafe { OpenOptions::new().access(Access::Normal).open("store")? };
+/// let db = unsafe { OpenOptions::new().access(Access::Normal).open_mapped("store")? };
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use crate::store::{self, GenerationId, Lease, LeasedGeneration, Store};
 
 /// An open database: a store, one generation, or a bare directory of shards.
 ///
-/// Cheap to clone, `Send + Sync`. There are three ways to open one: [`open`](ShardDb::open) maps the files,
+/// Cheap to clone, `Send + Sync`. There are three ways to open one: [`open_mapped`](ShardDb::open_mapped) maps the files,
 /// [`open_pread`](ShardDb::open_pread) uses positioned reads, and [`load`](ShardDb::load) reads the files into memory.
 /// [`OpenOptions`] has the options. In loops, use a [`snapshot`](ShardDb::snapshot) or a [`reader`](ShardDb::reader):
 /// their lookups write to no memory that threads share.
@@ -127,9 +127,9 @@ impl ShardDb {
     /// must survive such errors uses [`open_pread`](ShardDb::open_pread), where they are an `Io` error of one read, or
     /// [`load`](ShardDb::load), where they occur while the files are read into memory.
     #[expect(unsafe_code, reason = "the promise of the public API")]
-    pub unsafe fn open(path: impl AsRef<Path>) -> Result<ShardDb> {
+    pub unsafe fn open_mapped(path: impl AsRef<Path>) -> Result<ShardDb> {
         // SAFETY: the caller promises the same.
-        unsafe { OpenOptions::new().open(path) }
+        unsafe { OpenOptions::new().open_mapped(path) }
     }
 
     /// Opens a database for positioned reads. Values are owned, and a truncated file is an error.
@@ -138,7 +138,7 @@ impl ShardDb {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](ShardDb::open).
+    /// Those of [`open_mapped`](ShardDb::open_mapped).
     pub fn open_pread(path: impl AsRef<Path>) -> Result<ShardDb> {
         OpenOptions::new().open_pread(path)
     }
@@ -149,7 +149,7 @@ impl ShardDb {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](ShardDb::open).
+    /// Those of [`open_mapped`](ShardDb::open_mapped).
     pub fn load(path: impl AsRef<Path>) -> Result<ShardDb> {
         OpenOptions::new().load(path)
     }
@@ -231,7 +231,7 @@ impl ShardDb {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](ShardDb::open) and of opening each shard, with the path in the generation that they refer to;
+    /// Those of [`open_mapped`](ShardDb::open_mapped) and of opening each shard, with the path in the generation that they refer to;
     /// `GenerationGone` if `current` names a generation that does not exist; `InvalidInput` in the hook
     /// [`before_swap`](crate::read::WatchOptions::before_swap) of a watch of this database, which is part of a refresh.
     /// On `Err` the old generation stays current.
@@ -352,19 +352,19 @@ impl ShardDb {
 }
 
 impl OpenOptions {
-    /// Opens a database by mapping its files, like [`ShardDb::open`].
+    /// Opens a database by mapping its files, like [`ShardDb::open_mapped`].
     ///
     /// # Safety
     ///
-    /// That of [`ShardDb::open`]. A truncation or an I/O error (a bad sector, a network file system that is gone) ends
+    /// That of [`ShardDb::open_mapped`]. A truncation or an I/O error (a bad sector, a network file system that is gone) ends
     /// the process with SIGBUS; with [`open_pread`](OpenOptions::open_pread) and [`load`](OpenOptions::load) it is an
     /// `Io` error instead.
     ///
     /// # Errors
     ///
-    /// Those of [`ShardDb::open`].
+    /// Those of [`ShardDb::open_mapped`].
     #[expect(unsafe_code, reason = "the promise of the public API")]
-    pub unsafe fn open(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+    pub unsafe fn open_mapped(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
         // SAFETY: the caller makes the promise of `MapPermission::promised`.
         let permission = unsafe { MapPermission::promised() };
         let storage = StorageKind::Mapped { permission, max_maps: self.max_maps, access: self.access };
@@ -375,7 +375,7 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// Those of [`ShardDb::open`].
+    /// Those of [`ShardDb::open_mapped`].
     pub fn open_pread(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
         ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Positioned), self.cache_bytes)
     }
@@ -384,7 +384,7 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// Those of [`ShardDb::open`].
+    /// Those of [`ShardDb::open_mapped`].
     pub fn load(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
         ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
     }

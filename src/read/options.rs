@@ -7,7 +7,7 @@ use crate::read::shard::{ReadOptions, VerifyReads};
 /// Linux allows 65,530 maps per process by default. The rest is left to the application.
 pub const DEFAULT_MAX_MAPS: usize = 60_000;
 
-/// Options for opening a database with [`open`](OpenOptions::open), [`open_pread`](OpenOptions::open_pread) or
+/// Options for opening a database with [`open_mapped`](OpenOptions::open_mapped), [`open_pread`](OpenOptions::open_pread) or
 /// [`load`](OpenOptions::load).
 ///
 /// ```no_run

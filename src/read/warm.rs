@@ -26,7 +26,7 @@ impl Snapshot {
     /// ```no_run
     /// # fn main() -> sharddb::Result<()> {
     /// // SAFETY: nobody edits the files of this store.
-    /// let snapshot = unsafe { sharddb::ShardDb::open("store")? }.snapshot();
+    /// let snapshot = unsafe { sharddb::ShardDb::open_mapped("store")? }.snapshot();
     /// let warming = snapshot.warm()?;
     /// println!("{:?}", snapshot.get(42)?); // at once
     /// warming.wait();

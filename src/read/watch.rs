@@ -71,7 +71,7 @@ impl ShardDb {
 /// use sharddb::read::WatchOptions;
 ///
 /// // SAFETY: nobody edits the files of this store.
-/// let db = unsafe { sharddb::ShardDb::open("store")? };
+/// let db = unsafe { sharddb::ShardDb::open_mapped("store")? };
 /// let watch = WatchOptions::new(Duration::from_secs(1))
 ///     .before_swap(|new| {
 ///         if new.get(42)?.is_none() {

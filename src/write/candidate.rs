@@ -126,22 +126,22 @@ impl Candidate {
         self.content.dropped
     }
 
-    /// Opens the candidate by mapping its files, like [`OpenOptions::open`].
+    /// Opens the candidate by mapping its files, like [`OpenOptions::open_mapped`].
     ///
     /// Opens all shards, so that reads continue to work after publishing, which renames the directory. The database
     /// stays on this generation.
     ///
     /// # Errors
     ///
-    /// Those of [`OpenOptions::open`] and of opening a shard.
+    /// Those of [`OpenOptions::open_mapped`] and of opening a shard.
     ///
     /// # Safety
     ///
-    /// The same as for [`OpenOptions::open`]. Dropping the candidate is safe: its files are removed, not truncated.
-    #[expect(unsafe_code, reason = "passes on the safety contract of `OpenOptions::open`")]
-    pub unsafe fn open(&self, options: &OpenOptions) -> Result<ShardDb> {
-        // SAFETY: the caller upholds the contract of `OpenOptions::open`, which is the same.
-        opened(unsafe { options.open(self.path()) }?)
+    /// The same as for [`OpenOptions::open_mapped`]. Dropping the candidate is safe: its files are removed, not truncated.
+    #[expect(unsafe_code, reason = "passes on the safety contract of `OpenOptions::open_mapped`")]
+    pub unsafe fn open_mapped(&self, options: &OpenOptions) -> Result<ShardDb> {
+        // SAFETY: the caller upholds the contract of `OpenOptions::open_mapped`, which is the same.
+        opened(unsafe { options.open_mapped(self.path()) }?)
     }
 
     /// Opens the candidate for positioned reads, like [`OpenOptions::open_pread`].

@@ -129,7 +129,7 @@ impl Storage {
     pub(crate) fn open(self, options: &OpenOptions, directory: &Path) -> Result<ShardDb> {
         match self {
             // SAFETY: fixtures are never written, and tests do not write their own files while they are mapped.
-            Storage::Mapped => unsafe { options.open(directory) },
+            Storage::Mapped => unsafe { options.open_mapped(directory) },
             Storage::Positioned => options.open_pread(directory),
             Storage::Loaded => options.load(directory),
         }

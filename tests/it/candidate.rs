@@ -16,7 +16,7 @@ fn candidate(store: &TempDir, label: u64) -> Candidate {
 fn open(storage: Storage, candidate: &Candidate) -> ShardDb {
     match storage {
         // SAFETY: no test edits the files of this store.
-        Storage::Mapped => unsafe { candidate.open(&OpenOptions::new()) }.unwrap(),
+        Storage::Mapped => unsafe { candidate.open_mapped(&OpenOptions::new()) }.unwrap(),
         _ => candidate.open_pread(&OpenOptions::new()).unwrap(),
     }
 }

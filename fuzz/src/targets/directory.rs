@@ -52,7 +52,7 @@ impl Storage {
     fn open(self, options: &OpenOptions, path: &Path) -> Result<ShardDb> {
         match self {
             // SAFETY: only this process knows these files, and it changes them only while nothing is open.
-            Storage::Mapped => unsafe { options.open(path) },
+            Storage::Mapped => unsafe { options.open_mapped(path) },
             Storage::Positioned => options.open_pread(path),
             Storage::Loaded => options.load(path),
         }

@@ -91,7 +91,7 @@ pub const STORE: &str = "/store";
 pub struct Reader(lease::LeasedGeneration);
 
 impl Reader {
-    /// Opens the current generation as `ShardDb::open` and `refresh` do.
+    /// Opens the current generation as `ShardDb::open_mapped` and `refresh` do.
     pub fn open() -> Result<Reader> {
         lease::LeasedGeneration::acquire_current(Path::new(STORE)).map(Reader)
     }

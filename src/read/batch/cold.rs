@@ -29,7 +29,7 @@ impl Snapshot {
     /// ```no_run
     /// # fn main() -> sharddb::Result<()> {
     /// // SAFETY: nobody edits the files of this store.
-    /// let snapshot = unsafe { sharddb::ShardDb::open("store")? }.snapshot();
+    /// let snapshot = unsafe { sharddb::ShardDb::open_mapped("store")? }.snapshot();
     /// let keys = [1, 2, 3];
     /// snapshot.read_ahead(&keys);
     /// let values = snapshot.get_many(&keys);

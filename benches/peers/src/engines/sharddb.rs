@@ -81,7 +81,7 @@ fn open_reading_ahead(directory: &Path) -> Result<Box<dyn Engine>> {
 #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
 fn mapped(directory: &Path, options: &OpenOptions) -> sharddb::Result<ShardDb> {
     // SAFETY: the files are in a directory that this program created and does not edit.
-    unsafe { options.open(directory) }
+    unsafe { options.open_mapped(directory) }
 }
 
 struct Opened(ShardDb);
