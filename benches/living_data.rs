@@ -105,7 +105,7 @@ fn merges(directory: &Path) -> Result<()> {
         build(&BulkLoader::options(), input, (0..2_000_000).map(|key| mix(number * 2_000_000 + key)))?;
     }
     let snapshots =
-        inputs.iter().map(|input| Ok(ShardDb::open_pread(input)?.snapshot())).collect::<Result<Vec<Snapshot>>>()?;
+        inputs.iter().map(|input| Ok(ShardDb::open(input)?.snapshot())).collect::<Result<Vec<Snapshot>>>()?;
     let mut options = BulkLoader::options();
     options.memory(256 << 20);
     step("merge of ten databases of 2M x 100 B, 256 MiB", || {

@@ -20,7 +20,7 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     let scratch = Scratch::new("load");
     let keys: Vec<u64> = (0..KEYS).map(scramble).collect();
     load(scratch.path(), &keys)?;
-    let snapshot = ShardDb::open_pread(scratch.path())?.snapshot();
+    let snapshot = ShardDb::open(scratch.path())?.snapshot();
     let sum = snapshot.iter().try_fold(0_u64, |sum, entry| Ok(sum.wrapping_add(head(&entry?.value()?))));
     assert_eq!((snapshot.len(), sum?), (Some(KEYS), expected_sum(&keys)));
 

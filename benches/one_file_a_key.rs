@@ -33,7 +33,7 @@ fn bench(criterion: &mut Criterion) -> std::result::Result<(), BoxedError> {
     // SAFETY: only this benchmark uses the store, and it does not edit it while it is mapped.
     #[expect(unsafe_code, reason = "mapping is the caller's promise to leave the files alone")]
     let mapped = unsafe { ShardDb::open_mapped(store.path())? }.snapshot();
-    let positioned = ShardDb::open_pread(store.path())?.snapshot();
+    let positioned = ShardDb::open(store.path())?.snapshot();
 
     let expected = expected_sum(&keys);
     let mut group = criterion.benchmark_group("one file a key");

@@ -13,9 +13,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let generation = loader.finish()?.generation;
 
     // no store at all, or a store without a published generation: not an I/O error
-    println!("{}", expect(ErrorKind::NotFound, ShardDb::open_pread(directory.join("absent")))?);
+    println!("{}", expect(ErrorKind::NotFound, ShardDb::open(directory.join("absent")))?);
     fs::remove_file(store.join("current"))?;
-    println!("{}", expect(ErrorKind::NotFound, ShardDb::open_pread(&store))?);
+    println!("{}", expect(ErrorKind::NotFound, ShardDb::open(&store))?);
     Store::open(&store)?.writer()?.rollback(Some(generation))?; // writes `current` again
 
     // one changed byte: the first read of a value that contains it is an error, and other keys are still served
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = fs::read(&shard)?;
     let at = bytes.windows(9).position(|window| window == b"value 500").ok_or("value 500 is stored as it is")?;
     fs::write(&shard, [&bytes[..at], b"VALUE", &bytes[at + 5..]].concat())?;
-    let db = ShardDb::open_pread(&store)?;
+    let db = ShardDb::open(&store)?;
     let error = expect(ErrorKind::Corrupt, db.get(500))?;
     println!("{error}");
     assert_eq!(error.key(), Some(500));

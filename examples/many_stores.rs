@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let start = Instant::now();
     let options = OpenOptions::new();
-    let open = |store: u64| options.open_pread(root.join(store.to_string()));
+    let open = |store: u64| options.open(root.join(store.to_string()));
     let databases = (0..count).map(open).collect::<Result<Vec<ShardDb>, _>>()?;
     println!("opened {count} stores in {:?}", start.elapsed());
 

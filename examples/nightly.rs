@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // whatever the program knows of its data: here that nothing is damaged or missing, and one value
     let report = candidate.verify(VerifyLevel::Data)?;
-    let sample = candidate.open_pread(&OpenOptions::new())?.get(7)?;
+    let sample = candidate.open(&OpenOptions::new())?.get(7)?;
     if !report.is_clean() || candidate.keys() != KEYS || sample.is_none_or(|value| value != b"value 7") {
         return Err("the new generation is not what it should be; it is removed".into());
     }
@@ -52,6 +52,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("rolled back to {before}");
         writer.rollback(Some(published.generation))?;
     }
-    println!("serving {:?}", ShardDb::open_pread(&store)?.snapshot().generation());
+    println!("serving {:?}", ShardDb::open(&store)?.snapshot().generation());
     Ok(())
 }

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     loader.finish()?;
 
-    for db in [ShardDb::open_pread(&store)?, ShardDb::load(&store)?] {
+    for db in [ShardDb::open(&store)?, ShardDb::load(&store)?] {
         let points = Points(db.snapshot());
         let sum = points.with(13, |points| points.iter().map(|point| point[0]).sum::<f64>())?;
         assert_eq!(sum, Some(13.0 * 6.0));

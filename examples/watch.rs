@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         loader.finish()
     };
     publish(1)?;
-    let db = ShardDb::open_pread(&store)?;
+    let db = ShardDb::open(&store)?;
     let watch = WatchOptions::new(Duration::from_millis(100))
         .before_swap(validate)
         .after_swap(|old, new| println!("{:?} replaces {:?}", new.generation(), old.generation()))

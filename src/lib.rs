@@ -39,7 +39,7 @@
 //! # loader.insert(42, b"the answer")?;
 //! # loader.insert(7, b"")?;
 //! # loader.finish()?;
-//! let db = sharddb::ShardDb::open_pread(&store)?; // safe; `open` maps, which is faster and needs a promise
+//! let db = sharddb::ShardDb::open(&store)?; // `open_mapped` is faster, and needs a promise
 //! let snapshot = db.snapshot(); // one generation, as long as the snapshot is kept
 //!
 //! assert_eq!(snapshot.get(42)?.unwrap(), b"the answer");
@@ -71,7 +71,7 @@
 //! # loader.finish()?;
 //! use std::ops::ControlFlow;
 //!
-//! let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+//! let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
 //! let keys = [42, 8, 7];
 //!
 //! // in the order of the keys, each with its own result; get_many_with needs no vector
@@ -129,7 +129,7 @@
 //! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
 //! # loader.insert(42, b"old")?;
 //! # loader.finish()?;
-//! let db = sharddb::ShardDb::open_pread(&store)?;
+//! let db = sharddb::ShardDb::open(&store)?;
 //! let before = db.snapshot();
 //!
 //! let mut loader = sharddb::BulkLoader::create_default(&store)?;
@@ -181,7 +181,7 @@
 //! # loader.finish()?;
 //! use sharddb::{OpenOptions, Salvage, VerifyLevel, VerifyReads};
 //!
-//! let snapshot = OpenOptions::new().verify_reads(VerifyReads::Always).open_pread(&store)?.snapshot();
+//! let snapshot = OpenOptions::new().verify_reads(VerifyReads::Always).open(&store)?.snapshot();
 //! assert!(snapshot.verify(VerifyLevel::Data)?.is_clean());
 //!
 //! let salvage = Salvage::open(&store)?;
@@ -218,9 +218,10 @@
 //! | a value that outlives the lookup | [`ShardDb::get`], [`Snapshot::get_owned`] | it keeps its shard alive |
 //! | a unit test | [`ShardDb::from_pairs`] | no directory, no disk |
 //! | the bytes of one shard | [`Shard::from_bytes`](shard::Shard::from_bytes) | no directory needed |
-//! | files that others edit, a network file system | [`ShardDb::open_pread`] | no map; a file that shrinks is an error |
-//! | a server that must survive a bad sector | [`ShardDb::open_pread`] or [`ShardDb::load`] | an I/O error on a map is SIGBUS |
-//! | borrowed values without the promise of `open` | [`ShardDb::load`] | the data is read into memory once |
+//! | the fastest lookups, in files that nobody edits | [`ShardDb::open_mapped`] | values are borrowed from the map |
+//! | files that others edit, a network file system | [`ShardDb::open`] | no map; a file that shrinks is an error |
+//! | a server that must survive a bad sector | [`ShardDb::open`] or [`ShardDb::load`] | an I/O error on a map is SIGBUS |
+//! | borrowed values without the promise of `open_mapped` | [`ShardDb::load`] | the data is read into memory once |
 //!
 //! # Features
 //!

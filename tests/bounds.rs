@@ -173,7 +173,7 @@ fn a_value_up_to_the_cap_is_read() {
     let directory = data_set("");
     let shard = [shard_of_one(0, 100), vec![1; 100]].concat();
     fs::write(directory.path().join("0.shard"), shard).unwrap();
-    let open = |cap| OpenOptions::new().max_value_bytes(cap).open_pread(directory.path()).unwrap().snapshot();
+    let open = |cap| OpenOptions::new().max_value_bytes(cap).open(directory.path()).unwrap().snapshot();
     assert_eq!(open(100).get(7).unwrap().unwrap(), vec![1; 100]);
     assert_eq!(open(99).get(7).unwrap_err().kind(), ErrorKind::TooLarge);
 }
@@ -204,7 +204,7 @@ fn an_info_takes_a_few_times_its_length() {
         text.push_str(",\"a\":{}");
     }
     fs::write(directory.path().join("info"), text + "}").unwrap();
-    let (db, peak) = peak_of(|| ShardDb::open_pread(directory.path()).map(drop));
+    let (db, peak) = peak_of(|| ShardDb::open(directory.path()).map(drop));
     assert!(db.is_ok() && peak <= 12 * 16 * MIB, "{peak} bytes held at once");
 }
 
@@ -215,10 +215,10 @@ fn info_and_manifest_in_each_others_place_are_no_data_set_of_others() {
     let [info, manifest, aside] = ["info", "manifest.json", "aside"].map(|name| bare.path().join(name));
     fs::rename(&info, &aside).unwrap();
     fs::rename(&manifest, &info).unwrap();
-    let error = ShardDb::open_pread(bare.path()).unwrap_err();
+    let error = ShardDb::open(bare.path()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&*info)), "a lone manifest");
     fs::rename(&aside, &manifest).unwrap();
-    let error = ShardDb::open_pread(bare.path()).unwrap_err();
+    let error = ShardDb::open(bare.path()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&*info)));
 }
 
@@ -273,7 +273,7 @@ fn names_that_lead_elsewhere_are_ignored_or_refused() {
         for pointer in [None, Some("/scales/0")] {
             let mut options = OpenOptions::new();
             pointer.map(|pointer| options.pointer(pointer));
-            let error = options.open_pread(directory.path()).unwrap_err();
+            let error = options.open(directory.path()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{key}");
         }
     }
@@ -355,7 +355,7 @@ fn files_of_a_generation_that_are_no_files_are_errors_at_once() {
             fs::remove_file(bare.path().join(name)).unwrap();
             make(&bare.path().join(name));
             let error = error_within(SMALL, || {
-                let db = ShardDb::open_pread(bare.path())?;
+                let db = ShardDb::open(bare.path())?;
                 db.get(1).map(drop)
             });
             assert_eq!(error.kind(), ErrorKind::Io, "{what} as {name}: {error}");
@@ -465,7 +465,7 @@ fn files_that_are_opened_again_tell_that_their_generation_was_deleted() {
     in_own_process("files_that_are_opened_again_tell_that_their_generation_was_deleted", || {
         let store = TempDir::new();
         build(store.path(), 300);
-        let db = ShardDb::open_pread(store.path()).unwrap();
+        let db = ShardDb::open(store.path()).unwrap();
         let snapshot = db.snapshot();
         let get = |key: u64| snapshot.get(key).map(|value| value.unwrap().to_vec());
         (0..300u64).for_each(|key| assert_eq!(get(key).unwrap(), key.to_le_bytes()));

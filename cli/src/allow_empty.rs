@@ -48,7 +48,7 @@ fn has_keys(store: &Path) -> Result<bool> {
     if Store::open(store)?.current()?.is_none() {
         return Ok(false);
     }
-    let Ok(db) = OpenOptions::new().check_shards(false).open_pread(store) else { return Ok(true) };
+    let Ok(db) = OpenOptions::new().check_shards(false).open(store) else { return Ok(true) };
     let snapshot = db.snapshot();
     Ok(snapshot.len().map_or_else(|| snapshot.keys().next().is_some(), |keys| keys > 0))
 }

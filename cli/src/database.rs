@@ -139,7 +139,7 @@ const HEADING: &str = "How to open DB";
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Opening {
     /// How the files are read. An I/O error on a mapped file, such as a bad sector, kills the process with SIGBUS; with
-    /// pread and heap it is an error message. Servers that must survive it open with open_pread or load
+    /// pread and heap it is an error message
     #[arg(long, help_heading = HEADING, value_enum, value_name = "HOW", default_value_t = Storage::Mmap)]
     storage: Storage,
     /// The sharding specification of a directory without an info: a JSON object, or a file that contains it
@@ -410,7 +410,7 @@ impl Opening {
         }
         let opened = match self.storage {
             Storage::Mmap => open_mapped(&options, path),
-            Storage::Pread => options.open_pread(path),
+            Storage::Pread => options.open(path),
             Storage::Heap => options.load(path),
         };
         let snapshot = opened.map(|db| db.snapshot()).map_err(|error| advise(path, error))?;

@@ -121,7 +121,7 @@ mod tests {
         let mut loader = BulkLoader::options().spec(spec).memory(16 << 20).create(dir.path()).unwrap();
         (0..KEYS).for_each(|key| loader.insert(key, [7; 100]).unwrap());
         loader.finish().unwrap();
-        let snapshot = ShardDb::open_pread(dir.path()).unwrap().snapshot();
+        let snapshot = ShardDb::open(dir.path()).unwrap().snapshot();
         (dir, snapshot)
     }
 

@@ -66,7 +66,7 @@ impl Template {
             pairs.insert(u64::from(tag) * 7, (prefix, value));
         }
         loader.finish().unwrap();
-        let generation = ShardDb::open_pread(&store).unwrap().snapshot().directory().to_path_buf();
+        let generation = ShardDb::open(&store).unwrap().snapshot().directory().to_path_buf();
         let files = files(&generation);
         fs::remove_dir_all(store).unwrap();
         Template { files, pairs }

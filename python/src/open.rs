@@ -75,14 +75,14 @@ impl Options {
         match self.mode {
             Mode::Memory => options.load(path),
             Mode::Mmap => buffer::open_mapped(&options, path),
-            Mode::Pread => options.open_pread(path),
-            Mode::Auto if !file_system::is_local(path) => options.open_pread(path),
+            Mode::Pread => options.open(path),
+            Mode::Auto if !file_system::is_local(path) => options.open(path),
             Mode::Auto => {
                 // the generation or the shards may be links to another file system; no shard is mapped before its first use
                 let db = buffer::open_mapped(&options, path)?;
                 match file_system::is_local(db.snapshot().shards_directory()) {
                     true => Ok(db),
-                    false => options.open_pread(path),
+                    false => options.open(path),
                 }
             }
         }

@@ -15,5 +15,5 @@ pub(crate) fn open(source: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
         return reader.get().snapshot(py);
     }
     let path: PathBuf = source.extract()?;
-    py.detach(|| OpenOptions::new().open_pread(&path).map(|db| db.snapshot())).or_raise(py)
+    py.detach(|| OpenOptions::new().open(&path).map(|db| db.snapshot())).or_raise(py)
 }

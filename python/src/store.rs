@@ -215,7 +215,7 @@ impl GcReport {
 
 /// Returns the bytes of the shards and the key file of a generation; 1 if it cannot be opened, which `adopt` reports.
 fn file_bytes(directory: &Path) -> u64 {
-    let stats = OpenOptions::new().open_pread(directory).map(|db| db.snapshot().stats());
+    let stats = OpenOptions::new().open(directory).map(|db| db.snapshot().stats());
     let bytes = stats.ok().map(|stats| stats.file_bytes.unwrap_or(0).saturating_add(stats.key_file_bytes.unwrap_or(0)));
     bytes.unwrap_or(0).max(1)
 }

@@ -31,7 +31,7 @@ use crate::format::digest::{Digest, Digester};
 /// let parts = (0..3).map(|part| spills.build_part(part, &job, &options)).collect::<sharddb::Result<Vec<_>>>()?;
 /// let published = spills.publish(&store, "1", parts, &options)?;
 /// assert_eq!(published.keys, 1000);
-/// assert_eq!(ShardDb::open_pread(&store)?.get(7)?.unwrap(), b"of task 3");
+/// assert_eq!(ShardDb::open(&store)?.get(7)?.unwrap(), b"of task 3");
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```

@@ -57,7 +57,7 @@ fn has_the_bytes_of_a_build_by_one_loader() {
                 let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
                 assert_eq!(names(&found), names(&expected), "seed {seed}");
                 assert!(found == expected, "seed {seed}");
-                let db = OpenOptions::new().open_pread(&store).unwrap();
+                let db = OpenOptions::new().open(&store).unwrap();
                 assert!(db.snapshot().verify(VerifyLevel::Data).unwrap().is_clean(), "seed {seed}");
                 let left = files(&store.join("parts-1"));
                 assert!(left.len() == 1 && left.keys().all(|name| name.to_str().unwrap().starts_with("published-")));
@@ -563,7 +563,7 @@ mod crashes {
         if current.get() > 1 {
             assert!(files(&scene.store().join("current")) == scene.expected);
         }
-        let db = OpenOptions::new().open_pread(scene.store()).unwrap();
+        let db = OpenOptions::new().open(scene.store()).unwrap();
         assert!(db.snapshot().verify(VerifyLevel::Data).unwrap().is_clean());
     }
 

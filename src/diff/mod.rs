@@ -97,8 +97,8 @@ const MOST_REMEMBERED: usize = 1 << 16;
 /// use std::ops::ControlFlow;
 /// use sharddb::diff::{ChangeKind, Diff};
 ///
-/// let old = sharddb::ShardDb::open_pread(&before)?.snapshot();
-/// let new = sharddb::ShardDb::open_pread(&after)?.snapshot();
+/// let old = sharddb::ShardDb::open(&before)?.snapshot();
+/// let new = sharddb::ShardDb::open(&after)?.snapshot();
 /// let mut changed = Vec::new();
 /// let outcome = Diff::between(&old, &new).run(|change| match change {
 ///     Ok(change) => {

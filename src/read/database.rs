@@ -25,14 +25,14 @@ use crate::store::{self, GenerationId, Lease, LeasedGeneration, Store};
 
 /// An open database: a store, one generation, or a bare directory of shards.
 ///
-/// Cheap to clone, `Send + Sync`. There are three ways to open one: [`open_mapped`](ShardDb::open_mapped) maps the files,
-/// [`open_pread`](ShardDb::open_pread) uses positioned reads, and [`load`](ShardDb::load) reads the files into memory.
+/// Cheap to clone, `Send + Sync`. There are three ways to open one: [`open`](ShardDb::open) uses positioned reads,
+/// [`open_mapped`](ShardDb::open_mapped) maps the files, and [`load`](ShardDb::load) reads the files into memory.
 /// [`OpenOptions`] has the options. In loops, use a [`snapshot`](ShardDb::snapshot) or a [`reader`](ShardDb::reader):
 /// their lookups write to no memory that threads share.
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let db = sharddb::ShardDb::open_pread("store")?;
+/// let db = sharddb::ShardDb::open("store")?;
 /// if let Some(value) = db.get(42)? {
 ///     println!("{} bytes", value.len());
 /// }
@@ -100,10 +100,11 @@ pub(super) struct Swap {
 }
 
 impl ShardDb {
-    /// Opens a database by mapping its files. Lookups borrow from the maps and copy nothing.
+    /// Opens a database for positioned reads. Values are owned, and a file that is edited or cannot be read is an error.
     ///
-    /// Cost: reads `info` and the manifest, and checks the length of each shard file. Each shard is mapped at its first
-    /// use, in microseconds.
+    /// Lookups by [`open_mapped`](ShardDb::open_mapped) are several times faster, but need a promise about the files.
+    ///
+    /// Cost: reads `info` and the manifest, and checks the length of each shard file.
     ///
     /// # Errors
     ///
@@ -115,6 +116,17 @@ impl ShardDb {
     /// - `Unsupported` if a later version wrote the database
     /// - `TooLarge` if `info` or the manifest exceeds its size limit
     /// - `GenerationGone` if the generation is deleted during the call
+    pub fn open(path: impl AsRef<Path>) -> Result<ShardDb> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Opens a database by mapping its files. Lookups borrow from the maps and copy nothing.
+    ///
+    /// Cost: that of [`open`](ShardDb::open). Each shard is mapped at its first use, in microseconds.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](ShardDb::open).
     ///
     /// # Safety
     ///
@@ -124,23 +136,12 @@ impl ShardDb {
     ///
     /// An access to a mapped page that the kernel cannot read ends the process with SIGBUS. This happens after a
     /// truncation, and after an I/O error: a bad sector, or a disk or network file system that is gone. A server that
-    /// must survive such errors uses [`open_pread`](ShardDb::open_pread), where they are an `Io` error of one read, or
+    /// must survive such errors uses [`open`](ShardDb::open), where they are an `Io` error of one read, or
     /// [`load`](ShardDb::load), where they occur while the files are read into memory.
     #[expect(unsafe_code, reason = "the promise of the public API")]
     pub unsafe fn open_mapped(path: impl AsRef<Path>) -> Result<ShardDb> {
         // SAFETY: the caller promises the same.
         unsafe { OpenOptions::new().open_mapped(path) }
-    }
-
-    /// Opens a database for positioned reads. Values are owned, and a truncated file is an error.
-    ///
-    /// Use this for files that others may edit, and for network file systems.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open_mapped`](ShardDb::open_mapped).
-    pub fn open_pread(path: impl AsRef<Path>) -> Result<ShardDb> {
-        OpenOptions::new().open_pread(path)
     }
 
     /// Opens a database by reading it into memory. Values are borrowed, and the files may be edited afterwards.
@@ -149,7 +150,7 @@ impl ShardDb {
     ///
     /// # Errors
     ///
-    /// Those of [`open_mapped`](ShardDb::open_mapped).
+    /// Those of [`open`](ShardDb::open).
     pub fn load(path: impl AsRef<Path>) -> Result<ShardDb> {
         OpenOptions::new().load(path)
     }
@@ -231,7 +232,7 @@ impl ShardDb {
     ///
     /// # Errors
     ///
-    /// Those of [`open_mapped`](ShardDb::open_mapped) and of opening each shard, with the path in the generation that they refer to;
+    /// Those of [`open`](ShardDb::open) and of opening each shard, with the path in the generation that they refer to;
     /// `GenerationGone` if `current` names a generation that does not exist; `InvalidInput` in the hook
     /// [`before_swap`](crate::read::WatchOptions::before_swap) of a watch of this database, which is part of a refresh.
     /// On `Err` the old generation stays current.
@@ -352,17 +353,24 @@ impl ShardDb {
 }
 
 impl OpenOptions {
+    /// Opens a database for positioned reads, like [`ShardDb::open`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ShardDb::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
+        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Positioned), self.cache_bytes)
+    }
+
     /// Opens a database by mapping its files, like [`ShardDb::open_mapped`].
     ///
     /// # Safety
     ///
-    /// That of [`ShardDb::open_mapped`]. A truncation or an I/O error (a bad sector, a network file system that is gone) ends
-    /// the process with SIGBUS; with [`open_pread`](OpenOptions::open_pread) and [`load`](OpenOptions::load) it is an
-    /// `Io` error instead.
+    /// That of [`ShardDb::open_mapped`].
     ///
     /// # Errors
     ///
-    /// Those of [`ShardDb::open_mapped`].
+    /// Those of [`ShardDb::open`].
     #[expect(unsafe_code, reason = "the promise of the public API")]
     pub unsafe fn open_mapped(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
         // SAFETY: the caller makes the promise of `MapPermission::promised`.
@@ -371,20 +379,11 @@ impl OpenOptions {
         ShardDb::open_with(path.as_ref(), self.generation(storage), self.cache_bytes)
     }
 
-    /// Opens a database for positioned reads, like [`ShardDb::open_pread`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`ShardDb::open_mapped`].
-    pub fn open_pread(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
-        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Positioned), self.cache_bytes)
-    }
-
     /// Reads a database into memory, like [`ShardDb::load`].
     ///
     /// # Errors
     ///
-    /// Those of [`ShardDb::open_mapped`].
+    /// Those of [`ShardDb::open`].
     pub fn load(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
         ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
     }
@@ -394,13 +393,13 @@ impl Store {
     /// Opens a generation of this store, current or not, for positioned reads.
     ///
     /// The database stays with that generation: [`ShardDb::refresh`] does nothing. To map the generation, use
-    /// `options.open(store.generation_path(id))`.
+    /// `options.open_mapped(store.generation_path(id))`.
     ///
     /// # Errors
     ///
-    /// Those of [`OpenOptions::open_pread`]; `NotFound` if there is no such generation.
+    /// Those of [`OpenOptions::open`]; `NotFound` if there is no such generation.
     pub fn open_generation(&self, id: GenerationId, options: &OpenOptions) -> Result<ShardDb> {
-        options.open_pread(self.generation_path(id))
+        options.open(self.generation_path(id))
     }
 }
 
@@ -504,7 +503,7 @@ impl fmt::Debug for ShardDb {
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let db = sharddb::ShardDb::open_pread("store")?;
+/// let db = sharddb::ShardDb::open("store")?;
 /// let mut reader = db.reader();
 /// for key in 0..1000 {
 ///     println!("{}", reader.contains(key)?);

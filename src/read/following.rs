@@ -103,7 +103,7 @@ impl Moment {
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let stats = sharddb::ShardDb::open_pread("store")?.stats();
+/// let stats = sharddb::ShardDb::open("store")?.stats();
 /// println!("the data is at most {:?} old", stats.age);
 /// if stats.failures > 0 {
 ///     println!("{:?}", stats.last_error);

@@ -7,12 +7,12 @@ use crate::read::shard::{ReadOptions, VerifyReads};
 /// Linux allows 65,530 maps per process by default. The rest is left to the application.
 pub const DEFAULT_MAX_MAPS: usize = 60_000;
 
-/// Options for opening a database with [`open_mapped`](OpenOptions::open_mapped), [`open_pread`](OpenOptions::open_pread) or
+/// Options for opening a database with [`open_mapped`](OpenOptions::open_mapped), [`open`](OpenOptions::open) or
 /// [`load`](OpenOptions::load).
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let db = sharddb::OpenOptions::new().pointer("/scales/0").cache_bytes(256 << 20).open_pread("volume")?;
+/// let db = sharddb::OpenOptions::new().pointer("/scales/0").cache_bytes(256 << 20).open("volume")?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]

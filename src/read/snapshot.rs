@@ -58,7 +58,7 @@ impl Snapshot {
     ///
     /// ```no_run
     /// # fn main() -> sharddb::Result<()> {
-    /// let db = sharddb::ShardDb::open_pread("store")?;
+    /// let db = sharddb::ShardDb::open("store")?;
     /// let snapshot = db.snapshot();
     /// if let Some(value) = snapshot.get(42)? {
     ///     println!("{} bytes", value.len());
@@ -251,7 +251,7 @@ impl fmt::Debug for Snapshot {
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let stats = sharddb::ShardDb::open_pread("store")?.snapshot().stats();
+/// let stats = sharddb::ShardDb::open("store")?.snapshot().stats();
 /// println!("{} shards, {} of {} cache bytes", stats.shards, stats.cache.bytes, stats.cache.capacity);
 /// # Ok(()) }
 /// ```

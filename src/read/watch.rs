@@ -44,7 +44,7 @@ impl ShardDb {
     /// # loader.finish()?;
     /// use std::time::Duration;
     ///
-    /// let db = sharddb::ShardDb::open_pread(&store)?;
+    /// let db = sharddb::ShardDb::open(&store)?;
     /// let watch = db.watch(Duration::from_millis(10))?;
     /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
     /// # loader.insert(42, b"new")?;
@@ -174,7 +174,7 @@ impl fmt::Debug for WatchOptions {
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let db = sharddb::ShardDb::open_pread("store")?;
+/// let db = sharddb::ShardDb::open("store")?;
 /// let watch = db.watch(std::time::Duration::from_secs(60))?;
 /// watch.check_now(); // on a signal, for example
 /// # Ok(()) }

@@ -150,7 +150,7 @@ fn value(label: u64, key: u64) -> Vec<u8> {
 /// Returns the label of a generation. Panics unless the generation is complete.
 #[track_caller]
 fn label_of(path: &Path) -> u64 {
-    let db = OpenOptions::new().verify_reads(VerifyReads::Always).open_pread(path).unwrap();
+    let db = OpenOptions::new().verify_reads(VerifyReads::Always).open(path).unwrap();
     let snapshot = db.snapshot();
     let report = snapshot.verify(VerifyLevel::Data).unwrap();
     assert!(report.is_clean() && report.warnings() == 0, "{report}: {:?}", report.findings());
@@ -198,7 +198,7 @@ fn update(scene: &Scene, options: &UpdateOptions) -> Result<u64> {
 /// Writes the current generation again.
 fn merges(scene: &Scene) -> Result<u64> {
     let label = label_of(&scene.path("store"));
-    let input = OpenOptions::new().open_pread(scene.path("store"))?.snapshot();
+    let input = OpenOptions::new().open(scene.path("store"))?.snapshot();
     let mut options = BulkLoader::options();
     options.spec(spec()).threads(1).merge(scene.path("store"), &[input])?.publish()?;
     Ok(label)

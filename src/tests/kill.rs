@@ -61,7 +61,7 @@ impl Scene {
         for stored in Store::open(self.store()).unwrap().generations().unwrap() {
             assert!(stored.is_complete, "{}", stored.id);
             let directory = self.store().join(stored.id.to_string());
-            let db = OpenOptions::new().verify_reads(VerifyReads::Always).open_pread(&directory).unwrap();
+            let db = OpenOptions::new().verify_reads(VerifyReads::Always).open(&directory).unwrap();
             generation::check(&db.snapshot(), stated_label(&directory));
         }
     }

@@ -68,7 +68,7 @@ fn updates(store: &Store) -> Result<u64> {
 
 /// Also opens the store. The error is that of the first finding.
 fn verifies(store: &Store) -> Result<u64> {
-    let snapshot = OpenOptions::new().open_pread(store.path())?.snapshot();
+    let snapshot = OpenOptions::new().open(store.path())?.snapshot();
     let report = snapshot.verify(VerifyLevel::Data)?;
     if let Some(finding) = report.findings().first() {
         let is_damage = [FindingKind::InfoMismatch, FindingKind::ManifestMismatch].contains(&finding.kind());
@@ -102,7 +102,7 @@ fn numbers(store: &Store) -> Vec<u64> {
 /// Checks that each generation is complete and has its values.
 fn check_generations(store: &Store) {
     for number in &numbers(store) {
-        let db = OpenOptions::new().open_pread(store.generation_path(id(*number))).unwrap();
+        let db = OpenOptions::new().open(store.generation_path(id(*number))).unwrap();
         assert!(db.snapshot().verify(VerifyLevel::Data).unwrap().is_clean());
         (0..KEYS).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), value(*number, key)));
     }

@@ -198,7 +198,7 @@ impl fmt::Display for FindingKind {
 /// # fn main() -> sharddb::Result<()> {
 /// use sharddb::VerifyLevel;
 ///
-/// let report = sharddb::ShardDb::open_pread("store")?.snapshot().verify(VerifyLevel::Data)?;
+/// let report = sharddb::ShardDb::open("store")?.snapshot().verify(VerifyLevel::Data)?;
 /// for finding in report.findings() {
 ///     println!("{} at {:?}, key {:?}", finding.kind(), finding.path(), finding.key());
 /// }

@@ -55,7 +55,7 @@ mod tests {
 
     /// Replaces the key file of the store by one with the right tag and other blocks.
     fn replace(store: &Path, blocks: &[Vec<u64>]) {
-        let db = OpenOptions::new().open_pread(store).unwrap();
+        let db = OpenOptions::new().open(store).unwrap();
         let snapshot = db.snapshot();
         let shards = &snapshot.generation.manifest().unwrap().shards;
         let tag = Tag::of_shards(shards.iter().map(|shard| (shard.number, shard.keys, shard.crc32)));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     fn kinds(store: &Path, level: VerifyLevel) -> Vec<FindingKind> {
-        let report = OpenOptions::new().open_pread(store).unwrap().snapshot().verify(level).unwrap();
+        let report = OpenOptions::new().open(store).unwrap().snapshot().verify(level).unwrap();
         report.findings().iter().map(Finding::kind).collect()
     }
 
@@ -98,7 +98,7 @@ mod tests {
         let both = [FindingKind::AuxiliaryFile, FindingKind::KeyFile];
         assert_eq!(kinds(store.path(), VerifyLevel::Structure), both[..1]);
         assert_eq!(kinds(store.path(), VerifyLevel::Index), both);
-        let snapshot = OpenOptions::new().open_pread(store.path()).unwrap().snapshot();
+        let snapshot = OpenOptions::new().open(store.path()).unwrap().snapshot();
         assert!(snapshot.is_ordered());
         let errors = snapshot.range(..10).map(|pair| pair.unwrap_err().key()).collect::<Vec<_>>();
         assert_eq!(errors, [1, 3, 5, 7, 9].map(Some), "a pair is never invented");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn snapshot_keys(store: &Path) -> Vec<u64> {
-        let snapshot = OpenOptions::new().open_pread(store).unwrap().snapshot();
+        let snapshot = OpenOptions::new().open(store).unwrap().snapshot();
         snapshot.key_range(..).map(Result::unwrap).collect()
     }
 }

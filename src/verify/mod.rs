@@ -106,7 +106,7 @@ impl Snapshot {
     /// # fn main() -> sharddb::Result<()> {
     /// use sharddb::VerifyLevel;
     ///
-    /// let report = sharddb::ShardDb::open_pread("store")?.snapshot().verify(VerifyLevel::Data)?;
+    /// let report = sharddb::ShardDb::open("store")?.snapshot().verify(VerifyLevel::Data)?;
     /// for finding in report.findings() {
     ///     eprintln!("{finding}");
     /// }
@@ -147,7 +147,7 @@ impl Snapshot {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use sharddb::VerifyLevel;
     ///
-    /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+    /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
     /// let threads = std::thread::available_parallelism()?;
     /// let report = snapshot.verify_parallel(VerifyLevel::Data, threads, |done, total| eprintln!("{done} of {total}"))?;
     /// assert!(report.is_clean());

@@ -19,7 +19,7 @@ const KEPT: u64 = 10_000;
 /// # fn main() -> sharddb::Result<()> {
 /// use sharddb::VerifyLevel;
 ///
-/// let report = sharddb::ShardDb::open_pread("store")?.snapshot().verify(VerifyLevel::Index)?;
+/// let report = sharddb::ShardDb::open("store")?.snapshot().verify(VerifyLevel::Index)?;
 /// println!("{report}");
 /// assert_eq!(report.errors(), 0);
 /// # Ok(()) }

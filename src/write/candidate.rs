@@ -25,7 +25,7 @@ use crate::verify::{VerifyLevel, VerifyReport};
 /// loader.insert(7, b"seven")?;
 /// let candidate = loader.finish_unpublished()?;
 /// assert!(candidate.verify(VerifyLevel::Data)?.is_clean());
-/// assert_eq!(candidate.open_pread(&OpenOptions::new())?.get(7)?.unwrap(), b"seven");
+/// assert_eq!(candidate.open(&OpenOptions::new())?.get(7)?.unwrap(), b"seven");
 /// let published = candidate.publish()?;
 /// assert_eq!(published.keys, 1);
 /// # std::fs::remove_dir_all(&store).unwrap();
@@ -126,6 +126,18 @@ impl Candidate {
         self.content.dropped
     }
 
+    /// Opens the candidate for positioned reads, like [`OpenOptions::open`].
+    ///
+    /// Opens all shards, but keeps only about 256 descriptors. After publishing, reads of other shards fail with
+    /// `GenerationGone`; open the store instead.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`OpenOptions::open`] and of opening a shard.
+    pub fn open(&self, options: &OpenOptions) -> Result<ShardDb> {
+        opened(options.open(self.path())?)
+    }
+
     /// Opens the candidate by mapping its files, like [`OpenOptions::open_mapped`].
     ///
     /// Opens all shards, so that reads continue to work after publishing, which renames the directory. The database
@@ -133,7 +145,7 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// Those of [`OpenOptions::open_mapped`] and of opening a shard.
+    /// Those of [`OpenOptions::open`] and of opening a shard.
     ///
     /// # Safety
     ///
@@ -144,16 +156,13 @@ impl Candidate {
         opened(unsafe { options.open_mapped(self.path()) }?)
     }
 
-    /// Opens the candidate for positioned reads, like [`OpenOptions::open_pread`].
-    ///
-    /// Opens all shards, but keeps only about 256 descriptors. After publishing, reads of other shards fail with
-    /// `GenerationGone`; open the store instead.
+    /// Reads the candidate into memory, like [`OpenOptions::load`].
     ///
     /// # Errors
     ///
-    /// Those of [`OpenOptions::open_pread`] and of opening a shard.
-    pub fn open_pread(&self, options: &OpenOptions) -> Result<ShardDb> {
-        opened(options.open_pread(self.path())?)
+    /// Those of [`OpenOptions::load`] and of reading a shard.
+    pub fn load(&self, options: &OpenOptions) -> Result<ShardDb> {
+        opened(options.load(self.path())?)
     }
 
     /// Verifies the candidate, like [`Snapshot::verify`](crate::Snapshot::verify).
@@ -162,7 +171,7 @@ impl Candidate {
     ///
     /// Those of [`Snapshot::verify`](crate::Snapshot::verify). Damage is reported as a finding, not as an error.
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        OpenOptions::new().check_shards(false).open_pread(self.path())?.snapshot().verify(level)
+        OpenOptions::new().check_shards(false).open(self.path())?.snapshot().verify(level)
     }
 
     /// Publishes the candidate under the next generation number and makes it current.

@@ -28,7 +28,7 @@ use crate::write::{Candidate, Published};
 /// let published = loader.finish()?;
 /// assert_eq!(published.keys, 2);
 ///
-/// let db = sharddb::ShardDb::open_pread(&store)?;
+/// let db = sharddb::ShardDb::open(&store)?;
 /// assert_eq!(db.get(7)?.unwrap(), b"seven");
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok(()) }

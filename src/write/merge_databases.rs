@@ -52,12 +52,12 @@ impl BuildOptions {
     ///     loader.extend(pairs)?;
     ///     loader.finish()?;
     /// }
-    /// let inputs = [ShardDb::open_pread(directory.join("a"))?, ShardDb::open_pread(directory.join("b"))?];
+    /// let inputs = [ShardDb::open(directory.join("a"))?, ShardDb::open(directory.join("b"))?];
     /// let inputs = inputs.map(|db| db.snapshot());
     /// let mut options = BulkLoader::options();
     /// let merged = options.on_duplicate(OnDuplicate::KeepLast).merge(directory.join("all"), &inputs)?;
     /// assert_eq!(merged.publish()?.keys, 3);
-    /// assert_eq!(ShardDb::open_pread(directory.join("all"))?.get(2)?.unwrap(), b"zwei");
+    /// assert_eq!(ShardDb::open(directory.join("all"))?.get(2)?.unwrap(), b"zwei");
     /// # std::fs::remove_dir_all(&directory).unwrap();
     /// # Ok::<(), sharddb::Error>(())
     /// ```

@@ -25,7 +25,7 @@ fn build(options: &BuildOptions, store: &Path, pairs: &Pairs) -> Snapshot {
     let mut loader = options.create(store).unwrap();
     loader.extend(pairs.iter().map(|(key, value)| (*key, value))).unwrap();
     loader.finish().unwrap();
-    ShardDb::open_pread(store).unwrap().snapshot()
+    ShardDb::open(store).unwrap().snapshot()
 }
 
 fn options(memory: u64, threads: usize) -> BuildOptions {
@@ -57,7 +57,7 @@ fn merged(inputs: &[Pairs], policy: &OnDuplicate) -> Pairs {
 }
 
 fn check(store: &Path, expected: &Pairs) {
-    let snapshot = ShardDb::open_pread(store).unwrap().snapshot();
+    let snapshot = ShardDb::open(store).unwrap().snapshot();
     assert_eq!(snapshot.len(), Some(expected.len() as u64));
     for (key, value) in expected {
         assert_eq!(snapshot.get(*key).unwrap().unwrap(), value[..], "key {key}");
@@ -148,7 +148,7 @@ fn foreign_inputs_are_merged() {
         let mut maps = vec![native.clone()];
         let mut databases = vec![build(&options(16 << 20, 1), &directory.path().join(format!("native-{n}")), &native)];
         for set in some {
-            let database = ShardDb::open_pread(set).unwrap().snapshot();
+            let database = ShardDb::open(set).unwrap().snapshot();
             let mut map = Pairs::new();
             let pairs = database.try_for_each(|key, value| {
                 map.insert(key, value.to_vec());
@@ -192,7 +192,7 @@ fn nothing_merges_to_an_empty_generation() {
     let store = directory.path().join("store");
     let published = options(16 << 20, 1).merge(&store, &[]).unwrap().publish().unwrap();
     assert_eq!(published.keys, 0);
-    let empty = ShardDb::open_pread(&store).unwrap().snapshot();
+    let empty = ShardDb::open(&store).unwrap().snapshot();
     let published = options(16 << 20, 1).merge(&store, &[empty.clone(), empty]).unwrap().publish().unwrap();
     assert_eq!((published.keys, published.generation.get()), (0, 2));
 }

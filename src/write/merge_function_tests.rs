@@ -55,7 +55,7 @@ fn value(n: u64) -> Vec<u8> {
 }
 
 fn check(store: &Path, expected: &BTreeMap<u64, Vec<Vec<u8>>>) {
-    let snapshot = ShardDb::open_pread(store).unwrap().snapshot();
+    let snapshot = ShardDb::open(store).unwrap().snapshot();
     assert_eq!(snapshot.len(), Some(expected.len() as u64));
     for (key, values) in expected {
         assert!(snapshot.get(*key).unwrap().unwrap() == listed(*key, values)[..], "key {key}");
@@ -119,7 +119,7 @@ fn values_that_are_not_read_are_skipped() {
         let mut loader = options(memory, 2, None).on_duplicate(first.clone()).create(&store).unwrap();
         (0..5000_u64).for_each(|n| loader.insert(n % 700, value(n)).unwrap());
         loader.finish().unwrap();
-        let snapshot = ShardDb::open_pread(&store).unwrap().snapshot();
+        let snapshot = ShardDb::open(&store).unwrap().snapshot();
         (0..700).for_each(|key| assert!(snapshot.get(key).unwrap().unwrap() == value(key)[..], "key {key}"));
     }
 }
@@ -138,7 +138,7 @@ fn the_only_pair_of_a_key_keeps_its_prefix_and_several_may_have_none() {
             }
             (500..1500).for_each(|n| loader.insert(500 + n % 100, value(n)).unwrap());
             loader.finish().unwrap();
-            let snapshot = ShardDb::open_pread(&store).unwrap().snapshot();
+            let snapshot = ShardDb::open(&store).unwrap().snapshot();
             for n in 0..500 {
                 let prefix = format!("prefix {n}");
                 assert_eq!(snapshot.get_prefix(n, prefix.len() as u64).unwrap().unwrap(), prefix.as_bytes());

@@ -93,7 +93,7 @@ impl OnDuplicate {
     /// let mut loader = BulkLoader::options().on_duplicate(concatenate).create(&store)?;
     /// loader.extend([(7, "se"), (3, "three"), (7, "ven")])?;
     /// assert_eq!(loader.finish()?.keys, 2);
-    /// assert_eq!(ShardDb::open_pread(&store)?.get(7)?.unwrap(), b"seven");
+    /// assert_eq!(ShardDb::open(&store)?.get(7)?.unwrap(), b"seven");
     /// # std::fs::remove_dir_all(&store).unwrap();
     /// # Ok::<(), sharddb::Error>(())
     /// ```
@@ -300,7 +300,7 @@ impl BuildOptions {
     /// let mut loader = BulkLoader::options().info(info).sharding_at("/scales/0").create(&store)?;
     /// loader.insert(0, [7; 64])?;
     /// loader.finish()?;
-    /// let db = ShardDb::open_pread(&store)?;
+    /// let db = ShardDb::open(&store)?;
     /// assert_eq!(db.snapshot().sharding_at(), "/scales/0");
     /// assert!(store.join("current/8_8_8/0.shard").exists());
     /// # std::fs::remove_dir_all(&store).unwrap();
@@ -329,11 +329,11 @@ impl BuildOptions {
     /// loader.insert(7, b"seven")?;
     /// loader.finish()?;
     ///
-    /// let old = ShardDb::open_pread(&store)?.snapshot();
+    /// let old = ShardDb::open(&store)?.snapshot();
     /// let mut loader = BulkLoader::options().like(&old)?.create(&store)?;
     /// loader.insert(7, b"sieben")?;
     /// loader.finish()?;
-    /// assert!(ShardDb::open_pread(&store)?.snapshot().info()?.unwrap().contains(r#""unit": "m""#));
+    /// assert!(ShardDb::open(&store)?.snapshot().info()?.unwrap().contains(r#""unit": "m""#));
     /// # std::fs::remove_dir_all(&store).unwrap();
     /// # Ok::<(), sharddb::Error>(())
     /// ```

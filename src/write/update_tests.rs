@@ -166,7 +166,7 @@ fn assert_same_files(found: &Path, expected: &Path, what: &str) {
 }
 
 fn check_pairs(store: &Path, pairs: &Pairs) {
-    let snapshot = ShardDb::open_pread(store).unwrap().snapshot();
+    let snapshot = ShardDb::open(store).unwrap().snapshot();
     assert_eq!(snapshot.len(), Some(pairs.len() as u64));
     for (key, (prefix, value)) in pairs {
         assert_eq!(snapshot.get(*key).unwrap().unwrap(), value[..]);
@@ -330,7 +330,7 @@ fn damage_of_a_copied_value_is_an_error_with_its_key() {
     assert_eq!((report.written_shards, report.linked_shards), (1, 63));
     // the key itself can be replaced, which repairs the shard
     update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &change(772)).unwrap();
-    assert!(ShardDb::open_pread(&store).unwrap().snapshot().verify(VerifyLevel::Data).unwrap().is_clean());
+    assert!(ShardDb::open(&store).unwrap().snapshot().verify(VerifyLevel::Data).unwrap().is_clean());
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_foreign_base_is_rewritten_into_a_native_generation() {
     let mut updated = 0;
     for set in sets("public") {
         let directory = TempDir::new();
-        let base = ShardDb::open_pread(&set).unwrap().snapshot();
+        let base = ShardDb::open(&set).unwrap().snapshot();
         let mut pairs: Pairs = BTreeMap::new();
         base.try_for_each(|key, value| {
             pairs.insert(key, (Vec::new(), value.to_vec()));
@@ -376,7 +376,7 @@ fn a_foreign_base_is_rewritten_into_a_native_generation() {
 fn a_native_base_of_another_store_is_updated() {
     let directory = TempDir::new();
     let (store, mut pairs) = store_of_64_shards(directory.path());
-    let base = OpenOptions::new().open_pread(&store).unwrap().snapshot();
+    let base = OpenOptions::new().open(&store).unwrap().snapshot();
     let changes = [(77, Some((Vec::new(), b"new".to_vec())))];
     apply(&mut pairs, &changes);
     let other = directory.path().join("other");
@@ -402,14 +402,14 @@ fn shards_that_cannot_be_linked_are_copied_and_verified() {
             name => drop(fs::copy(file.path(), linked.join(name)).unwrap()),
         }
     }
-    let base = OpenOptions::new().open_pread(&linked).unwrap().snapshot();
+    let base = OpenOptions::new().open(&linked).unwrap().snapshot();
     let other = directory.path().join("other");
     let (_, report) = update(Updater::with_base(&other, &base, &UpdateOptions::new()).unwrap(), &changes).unwrap();
     assert_eq!((report.written_shards, report.linked_shards, report.copied_shards), (1, 0, 63));
     check_pairs(&other, &pairs);
     if Path::new("/dev/shm").is_dir() {
         let memory = TempDir::new_in(Path::new("/dev/shm"));
-        let base = OpenOptions::new().open_pread(&store).unwrap().snapshot();
+        let base = OpenOptions::new().open(&store).unwrap().snapshot();
         let other = memory.path().join("other");
         let (_, report) = update(Updater::with_base(&other, &base, &UpdateOptions::new()).unwrap(), &changes).unwrap();
         assert_eq!((report.written_shards, report.linked_shards + report.copied_shards), (1, 63));
@@ -464,7 +464,7 @@ fn pairs_without_a_prefix_keep_having_none() {
             let changes = [(3, Some((Vec::new(), vec![9; 700 * round])))];
             apply(&mut pairs, &changes);
             update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &changes).unwrap();
-            let snapshot = ShardDb::open_pread(&store).unwrap().snapshot();
+            let snapshot = ShardDb::open(&store).unwrap().snapshot();
             for entry in snapshot.iter().map(|entry| entry.unwrap()) {
                 assert_eq!(entry.prefix().unwrap().is_empty(), entry.key() != 20, "alignment {alignment}, {entry:?}");
             }

@@ -158,7 +158,7 @@ pub struct UpdateReport {
 /// let (published, report) = updater.finish()?;
 /// assert_eq!((published.keys, report.added, report.replaced, report.deleted), (3, 1, 1, 1));
 ///
-/// let db = ShardDb::open_pread(&store)?;
+/// let db = ShardDb::open(&store)?;
 /// assert_eq!(db.get(2)?.unwrap(), b"zwei");
 /// assert!(db.get(3)?.is_none());
 /// # std::fs::remove_dir_all(&store).unwrap();
@@ -180,7 +180,7 @@ impl Updater {
     /// # Errors
     ///
     /// `NotFound` if there is no store, or nothing was published; `Locked` if there is another writer; those of
-    /// [`OpenOptions::open_pread`]; `InvalidInput` for too little memory; `Io`.
+    /// [`OpenOptions::open`]; `InvalidInput` for too little memory; `Io`.
     pub fn new(store: impl AsRef<Path>, options: &UpdateOptions) -> Result<Updater> {
         Updater::begin(&Store::open(store)?, None, options)
     }
@@ -206,7 +206,7 @@ impl Updater {
         // opened under the lock, so that no other writer can replace it
         let base = match base {
             Some(base) => base.clone(),
-            None => OpenOptions::new().open_pread(store.path())?.snapshot(),
+            None => OpenOptions::new().open(store.path())?.snapshot(),
         };
         options.build.spec(*base.spec()).allow_sparse(true).like(&base)?;
         let nested = options.build.check_info()?;

@@ -130,7 +130,7 @@ impl Storage {
         match self {
             // SAFETY: fixtures are never written, and tests do not write their own files while they are mapped.
             Storage::Mapped => unsafe { options.open_mapped(directory) },
-            Storage::Positioned => options.open_pread(directory),
+            Storage::Positioned => options.open(directory),
             Storage::Loaded => options.load(directory),
         }
     }

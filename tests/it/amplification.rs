@@ -264,7 +264,7 @@ fn an_info_of_many_nested_specifications_takes_memory_in_proportion() {
     for (info, kind) in [(wide, ErrorKind::InvalidInput), (deep, ErrorKind::InvalidSpec)] {
         let directory = TempDir::new();
         fs::write(directory.path().join("info"), &info).unwrap();
-        let (opened, peak) = peak_of(|| ShardDb::open_pread(directory.path()).map(drop));
+        let (opened, peak) = peak_of(|| ShardDb::open(directory.path()).map(drop));
         let error = opened.unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(peak <= MIB + 12 * info.len(), "{peak} bytes for an info of {}", info.len());

@@ -93,7 +93,7 @@ impl From<Error> for Failure {
 #[test]
 fn iteration_meets_the_question_mark() {
     let store = store(100);
-    let snapshot = ShardDb::open_pread(store.path()).unwrap().snapshot();
+    let snapshot = ShardDb::open(store.path()).unwrap().snapshot();
     let mut seen = 0;
     snapshot
         .try_for_each(|_, _| {
@@ -118,7 +118,7 @@ fn iteration_meets_the_question_mark() {
 
     // an unreadable shard is returned as an error
     let shard = store.path().join("current/0.shard");
-    let broken = OpenOptions::new().check_shards(false).open_pread(store.path()).unwrap().snapshot();
+    let broken = OpenOptions::new().check_shards(false).open(store.path()).unwrap().snapshot();
     std::fs::remove_file(&shard).unwrap();
     let Err(Failure::Database(error)) = broken.try_for_each(|_, _| Ok::<(), Failure>(())) else { panic!("no error") };
     assert_eq!(error.kind(), ErrorKind::Io);
@@ -154,8 +154,8 @@ fn a_missing_shard_is_noticed_by_open_and_refresh() {
     for damage in damages {
         let directory = TempDir::new();
         store_of(directory.path(), 1);
-        let strict = ShardDb::open_pread(directory.path()).unwrap();
-        let lenient = OpenOptions::new().check_shards(false).open_pread(directory.path()).unwrap();
+        let strict = ShardDb::open(directory.path()).unwrap();
+        let lenient = OpenOptions::new().check_shards(false).open(directory.path()).unwrap();
         generation::publish(directory.path(), 2);
         let shard = generation::a_shard_of(&directory.path().join("gen-0000000002"));
         damage(&shard);
@@ -186,7 +186,7 @@ fn what_is_no_database_is_not_found_and_named_as_it_was_given() {
         (file.join("below"), "found nothing"),
     ];
     for (path, found) in cases {
-        let error = ShardDb::open_pread(&path).unwrap_err();
+        let error = ShardDb::open(&path).unwrap_err();
         assert_eq!((error.kind(), error.path()), (ErrorKind::NotFound, Some(&*path)), "{error}");
         assert!(error.message().contains(found), "{error}");
         assert!(error.source().is_none());
@@ -196,7 +196,7 @@ fn what_is_no_database_is_not_found_and_named_as_it_was_given() {
     let removed = TempDir::new();
     store_of(removed.path(), 1);
     std::fs::remove_file(removed.path().join("current")).unwrap();
-    assert_eq!(ShardDb::open_pread(removed.path()).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(ShardDb::open(removed.path()).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]

@@ -398,10 +398,7 @@ fn agrees_with_a_map() {
         let mut loader = options().checks(checks).spec(spec).create(directory.path()).unwrap();
         map.iter().for_each(|(key, value)| loader.insert(*key, value).unwrap());
         loader.finish().unwrap();
-        let db = sharddb::OpenOptions::new()
-            .verify_reads(sharddb::VerifyReads::Always)
-            .open_pread(directory.path())
-            .unwrap();
+        let db = sharddb::OpenOptions::new().verify_reads(sharddb::VerifyReads::Always).open(directory.path()).unwrap();
         let snapshot = db.snapshot();
         let iterated: BTreeMap<u64, Vec<u8>> =
             snapshot.iter().map(|entry| entry.unwrap()).map(|it| (it.key(), it.value().unwrap().to_vec())).collect();

@@ -17,7 +17,8 @@ fn open(storage: Storage, candidate: &Candidate) -> ShardDb {
     match storage {
         // SAFETY: no test edits the files of this store.
         Storage::Mapped => unsafe { candidate.open_mapped(&OpenOptions::new()) }.unwrap(),
-        _ => candidate.open_pread(&OpenOptions::new()).unwrap(),
+        Storage::Positioned => candidate.open(&OpenOptions::new()).unwrap(),
+        Storage::Loaded => candidate.load(&OpenOptions::new()).unwrap(),
     }
 }
 
@@ -25,10 +26,10 @@ fn open(storage: Storage, candidate: &Candidate) -> ShardDb {
 fn is_validated_before_any_reader_finds_it() {
     let store = TempDir::new();
     store_of(store.path(), 1);
-    let db = ShardDb::open_pread(store.path()).unwrap();
+    let db = ShardDb::open(store.path()).unwrap();
     let candidate = candidate(&store, 2);
     assert!(candidate.verify(VerifyLevel::Data).unwrap().is_clean());
-    generation::check(&candidate.open_pread(&OpenOptions::new()).unwrap().snapshot(), 2);
+    generation::check(&candidate.open(&OpenOptions::new()).unwrap().snapshot(), 2);
     assert_eq!(db.refresh().unwrap(), None);
     assert_eq!(Store::open(store.path()).unwrap().history().unwrap(), [id(1)]);
     let keys = candidate.keys();
@@ -41,7 +42,7 @@ fn is_validated_before_any_reader_finds_it() {
 /// Publishing renames the directory while a database has it open.
 #[test]
 fn what_was_opened_before_publishing_is_read_after_it() {
-    for storage in [Storage::Mapped, Storage::Positioned] {
+    for storage in Storage::ALL {
         let store = TempDir::new();
         let candidate = candidate(&store, 3);
         let db = open(storage, &candidate);
@@ -64,7 +65,7 @@ fn dropped_it_is_removed_and_the_next_writer_may_begin() {
     drop(rejected);
     assert!(!directory.exists());
     assert_eq!(stored.generations().unwrap().len(), 1);
-    generation::check(&ShardDb::open_pread(store.path()).unwrap().snapshot(), 1);
+    generation::check(&ShardDb::open(store.path()).unwrap().snapshot(), 1);
     stored.writer().unwrap();
 }
 
@@ -87,5 +88,5 @@ fn adoption_has_a_candidate_too() {
     let candidate = writer.adopt_unpublished(source.path().join("current")).unwrap();
     assert!(candidate.verify(VerifyLevel::Data).unwrap().is_clean());
     assert_eq!(candidate.publish().unwrap().generation, id(1));
-    generation::check(&ShardDb::open_pread(store.path()).unwrap().snapshot(), 5);
+    generation::check(&ShardDb::open(store.path()).unwrap().snapshot(), 5);
 }

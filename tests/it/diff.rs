@@ -96,7 +96,7 @@ fn build(store: &Path, options: &mut BuildOptions, pairs: &Pairs) -> Snapshot {
         loader.insert_with_prefix(*key, prefix, value).unwrap();
     }
     loader.finish().unwrap();
-    ShardDb::open_pread(store).unwrap().snapshot()
+    ShardDb::open(store).unwrap().snapshot()
 }
 
 fn options(spec: ShardingSpec) -> BuildOptions {
@@ -310,7 +310,7 @@ fn twins(edits: impl FnOnce(&mut Pairs)) -> Twins {
 
 impl Twins {
     fn diff(&self) -> Diff {
-        let open = |path| ShardDb::open_pread(path).unwrap().snapshot();
+        let open = |path| ShardDb::open(path).unwrap().snapshot();
         Diff::between(&open(&self.old), &open(&self.new))
     }
 }
@@ -337,7 +337,7 @@ fn a_hard_link_is_equal_without_reading() {
             *info = format!("{{\"sharding\": {}}}", spec(2, 2).to_json()).into_bytes();
         });
     }
-    let open = |shard: &Path| ShardDb::open_pread(shard.parent().unwrap()).unwrap().snapshot();
+    let open = |shard: &Path| ShardDb::open(shard.parent().unwrap()).unwrap().snapshot();
     let (changes, errors, totals) = run(&Diff::between(&open(&twins.old_shard), &open(&twins.new_shard)));
     assert_eq!((changes.len(), errors.len()), (0, 0));
     assert_eq!(totals.equal_shards, 1);
@@ -403,7 +403,7 @@ fn damage_is_an_error_or_has_no_effect() {
                     let mut bytes = whole.clone();
                     bytes[at] ^= 1 << (at % 8);
                     fs::write(&path, bytes).unwrap();
-                    let reopened = ShardDb::open_pread(&old_path).unwrap().snapshot();
+                    let reopened = ShardDb::open(&old_path).unwrap().snapshot();
                     for (diff, is_reversed) in
                         [(Diff::between(&reopened, &other), false), (Diff::between(&other, &reopened), true)]
                     {
@@ -450,7 +450,7 @@ fn a_damaged_place_is_reported_once() {
         let whole = fs::read(&path).unwrap();
         for at in [0, 20] {
             rewrite(&path, |bytes| bytes[at] ^= 1); // the shard index, the minishard index
-            let reopened = ShardDb::open_pread(&old_path).unwrap().snapshot();
+            let reopened = ShardDb::open(&old_path).unwrap().snapshot();
             for (old, new) in [(&reopened, &new), (&reopened, &full), (&full, &reopened)] {
                 let (_, errors, _) = run(&Diff::between(old, new));
                 assert_eq!(errors.len(), 1, "{errors:?}");
@@ -460,7 +460,7 @@ fn a_damaged_place_is_reported_once() {
         }
         let missing = OpenOptions::new().check_shards(false).clone();
         fs::rename(&path, path.with_extension("away")).unwrap();
-        let reopened = missing.open_pread(&old_path).unwrap().snapshot();
+        let reopened = missing.open(&old_path).unwrap().snapshot();
         let (_, errors, _) = run(&Diff::between(&reopened, &full));
         assert_eq!(errors.iter().map(sharddb::Error::kind).collect::<Vec<_>>(), [ErrorKind::Io]);
         fs::rename(path.with_extension("away"), &path).unwrap();
@@ -471,11 +471,11 @@ fn a_damaged_place_is_reported_once() {
 #[test]
 fn corrupt_sets_end() {
     for broken in sets("corrupt") {
-        let Ok(broken) = OpenOptions::new().check_shards(false).max_value_bytes(1 << 20).open_pread(&broken) else {
+        let Ok(broken) = OpenOptions::new().check_shards(false).max_value_bytes(1 << 20).open(&broken) else {
             continue;
         };
         let broken = broken.snapshot();
-        let sound = ShardDb::open_pread(data("public/ts_03_id_p0_m9_s0_ig_dg")).unwrap().snapshot();
+        let sound = ShardDb::open(data("public/ts_03_id_p0_m9_s0_ig_dg")).unwrap().snapshot();
         for (old, new) in [(&broken, &sound), (&sound, &broken), (&broken, &broken)] {
             let _ = Diff::between(old, new).threads(threads(2)).run(|_| ControlFlow::<()>::Continue(()));
         }
@@ -491,14 +491,14 @@ fn sets_of_other_writers_with_the_same_data_are_equal() {
     let mut compared = 0;
     for (number, theirs) in sets("public").into_iter().enumerate().filter(|(_, set)| name(set).starts_with("ts_")) {
         let twin = theirs.with_file_name(name(&theirs).replacen("ts_", "cv_", 1));
-        let one = ShardDb::open_pread(&theirs).unwrap().snapshot();
+        let one = ShardDb::open(&theirs).unwrap().snapshot();
         let answers: Vec<_> = expected(&theirs).into_iter().filter(|(_, answer)| *answer != Answer::Absent).collect();
         if twin.is_dir() {
             assert_eq!(
                 answers,
                 expected(&twin).into_iter().filter(|(_, answer)| *answer != Answer::Absent).collect::<Vec<_>>()
             );
-            let other = ShardDb::open_pread(&twin).unwrap().snapshot();
+            let other = ShardDb::open(&twin).unwrap().snapshot();
             let (changes, errors, totals) = run(&Diff::between(&one, &other));
             assert_eq!((changes.len(), errors.len()), (0, 0), "{}", name(&theirs));
             assert_eq!(totals.unchanged, answers.len() as u64);
@@ -536,7 +536,7 @@ fn differences_of_foreign_sets_are_those_of_their_values() {
             expected(set).into_iter().filter(|(_, answer)| *answer != Answer::Absent).collect()
         };
         let (old_values, new_values) = (values(old), values(new));
-        let open = |set: &Path| ShardDb::open_pread(set).unwrap().snapshot();
+        let open = |set: &Path| ShardDb::open(set).unwrap().snapshot();
         let (changes, errors, _) = run(&Diff::between(&open(old), &open(new)));
         assert!(errors.is_empty(), "{}: {errors:?}", name(old));
         for (_, key, before, after) in &changes {
@@ -578,8 +578,7 @@ fn unusual_sets_are_compared_by_what_lookups_find() {
             set.files.iter().for_each(|(name, bytes)| fs::write(scratch.path().join(name), bytes).unwrap());
             scratch
         });
-        let [before, after] =
-            scratches.each_ref().map(|scratch| ShardDb::open_pread(scratch.path()).unwrap().snapshot());
+        let [before, after] = scratches.each_ref().map(|scratch| ShardDb::open(scratch.path()).unwrap().snapshot());
         let (changes, errors, _) = run(&Diff::between(&before, &after));
         assert!(errors.is_empty(), "{errors:?}");
         let keys: BTreeSet<u64> = changes.iter().map(|change| change.1).collect();
@@ -629,7 +628,7 @@ fn padding_is_no_prefix() {
 fn reads_that_verify_nothing_compare_bytes() {
     let twins = twins(change_others);
     damage(&twins.new_shard, VALUE);
-    let open = |path: &Path| OpenOptions::new().verify_reads(VerifyReads::Never).open_pread(path).unwrap().snapshot();
+    let open = |path: &Path| OpenOptions::new().verify_reads(VerifyReads::Never).open(path).unwrap().snapshot();
     let (changes, errors, _) = run(&Diff::between(&open(&twins.old), &open(&twins.new)));
     assert_eq!((changes.len(), errors.len()), (200, 0));
     let info = json(&twins.new_shard.with_file_name("info"));
@@ -672,6 +671,6 @@ fn a_store_holds_what_was_put_into_it() {
     assert!(!snapshot.holds(1, Some((b"", b""))).unwrap());
     let shard = shard_with(&snapshot, b"prefix");
     damage(&shard, b"fix");
-    let snapshot = ShardDb::open_pread(shard.parent().unwrap()).unwrap().snapshot();
+    let snapshot = ShardDb::open(shard.parent().unwrap()).unwrap().snapshot();
     assert_eq!(snapshot.holds(7, Some((b"pre", b"fix"))).unwrap_err().kind(), ErrorKind::Corrupt);
 }

@@ -81,7 +81,7 @@ impl Store {
             pairs.insert(key * 7, (prefix, value));
         }
         loader.finish().unwrap();
-        let generation = ShardDb::open_pread(root.path()).unwrap().snapshot().directory().to_path_buf();
+        let generation = ShardDb::open(root.path()).unwrap().snapshot().directory().to_path_buf();
         let files = directory_bytes(&generation);
         for (name, bytes) in &files {
             fs::remove_file(generation.join(name)).unwrap(); // the file is read-only
@@ -532,7 +532,7 @@ fn every_byte_and_length_of(name: &str, store: &Store, flips: Flips) {
 #[test]
 fn every_length_of_a_shard_without_a_manifest() {
     for store in Store::all() {
-        let snapshot = ShardDb::open_pread(store.root.path()).unwrap().snapshot();
+        let snapshot = ShardDb::open(store.root.path()).unwrap().snapshot();
         let mut options = OpenOptions::new();
         options.spec(*snapshot.spec());
         for (name, sound) in store.files.iter().filter(|(name, _)| name.ends_with(".shard")) {

@@ -82,7 +82,7 @@ impl Scene {
             let path = path.as_path();
             let writer = || Store::open(path)?.writer();
             let operations: [(&str, &dyn Fn() -> Result<()>); 10] = [
-                ("open", &|| ShardDb::open_pread(path).map(drop)),
+                ("open", &|| ShardDb::open(path).map(drop)),
                 ("generations", &|| Store::open(path).and_then(|store| store.generations()).map(drop)),
                 ("gc", &|| writer().and_then(|writer| writer.gc(1)).map(drop)),
                 ("rollback", &|| writer().and_then(|writer| writer.rollback(None)).map(drop)),

@@ -141,7 +141,7 @@ fn what_makes_new_data_of_whole_shards_refuses_a_shard_of_another_generation() {
         };
         mixed.is_named(&put(0).err().unwrap());
         put(2).unwrap(); // links the wrong shard, which stays noticeable
-        let after = ShardDb::open_pread(mixed.store()).unwrap().snapshot();
+        let after = ShardDb::open(mixed.store()).unwrap().snapshot();
         let report = after.verify_both(VerifyLevel::Data).unwrap();
         let rules: Vec<_> = report.findings().iter().map(|finding| finding.kind().to_string()).collect();
         assert!(rules.contains(&"file-crc".to_string()), "{rules:?}");
@@ -151,7 +151,7 @@ fn what_makes_new_data_of_whole_shards_refuses_a_shard_of_another_generation() {
 #[test]
 fn verification_notices_a_shard_of_another_generation() {
     for mixed in cases() {
-        let report = mixed.snapshot(|options, path| options.open_pread(path)).verify_both(VerifyLevel::Data).unwrap();
+        let report = mixed.snapshot(|options, path| options.open(path)).verify_both(VerifyLevel::Data).unwrap();
         let rules: Vec<_> = report.findings().iter().map(|finding| finding.kind().to_string()).collect();
         assert!(rules.contains(&"file-crc".to_string()), "{rules:?}");
         assert!(report.findings().iter().all(|finding| finding.to_string().contains("0.shard")));
@@ -184,7 +184,7 @@ fn a_difference_is_found(spec: ShardingSpec) {
     });
     let shards = |store: &Path| json(&store.join("gen-0000000001/manifest.json"))["shards"].clone();
     assert_eq!(shards(&one), shards(&other), "lengths and checksums");
-    let [one, other] = [one, other].map(|store| ShardDb::open_pread(store).unwrap().snapshot());
+    let [one, other] = [one, other].map(|store| ShardDb::open(store).unwrap().snapshot());
     let totals = Diff::between(&one, &other).run(|change| {
         change.unwrap();
         ControlFlow::<()>::Continue(())
@@ -234,9 +234,9 @@ pub(crate) fn with_crafted_table() -> TempDir {
 #[test]
 fn verification_compares_the_minishard_table_with_the_shard_index() {
     let scratch = with_crafted_table();
-    let all = ShardDb::open_pread(data("store-v1-digests/store/gen-0000000001")).unwrap().snapshot();
+    let all = ShardDb::open(data("store-v1-digests/store/gen-0000000001")).unwrap().snapshot();
     let options = OpenOptions::new().verify_reads(VerifyReads::Always).clone();
-    let crafted = options.open_pread(scratch.path()).unwrap().snapshot();
+    let crafted = options.open(scratch.path()).unwrap().snapshot();
     let absent = all.iter().filter(|entry| crafted.get(entry.as_ref().unwrap().key()).unwrap().is_none()).count();
     assert!(absent > 0, "the table decides lookups");
     for level in [VerifyLevel::Index, VerifyLevel::Data] {

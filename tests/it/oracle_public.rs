@@ -219,7 +219,7 @@ fn sorted(keys: impl Iterator<Item = u64>) -> Vec<u64> {
 #[test]
 fn located_bytes_are_the_value() {
     for set in small_sets() {
-        let snapshot = ShardDb::open_pread(&set.directory).unwrap().snapshot();
+        let snapshot = ShardDb::open(&set.directory).unwrap().snapshot();
         for entry in snapshot.iter() {
             let entry = entry.unwrap();
             let location = entry.value_location().unwrap();

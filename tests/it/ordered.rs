@@ -478,7 +478,7 @@ fn of_other_writers() {
         if !directory.join("expected.jsonl").exists() || !data("public").exists() {
             continue;
         }
-        let Ok(db) = OpenOptions::new().open_pread(&directory) else { continue };
+        let Ok(db) = OpenOptions::new().open(&directory) else { continue };
         let present = expected(&directory).into_iter().filter(|(_, answer)| matches!(answer, Answer::Value(_)));
         let listed: BTreeSet<u64> = present.map(|(key, _)| key).collect();
         let found: BTreeSet<u64> = db.snapshot().key_range(..).map(Result::unwrap).collect();

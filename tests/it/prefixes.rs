@@ -115,7 +115,7 @@ fn prefixes_of_aligned_values_stay_as_they_are() {
             updater.put(1, vec![b'x'; 1 + round % 2 * 40]).unwrap();
             updater.finish().unwrap();
         }
-        let updated = OpenOptions::new().open_pread(&store).unwrap().snapshot();
+        let updated = OpenOptions::new().open(&store).unwrap().snapshot();
         options.merge(&merged, std::slice::from_ref(&updated)).unwrap().publish().unwrap();
         for place in [&store, &merged] {
             let snapshot = OpenOptions::new().load(place).unwrap().snapshot();
@@ -138,7 +138,7 @@ fn prefixes_of_unknown_length_are_refused() {
     let scratch = TempDir::new();
     let store = scratch.path().join("store");
     Store::create(&store).unwrap().writer().unwrap().adopt(data("store-v1/store/gen-0000000001")).unwrap();
-    let snapshot = OpenOptions::new().open_pread(&store).unwrap().snapshot();
+    let snapshot = OpenOptions::new().open(&store).unwrap().snapshot();
     let (mut known, mut refused) = (0, 0);
     for entry in snapshot.iter() {
         let entry = entry.unwrap();

@@ -493,7 +493,7 @@ fn current_may_be_a_text_file() {
 fn the_cache_can_be_resized_while_open_and_tells_what_it_did() {
     let store = TempDir::new();
     publish(store.path(), 2);
-    let db = OpenOptions::new().cache_bytes(1 << 20).open_pread(store.path()).unwrap();
+    let db = OpenOptions::new().cache_bytes(1 << 20).open(store.path()).unwrap();
     let cache = || db.snapshot().stats().cache;
     assert_eq!((cache().hits, cache().misses, cache().bytes, cache().capacity), (0, 0, 0, 1 << 20));
     db.get(0).unwrap();

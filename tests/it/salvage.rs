@@ -70,7 +70,7 @@ fn ours(index: Encoding, data: Encoding) -> TempDir {
         loader.insert_with_prefix(key.into(), &prefix, &vec![key; usize::from(key)]).unwrap();
     }
     loader.finish().unwrap();
-    TempDir::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory())
+    TempDir::copy_of(ShardDb::open(store.path()).unwrap().snapshot().directory())
 }
 
 fn encodings() -> impl Iterator<Item = (Encoding, Encoding)> {
@@ -101,7 +101,7 @@ fn whatever_byte_is_changed_what_is_kept_is_right_and_what_is_not_is_reported() 
 fn bytes_are_changed(step: usize) {
     for (index, data) in encodings() {
         let damaged = ours(index, data);
-        let sound = pairs(&ShardDb::open_pread(damaged.path()).unwrap().snapshot());
+        let sound = pairs(&ShardDb::open(damaged.path()).unwrap().snapshot());
         let path = damaged.path().join("0.shard");
         let bytes = fs::read(&path).unwrap();
         let (mut kept, mut rounds) = (0, 0);
@@ -127,7 +127,7 @@ fn bytes_are_changed(step: usize) {
 #[test]
 fn a_changed_value_or_prefix_costs_that_pair_alone() {
     let damaged = ours(Encoding::Raw, Encoding::Raw);
-    let location = ShardDb::open_pread(damaged.path()).unwrap().snapshot().locate(17).unwrap().unwrap();
+    let location = ShardDb::open(damaged.path()).unwrap().snapshot().locate(17).unwrap().unwrap();
     let sound = fs::read(location.path()).unwrap();
     let offset = usize::try_from(location.offset()).unwrap();
     for (at, rule) in [(offset + 3, FindingKind::ValueCheck), (offset - 1, FindingKind::PrefixCheck)] {
@@ -146,7 +146,7 @@ fn a_changed_value_or_prefix_costs_that_pair_alone() {
 fn a_changed_check_of_an_index_costs_no_pair_of_its_minishard() {
     for (index, data) in encodings() {
         let damaged = ours(index, data);
-        let all = pairs(&ShardDb::open_pread(damaged.path()).unwrap().snapshot());
+        let all = pairs(&ShardDb::open(damaged.path()).unwrap().snapshot());
         let path = damaged.path().join("0.shard");
         let mut bytes = fs::read(&path).unwrap();
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -166,7 +166,7 @@ fn a_changed_check_of_an_index_costs_no_pair_of_its_minishard() {
 fn without_a_shard_index_minishards_are_found_by_their_checks() {
     for (index, data) in encodings() {
         let damaged = ours(index, data);
-        let all = pairs(&ShardDb::open_pread(damaged.path()).unwrap().snapshot());
+        let all = pairs(&ShardDb::open(damaged.path()).unwrap().snapshot());
         let path = damaged.path().join("0.shard");
         let sound = fs::read(&path).unwrap();
         let zeros = [vec![0; 64], sound[64..].to_vec()].concat(); // four minishards
@@ -185,12 +185,12 @@ fn without_a_shard_index_minishards_are_found_by_their_checks() {
 #[test]
 fn one_of_manifest_and_info_is_enough() {
     let sound = ours(Encoding::Gzip, Encoding::Raw);
-    let all = pairs(&ShardDb::open_pread(sound.path()).unwrap().snapshot());
+    let all = pairs(&ShardDb::open(sound.path()).unwrap().snapshot());
     for name in ["info", "manifest.json"] {
         for damage in [&b""[..], b"{", b"\xff", b"{\"sharding\": 7}"] {
             let damaged = TempDir::copy_of(sound.path());
             fs::write(damaged.path().join(name), damage).unwrap();
-            assert!(ShardDb::open_pread(damaged.path()).is_err(), "{name}");
+            assert!(ShardDb::open(damaged.path()).is_err(), "{name}");
             let salvaged = salvage(damaged.path());
             assert_eq!(pairs(&salvaged.snapshot), all, "{name}");
             let info_lost = [(FindingKind::InfoMismatch, None, None)];
@@ -265,7 +265,7 @@ fn entries_in_the_wrong_slots_are_put_right() {
     let behind = [one, b"xy".to_vec(), three, b"z".to_vec()].concat();
     let shard = |entries: &[u64]| [words(entries), behind.clone()].concat();
     let directory = foreign(2, "", &shard(&[0, 48, 50, 74, 0, 0, 0, 0]));
-    assert!(ShardDb::open_pread(directory.path()).unwrap().get(5).unwrap().is_none());
+    assert!(ShardDb::open(directory.path()).unwrap().get(5).unwrap().is_none());
     let salvaged = salvage(directory.path());
     assert_eq!((salvaged.report.kept, salvaged.report.wrong_slot, &salvaged.losses[..]), (3, 3, &[][..]));
     for (key, value) in [(1, b"x"), (5, b"y"), (3, b"z")] {
@@ -293,7 +293,7 @@ fn zlib_in_place_of_gzip_is_understood() {
     let sound = [words(&[value.len() as u64, end]), value, index].concat();
     let gzip = r#", "data_encoding": "gzip", "minishard_index_encoding": "gzip""#;
     let directory = foreign(0, gzip, &sound);
-    assert!(ShardDb::open_pread(directory.path()).unwrap().get(7).is_err());
+    assert!(ShardDb::open(directory.path()).unwrap().get(7).is_err());
     let salvaged = salvage(directory.path());
     assert_eq!(salvaged.snapshot.get(7).unwrap().unwrap(), b"hello hello hello");
     assert_eq!((salvaged.report.kept, salvaged.report.zlib, salvaged.losses), (1, 1, vec![]));
@@ -354,7 +354,7 @@ fn of_broken_sets_what_is_kept_is_what_lookups_find() {
     let mut options = OpenOptions::new();
     options.max_value_bytes(2 << 20).max_index_bytes(2 << 20);
     for directory in sets("corrupt") {
-        let (Ok(db), Ok(_)) = (options.open_pread(&directory), Salvage::open_with(&directory, &options)) else {
+        let (Ok(db), Ok(_)) = (options.open(&directory), Salvage::open_with(&directory, &options)) else {
             continue;
         };
         let (salvaged, snapshot) = (salvage_with(&directory, &options), db.snapshot());
@@ -387,7 +387,7 @@ fn with_swapped_files(directory: &Path) -> TempDir {
 fn files_that_have_each_others_names_lose_nothing() {
     let sets = sets("corrupt");
     let directory = sets.iter().find(|set| set.ends_with("file_swapped")).unwrap();
-    let report = ShardDb::open_pread(directory).unwrap().snapshot().verify(VerifyLevel::Data).unwrap();
+    let report = ShardDb::open(directory).unwrap().snapshot().verify(VerifyLevel::Data).unwrap();
     let found: Vec<_> = report.findings().iter().map(sharddb::verify::Finding::kind).collect();
     assert_eq!(found, [FindingKind::MisplacedShard, FindingKind::MisplacedShard]);
     assert!(report.findings()[0].message().contains("belong to 1.shard"), "{}", report.findings()[0]);
@@ -428,7 +428,7 @@ fn a_shard_of_zeros_is_a_loss() {
     loader.extend((0..500u64).map(|key| (key, key.to_string()))).unwrap();
     let generation = loader.finish().unwrap().generation;
     let directory = store.path().join(generation.to_string());
-    let keys_of_3 = ShardDb::open_pread(store.path()).unwrap().snapshot().shard(ShardNumber(3)).unwrap().unwrap();
+    let keys_of_3 = ShardDb::open(store.path()).unwrap().snapshot().shard(ShardNumber(3)).unwrap().unwrap();
     let (len, keys) = (keys_of_3.file_bytes(), keys_of_3.count().unwrap());
     drop(keys_of_3);
     for zeros in [len, 64, len + 1000] {

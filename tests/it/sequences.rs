@@ -86,7 +86,7 @@ impl Sequence {
     }
 
     fn snapshot(&self) -> Snapshot {
-        ShardDb::open_pread(self.store()).unwrap().snapshot()
+        ShardDb::open(self.store()).unwrap().snapshot()
     }
 
     fn build(&mut self) {
@@ -119,7 +119,7 @@ impl Sequence {
         let (options, other) = (self.draw.options(), self.draw.pairs(self.spread, KEYS));
         let path = self.scratch.path().join("other");
         build(&self.draw.options(), &path, &other);
-        let inputs = [self.snapshot(), ShardDb::open_pread(&path).unwrap().snapshot()];
+        let inputs = [self.snapshot(), ShardDb::open(&path).unwrap().snapshot()];
         let policy = if self.draw.below(2) == 0 { OnDuplicate::KeepFirst } else { OnDuplicate::KeepLast };
         for (key, value) in other {
             let old = self.pairs.entry(key).or_insert_with(|| value.clone());
@@ -153,7 +153,7 @@ impl Sequence {
             _ => self.pairs.iter().filter(|(key, _)| *key % 5 != 0).map(|(key, value)| (*key, value.clone())).collect(),
         };
         build(&self.draw.options(), &path, &wanted);
-        let (old, new) = (self.snapshot(), ShardDb::open_pread(&path).unwrap().snapshot());
+        let (old, new) = (self.snapshot(), ShardDb::open(&path).unwrap().snapshot());
         let mut updater = Updater::new(self.store(), UpdateOptions::new().durable(false).strict(true)).unwrap();
         let outcome = Diff::between(&old, &new).run(|change| {
             let change = change.unwrap();
@@ -207,7 +207,7 @@ impl Sequence {
         if let Some(options) = &self.options {
             let whole = self.scratch.path().join("whole");
             build(options, &whole, &self.pairs);
-            let expected = files_of(&ShardDb::open_pread(&whole).unwrap().snapshot());
+            let expected = files_of(&ShardDb::open(&whole).unwrap().snapshot());
             assert!(files_of(&snapshot) == expected, "{what}: the bytes are not those of a full build");
             fs::remove_dir_all(whole).unwrap();
         }

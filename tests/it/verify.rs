@@ -56,7 +56,7 @@ fn small_store(options: &BuildOptions, prefixes: bool) -> TempDir {
 /// Like `small_store`, with writable files; also returns the directory of the generation.
 fn changeable_store(options: &BuildOptions, prefixes: bool) -> (TempDir, PathBuf) {
     let store = small_store(options, prefixes);
-    let generation = ShardDb::open_pread(store.path()).unwrap().snapshot().directory().to_path_buf();
+    let generation = ShardDb::open(store.path()).unwrap().snapshot().directory().to_path_buf();
     for (name, bytes) in directory_bytes(&generation) {
         fs::remove_file(generation.join(&name)).unwrap(); // the file is read-only
         fs::write(generation.join(&name), bytes).unwrap();
@@ -65,7 +65,7 @@ fn changeable_store(options: &BuildOptions, prefixes: bool) -> (TempDir, PathBuf
 }
 
 fn verify(directory: &Path, level: VerifyLevel) -> sharddb::Result<VerifyReport> {
-    ShardDb::open_pread(directory)?.snapshot().verify_both(level)
+    ShardDb::open(directory)?.snapshot().verify_both(level)
 }
 
 fn kinds(report: &VerifyReport) -> BTreeSet<FindingKind> {
@@ -304,7 +304,7 @@ struct Case {
 
 impl Case {
     fn open(directory: TempDir, level: VerifyLevel) -> Case {
-        let snapshot = OpenOptions::new().check_shards(false).open_pread(directory.path()).unwrap().snapshot();
+        let snapshot = OpenOptions::new().check_shards(false).open(directory.path()).unwrap().snapshot();
         Case { snapshot, level, directory }
     }
 
@@ -359,12 +359,12 @@ fn ours_of(spec: ShardingSpec, keys: &[u64]) -> TempDir {
         loader.insert_with_prefix(*key, b"prefix", b"value").unwrap();
     }
     loader.finish().unwrap();
-    TempDir::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory())
+    TempDir::copy_of(ShardDb::open(store.path()).unwrap().snapshot().directory())
 }
 
 /// The offset of the value of key 2 in `0.shard` of `ours`.
 fn value_of_key_2(directory: &Path) -> usize {
-    let location = ShardDb::open_pread(directory).unwrap().snapshot().locate(2).unwrap().unwrap();
+    let location = ShardDb::open(directory).unwrap().snapshot().locate(2).unwrap().unwrap();
     usize::try_from(location.offset()).unwrap()
 }
 
@@ -474,7 +474,7 @@ fn case(kind: FindingKind) -> Case {
             let mut loader = BulkLoader::options().ordered(true).create(store.path()).unwrap();
             (10..30).for_each(|key| loader.insert(key, b"value").unwrap());
             loader.finish().unwrap();
-            let directory = TempDir::copy_of(ShardDb::open_pread(store.path()).unwrap().snapshot().directory());
+            let directory = TempDir::copy_of(ShardDb::open(store.path()).unwrap().snapshot().directory());
             shift_keys(&directory.path().join("keys"));
             Case::open(directory, Index)
         }
@@ -512,7 +512,7 @@ fn case(kind: FindingKind) -> Case {
         Kind::IndexCheck => Case::changed(Index, flip_in_shard(16)),
         Kind::OverCap => {
             let directory = data_set((0, 0), "", &[("0.shard", one())]);
-            let snapshot = OpenOptions::new().max_index_bytes(10).open_pread(directory.path()).unwrap().snapshot();
+            let snapshot = OpenOptions::new().max_index_bytes(10).open(directory.path()).unwrap().snapshot();
             Case { snapshot, level: Index, directory }
         }
         Kind::UnorderedIds => Case::rows(Index, &[[7, 0, 1], [3, 1, 1]], b"xy"),
@@ -783,7 +783,7 @@ fn progress_only_grows_and_ends_at_its_total() {
     for directory in [ours.path(), &broken, &data("public/ts_all_zero_length_gzip")] {
         for level in LEVELS {
             let mut told = Vec::new();
-            let snapshot = ShardDb::open_pread(directory).unwrap().snapshot();
+            let snapshot = ShardDb::open(directory).unwrap().snapshot();
             snapshot.verify_with(level, |done, total| told.push((done, total))).unwrap();
             let (done, total) = *told.last().unwrap();
             assert!(done == total && total > 0, "{directory:?}, {level:?}: {told:?}");
@@ -898,7 +898,7 @@ fn a_loaded_snapshot_verifies_its_copy_whatever_became_of_the_file() {
     std::fs::File::create(&path).unwrap().set_len(len).unwrap();
     let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings());
-    assert!(!ShardDb::open_pread(store.path()).unwrap().snapshot().verify_both(VerifyLevel::Data).unwrap().is_clean());
+    assert!(!ShardDb::open(store.path()).unwrap().snapshot().verify_both(VerifyLevel::Data).unwrap().is_clean());
 }
 
 /// A shard that is divided among threads, with damage everywhere: findings that depend on one minishard, and those that
@@ -914,7 +914,7 @@ fn several_threads_find_the_same_damage_in_one_shard() {
             loader.insert_with_prefix(key, &prefix, &key.to_le_bytes().repeat((key % 5) as usize)).unwrap();
         }
         loader.finish().unwrap();
-        let good = ShardDb::open_pread(store.path()).unwrap().snapshot();
+        let good = ShardDb::open(store.path()).unwrap().snapshot();
         assert!(good.verify_both(VerifyLevel::Data).unwrap().is_clean());
         for round in 0..12 {
             let copy = TempDir::new();
@@ -945,7 +945,7 @@ fn several_threads_and_many_shards() {
     let mut loader = BulkLoader::options().spec(spec).memory(16 << 20).create(store.path()).unwrap();
     (0..3000u64).for_each(|key| loader.insert(key, key.to_le_bytes().repeat(3)).unwrap());
     loader.finish().unwrap();
-    let db = OpenOptions::new().check_shards(false).open_pread(store.path()).unwrap();
+    let db = OpenOptions::new().check_shards(false).open(store.path()).unwrap();
     let snapshot = db.snapshot();
     snapshot.verify_both(VerifyLevel::Data).unwrap();
     let shards: Vec<_> = common::directory_bytes(snapshot.directory()).into_keys().collect();

@@ -25,7 +25,7 @@ const POINTER: &str = "/scales/1";
 
 /// The chunks of the foreign volume.
 fn chunks() -> Pairs {
-    let db = ShardDb::open_pread(data("neuroglancer/image")).unwrap();
+    let db = ShardDb::open(data("neuroglancer/image")).unwrap();
     let pairs: Pairs = db
         .snapshot()
         .iter()
@@ -78,7 +78,7 @@ fn built() -> (TempDir, PathBuf) {
 }
 
 fn pairs_in(path: &Path) -> Pairs {
-    let db = ShardDb::open_pread(path).unwrap();
+    let db = ShardDb::open(path).unwrap();
     db.snapshot()
         .iter()
         .map(|entry| entry.unwrap())
@@ -159,7 +159,7 @@ fn the_minishard_table_is_at_the_top_and_used() {
     assert_eq!(directory_names(&generation), ["info", "lease", "manifest.json", "minishards", "s0"]);
     check(&scratch.path().join("store"));
     fs::remove_file(generation.join("minishards")).unwrap();
-    let report = ShardDb::open_pread(&generation).unwrap().snapshot().verify(VerifyLevel::Structure).unwrap();
+    let report = ShardDb::open(&generation).unwrap().snapshot().verify(VerifyLevel::Structure).unwrap();
     let kinds: Vec<_> = report.findings().iter().map(|finding| finding.kind()).collect();
     assert_eq!(kinds, [FindingKind::AuxiliaryFile]);
 }
@@ -168,7 +168,7 @@ fn the_minishard_table_is_at_the_top_and_used() {
 fn another_pointer_is_an_error_that_names_both() {
     let (scratch, _) = built();
     for pointer in ["/scales/0", "/scales/2", "/scales/01", "", "scales/1", "/x"] {
-        let error = OpenOptions::new().pointer(pointer).open_pread(scratch.path().join("store")).unwrap_err();
+        let error = OpenOptions::new().pointer(pointer).open(scratch.path().join("store")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{pointer}: {error}");
         assert!(error.message().contains(&format!("/scales/1, found \"{pointer}\"")), "{error}");
     }
@@ -181,9 +181,9 @@ fn without_its_manifest_it_is_a_foreign_volume_with_checks() {
     let copy = scratch.path().join("copy");
     copy_all(&generation, &copy);
     fs::remove_file(copy.join("manifest.json")).unwrap();
-    let error = ShardDb::open_pread(&copy).unwrap_err();
+    let error = ShardDb::open(&copy).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "two scales are sharded");
-    let db = OpenOptions::new().pointer(POINTER).open_pread(&copy).unwrap();
+    let db = OpenOptions::new().pointer(POINTER).open(&copy).unwrap();
     let found: Pairs = db
         .snapshot()
         .iter()
@@ -196,7 +196,7 @@ fn without_its_manifest_it_is_a_foreign_volume_with_checks() {
     assert!(report.findings().iter().any(|finding| finding.kind() == FindingKind::NoManifest));
     // in a store, a generation without its manifest does not open
     fs::remove_file(generation.join("manifest.json")).unwrap();
-    let error = OpenOptions::new().pointer(POINTER).open_pread(scratch.path().join("store")).unwrap_err();
+    let error = OpenOptions::new().pointer(POINTER).open(scratch.path().join("store")).unwrap_err();
     assert!(error.path().unwrap().ends_with("manifest.json"), "{error}");
 }
 
@@ -207,7 +207,7 @@ fn the_specification_is_the_given_one_or_that_of_the_scale_or_planned() {
         let mut options = options();
         change(&mut options);
         let generation = build(scratch.path(), &options);
-        let db = ShardDb::open_pread(&generation).unwrap();
+        let db = ShardDb::open(&generation).unwrap();
         assert_eq!(pairs_in(&generation), chunks());
         *db.snapshot().spec()
     };
@@ -278,7 +278,7 @@ fn a_key_of_several_names_and_an_empty_volume_work() {
     let copy = scratch.path().join("copy");
     copy_all(&empty, &copy);
     fs::remove_dir_all(copy.join("a")).unwrap();
-    let report = ShardDb::open_pread(&copy).unwrap().snapshot().verify(VerifyLevel::Data).unwrap();
+    let report = ShardDb::open(&copy).unwrap().snapshot().verify(VerifyLevel::Data).unwrap();
     assert!(report.findings().is_empty(), "{:?}", report.findings());
     let writer = Store::open(&store).unwrap().writer().unwrap();
     writer.adopt(&copy).unwrap();
@@ -311,7 +311,7 @@ fn verify_finds_foreign_misplaced_and_missing_files() {
     ];
     for (damage, kind, name) in cases {
         let (_scratch, generation) = built();
-        let db = OpenOptions::new().check_shards(false).open_pread(&generation).unwrap();
+        let db = OpenOptions::new().check_shards(false).open(&generation).unwrap();
         damage(&generation);
         for level in [VerifyLevel::Structure, VerifyLevel::Data] {
             let report = db.snapshot().verify(level).unwrap();
@@ -327,7 +327,7 @@ fn verify_finds_foreign_misplaced_and_missing_files() {
     let (first, second) = (fs::read(&one).unwrap(), fs::read(&other).unwrap());
     replace(&one, &second);
     replace(&other, &first);
-    let db = OpenOptions::new().check_shards(false).open_pread(&generation).unwrap();
+    let db = OpenOptions::new().check_shards(false).open(&generation).unwrap();
     let report = db.snapshot().verify(VerifyLevel::Data).unwrap();
     assert!(report.findings().iter().any(|finding| finding.kind() == FindingKind::FileCrc), "{:?}", report.findings());
     assert!(!report.is_clean());
@@ -349,7 +349,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 fn a_salvaged_volume_is_a_volume() {
     let (scratch, generation) = built();
     let lost: Vec<u64> = {
-        let db = ShardDb::open_pread(&generation).unwrap();
+        let db = ShardDb::open(&generation).unwrap();
         let snapshot = db.snapshot();
         chunks().keys().copied().filter(|key| snapshot.spec().route(*key).shard.0 == 3).collect()
     };
@@ -459,7 +459,7 @@ fn hostile_places_are_refused_and_nothing_outside_is_touched() {
         assert_eq!(directory_names(&outside), [""; 0]);
         assert!(other.join("s0/3.shard").exists());
         if named != "another" {
-            let error = ShardDb::open_pread(&other).unwrap_err();
+            let error = ShardDb::open(&other).unwrap_err();
             assert!(error.path().unwrap().starts_with(&other), "{error}");
         }
     }
@@ -607,7 +607,7 @@ fn a_refresh_follows_from_and_to_a_volume() {
     let scratch = TempDir::new();
     let store = scratch.path().join("store");
     generation::publish(&store, 1);
-    let db = ShardDb::open_pread(&store).unwrap();
+    let db = ShardDb::open(&store).unwrap();
     assert_eq!(db.snapshot().sharding_at(), "");
     build(&store, &options());
     assert_eq!(db.refresh().unwrap(), Some(id(2)));
@@ -640,7 +640,7 @@ fn a_changed_byte_of_any_file_is_found() {
             let copy = scratch.path().join("copy");
             copy_all(&generation, &copy);
             edit(&copy.join(name), |bytes| bytes[at] ^= 1 << (at % 8));
-            let opened = OpenOptions::new().open_pread(&copy);
+            let opened = OpenOptions::new().open(&copy);
             let is_missed = opened.is_ok_and(|db| db.snapshot().verify(VerifyLevel::Data).unwrap().is_clean());
             assert!(!is_missed, "{name}, byte {at}");
             let writer = Store::create(scratch.path().join("new")).unwrap().writer().unwrap();
@@ -673,7 +673,7 @@ fn an_updated_volume_is_a_volume() {
         assert_eq!(fs::read(updated.join(name)).unwrap(), fs::read(full.join(name)).unwrap(), "{name}");
     }
     assert!(directory_bytes(&updated.join("s0")) == directory_bytes(&full.join("s0")));
-    let report = ShardDb::open_pread(&store).unwrap().snapshot().verify(VerifyLevel::Data).unwrap();
+    let report = ShardDb::open(&store).unwrap().snapshot().verify(VerifyLevel::Data).unwrap();
     assert!(report.findings().is_empty(), "{:?}", report.findings());
     let writer = Store::open(&store).unwrap().writer().unwrap();
     assert_eq!(writer.gc(0).unwrap().removed, [id(1)]);
@@ -682,7 +682,7 @@ fn an_updated_volume_is_a_volume() {
     drop(writer);
 
     // one chunk of a foreign volume
-    let foreign = ShardDb::open_pread(data("neuroglancer/image")).unwrap().snapshot();
+    let foreign = ShardDb::open(data("neuroglancer/image")).unwrap().snapshot();
     let new = scratch.path().join("new");
     let mut updater = Updater::with_base(&new, &foreign, &UpdateOptions::new()).unwrap();
     updater.put(changed, b"new").unwrap();

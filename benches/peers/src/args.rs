@@ -16,8 +16,9 @@ Usage: cargo run --release -- [OPTIONS]
 
   --quick             One set (1Mx100), one load, without files, sharddb-ahead and sorted-load: about a minute
   --sets LIST         Sets of pairs, KEYSxVALUE_BYTES [default: 1Mx8,1Mx100,1Mx4096,1Mxlognormal,10Mx8,10Mx100]
-  --engines LIST      Of sharddb, sharddb-never, sharddb-always, sharddb-load, sharddb-ahead, sharddb-unchecked, lmdb,
-                      redb, cdb64, sqlite, hashbrown, files; lmdb is always included [default: all; files up to 1M keys]
+  --engines LIST      Of sharddb, sharddb-never, sharddb-always, sharddb-open, sharddb-load, sharddb-ahead,
+                      sharddb-unchecked, lmdb, redb, cdb64, sqlite, hashbrown, files; lmdb is always included
+                      [default: all; files up to 1M keys]
   --workloads LIST    Of sorted-load, open, hit, dependent, miss, zipf, batch, whole, scan, threads, service,
                       cold; loading pairs in random order is always included [default: all]
   --rounds N          Rounds in which the engines take turns, at least 1 [default: 7]

@@ -318,7 +318,7 @@ impl Args {
         let temporary = TemporaryStore::new(self.temp_dir.as_deref());
         let local = Args { store: temporary.path().to_path_buf(), json: false, ..self.clone() };
         local.build("built", context)?;
-        let built = OpenOptions::new().open_pread(temporary.path())?.snapshot().len().unwrap_or(0);
+        let built = OpenOptions::new().open(temporary.path())?.snapshot().len().unwrap_or(0);
         let (inputs, url) = (names(&self.inputs.resolve(&self.input)?), self.store.display().to_string());
         self.allow_empty.check_replaced(built, &inputs, &url, || Ok(may_have_keys))?;
         remote.push(temporary.path(), Call { context, json: self.json })

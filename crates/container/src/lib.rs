@@ -19,7 +19,7 @@
 //!     Ok(bytes)
 //! }
 //!
-//! let db = sharddb::ShardDb::open_pread(&store)?;
+//! let db = sharddb::ShardDb::open(&store)?;
 //! assert_eq!(stored_bytes(&db.snapshot())?, 10);
 //! # std::fs::remove_dir_all(&store).unwrap();
 //! # Ok(()) }
@@ -152,7 +152,7 @@ mod sealed {
 /// ```no_run
 /// use sharddb_container::{Container, Form};
 ///
-/// # let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// # let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// let compressed = Container::get(&snapshot, 7, Form::Encoded)?; // a gzip member, if the store has gzip values
 /// # Ok::<(), sharddb::Error>(())
 /// ```

@@ -312,7 +312,7 @@ fn open_sharded(found: &Found, path: &Path, max_value_bytes: u64) -> Result<Shar
     if let Some(pointer) = &found.pointer {
         options.pointer(pointer);
     }
-    Ok(options.open_pread(path)?)
+    Ok(options.open(path)?)
 }
 
 /// The length of the manifest that the library reads when it opens a path; 0 if there is none.
@@ -406,7 +406,7 @@ mod tests {
     }
 
     fn pinned(path: &Path, tag: Option<EntityTag>) -> Pinned {
-        let snapshot = ShardDb::open_pread(path).unwrap().snapshot();
+        let snapshot = ShardDb::open(path).unwrap().snapshot();
         Pinned { snapshot, data_type: None, info: None, tag, max_value_bytes: 8 << 20, survey: Mutex::default() }
     }
 

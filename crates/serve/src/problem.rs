@@ -147,7 +147,7 @@ mod tests {
     fn an_answer_names_the_file_and_not_its_directory() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("info"), "{").unwrap();
-        let error = sharddb::ShardDb::open_pread(directory.path()).unwrap_err();
+        let error = sharddb::ShardDb::open(directory.path()).unwrap_err();
         let problem = Problem::from(error);
         assert!(problem.body().contains("(file info"), "{}", problem.body());
         assert!(!problem.body().contains(directory.path().to_str().unwrap()), "{}", problem.body());

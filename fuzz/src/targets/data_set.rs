@@ -23,7 +23,7 @@ pub fn run(input: &[u8]) {
     }
     let mut options = OpenOptions::new();
     options.max_value_bytes(CAP).max_index_bytes(CAP);
-    let Ok(db) = options.open_pread(&directory) else { return };
+    let Ok(db) = options.open(&directory) else { return };
     let snapshot = db.snapshot();
     for key in [0, 1, 5, u64::MAX] {
         let _ = (snapshot.get(key), snapshot.contains(key), snapshot.locate(key));

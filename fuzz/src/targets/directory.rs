@@ -53,7 +53,7 @@ impl Storage {
         match self {
             // SAFETY: only this process knows these files, and it changes them only while nothing is open.
             Storage::Mapped => unsafe { options.open_mapped(path) },
-            Storage::Positioned => options.open_pread(path),
+            Storage::Positioned => options.open(path),
             Storage::Loaded => options.load(path),
         }
     }

@@ -28,7 +28,7 @@ pub fn run(input: &[u8]) {
     {
         options.pointer(pointer);
     }
-    let Ok(db) = options.open_pread(directory) else { return };
+    let Ok(db) = options.open(directory) else { return };
     let snapshot = db.snapshot();
     let below = snapshot.shards_directory().strip_prefix(snapshot.directory()).expect("shards lie below the info");
     assert!(below.components().all(|part| matches!(part, std::path::Component::Normal(_))), "{below:?}");

@@ -35,7 +35,7 @@ impl Snapshot {
     /// ```no_run
     /// use std::ops::ControlFlow;
     /// # fn main() -> sharddb::Result<()> {
-    /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+    /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
     /// let mut total = 0;
     /// let first_error = snapshot.get_many_with(&[1, 2, 3], |_, value| match value {
     ///     Ok(value) => {
@@ -78,7 +78,7 @@ impl Snapshot {
     /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
     /// # loader.insert(7, b"seven")?;
     /// # loader.finish()?;
-    /// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+    /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
     /// let mut found = Vec::new();
     /// snapshot.try_get_many_with(&[7, 8], |at, value| {
     ///     found.push((at, value.is_some()));

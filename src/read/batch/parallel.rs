@@ -26,7 +26,7 @@ impl Snapshot {
     /// use std::ops::ControlFlow;
     /// use std::sync::atomic::{AtomicUsize, Ordering};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+    /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
     /// let total = AtomicUsize::new(0);
     /// let threads = std::thread::available_parallelism()?;
     /// let first_error = snapshot.get_many_parallel_with(&[1, 2, 3], threads, |_, value| match value {

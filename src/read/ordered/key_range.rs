@@ -20,7 +20,7 @@ use crate::read::sorted_keys::sorter::{KeySorter, SortedKeys};
 /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
 /// # for key in [40, 10, 30, 20] { loader.insert(key, b"value")?; }
 /// # loader.finish()?;
-/// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+/// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
 /// let mut keys = snapshot.key_range(..=40);
 /// assert_eq!(keys.next().transpose()?, Some(10));
 /// assert_eq!(keys.next_back().transpose()?, Some(40));

@@ -23,7 +23,7 @@ const DEFAULT_MEMORY: u64 = 1 << 30;
 /// # loader.finish()?;
 /// use sharddb::read::RangeOptions;
 ///
-/// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+/// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
 /// let keys = RangeOptions::new().memory(64 << 20).threads(2).keys(&snapshot, 15..);
 /// assert_eq!(keys.collect::<sharddb::Result<Vec<u64>>>()?, [20, 30]);
 /// # std::fs::remove_dir_all(&store).unwrap();

@@ -16,7 +16,7 @@ use crate::read::snapshot::Snapshot;
 /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
 /// # for key in 100..200 { loader.insert(key, b"value")?; }
 /// # loader.finish()?;
-/// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+/// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
 /// for pair in snapshot.range(120..130).rev() {
 ///     let pair = pair?;
 ///     println!("{} has {} bytes", pair.key(), pair.value()?.len());

@@ -94,7 +94,7 @@ as_bytes!(Value<'_>);
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// if let Some(location) = snapshot.locate(42)? {
 ///     println!("{} bytes at {} of {}", location.len(), location.offset(), location.path().display());
 /// }

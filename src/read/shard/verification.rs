@@ -14,7 +14,7 @@ use crate::read::shard::minishard_map::{Trusted, zeros};
 /// ```no_run
 /// use sharddb::{OpenOptions, VerifyReads};
 ///
-/// let db = OpenOptions::new().verify_reads(VerifyReads::Always).open_pread("store")?;
+/// let db = OpenOptions::new().verify_reads(VerifyReads::Always).open("store")?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

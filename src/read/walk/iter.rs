@@ -38,7 +38,7 @@ impl Snapshot {
     /// ```no_run
     /// use std::ops::ControlFlow;
     /// # fn main() -> sharddb::Result<()> {
-    /// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+    /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
     /// let mut total = 0;
     /// let first_error = snapshot.scan(|pair| match pair {
     ///     Ok((_key, value)) => {
@@ -79,7 +79,7 @@ impl Snapshot {
     /// # loader.finish()?;
     /// use std::io::Write;
     ///
-    /// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+    /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
     /// let mut out = Vec::new();
     /// snapshot.try_for_each(|key, value| {
     ///     writeln!(out, "{key} has {} bytes", value.len())?;
@@ -127,7 +127,7 @@ impl<'a> IntoIterator for &'a Snapshot {
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// for entry in &snapshot {
 ///     let entry = entry?;
 ///     println!("{} has {} bytes", entry.key(), entry.value()?.len());
@@ -182,7 +182,7 @@ impl fmt::Debug for Iter<'_> {
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// for shard in snapshot.shards() {
 ///     let shard = shard?;
 ///     println!("shard {} has {} keys", shard.number(), shard.count()?);
@@ -219,7 +219,7 @@ impl FusedIterator for Shards {}
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// let keys = snapshot.keys().collect::<sharddb::Result<Vec<u64>>>()?;
 /// # Ok(()) }
 /// ```

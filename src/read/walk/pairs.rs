@@ -21,7 +21,7 @@ impl Snapshot {
     /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
     /// # loader.insert(7, b"seven")?;
     /// # loader.finish()?;
-    /// let mut pairs = sharddb::ShardDb::open_pread(&store)?.snapshot().pairs();
+    /// let mut pairs = sharddb::ShardDb::open(&store)?.snapshot().pairs();
     /// let (key, value) = pairs.next().unwrap()?;
     /// assert_eq!((key, &value[..]), (7, &b"seven"[..]));
     /// assert!(pairs.next().is_none());
@@ -37,7 +37,7 @@ impl Snapshot {
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let pairs = sharddb::ShardDb::open_pread("store")?.snapshot().pairs();
+/// let pairs = sharddb::ShardDb::open("store")?.snapshot().pairs();
 /// let all = pairs.collect::<sharddb::Result<Vec<(u64, sharddb::OwnedValue)>>>()?;
 /// # Ok(()) }
 /// ```

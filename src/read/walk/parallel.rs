@@ -28,7 +28,7 @@ impl Snapshot {
     /// use std::ops::ControlFlow;
     /// use std::sync::atomic::{AtomicUsize, Ordering};
     ///
-    /// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+    /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
     /// let total = AtomicUsize::new(0);
     /// let first_error = snapshot.scan_parallel(std::thread::available_parallelism()?, |pair| match pair {
     ///     Ok((_key, value)) => {

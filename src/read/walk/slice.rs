@@ -34,7 +34,7 @@ impl Snapshot {
     /// use std::num::NonZero;
     /// use std::thread;
     ///
-    /// let snapshot = sharddb::ShardDb::open_pread(&store)?.snapshot();
+    /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
     /// let slices = snapshot.split(NonZero::new(4).unwrap());
     /// let counts = thread::scope(|scope| {
     ///     let threads: Vec<_> = slices.iter().map(|slice| scope.spawn(|| slice.keys().count())).collect();
@@ -62,7 +62,7 @@ impl Snapshot {
 /// ```no_run
 /// use std::num::NonZero;
 /// # fn main() -> sharddb::Result<()> {
-/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// for slice in snapshot.split(NonZero::<usize>::MIN) {
 ///     slice.try_for_each(|key, value| {
 ///         println!("{key} has {} bytes", value.len());

@@ -19,6 +19,7 @@ pub static PEERS: [Peer; 12] = [
     sharddb::PEER,
     sharddb::NEVER,
     sharddb::ALWAYS,
+    sharddb::OPEN,
     sharddb::LOADED,
     sharddb::READING_AHEAD,
     sharddb::UNCHECKED,

@@ -1,4 +1,4 @@
-//! ShardDb with default and with other options.
+//! ShardDb mapped with default options, and opened in other ways.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -20,6 +20,9 @@ pub const NEVER: Peer =
 /// Verifies on every read. Like all variants it has its own files: with shared files, one variant would find in the
 /// processor's cache what another one has read.
 pub const ALWAYS: Peer = Peer::new("sharddb-always", load, open_always);
+
+/// Positioned reads: what is safe by default.
+pub const OPEN: Peer = Peer::new("sharddb-open", load, open_safe);
 
 /// Loaded into memory.
 pub const LOADED: Peer = Peer { open_and_warm: Some(open_loaded), ..Peer::new("sharddb-load", load, open_loaded) };
@@ -52,6 +55,10 @@ fn load_with(options: &BuildOptions, directory: &Path, input: &Input) -> Result<
 
 fn open(directory: &Path) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Opened(open_db(directory)?)))
+}
+
+fn open_safe(directory: &Path) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Opened(ShardDb::open(directory)?)))
 }
 
 fn open_populated(directory: &Path) -> Result<Box<dyn Engine>> {

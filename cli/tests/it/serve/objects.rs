@@ -14,7 +14,7 @@ use crate::common::{data, sharddb};
 
 /// All pairs of a data set below the one that Neuroglancer draws.
 fn pairs(path: &str, pointer: &str) -> Vec<(u64, Vec<u8>)> {
-    let db = sharddb::OpenOptions::new().pointer(pointer).open_pread(format!("{}/{path}", neuroglancer())).unwrap();
+    let db = sharddb::OpenOptions::new().pointer(pointer).open(format!("{}/{path}", neuroglancer())).unwrap();
     db.snapshot().iter().map(|entry| entry.map(|it| (it.key(), it.value().unwrap().to_vec())).unwrap()).collect()
 }
 
@@ -96,7 +96,7 @@ fn chunks_are_found_by_their_voxels_and_cells() {
 fn a_mesh_has_a_manifest_and_fragments_in_parts() {
     let server = Server::start(&[&neuroglancer(), "-q"]);
     let mut client = server.connect();
-    let db = ShardDb::open_pread(format!("{}/seg/mesh", neuroglancer())).unwrap();
+    let db = ShardDb::open(format!("{}/seg/mesh", neuroglancer())).unwrap();
     for (key, manifest) in pairs("seg/mesh", "") {
         same(&mut client, &format!("/objects/seg/mesh/{key}.index"), &manifest);
         let path = format!("/objects/seg/mesh/{key}");

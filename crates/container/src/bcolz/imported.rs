@@ -31,7 +31,7 @@ use crate::{Container, Form, blosc};
 /// ```no_run
 /// use std::ops::ControlFlow;
 ///
-/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// sharddb_container::bcolz::export(&snapshot, "prices", |_, _| ControlFlow::Continue(()))?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```

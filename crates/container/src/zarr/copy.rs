@@ -59,7 +59,7 @@ pub fn copy(
 /// ```no_run
 /// use std::ops::ControlFlow;
 ///
-/// let snapshot = sharddb::ShardDb::open_pread("store")?.snapshot();
+/// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// sharddb_container::zarr::export(&snapshot, "array.zarr", |_, _| ControlFlow::Continue(()))?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```

@@ -19,7 +19,7 @@ fn pairs(container: &dyn Container, form: Form) -> BTreeMap<u64, Vec<u8>> {
 }
 
 fn open(path: &std::path::Path) -> Snapshot {
-    ShardDb::open_pread(path).unwrap().snapshot()
+    ShardDb::open(path).unwrap().snapshot()
 }
 
 #[test]

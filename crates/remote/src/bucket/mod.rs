@@ -112,7 +112,7 @@ use self::root::Root;
 /// assert!(report.findings.is_empty());
 /// let pulled = bucket.pull(directory.join("copy"), &PullOptions::new()).await?;
 /// assert_eq!(pulled.downloaded, 1);
-/// assert_eq!(sharddb::ShardDb::open_pread(directory.join("copy"))?.get(7)?.unwrap(), b"seven");
+/// assert_eq!(sharddb::ShardDb::open(directory.join("copy"))?.get(7)?.unwrap(), b"seven");
 /// # std::fs::remove_dir_all(&directory).unwrap();
 /// # Ok(()) })
 /// # }

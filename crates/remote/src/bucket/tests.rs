@@ -907,7 +907,7 @@ fn a_pulled_generation_is_equal() {
     assert_eq!((pulled.id.get(), pulled.resumed, pulled.shared), (1, 0, 0));
     assert_eq!(pulled.downloaded, local.files(1).len() as u64 - 2);
     assert_eq!(files(&current_directory(&local.copy())), local.files(1));
-    let db = ShardDb::open_pread(local.copy()).unwrap();
+    let db = ShardDb::open(local.copy()).unwrap();
     assert_eq!(db.get(7).unwrap().unwrap(), value(7, 1));
 
     let again = local.pull(&server).unwrap();

@@ -37,7 +37,7 @@ fn compare(local: &ShardDb, bucket: &Bucket, options: &RemoteOptions, keys: &[u6
 fn fixtures_of_other_programs() {
     let mut compared = 0;
     for directory in sets("public") {
-        let local = ShardDb::open_pread(&directory).unwrap();
+        let local = ShardDb::open(&directory).unwrap();
         let mut expected = expected(&directory);
         if expected.len() > 600 {
             expected = expected.into_iter().step_by(31).collect();
@@ -56,7 +56,7 @@ fn fixtures_of_other_programs() {
 }
 
 fn compare_store(directory: &Path, options: &RemoteOptions, what: &str) {
-    let local = ShardDb::open_pread(directory).unwrap();
+    let local = ShardDb::open(directory).unwrap();
     let some: Vec<u64> = keys(3000).step_by(7).chain(absent(3000).step_by(11)).chain([u64::MAX]).collect();
     for bucket in [Bucket::of(directory), Bucket::of(directory).without_etags()] {
         compare(&local, &bucket, options, &some, what);
@@ -143,10 +143,10 @@ fn long_values() {
             loader.insert(key, value(key, 10).into_iter().cycle().take(len).collect::<Vec<u8>>()).unwrap();
         }
         loader.finish().unwrap();
-        let local = ShardDb::open_pread(scratch.path()).unwrap();
+        let local = ShardDb::open(scratch.path()).unwrap();
         let all: Vec<u64> = (0..10).collect();
         compare(&local, &Bucket::of(scratch.path()), &RemoteOptions::new(), &all, "long values");
-        let capped = OpenOptions::new().max_value_bytes(65_500).open_pread(scratch.path()).unwrap();
+        let capped = OpenOptions::new().max_value_bytes(65_500).open(scratch.path()).unwrap();
         let mut remote = RemoteOptions::new();
         remote.max_value_bytes(65_500);
         if encoding == Encoding::Gzip {

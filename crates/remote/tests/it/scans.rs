@@ -78,7 +78,7 @@ fn a_scan_has_every_pair_once_in_the_order_of_the_keys() {
 fn a_scan_of_foreign_data_has_the_pairs_of_the_local_reader() {
     let mut compared = 0;
     for directory in sets("public").into_iter().chain(sets("neuroglancer")) {
-        let Ok(local) = ShardDb::open_pread(&directory) else { continue };
+        let Ok(local) = ShardDb::open(&directory) else { continue };
         let spec = *local.snapshot().spec();
         if spec.shard_bits() > 20 {
             continue; // see `too_many_shards_to_look_for_are_an_error`

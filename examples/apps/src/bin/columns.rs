@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(store), Some(count)) = (arguments.next(), arguments.next()) else {
         return Err("usage: columns STORE COUNT".into());
     };
-    let snapshot = ShardDb::open_pread(store)?.snapshot();
+    let snapshot = ShardDb::open(store)?.snapshot();
     let keys: Vec<u64> = snapshot.keys().take(count.parse()?).collect::<Result<_, _>>()?;
 
     let start = Instant::now();

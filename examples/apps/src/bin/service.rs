@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (Some(store), Some(address)) = (arguments.next(), arguments.next()) else {
         return Err("usage: service STORE ADDRESS".into());
     };
-    let db = ShardDb::open_pread(store)?;
+    let db = ShardDb::open(store)?;
     tokio::spawn(follow(db.clone()));
     let listener = tokio::net::TcpListener::bind(address).await?;
     eprintln!("serving {:?} on {}", db.snapshot().generation(), listener.local_addr()?);

@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut loader = BulkLoader::create_default(&store)?;
     loader.extend(pairs)?;
     loader.finish()?;
-    let on_disk = Arc::new(ShardDb::open_pread(&store)?.snapshot());
+    let on_disk = Arc::new(ShardDb::open(&store)?.snapshot());
     println!("{:?}", greet(on_disk).await?);
     std::fs::remove_dir_all(&store)?;
     Ok(())
