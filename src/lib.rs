@@ -218,7 +218,7 @@
 //! | a value that outlives the lookup | [`ShardDb::get`], [`Snapshot::get_owned`] | it keeps its shard alive |
 //! | a unit test | [`ShardDb::from_pairs`] | no directory, no disk |
 //! | the bytes of one shard | [`Shard::from_bytes`](shard::Shard::from_bytes) | no directory needed |
-//! | the fastest lookups, in files that nobody edits | [`ShardDb::open_mapped`] | values are borrowed from the map |
+//! | files that nobody edits | [`ShardDb::open_mapped`] | values are borrowed from the map |
 //! | files that others edit, a network file system | [`ShardDb::open`] | no map; a file that shrinks is an error |
 //! | a server that must survive a bad sector | [`ShardDb::open`] or [`ShardDb::load`] | an I/O error on a map is SIGBUS |
 //! | borrowed values without the promise of `open_mapped` | [`ShardDb::load`] | the data is read into memory once |

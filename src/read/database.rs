@@ -102,7 +102,8 @@ pub(super) struct Swap {
 impl ShardDb {
     /// Opens a database for positioned reads. Values are owned, and a file that is edited or cannot be read is an error.
     ///
-    /// Lookups by [`open_mapped`](ShardDb::open_mapped) are several times faster, but need a promise about the files.
+    /// Each read is a system call and a copy. [`open_mapped`](ShardDb::open_mapped) needs neither, but a promise about the
+    /// files.
     ///
     /// Cost: reads `info` and the manifest, and checks the length of each shard file.
     ///

@@ -102,13 +102,20 @@ fn generations(app: &App, database: &Database) -> Result<(Vec<Value>, Option<Str
     Ok((listed, current))
 }
 
-/// Returns the sum of the lengths of all files below a directory.
+/// Returns the sum of the lengths of all files below a directory. Keeps one directory open, however deep they are.
 fn bytes_below(directory: &Path) -> io::Result<u64> {
-    fs::read_dir(directory)?.try_fold(0, |sum, entry| {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        Ok(sum + if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() })
-    })
+    let (mut bytes, mut directories) = (0, vec![directory.to_path_buf()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            match metadata.is_dir() {
+                true => directories.push(entry.path()),
+                false => bytes += metadata.len(),
+            }
+        }
+    }
+    Ok(bytes)
 }
 
 /// A container is described by its metadata, which is the member `info`.
