@@ -248,7 +248,7 @@ def test_ctrl_c_during_a_batch(tmp_path: Path, objects: dict[str, bytes]) -> Non
     with sharddb.Loader(tmp_path / "store", max_shard_bytes="128KiB") as loader:
         loader.extend(VALUES)
     code = """
-        import sys, threading
+        import linecache, sys, threading, time
         from pathlib import Path
         import sharddb
 
@@ -263,8 +263,15 @@ def test_ctrl_c_during_a_batch(tmp_path: Path, objects: dict[str, bytes]) -> Non
                     raise FileNotFoundError(path)
                 return file.read_bytes()[start:end]
 
+        def waits(thread):
+            frame = sys._current_frames()[thread.ident]
+            return "arrivals.get()" in linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+
         def announce():
             store.ready.wait()
+            # before it waits, it may be in the callback of a weak reference, whose exceptions Python drops
+            while not waits(threading.main_thread()):
+                time.sleep(0.01)
             print("ready", flush=True)
 
         store = Stuck()
